@@ -1,0 +1,74 @@
+"""AsyncMemory: the same door, awaited. The core is synchronous; each call runs in a worker thread."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from graphmem.memory import Memory
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _awaited(method: Callable[Concatenate[Memory, P], R]) -> Callable[Concatenate[AsyncMemory, P], Awaitable[R]]:
+    @functools.wraps(method)
+    async def call(self: AsyncMemory, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await asyncio.to_thread(method, self.sync, *args, **kwargs)
+
+    return call
+
+
+class AsyncMemory:
+    """`Memory` for asyncio: the same arguments, results and errors; `async with` closes it.
+
+    `sync` is the Memory behind it. Cancelling a call does not undo what its thread has begun.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.sync = Memory(*args, **kwargs)
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> AsyncMemory:
+        """See `Memory.from_config`."""
+        return cls._around(Memory.from_config(config))
+
+    @classmethod
+    def from_file(cls, path: str) -> AsyncMemory:
+        """See `Memory.from_file`."""
+        return cls._around(Memory.from_file(path))
+
+    @classmethod
+    def _around(cls, memory: Memory) -> AsyncMemory:
+        made = cls.__new__(cls)
+        made.sync = memory
+        return made
+
+    async def __aenter__(self) -> AsyncMemory:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    add = _awaited(Memory.add)
+    update = _awaited(Memory.update)
+    delete = _awaited(Memory.delete)
+    delete_all = _awaited(Memory.delete_all)
+    search = _awaited(Memory.search)
+    context = _awaited(Memory.context)
+    get = _awaited(Memory.get)
+    get_all = _awaited(Memory.get_all)
+    history = _awaited(Memory.history)
+    explain = _awaited(Memory.explain)
+    entities = _awaited(Memory.entities)
+    entity = _awaited(Memory.entity)
+    graph = _awaited(Memory.graph)
+    flush = _awaited(Memory.flush)
+    stats = _awaited(Memory.stats)
+    verify = _awaited(Memory.verify)
+    repair = _awaited(Memory.repair)
+    rebuild = _awaited(Memory.rebuild)
+    reset = _awaited(Memory.reset)
+    close = _awaited(Memory.close)

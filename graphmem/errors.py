@@ -1,0 +1,70 @@
+"""Everything that can leave the public surface.
+
+    GraphmemError
+    ├── ConfigError                the configuration cannot be used; says which key and what to put there
+    ├── ValidationError            an argument cannot be used (also a ValueError)
+    ├── NotFoundError              no such memory in this scope (also a LookupError)
+    ├── StoreError                 a store failed
+    │   ├── StoreUnavailable       it cannot be reached, or its files cannot be used
+    │   └── StoreLocked            another process holds it
+    ├── PartialWrite               strict=True only: durable, but not in every projection; `.result` has the rest
+    └── ModelError                 a model failed
+        ├── EmbeddingError
+        └── LLMError
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+class GraphmemError(Exception):
+    """The root of the tree above."""
+
+
+class ConfigError(GraphmemError):
+    """The configuration cannot be used."""
+
+
+class ValidationError(GraphmemError, ValueError):
+    """An argument cannot be used; names the argument, its value and the remedy."""
+
+
+class NotFoundError(GraphmemError, LookupError):
+    """No such memory; an id of another scope reads exactly like an absent one."""
+
+
+class StoreError(GraphmemError):
+    """A store failed."""
+
+
+class StoreUnavailable(StoreError):
+    """A store cannot be reached, or its files cannot be used."""
+
+
+class StoreLocked(StoreError):
+    """Another process holds the store."""
+
+
+class PartialWrite(GraphmemError):
+    """The write is durable in the ledger but not yet in every projection (`strict=True` only).
+
+    `result` is what the call would have returned, its `pending` naming the projections that lag.
+    """
+
+    def __init__(self, message: str, result: Mapping[str, Any]) -> None:
+        super().__init__(message)
+        self.result = result
+
+
+class ModelError(GraphmemError):
+    """A model failed; the words it was asked about are safe in the ledger."""
+
+
+class EmbeddingError(ModelError):
+    """The embedding model failed."""
+
+
+class LLMError(ModelError):
+    """The language model failed."""

@@ -1,0 +1,542 @@
+"""Memory: the front door. It checks arguments, asks the rooms behind it, and gives back plain dicts."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Literal
+
+from graphmem import arguments, results
+from graphmem import filters as filtering
+from graphmem.backends import home_of
+from graphmem.errors import ConfigError, NotFoundError, PartialWrite, ValidationError
+from graphmem.house import ENRICHMENT, House
+from graphmem.model import ALL_KINDS, Kind, MemoryRecord, Scope, View
+from graphmem.recall import inject, picture
+from graphmem.recall.channels import Question
+from graphmem.recall.search import search
+from graphmem.remember.plan import UNSET, Erase, Erased, Revise, Say, Unset
+from graphmem.remember.words import say
+from graphmem.settings import Settings
+from graphmem.stores.deliver import Progress
+from graphmem.stores.ledger import audit, log, memories, reading
+from graphmem.text import normalise_key
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+TOP_K, CONTEXT_MEMORIES = 10, 20
+MOST_LISTED = 100_000
+# Relations that a listing shows, newest first; `graph()` has them all.
+RELATIONS = 100
+ERASED_AT_ONCE = 500
+
+
+class Memory:
+    """A graph-augmented memory: give it conversations, find them again across several hops, with their history.
+
+    `Memory()` lives in $GRAPHMEM_HOME (default ~/.graphmem), `Memory("./folder")` there, `Memory(":memory:")` nowhere.
+    Needs no server, key or network. Safe to use from several threads, and from several processes on one folder.
+
+    Scope: every call but those by id and the administrative ones takes at least one of `user_id`, `agent_id`,
+    `run_id`, and sees only memories that carry those values. By-id calls take them optionally: an id outside reads
+    like one that does not exist. All methods raise errors of `graphmem.errors` only: ValidationError for an argument
+    that cannot be used, StoreError when the ledger fails, StoreUnavailable after `close()`.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None = None, *, settings: Settings | None = None) -> None:
+        """Opens or makes a memory in a folder (created readable by its owner only).
+
+        `settings` is for those who build them in code; `from_config` and `from_file` are the usual ways. Raises
+        ConfigError for a configuration that cannot be used, StoreError for a folder that cannot.
+        """
+        in_memory = path is not None and os.fspath(path) == ":memory:"
+        chosen = Settings.from_env() if settings is None else settings
+        if path is not None and not in_memory:
+            chosen = chosen.model_copy(update={"home": home_of(Settings.from_dict({"home": os.fspath(path)}))})
+        self._version = chosen.version
+        self._house = House(chosen, in_memory=in_memory)
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Memory:
+        """Opens a memory as configured by a dict in mem0's shape (README, "Configuration"). Raises ConfigError."""
+        return cls(settings=Settings.from_dict(config))
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str]) -> Memory:
+        """The same from a TOML, YAML or JSON file."""
+        return cls(settings=Settings.from_file(path))
+
+    def __enter__(self) -> Memory:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- writing ------------------------------------------------------------------------------------------------
+
+    def add(
+        self,
+        messages: str | Mapping[str, Any] | Sequence[Any],
+        *,
+        user_id: Any = None,
+        agent_id: Any = None,
+        run_id: Any = None,
+        metadata: Mapping[str, Any] | None = None,
+        timestamp: datetime | str | float | None = None,
+        infer: bool | None = None,
+        memory_type: str | None = None,
+        expiration_date: datetime | str | float | None = None,
+        prompt: str | None = None,
+        strict: bool = False,
+        wait: bool = True,
+    ) -> results.AddResult:
+        """Remembers what was said.
+
+        `messages`: a string, one `{"role", "content", "name"?, "timestamp"?, "id"?}`, or a list of them. `timestamp`
+        is when it was said (default: now), as a datetime, ISO 8601 text or epoch seconds. The words are durable when
+        this returns; `wait=False` leaves the rest to the background, `flush()` waits for it. `prompt` is for a
+        language model and without effect as long as none is asked.
+
+        Returns `{"results": [{"id", "memory", "event", "kind", …}], "relations": […], "pending"?: […]}`, one result
+        for each message with text, in order; `event` is ADD, or NONE for a message that is known. Raises
+        ValidationError (nothing is stored then), ConfigError for `infer=True` without a model, PartialWrite with
+        `strict=True` when a projection has not taken it.
+        """
+        self._house.check_open()
+        if infer:
+            raise ConfigError(
+                "infer=True needs a language model, and none is configured; "
+                "leave infer out (or False) to remember the words as spoken"
+            )
+        scope, _ = arguments.required_scope(user_id, agent_id, run_id)
+        steps = self._said(messages, scope, metadata, timestamp, memory_type, expiration_date)
+        self._house.check_embedder()
+        outcomes = self._house.commit(steps)
+        fresh = [outcome.record for outcome in outcomes if outcome.event == "ADD" and outcome.record is not None]
+        pending = self._house.finish(fresh, wait_for_it=wait) if fresh else []
+        result = results.AddResult(
+            results=[results.added(step, outcome) for step, outcome in zip(steps, outcomes, strict=True)],
+            relations=self._stated(fresh, scope) if wait else [],
+        )
+        if pending:
+            result["pending"] = pending
+        if pending and strict and wait:
+            raise PartialWrite(f"stored, but not yet in {' and '.join(pending)}; repair() brings it there", result)
+        return self._shaped(result)
+
+    def _said(
+        self,
+        messages: object,
+        scope: Scope,
+        metadata: object,
+        timestamp: object,
+        memory_type: object,
+        expiration_date: object,
+    ) -> tuple[Say, ...]:
+        heard = arguments.messages(messages, timestamp=timestamp, now=datetime.now(UTC))
+        return say(
+            heard,
+            scope,
+            self._house.ledger.uuid,
+            metadata=arguments.metadata(metadata),
+            memory_type=arguments.memory_type(memory_type),
+            expires_at=arguments.expiration(expiration_date),
+        )
+
+    def _stated(self, records: Sequence[MemoryRecord], scope: Scope) -> list[results.RelationDict]:
+        view = View(scope, datetime.now(UTC), scope.space, show_expired=True)
+        with self._house.ledger.read() as connection:
+            return results.relations(reading.relations_stated_by(connection, view, [r.id for r in records]))
+
+    def update(
+        self,
+        memory_id: str,
+        data: str | None = None,
+        *,
+        text: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        expiration_date: datetime | str | float | None | Unset = UNSET,
+        user_id: Any = None,
+        agent_id: Any = None,
+        run_id: Any = None,
+    ) -> results.MemoryDict:
+        """Corrects or refines a memory in place; history keeps the old words, search does not find them any more.
+
+        `metadata` replaces what was there; `expiration_date=None` takes an expiration away. Returns the memory as it
+        is now, plus `"message"`. Raises NotFoundError, and ValidationError when there is nothing to change.
+        """
+        self._house.check_open()
+        words = arguments.same_option(data, text, ("data", "text"))
+        if words is None and metadata is None and isinstance(expiration_date, Unset):
+            raise ValidationError("update: nothing to change; give data, metadata or expiration_date")
+        step = Revise(
+            arguments.memory_id(memory_id),
+            text=None if words is None else arguments.content(words, "data"),
+            metadata=None if metadata is None else arguments.metadata(metadata),
+            expires_at=expiration_date if isinstance(expiration_date, Unset) else arguments.expiration(expiration_date),
+        )
+        self._house.check_embedder()
+        outcome = self._house.commit([step], _within(user_id, agent_id, run_id))[0]
+        record = outcome.record
+        assert record is not None  # a revision names what it revised
+        pending = self._house.finish([record], wait_for_it=True) if outcome.event == "UPDATE" else []
+        shown = results.memory(record)
+        changed = outcome.event == "UPDATE"
+        shown["message"] = "Memory updated successfully!" if changed else "Nothing to change: the memory is like that."
+        if pending:
+            shown["pending"] = pending
+        return shown
+
+    def delete(
+        self, memory_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
+    ) -> results.Receipt:
+        """Erases a memory from every store: its words, vectors, nodes and edges; history keeps that it was.
+
+        Returns a receipt (`{"message", "deleted", "erased": {"ledger", "vectors", "graph", "derived"}}`). Raises
+        NotFoundError.
+        """
+        self._house.check_open()
+        step = Erase(arguments.memory_id(memory_id))
+        outcome = self._house.commit([step], _within(user_id, agent_id, run_id))[0]
+        return results.receipt(outcome.erased, self._house.deliver([]), "Memory deleted successfully!")
+
+    def delete_all(self, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None) -> results.Receipt:
+        """Erases every memory of a scope, of every kind and state, in steps that can be taken up again.
+
+        Returns a receipt as `delete` does.
+        """
+        self._house.check_open()
+        scope = arguments.required_scope(user_id, agent_id, run_id)[0]
+        erased = Erased()
+        while True:
+            with self._house.ledger.read() as connection:
+                found = memories.in_scope(connection, scope, ERASED_AT_ONCE)
+            if not found:
+                break
+            erased = sum((outcome.erased for outcome in self._house.commit([Erase(r.id) for r in found])), erased)
+        return results.receipt(erased, self._house.deliver([]), f"{len(erased.ids)} memories deleted successfully!")
+
+    # --- reading ------------------------------------------------------------------------------------------------
+
+    def search(
+        self,
+        query: str,
+        *,
+        user_id: Any = None,
+        agent_id: Any = None,
+        run_id: Any = None,
+        top_k: int | None = None,
+        limit: int | None = None,
+        filters: Mapping[str, Any] | None = None,
+        threshold: float | None = None,
+        kinds: str | Sequence[str] | None = None,
+        as_of: datetime | str | float | None = None,
+        reference_date: datetime | str | float | None = None,
+        show_expired: bool = False,
+        explain: bool = False,
+        rerank: bool = False,
+    ) -> results.SearchResult:
+        """Finds what belongs to a question, also several hops away.
+
+        `top_k` (1..1000, default 10; `limit` means the same). `filters`: conditions on metadata and on `kind`,
+        `memory_type`, `created_at`, `actor_id`, `role`, `tags`. `threshold`: a least cosine similarity (-1..1), of a
+        hit or of the memory its path starts from. `as_of`: the state of the world at that time. `reference_date`:
+        the moment the question is asked from.
+
+        Returns `{"results": [{"id", "memory", "score", "similarity", …}], "relations": […], "degraded"?: […]}`;
+        `explain=True` adds to each hit `{"arms", "path", "why"}`. Raises ConfigError for `rerank=True`: there is no
+        reranker yet.
+        """
+        self._house.check_open()
+        if rerank:
+            raise ConfigError("rerank=True needs a reranker, and none is configured; leave rerank out")
+        if reference_date is not None:
+            arguments.moment(reference_date, "reference_date")
+        scope, rest = arguments.required_scope(user_id, agent_id, run_id, filters=filters)
+        asked = arguments.same_option(top_k, limit, ("top_k", "limit"))
+        question = Question(
+            text=arguments.query(query),
+            view=_view(scope, kinds, as_of, show_expired=show_expired),
+            limit=TOP_K if asked is None else arguments.top_k(asked, "top_k" if top_k is not None else "limit"),
+            only=filtering.parse(rest),
+            threshold=arguments.threshold(threshold),
+        )
+        self._house.check_embedder()
+        return self._shaped(results.answer(search(question, self._house.stores), explain=explain))
+
+    def context(
+        self, query: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None, max_chars: int = 1200
+    ) -> str:
+        """The prompt block for a question: what is relevant, delimited and marked as data, the newest first.
+
+        At most `max_chars` characters (100..1,000,000); "" when nothing is found.
+        """
+        self._house.check_open()
+        room = arguments.count(max_chars, "max_chars", 100, 1_000_000)
+        scope = arguments.required_scope(user_id, agent_id, run_id)[0]
+        view = _view(scope, None, None, show_expired=False)
+        self._house.check_embedder()
+        found = search(Question(arguments.query(query), view, CONTEXT_MEMORIES), self._house.stores)
+        return inject.block([hit.record for hit in found.hits], room)
+
+    def get(
+        self, memory_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
+    ) -> results.MemoryDict | None:
+        """A memory by its id, also a retired or expired one; None if there is none in this scope."""
+        self._house.check_open()
+        record = self._find(arguments.memory_id(memory_id), _within(user_id, agent_id, run_id))
+        return None if record is None else results.memory(record)
+
+    def _find(self, memory_id: str, within: Scope | None) -> MemoryRecord | None:
+        with self._house.ledger.read() as connection:
+            record = memories.find(connection, memory_id)
+        return record if record is not None and (within is None or within.sees(record.scope)) else None
+
+    def get_all(
+        self,
+        *,
+        user_id: Any = None,
+        agent_id: Any = None,
+        run_id: Any = None,
+        filters: Mapping[str, Any] | None = None,
+        kinds: str | Sequence[str] | None = None,
+        limit: int | None = None,
+        top_k: int | None = None,
+        offset: int = 0,
+        as_of: datetime | str | float | None = None,
+        show_expired: bool = False,
+    ) -> results.ListResult:
+        """A scope's memories, newest observation first: facts and episodes; mere sources of facts, and summaries,
+        when `kinds` names them.
+
+        `limit` 1..100,000 (default 100; `top_k` means the same). Returns `{"results", "relations", "total"}`.
+        """
+        self._house.check_open()
+        scope, rest = arguments.required_scope(user_id, agent_id, run_id, filters=filters)
+        asked = arguments.same_option(limit, top_k, ("limit", "top_k"))
+        most = 100 if asked is None else arguments.count(asked, "limit", 1, MOST_LISTED)
+        skip = arguments.count(offset, "offset", 0, 2**31)
+        view = _view(scope, kinds, as_of, show_expired=show_expired, default={Kind.FACT, Kind.EPISODE})
+        only = filtering.parse(rest)
+        with self._house.ledger.read() as connection:
+            listed = memories.listing(connection, view, with_sources=kinds is not None)
+            found = [record for record in listed if only is None or only.matches(filtering.fields_of(record))]
+            shown = reading.relations_in(connection, view, RELATIONS)
+        page = [results.memory(record) for record in islice(found, skip, skip + most)]
+        return self._shaped(
+            results.ListResult(results=page, relations=results.relations(shown), total=len(found))
+        )
+
+    def history(
+        self, memory_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
+    ) -> list[results.HistoryDict]:
+        """What happened to a memory, oldest first, in mem0's ten columns; [] if there is none in this scope.
+
+        Of an erased memory the events remain, without the words.
+        """
+        self._house.check_open()
+        uid = arguments.memory_id(memory_id)
+        return [results.event(event) for event in self._events(uid, _within(user_id, agent_id, run_id))]
+
+    def _events(self, memory_id: str, within: Scope | None) -> list[Any]:
+        with self._house.ledger.read() as connection:
+            there = memories.find(connection, memory_id) or log.tombstone(connection, memory_id)
+            if there is None or (within is not None and not within.sees(there.scope)):
+                return []
+            return log.history(connection, memory_id)
+
+    def explain(
+        self, memory_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
+    ) -> dict[str, Any]:
+        """Why this is remembered: `{"id", "memory", "messages", "mentions", "relations", "events"}`.
+
+        `messages` are what it was drawn from, `events` its changes with ids and reasons. Raises NotFoundError.
+        """
+        self._house.check_open()
+        uid, within = arguments.memory_id(memory_id), _within(user_id, agent_id, run_id)
+        record = self._find(uid, within)
+        if record is None:
+            raise NotFoundError(f"no memory {uid!r} in this scope; search() and get_all() give the ids that exist")
+        view = View(within or record.scope, datetime.now(UTC), show_expired=True, as_of=record.valid_from)
+        with self._house.ledger.read() as connection:
+            sources = memories.linked(connection, record.row, "drawn_from") or [record]
+            mentioned = [entity for _, entity, _ in reading.mentions_of(connection, [uid])]
+            stated = reading.relations_stated_by(connection, view, [uid])
+            events = log.history(connection, uid)
+        return {
+            "id": uid,
+            "memory": record.text,
+            "messages": [_message(source) for source in sources],
+            "mentions": [{"key": e.key, "name": e.name, "type": e.type.value} for e in mentioned],
+            "relations": results.relations(stated),
+            "events": [{**results.event(event), "reason": event.reason} for event in events],
+        }
+
+    def entities(
+        self,
+        *,
+        user_id: Any = None,
+        agent_id: Any = None,
+        run_id: Any = None,
+        query: str | None = None,
+        type: str | None = None,  # noqa: A002  (the contract's name)
+        limit: int = 100,
+    ) -> list[results.EntityDict]:
+        """The people and things a scope's memories mention, those most memories mention first.
+
+        `query` keeps the names that contain it; `type` is one of Person, Organization, Place, Event, Object,
+        Concept, Time, Other.
+        """
+        self._house.check_open()
+        scope = arguments.required_scope(user_id, agent_id, run_id)[0]
+        view = _view(scope, None, None, show_expired=False)
+        words = None if query is None else normalise_key(arguments.query(query))
+        most = arguments.count(limit, "limit", 1, MOST_LISTED)
+        kind = None if type is None else arguments.entity_type(type)
+        with self._house.ledger.read() as connection:
+            found = reading.entities_in(connection, view, words=words, kind=kind, limit=most)
+        return [results.entity(one) for one in found]
+
+    def entity(
+        self, key: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None, limit: int = 100
+    ) -> dict[str, Any] | None:
+        """What is known about someone or something, by name: `{"key", "name", "type", "memories", "relations"}`.
+
+        `memories` are its memories, newest first, at most `limit`; None if nothing in this scope mentions it.
+        """
+        self._house.check_open()
+        scope = arguments.required_scope(user_id, agent_id, run_id)[0]
+        view = _view(scope, None, None, show_expired=False)
+        wanted = normalise_key(arguments.query(key, "key"))
+        most = arguments.count(limit, "limit", 1, MOST_LISTED)
+        with self._house.ledger.read() as connection:
+            found = reading.entity_in(connection, view, wanted)
+            if found is None:
+                return None
+            ids = reading.mentioning(connection, view, wanted, most)
+            records = memories.records(connection, ids)
+            relations = reading.relations_about(connection, view, wanted)
+        return {
+            "key": found.key,
+            "name": found.name,
+            "type": found.type.value,
+            "memories": [results.memory(records[uid]) for uid in ids],
+            "relations": results.relations(relations),
+        }
+
+    def graph(
+        self,
+        *,
+        user_id: Any = None,
+        agent_id: Any = None,
+        run_id: Any = None,
+        around: str | None = None,
+        hops: int = 2,
+        limit: int = 10_000,
+    ) -> nx.MultiDiGraph[str]:
+        """A scope's memories (the newest `limit`), entities and relations as a networkx.MultiDiGraph.
+
+        `around` (an entity's name or a memory's id) keeps what is at most `hops` (0..10) edges away.
+        """
+        self._house.check_open()
+        scope = arguments.required_scope(user_id, agent_id, run_id)[0]
+        view = _view(scope, None, None, show_expired=False)
+        centre = None if around is None else arguments.query(around, "around")
+        reach = arguments.count(hops, "hops", 0, 10)
+        most = arguments.count(limit, "limit", 1, MOST_LISTED)
+        return picture.draw(self._house.ledger, view, centre, reach, most)
+
+    # --- housekeeping -------------------------------------------------------------------------------------------
+
+    def flush(self) -> dict[str, list[str]]:
+        """Does and waits for background work; `{"pending": […]}` names the projections that still lack something."""
+        self._house.check_open()
+        return {"pending": self._house.flush()}
+
+    def stats(self) -> dict[str, Any]:
+        """Counts, sizes (bytes), what is pending."""
+        self._house.check_open()
+        return self._house.stats()
+
+    def verify(self, repair: bool = False) -> dict[str, Any]:  # noqa: FBT001, FBT002  (the contract's form)
+        """Compares the projections with the ledger, by ids and versions, and derived columns with their rows.
+
+        Returns `{"ok", "ledger", "derived", "tasks", "projections": {name: {"missing", "extra", "stale",
+        "set_aside"}}, "repaired"?}`; `repair=True` mends what it finds and reports what is left.
+        """
+        self._house.check_open()
+        found = self._house.verify()
+        if not repair or found["ok"]:
+            return found
+        self._house.repair()
+        return {**self._house.verify(), "repaired": found}
+
+    def repair(self) -> dict[str, Any]:
+        """Does what is owed, delivers, mends; returns what `verify` says afterwards."""
+        self._house.check_open()
+        self._house.repair()
+        return self._house.verify()
+
+    def rebuild(
+        self, projection: Literal["vectors", "graph"] | None = None, progress: Progress | None = None
+    ) -> dict[str, Any]:
+        """Throws a projection (default: all) away and fills it again from the ledger, without calling a model.
+
+        After a change of the embedding model it embeds everything anew. `progress(name, done, total)` is called
+        after each batch, in change numbers. Returns what `verify` says afterwards.
+        """
+        self._house.check_open()
+        if projection not in {None, *ENRICHMENT}:
+            arguments.refuse("projection", projection, "use 'vectors', 'graph', or leave it out for all")
+        self._house.rebuild(projection, progress)
+        return self._house.verify()
+
+    def reset(self) -> None:
+        """Removes everything this memory holds, and nothing else in its stores."""
+        self._house.check_open()
+        self._house.reset()
+
+    def close(self) -> None:
+        """Waits for background work and lets go of files and threads. Calling it again does nothing."""
+        self._house.close()
+
+    def _shaped(self, result: Any) -> Any:
+        if self._version != "v1.0":
+            return result
+        warnings.warn(
+            'version "v1.0" returns bare lists; set version "v1.1" for {"results": …}', DeprecationWarning, stacklevel=3
+        )
+        return result["results"]
+
+
+def _within(user_id: object, agent_id: object, run_id: object) -> Scope | None:
+    """The scope that a by-id call is bound to, if it gives one."""
+    return arguments.scope(user_id, agent_id, run_id)[0] if (user_id, agent_id, run_id) != (None, None, None) else None
+
+
+def _view(
+    scope: Scope, kinds: object, as_of: object, *, show_expired: bool, default: Iterable[Kind] = ALL_KINDS
+) -> View:
+    return View(
+        scope=scope,
+        now=datetime.now(UTC),
+        space=scope.space if scope.user_id is not None else None,
+        kinds=arguments.kinds(kinds) or frozenset(default),
+        as_of=None if as_of is None else arguments.moment(as_of, "as_of"),
+        show_expired=show_expired,
+    )
+
+
+def _message(record: MemoryRecord) -> dict[str, Any]:
+    return {
+        "id": record.message_id,
+        "memory_id": record.id,
+        "role": record.role,
+        "name": record.actor_id,
+        "content": record.text,
+        "at": results.iso(record.at),
+    }

@@ -1,0 +1,293 @@
+"""The nouns: frozen, slotted, free of I/O. Times are timezone-aware UTC; in stores they are integer microseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import IntEnum, StrEnum
+from types import MappingProxyType
+from typing import Any
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+def micros(moment: datetime) -> int:
+    """Microseconds since 1970-01-01 UTC: exact, unlike a float of seconds."""
+    return (moment - EPOCH) // timedelta(microseconds=1)
+
+
+def from_micros(value: int) -> datetime:
+    """The UTC moment that `micros` was taken from."""
+    return EPOCH + timedelta(microseconds=value)
+
+
+class Kind(StrEnum):
+    """What a memory is: the words as spoken, what was extracted from them, or a consolidation."""
+
+    EPISODE = "episode"
+    FACT = "fact"
+    SUMMARY = "summary"
+
+
+class EntityType(StrEnum):
+    """The closed list of entity types."""
+
+    PERSON = "Person"
+    ORGANIZATION = "Organization"
+    PLACE = "Place"
+    EVENT = "Event"
+    OBJECT = "Object"
+    CONCEPT = "Concept"
+    TIME = "Time"
+    OTHER = "Other"
+
+
+class MentionKind(IntEnum):
+    """How a memory holds an entity's key. The order is the order of worth: a store reads the lowest first."""
+
+    TITLE = 0
+    NAME = 1
+    CHUNK = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Whose memories: at least one part is set. Made by `graphmem.arguments.scope`, which checks the values."""
+
+    user_id: str | None = None
+    agent_id: str | None = None
+    run_id: str | None = None
+
+    @property
+    def space(self) -> str:
+        """Where what is written under this scope lives: its user's graph, else its agent's, else its run's."""
+        if self.user_id is not None:
+            return f"user:{self.user_id}"
+        if self.agent_id is not None:
+            return f"agent:{self.agent_id}"
+        return f"run:{self.run_id}"
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """The parts that are set, by name."""
+        named = {"user_id": self.user_id, "agent_id": self.agent_id, "run_id": self.run_id}
+        return {name: value for name, value in named.items() if value is not None}
+
+    def sees(self, other: Scope) -> bool:
+        """Whether a memory written under `other` carries every value this scope asks for."""
+        return all(getattr(other, name) == value for name, value in self.parts.items())
+
+
+ALL_KINDS = frozenset(Kind)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a read may see. Every store applies it before its limits.
+
+    `space` None spans spaces (a search by agent or run alone). Without `as_of`, what is retired by `now` is left
+    out; with it, what was true then is seen: valid_from <= as_of < valid_to.
+    """
+
+    scope: Scope
+    now: datetime
+    space: str | None = None
+    kinds: frozenset[Kind] = ALL_KINDS
+    as_of: datetime | None = None
+    show_expired: bool = False
+
+    @property
+    def moment(self) -> datetime:
+        """The moment whose state of the world is asked for."""
+        return self.as_of or self.now
+
+    def holds(self, record: MemoryRecord) -> bool:
+        """The rule itself, for stores that filter in Python; SQL and Cypher say the same in their words."""
+        if self.space is not None and record.space != self.space:
+            return False
+        if not self.scope.sees(record.scope) or record.kind not in self.kinds:
+            return False
+        return self.is_current(record.valid_from, record.valid_to, record.expires_at)
+
+    def is_current(self, valid_from: datetime, valid_to: datetime | None, expires_at: datetime | None) -> bool:
+        """Whether something with these dates is seen at this view's moment."""
+        if valid_to is not None and valid_to <= self.moment:
+            return False
+        if self.as_of is not None and valid_from > self.as_of:
+            return False
+        return self.show_expired or expires_at is None or expires_at > self.moment
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One thing said. `at` is the observation time; `timed` tells whether the caller gave it (replays need that)."""
+
+    role: str
+    content: str
+    at: datetime
+    name: str | None = None
+    id: str | None = None
+    timed: bool = False
+    attachments: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRecord:
+    """A memory as the ledger holds it."""
+
+    id: str
+    space: str
+    scope: Scope
+    kind: Kind
+    text: str
+    at: datetime
+    valid_from: datetime
+    created_at: datetime
+    updated_at: datetime
+    session: str
+    valid_to: datetime | None = None
+    expires_at: datetime | None = None
+    memory_type: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
+    speaker: str | None = None
+    actor_id: str | None = None
+    role: str | None = None
+    message_id: str | None = None
+    source_only: bool = False
+    version: int = 1
+    change: int = 0
+    row: int = 0
+
+    @property
+    def embedded_text(self) -> str:
+        """The words with the speaker's name in front: what is embedded and indexed (see RECALL in the README)."""
+        return f"{self.speaker}: {self.text}" if self.speaker else self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """An entity's canonical key as found in one text. `key` is lower case, without article or possessive."""
+
+    key: str
+    name: str
+    type: EntityType
+    kind: MentionKind
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A relation as one text states it: subject and object are entity keys, `fact` is the sentence that says so.
+
+    Predicates are data (a lemma with its preposition, "not " in front when negated), never labels or types.
+    """
+
+    subject: str
+    predicate: str
+    object: str
+    fact: str
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """What an extractor found in one text. Every subject and object of a statement is among the mentions."""
+
+    mentions: tuple[Mention, ...] = ()
+    statements: tuple[Statement, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Utterance:
+    """A text with its speaker, as an extractor gets it."""
+
+    text: str
+    speaker: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """A node of a space's graph. `mentions` counts the memories that hold its key (its document frequency)."""
+
+    key: str
+    name: str
+    type: EntityType
+    mentions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """An edge as a view sees it: facts, dates and memory ids come from the supports inside the view only."""
+
+    id: str
+    source: str
+    source_name: str
+    predicate: str
+    target: str
+    target_name: str
+    memory_ids: tuple[str, ...]
+    facts: tuple[str, ...] = ()
+    valid_at: datetime | None = None
+    invalid_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line of history. Content is None once the memory is erased."""
+
+    id: str
+    memory_id: str
+    event: str
+    old_text: str | None
+    new_text: str | None
+    created_at: datetime
+    updated_at: datetime
+    is_deleted: bool
+    actor_id: str | None
+    role: str | None
+    reason: str | None
+    before: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Seeds:
+    """Where a walk starts: entity keys and memory ids, all of one space."""
+
+    entities: Sequence[str] = ()
+    memories: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much of the graph one `neighbourhood` may read (GRAPH_AT_SCALE's figures: README, "Why it is built so")."""
+
+    seed_mentions: int = 60
+    frontier: int = 100
+    frontier_mentions: int = 30
+    relations: int = 20
+    memories: int = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A mention inside a subgraph."""
+
+    memory: str
+    entity: str
+    kind: MentionKind
+
+
+@dataclass(frozen=True, slots=True)
+class Subgraph:
+    """A bounded neighbourhood.
+
+    `mentions` holds every mention of every memory in `memories`, so that a memory's full out-weight follows from it;
+    `entities` gives the document frequency of every key that occurs. `next` are consecutive memories of a session, both
+    inside the view, at least one of them in `memories`.
+    """
+
+    memories: tuple[str, ...] = ()
+    entities: Mapping[str, Entity] = field(default_factory=dict)
+    mentions: tuple[Edge, ...] = ()
+    next: tuple[tuple[str, str], ...] = ()
+    relations: tuple[Relation, ...] = ()

@@ -1,0 +1,256 @@
+"""What leaves the front door: plain, JSON-ready dicts, typed. Times are ISO 8601 UTC."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, NotRequired, TypedDict
+
+from graphmem.filters import text_hash
+from graphmem.model import Entity, Event, MemoryRecord, Relation
+from graphmem.recall.search import Answer, Hit
+from graphmem.remember.plan import Erased, Outcome, Say
+
+
+class MemoryDict(TypedDict):
+    """A memory."""
+
+    id: str
+    memory: str
+    kind: str
+    hash: str
+    metadata: dict[str, Any]
+    memory_type: str | None
+    at: str
+    valid_from: str
+    valid_to: str | None
+    expiration_date: str | None
+    created_at: str
+    updated_at: str
+    user_id: str | None
+    agent_id: str | None
+    run_id: str | None
+    actor_id: str | None
+    role: str | None
+    session: str
+    message: NotRequired[str]
+    pending: NotRequired[list[str]]
+
+
+class HitDict(MemoryDict):
+    """A memory found."""
+
+    score: float
+    similarity: float
+    explain: NotRequired[dict[str, Any]]
+
+
+class RelationDict(TypedDict):
+    """A relation between two entities, as the memories in view state it."""
+
+    source: str
+    relationship: str
+    target: str
+    memory_ids: list[str]
+    facts: list[str]
+    valid_at: str | None
+    invalid_at: str | None
+
+
+class AddedDict(TypedDict):
+    """What became of one message."""
+
+    id: str
+    memory: str
+    event: str
+    kind: str
+    at: NotRequired[str]
+    actor_id: NotRequired[str | None]
+    role: NotRequired[str | None]
+    reason: NotRequired[str]
+
+
+class AddResult(TypedDict):
+    """What `add` did. `pending`: durable, but not in these projections yet."""
+
+    results: list[AddedDict]
+    relations: list[RelationDict]
+    pending: NotRequired[list[str]]
+
+
+class SearchResult(TypedDict):
+    """What `search` found. `degraded`: the arms that had to be left out."""
+
+    results: list[HitDict]
+    relations: list[RelationDict]
+    degraded: NotRequired[list[str]]
+
+
+class ListResult(TypedDict):
+    """What `get_all` lists; `total` counts all that match."""
+
+    results: list[MemoryDict]
+    relations: list[RelationDict]
+    total: int
+
+
+class ErasedCounts(TypedDict):
+    """How much of what was erased: memories in the ledger, points, graph nodes and edges, derived rows."""
+
+    ledger: int
+    vectors: int
+    graph: int
+    derived: int
+
+
+class Receipt(TypedDict):
+    """What a deletion erased. `pending`: gone from the ledger, but not from these projections yet."""
+
+    message: str
+    deleted: list[str]
+    erased: ErasedCounts
+    pending: NotRequired[list[str]]
+
+
+class HistoryDict(TypedDict):
+    """One line of a memory's history, in mem0's ten columns."""
+
+    id: str
+    memory_id: str
+    old_memory: str | None
+    new_memory: str | None
+    event: str
+    created_at: str
+    updated_at: str
+    is_deleted: bool
+    actor_id: str | None
+    role: str | None
+
+
+class EntityDict(TypedDict):
+    """Someone or something that the memories in view mention."""
+
+    key: str
+    name: str
+    type: str
+    memories: int
+
+
+def iso(moment: datetime) -> str:
+    """ISO 8601 in UTC, always with microseconds, so that texts sort like moments."""
+    return moment.isoformat(timespec="microseconds")
+
+
+def maybe_iso(moment: datetime | None) -> str | None:
+    """The same, or None."""
+    return None if moment is None else iso(moment)
+
+
+def memory(record: MemoryRecord) -> MemoryDict:
+    """A record for people and programs outside."""
+    return MemoryDict(
+        id=record.id,
+        memory=record.text,
+        kind=record.kind.value,
+        hash=text_hash(record.text),
+        metadata=dict(record.metadata),
+        memory_type=record.memory_type,
+        at=iso(record.at),
+        valid_from=iso(record.valid_from),
+        valid_to=maybe_iso(record.valid_to),
+        expiration_date=maybe_iso(record.expires_at),
+        created_at=iso(record.created_at),
+        updated_at=iso(record.updated_at),
+        user_id=record.scope.user_id,
+        agent_id=record.scope.agent_id,
+        run_id=record.scope.run_id,
+        actor_id=record.actor_id,
+        role=record.role,
+        session=record.session,
+    )
+
+
+def hit(found: Hit, *, explain: bool) -> HitDict:
+    """A hit, with its explanation if asked for."""
+    shown = HitDict(**memory(found.record), score=found.score, similarity=found.similarity)
+    if explain:
+        shown["explain"] = {
+            "arms": {name: dict(arm) for name, arm in found.because.arms.items()},
+            "path": [dict(step) for step in found.because.path],
+            "why": found.because.why,
+        }
+    return shown
+
+
+def relation(found: Relation) -> RelationDict:
+    """A relation by the names that people see."""
+    return RelationDict(
+        source=found.source_name,
+        relationship=found.predicate,
+        target=found.target_name,
+        memory_ids=list(found.memory_ids),
+        facts=list(found.facts),
+        valid_at=maybe_iso(found.valid_at),
+        invalid_at=maybe_iso(found.invalid_at),
+    )
+
+
+def relations(found: Iterable[Relation]) -> list[RelationDict]:
+    """Several of them."""
+    return [relation(one) for one in found]
+
+
+def answer(found: Answer, *, explain: bool) -> SearchResult:
+    """A search's answer."""
+    shown = SearchResult(
+        results=[hit(one, explain=explain) for one in found.hits], relations=relations(found.relations)
+    )
+    if found.degraded:
+        shown["degraded"] = list(found.degraded)
+    return shown
+
+
+def added(step: Say, outcome: Outcome) -> AddedDict:
+    """What became of one message."""
+    record = outcome.record
+    shown = AddedDict(
+        id=outcome.id,
+        memory=step.message.content if record is None else record.text,
+        event=outcome.event,
+        kind=outcome.kind.value,
+    )
+    if record is not None:
+        shown.update(at=iso(record.at), actor_id=record.actor_id, role=record.role)
+    if outcome.reason is not None:
+        shown["reason"] = outcome.reason
+    return shown
+
+
+def receipt(erased: Erased, pending: list[str], message: str) -> Receipt:
+    """What a deletion erased."""
+    counts = ErasedCounts(ledger=erased.rows, vectors=erased.points, graph=erased.graph, derived=erased.derived)
+    shown = Receipt(message=message, deleted=list(erased.ids), erased=counts)
+    if pending:
+        shown["pending"] = pending
+    return shown
+
+
+def event(found: Event) -> HistoryDict:
+    """A line of history."""
+    return HistoryDict(
+        id=found.id,
+        memory_id=found.memory_id,
+        old_memory=found.old_text,
+        new_memory=found.new_text,
+        event=found.event,
+        created_at=iso(found.created_at),
+        updated_at=iso(found.updated_at),
+        is_deleted=found.is_deleted,
+        actor_id=found.actor_id,
+        role=found.role,
+    )
+
+
+def entity(found: Entity) -> EntityDict:
+    """Someone or something."""
+    return EntityDict(key=found.key, name=found.name, type=found.type.value, memories=found.mentions)

@@ -1,0 +1,385 @@
+"""The configuration as data: a dict in mem0's shape, a file, or GRAPHMEM_* variables become one checked `Settings`.
+
+Nothing is opened here and no backend is imported. Values never appear in error texts: any of them could be a secret.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pydantic
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
+from pydantic_core import PydanticCustomError
+
+from graphmem.errors import ConfigError
+
+ENVIRONMENT_PREFIX = "GRAPHMEM_"
+# Variables with our prefix that are not settings: where the test servers live.
+_NOT_SETTINGS = frozenset({"GRAPHMEM_SERVERS"})
+
+Embed = Callable[[list[str]], Any]
+"""Texts in, one vector (a sequence of floats) for each out."""
+
+
+def _path(value: object) -> object:
+    if value == "":
+        raise PydanticCustomError("empty_path", "is empty; give a path or leave the key out")
+    if isinstance(value, str | Path):
+        try:
+            return Path(value).expanduser()
+        except RuntimeError as error:
+            raise PydanticCustomError(
+                "no_home", "begins with ~, but that home folder is unknown; write it out"
+            ) from error
+    return value
+
+
+def _assume(provider: str) -> BeforeValidator:
+    """Let a section leave its provider out."""
+
+    def fill(data: object) -> object:
+        return {**data, "provider": provider} if isinstance(data, Mapping) and data.get("provider") is None else data
+
+    return BeforeValidator(fill)
+
+
+FilePath = Annotated[Path, BeforeValidator(_path)]
+Text = Annotated[str, Field(min_length=1)]
+Dimensions = Annotated[int, Field(ge=1, le=65_536)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_keys_only(cls, data: object) -> object:
+        """Refuse unknown keys with the nearest known one; None means the same as leaving a key out."""
+        if not isinstance(data, Mapping):
+            return data
+        for key in data:
+            if key not in cls.model_fields:
+                near = get_close_matches(str(key), cls.model_fields, 1, 0.5)
+                known = ", ".join(cls.model_fields) or "none, leave it out"
+                hint = f"did you mean '{near[0]}'?" if near else f"known: {known}"
+                shown = repr(str(key)[:80])
+                raise PydanticCustomError("unknown_key", "{text}", {"text": f"unknown key {shown}; {hint}"})
+        return {key: value for key, value in data.items() if value is not None}
+
+
+class _NoConfig(_Section):
+    """For providers that have nothing to set."""
+
+
+# --- vector_store --------------------------------------------------------------------------------------------------
+
+
+class QdrantConfig(_Section):
+    """A server (`url`, or `host` and `port`), or the embedded engine in `path` (by default inside `home`).
+
+    `embedding_model_dims` and `on_disk` are mem0's: the first is checked against the embedder, the second accepted.
+    """
+
+    url: Text | None = None
+    host: Text | None = None
+    port: Annotated[int, Field(ge=1, le=65_535)] | None = None
+    api_key: SecretStr | None = None
+    prefer_grpc: bool = False
+    path: FilePath | None = None
+    collection_name: Text = "graphmem"
+    embedding_model_dims: Dimensions | None = None
+    on_disk: bool | None = None
+
+    @property
+    def is_server(self) -> bool:
+        """Whether a Qdrant server is meant, not the embedded engine."""
+        return self.url is not None or self.host is not None
+
+    @model_validator(mode="after")
+    def _one_place(self) -> QdrantConfig:
+        if sum(place is not None for place in (self.url, self.host, self.path)) > 1:
+            raise PydanticCustomError("conflict", "url, host and path exclude each other; keep one")
+        if self.port is not None and self.host is None:
+            raise PydanticCustomError("conflict", "port needs host; with url, put the port into the url")
+        if self.api_key is not None and not self.is_server:
+            raise PydanticCustomError("conflict", "api_key needs url or host; the embedded engine has no key")
+        return self
+
+
+class QdrantStore(_Section):
+    """The only vector store."""
+
+    provider: Literal["qdrant"] = "qdrant"
+    config: QdrantConfig = QdrantConfig()
+
+
+# --- graph_store ---------------------------------------------------------------------------------------------------
+
+
+class Neo4jConfig(_Section):
+    """A Neo4j server."""
+
+    url: Text
+    username: Text = "neo4j"
+    password: SecretStr
+    database: Text = "neo4j"
+
+
+class Neo4jGraph(_Section):
+    """The graph in Neo4j."""
+
+    provider: Literal["neo4j"]
+    config: Neo4jConfig
+
+
+class LedgerGraph(_Section):
+    """The graph in the ledger's own tables."""
+
+    provider: Literal["ledger"] = "ledger"
+    config: _NoConfig = _NoConfig()
+
+
+class NetworkxGraph(_Section):
+    """The graph in memory."""
+
+    provider: Literal["networkx"]
+    config: _NoConfig = _NoConfig()
+
+
+# --- models --------------------------------------------------------------------------------------------------------
+
+
+class MinilmEmbedder(_Section):
+    """The model that comes along: offline, 384 dimensions."""
+
+    provider: Literal["minilm"] = "minilm"
+    config: _NoConfig = _NoConfig()
+
+
+class OpenaiEmbedderConfig(_Section):
+    """An OpenAI-compatible embedding endpoint."""
+
+    model: Text = "text-embedding-3-small"
+    api_key: SecretStr | None = None
+    openai_base_url: Text | None = None
+    embedding_dims: Dimensions | None = None
+
+
+class OpenaiEmbedder(_Section):
+    """Embeddings over HTTP."""
+
+    provider: Literal["openai"]
+    config: OpenaiEmbedderConfig = OpenaiEmbedderConfig()
+
+
+class CallableEmbedderConfig(_Section):
+    """A function of yours. `model` names it: vectors of one name are never mixed with those of another."""
+
+    embed: Embed
+    embedding_dims: Dimensions
+    model: Text
+
+
+class CallableEmbedder(_Section):
+    """Embeddings from a function."""
+
+    provider: Literal["callable"]
+    config: CallableEmbedderConfig
+
+
+class SpacyConfig(_Section):
+    """`model` is the name or path of a spaCy pipeline; by default the small English one that comes along."""
+
+    model: Text | None = None
+
+
+class SpacyExtractor(_Section):
+    """Entities and relations from spaCy."""
+
+    provider: Literal["spacy"] = "spacy"
+    config: SpacyConfig = SpacyConfig()
+
+
+class NoExtractor(_Section):
+    """No entities and relations without a model."""
+
+    provider: Literal["none"]
+    config: _NoConfig = _NoConfig()
+
+
+class OpenaiLlmConfig(_Section):
+    """An OpenAI-compatible chat endpoint. `timeout` in seconds."""
+
+    model: Text = "gpt-4o-mini"
+    api_key: SecretStr | None = None
+    openai_base_url: Text | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    timeout: Annotated[float, Field(gt=0)] = 60.0
+
+
+class OpenaiLlm(_Section):
+    """The language model; without one, none is ever called."""
+
+    provider: Literal["openai"] = "openai"
+    config: OpenaiLlmConfig = OpenaiLlmConfig()
+
+
+# --- all of it -----------------------------------------------------------------------------------------------------
+
+
+class Settings(_Section):
+    """The whole configuration, as in API.md §3; every key has a default that needs no server, key or network.
+
+    `delivery_wait` is how long a write waits for a store, in seconds; `session_gap` how long a silence may last within
+    one session, in minutes.
+    """
+
+    home: FilePath | None = None
+    vector_store: QdrantStore = QdrantStore()
+    graph_store: Annotated[
+        Neo4jGraph | LedgerGraph | NetworkxGraph, Field(discriminator="provider"), _assume("ledger")
+    ] = LedgerGraph()
+    embedder: Annotated[
+        MinilmEmbedder | OpenaiEmbedder | CallableEmbedder, Field(discriminator="provider"), _assume("minilm")
+    ] = MinilmEmbedder()
+    extractor: Annotated[SpacyExtractor | NoExtractor, Field(discriminator="provider"), _assume("spacy")] = (
+        SpacyExtractor()
+    )
+    llm: OpenaiLlm | None = None
+    history_db_path: FilePath | None = None
+    ledger_url: Text | None = Field(default=None, repr=False)  # may hold a password
+    custom_fact_extraction_prompt: Text | None = None
+    custom_update_memory_prompt: Text | None = None
+    version: Literal["v1.0", "v1.1"] = "v1.1"
+    delivery_wait: Annotated[float, Field(ge=0)] = 3.0
+    session_gap: Annotated[float, Field(gt=0)] = 30.0
+
+    @model_validator(mode="after")
+    def _one_ledger(self) -> Settings:
+        if self.history_db_path is not None and self.ledger_url is not None:
+            raise PydanticCustomError("conflict", "history_db_path and ledger_url both name the ledger; keep one")
+        return self
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Settings:
+        """Settings from a dict in mem0's shape. Raises `ConfigError` naming each key that cannot be used."""
+        return _checked(data, "configuration")
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str]) -> Settings:
+        """Settings from a .toml, .yaml, .yml or .json file. Raises `ConfigError`."""
+        return _checked(_read(Path(path)), str(path))
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] | None = None) -> Settings:
+        """Settings from variables such as GRAPHMEM_HOME and GRAPHMEM_VECTOR_STORE__CONFIG__PATH; empty ones are unset.
+
+        `environ` is the process's own by default. Raises `ConfigError`.
+        """
+        return _checked(_nested(os.environ if environ is None else environ), f"{ENVIRONMENT_PREFIX}* variables")
+
+    def check_available(self) -> None:
+        """Raise `ConfigError` for the first thing asked that this release does not have."""
+        for key, asked, instead in (
+            (
+                "vector_store",
+                "a Qdrant server" if self.vector_store.config.is_server else "",
+                "'path' instead of 'url'",
+            ),
+            ("graph_store", "neo4j" if self.graph_store.provider == "neo4j" else "", "'ledger' or 'networkx'"),
+            ("embedder", "openai" if self.embedder.provider == "openai" else "", "'minilm' or 'callable'"),
+            ("llm", "a language model" if self.llm else "", "no 'llm' key: memories are then kept as spoken"),
+            ("ledger_url", "" if self._is_sqlite() else "any database but SQLite", "'sqlite:///…' or history_db_path"),
+        ):
+            if asked:
+                message = f"{key}: {asked} is not part of this release yet; use {instead}"
+                raise ConfigError(message)
+
+    def _is_sqlite(self) -> bool:
+        return self.ledger_url is None or self.ledger_url.startswith(("sqlite:", "sqlite+"))
+
+
+def _checked(data: object, source: str) -> Settings:
+    if not isinstance(data, Mapping):
+        message = f"{source}: must be a dict of settings, not {type(data).__name__}"
+        raise ConfigError(message)
+    try:
+        return Settings.model_validate(dict(data))
+    except pydantic.ValidationError as error:
+        # Not `from error`: it would hold the input, secrets and all.
+        raise ConfigError("; ".join(f"{source}: {line}" for line in _told(error))) from None
+
+
+def _told(error: pydantic.ValidationError) -> list[str]:
+    """Each problem as "key.path: what is wrong", from where it is and what is expected, never from the value."""
+    lines = []
+    for one in error.errors(include_url=False, include_input=False):
+        steps = [str(step) for step in one["loc"]]
+        if len(steps) > 1 and steps[1] not in {"provider", "config"}:
+            del steps[1]  # pydantic's name of the provider, no key of the dict
+        message = one["msg"]
+        if one["type"].startswith("union_tag"):
+            steps.append("provider")
+            message = f"must be one of {one['ctx']['expected_tags']}"
+        lines.append(": ".join([".".join(steps), message] if steps else [message]))
+    return lines
+
+
+def _read(path: Path) -> Any:  # noqa: ANN401
+    loaders: Mapping[str, Callable[[str], Any]] = {
+        ".toml": tomllib.loads,
+        ".json": json.loads,
+        ".yaml": _load_yaml,
+        ".yml": _load_yaml,
+    }
+    suffix = path.suffix.lower()
+    if suffix not in loaders:
+        message = f"{path}: a configuration file ends in {', '.join(loaders)}; rename or convert it"
+        raise ConfigError(message)
+    try:
+        return loaders[suffix](path.read_text("utf-8-sig"))
+    except OSError as error:
+        message = f"{path}: cannot be read ({error.strerror}); check the path and its permissions"
+        raise ConfigError(message) from error
+    except (ValueError, RecursionError) as error:  # TOML, JSON and UTF-8 errors tell the place, not the words
+        message = f"{path}: is not valid {suffix[1:].upper()}: {error}"
+        raise ConfigError(message) from None
+
+
+def _load_yaml(text: str) -> Any:  # noqa: ANN401
+    try:
+        yaml = importlib.import_module("yaml")
+    except ImportError as error:
+        message = "YAML configuration needs PyYAML: pip install 'graphmem[yaml]', or use TOML or JSON"
+        raise ConfigError(message) from error
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        # Its own text quotes the file, which may hold secrets.
+        raise ValueError(f"see line {mark.line + 1}" if mark else "unreadable") from None
+
+
+def _nested(environ: Mapping[str, str]) -> dict[str, Any]:
+    """Variables as nested dicts: GRAPHMEM_A__B=c is {"a": {"b": "c"}}."""
+    found: dict[str, Any] = {}
+    for name, value in sorted(environ.items()):
+        if not name.startswith(ENVIRONMENT_PREFIX) or name in _NOT_SETTINGS or not value:
+            continue
+        *above, last = name.removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
+        inner = found
+        for step in above:
+            inner = inner.setdefault(step, {})
+            if not isinstance(inner, dict):
+                message = f"{name}: {step} is set to a plain value by another variable; keep one of the two"
+                raise ConfigError(message)
+        inner[last] = value
+    return found

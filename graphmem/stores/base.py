@@ -1,0 +1,137 @@
+"""What graphmem asks of its projections. The contract tests in `tests/contract` say the same as running code.
+
+A projection holds nothing of its own: it can be thrown away and filled again from the ledger. It is filled by state:
+what it is given is the current state of whatever changed, tombstones included, and being given it twice, late or after
+a crash leads to the same contents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from graphmem.model import Entity, Limits, MemoryRecord, MentionKind, Relation, Seeds, Subgraph, View
+
+if TYPE_CHECKING:
+    from graphmem.providers.base import Matrix
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A memory as a vector index takes it: its record, one vector for each window, its BM25 weights by term.
+
+    `record.change` is the version that the index keeps with it.
+    """
+
+    record: MemoryRecord
+    vectors: Matrix
+    weights: Mapping[int, float]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryState:
+    """A memory as a graph takes it: what it mentions and the episode before it in its session."""
+
+    record: MemoryRecord
+    mentions: tuple[tuple[Entity, MentionKind], ...]
+    previous: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RelationState:
+    """A relation as a graph takes it: written whole from its living supports."""
+
+    relation: Relation
+    space: str
+    change: int
+    supports: tuple[Support, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """What one memory says of a relation. Times are microseconds."""
+
+    memory: str
+    fact: str
+    valid_at: int
+    invalid_at: int | None
+
+
+class VectorIndex(Protocol):
+    """Points by nearness. Calls may come from several threads; only one of them delivers at a time.
+
+    All methods raise StoreUnavailable when the store is out of reach, StoreError when it refuses.
+    """
+
+    def upsert(self, points: Sequence[Point]) -> None:
+        """Writes points whole, over whatever those memories had; durable when it returns."""
+        ...
+
+    def delete(self, ids: Sequence[str]) -> int:
+        """Removes memories; returns how many points that were. Unknown ids are no error. Durable when it returns."""
+        ...
+
+    def dense(self, view: View, vector: Matrix, limit: int) -> list[tuple[str, float]]:
+        """The nearest memories in the view: (id, cosine), best first, each by its best window."""
+        ...
+
+    def sparse(self, view: View, weights: Mapping[int, float], limit: int) -> list[tuple[str, float]]:
+        """The memories in the view with the highest sum of products of weights: (id, score > 0), best first."""
+        ...
+
+    def count(self) -> int:
+        """How many points there are."""
+        ...
+
+    def held(self, spaces: Sequence[str] | None = None) -> Iterator[tuple[str, int, int]]:
+        """What is held, (memory id, version, windows), of these spaces or of all: for `verify`."""
+        ...
+
+    def wipe(self) -> None:
+        """Removes everything that graphmem put there, and nothing else."""
+        ...
+
+    def close(self) -> None:
+        """Lets go of files, locks and connections."""
+        ...
+
+
+class Graph(Protocol):
+    """The entity-relation graph, read."""
+
+    def neighbourhood(self, view: View, seeds: Seeds, limits: Limits) -> Subgraph:
+        """The bounded neighbourhood of some seeds, in one call.
+
+        `view.space` is set; the view is applied before each limit. Taken are: the seed memories in the view with
+        their neighbours in the session; the best `seed_mentions` memories of each seed entity (kind, then newest);
+        of the seed memories' other entities the `frontier` that fewest memories hold, and the best
+        `frontier_mentions` memories of each; up to `memories` in all, in that order. Of the entities read, the newest
+        `relations` in each direction. Raises StoreUnavailable.
+        """
+        ...
+
+
+@runtime_checkable
+class GraphIndex(Graph, Protocol):
+    """A graph that is a copy and has to be filled."""
+
+    def upsert(self, memories: Sequence[MemoryState], relations: Sequence[RelationState]) -> None:
+        """Writes memories and relations whole; durable when it returns."""
+        ...
+
+    def delete(self, memories: Sequence[str], relations: Sequence[str]) -> int:
+        """Removes memories and relations, and the entities nothing mentions any more; returns how many nodes and edges."""
+        ...
+
+    def held(self, spaces: Sequence[str] | None = None) -> Iterator[tuple[str, int]]:
+        """What is held, (memory or relation id, version), of these spaces or of all: for `verify`."""
+        ...
+
+    def wipe(self) -> None:
+        """Removes everything that graphmem put there, and nothing else."""
+        ...
+
+    def close(self) -> None:
+        """Lets go of connections."""
+        ...

@@ -1,0 +1,113 @@
+"""The exact vector index in memory: for ":memory:", tests, and a second process beside the one that holds Edge's lock.
+
+Filled from the ledger's embeddings with just the spaces that are asked for. Exact search over numpy rows: 10,000
+memories of 384 dimensions are 15 MB and about a millisecond.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from threading import RLock
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from graphmem.model import MemoryRecord, View
+from graphmem.stores.base import Point
+
+if TYPE_CHECKING:
+    from graphmem.providers.base import Matrix
+
+
+@dataclass(slots=True)
+class _Space:
+    """The points of one space; `stacked` is their vectors in one matrix, made anew after a change."""
+
+    points: dict[str, Point]
+    stacked: tuple[list[str], Matrix] | None = None
+
+    def rows(self) -> tuple[list[str], Matrix]:
+        if self.stacked is None:
+            owners = [uid for uid, point in self.points.items() for _ in point.vectors]
+            self.stacked = owners, np.concatenate([point.vectors for point in self.points.values()])
+        return self.stacked
+
+
+class ExactIndex:
+    """A `VectorIndex` without approximation, server or file."""
+
+    def __init__(self) -> None:
+        self._spaces: dict[str, _Space] = {}
+        self._lock = RLock()
+
+    def upsert(self, points: Sequence[Point]) -> None:
+        with self._lock:
+            self.delete([point.record.id for point in points])
+            for point in points:
+                space = self._spaces.setdefault(point.record.space, _Space({}))
+                space.points[point.record.id] = point
+                space.stacked = None
+
+    def delete(self, ids: Sequence[str]) -> int:
+        with self._lock:
+            return sum(len(gone.vectors) for uid in ids for gone in self._pop(uid))
+
+    def _pop(self, uid: str) -> Iterator[Point]:
+        for space in self._spaces.values():
+            if uid in space.points:
+                space.stacked = None
+                yield space.points.pop(uid)
+
+    def dense(self, view: View, vector: Matrix, limit: int) -> list[tuple[str, float]]:
+        best: dict[str, float] = {}
+        with self._lock:
+            for space in self._asked(view):
+                owners, matrix = space.rows()
+                for uid, score in zip(owners, (matrix @ vector).tolist(), strict=True):
+                    best[uid] = max(score, best.get(uid, -1.0))
+            return self._top(view, best, limit)
+
+    def sparse(self, view: View, weights: Mapping[int, float], limit: int) -> list[tuple[str, float]]:
+        scores: dict[str, float] = {}
+        with self._lock:
+            for space in self._asked(view):
+                for uid, point in space.points.items():
+                    score = sum(weight * point.weights.get(term, 0.0) for term, weight in weights.items())
+                    if score > 0:
+                        scores[uid] = score
+            return self._top(view, scores, limit)
+
+    def _asked(self, view: View) -> list[_Space]:
+        wanted: Callable[[str], bool] = lambda key: view.space is None or key == view.space  # noqa: E731
+        return [space for key, space in self._spaces.items() if space.points and wanted(key)]
+
+    def _top(self, view: View, scores: Mapping[str, float], limit: int) -> list[tuple[str, float]]:
+        found: list[tuple[str, float]] = []
+        for uid, score in sorted(scores.items(), key=lambda pair: (-pair[1], pair[0])):
+            if view.holds(self._record(uid)):
+                found.append((uid, score))
+            if len(found) == limit:
+                break
+        return found
+
+    def _record(self, uid: str) -> MemoryRecord:
+        return next(space.points[uid].record for space in self._spaces.values() if uid in space.points)
+
+    def count(self) -> int:
+        with self._lock:
+            return sum(len(point.vectors) for space in self._spaces.values() for point in space.points.values())
+
+    def held(self, spaces: Sequence[str] | None = None) -> Iterator[tuple[str, int, int]]:
+        with self._lock:
+            chosen = [space for key, space in self._spaces.items() if spaces is None or key in spaces]
+            points = [point for space in chosen for point in space.points.values()]
+        for point in points:
+            yield point.record.id, point.record.change, len(point.vectors)
+
+    def wipe(self) -> None:
+        with self._lock:
+            self._spaces.clear()
+
+    def close(self) -> None:
+        self.wipe()

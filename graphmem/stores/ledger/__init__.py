@@ -1,0 +1,47 @@
+"""The ledger: the only truth. `Ledger` opens it; the modules beside it hold its statements, one subject each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy import Connection, select
+
+from graphmem.stores.ledger import migrate, schema
+from graphmem.stores.ledger.engine import Database
+
+
+class Ledger:
+    """An open ledger. Raises StoreError for a file that cannot be used, StoreUnavailable for one out of reach."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._database = Database(path)
+        with self._database.write() as connection:
+            migrate.ensure(connection)
+            self.uuid = str(connection.scalar(select(schema.ledger.c.uuid)))
+
+    @property
+    def path(self) -> Path | None:
+        """The file, or None in memory."""
+        return self._database.path
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A snapshot to read from."""
+        with self._database.read() as connection:
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """One transaction. The only place that may ask for it is a commit, a delivery or an administrative act."""
+        with self._database.write() as connection:
+            yield connection
+
+    def compact(self) -> None:
+        """Rewrites the file without its free pages."""
+        self._database.compact()
+
+    def close(self) -> None:
+        """Lets go of the file, its write-ahead log emptied."""
+        self._database.close()

@@ -1,0 +1,140 @@
+"""Writing the entity-relation graph: what a memory mentions and states, and taking it back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import uuid4
+
+from sqlalchemy import Connection, func, select
+
+from graphmem.model import Extraction, MemoryRecord, Mention, Scope, Statement, micros
+from graphmem.stores.ledger import log
+from graphmem.stores.ledger.schema import entities, mentions, relations, supports
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """What taking a memory out of the graph removed, for receipts."""
+
+    mentions: int = 0
+    entities: int = 0
+    relations: int = 0
+
+
+def add(connection: Connection, record: MemoryRecord, space: int, found: Extraction) -> None:
+    """Adds what a text mentions and states. The memory has nothing in the graph before this."""
+    rows = {mention.key: _mention(connection, record, space, mention) for mention in found.mentions}
+    for statement in found.statements:
+        _support(connection, record, space, rows[statement.subject], rows[statement.object], statement)
+
+
+def _mention(connection: Connection, record: MemoryRecord, space: int, mention: Mention) -> int:
+    row = _entity(connection, space, mention)
+    connection.execute(
+        mentions.insert().values(memory=record.row, entity=row, kind=int(mention.kind), at=micros(record.at))
+    )
+    return row
+
+
+def _entity(connection: Connection, space: int, mention: Mention) -> int:
+    known = connection.execute(
+        entities.update()
+        .where(entities.c.space == space, entities.c.key == mention.key)
+        .values(mentions=entities.c.mentions + 1)
+        .returning(entities.c.id)
+    ).scalar()
+    if known is not None:
+        return int(known)
+    made = connection.execute(
+        entities.insert().values(
+            space=space, key=mention.key, name=mention.name, type=mention.type.value, mentions=1
+        )
+    )
+    return int(made.inserted_primary_key[0])
+
+
+def _support(
+    connection: Connection, record: MemoryRecord, space: int, subject: int, target: int, said: Statement
+) -> None:
+    relation = _relation(connection, record, space, subject, said.predicate, target)
+    there = select(supports.c.fact).where(supports.c.relation == relation, supports.c.memory == record.row)
+    if connection.scalar(there) is not None:
+        return  # one text says it twice: the first sentence stands for it
+    invalid = None if record.valid_to is None else micros(record.valid_to)
+    connection.execute(
+        supports.insert().values(
+            relation=relation,
+            memory=record.row,
+            fact=said.fact,
+            valid_at=micros(record.valid_from),
+            invalid_at=invalid,
+        )
+    )
+
+
+def _relation(
+    connection: Connection, record: MemoryRecord, space: int, subject: int, predicate: str, target: int
+) -> int:
+    change, at = log.next_change(connection), micros(record.at)
+    known = connection.execute(
+        relations.update()
+        .where(
+            relations.c.space == space,
+            relations.c.subject == subject,
+            relations.c.predicate == predicate,
+            relations.c.object == target,
+        )
+        .values(change=change, at=func.max(relations.c.at, at))
+        .returning(relations.c.id)
+    ).scalar()
+    if known is not None:
+        return int(known)
+    made = connection.execute(
+        relations.insert().values(
+            uid=str(uuid4()), space=space, subject=subject, predicate=predicate, object=target, at=at, change=change
+        )
+    )
+    return int(made.inserted_primary_key[0])
+
+
+def withdraw(connection: Connection, record: MemoryRecord, now: datetime) -> Withdrawn:
+    """Takes out exactly what this memory supports; what others support stays."""
+    relation_rows = list(connection.scalars(select(supports.c.relation).where(supports.c.memory == record.row)))
+    connection.execute(supports.delete().where(supports.c.memory == record.row))
+    gone = sum(_settle(connection, row, record.space, now) for row in relation_rows)
+    entity_rows = list(connection.scalars(select(mentions.c.entity).where(mentions.c.memory == record.row)))
+    connection.execute(mentions.delete().where(mentions.c.memory == record.row))
+    return Withdrawn(len(entity_rows), _release(connection, entity_rows), gone)
+
+
+def _settle(connection: Connection, row: int, space: str, now: datetime) -> int:
+    """Touches a relation that lost a support, or buries it with its last one. Returns how many were buried."""
+    newest = connection.scalar(select(func.max(supports.c.valid_at)).where(supports.c.relation == row))
+    change = log.next_change(connection)
+    mine = relations.c.id == row
+    if newest is not None:
+        connection.execute(relations.update().where(mine).values(change=change, at=newest))
+        return 0
+    uid = connection.scalar(relations.delete().where(mine).returning(relations.c.uid))
+    log.bury(connection, "relation", str(uid), space, Scope(), now, change)
+    return 1
+
+
+def _release(connection: Connection, rows: Iterable[int]) -> int:
+    mine = entities.c.id.in_(list(rows))
+    connection.execute(entities.update().where(mine).values(mentions=entities.c.mentions - 1))
+    return connection.execute(entities.delete().where(mine, entities.c.mentions <= 0)).rowcount
+
+
+def date_supports(connection: Connection, record: MemoryRecord) -> None:
+    """Gives a memory's supports its dates of validity, and their relations the next change numbers."""
+    invalid = None if record.valid_to is None else micros(record.valid_to)
+    mine = supports.c.memory == record.row
+    connection.execute(
+        supports.update().where(mine).values(valid_at=micros(record.valid_from), invalid_at=invalid)
+    )
+    for row in list(connection.scalars(select(supports.c.relation).where(mine))):
+        change = log.next_change(connection)
+        connection.execute(relations.update().where(relations.c.id == row).values(change=change))

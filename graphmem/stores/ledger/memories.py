@@ -1,0 +1,223 @@
+"""The rows of `memories`, as records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import Connection, RowMapping, Select, and_, bindparam, func, or_, select
+
+from graphmem.model import Kind, MemoryRecord, Scope, View, from_micros, micros
+from graphmem.stores.ledger import views
+from graphmem.stores.ledger.schema import links, memories, spaces
+
+# SQLite takes at most 32,766 parameters in a statement; lists of ids go in pieces.
+CHUNK = 10_000
+
+_RECORD = select(memories, spaces.c.key.label("space_key")).join(spaces)
+
+
+def space_row(connection: Connection, key: str) -> int | None:
+    """The row of a space, or None if nothing was ever written there."""
+    return connection.scalar(select(spaces.c.id).where(spaces.c.key == key))
+
+
+def ensure_space(connection: Connection, key: str) -> int:
+    """The row of a space, made if need be."""
+    known = space_row(connection, key)
+    if known is not None:
+        return known
+    made = connection.execute(spaces.insert().values(key=key, size=0))
+    return int(made.inserted_primary_key[0])
+
+
+def spaces_of(connection: Connection, view: View, limit: int) -> list[str]:
+    """The spaces with something in the view, those written last first."""
+    if view.space is not None:
+        return [view.space]
+    statement = (
+        select(spaces.c.key)
+        .select_from(memories.join(spaces))
+        .where(*views.conditions(views.shape(view)))
+        .group_by(spaces.c.key)
+        .order_by(func.max(memories.c.id).desc())
+        .limit(limit)
+    )
+    return list(connection.scalars(statement, views.values(view, None)))
+
+
+def all_spaces(connection: Connection) -> list[str]:
+    """Every space there is."""
+    return list(connection.scalars(select(spaces.c.key).order_by(spaces.c.id)))
+
+
+def space_size(connection: Connection, key: str) -> int:
+    """n: the memories of a space that its statistics count."""
+    return connection.scalar(select(spaces.c.size).where(spaces.c.key == key)) or 0
+
+
+def find(connection: Connection, uid: str) -> MemoryRecord | None:
+    """One record by its id."""
+    row = connection.execute(_RECORD.where(memories.c.uid == uid)).mappings().first()
+    return None if row is None else record_of(row)
+
+
+def records(connection: Connection, uids: Iterable[str]) -> dict[str, MemoryRecord]:
+    """Records by id; unknown ids are left out."""
+    return {found.id: found for found in _in_chunks(connection, memories.c.uid, list(uids))}
+
+
+def records_by_row(connection: Connection, rows: Iterable[int]) -> dict[int, MemoryRecord]:
+    """Records by row."""
+    return {found.row: found for found in _in_chunks(connection, memories.c.id, list(rows))}
+
+
+def _in_chunks(connection: Connection, column: Any, wanted: list[Any]) -> Iterator[MemoryRecord]:
+    statement = _RECORD.where(column.in_(bindparam("wanted", expanding=True)))
+    for start in range(0, len(wanted), CHUNK):
+        for row in connection.execute(statement, {"wanted": wanted[start : start + CHUNK]}).mappings():
+            yield record_of(row)
+
+
+def seen(connection: Connection, view: View, uids: Iterable[str]) -> dict[str, MemoryRecord]:
+    """The records among these ids that the view holds."""
+    return {uid: found for uid, found in records(connection, uids).items() if view.holds(found)}
+
+
+def listing(connection: Connection, view: View, *, with_sources: bool) -> Iterator[MemoryRecord]:
+    """What the view holds, newest observation first; `with_sources` includes mere sources of facts."""
+    space = None if view.space is None else space_row(connection, view.space)
+    if view.space is not None and space is None:
+        return
+    statement = _listing(views.shape(view), with_sources)
+    for row in connection.execute(statement, views.values(view, space)).mappings():
+        yield record_of(row)
+
+
+@lru_cache(maxsize=128)
+def _listing(shape: views.Shape, with_sources: bool) -> Select[Any]:
+    statement = _RECORD.where(*views.conditions(shape)).order_by(memories.c.at.desc(), memories.c.id.desc())
+    return statement if with_sources else statement.where(memories.c.source_only.is_(False))
+
+
+def changed(connection: Connection, after: int, limit: int, space: int | None = None) -> list[MemoryRecord]:
+    """Records whose change number is past `after`, in its order."""
+    statement = _RECORD.where(memories.c.change > after).order_by(memories.c.change).limit(limit)
+    if space is not None:
+        statement = statement.where(memories.c.space == space)
+    return [record_of(row) for row in connection.execute(statement).mappings()]
+
+
+def in_scope(connection: Connection, scope: Scope, limit: int) -> list[MemoryRecord]:
+    """Records of every kind and state that a scope's deletion takes."""
+    parts = [memories.c[name] == value for name, value in scope.parts.items()]
+    statement = _RECORD.where(*parts).order_by(memories.c.id).limit(limit)
+    return [record_of(row) for row in connection.execute(statement).mappings()]
+
+
+def insert(connection: Connection, record: MemoryRecord, space: int) -> int:
+    """Stores a record; returns its row."""
+    made = connection.execute(memories.insert().values(uid=record.id, space=space, windows=0, **columns_of(record)))
+    return int(made.inserted_primary_key[0])
+
+
+def update(connection: Connection, record: MemoryRecord) -> None:
+    """Writes a record back over its row."""
+    connection.execute(memories.update().where(memories.c.id == record.row).values(columns_of(record)))
+
+
+def touch(connection: Connection, row: int, change: int) -> None:
+    """Gives a row the next change number, so that the projections take it anew."""
+    connection.execute(memories.update().where(memories.c.id == row).values(change=change))
+
+
+def session_near(connection: Connection, space: int, scope: Scope, at: datetime, gap: timedelta) -> str | None:
+    """The session of the earlier, then later neighbour of exactly this scope within the gap."""
+    same = [
+        memories.c.space == space,
+        memories.c.kind == Kind.EPISODE,
+        *(memories.c[name].is_not_distinct_from(getattr(scope, name)) for name in ("user_id", "agent_id", "run_id")),
+    ]
+    moment, reach = micros(at), gap // timedelta(microseconds=1)
+    earlier = (
+        select(memories.c.session)
+        .where(*same, memories.c.at.between(moment - reach, moment))
+        .order_by(memories.c.at.desc(), memories.c.id.desc())
+    )
+    later = (
+        select(memories.c.session)
+        .where(*same, memories.c.at.between(moment, moment + reach))
+        .order_by(memories.c.at, memories.c.id)
+    )
+    return connection.scalar(earlier.limit(1)) or connection.scalar(later.limit(1))
+
+
+def neighbour(connection: Connection, record: MemoryRecord, space: int, *, later: bool) -> MemoryRecord | None:
+    """The episode before or after this one in its session: by observation time, then arrival."""
+    m, moment = memories.c, micros(record.at)
+    beyond = (m.at > moment, m.id > record.row) if later else (m.at < moment, m.id < record.row)
+    statement = _RECORD.where(
+        m.space == space,
+        m.session == record.session,
+        m.kind == Kind.EPISODE,
+        or_(beyond[0], and_(m.at == moment, beyond[1])),
+    )
+    order = (m.at, m.id) if later else (m.at.desc(), m.id.desc())
+    row = connection.execute(statement.order_by(*order).limit(1)).mappings().first()
+    return None if row is None else record_of(row)
+
+
+def linked(connection: Connection, row: int, kind: str) -> list[MemoryRecord]:
+    """What this memory is drawn from, or what it replaces."""
+    statement = _RECORD.join(links, links.c.other == memories.c.id).where(links.c.memory == row, links.c.kind == kind)
+    return [record_of(found) for found in connection.execute(statement).mappings()]
+
+
+def linking(connection: Connection, row: int, kind: str) -> list[MemoryRecord]:
+    """What is drawn from this memory, or what replaced it."""
+    statement = _RECORD.join(links, links.c.memory == memories.c.id).where(links.c.other == row, links.c.kind == kind)
+    return [record_of(found) for found in connection.execute(statement).mappings()]
+
+
+def columns_of(record: MemoryRecord) -> dict[str, Any]:
+    """A record as column values, but for what only the ledger decides (row, uid, space, embedding)."""
+    return {
+        **{name: getattr(record.scope, name) for name in ("user_id", "agent_id", "run_id")},
+        **{name: getattr(record, name) for name in _PLAIN},
+        **{name: micros(getattr(record, name)) for name in _TIMES},
+        **{name: _maybe_micros(getattr(record, name)) for name in _OPEN_TIMES},
+        "kind": record.kind.value,
+        "metadata": dict(record.metadata),
+    }
+
+
+_PLAIN = (
+    "text memory_type speaker actor_id role message_id session source_only version change".split()  # noqa: SIM905
+)
+_TIMES = ("at", "valid_from", "created_at", "updated_at")
+_OPEN_TIMES = ("valid_to", "expires_at")
+
+
+def record_of(row: RowMapping) -> MemoryRecord:
+    """A row as a record."""
+    return MemoryRecord(
+        id=row["uid"],
+        row=row["id"],
+        space=row["space_key"],
+        scope=Scope(row["user_id"], row["agent_id"], row["run_id"]),
+        kind=Kind(row["kind"]),
+        metadata=row["metadata"],
+        **{name: row[name] for name in _PLAIN},
+        **{name: from_micros(row[name]) for name in _TIMES},
+        **{name: _maybe_moment(row[name]) for name in _OPEN_TIMES},
+    )
+
+
+def _maybe_micros(moment: datetime | None) -> int | None:
+    return None if moment is None else micros(moment)
+
+
+def _maybe_moment(value: int | None) -> datetime | None:
+    return None if value is None else from_micros(value)

@@ -1,0 +1,65 @@
+"""A `View` in SQL: one definition for every statement. Shapes are built once; values come as parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, bindparam, or_
+
+from graphmem.model import View, micros
+from graphmem.stores.ledger.schema import memories
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Which conditions a view has: the key under which its statements are kept."""
+
+    space: bool
+    user_id: bool
+    agent_id: bool
+    run_id: bool
+    as_of: bool
+    hide_expired: bool
+
+
+def shape(view: View) -> Shape:
+    """The shape of a view."""
+    scope = view.scope
+    return Shape(
+        space=view.space is not None,
+        user_id=scope.user_id is not None,
+        agent_id=scope.agent_id is not None,
+        run_id=scope.run_id is not None,
+        as_of=view.as_of is not None,
+        hide_expired=not view.show_expired,
+    )
+
+
+def conditions(shape: Shape) -> list[ColumnElement[bool]]:
+    """The conditions on `memories`; their parameters are named by `values`."""
+    m = memories.c
+    found: list[ColumnElement[bool]] = [
+        m.kind.in_(bindparam("kinds", expanding=True)),
+        or_(m.valid_to.is_(None), m.valid_to > bindparam("moment")),
+    ]
+    if shape.space:
+        found.append(m.space == bindparam("space"))
+    found.extend(m[name] == bindparam(name) for name in ("user_id", "agent_id", "run_id") if getattr(shape, name))
+    if shape.as_of:
+        found.append(m.valid_from <= bindparam("moment"))
+    if shape.hide_expired:
+        found.append(or_(m.expires_at.is_(None), m.expires_at > bindparam("moment")))
+    return found
+
+
+def values(view: View, space: int | None) -> dict[str, Any]:
+    """The parameters of `conditions`; `space` is the row of `view.space`."""
+    named: dict[str, Any] = {
+        "kinds": sorted(view.kinds),
+        "moment": micros(view.moment),
+        **view.scope.parts,
+    }
+    if view.space is not None:
+        named["space"] = space
+    return named

