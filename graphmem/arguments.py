@@ -15,7 +15,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any, NoReturn, TypeVar
 
 from graphmem.errors import ValidationError
-from graphmem.model import EntityType, EPOCH, Kind, Message, Scope
+from graphmem.model import EPOCH, EntityType, Kind, Message, Scope
 
 T = TypeVar("T")
 
@@ -281,7 +281,7 @@ def _document(value: object, argument: str, text: Callable[[str], str]) -> dict[
     return copied
 
 
-def json_ready(value: object, argument: str, text: Callable[[str], str] = str.__str__, depth: int = 1) -> Any:  # noqa: ANN401
+def json_ready(value: object, argument: str, text: Callable[[str], str] = str.__str__, depth: int = 1) -> Any:
     """A deep copy of `value` in JSON's own types; `text` is applied to every string value. Refuses what JSON lacks."""
     if not isinstance(value, Mapping | list | tuple):
         return _scalar(value, argument, text)

@@ -1,16 +1,16 @@
 """Everything that can leave the public surface.
 
-    GraphmemError
-    ├── ConfigError                the configuration cannot be used; says which key and what to put there
-    ├── ValidationError            an argument cannot be used (also a ValueError)
-    ├── NotFoundError              no such memory in this scope (also a LookupError)
-    ├── StoreError                 a store failed
-    │   ├── StoreUnavailable       it cannot be reached, or its files cannot be used
-    │   └── StoreLocked            another process holds it
-    ├── PartialWrite               strict=True only: durable, but not in every projection; `.result` has the rest
-    └── ModelError                 a model failed
-        ├── EmbeddingError
-        └── LLMError
+GraphmemError
+├── ConfigError                the configuration cannot be used; says which key and what to put there
+├── ValidationError            an argument cannot be used (also a ValueError)
+├── NotFoundError              no such memory in this scope (also a LookupError)
+├── StoreError                 a store failed
+│   ├── StoreUnavailable       it cannot be reached, or its files cannot be used
+│   └── StoreLocked            another process holds it
+├── PartialWrite               strict=True only: durable, but not in every projection; `.result` has the rest
+└── ModelError                 a model failed
+    ├── EmbeddingError
+    └── LLMError
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ class House:
             self.deliver([])
             with self.ledger.read() as connection:
                 expected = statistics.total_windows(connection)
-            if not vectors.pending() and self._parts.index.count() < expected and vectors.shared:
+            if not vectors.pending() and self._parts.index.count() != expected and vectors.shared:
                 logger.warning("the vector index lost points; giving them again from the ledger")
                 vectors.mend(vectors.verify())
         except StoreError as error:
@@ -222,5 +222,7 @@ def _went_well(name: str, job: Future[None]) -> bool:
         return True
     if not isinstance(error, StoreError):
         raise error
-    logger.warning("%s could not be delivered (%s); the next write, or repair(), tries again", name, type(error).__name__)
+    logger.warning(
+        "%s could not be delivered (%s); the next write, or repair(), tries again", name, type(error).__name__
+    )
     return False

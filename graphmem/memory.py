@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
 
 from graphmem import arguments, results
 from graphmem import filters as filtering
@@ -22,12 +22,13 @@ from graphmem.remember.plan import UNSET, Erase, Erased, Revise, Say, Unset
 from graphmem.remember.words import say
 from graphmem.settings import Settings
 from graphmem.stores.deliver import Progress
-from graphmem.stores.ledger import audit, log, memories, reading
+from graphmem.stores.ledger import log, memories, reading
 from graphmem.text import normalise_key
 
 if TYPE_CHECKING:
     import networkx as nx
 
+R = TypeVar("R", results.AddResult, results.SearchResult, results.ListResult)
 TOP_K, CONTEXT_MEMORIES = 10, 20
 MOST_LISTED = 100_000
 # Relations that a listing shows, newest first; `graph()` has them all.
@@ -70,7 +71,7 @@ class Memory:
         """The same from a TOML, YAML or JSON file."""
         return cls(settings=Settings.from_file(path))
 
-    def __enter__(self) -> Memory:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -90,7 +91,7 @@ class Memory:
         infer: bool | None = None,
         memory_type: str | None = None,
         expiration_date: datetime | str | float | None = None,
-        prompt: str | None = None,
+        prompt: str | None = None,  # noqa: ARG002  (mem0's; for a language model, and none is asked yet)
         strict: bool = False,
         wait: bool = True,
     ) -> results.AddResult:
@@ -159,7 +160,7 @@ class Memory:
         *,
         text: str | None = None,
         metadata: Mapping[str, Any] | None = None,
-        expiration_date: datetime | str | float | None | Unset = UNSET,
+        expiration_date: datetime | str | float | Unset | None = UNSET,
         user_id: Any = None,
         agent_id: Any = None,
         run_id: Any = None,
@@ -181,8 +182,7 @@ class Memory:
         )
         self._house.check_embedder()
         outcome = self._house.commit([step], _within(user_id, agent_id, run_id))[0]
-        record = outcome.record
-        assert record is not None  # a revision names what it revised
+        record = outcome.revised
         pending = self._house.finish([record], wait_for_it=True) if outcome.event == "UPDATE" else []
         shown = results.memory(record)
         changed = outcome.event == "UPDATE"
@@ -327,9 +327,7 @@ class Memory:
             found = [record for record in listed if only is None or only.matches(filtering.fields_of(record))]
             shown = reading.relations_in(connection, view, RELATIONS)
         page = [results.memory(record) for record in islice(found, skip, skip + most)]
-        return self._shaped(
-            results.ListResult(results=page, relations=results.relations(shown), total=len(found))
-        )
+        return self._shaped(results.ListResult(results=page, relations=results.relations(shown), total=len(found)))
 
     def history(
         self, memory_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
@@ -504,13 +502,13 @@ class Memory:
         """Waits for background work and lets go of files and threads. Calling it again does nothing."""
         self._house.close()
 
-    def _shaped(self, result: Any) -> Any:
+    def _shaped(self, result: R) -> R:
         if self._version != "v1.0":
             return result
         warnings.warn(
             'version "v1.0" returns bare lists; set version "v1.1" for {"results": …}', DeprecationWarning, stacklevel=3
         )
-        return result["results"]
+        return cast("R", result["results"])
 
 
 def _within(user_id: object, agent_id: object, run_id: object) -> Scope | None:

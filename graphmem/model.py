@@ -264,7 +264,6 @@ class Limits:
     seed_mentions: int = 60
     frontier: int = 100
     frontier_mentions: int = 30
-    relations: int = 20
     memories: int = 1000
 
 
@@ -283,11 +282,11 @@ class Subgraph:
 
     `mentions` holds every mention of every memory in `memories`, so that a memory's full out-weight follows from it;
     `entities` gives the document frequency of every key that occurs. `next` are consecutive memories of a session, both
-    inside the view, at least one of them in `memories`.
+    inside the view, at least one of them in `memories`. Relations are no part of it: the memory that supports one
+    mentions both its ends, so they would lead nowhere new; readers get them from the memories found.
     """
 
     memories: tuple[str, ...] = ()
     entities: Mapping[str, Entity] = field(default_factory=dict)
     mentions: tuple[Edge, ...] = ()
     next: tuple[tuple[str, str], ...] = ()
-    relations: tuple[Relation, ...] = ()

@@ -172,7 +172,7 @@ def memory(record: MemoryRecord) -> MemoryDict:
 
 def hit(found: Hit, *, explain: bool) -> HitDict:
     """A hit, with its explanation if asked for."""
-    shown = HitDict(**memory(found.record), score=found.score, similarity=found.similarity)
+    shown: HitDict = {**memory(found.record), "score": found.score, "similarity": found.similarity}  # type: ignore[typeddict-item]  # mypy cannot see that `explain` may be absent
     if explain:
         shown["explain"] = {
             "arms": {name: dict(arm) for name, arm in found.because.arms.items()},
@@ -220,7 +220,7 @@ def added(step: Say, outcome: Outcome) -> AddedDict:
         kind=outcome.kind.value,
     )
     if record is not None:
-        shown.update(at=iso(record.at), actor_id=record.actor_id, role=record.role)
+        shown |= {"at": iso(record.at), "actor_id": record.actor_id, "role": record.role}
     if outcome.reason is not None:
         shown["reason"] = outcome.reason
     return shown

@@ -333,7 +333,7 @@ def _told(error: pydantic.ValidationError) -> list[str]:
     return lines
 
 
-def _read(path: Path) -> Any:  # noqa: ANN401
+def _read(path: Path) -> Any:
     loaders: Mapping[str, Callable[[str], Any]] = {
         ".toml": tomllib.loads,
         ".json": json.loads,
@@ -354,7 +354,7 @@ def _read(path: Path) -> Any:  # noqa: ANN401
         raise ConfigError(message) from None
 
 
-def _load_yaml(text: str) -> Any:  # noqa: ANN401
+def _load_yaml(text: str) -> Any:
     try:
         yaml = importlib.import_module("yaml")
     except ImportError as error:

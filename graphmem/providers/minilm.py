@@ -159,7 +159,7 @@ def _tokenizer(words: bytes) -> Tokenizer:
 
 
 def _session(weights: bytes) -> Any:
-    import onnxruntime  # type: ignore[import-untyped]  # ships no stubs
+    import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = min(os.cpu_count() or 1, MOST_THREADS)

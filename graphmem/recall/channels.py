@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from graphmem.errors import ModelError, StoreError
 from graphmem.filters import Filter, fields_of
-from graphmem.model import Entity, MemoryRecord, View
+from graphmem.model import Entity, MemoryRecord, Mention, View
 from graphmem.providers.base import Embedder, Extractor, Matrix
 from graphmem.stores.base import Graph, VectorIndex
 from graphmem.stores.deliver import Projection
@@ -129,7 +129,9 @@ class Channels:
     def _parsed(self) -> list[str]:
         """Keys as the extractor sees them, and the question's own word runs: people ask in lower case."""
         text, extractor = self._question.text, self._stores.extractor
-        seen = [] if extractor is None else self.guarded("extractor", lambda: extractor.keys(text), [])
+        seen: list[Mention] = []
+        if extractor is not None:
+            seen = self.guarded("extractor", lambda: extractor.keys(text), seen)
         return list(dict.fromkeys([*(mention.key for mention in seen), *key_candidates(text)]))
 
     def _dense(self, vector: Matrix | None) -> dict[str, float]:

@@ -32,7 +32,6 @@ class Explainer:
         self,
         found: Found,
         walks: Sequence[Reached],
-        similarity: Mapping[str, float],
         records: Mapping[str, MemoryRecord],
     ) -> None:
         self._arms = {"dense": found.dense, "keyword": found.keyword}
@@ -55,7 +54,7 @@ class Explainer:
         }
         nodes = self._way(uid)
         start = next((name for kind, name in nodes if kind == "memory"), uid)
-        return Because(arms, tuple(self._steps(nodes)), self._why(uid, arms, nodes), start)
+        return Because(arms, tuple(self._steps(nodes)), self._why(arms, nodes), start)
 
     def _way(self, uid: str) -> list[Node]:
         """What matched by itself needs no way; what did not is shown with the likeliest one."""
@@ -81,7 +80,7 @@ class Explainer:
         entity = self._entities.get(name)
         return {"type": "entity", "key": name, "name": name if entity is None else entity.name}
 
-    def _why(self, uid: str, arms: Mapping[str, Mapping[str, float]], nodes: Sequence[Node]) -> str:
+    def _why(self, arms: Mapping[str, Mapping[str, float]], nodes: Sequence[Node]) -> str:
         said = [f"{_WORDS[name]} (rank {arm['rank']:.0f})" for name, arm in arms.items() if name != "graph"]
         way = self._told(nodes)
         if way:
@@ -89,7 +88,7 @@ class Explainer:
         return "; ".join(said) or "next to what matches the question"
 
     def _told(self, nodes: Sequence[Node]) -> str:
-        if len(nodes) < 2:
+        if len(nodes) == 1:
             return ""
         parts = [
             self._step(kind, name)["name"] if kind == "entity" else self._quoted(name) for kind, name in nodes[:-1]

@@ -41,9 +41,9 @@ def normal(column: Column) -> Column:
 def smoothed(scores: Mapping[str, float], beside: Mapping[str, Sequence[str]]) -> dict[str, float]:
     """Each memory's score averaged with those of its neighbours in the session."""
     return {
-        uid: (score + BESIDE * sum(scores.get(other, 0.0) for other in near)) / (1 + BESIDE * len(near))
+        uid: (score + BESIDE * sum(scores.get(other, 0.0) for other in beside.get(uid, ())))
+        / (1 + BESIDE * len(beside.get(uid, ())))
         for uid, score in scores.items()
-        if (near := beside.get(uid, ())) is not None
     }
 
 

@@ -21,7 +21,10 @@ def draw(ledger: Ledger, view: View, around: str | None, hops: int, limit: int) 
 
     graph: nx.MultiDiGraph[str] = nx.MultiDiGraph()
     with ledger.read() as connection:
-        records = [record for record, _ in zip(memories.listing(connection, view, with_sources=True), range(limit))]
+        records = [
+            record
+            for record, _ in zip(memories.listing(connection, view, with_sources=True), range(limit), strict=False)
+        ]
         ids = [record.id for record in records]
         mentions = reading.mentions_of(connection, ids)
         pairs = reading.next_pairs(connection, view, ids)

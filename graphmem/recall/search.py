@@ -46,7 +46,7 @@ def search(question: Question, stores: Stores) -> Answer:
     graph = {uid: score for reached in walks for uid, score in reached.scores.items()}
     table = tables.make([*candidates, *_top(graph, WALKED)])
     table.add("graph", graph)
-    explainer = explain.Explainer(found, walks, tables.similarity, channels.records)
+    explainer = explain.Explainer(found, walks, channels.records)
     hits = _hits(table, question, tables.similarity, explainer, channels.records)
     with stores.ledger.read() as connection:
         relations = reading.relations_stated_by(connection, question.view, [hit.record.id for hit in hits])
@@ -62,36 +62,44 @@ class _Tables:
         self._channels = channels
         self._found = found
         self.similarity: dict[str, float] = {}
+        self._beside: dict[str, Sequence[str]] = {}
 
     def make(self, ids: Iterable[str], *, with_neighbours: bool = False) -> features.Table:
         """A row for each of these memories (and their neighbours) that the search may show."""
         wanted = list(dict.fromkeys(ids))
-        with self._stores.ledger.read() as connection:
-            beside = features.neighbours(reading.next_pairs(connection, self._question.view, wanted))
-        around = list(dict.fromkeys([*wanted, *beside]))
-        self._compare([uid for uid in around if uid not in self.similarity])
+        around = self._learn(wanted)
         shown = self._channels.confirmed(around if with_neighbours else wanted)
         table = features.Table(tuple(sorted(shown)))
         for name, scores in (("dense", self.similarity), ("keyword", self._found.keyword)):
             here = {uid: scores.get(uid, 0.0) for uid in around}
             table.add(name, here)
-            table.add(f"{name}_beside", features.smoothed(here, beside))
+            table.add(f"{name}_beside", features.smoothed(here, self._beside))
         speakers = {uid: self._channels.records[uid].speaker for uid in table.ids}
         table.add("speaker", features.spoken_by_named(self._question.text, speakers))
         return table
 
+    def _learn(self, ids: Sequence[str]) -> list[str]:
+        """Who is beside these, and how near they all are; returns them with their neighbours. Nothing is read twice."""
+        new = [uid for uid in ids if uid not in self._beside]
+        self._beside |= dict.fromkeys(new, ())
+        with self._stores.ledger.read() as connection:
+            pairs = reading.next_pairs(connection, self._question.view, new)
+        found = features.neighbours(pairs)
+        self._beside |= {uid: found[uid] for uid in new if uid in found}
+        around = list(dict.fromkeys([*ids, *(other for uid in ids for other in self._beside[uid])]))
+        self._compare([uid for uid in around if uid not in self.similarity])
+        return around
+
     def _compare(self, ids: Sequence[str]) -> None:
         """Exact cosines from the ledger's own vectors, whatever arm brought the candidates."""
-        if self._found.vector is None:
+        if self._found.vector is None or not ids:
             return
         with self._stores.ledger.read() as connection:
             vectors = statistics.vectors_of(connection, self._stores.embedder.model, ids)
         self.similarity.update({uid: float((rows @ self._found.vector).max()) for uid, rows in vectors.items()})
 
 
-def _walk(
-    space: Space, shares: Mapping[str, float], question: Question, stores: Stores, channels: Channels
-) -> Reached:
+def _walk(space: Space, shares: Mapping[str, float], question: Question, stores: Stores, channels: Channels) -> Reached:
     mine = {uid: share for uid, share in shares.items() if channels.records[uid].space == space.key}
     weights = {key: rarity(space.size, entity.mentions) for key, entity in space.named.items()}
     from_memories, from_entities = fuse.balanced(mine, {key: w for key, w in weights.items() if w > 0})

@@ -66,7 +66,7 @@ class Reached:
 def walk(subgraph: Subgraph, size: int, memories: Mapping[str, float], entities: Mapping[str, float]) -> Reached:
     """Spreads the seeds' weights over the neighbourhood.
 
-    `size` is n of the space; `memories` (best first) and `entities` are the seeds' shares. Scores are at least 0, the best 1.
+    `size` is n of the space; `memories` (best first) and `entities` are the seeds' shares. Scores lie between 0 and 1.
     """
     nodes: tuple[Node, ...] = (
         *(("memory", uid) for uid in subgraph.memories),

@@ -198,9 +198,7 @@ def _(step: Revise, transaction: _Transaction) -> Outcome:
         log.owe(transaction.connection, record.row, revised.version)
     revised = _store(revised, transaction)
     before = memories.columns_of(record)
-    transaction.record_event(
-        "UPDATE", revised, old=record.text, new=revised.text, before=before, reason=step.reason
-    )
+    transaction.record_event("UPDATE", revised, old=record.text, new=revised.text, before=before, reason=step.reason)
     return Outcome("UPDATE", record.id, kind=record.kind, record=revised, previous=record.text)
 
 

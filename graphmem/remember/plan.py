@@ -59,7 +59,7 @@ class Revise:
     id: str
     text: str | None = None
     metadata: Mapping[str, Any] | None = None
-    expires_at: datetime | None | Unset = UNSET
+    expires_at: datetime | Unset | None = UNSET
     reason: str | None = None
 
 
@@ -144,3 +144,10 @@ class Outcome:
     previous: str | None = None
     reason: str | None = None
     erased: Erased = field(default_factory=Erased)
+
+    @property
+    def revised(self) -> MemoryRecord:
+        """The memory of a step that leaves one. Raises LookupError for a step that left none."""
+        if self.record is None:
+            raise LookupError(self.event)
+        return self.record

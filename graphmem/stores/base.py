@@ -106,8 +106,7 @@ class Graph(Protocol):
         `view.space` is set; the view is applied before each limit. Taken are: the seed memories in the view with
         their neighbours in the session; the best `seed_mentions` memories of each seed entity (kind, then newest);
         of the seed memories' other entities the `frontier` that fewest memories hold, and the best
-        `frontier_mentions` memories of each; up to `memories` in all, in that order. Of the entities read, the newest
-        `relations` in each direction. Raises StoreUnavailable.
+        `frontier_mentions` memories of each; up to `memories` in all, in that order. Raises StoreUnavailable.
         """
         ...
 
@@ -121,7 +120,7 @@ class GraphIndex(Graph, Protocol):
         ...
 
     def delete(self, memories: Sequence[str], relations: Sequence[str]) -> int:
-        """Removes memories and relations, and the entities nothing mentions any more; returns how many nodes and edges."""
+        """Removes memories and relations, and the entities that nothing mentions any more; returns how many that were."""
         ...
 
     def held(self, spaces: Sequence[str] | None = None) -> Iterator[tuple[str, int]]:

@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 from sqlalchemy import Connection
 
 from graphmem.errors import StoreError, StoreUnavailable
-from graphmem.stores.base import GraphIndex, MemoryState, Point, VectorIndex
+from graphmem.stores.base import GraphIndex, MemoryState, VectorIndex
 from graphmem.stores.ledger import Ledger, changes, log
 
 T = TypeVar("T")

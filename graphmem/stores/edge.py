@@ -27,13 +27,15 @@ from qdrant_edge import (
     MatchAny,
     MatchValue,
     PayloadSchemaType,
-    Point as EdgePoint,
     Query,
     QueryRequest,
     RangeFloat,
     ScrollRequest,
     SparseVector,
     UpdateOperation,
+)
+from qdrant_edge import (
+    Point as EdgePoint,
 )
 
 from graphmem.errors import StoreError, StoreLocked, StoreUnavailable
@@ -209,7 +211,7 @@ def point_id(memory: str, window: int) -> UUID:
 def _filter(view: View) -> Filter:
     moment = float(micros(view.moment))
     must = [FieldCondition(key=name, match=MatchValue(value)) for name, value in view.scope.parts.items()]
-    must.append(FieldCondition(key="kind", match=MatchAny(sorted(view.kinds))))
+    must.append(FieldCondition(key="kind", match=MatchAny([kind.value for kind in view.kinds])))
     must.append(FieldCondition(key="valid_to", range=RangeFloat(gt=moment)))
     if view.space is not None:
         must.append(FieldCondition(key="space", match=MatchValue(view.space)))

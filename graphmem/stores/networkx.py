@@ -19,29 +19,24 @@ from graphmem.model import (
     Limits,
     MemoryRecord,
     MentionKind,
-    Relation,
     Seeds,
     Subgraph,
     View,
-    from_micros,
     micros,
 )
-from graphmem.stores.base import MemoryState, RelationState, Support
+from graphmem.stores.base import MemoryState, RelationState
 
+Node = tuple[str, ...]
 Worth = tuple[int, int, int, str]  # kind, newest first, row, memory id
 
 
 class NetworkxGraph:
-    """One directed multigraph: nodes ("memory", id) and ("entity", space, key); edges mentions and next.
-
-    Relations are kept beside it by id and by end, whole as they come.
-    """
+    """One directed multigraph: nodes ("memory", id) and ("entity", space, key); edges mentions, next and relations."""
 
     def __init__(self) -> None:
-        self._graph: nx.MultiDiGraph[tuple[str, ...]] = nx.MultiDiGraph()
+        self._graph: nx.MultiDiGraph[Node] = nx.MultiDiGraph()
         self._mentions: dict[tuple[str, str], list[Worth]] = {}
-        self._relations: dict[str, RelationState] = {}
-        self._ends: dict[tuple[str, str], set[str]] = {}
+        self._relations: dict[str, tuple[RelationState, Node, Node]] = {}
         self._lock = RLock()
 
     def upsert(self, memories: Sequence[MemoryState], relations: Sequence[RelationState]) -> None:
@@ -66,9 +61,10 @@ class NetworkxGraph:
             insort(self._mentions.setdefault((record.space, entity.key), []), worth)
 
     def _add_relation(self, state: RelationState) -> None:
-        self._relations[state.relation.id] = state
-        for key in (state.relation.source, state.relation.target):
-            self._ends.setdefault((state.space, key), set()).add(state.relation.id)
+        relation = state.relation
+        source, target = ("entity", state.space, relation.source), ("entity", state.space, relation.target)
+        self._graph.add_edge(source, target, key=relation.id, relation=relation, supports=state.supports)
+        self._relations[relation.id] = (state, source, target)
 
     def delete(self, memories: Sequence[str], relations: Sequence[str]) -> int:
         with self._lock:
@@ -91,7 +87,7 @@ class NetworkxGraph:
             self._graph.remove_node(node)
         return 1 + len(entities)
 
-    def _forget_mention(self, record: MemoryRecord, other: tuple[str, ...]) -> None:
+    def _forget_mention(self, record: MemoryRecord, other: Node) -> None:
         self._graph.remove_edge(("memory", record.id), other, key="mentions")
         left = [worth for worth in self._mentions[other[1], other[2]] if worth[3] != record.id]
         self._mentions[other[1], other[2]] = left
@@ -100,15 +96,10 @@ class NetworkxGraph:
             self._graph.remove_node(other)
 
     def _drop_relation(self, uid: str) -> int:
-        state = self._relations.pop(uid, None)
-        if state is None:
-            return 0
-        for key in {state.relation.source, state.relation.target}:
-            ends = self._ends[state.space, key]
-            ends.discard(uid)
-            if not ends:
-                del self._ends[state.space, key]
-        return 1
+        state, source, target = self._relations.pop(uid, (None, (), ()))
+        if self._graph.has_edge(source, target, key=uid):  # gone already with an end that nothing mentions any more
+            self._graph.remove_edge(source, target, key=uid)
+        return 0 if state is None else 1
 
     def neighbourhood(self, view: View, seeds: Seeds, limits: Limits) -> Subgraph:
         with self._lock:
@@ -119,7 +110,7 @@ class NetworkxGraph:
             for keys, limit in ((named, limits.seed_mentions), (frontier, limits.frontier_mentions)):
                 for key in keys:
                     found.update(dict.fromkeys(self._best(view, key, limit)))
-            return self._subgraph(view, list(found)[: limits.memories], [*named, *frontier], limits.relations)
+            return self._subgraph(view, list(found)[: limits.memories])
 
     def _around(self, view: View, uids: Iterable[str]) -> list[str]:
         start = [uid for uid in uids if self._sees(view, uid)]
@@ -149,7 +140,7 @@ class NetworkxGraph:
         ]
         return sorted(found, key=lambda pair: (pair[1], pair[0].key))
 
-    def _entity(self, node: tuple[str, ...]) -> Entity:
+    def _entity(self, node: Node) -> Entity:
         entity: Entity = self._graph.nodes[node]["entity"]
         return replace(entity, mentions=len(self._mentions[node[1], node[2]]))
 
@@ -162,7 +153,7 @@ class NetworkxGraph:
                 break
         return found
 
-    def _subgraph(self, view: View, found: list[str], around: Iterable[str], per_entity: int) -> Subgraph:
+    def _subgraph(self, view: View, found: list[str]) -> Subgraph:
         edges = [(uid, entity, kind) for uid in found for entity, kind in self._mentioned(uid)]
         pairs = {pair for uid in found for pair in self._pairs(uid)}
         return Subgraph(
@@ -170,30 +161,13 @@ class NetworkxGraph:
             entities={entity.key: entity for _, entity, _ in edges},
             mentions=tuple(Edge(uid, entity.key, kind) for uid, entity, kind in edges),
             next=tuple(sorted((a, b) for a, b in pairs if self._sees(view, a) and self._sees(view, b))),
-            relations=tuple(self._newest(view, around, per_entity)),
         )
-
-    def _newest(self, view: View, around: Iterable[str], per_entity: int) -> list[Relation]:
-        chosen: dict[str, Relation] = {}
-        for key in around:
-            states = [self._relations[uid] for uid in self._ends.get((view.space or "", key), ())]
-            states.sort(key=lambda state: -max(support.valid_at for support in state.supports))
-            for outgoing in (True, False):
-                side = [s for s in states if (s.relation.source if outgoing else s.relation.target) == key]
-                visible = [seen for state in side if (seen := self._seen(view, state)) is not None]
-                chosen.update({relation.id: relation for relation in visible[:per_entity]})
-        return sorted(chosen.values(), key=lambda relation: relation.id)
-
-    def _seen(self, view: View, state: RelationState) -> Relation | None:
-        """The relation as the view sees it, None if none of its supports is inside."""
-        inside = [support for support in state.supports if self._sees(view, support.memory)]
-        return _narrowed(state.relation, inside) if inside else None
 
     def held(self, spaces: Sequence[str] | None = None) -> Iterator[tuple[str, int]]:
         with self._lock:
             records = [data.get("record") for node, data in self._graph.nodes(data=True) if node[0] == "memory"]
             found = [(r.id, r.change) for r in records if r is not None and (spaces is None or r.space in spaces)]
-            states = [s for s in self._relations.values() if spaces is None or s.space in spaces]
+            states = [s for s, _, _ in self._relations.values() if spaces is None or s.space in spaces]
         yield from found
         yield from ((state.relation.id, state.change) for state in states)
 
@@ -202,18 +176,6 @@ class NetworkxGraph:
             self._graph.clear()
             self._mentions.clear()
             self._relations.clear()
-            self._ends.clear()
 
     def close(self) -> None:
         self.wipe()
-
-
-def _narrowed(relation: Relation, supports: Sequence[Support]) -> Relation:
-    ended = [support.invalid_at for support in supports if support.invalid_at is not None]
-    return replace(
-        relation,
-        memory_ids=tuple(support.memory for support in supports),
-        facts=tuple(dict.fromkeys(support.fact for support in supports)),
-        valid_at=from_micros(min(support.valid_at for support in supports)),
-        invalid_at=from_micros(max(ended)) if len(ended) == len(supports) else None,
-    )

@@ -17,8 +17,11 @@ class Ledger:
 
     def __init__(self, path: Path | None) -> None:
         self._database = Database(path)
-        with self._database.write() as connection:
-            migrate.ensure(connection)
+        with self._database.read() as connection:
+            ready = migrate.is_current(connection)
+        with self._database.read() if ready else self._database.write() as connection:
+            if not ready:  # asked again inside the transaction: another process may have been faster
+                migrate.ensure(connection)
             self.uuid = str(connection.scalar(select(schema.ledger.c.uuid)))
 
     @property

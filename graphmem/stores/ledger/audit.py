@@ -77,9 +77,7 @@ def wipe(connection: Connection) -> None:
 
 
 def _users() -> object:
-    return (
-        select(func.count()).select_from(memories).where(memories.c.embedding == embeddings.c.hash).scalar_subquery()
-    )
+    return select(func.count()).select_from(memories).where(memories.c.embedding == embeddings.c.hash).scalar_subquery()
 
 
 def _wrong_entities(connection: Connection) -> bool:
@@ -97,17 +95,19 @@ def _sizes(connection: Connection) -> tuple[dict[int, int], dict[int, int]]:
     statement = (
         select(memories.c.space, func.count()).where(memories.c.embedding.is_not(None)).group_by(memories.c.space)
     )
-    return said, {space: size for space, size in connection.execute(statement)}
+    return said, dict(connection.execute(statement).tuples().all())
 
 
 def _terms(connection: Connection) -> dict[tuple[int, int], int]:
-    return {(space, term): df for space, term, df in connection.execute(select(terms.c.space, terms.c.term, terms.c.df))}
+    return {
+        (space, term): df for space, term, df in connection.execute(select(terms.c.space, terms.c.term, terms.c.df))
+    }
 
 
 def _counted_terms(connection: Connection) -> Counter[tuple[int, int]]:
     counted: Counter[tuple[int, int]] = Counter()
     enriched = select(memories.c.id, memories.c.space).where(memories.c.embedding.is_not(None))
-    owners = {row: space for row, space in connection.execute(enriched)}
+    owners = dict(connection.execute(enriched).tuples().all())
     chunk = rows.CHUNK
     ids = list(owners)
     for start in range(0, len(ids), chunk):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, RowMapping, select
 
-from graphmem.model import MemoryRecord, Relation, from_micros
+from graphmem.model import Entity, MemoryRecord, MentionKind, Relation, from_micros
 from graphmem.stores.base import MemoryState, Point, RelationState, Support
 from graphmem.stores.ledger import log, memories, reading, statistics
 from graphmem.stores.ledger.schema import entities, relations, spaces, supports
@@ -91,7 +91,7 @@ def points(connection: Connection, model: str, records: Sequence[MemoryRecord]) 
 
 def memory_states(connection: Connection, records: Sequence[MemoryRecord]) -> list[MemoryState]:
     """The records with what they mention and their predecessors."""
-    mentioned: dict[str, list[tuple[reading.Entity, reading.MentionKind]]] = {}
+    mentioned: dict[str, list[tuple[Entity, MentionKind]]] = {}
     for uid, entity, kind in reading.mentions_of(connection, [record.id for record in records]):
         mentioned.setdefault(uid, []).append((entity, kind))
     return [
@@ -112,9 +112,13 @@ def relation_states(connection: Connection, rows: Iterable[int]) -> list[Relatio
     subject, target = entities.alias("subject"), entities.alias("object")
     statement = (
         select(
-            relations, spaces.c.key.label("space_key"), subject.c.key.label("source"), subject.c.name.label("source_name"),
-            target.c.key.label("target"), target.c.name.label("target_name"),
-        )  # fmt: skip
+            relations,
+            spaces.c.key.label("space_key"),
+            subject.c.key.label("source"),
+            subject.c.name.label("source_name"),
+            target.c.key.label("target"),
+            target.c.name.label("target_name"),
+        )
         .select_from(relations)
         .join(spaces, spaces.c.id == relations.c.space)
         .join(subject, subject.c.id == relations.c.subject)
@@ -124,29 +128,28 @@ def relation_states(connection: Connection, rows: Iterable[int]) -> list[Relatio
     return [_relation_state(connection, row) for row in connection.execute(statement).mappings()]
 
 
-def _relation_state(connection: Connection, row: dict[str, object] | object) -> RelationState:
-    found = dict(row)  # type: ignore[call-overload]  # a RowMapping is a mapping of names
+def _relation_state(connection: Connection, row: RowMapping) -> RelationState:
     said = (
         select(memories_table.c.uid, supports.c.fact, supports.c.valid_at, supports.c.invalid_at)
         .join(memories_table, memories_table.c.id == supports.c.memory)
-        .where(supports.c.relation == found["id"])
+        .where(supports.c.relation == row["id"])
         .order_by(supports.c.valid_at.desc(), supports.c.memory)
     )
     supported = tuple(Support(*line) for line in connection.execute(said))
     ended = [support.invalid_at for support in supported]
     relation = Relation(
-        id=found["uid"],
-        source=found["source"],
-        source_name=found["source_name"],
-        predicate=found["predicate"],
-        target=found["target"],
-        target_name=found["target_name"],
+        id=row["uid"],
+        source=row["source"],
+        source_name=row["source_name"],
+        predicate=row["predicate"],
+        target=row["target"],
+        target_name=row["target_name"],
         memory_ids=tuple(support.memory for support in supported),
         facts=tuple(dict.fromkeys(support.fact for support in supported)),
         valid_at=from_micros(min(support.valid_at for support in supported)),
         invalid_at=None if None in ended else from_micros(max(filter(None, ended))),
     )
-    return RelationState(relation, found["space_key"], found["change"], supported)
+    return RelationState(relation, row["space_key"], row["change"], supported)
 
 
 def expected_points(connection: Connection, wanted: Sequence[str] | None = None) -> Iterator[tuple[str, int, int]]:
@@ -155,8 +158,7 @@ def expected_points(connection: Connection, wanted: Sequence[str] | None = None)
     statement = select(m.uid, m.change, m.windows).where(m.windows > 0)
     if wanted is not None:
         statement = statement.join(spaces).where(spaces.c.key.in_(list(wanted)))
-    for uid, change, windows in connection.execute(statement):
-        yield uid, change, windows
+    yield from connection.execute(statement)
 
 
 def expected_nodes(connection: Connection, wanted: Sequence[str] | None = None) -> Iterator[tuple[str, int]]:
@@ -165,5 +167,4 @@ def expected_nodes(connection: Connection, wanted: Sequence[str] | None = None) 
         statement = select(table.c.uid, table.c.change)
         if wanted is not None:
             statement = statement.join(spaces).where(spaces.c.key.in_(list(wanted)))
-        for uid, change in connection.execute(statement):
-            yield uid, change
+        yield from connection.execute(statement)

@@ -56,9 +56,9 @@ class Database:
     def write(self) -> Iterator[Connection]:
         """A transaction: committed at the end, rolled back by any exception."""
         with self._writing, _our_errors(self.path), self._engine.connect() as connection:
-            connection = connection.execution_options(graphmem_begin="BEGIN IMMEDIATE")
-            with connection.begin():
-                yield connection
+            writing = connection.execution_options(graphmem_begin="BEGIN IMMEDIATE")
+            with writing.begin():
+                yield writing
 
     def compact(self) -> None:
         """Rewrites the file without its free pages."""

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, func, select
 
 from graphmem.model import Extraction, MemoryRecord, Mention, Scope, Statement, micros
 from graphmem.stores.ledger import log
+from graphmem.stores.ledger.memories import new_row
 from graphmem.stores.ledger.schema import entities, mentions, relations, supports
 
 
@@ -48,11 +49,9 @@ def _entity(connection: Connection, space: int, mention: Mention) -> int:
     if known is not None:
         return int(known)
     made = connection.execute(
-        entities.insert().values(
-            space=space, key=mention.key, name=mention.name, type=mention.type.value, mentions=1
-        )
+        entities.insert().values(space=space, key=mention.key, name=mention.name, type=mention.type.value, mentions=1)
     )
-    return int(made.inserted_primary_key[0])
+    return new_row(made)
 
 
 def _support(
@@ -96,7 +95,7 @@ def _relation(
             uid=str(uuid4()), space=space, subject=subject, predicate=predicate, object=target, at=at, change=change
         )
     )
-    return int(made.inserted_primary_key[0])
+    return new_row(made)
 
 
 def withdraw(connection: Connection, record: MemoryRecord, now: datetime) -> Withdrawn:
@@ -132,9 +131,7 @@ def date_supports(connection: Connection, record: MemoryRecord) -> None:
     """Gives a memory's supports its dates of validity, and their relations the next change numbers."""
     invalid = None if record.valid_to is None else micros(record.valid_to)
     mine = supports.c.memory == record.row
-    connection.execute(
-        supports.update().where(mine).values(valid_at=micros(record.valid_from), invalid_at=invalid)
-    )
+    connection.execute(supports.update().where(mine).values(valid_at=micros(record.valid_from), invalid_at=invalid))
     for row in list(connection.scalars(select(supports.c.relation).where(mine))):
         change = log.next_change(connection)
         connection.execute(relations.update().where(relations.c.id == row).values(change=change))

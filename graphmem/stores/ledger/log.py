@@ -38,9 +38,7 @@ class Tombstone:
 
 def next_change(connection: Connection) -> int:
     """The next change number; it is taken inside the write transaction, so that numbers commit in order."""
-    return int(
-        connection.scalar(ledger.update().values(change=ledger.c.change + 1).returning(ledger.c.change))  # type: ignore[arg-type]  # the row is there since the ledger was made
-    )
+    return int(connection.scalar(ledger.update().values(change=ledger.c.change + 1).returning(ledger.c.change)))
 
 
 def last_change(connection: Connection, space: int | None = None) -> int:
@@ -209,9 +207,7 @@ def cursor(connection: Connection, projection: str) -> int:
 def move_cursor(connection: Connection, projection: str, change: int) -> None:
     """Moves a projection's cursor; to be called only after the store has made the batch durable."""
     statement = upsert(cursors).values(projection=projection, change=change)
-    connection.execute(
-        statement.on_conflict_do_update(index_elements=[cursors.c.projection], set_={"change": change})
-    )
+    connection.execute(statement.on_conflict_do_update(index_elements=[cursors.c.projection], set_={"change": change}))
 
 
 def refuse(connection: Connection, projection: str, refused: Mapping[str, str], change: int) -> None:
@@ -228,7 +224,7 @@ def refuse(connection: Connection, projection: str, refused: Mapping[str, str], 
 def refused(connection: Connection, projection: str) -> dict[str, str]:
     """What is set aside: {memory id: error}."""
     statement = select(set_aside.c.memory, set_aside.c.error).where(set_aside.c.projection == projection)
-    return {memory: error for memory, error in connection.execute(statement)}
+    return dict(connection.execute(statement).tuples().all())
 
 
 def accept(connection: Connection, projection: str, memories: Iterable[str] | None = None) -> None:

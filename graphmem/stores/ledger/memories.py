@@ -7,8 +7,9 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, Select, and_, bindparam, func, or_, select
+from sqlalchemy import Connection, CursorResult, RowMapping, Select, and_, bindparam, func, or_, select
 
+from graphmem.errors import StoreError
 from graphmem.model import Kind, MemoryRecord, Scope, View, from_micros, micros
 from graphmem.stores.ledger import views
 from graphmem.stores.ledger.schema import links, memories, spaces
@@ -17,6 +18,14 @@ from graphmem.stores.ledger.schema import links, memories, spaces
 CHUNK = 10_000
 
 _RECORD = select(memories, spaces.c.key.label("space_key")).join(spaces)
+
+
+def new_row(made: CursorResult[Any]) -> int:
+    """The row that an INSERT made."""
+    key = made.inserted_primary_key
+    if key is None:
+        raise StoreError("the ledger did not say which row it made; nothing of this call was stored")
+    return int(key[0])
 
 
 def space_row(connection: Connection, key: str) -> int | None:
@@ -30,7 +39,7 @@ def ensure_space(connection: Connection, key: str) -> int:
     if known is not None:
         return known
     made = connection.execute(spaces.insert().values(key=key, size=0))
-    return int(made.inserted_primary_key[0])
+    return new_row(made)
 
 
 def spaces_of(connection: Connection, view: View, limit: int) -> list[str]:
@@ -91,13 +100,13 @@ def listing(connection: Connection, view: View, *, with_sources: bool) -> Iterat
     space = None if view.space is None else space_row(connection, view.space)
     if view.space is not None and space is None:
         return
-    statement = _listing(views.shape(view), with_sources)
+    statement = _listing(views.shape(view), with_sources=with_sources)
     for row in connection.execute(statement, views.values(view, space)).mappings():
         yield record_of(row)
 
 
 @lru_cache(maxsize=128)
-def _listing(shape: views.Shape, with_sources: bool) -> Select[Any]:
+def _listing(shape: views.Shape, *, with_sources: bool) -> Select[Any]:
     statement = _RECORD.where(*views.conditions(shape)).order_by(memories.c.at.desc(), memories.c.id.desc())
     return statement if with_sources else statement.where(memories.c.source_only.is_(False))
 
@@ -120,7 +129,7 @@ def in_scope(connection: Connection, scope: Scope, limit: int) -> list[MemoryRec
 def insert(connection: Connection, record: MemoryRecord, space: int) -> int:
     """Stores a record; returns its row."""
     made = connection.execute(memories.insert().values(uid=record.id, space=space, windows=0, **columns_of(record)))
-    return int(made.inserted_primary_key[0])
+    return new_row(made)
 
 
 def update(connection: Connection, record: MemoryRecord) -> None:
@@ -194,7 +203,16 @@ def columns_of(record: MemoryRecord) -> dict[str, Any]:
 
 
 _PLAIN = (
-    "text memory_type speaker actor_id role message_id session source_only version change".split()  # noqa: SIM905
+    "text",
+    "memory_type",
+    "speaker",
+    "actor_id",
+    "role",
+    "message_id",
+    "session",
+    "source_only",
+    "version",
+    "change",
 )
 _TIMES = ("at", "valid_from", "created_at", "updated_at")
 _OPEN_TIMES = ("valid_to", "expires_at")
@@ -202,6 +220,11 @@ _OPEN_TIMES = ("valid_to", "expires_at")
 
 def record_of(row: RowMapping) -> MemoryRecord:
     """A row as a record."""
+    plain: dict[str, Any] = {
+        **{name: row[name] for name in _PLAIN},
+        **{name: from_micros(row[name]) for name in _TIMES},
+        **{name: _maybe_moment(row[name]) for name in _OPEN_TIMES},
+    }
     return MemoryRecord(
         id=row["uid"],
         row=row["id"],
@@ -209,9 +232,7 @@ def record_of(row: RowMapping) -> MemoryRecord:
         scope=Scope(row["user_id"], row["agent_id"], row["run_id"]),
         kind=Kind(row["kind"]),
         metadata=row["metadata"],
-        **{name: row[name] for name in _PLAIN},
-        **{name: from_micros(row[name]) for name in _TIMES},
-        **{name: _maybe_moment(row[name]) for name in _OPEN_TIMES},
+        **plain,
     )
 
 

@@ -13,6 +13,15 @@ from graphmem.stores.ledger import schema
 _MIGRATIONS = Path(__file__).parent / "migrations"
 
 
+def is_current(connection: Connection) -> bool:
+    """Whether there is nothing to do: most of the times a ledger is opened."""
+    return "alembic_version" in inspect(connection).get_table_names() and _revision(connection) == schema.REVISION
+
+
+def _revision(connection: Connection) -> str:
+    return str(connection.scalar(text("SELECT version_num FROM alembic_version")))
+
+
 def ensure(connection: Connection) -> None:
     """Creates, migrates or accepts the schema, inside the caller's transaction.
 
@@ -27,9 +36,9 @@ def ensure(connection: Connection) -> None:
             "history_db_path: this database is not a graphmem ledger (mem0's history.db is another format); "
             "name a file of its own"
         )
-    revision = connection.scalar(text("SELECT version_num FROM alembic_version"))
+    revision = _revision(connection)
     if revision != schema.REVISION:
-        _upgrade(connection, str(revision))
+        _upgrade(connection, revision)
 
 
 def _create(connection: Connection) -> None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, CompoundSelect, Select, and_, bindparam, func, or_, select, union_all
+from sqlalchemy import ColumnElement, CompoundSelect, Connection, Select, and_, bindparam, func, or_, select, union_all
 
 from graphmem.model import (
     Edge,
@@ -47,7 +47,7 @@ def neighbourhood(connection: Connection, view: View, seeds: Seeds, limits: Limi
     found = dict.fromkeys(start)
     found.update(dict.fromkeys(reader.best_mentions(named, limits.seed_mentions)))
     found.update(dict.fromkeys(reader.best_mentions(frontier, limits.frontier_mentions)))
-    return reader.subgraph(list(found)[: limits.memories], [*named, *frontier], limits.relations)
+    return reader.subgraph(list(found)[: limits.memories])
 
 
 def next_pairs(connection: Connection, view: View, uids: Sequence[str]) -> list[tuple[str, str]]:
@@ -82,9 +82,9 @@ class _Reader:
         beside = [other for pair in self.next_pairs(start) for other in pair]
         return list(dict.fromkeys([*start, *self.visible(beside)]))
 
-    def visible(self, wanted: Sequence[int]) -> list[int]:
-        statement = select(memories.c.id).where(memories.c.id.in_(list(wanted)), *views.conditions(self._shape))
-        return [row for (row,) in self._all(statement)]
+    def visible(self, wanted: Iterable[int]) -> dict[int, str]:
+        """The rows among these that the view holds, with their ids."""
+        return dict(self._all(_visible(self._shape), wanted=list(wanted)))
 
     def next_pairs(self, wanted: Sequence[int]) -> set[tuple[int, int]]:
         """Consecutive episodes with one of these memories in the pair."""
@@ -109,42 +109,33 @@ class _Reader:
 
     def best_mentions(self, wanted: Sequence[int], limit: int) -> list[int]:
         """Up to `limit` memories for each entity, the best mentions first (kind, then newest)."""
-        return self._blocks(_best_mentions(self._shape), wanted, limit)
-
-    def _blocks(self, statement: Any, wanted: Sequence[int], limit: int) -> list[int]:
         found: list[int] = []
         for start in range(0, len(wanted), BLOCK):
             block = [*wanted[start : start + BLOCK], *[NOBODY] * BLOCK][:BLOCK]
             named = {f"entity_{slot}": entity for slot, entity in enumerate(block)}
-            found.extend(row for (row,) in self._all(statement, limit=limit, **named))
+            found.extend(row for (row,) in self._all(_best_mentions(self._shape), limit=limit, **named))
         return found
 
-    def subgraph(self, found: list[int], around: Sequence[int], per_entity: int) -> Subgraph:
-        uids = self._uids(found)
+    def subgraph(self, found: list[int]) -> Subgraph:
+        uids = self.visible(found)
         edges = self._connection.execute(
             select(mentions.c.memory, mentions.c.kind, entities)
             .join(entities)
             .where(mentions.c.memory.in_(found))
             .order_by(mentions.c.memory, mentions.c.kind, entities.c.key)
         ).all()
-        near = set(self._blocks(_newest_relations(self._shape), around, per_entity))
         return Subgraph(
             memories=tuple(uids[row] for row in found),
             entities={row.key: _entity_of(row) for row in edges},
             mentions=tuple(Edge(uids[row.memory], row.key, MentionKind(row.kind)) for row in edges),
             next=self.named_pairs(found),
-            relations=tuple(relations_of(self._connection, self._view, supports.c.relation.in_(near))),
         )
 
     def named_pairs(self, found: Sequence[int]) -> tuple[tuple[str, str], ...]:
         """Consecutive memories, by id, with at least one of these and both inside the view."""
         pairs = self.next_pairs(found)
-        named = self._uids(self.visible([row for pair in pairs for row in pair]))
+        named = self.visible({row for pair in pairs for row in pair})
         return tuple(sorted((named[a], named[b]) for a, b in pairs if a in named and b in named))
-
-    def _uids(self, wanted: Sequence[int]) -> dict[int, str]:
-        statement = select(memories.c.id, memories.c.uid).where(memories.c.id.in_(list(wanted)))
-        return {row: uid for row, uid in self._connection.execute(statement)}
 
 
 @lru_cache(maxsize=1)
@@ -179,6 +170,13 @@ def _beside() -> Select[Any]:
 
 
 @lru_cache(maxsize=128)
+def _visible(shape: views.Shape) -> Select[Any]:
+    return select(memories.c.id, memories.c.uid).where(
+        memories.c.id.in_(bindparam("wanted", expanding=True)), *views.conditions(shape)
+    )
+
+
+@lru_cache(maxsize=128)
 def _best_mentions(shape: views.Shape) -> CompoundSelect[Any]:
     def one(slot: int) -> Select[Any]:
         return (
@@ -190,27 +188,6 @@ def _best_mentions(shape: views.Shape) -> CompoundSelect[Any]:
         )
 
     return union_all(*(select(one(slot).subquery()) for slot in range(BLOCK)))
-
-
-@lru_cache(maxsize=128)
-def _newest_relations(shape: views.Shape) -> CompoundSelect[Any]:
-    seen = (
-        select(supports.c.memory)
-        .join(memories, memories.c.id == supports.c.memory)
-        .where(supports.c.relation == relations.c.id, *views.conditions(shape))
-        .exists()
-    )
-
-    def one(end: Any, slot: int) -> Select[Any]:
-        return (
-            select(relations.c.id)
-            .where(end == bindparam(f"entity_{slot}"), seen)
-            .order_by(relations.c.at.desc())
-            .limit(bindparam("limit"))
-        )
-
-    ends = (relations.c.subject, relations.c.object)
-    return union_all(*(select(one(end, slot).subquery()) for slot in range(BLOCK) for end in ends))
 
 
 def _entity_of(row: Any) -> Entity:
@@ -225,9 +202,17 @@ def relations_of(connection: Connection, view: View, which: ColumnElement[bool])
     subject, target = entities.alias("subject"), entities.alias("object")
     statement = (
         select(
-            relations.c.uid, relations.c.predicate, subject.c.key, subject.c.name, target.c.key, target.c.name,
-            supports.c.fact, supports.c.valid_at, supports.c.invalid_at, memories.c.uid,
-        )  # fmt: skip
+            relations.c.uid,
+            relations.c.predicate,
+            subject.c.key,
+            subject.c.name,
+            target.c.key,
+            target.c.name,
+            supports.c.fact,
+            supports.c.valid_at,
+            supports.c.invalid_at,
+            memories.c.uid,
+        )
         .select_from(supports)
         .join(relations, relations.c.id == supports.c.relation)
         .join(memories, memories.c.id == supports.c.memory)

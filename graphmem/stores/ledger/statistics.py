@@ -93,12 +93,12 @@ def count_text(connection: Connection, record: MemoryRecord, space: int, by: int
 
 
 def document_frequencies(connection: Connection, space: str, wanted: Iterable[int]) -> tuple[int, dict[int, int]]:
-    """n of a space, and how many of its memories hold each of these terms (absent: none)."""
+    """N of a space, and how many of its memories hold each of these terms (absent: none)."""
     row = connection.execute(select(spaces.c.id, spaces.c.size).where(spaces.c.key == space)).first()
     if row is None:
         return 0, {}
     statement = select(terms.c.term, terms.c.df).where(terms.c.space == row[0], terms.c.term.in_(list(wanted)))
-    return row[1], {term: df for term, df in connection.execute(statement)}
+    return row[1], dict(connection.execute(statement).tuples().all())
 
 
 def mark_enriched(connection: Connection, row: int, text_hash: str | None, windows: int) -> None:

@@ -1,0 +1,126 @@
+"""What all commands share: the options of every one of them, opening the memory, errors as one line."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
+
+import typer
+
+from graphmem.errors import GraphmemError
+
+if TYPE_CHECKING:
+    from graphmem.memory import Memory
+
+P = ParamSpec("P")
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The common options as given."""
+
+    scope: dict[str, str]
+    home: Path | None
+    config: Path | None
+    json: bool
+
+    @contextmanager
+    def memory(self) -> Iterator[Memory]:
+        """The memory that the options name, open."""
+        from graphmem.memory import Memory  # noqa: PLC0415  (a second, which --help need not wait for)
+        from graphmem.settings import Settings  # noqa: PLC0415
+
+        settings = Settings.from_env() if self.config is None else Settings.from_file(self.config)
+        # Whatever shape a program was promised, the commands have one.
+        with Memory(self.home, settings=settings.model_copy(update={"version": "v1.1"})) as memory:
+            yield memory
+
+    @contextmanager
+    def whole_memory(self) -> Iterator[Memory]:
+        """The same for what is done to the folder as a whole: says so to those who named a scope."""
+        if self.scope:
+            typer.echo("graphmem: this is about the whole memory; --user, --agent and --run change nothing", err=True)
+        with self.memory() as memory:
+            yield memory
+
+    def print_json(self, value: object) -> None:
+        """The machine-readable answer."""
+        text = json.dumps(value, ensure_ascii=False, indent=2)
+        # JSON escapes the older control characters itself, but not those above; a terminal may obey them.
+        typer.echo(
+            "".join(f"\\u{ord(c):04x}" if "\x7f" <= c <= "\x9f" or "\ud800" <= c <= "\udfff" else c for c in text)
+        )
+
+
+def _options(
+    user: Annotated[str | None, typer.Option(help="Whose memories.", metavar="ID")] = None,
+    agent: Annotated[str | None, typer.Option(help="Which agent's memories.", metavar="ID")] = None,
+    run: Annotated[str | None, typer.Option(help="Which run's memories.", metavar="ID")] = None,
+    home: Annotated[
+        Path | None, typer.Option(help="Where it is kept.", metavar="DIR", show_default="$GRAPHMEM_HOME or ~/.graphmem")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="A TOML, YAML or JSON file with the configuration.", metavar="FILE")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,  # noqa: FBT002
+) -> Call:
+    if home is not None and os.fspath(home) == ":memory:":
+        raise typer.BadParameter("a memory that ends with the command would be of no use; name a folder")
+    given = {"user_id": user, "agent_id": agent, "run_id": run}
+    return Call({name: value for name, value in given.items() if value is not None}, home, config, as_json)
+
+
+def command(function: Callable[Concatenate[Call, P], None]) -> Callable[..., None]:
+    """Gives a command the common options, and lets our errors end it with one line instead of a traceback."""
+    own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+    shared = [p.replace(kind=p.KEYWORD_ONLY) for p in inspect.signature(_options, eval_str=True).parameters.values()]
+    names = {parameter.name for parameter in shared}
+
+    @functools.wraps(function)
+    def run(**given: Any) -> None:
+        call = _options(**{name: value for name, value in given.items() if name in names})
+        try:
+            function(call, **{name: value for name, value in given.items() if name not in names})  # type: ignore[call-arg]  # typer has checked them against the signature below
+        except GraphmemError as error:
+            raise failed(str(error)) from None
+        except KeyboardInterrupt:
+            raise typer.Exit(INTERRUPTED) from None
+
+    taken = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in own] + shared
+    run.__signature__ = inspect.Signature(taken)  # type: ignore[attr-defined]  # what typer reads
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in taken}
+    return run
+
+
+def failed(message: str) -> typer.Exit:
+    """Tells on stderr, in one line, what went wrong; raise what it returns."""
+    from graphmem.interfaces.show import one_line  # noqa: PLC0415
+
+    typer.echo(f"graphmem: {one_line(message)}", err=True)
+    return typer.Exit(1)
+
+
+def json_object(text: str | None, option: str) -> dict[str, Any] | None:
+    """An option that holds a JSON object."""
+    if text is None:
+        return None
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise typer.BadParameter(f"is not valid JSON: {error}", param_hint=option) from None
+    if not isinstance(value, dict):
+        raise typer.BadParameter("must be a JSON object, {...}", param_hint=option)
+    return value
+
+
+def several(text: str | None) -> list[str] | None:
+    """An option that holds words between commas."""
+    return None if text is None else [word.strip() for word in text.split(",")]

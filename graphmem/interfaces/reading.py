@@ -1,0 +1,166 @@
+"""What `graphmem add` is given (words, a file, standard input) as messages."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from graphmem.errors import ValidationError
+
+Messages = list[Any]
+
+STANDARD_INPUT = "-"
+_JSON, _LINES, _PLAIN = {".json"}, {".jsonl", ".ndjson"}, {".txt", ".md", ".log"}
+# What no prose begins with: an object with its first key, or a list of objects or strings.
+_LOOKS_LIKE_JSON = re.compile(r'\s*(\{\s*"|\[\s*["{])')
+# "Ana María: …": at most four words, beginning with a capital; what precedes a colon in prose is mostly longer.
+_TURN = re.compile(r"(?P<name>[^\W\d_a-z][\w.'’-]*(?: [\w.'’()-]+){0,3}):\s+(?P<words>\S.*)")  # noqa: RUF001
+_ROLES = frozenset({"user", "assistant", "system"})
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """Who says what does not tell by itself who said it."""
+
+    role: str = "user"
+    name: str | None = None
+
+    def message(self, words: str) -> dict[str, Any]:
+        """Words as a message."""
+        return {"role": self.role, "content": words} | ({"name": self.name} if self.name is not None else {})
+
+    def complete(self, message: Any) -> Any:
+        """A message with what it lacks; what is none stays as it is, for the memory to refuse."""
+        if isinstance(message, str):
+            return self.message(message)
+        if not isinstance(message, dict):
+            return message
+        filled = {"role": self.role} | message
+        if self.name is not None and filled["role"] == self.role:
+            filled.setdefault("name", self.name)
+        return filled
+
+
+def read(given: str, defaults: Defaults) -> tuple[str, Messages]:
+    """A name for the source, and its messages. Raises ValidationError for what cannot be read."""
+    if given == STANDARD_INPUT:
+        return "standard input", _messages("standard input", "", sys.stdin.buffer.read(), defaults)
+    path = Path(given)
+    if not _exists(path):
+        _refuse_misspelt(path, given)
+        return "the text", [defaults.message(given)]
+    try:
+        return given, _messages(given, path.suffix.lower(), path.read_bytes(), defaults)
+    except OSError as error:
+        raise ValidationError(f"{given}: cannot be read ({error.strerror}); give a readable file") from None
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # longer than any file's name: words
+        return False
+
+
+def _refuse_misspelt(path: Path, given: str) -> None:
+    """A file's name is nothing to remember; nobody would notice until they miss the file's words."""
+    known = path.suffix.lower() in _JSON | _LINES | _PLAIN
+    if known and not any(blank in given for blank in " \n\t"):
+        raise ValidationError(f"{given}: there is no such file; to remember these very words, pipe them to 'add -'")
+
+
+def _messages(source: str, suffix: str, raw: bytes, defaults: Defaults) -> Messages:
+    text = _decoded(source, raw)
+    if not text.strip():
+        raise ValidationError(f"{source}: is empty; there is nothing to remember")
+    if suffix in _LINES:
+        found = list(_lines(source, text))
+    elif suffix in _JSON or _LOOKS_LIKE_JSON.match(text):
+        found = _document(source, text)
+    else:
+        return list(_prose(text, defaults))
+    return [defaults.complete(message) for message in found]
+
+
+def _decoded(source: str, raw: bytes) -> str:
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise ValidationError(
+            f"{source}, line {line}: is not UTF-8 (byte 0x{raw[error.start]:02x}); convert it, e.g. with iconv"
+        ) from None
+
+
+# --- JSON ----------------------------------------------------------------------------------------------------------
+
+
+def _document(source: str, text: str) -> Messages:
+    """One JSON value; or, where a second one follows it, JSON Lines under another name."""
+    try:
+        return _said(json.loads(text), source)
+    except json.JSONDecodeError as error:
+        if error.msg == "Extra data" and "\n" in text.strip():
+            return list(_lines(source, text))
+        raise _bad_json(source, error.lineno, error.msg) from None
+    except (RecursionError, ValueError) as error:
+        raise _bad_json(source, 1, str(error)) from None
+
+
+def _lines(source: str, text: str) -> Iterator[Any]:
+    # Not splitlines(): JSON may hold U+2028 and its like as they are.
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise _bad_json(source, number, error.msg) from None
+        except (RecursionError, ValueError) as error:
+            raise _bad_json(source, number, str(error)) from None
+        yield from _said(value, f"{source}, line {number}")
+
+
+def _said(value: Any, where: str) -> Messages:
+    if isinstance(value, dict):
+        value = value["messages"] if "messages" in value else [value]
+    if not isinstance(value, list):
+        raise ValidationError(f'{where}: must hold messages: a list of {{"role", "content"}}, or {{"messages": [...]}}')
+    return value
+
+
+def _bad_json(source: str, line: int, why: str) -> ValidationError:
+    return ValidationError(f"{source}, line {line}: is not valid JSON: {why}")
+
+
+# --- prose ---------------------------------------------------------------------------------------------------------
+
+
+def _prose(text: str, defaults: Defaults) -> Iterator[dict[str, Any]]:
+    """A transcript's turns, or a text's paragraphs."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    turns = [_TURN.fullmatch(line) for line in lines]
+    if turns[0] is not None and len(turns) > 1 and 2 * sum(turn is not None for turn in turns) >= len(turns):
+        yield from _turns(lines, turns, defaults)
+        return
+    for paragraph in re.split(r"\n[^\S\n]*\n", text.replace("\r\n", "\n")):
+        if paragraph.strip():
+            yield defaults.message(paragraph.strip())
+
+
+def _turns(lines: list[str], turns: list[re.Match[str] | None], defaults: Defaults) -> Iterator[dict[str, Any]]:
+    """One message for each turn; a line that begins none goes on with the one before."""
+    said: list[dict[str, Any]] = []
+    for line, turn in zip(lines, turns, strict=True):
+        if turn is None:
+            said[-1]["content"] += f"\n{line}"
+        elif turn["name"].lower() in _ROLES:
+            said.append({"role": turn["name"].lower(), "content": turn["words"]})
+        else:
+            said.append({"role": defaults.role, "name": turn["name"], "content": turn["words"]})
+    yield from said

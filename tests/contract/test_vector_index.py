@@ -1,0 +1,228 @@
+"""Both embedded vector indexes keep the contract, and rank alike."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from vector_index import (
+    DIMS,
+    VectorIndexContract,
+    changed,
+    near,
+    point,
+    random_points,
+    random_views,
+    towards,
+    uid,
+    view,
+    worded,
+)
+
+from graphmem.errors import StoreLocked
+from graphmem.stores.base import VectorIndex
+from graphmem.stores.edge import EdgeIndex
+from graphmem.stores.exact import ExactIndex
+
+
+class TestExactIndex(VectorIndexContract):
+    @pytest.fixture
+    def index(self) -> Iterator[VectorIndex]:
+        index = ExactIndex()
+        yield index
+        index.close()
+
+
+class TestEdgeIndex(VectorIndexContract):
+    @pytest.fixture(scope="class")
+    def opened(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[VectorIndex]:
+        index = EdgeIndex(tmp_path_factory.mktemp("edge") / "vectors" / "one", DIMS)
+        yield index
+        index.close()
+
+    @pytest.fixture
+    def index(self, opened: VectorIndex) -> Iterator[VectorIndex]:
+        yield opened  # opening one takes most of a second where the disk is slow
+        opened.delete([memory for memory, _, _ in opened.held()])
+        assert opened.count() == 0
+
+    @pytest.mark.xfail(
+        reason="BUG: EdgeIndex._query asks for limit + 32 points; a memory of more windows takes them all"
+    )
+    def test_a_memory_of_very_many_windows_does_not_crowd_out_the_others(self, index: VectorIndex) -> None:
+        super().test_a_memory_of_very_many_windows_does_not_crowd_out_the_others(index)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "vectors" / "one"
+
+
+def filled(folder: Path) -> None:
+    index = EdgeIndex(folder, DIMS)
+    index.upsert([point(1, towards(1), towards(0, 1)), point(2, towards(0, 1))])
+    index.delete([uid(2)])
+    index.close()
+
+
+def test_edge_keeps_its_contents_over_closing(folder: Path) -> None:
+    filled(folder)
+    again = EdgeIndex(folder, DIMS)
+    assert list(again.held()) == [(uid(1), 2, 2)]
+    assert near(again) == worded(again) == [uid(1)]
+    again.close()
+
+
+def test_edge_keeps_what_was_taken_when_the_process_dies(folder: Path) -> None:
+    program = (
+        "import os, sys; sys.path.insert(0, sys.argv[2]); from vector_index import *; from pathlib import Path\n"
+        "from graphmem.stores.edge import EdgeIndex\n"
+        "index = EdgeIndex(Path(sys.argv[1]), DIMS); index.upsert([point(1), point(2)]); index.delete([uid(2)])\n"
+        "os._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", program, str(folder), str(Path(__file__).parent)], check=True)
+    again = EdgeIndex(folder, DIMS)
+    assert list(again.held()) == [(uid(1), 2, 1)]
+    again.close()
+
+
+def test_edge_is_held_by_one_opener_at_a_time(folder: Path) -> None:
+    first = EdgeIndex(folder, DIMS)
+    with pytest.raises(StoreLocked, match="another process"):
+        EdgeIndex(folder, DIMS)
+    first.upsert([point(1)])
+    assert near(first) == [uid(1)]
+    first.close()
+    EdgeIndex(folder, DIMS).close()
+
+
+def test_edge_is_held_against_another_process(folder: Path) -> None:
+    first = EdgeIndex(folder, DIMS)
+    program = (
+        "import sys; from pathlib import Path; from graphmem.stores.edge import EdgeIndex\n"
+        "from graphmem.errors import StoreLocked\n"
+        "try: EdgeIndex(Path(sys.argv[1]), 8)\n"
+        "except StoreLocked: print('locked')"
+    )
+    told = subprocess.run([sys.executable, "-c", program, str(folder)], check=True, capture_output=True, text=True)
+    first.close()
+    assert told.stdout.strip() == "locked"
+
+
+def test_edge_without_its_folder_opens_empty(folder: Path) -> None:
+    filled(folder)
+    shutil.rmtree(folder)
+    again = EdgeIndex(folder, DIMS)
+    assert again.count() == 0
+    again.upsert([point(3)])
+    assert near(again) == [uid(3)]
+    again.close()
+
+
+def test_edge_of_other_dimensions_opens_empty(folder: Path) -> None:
+    filled(folder)
+    again = EdgeIndex(folder, DIMS * 2)
+    assert again.count() == 0
+    again.upsert([point(1, np.ones(DIMS * 2, np.float32))])
+    assert again.dense(view(), np.ones(DIMS * 2, np.float32) / 4, 5)[0][0] == uid(1)
+    again.close()
+
+
+@pytest.mark.parametrize("damage", ["half", "flipped", "nothing left"])
+@pytest.mark.parametrize("name", ["edge_config.json", "segment.json"])
+def test_a_damaged_edge_opens_empty_and_usable(folder: Path, name: str, damage: str) -> None:
+    filled(folder)
+    files = [path for path in folder.rglob(name) if path.is_file()]
+    assert files
+    for path in files:
+        whole = path.read_bytes()
+        path.write_bytes(
+            {"half": whole[: len(whole) // 2], "flipped": bytes(b ^ 0xFF for b in whole), "nothing left": b""}[damage]
+        )
+    again = EdgeIndex(folder, DIMS)
+    again.upsert([point(3)])
+    assert uid(3) in near(again)
+    again.close()
+
+
+@pytest.mark.xfail(
+    reason="BUG: EdgeIndex._open catches Exception, but Edge panics with pyo3's PanicException, a BaseException"
+)
+@pytest.mark.parametrize("name", ["vector_storage-dense/deleted/status.dat", "vector_storage-dense/vectors/status.dat"])
+def test_an_edge_that_panics_on_opening_opens_empty(folder: Path, name: str) -> None:
+    filled(folder)
+    file = next(folder.glob(f"segments/*/{name}"))
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    try:
+        again = EdgeIndex(folder, DIMS)
+    except BaseException as error:
+        raise AssertionError(repr(error)) from None
+    assert again.count() == 0
+    again.close()
+
+
+@pytest.mark.xfail(reason="BUG: Edge makes its files 0644 and folders 0755; only the outermost folder is closed to others")
+def test_edge_files_are_their_owners_only(folder: Path) -> None:
+    filled(folder)
+    open_to_others = [
+        path.name for path in [folder, *folder.rglob("*")] if stat.S_IMODE(path.stat().st_mode) & 0o077
+    ]
+    assert open_to_others == []
+
+
+def test_edge_holds_no_words(folder: Path) -> None:
+    index = EdgeIndex(folder, DIMS)
+    index.upsert([point(1, text="xylophone", metadata={"note": "quagmire"})])
+    index.close()
+    contents = b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+    assert b"xylophone" not in contents and b"quagmire" not in contents
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_both_rank_random_points_alike(folder: Path, seed: int) -> None:
+    chance, numbers = random.Random(seed), np.random.default_rng(seed + 100)
+    exact, edge = ExactIndex(), EdgeIndex(folder, DIMS)
+    points = random_points(seed)
+    for index in (exact, edge):
+        index.upsert(points)
+        index.upsert([changed(one, 1000 + n) for n, one in enumerate(points[::7])])
+    gone = [one.record.id for one in chance.sample(points, 30)]
+    assert exact.delete(gone) == edge.delete(gone)
+    assert sorted(exact.held()) == sorted(edge.held())
+    assert exact.count() == edge.count()
+    for seen in random_views(seed):
+        question = numbers.normal(size=DIMS).astype(np.float32)
+        question /= np.linalg.norm(question)
+        words = {term: chance.uniform(0.1, 2) for term in chance.sample(range(30), 4)}
+        for limit in (3, 100):
+            _same(exact.dense(seen, question, limit), edge.dense(seen, question, limit))
+            _same(exact.sparse(seen, words, limit), edge.sparse(seen, words, limit))
+    edge.close()
+
+
+def _same(one: list[tuple[str, float]], other: list[tuple[str, float]]) -> None:
+    assert [found for found, _ in one] == [found for found, _ in other]
+    assert [score for _, score in one] == pytest.approx([score for _, score in other], abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["exact", "edge"])
+def test_equal_scores_come_in_the_order_of_ids(folder: Path, kind: str) -> None:
+    index: VectorIndex = ExactIndex() if kind == "exact" else EdgeIndex(folder, DIMS)
+    index.upsert([point(n) for n in (5, 3, 9, 1)])
+    assert near(index) == worded(index) == [uid(1), uid(3), uid(5), uid(9)]
+    index.close()
+
+
+def test_both_keep_the_first_ids_of_equals_at_the_limit(folder: Path) -> None:
+    exact, edge = ExactIndex(), EdgeIndex(folder, DIMS)
+    for index in (exact, edge):
+        index.upsert([point(n) for n in range(120)])
+    assert near(exact, limit=5) == near(edge, limit=5) == [uid(n) for n in range(5)]
+    edge.close()

@@ -1,0 +1,264 @@
+"""A process that dies where it is told to.
+
+`python child.py` is a server: warm (everything imported, nothing opened), it reads one order for each line, forks, and
+the fork carries the order out until the named point kills it with SIGKILL. It answers with how the fork ended. Points
+are library functions wrapped from outside; the library knows nothing of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+
+import numpy as np
+import qdrant_edge
+
+from graphmem import Memory
+from graphmem.settings import Settings
+from graphmem.testing import HashEmbedder, WordExtractor
+
+EDGE = "graphmem.stores.edge"
+SEEDS = ("alpha Adam likes Amber quartzstone", "beta Bella visited Bergen harbourlight", "gamma Carl met Dora fernwhistle")
+NEW = "delta Emil bought Fagott moonladder"
+REVISED = "beta Bella left Bergen snowlantern"
+
+
+def settings(home: Path, dims: int = 64, graph: str = "ledger") -> Settings:
+    """The library over models that answer in microseconds."""
+    fake = HashEmbedder(dims)
+    return Settings.from_dict(
+        {
+            "home": str(home),
+            "embedder": {
+                "provider": "callable",
+                "config": {
+                    "embed": lambda texts: np.stack([rows.mean(axis=0) for rows in fake.embed(texts)]),
+                    "embedding_dims": dims,
+                    "model": f"fake-{dims}",
+                },
+            },
+            "extractor": {"provider": "none"},
+            "graph_store": {"provider": graph},
+        }
+    )
+
+
+def open_memory(home: Path, dims: int = 64, graph: str = "ledger") -> Memory:
+    """A Memory with the word extractor, where there is a way to have one."""
+    import graphmem.backends as backends
+
+    real = backends._extractor
+    backends._extractor = lambda _settings: WordExtractor()
+    try:
+        return Memory(settings=settings(home, dims, graph))
+    finally:
+        backends._extractor = real
+
+
+class Journal:
+    """What was begun and what was acknowledged, each line synced."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("a")
+
+    def note(self, **line: object) -> None:
+        self._file.write(json.dumps(line) + "\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+
+class Fuse:
+    """Kills this process the n-th time it is reached, once armed."""
+
+    def __init__(self, nth: int) -> None:
+        self.armed = False
+        self.left = nth
+
+    def reach(self) -> None:
+        if self.armed:
+            self.left -= 1
+            if self.left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Shard:
+    """Edge's shard with fuses around its calls: `update` is told apart by what it carries."""
+
+    def __init__(self, real: object, fuses: dict[str, Fuse]) -> None:
+        self._real = real
+        self._fuses = fuses
+
+    def _around(self, name: str, act):
+        for when in ("before", "after"):
+            if when == "after":
+                done = act()
+            if fuse := self._fuses.get(f"{when} shard.{name}"):
+                fuse.reach()
+        return done
+
+    def update(self, operation):
+        return self._around("update", lambda: self._real.update(operation))
+
+    def flush(self):
+        return self._around("flush", self._real.flush)
+
+    def optimize(self):
+        return self._around("optimize", self._real.optimize)
+
+    def close(self):
+        return self._around("close", self._real.close)
+
+    def __getattr__(self, name: str):
+        return getattr(self._real, name)
+
+
+def plant(point: str, nth: int) -> Fuse:
+    """Puts a fuse at "before|after module:attribute" or "before|after shard.method"."""
+    fuse = Fuse(nth)
+    when, where = point.split(" ", 1)
+    edge = importlib.import_module(EDGE)
+    fuses = {point: fuse} if where.startswith("shard.") else {}
+
+    class Shards:
+        @staticmethod
+        def create(*args):
+            if fuses and point == "before shard.create":
+                fuse.reach()
+            made = qdrant_edge.EdgeShard.create(*args)
+            if point == "after shard.create":
+                fuse.reach()
+            return Shard(made, fuses)
+
+        @staticmethod
+        def load(*args):
+            return Shard(qdrant_edge.EdgeShard.load(*args), fuses)
+
+    edge.EdgeShard = Shards
+    if not where.startswith("shard."):
+        module, _, dotted = where.partition(":")
+        owner = importlib.import_module(module)
+        *path, last = dotted.split(".")
+        for step in path:
+            owner = getattr(owner, step)
+        real = getattr(owner, last)
+
+        def wrapped(*args, **named):
+            if when == "before":
+                fuse.reach()
+            done = real(*args, **named)
+            if when == "after":
+                fuse.reach()
+            return done
+
+        setattr(owner, last, wrapped)
+    return fuse
+
+
+def seeded(home: Path, journal: Journal, dims: int = 64) -> tuple[Memory, list[str]]:
+    memory = open_memory(home, dims)
+    ids = []
+    for number, text in enumerate(SEEDS):
+        message = {"role": "user", "content": text, "id": f"seed-{number}"}
+        ids.append(memory.add(message, user_id="u")["results"][0]["id"])
+        journal.note(done="add", id=ids[-1], text=text, message=f"seed-{number}")
+    other = memory.add("omega Olga owns a blueferret", user_id="other")["results"][0]["id"]
+    journal.note(done="other", id=other)
+    return memory, ids
+
+
+def carry_out(order: dict) -> None:
+    home, journal = Path(order["home"]), Journal(Path(order["journal"]))
+    what = order["act"]
+    if what == "open":
+        plant(order["point"], order["nth"]).armed = True
+        open_memory(home)
+        return
+    if what == "loop":
+        return loop(home, journal)
+    fuse = plant(order["point"], order["nth"])
+    memory, ids = seeded(home, journal)
+    if what == "batches":
+        importlib.import_module("graphmem.stores.deliver").BATCH = 1
+    if what == "optimize":
+        importlib.import_module(EDGE)._OPTIMIZE_AFTER = 1
+    if what == "remodel":
+        memory.close()
+        memory = open_memory(home, 32)
+    fuse.armed = True
+    journal.note(begun=what)
+    message = {"role": "user", "content": NEW, "id": "new"}
+    acts = {
+        "add": lambda: memory.add(message, user_id="u"),
+        "optimize": lambda: memory.add(message, user_id="u"),
+        "add later": lambda: (memory.add(message, user_id="u", wait=False), journal.note(done="later"), memory.flush()),
+        "update": lambda: memory.update(ids[1], REVISED),
+        "delete": lambda: memory.delete(ids[1]),
+        "delete_all": lambda: memory.delete_all(user_id="u"),
+        "rebuild": memory.rebuild,
+        "batches": memory.rebuild,
+        "remodel": memory.rebuild,
+        "reset": memory.reset,
+        "close": lambda: (memory.delete(ids[1]), journal.note(done="delete"), memory.close()),
+    }
+    acts[what]()
+    journal.note(done=what)
+
+
+def loop(home: Path, journal: Journal) -> None:
+    """Works on until somebody kills it."""
+    memory = open_memory(home)
+    number = memory.get_all(user_id="u", limit=1)["total"] * 1000 + time.time_ns() % 1000
+    journal.note(begun="loop")
+    while True:
+        number += 1
+        journal.note(begun="add", message=f"m{number}", text=f"loop word{number} says Nr{number}")
+        added = memory.add(
+            {"role": "user", "content": f"loop word{number} says Nr{number}", "id": f"m{number}"},
+            user_id="u",
+            wait=number % 3 != 0,
+        )["results"][0]["id"]
+        journal.note(done="add", id=added, text=f"loop word{number} says Nr{number}", message=f"m{number}")
+        if number % 4 == 0:
+            journal.note(begun="update", id=added, text=f"loop fresh{number} says Nr{number}")
+            memory.update(added, f"loop fresh{number} says Nr{number}")
+            journal.note(done="update", id=added, text=f"loop fresh{number} says Nr{number}")
+        if number % 5 == 0:
+            journal.note(begun="delete", id=added)
+            memory.delete(added)
+            journal.note(done="delete", id=added)
+        if number % 7 == 0:
+            memory.search("loop", user_id="u")
+        if number % 40 == 0:
+            memory.rebuild()
+
+
+def serve() -> None:
+    for line in sys.stdin:
+        order = json.loads(line)
+        process = os.fork()
+        if process == 0:
+            code = 3
+            try:
+                carry_out(order)
+                code = 0
+            except BaseException:
+                Path(order["journal"] + ".err").write_text(traceback.format_exc())
+            finally:
+                os._exit(code)
+        if (seconds := order.get("kill_after")) is not None:
+            time.sleep(seconds)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        _, status = os.waitpid(process, 0)
+        print(json.dumps({"code": os.waitstatus_to_exitcode(status)}), flush=True)
+
+
+if __name__ == "__main__":
+    serve()

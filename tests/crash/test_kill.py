@@ -1,0 +1,303 @@
+"""A process killed at named points of its work: nothing acknowledged is lost, doubled, or comes back.
+
+`child.py` is the process; here its folder is opened again and compared with what it had acknowledged.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from child import NEW, REVISED, SEEDS, open_memory
+
+from graphmem import Memory
+
+HOUSE, LOG, EDGE = "graphmem.house", "graphmem.stores.ledger.log", "graphmem.stores.edge"
+DELIVER, COMMIT = "graphmem.stores.deliver:Projection", "graphmem.remember.commit"
+
+
+@dataclass(frozen=True)
+class Kill:
+    """`durable`: whether the operation under way has happened in the ledger at that point."""
+
+    name: str
+    act: str
+    point: str
+    durable: bool
+    nth: int = 1
+    bug: str | None = None
+
+
+KILLS = [
+    # add: words → enrich → projections
+    Kill("inside the words' transaction", "add", f"after {COMMIT}:carry_out", False),
+    Kill("inside it, with the message noted, before its task", "add", f"before {LOG}:owe", False),
+    Kill("inside it, with the task, before COMMIT", "add", f"after {LOG}:owe", False),
+    Kill("after the words commit", "add", f"after {HOUSE}:commit", True),
+    Kill("before the embedder is asked", "add", "before graphmem.providers.callable:CallableEmbedder.embed", True),
+    Kill("before the enrich commit", "add", "before graphmem.remember.enrich:commit", True),
+    Kill("inside the enrich transaction, task paid", "add", f"after {LOG}:paid", True),
+    Kill("inside it, between vectors and graph", "add", "before graphmem.stores.ledger.graph:add", True),
+    Kill("inside it, before COMMIT", "add", f"after {COMMIT}:carry_out", True, nth=2),
+    Kill("after the enrich commit", "add", "after graphmem.remember.enrich:commit", True),
+    Kill("before Edge upsert", "add", f"before {EDGE}:EdgeIndex.upsert", True),
+    Kill("between Edge's delete and its upsert", "add", f"after {EDGE}:EdgeIndex._delete", True),
+    Kill("after Edge's update, before its flush", "add", "after shard.update", True),
+    Kill("after Edge's flush, before the cursor moves", "add", "after shard.flush", True),
+    Kill("inside the cursor's transaction", "add", f"after {LOG}:move_cursor", True),
+    Kill("after the cursor moved", "add", f"after {DELIVER}._move", True),
+    Kill("before Edge optimizes", "optimize", "before shard.optimize", True),
+    Kill("after Edge optimized", "optimize", "after shard.optimize", True),
+    Kill("wait=False: after the words commit", "add later", f"after {HOUSE}:commit", True),
+    Kill("wait=False: in the background, before enrichment", "add later", "before graphmem.remember.enrich:commit", True),
+    Kill("wait=False: in the background, before delivery", "add later", f"before {EDGE}:EdgeIndex.upsert", True),
+    # update
+    Kill("update: stripped, inside the transaction", "update", f"after {COMMIT}:_strip", False),
+    Kill("update: inside the transaction, before COMMIT", "update", f"after {LOG}:add_event", False),
+    Kill("update: committed, not enriched", "update", f"after {HOUSE}:commit", True),
+    Kill("update: enriched, Edge has the old vectors", "update", f"before {EDGE}:EdgeIndex.upsert", True),
+    Kill("update: Edge has lost the old, not taken the new", "update", "after shard.update", True),
+    Kill("update: Edge has the new, not flushed", "update", "after shard.update", True, nth=2),
+    Kill("update: flushed, cursor behind", "update", "after shard.flush", True),
+    # delete
+    Kill("delete: inside the transaction, words forgotten", "delete", f"after {LOG}:forget_content", False),
+    Kill("delete: buried, before COMMIT", "delete", f"after {LOG}:bury", False),
+    Kill("delete: committed, Edge still has it", "delete", f"after {HOUSE}:commit", True),
+    Kill("delete: before Edge's delete", "delete", f"before {EDGE}:EdgeIndex.delete", True),
+    Kill("delete: Edge deleted, not flushed", "delete", "after shard.update", True),
+    Kill("delete: flushed, cursor behind", "delete", "after shard.flush", True),
+    Kill("close: after a delete, before Edge is closed", "close", "before shard.close", True),
+    Kill("close: before the ledger's log is emptied", "close", "before graphmem.stores.ledger.engine:Database.close", True),
+    # delete_all
+    Kill("delete_all: the second of three erased", "delete_all", f"after {LOG}:bury", False, nth=2),
+    Kill("delete_all: committed, Edge still has them", "delete_all", f"before {EDGE}:EdgeIndex.delete", True),
+    Kill("delete_all: Edge deleted, not flushed", "delete_all", "after shard.update", True),
+    # rebuild
+    Kill("rebuild: derived columns recomputed, before COMMIT", "rebuild", "after graphmem.stores.ledger.audit:recompute", True),
+    Kill("rebuild: before the wipe", "rebuild", f"before {EDGE}:EdgeIndex.wipe", True),
+    Kill(
+        "rebuild: Edge's old folder closed, not removed", "rebuild", f"before {EDGE}:EdgeIndex._create", True, nth=1
+    ),
+    Kill("rebuild: Edge's folder removed, not made", "rebuild", "before shard.create", True),
+    Kill("rebuild: Edge's folder made, without its field indexes", "rebuild", "after shard.create", True),
+    Kill("rebuild: some of the field indexes", "rebuild", "after shard.update", True, nth=3),
+    Kill("rebuild: wiped, cursor not yet set back", "rebuild", f"after {EDGE}:EdgeIndex.wipe", True),
+    Kill("rebuild: cursor set back", "rebuild", f"after {DELIVER}._restart", True),
+    Kill("rebuild: after the second of several batches", "batches", f"after {DELIVER}._move", True, nth=2),
+    # another embedding model
+    Kill("rebuild with another model: before the old vectors go", "remodel", f"before {HOUSE}:commit", True),
+    Kill("rebuild with another model: owed anew, model not noted", "remodel", f"after {HOUSE}:commit", True),
+    Kill("rebuild with another model: noted, nothing embedded", "remodel", f"after {HOUSE}:note_embedder", True),
+    Kill("rebuild with another model: before Edge is wiped", "remodel", f"before {EDGE}:EdgeIndex.wipe", True),
+    # reset
+    Kill("reset: inside the transaction", "reset", "after graphmem.stores.ledger.audit:wipe", False),
+    Kill("reset: ledger emptied, Edge still full", "reset", f"before {DELIVER}.rebuild", True),
+    Kill("reset: both emptied, file not compacted", "reset", "before graphmem.stores.ledger:Ledger.compact", True),
+]
+
+OPENINGS = [
+    ("inside the schema's transaction", "after graphmem.stores.ledger.migrate:_create", 1),
+    ("ledger made, no Edge", "after graphmem.backends:Ledger", 1),
+    ("Edge's folder made, empty", "before shard.create", 1),
+    ("Edge made, without field indexes", "after shard.create", 1),
+    ("Edge with some of its field indexes", "after shard.update", 4),
+    ("Edge complete, not flushed", "before shard.flush", 1),
+]
+
+
+class Server:
+    """The warm process that forks the victims."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("child.py"))],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def order(self, home: Path, act: str, **rest: object) -> tuple[int, list[dict]]:
+        journal = home.with_name(home.name + ".journal")
+        order = {"home": str(home), "journal": str(journal), "act": act, **rest}
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        code = json.loads(self._process.stdout.readline())["code"]
+        error = Path(str(journal) + ".err")
+        assert code != 3, error.read_text()
+        lines = journal.read_text().splitlines() if journal.exists() else []
+        return code, [json.loads(line) for line in lines]
+
+    def close(self) -> None:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(30)
+        self._process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def server():
+    made = Server()
+    yield made
+    made.close()
+
+
+def everything(memory: Memory, user: str = "u") -> dict[str, str]:
+    listed = memory.get_all(user_id=user, limit=10_000)
+    assert listed["total"] == len(listed["results"])
+    assert len({one["id"] for one in listed["results"]}) == listed["total"]
+    return {one["id"]: one["memory"] for one in listed["results"]}
+
+
+def found_by_their_own_words(memory: Memory, texts: dict[str, str]) -> None:
+    for uid, text in texts.items():
+        for query in (text, own_word(text)):
+            hits = memory.search(query, user_id="u", top_k=3)
+            assert "degraded" not in hits
+            assert hits["results"] and hits["results"][0]["id"] == uid, (query, hits)
+            assert hits["results"][0]["memory"] == text
+
+
+def own_word(text: str) -> str:
+    return re.findall(r"[a-z]+\d*", text)[-1] if not text.startswith("loop") else text.split()[1]
+
+
+def words_in_files(home: Path, word: str) -> list[str]:
+    return [str(path) for path in home.rglob("*") if path.is_file() and word.encode() in path.read_bytes()]
+
+
+def sound(memory: Memory) -> None:
+    report = memory.verify()
+    assert report["ok"], report
+
+
+def expected_after(kill: Kill, ids: list[str]) -> dict[str, str]:
+    """What a scope holds after the act; a new memory's id is not known: "new"."""
+    texts = dict(zip(ids, SEEDS, strict=True))
+    if not kill.durable:
+        return texts
+    if kill.act in {"add", "optimize", "add later"}:
+        return {**texts, "new": NEW}
+    if kill.act == "update":
+        return {**texts, ids[1]: REVISED}
+    if kill.act in {"delete", "close"}:
+        return {uid: text for uid, text in texts.items() if uid != ids[1]}
+    return {} if kill.act in {"delete_all", "reset"} else texts
+
+
+def param(kill: Kill):
+    marks = [] if kill.bug is None else [pytest.mark.xfail(strict=True, reason=kill.bug)]
+    return pytest.param(kill, id=kill.name, marks=marks)
+
+
+@pytest.mark.parametrize("kill", [param(kill) for kill in KILLS])
+def test_killed_at(kill: Kill, server: Server, tmp_path: Path):
+    home = tmp_path / "home"
+    code, lines = server.order(home, kill.act, point=kill.point, nth=kill.nth)
+    assert code == -9, f"the point was not reached: {kill.point} (exit {code})"
+    assert {"begun": kill.act} in lines
+    ids = [line["id"] for line in lines if line.get("done") == "add"]
+    with open_memory(home, 32 if kill.act == "remodel" else 64) as memory:
+        assert memory.flush() == {"pending": []}
+        check(kill, memory, ids)
+    if kill.act in {"delete", "delete_all", "reset", "close"} and kill.durable:
+        gone = SEEDS[1].split()[-1]
+        assert words_in_files(home, gone) == []
+
+
+def check(kill: Kill, memory: Memory, ids: list[str]) -> None:
+    if kill.act == "remodel":
+        memory.rebuild()
+    sound(memory)
+    held, expected = everything(memory), expected_after(kill, ids)
+    if "new" in expected:
+        (new,) = held.keys() - set(ids)
+        expected[new] = expected.pop("new")
+    assert held == expected
+    assert list(everything(memory, "other").values()) == ([] if kill.act == "reset" and kill.durable else ["omega Olga owns a blueferret"])
+    found_by_their_own_words(memory, held)
+    none_twice(kill, memory, ids, held)
+    for uid in set(ids) - held.keys():
+        assert memory.get(uid) is None
+        assert all(hit["id"] != uid for hit in memory.search(SEEDS[ids.index(uid)], user_id="u")["results"])
+    sound(memory)
+    assert everything(memory).keys() >= held.keys()
+
+
+def none_twice(kill: Kill, memory: Memory, ids: list[str], held: dict[str, str]) -> None:
+    """What was said is known: a client that heard no answer says it again, and it is there once."""
+    if kill.act == "reset" and kill.durable:
+        return  # nothing was ever said
+    for number, uid in enumerate(ids):
+        again = memory.add({"role": "user", "content": SEEDS[number], "id": f"seed-{number}"}, user_id="u")["results"]
+        assert [(one["event"], one["id"]) for one in again] == [("NONE", uid)]
+    if kill.act in {"add", "optimize", "add later"}:
+        again = memory.add({"role": "user", "content": NEW, "id": "new"}, user_id="u")["results"][0]
+        assert again["event"] == ("NONE" if kill.durable else "ADD")
+        assert not kill.durable or held[again["id"]] == NEW
+        assert list(everything(memory).values()).count(NEW) == 1
+
+
+@pytest.mark.parametrize(("name", "point", "nth"), [pytest.param(*one, id=one[0]) for one in OPENINGS])
+def test_killed_while_opening_a_new_folder(name: str, point: str, nth: int, server: Server, tmp_path: Path):
+    home = tmp_path / "home"
+    code, _ = server.order(home, "open", point=point, nth=nth)
+    assert code == -9, "the point was not reached"
+    with open_memory(home) as memory:
+        sound(memory)
+        uid = memory.add(SEEDS[0], user_id="u")["results"][0]["id"]
+        sound(memory)
+        found_by_their_own_words(memory, {uid: SEEDS[0]})
+
+
+def test_killed_at_random_moments(server: Server, tmp_path: Path):
+    """The same folder, killed again and again in the middle of everything."""
+    home, moments = tmp_path / "home", random.Random(20)
+    state: dict[str, str] = {}
+    read = 0
+    for _ in range(12):
+        code, lines = server.order(home, "loop", kill_after=moments.uniform(0.1, 0.9))
+        assert code == -9
+        deleted, unsure = replay(lines[read:], state)
+        read = len(lines)
+        with open_memory(home) as memory:
+            assert memory.flush() == {"pending": []}
+            sound(memory)
+            held = everything(memory)
+            settle(held, state, unsure)
+            assert held == state
+            some = moments.sample(sorted(held), min(6, len(held)))
+            found_by_their_own_words(memory, {uid: held[uid] for uid in some})
+            assert all(memory.get(uid) is None for uid in deleted)
+
+
+def replay(lines: list[dict], state: dict[str, str]) -> tuple[list[str], dict | None]:
+    deleted: list[str] = []
+    begun: dict | None = None
+    for line in lines:
+        if "begun" in line:
+            begun = line if line["begun"] != "loop" else None
+            continue
+        begun = None
+        if line["done"] in {"add", "update"}:
+            state[line["id"]] = line["text"]
+        else:
+            state.pop(line["id"], None)
+            deleted.append(line["id"])
+    return deleted, begun
+
+
+def settle(held: dict[str, str], state: dict[str, str], unsure: dict | None) -> None:
+    """What was begun and not acknowledged may have happened, wholly."""
+    if unsure is None:
+        return
+    if unsure["begun"] == "add":
+        state.update({uid: text for uid, text in held.items() if uid not in state and text == unsure["text"]})
+    elif unsure["begun"] == "delete" and unsure["id"] not in held:
+        state.pop(unsure["id"], None)
+    elif unsure["begun"] == "update" and held.get(unsure["id"]) == unsure["text"]:
+        state[unsure["id"]] = unsure["text"]
