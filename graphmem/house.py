@@ -106,8 +106,8 @@ class House:
             return list(ENRICHMENT)
         try:
             self._enricher.work([record.row for record in records])
-        except ModelError as error:
-            logger.warning("a model failed (%s); its work stays recorded and is tried again", type(error).__name__)
+        except (ModelError, StoreError) as error:  # the words are durable: never a failed call, but a pending one
+            logger.warning("enrichment failed (%s); it stays recorded and is tried again", type(error).__name__)
         with self.ledger.read() as connection:
             left = log.owed_uids(connection, [record.id for record in records])
         pending = self.deliver(list({record.space for record in records}))

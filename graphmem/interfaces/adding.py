@@ -48,8 +48,10 @@ def remember(
 def _finish(memory: Memory) -> list[str]:
     """Waits for the background work; returns the projections that still lack something."""
     owed = memory.stats()["tasks"]
-    with ThreadPoolExecutor(1) as pool, Bar() as bar:
+    pool = ThreadPoolExecutor(1)
+    with Bar() as bar:
         job = pool.submit(memory.flush)
+        pool.shutdown(wait=False)  # somebody who interrupts does not want to wait for it
         while not job.done():
             left = memory.stats()["tasks"]
             bar.update("vectors and graph", max(0, owed - left), owed)

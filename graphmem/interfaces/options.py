@@ -6,6 +6,7 @@ import functools
 import inspect
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,17 +18,25 @@ import typer
 from graphmem.errors import GraphmemError
 
 if TYPE_CHECKING:
+    from graphmem.interfaces.show import Screen
     from graphmem.memory import Memory
 
 P = ParamSpec("P")
+Id = Annotated[str, typer.Argument(metavar="ID", help="A memory's id, as add, search and list show it.")]
+Filters = Annotated[str | None, typer.Option(metavar="JSON", help='Conditions, such as \'{"role": "user"}\'.')]
+Kinds = Annotated[
+    str | None, typer.Option(metavar="KINDS", help="Some of fact, episode, summary, with commas between.")
+]
+Metadata = Annotated[str | None, typer.Option(metavar="JSON", help="A JSON object to keep with it.")]
 INTERRUPTED = 130
+_TERMINAL = re.compile("[\x7f-\x9f]")
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
     """The common options as given."""
 
-    scope: dict[str, str]
+    scope: dict[str, Any]
     home: Path | None
     config: Path | None
     json: bool
@@ -41,18 +50,34 @@ class Call:
         settings = Settings.from_env() if self.config is None else Settings.from_file(self.config)
         # Whatever shape a program was promised, the commands have one.
         with Memory(self.home, settings=settings.model_copy(update={"version": "v1.1"})) as memory:
-            yield memory
+            try:
+                yield memory
+            except KeyboardInterrupt:
+                # Closing would wait for background work; what is undone stays recorded, and the next command does it.
+                os._exit(INTERRUPTED)
 
     @contextmanager
     def whole_memory(self) -> Iterator[Memory]:
-        """The same for what is done to the folder as a whole: says so to those who named a scope."""
-        if self.scope:
-            typer.echo("graphmem: this is about the whole memory; --user, --agent and --run change nothing", err=True)
+        """The same for what is done to the folder as a whole."""
+        self.disregard_scope()
         with self.memory() as memory:
             yield memory
 
-    def print_json(self, value: object) -> None:
-        """The machine-readable answer."""
+    def disregard_scope(self) -> None:
+        """Says so to those who named one."""
+        if self.scope:
+            typer.echo("graphmem: --user, --agent and --run change nothing here", err=True)
+
+    def answer(self, value: object, show: Callable[[Screen], object]) -> None:
+        """Prints a command's answer: as JSON if that was asked for, else as `show` draws it."""
+        if self.json:
+            self._print(value)
+            return
+        from graphmem.interfaces.show import Screen  # noqa: PLC0415
+
+        show(Screen())
+
+    def _print(self, value: object) -> None:
         text = json.dumps(value, ensure_ascii=False, indent=2)
         # JSON escapes the older control characters itself, but not those above; a terminal may obey them.
         typer.echo(

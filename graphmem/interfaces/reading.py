@@ -19,7 +19,7 @@ _JSON, _LINES, _PLAIN = {".json"}, {".jsonl", ".ndjson"}, {".txt", ".md", ".log"
 # What no prose begins with: an object with its first key, or a list of objects or strings.
 _LOOKS_LIKE_JSON = re.compile(r'\s*(\{\s*"|\[\s*["{])')
 # "Ana María: …": at most four words, beginning with a capital; what precedes a colon in prose is mostly longer.
-_TURN = re.compile(r"(?P<name>[^\W\d_a-z][\w.'’-]*(?: [\w.'’()-]+){0,3}):\s+(?P<words>\S.*)")  # noqa: RUF001
+_TURN = re.compile(r"(?P<name>(?i:user|assistant|system)|[^\W\d_a-z][\w.'’-]*(?: [\w.'’()-]+){0,3}):\s+(?P<words>\S.*)")
 _ROLES = frozenset({"user", "assistant", "system"})
 
 
@@ -103,13 +103,14 @@ def _decoded(source: str, raw: bytes) -> str:
 def _document(source: str, text: str) -> Messages:
     """One JSON value; or, where a second one follows it, JSON Lines under another name."""
     try:
-        return _said(json.loads(text), source)
+        value = json.loads(text)
     except json.JSONDecodeError as error:
         if error.msg == "Extra data" and "\n" in text.strip():
             return list(_lines(source, text))
         raise _bad_json(source, error.lineno, error.msg) from None
     except (RecursionError, ValueError) as error:
         raise _bad_json(source, 1, str(error)) from None
+    return _said(value, source)
 
 
 def _lines(source: str, text: str) -> Iterator[Any]:
@@ -128,7 +129,7 @@ def _lines(source: str, text: str) -> Iterator[Any]:
 
 def _said(value: Any, where: str) -> Messages:
     if isinstance(value, dict):
-        value = value["messages"] if "messages" in value else [value]
+        value = value.get("messages", [value])
     if not isinstance(value, list):
         raise ValidationError(f'{where}: must hold messages: a list of {{"role", "content"}}, or {{"messages": [...]}}')
     return value

@@ -1,4 +1,4 @@
-"""How answers look in a terminal; in a pipe the same words, without colours, a memory a line.
+"""How answers look in a terminal; in a pipe the same, without colours and line breaks.
 
 Remembered words are data: they are never read as markup, and control characters in them never reach the terminal.
 """
@@ -23,7 +23,7 @@ Json = Mapping[str, Any]
 
 # Nothing is broken where nobody looks at the width.
 UNBROKEN, LEAST = 1_000_000, 20
-QUOTED, ID_SHOWN = 90, "dim"
+QUOTED, ID_SHOWN = 160, "dim"
 PATIENCE = 1.0
 _BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 _VISIBLE = str.maketrans(
@@ -58,16 +58,22 @@ class Screen:
         if not self._console.is_terminal:
             self._console = Console(highlight=False, markup=False, emoji=False, width=UNBROKEN)
 
-    def line(self, *parts: Part, indent: int = 0) -> None:
-        """Words, with styles or without, broken to the terminal's width under each other."""
-        text = Text.assemble(*parts)
-        for one in text.wrap(self._console, max(LEAST, self._console.width - indent)):
-            self._console.print(Text(" " * indent).append_text(one), soft_wrap=True)
+    def line(self, *parts: Part, indent: int = 0, hang: int = 0) -> None:
+        """Words, with styles or without, broken to the terminal's width; lines after the first `hang` further in."""
+        lines = Text.assemble(*parts).wrap(self._console, max(LEAST, self._console.width - indent - hang))
+        for number, one in enumerate(lines):
+            one.rstrip()  # the blank that the line was broken at
+            self._console.print(Text(" " * (indent + hang * (number > 0))).append_text(one), soft_wrap=True)
 
     def title(self, words: str) -> None:
         """A heading, with a line above it."""
         self.line()
         self.line((words, "bold cyan"))
+
+    def plain(self, words: str) -> None:
+        """Words as they are, line by line, for programs that take them on."""
+        if words:
+            self._console.print(Text(clean(words)), soft_wrap=True)
 
     # --- memories -------------------------------------------------------------------------------------------------
 
@@ -77,6 +83,16 @@ class Screen:
         who = one_line(found.get("actor_id") or found.get("role") or "")
         self.line(*before, (found["at"][:10], "green"), "  ", (who, "bold"), *ended, "  ", (found["id"], ID_SHOWN))
         self.line(one_line(found["memory"]), indent=4)
+
+    def memories(self, found: Iterable[Json]) -> None:
+        """Some memories."""
+        for one in found:
+            self.memory(one)
+
+    def changed(self, found: Json) -> None:
+        """A memory after an update."""
+        self.memory(found)
+        self.line(found["message"])
 
     def hits(self, found: Sequence[Json]) -> None:
         """What a search found, best first, with the ways there if they were asked for."""
@@ -92,7 +108,7 @@ class Screen:
             return
         for step in steps:
             if step["type"] == "memory":
-                self.line("• ", quoted(step["memory"]), indent=indent)
+                self.line("• ", quoted(step["memory"]), indent=indent, hang=2)
             else:
                 name = one_line(step.get("name") or step.get("predicate") or "")
                 self.line(("╰─ ", "dim"), (name, "bold yellow"), (" ─╮", "dim"), indent=indent + 2)

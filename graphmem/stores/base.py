@@ -120,7 +120,7 @@ class GraphIndex(Graph, Protocol):
         ...
 
     def delete(self, memories: Sequence[str], relations: Sequence[str]) -> int:
-        """Removes memories and relations, and the entities that nothing mentions any more; returns how many that were."""
+        """Removes memories and relations, and entities that nothing mentions any more; returns how many that were."""
         ...
 
     def held(self, spaces: Sequence[str] | None = None) -> Iterator[tuple[str, int]]:

@@ -105,8 +105,8 @@ def test_filters_never_widen_the_scope(filters: object) -> None:
 
 def test_no_part() -> None:
     with pytest.raises(ValidationError, match="pass at least one"):
-        arguments.scope(filters={"topic": 1})
-    assert arguments.scope(filters={"topic": 1}, required=False) == (None, {"topic": 1})
+        arguments.required_scope(filters={"topic": 1})
+    assert arguments.scope(filters={"topic": 1}) == (None, {"topic": 1})
 
 
 def test_the_callers_filters_are_left_alone() -> None:

@@ -95,7 +95,7 @@ def _sizes(connection: Connection) -> tuple[dict[int, int], dict[int, int]]:
     statement = (
         select(memories.c.space, func.count()).where(memories.c.embedding.is_not(None)).group_by(memories.c.space)
     )
-    return said, dict(connection.execute(statement).tuples().all())
+    return said, dict(connection.execute(statement).all())
 
 
 def _terms(connection: Connection) -> dict[tuple[int, int], int]:
@@ -107,7 +107,7 @@ def _terms(connection: Connection) -> dict[tuple[int, int], int]:
 def _counted_terms(connection: Connection) -> Counter[tuple[int, int]]:
     counted: Counter[tuple[int, int]] = Counter()
     enriched = select(memories.c.id, memories.c.space).where(memories.c.embedding.is_not(None))
-    owners = dict(connection.execute(enriched).tuples().all())
+    owners = dict(connection.execute(enriched).all())
     chunk = rows.CHUNK
     ids = list(owners)
     for start in range(0, len(ids), chunk):

@@ -18,10 +18,11 @@ from typing import Any
 from sqlalchemy import Connection, Engine, create_engine, event, exc
 from sqlalchemy.pool import StaticPool
 
-from graphmem.errors import GraphmemError, StoreUnavailable
+from graphmem.errors import StoreUnavailable
 
 # How long a writer waits for another process's transaction before giving up.
 BUSY_SECONDS = 30
+ROLLED_BACK = "; the transaction was rolled back, what was stored before stands"
 _PRAGMAS = (
     "PRAGMA journal_mode=WAL",
     "PRAGMA synchronous=FULL",
@@ -55,7 +56,7 @@ class Database:
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """A transaction: committed at the end, rolled back by any exception."""
-        with self._writing, _our_errors(self.path), self._engine.connect() as connection:
+        with self._writing, _our_errors(self.path, ROLLED_BACK), self._engine.connect() as connection:
             writing = connection.execution_options(graphmem_begin="BEGIN IMMEDIATE")
             with writing.begin():
                 yield writing
@@ -117,15 +118,13 @@ def private_folder(path: Path) -> None:
 
 
 @contextmanager
-def _our_errors(path: Path | None) -> Iterator[None]:
+def _our_errors(path: Path | None, consequence: str = "") -> Iterator[None]:
+    """Turns the driver's errors into ours, with its own message only: SQLAlchemy's adds values, which are memory text."""
+    where = "the in-memory ledger" if path is None else f"the ledger {str(path)!r}"
     try:
         yield
-    except GraphmemError:
-        raise
     except exc.SQLAlchemyError as error:
-        # The driver's own message only: SQLAlchemy's adds the statement's values, which are memory text.
-        reason = str(getattr(error, "orig", None) or type(error).__name__)
-        where = "the in-memory ledger" if path is None else f"the ledger {str(path)!r}"
-        raise StoreUnavailable(f"{where} failed: {reason}; nothing of this call was stored") from error
+        reason = getattr(error, "orig", None) or type(error).__name__
+        raise StoreUnavailable(f"{where} failed: {reason}{consequence}") from error
     except sqlite3.Error as error:
-        raise StoreUnavailable(f"the ledger failed: {error}; nothing of this call was stored") from error
+        raise StoreUnavailable(f"{where} failed: {error}{consequence}") from error

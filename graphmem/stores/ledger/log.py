@@ -224,7 +224,7 @@ def refuse(connection: Connection, projection: str, refused: Mapping[str, str], 
 def refused(connection: Connection, projection: str) -> dict[str, str]:
     """What is set aside: {memory id: error}."""
     statement = select(set_aside.c.memory, set_aside.c.error).where(set_aside.c.projection == projection)
-    return dict(connection.execute(statement).tuples().all())
+    return dict(connection.execute(statement).all())
 
 
 def accept(connection: Connection, projection: str, memories: Iterable[str] | None = None) -> None:

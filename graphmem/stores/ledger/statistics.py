@@ -98,7 +98,7 @@ def document_frequencies(connection: Connection, space: str, wanted: Iterable[in
     if row is None:
         return 0, {}
     statement = select(terms.c.term, terms.c.df).where(terms.c.space == row[0], terms.c.term.in_(list(wanted)))
-    return row[1], dict(connection.execute(statement).tuples().all())
+    return row[1], dict(connection.execute(statement).all())
 
 
 def mark_enriched(connection: Connection, row: int, text_hash: str | None, windows: int) -> None:

@@ -1,0 +1,112 @@
+"""Commands that find and show what is remembered."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from graphmem.interfaces.options import Call, Filters, Id, Kinds, command, failed, json_object, several
+
+
+@command
+def search(
+    call: Call,
+    query: Annotated[str, typer.Argument(metavar="QUERY")],
+    top_k: Annotated[int, typer.Option(help="How many, at most.")] = 10,
+    filters: Filters = None,
+    threshold: Annotated[float | None, typer.Option(help="The least cosine similarity, -1 to 1.")] = None,
+    as_of: Annotated[str | None, typer.Option(metavar="TIME", help="The state of the world at that time.")] = None,
+    kinds: Kinds = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Show why, and the way to each hit.")] = False,  # noqa: FBT002
+) -> None:
+    """Finds what belongs to a question, also several hops away."""
+    only = json_object(filters, "--filters")
+    with call.memory() as memory:
+        found = memory.search(
+            query,
+            **call.scope,
+            top_k=top_k,
+            filters=only,
+            threshold=threshold,
+            as_of=as_of,
+            kinds=several(kinds),
+            explain=explain,
+        )
+    if found.get("degraded"):
+        typer.echo(f"graphmem: answered without {', '.join(found['degraded'])}", err=True)
+    call.answer(found, lambda screen: screen.hits(found["results"]))
+    if not found["results"]:
+        typer.echo("graphmem: nothing found", err=True)
+
+
+@command
+def context(
+    call: Call,
+    query: Annotated[str, typer.Argument(metavar="QUERY")],
+    max_chars: Annotated[int, typer.Option(help="How many characters, at most.")] = 1200,
+) -> None:
+    """The block of memories to put into a prompt."""
+    with call.memory() as memory:
+        block = memory.context(query, **call.scope, max_chars=max_chars)
+    call.answer({"context": block}, lambda screen: screen.plain(block))
+
+
+@command
+def list_(
+    call: Call,
+    limit: Annotated[int, typer.Option(help="How many, at most.")] = 100,
+    offset: Annotated[int, typer.Option(help="How many to leave out first.")] = 0,
+    filters: Filters = None,
+    kinds: Kinds = None,
+) -> None:
+    """The memories of a scope, newest first."""
+    only = json_object(filters, "--filters")
+    with call.memory() as memory:
+        found = memory.get_all(**call.scope, limit=limit, offset=offset, filters=only, kinds=several(kinds))
+    call.answer(found, lambda screen: screen.memories(found["results"]))
+    typer.echo(f"graphmem: {len(found['results'])} of {found['total']} memories", err=True)
+
+
+@command
+def show(call: Call, memory_id: Id) -> None:
+    """Everything about one memory."""
+    with call.memory() as memory:
+        found = memory.get(memory_id, **call.scope)
+    _show(call, memory_id, found, "details")
+
+
+@command
+def history(call: Call, memory_id: Id) -> None:
+    """What happened to a memory, oldest first."""
+    with call.memory() as memory:
+        found = memory.history(memory_id, **call.scope)
+    _show(call, memory_id, found, "history")
+
+
+@command
+def explain(call: Call, memory_id: Id) -> None:
+    """Why something is remembered: who said it, what it mentions and states, its history."""
+    with call.memory() as memory:
+        found = memory.explain(memory_id, **call.scope)
+    _show(call, memory_id, found, "explanation")
+
+
+def _show(call: Call, memory_id: str, found: object, form: str) -> None:
+    if not found:
+        raise failed(f"no memory {memory_id}; 'graphmem list' gives the ids that exist")
+    call.answer(found, lambda screen: getattr(screen, form)(found))
+
+
+@command
+def graph(
+    call: Call,
+    around: Annotated[str | None, typer.Option(metavar="NAME", help="Someone or something, or a memory's id.")] = None,
+    hops: Annotated[int, typer.Option(help="How far from there.")] = 2,
+) -> None:
+    """The people and things that memories mention, and how they are related. --json gives node-link data."""
+    with call.memory() as memory:
+        drawn = memory.graph(**call.scope, around=around, hops=hops)
+    import networkx as nx  # noqa: PLC0415
+
+    call.answer(nx.node_link_data(drawn, edges="edges"), lambda screen: screen.graph(drawn))

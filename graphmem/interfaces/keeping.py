@@ -1,0 +1,63 @@
+"""Commands that look after the folder as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from graphmem.interfaces.options import Call, command
+
+
+class Projection(StrEnum):
+    """What can be rebuilt by itself."""
+
+    VECTORS = "vectors"
+    GRAPH = "graph"
+
+
+@command
+def verify(
+    call: Call,
+    repair: Annotated[bool, typer.Option("--repair", help="Mend what is found.")] = False,  # noqa: FBT002
+) -> None:
+    """Compares the projections with the ledger. Exit status 1 if they do not agree."""
+    with call.whole_memory() as memory:
+        found = memory.verify(repair=repair)
+    _report(call, found)
+
+
+@command
+def repair(call: Call) -> None:
+    """Finishes what is unfinished and mends what verify finds."""
+    with call.whole_memory() as memory:
+        found = memory.repair()
+    _report(call, found)
+
+
+@command
+def rebuild(
+    call: Call, projection: Annotated[Projection | None, typer.Argument(help="Only this one; else both.")] = None
+) -> None:
+    """Makes vectors and graph anew from the ledger, as after a change of the embedding model."""
+    from graphmem.interfaces.show import Bar  # noqa: PLC0415
+
+    with call.whole_memory() as memory, Bar() as bar:
+        found = memory.rebuild(None if projection is None else projection.value, bar.update)
+    _report(call, found)
+
+
+def _report(call: Call, found: Mapping[str, Any]) -> None:
+    call.answer(found, lambda screen: screen.report(found))
+    if not found["ok"]:
+        raise typer.Exit(1)
+
+
+@command
+def stats(call: Call) -> None:
+    """Counts, sizes, what is unfinished."""
+    with call.whole_memory() as memory:
+        found = memory.stats()
+    call.answer(found, lambda screen: screen.pairs(found))

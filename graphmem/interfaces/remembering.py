@@ -1,0 +1,124 @@
+"""Commands that remember, correct and erase. Heavy imports wait until a command runs."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from graphmem.interfaces.options import Call, Id, Metadata, command, failed, json_object
+
+if TYPE_CHECKING:
+    from graphmem.interfaces.show import Screen
+
+
+@command
+def demo(call: Call) -> None:
+    """A conversation is remembered, and questions are answered across it. With --home it stays there to explore."""
+    from graphmem.interfaces.demo import demonstrate  # noqa: PLC0415
+
+    demonstrate(call)
+
+
+@command
+def add(
+    call: Call,
+    text: Annotated[str, typer.Argument(metavar="TEXT|FILE|-", help="Words, a file, or - for standard input.")],
+    name: Annotated[str | None, typer.Option(help="Who said it, where the file does not tell.")] = None,
+    role: Annotated[str, typer.Option(help="user, assistant or tool, where the file does not tell.")] = "user",
+    timestamp: Annotated[str | None, typer.Option(metavar="TIME", help="When it was said, ISO 8601.")] = None,
+    metadata: Metadata = None,
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Answer before vectors and graph are made.")] = False,  # noqa: FBT002
+) -> None:
+    """Remembers words.
+
+    A file (or standard input) is JSON messages, JSON Lines, a transcript with a "Name: words" on each line, or
+    plain text, of which each paragraph becomes a memory.
+    """
+    from graphmem.interfaces.adding import remember  # noqa: PLC0415
+    from graphmem.interfaces.reading import Defaults, read  # noqa: PLC0415
+
+    kept = json_object(metadata, "--metadata")
+    source, messages = read(text, Defaults(role, name))
+    with call.memory() as memory:
+        options = {**call.scope, "metadata": kept, "timestamp": timestamp}
+        result = remember(memory, source, messages, options, wait=not no_wait)
+        call.answer(result, lambda screen: _tell_added(screen, result, len(messages)))
+        sys.stdout.flush()  # with --no-wait the rest is still to be done, on the way out
+
+
+def _tell_added(screen: Screen, result: Mapping[str, Any], given: int) -> None:
+    found = result["results"]
+    counts = Counter("erased" if one.get("reason") == "erased" else one["event"] for one in found)
+    skipped = given - len(found)
+    told = [f"{counts['ADD']} added"]
+    told += [f"{counts['NONE']} known already"] if counts["NONE"] else []
+    told += [f"{counts['erased']} erased before, not added again"] if counts["erased"] else []
+    told += [f"{skipped} skipped (system messages, or without words)"] if skipped else []
+    told += [f"not yet in {' and '.join(result['pending'])}"] if result.get("pending") else []
+    screen.line("; ".join(told))
+    if given == 1 and found:
+        screen.line((found[0]["id"], "dim"))
+
+
+@command
+def update(
+    call: Call,
+    memory_id: Id,
+    text: Annotated[str | None, typer.Argument(metavar="TEXT", help="The words as they should be.")] = None,
+    metadata: Metadata = None,
+) -> None:
+    """Corrects a memory; its history keeps the old words."""
+    kept = json_object(metadata, "--metadata")
+    with call.memory() as memory:
+        changed = memory.update(memory_id, text, metadata=kept, **call.scope)
+    call.answer(changed, lambda screen: screen.changed(changed))
+
+
+@command
+def delete(
+    call: Call,
+    ids: Annotated[list[str] | None, typer.Argument(metavar="ID...", help="The memories' ids.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Everything of this scope.")] = False,  # noqa: FBT002
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,  # noqa: FBT002
+) -> None:
+    """Erases memories, from every store."""
+    if everything == bool(ids):
+        raise typer.BadParameter("name some ids, or say --all with --user, --agent or --run")
+    if everything and call.scope and not yes:
+        _confirm(call)
+    with call.memory() as memory:
+        if everything:
+            receipt: Mapping[str, Any] = memory.delete_all(**call.scope)
+        else:
+            wanted = list(dict.fromkeys(ids or ()))
+            if missing := [uid for uid in wanted if memory.get(uid, **call.scope) is None]:
+                raise failed(f"no memory {', '.join(missing)}; nothing was deleted")
+            receipt = _sum([memory.delete(uid, **call.scope) for uid in wanted])
+    call.answer(receipt, lambda screen: screen.line(receipt["message"]))
+
+
+def _confirm(call: Call) -> None:
+    if not sys.stdin.isatty():
+        raise typer.BadParameter("--all needs --yes where nobody can be asked")
+    whose = ", ".join(f"{name.removesuffix('_id')} {value!r}" for name, value in call.scope.items())
+    if not typer.confirm(f"Erase everything of {whose}? There is no way back.", err=True):
+        raise failed("nothing was deleted")
+
+
+def _sum(receipts: list[Any]) -> Mapping[str, Any]:
+    """Several receipts as one, in the same shape."""
+    if len(receipts) == 1:
+        return dict(receipts[0])
+    erased: Counter[str] = Counter()
+    for receipt in receipts:
+        erased.update(receipt["erased"])
+    return {
+        "message": f"{len(receipts)} memories deleted successfully!",
+        "deleted": [uid for receipt in receipts for uid in receipt["deleted"]],
+        "erased": dict(erased),
+        **({"pending": receipts[-1]["pending"]} if "pending" in receipts[-1] else {}),
+    }

@@ -1,0 +1,391 @@
+"""The command line as people and scripts use it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+
+import pytest
+from typer.testing import CliRunner
+
+from graphmem.errors import ValidationError
+from graphmem.interfaces import adding
+from graphmem.interfaces.cli import app
+from graphmem.interfaces.reading import Defaults, read
+from graphmem.interfaces.show import clean, one_line, quoted
+
+runner = CliRunner()
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    folder = tmp_path / "home"
+    monkeypatch.setenv("GRAPHMEM_HOME", str(folder))
+    return folder
+
+
+@pytest.fixture
+def bare(home, monkeypatch):
+    """Without spaCy, for what does not need the graph."""
+    monkeypatch.setenv("GRAPHMEM_EXTRACTOR__PROVIDER", "none")
+    return home
+
+
+def run(*arguments, status=0, **more):
+    done = runner.invoke(app, list(arguments), **more)
+    assert done.exit_code == status, (done.exit_code, done.stdout, done.stderr, done.exception)
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def answer(*arguments, **more):
+    return json.loads(run(*arguments, "--json", **more).stdout)
+
+
+def add(text, *arguments, user="ann", **more):
+    return answer("add", text, "--user", user, *arguments, **more)["results"]
+
+
+# --- a day with it -------------------------------------------------------------------------------------------------
+
+
+def test_a_memory_from_first_to_last(home):
+    first = add("Bruno works at the observatory in Tartu.", "--name", "Ann", "--timestamp", "2025-01-02")[0]
+    other = add("Ann's cat is called Pixel.", "--metadata", '{"topic": "pets"}')[0]
+    assert (first["event"], first["actor_id"], first["at"][:10]) == ("ADD", "Ann", "2025-01-02")
+
+    found = answer("search", "Where does Bruno work?", "--user", "ann", "--explain", "--top-k", "1")["results"]
+    assert [hit["id"] for hit in found] == [first["id"]]
+    assert found[0]["explain"]["path"][-1]["id"] == first["id"]
+    shown = run("search", "Where does Bruno work?", "--user", "ann", "--explain").stdout
+    assert "Bruno works at the observatory in Tartu." in shown
+    assert "2025-01-02" in shown
+    assert "1.00" in shown
+    assert found[0]["explain"]["why"] in shown
+
+    filtered = answer("list", "--user", "ann", "--filters", '{"topic": "pets"}')
+    assert [one["id"] for one in filtered["results"]] == [other["id"]]
+    listed = run("list", "--user", "ann", "--limit", "1", "--offset", "1")
+    assert first["id"] in listed.stdout
+    assert "1 of 2" in listed.stderr
+
+    block = run("context", "Bruno", "--user", "ann", "--max-chars", "500").stdout
+    assert block.startswith("<memories>")
+    assert answer("context", "Bruno", "--user", "ann", "--max-chars", "500")["context"] == block.strip("\n")
+
+    drawn = answer("graph", "--user", "ann", "--around", "Bruno", "--hops", "1")
+    assert {"entity:bruno", first["id"]} <= {node["id"] for node in drawn["nodes"]}
+    assert "Bruno" in run("graph", "--user", "ann").stdout
+
+    assert answer("update", first["id"], "Bruno works in Lund.")["memory"] == "Bruno works in Lund."
+    assert [event["event"] for event in answer("history", first["id"])] == ["ADD", "UPDATE"]
+    told = run("history", first["id"]).stdout
+    assert "- Bruno works at the observatory in Tartu." in told
+    assert "+ Bruno works in Lund." in told
+    assert answer("explain", first["id"])["messages"]
+    assert "mentions" in run("explain", first["id"]).stdout
+    assert "pets" in run("show", other["id"]).stdout
+
+    assert answer("delete", first["id"], other["id"])["deleted"] == [first["id"], other["id"]]
+    assert answer("list", "--user", "ann")["total"] == 0
+
+
+def test_the_folder_is_looked_after(home):
+    add("Nothing hurries here.")
+    assert answer("stats")["memories"] == 1
+    assert "memories" in run("stats").stdout
+    assert answer("verify")["ok"]
+    assert "everything agrees" in run("repair").stdout
+    assert answer("rebuild", "vectors")["ok"]
+    assert answer("rebuild")["ok"]
+    assert "change nothing" in run("verify", "--repair", "--user", "ann").stderr
+    run("rebuild", "everything", status=2)
+
+
+def test_verify_tells_by_its_status_that_something_is_wrong(bare):
+    add("A tree stands in the yard.")
+    with contextlib.closing(sqlite3.connect(bare / "ledger.sqlite")) as connection, connection:
+        connection.execute("UPDATE spaces SET size = 7")
+    assert "not everything agrees" in run("verify", status=1).stdout
+    assert answer("verify", "--repair")["ok"]
+    run("verify")
+
+
+def test_home_and_config_are_options_of_every_command(tmp_path, monkeypatch, bare):
+    config, elsewhere = tmp_path / "c.toml", tmp_path / "elsewhere"
+    config.write_text(f'home = "{elsewhere.as_posix()}"\nversion = "v1.0"\n[extractor]\nprovider = "none"\n')
+    run("add", "By configuration.", "--user", "ann", "--config", str(config))
+    assert answer("list", "--user", "ann", "--home", str(elsewhere))["total"] == 1
+    assert not bare.exists()
+    config.write_text("colour = 'blue'")
+    assert "unknown key 'colour'" in run("stats", "--config", str(config), status=1).stderr
+    run("stats", "--home", ":memory:", status=2)
+
+
+# --- what is added -------------------------------------------------------------------------------------------------
+
+
+def test_what_was_added_known_and_skipped_is_told(bare, tmp_path):
+    file = tmp_path / "said.json"
+    said = [
+        {"role": "user", "content": "Rain again.", "id": "1"},
+        {"role": "system", "content": "Be kind."},
+        {"role": "assistant", "content": "Take a coat.", "id": "2"},
+    ]
+    file.write_text(json.dumps({"messages": said}))
+    assert run("add", str(file), "--user", "ann").stdout.startswith("2 added; 1 skipped")
+    assert "0 added; 2 known already; 1 skipped" in run("add", str(file), "--user", "ann").stdout
+    run("delete", "--all", "--user", "ann", "--yes")
+    assert "2 erased before" in run("add", str(file), "--user", "ann").stdout
+
+
+def test_json_lines_from_standard_input(bare):
+    lines = '{"role": "user", "content": "One."}\n\n{"messages": [{"role": "assistant", "content": "Two."}]}\n'
+    added = add("-", "--name", "Ann", input=lines)
+    assert [(one["memory"], one["actor_id"]) for one in added] == [("One.", "Ann"), ("Two.", None)]
+    assert [one["memory"] for one in add("-", input='["Three.", "Four."]')] == ["Three.", "Four."]
+
+
+def test_many_are_stored_at_once_and_finished(bare, tmp_path, monkeypatch):
+    monkeypatch.setattr(adding, "FEW", 5)
+    file = tmp_path / "many.txt"
+    file.write_text("\n\n".join(f"Paragraph number {i}." for i in range(20)))
+    result = answer("add", str(file), "--user", "ann")
+    assert len(result["results"]) == 20
+    assert "pending" not in result
+    assert answer("stats")["tasks"] == 0
+    monkeypatch.setattr(adding.arguments, "MAX_MESSAGES", 8)
+    assert "20 added" in run("add", str(file), "--user", "bob").stdout
+
+
+def test_no_wait_says_what_is_still_to_be_done_and_does_it(bare):
+    assert set(answer("add", "Later.", "--user", "ann", "--no-wait")["pending"]) == {"vectors", "graph"}
+    assert answer("search", "Later", "--user", "ann")["results"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("a.jsonl", b'{"role": "user", "content": "x"}\n{oops\n', "a.jsonl, line 2: is not valid JSON"),
+        ("a.json", b'[\n {"role": "user",\n]', "a.json, line 3: is not valid JSON"),
+        ("a.json", b'{"role": "user", "content": "x"}\n{oops\n', "a.json, line 2: is not valid JSON"),
+        ("a.json", b'"words"', "a.json: must hold messages"),
+        ("a.json", b'{"messages": 3}', "a.json: must hold messages"),
+        ("a.json", b"[" * 100_000, "a.json, line 1: is not valid JSON"),
+        ("a.json", b'[{"role": "boss", "content": "x"}]', "a.json: messages[0].role='boss'"),
+        ("a.json", b"[7]", "a.json: messages[0]=7"),
+        ("a.txt", b"fine\ncaf\xe9", "a.txt, line 2: is not UTF-8 (byte 0xe9)"),
+        ("a.txt", b" \n", "a.txt: is empty"),
+    ],
+)
+def test_what_cannot_be_read_is_one_line(bare, tmp_path, monkeypatch, name, content, told):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_bytes(content)
+    done = run("add", name, "--user", "ann", status=1)
+    assert done.stderr.startswith(f"graphmem: {told}")
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+
+
+def test_a_misspelt_file_and_a_folder_are_not_remembered(bare, tmp_path):
+    assert "no such file" in run("add", "notse.txt", "--user", "ann", status=1).stderr
+    assert "cannot be read" in run("add", str(tmp_path), "--user", "ann", status=1).stderr
+    assert len(add("I wrote it all into notes.txt")) == 1
+    assert len(add("long " * 300)) == 1
+
+
+def test_prose_is_paragraphs_and_a_transcript_is_turns(tmp_path):
+    def contents(text, **defaults):
+        (tmp_path / "t.txt").write_bytes(text.encode())
+        return read(str(tmp_path / "t.txt"), Defaults(**defaults))[1]
+
+    prose = contents("One line\r\nand another.\r\n\r\n  \r\nNote: second.\r\n", name="Ann")
+    assert prose == [
+        {"role": "user", "content": "One line\nand another.", "name": "Ann"},
+        {"role": "user", "content": "Note: second.", "name": "Ann"},
+    ]
+    turns = contents("\ufeffAna María: Hi.\n  how are you?\nDr. O'Neil: Fine: really.\nassistant: Good.\n")
+    assert turns == [
+        {"role": "user", "name": "Ana María", "content": "Hi.\nhow are you?"},
+        {"role": "user", "name": "Dr. O'Neil", "content": "Fine: really."},
+        {"role": "assistant", "content": "Good."},
+    ]
+    assert len(contents("Remember: this is one paragraph.\nIt goes on.\nAnd on.")) == 1
+    assert contents("[laughs] No JSON at all.") == [{"role": "user", "content": "[laughs] No JSON at all."}]
+    with pytest.raises(ValidationError, match="line 1: is not valid JSON"):
+        contents('{"role": "user"')
+
+
+# --- errors and manners --------------------------------------------------------------------------------------------
+
+
+def test_our_errors_are_one_line_and_status_one(bare):
+    for arguments in (
+        ["search", "x"],
+        ["list"],
+        ["add", "x"],
+        ["delete", "--all", "--yes"],
+        ["search", "x", "--user", "ann", "--as-of", "some day"],
+        ["search", "x", "--user", "ann", "--kinds", "dream"],
+        ["search", "x", "--user", "ann", "--top-k", "0"],
+        ["show", "nothing"],
+        ["history", "nothing"],
+        ["explain", "nothing"],
+        ["update", "nothing", "words"],
+        ["delete", "nothing"],
+    ):
+        done = run(*arguments, status=1)
+        assert done.stdout == "", arguments
+        assert done.stderr.startswith("graphmem: "), arguments
+        assert done.stderr.count("\n") == 1, arguments
+    assert "user_id" in run("search", "x", status=1).stderr
+    assert "no memory nothing" in run("show", "nothing", status=1).stderr
+
+
+def test_usage_errors_are_status_two(bare):
+    for arguments in (
+        ["fly"],
+        ["search"],
+        ["search", "x", "--filters", "{oops"],
+        ["search", "x", "--filters", "[1]"],
+        ["add", "x", "--metadata", "3"],
+        ["search", "x", "--top-k", "many"],
+        ["delete"],
+        ["delete", "x", "--all"],
+        ["delete", "--all", "--user", "ann"],
+    ):
+        assert "Error" in run(*arguments, status=2).stderr
+
+
+def test_another_scope_reads_like_nothing(bare):
+    mine = add("Mine.")[0]["id"]
+    also = add("Also mine.")[0]["id"]
+    run("show", mine, "--user", "bob", status=1)
+    assert "nothing was deleted" in run("delete", also, mine, "--user", "bob", status=1).stderr
+    assert run("delete", mine, "nothing", status=1).stderr.count("\n") == 1
+    assert answer("list", "--user", "ann")["total"] == 2
+
+
+def test_words_are_never_markup_nor_orders_to_the_terminal(bare, monkeypatch):
+    words = "[red]stop[/red] [link=http://x]\x1b]0;title\x07 \x1b[31m \x9b1m \u202egnp :smile: [/]"
+    uid = add(words, "--name", "[bold]Eve")[0]["id"]
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    outputs = [
+        run(*arguments).stdout
+        for arguments in (
+            ["list", "--user", "ann"],
+            ["search", "stop", "--user", "ann", "--explain"],
+            ["show", uid],
+            ["history", uid],
+            ["explain", uid],
+            ["graph", "--user", "ann"],
+            ["context", "stop", "--user", "ann"],
+        )
+    ]
+    for shown in outputs:
+        plain = re.sub(r"\x1b\[[\d;]*m", "", shown.replace("\x1b[31m- ", ""))
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", plain), repr(plain)
+    assert "[red]stop[/red]" in outputs[0]
+    assert "␛[31m" in outputs[0]
+    assert "[bold]Eve" in outputs[0]
+    assert ":smile:" in outputs[0]
+    raw = run("list", "--user", "ann", "--json").stdout
+    assert json.loads(raw)["results"][0]["memory"] == words
+    assert "\x9b" not in raw
+
+
+def test_cleaning():
+    assert clean("a\tb\nc\x00\x7f\x85") == "a\tb\nc␀␡\ufffd"
+    assert one_line(" a\n b\x1b") == "a b␛"
+    assert quoted("x" * 200) == "“" + "x" * 159 + "…”"
+
+
+# --- as a program --------------------------------------------------------------------------------------------------
+
+
+def program(home, *arguments, **more):
+    environment = {**os.environ, "GRAPHMEM_HOME": str(home), "GRAPHMEM_EXTRACTOR__PROVIDER": "none"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "graphmem", *arguments],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **more,
+    )
+
+
+def test_help_and_version_load_nothing_heavy(tmp_path):
+    code = "import sys; from graphmem.interfaces.cli import app; app(['--help'], standalone_mode=False); "
+    code += "print([m for m in ('numpy', 'sqlalchemy', 'spacy', 'graphmem.memory') if m in sys.modules])"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert told.endswith("[]\n")
+    for (
+        command
+    ) in "demo add search context list show history explain update delete graph verify repair rebuild stats".split():
+        assert f"  {command} " in told
+    out, _ = program(tmp_path, "--version").communicate(timeout=30)
+    assert out.startswith("graphmem 0.")
+
+
+def test_a_reader_that_goes_away_is_no_error(bare):
+    uid = add("A short one.", "--metadata", json.dumps({"long": "words " * 40_000}))[0]["id"]
+    for arguments in (["show", uid], ["list", "--user", "ann", "--json"], ["--help"]):
+        process = program(bare, *arguments)
+        process.stdout.read(10)
+        process.stdout.close()
+        errors = process.stderr.read()
+        process.stderr.close()
+        process.wait(timeout=30)
+        assert "Traceback" not in errors
+        assert "BrokenPipe" not in errors
+
+
+def test_in_a_pipe_there_are_neither_colours_nor_line_breaks(bare):
+    long = "a rather long sentence " * 20
+    add(long)
+    out, _ = program(bare, "list", "--user", "ann").communicate(timeout=30)
+    assert "\x1b" not in out
+    assert long.strip() in out
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+def test_ctrl_c_is_quiet_and_130(bare):
+    process = program(bare, "add", "-", "--user", "ann", stdin=subprocess.PIPE)
+    process.stdin.write("more than a pipe holds " * 10_000)  # returns when it reads
+    process.stdin.flush()
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert errors.strip() == ""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+def test_ctrl_c_while_much_is_added_loses_no_word(bare, tmp_path):
+    file = tmp_path / "much.txt"
+    file.write_text("\n\n".join(f"Note {i}: {'word ' * 60}{i}" for i in range(2000)))
+    process = program(bare, "add", str(file), "--user", "ann")
+    for _ in range(100):
+        time.sleep(0.1)
+        if (bare / "ledger.sqlite").exists() and counted(bare) == 2000:
+            break
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=10)
+    assert process.returncode == 130
+    assert errors.strip() == ""
+    assert counted(bare) == 2000
+
+
+def counted(home):
+    with contextlib.closing(sqlite3.connect(home / "ledger.sqlite")) as connection:
+        try:
+            return connection.execute("SELECT count(*) FROM memories").fetchone()[0]
+        except sqlite3.OperationalError:
+            return 0

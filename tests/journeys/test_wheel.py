@@ -1,0 +1,43 @@
+"""The wheel, installed outside the checkout, is complete: it runs the demo and carries what is not Python."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+CHECKOUT = Path(__file__).parents[2]
+PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
+
+
+def test_the_wheel_runs_the_demo_outside_the_checkout(tmp_path: Path) -> None:
+    build = [*PIP, "wheel", "--no-deps", "--no-build-isolation", "-w", str(tmp_path), str(CHECKOUT)]
+    subprocess.run(build, check=True, timeout=120)
+    (wheel,) = tmp_path.glob("graphmem-*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "graphmem/_cypher/README.md" in names
+    assert "graphmem/stores/ledger/migrations/versions/0001_first.py" in names
+    assert "graphmem/py.typed" in names
+
+    site = tmp_path / "site"
+    subprocess.run(
+        [*PIP, "install", "--no-deps", "--no-index", "--target", str(site), str(wheel)], check=True, timeout=120
+    )
+    home = tmp_path / "home"
+    home.mkdir()
+    environment = {**os.environ, "PYTHONPATH": str(site), "HOME": str(home)}
+    environment.pop("GRAPHMEM_HOME", None)
+    where = subprocess.run(
+        [sys.executable, "-c", "import graphmem; print(graphmem.__file__)"],
+        cwd=tmp_path, env=environment, check=True, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert Path(where.stdout.strip()).is_relative_to(site)
+    demo = subprocess.run(
+        [sys.executable, "-m", "graphmem", "demo", "--json"],
+        cwd=tmp_path, env=environment, check=False, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert demo.returncode == 0, demo.stderr
+    assert json.loads(demo.stdout)
