@@ -159,8 +159,12 @@ def _tokenizer(words: bytes) -> Tokenizer:
 
 
 def _session(weights: bytes) -> Any:
+    # From 1.29 on its packages report to their maker unless told not to before they are first imported, which is also
+    # when an identifier would be written to the disk. Whoever imports it before us has decided for the process.
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime
 
+    onnxruntime.disable_telemetry_events()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = min(os.cpu_count() or 1, MOST_THREADS)
     options.inter_op_num_threads = 1

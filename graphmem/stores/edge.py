@@ -91,7 +91,13 @@ class EdgeIndex:
             for name in _INTEGERS:
                 shard.update(UpdateOperation.create_field_index(name, PayloadSchemaType.Integer))
             shard.flush()
+        self._keep_private()
         return shard
+
+    def _keep_private(self) -> None:
+        """Edge makes its files with the process's default mode: the folder shuts others out, this is the second door."""
+        for path in self._folder.rglob("*"):
+            path.chmod(0o700 if path.is_dir() else 0o600)
 
     def _config(self) -> EdgeConfig:
         return EdgeConfig(
@@ -111,6 +117,7 @@ class EdgeIndex:
             if self._since_optimized >= _OPTIMIZE_AFTER:
                 self._shard.optimize()
                 self._since_optimized = 0
+                self._keep_private()
 
     def delete(self, ids: Sequence[str]) -> int:
         with _our_errors():
@@ -180,6 +187,7 @@ class EdgeIndex:
             with _our_errors():
                 self._shard.flush()
                 self._shard.close()
+                self._keep_private()
         finally:
             self._lock.release()
 

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -162,3 +164,13 @@ def test_a_forked_process_embeds() -> None:
         "raise SystemExit(os.waitpid(child, 0)[1])\n"
     )
     assert subprocess.run([sys.executable, "-c", script], timeout=60, check=False).returncode == 0
+
+
+def test_the_runtime_reports_to_nobody(tmp_path: Path) -> None:
+    """ONNX Runtime's own reporting leaves a session file in the temporary folder: there is none."""
+    code = "import os; from graphmem.providers.minilm import MiniLM; MiniLM().embed_query('x'); print(os.environ['ORT_DISABLE_TELEMETRY'])"  # noqa: E501
+    unset = {name: value for name, value in os.environ.items() if name not in {"ORT_DISABLE_TELEMETRY", "CI"}}
+    environment = {**unset, "TMPDIR": str(tmp_path), "HOME": str(tmp_path)}
+    run = subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True)
+    assert run.stdout.strip() == "1"
+    assert list(tmp_path.rglob("*")) == []
