@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -36,7 +37,7 @@ class AsyncMemory:
         return cls._around(Memory.from_config(config))
 
     @classmethod
-    def from_file(cls, path: str) -> AsyncMemory:
+    def from_file(cls, path: str | os.PathLike[str]) -> AsyncMemory:
         """See `Memory.from_file`."""
         return cls._around(Memory.from_file(path))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import reprlib
 from collections.abc import Callable, Iterable, Mapping
@@ -138,6 +139,16 @@ def _name(value: object, argument: str) -> str:
     return text
 
 
+def folder(value: object, argument: str = "path") -> str:
+    """The path of a folder, or ":memory:"."""
+    if not isinstance(value, str | os.PathLike):
+        refuse(argument, value, 'must be the path of a folder, or ":memory:"')
+    path = os.fspath(value)
+    if not isinstance(path, str) or not path or "\0" in path:
+        refuse(argument, value, 'must be the path of a folder, or ":memory:"')
+    return path
+
+
 # --- what was said -------------------------------------------------------------------------------------------------
 
 
@@ -219,7 +230,8 @@ def _text(value: object, argument: str, most: int) -> str:
         refuse(argument, value, f"has {len(value)} characters; use at most {most:,}")
     if bad := _UNSTORABLE.search(value):
         refuse(argument, value, f"holds {bad.group()!a} at {bad.start()}, which no store can keep; remove it")
-    return str.__str__(value)
+    # No id has what no store can hold; such a one is unknown like any other.
+    return "" if _UNSTORABLE.search(value) else str.__str__(value)
 
 
 # --- when ----------------------------------------------------------------------------------------------------------
@@ -403,11 +415,25 @@ def memory_id(value: object, argument: str = "memory_id") -> str:
     return str.__str__(value)
 
 
+def flag(value: object, argument: str) -> bool:
+    """True or False."""
+    if not isinstance(value, bool):
+        refuse(argument, value, "must be True or False")
+    return value
+
+
 def same_option(first: T | None, second: T | None, names: tuple[str, str]) -> T | None:
     """The one value behind two names for it (`top_k` and mem0's `limit`); None where neither is given."""
-    if first is not None and second is not None and first != second:
+    if first is not None and second is not None and not _same(first, second):
         refuse(names[1], second, f"differs from {names[0]}, which means the same; pass only one of them")
     return second if first is None else first
+
+
+def _same(first: object, second: object) -> bool:
+    try:
+        return bool(first == second)
+    except ValueError:  # arrays do not say whether they are equal; they are refused later by what they are
+        return False
 
 
 def _listed(names: Iterable[str]) -> str:

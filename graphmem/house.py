@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import UTC, datetime, timedelta
 from threading import Lock
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from graphmem.backends import Backends, embedder_of, note_embedder, open_backends
 from graphmem.errors import ConfigError, GraphmemError, ModelError, StoreError, StoreUnavailable
@@ -22,7 +22,20 @@ from graphmem.stores.ledger import audit, log, memories, statistics
 
 logger = logging.getLogger("graphmem")
 WORKERS = 8
+CLOSED = "this Memory is closed; open a new one"
+P = ParamSpec("P")
+R = TypeVar("R")
 ENRICHMENT = ("vectors", "graph")
+
+
+class Pool(ThreadPoolExecutor):
+    """Threads; work that comes after the closing is refused with an error of ours."""
+
+    def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+        try:
+            return super().submit(fn, *args, **kwargs)
+        except RuntimeError as error:
+            raise StoreUnavailable(CLOSED) from error
 
 
 class House:
@@ -34,9 +47,9 @@ class House:
         self.ledger = self._parts.ledger
         self._gap = timedelta(minutes=settings.session_gap)
         # Leaf work only: nothing that runs in a pool waits for the same pool.
-        self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="graphmem")
-        self._couriers = ThreadPoolExecutor(len(self.projections), thread_name_prefix="graphmem-deliver")
-        self._background = ThreadPoolExecutor(1, thread_name_prefix="graphmem-background")
+        self._pool = Pool(WORKERS, thread_name_prefix="graphmem")
+        self._couriers = Pool(len(self.projections), thread_name_prefix="graphmem-deliver")
+        self._background = Pool(1, thread_name_prefix="graphmem-background")
         self._enricher = Enricher(self.ledger, self._parts.embedder, self._parts.extractor, self._pool)
         self._queue = Lock()
         self._queued: Future[None] | None = None
@@ -60,7 +73,7 @@ class House:
     def check_open(self) -> None:
         """Raises StoreUnavailable once closed."""
         if self._closed:
-            raise StoreUnavailable("this Memory is closed; open a new one")
+            raise StoreUnavailable(CLOSED)
 
     def check_embedder(self) -> None:
         """Raises ConfigError when the ledger's vectors are another model's."""
@@ -115,7 +128,7 @@ class House:
 
     def deliver(self, spaces: Sequence[str]) -> list[str]:
         """Lets both projections catch up at once; returns those that have not within `delivery_wait`."""
-        jobs = {p.name: self._couriers.submit(p.catch_up, spaces) for p in self.projections}
+        jobs = {p.name: self._couriers.submit(p.deliver, spaces) for p in self.projections}
         wait(jobs.values(), timeout=self.settings.delivery_wait)
         return [name for name, job in jobs.items() if not _went_well(name, job)]
 
@@ -168,10 +181,10 @@ class House:
     def verify(self) -> dict[str, Any]:
         """Compares the projections with the ledger and the derived columns with their rows."""
         with self.ledger.read() as connection:
-            counted, derived = audit.counts(connection), audit.wrong(connection)
+            counted, derived, failed = audit.counts(connection), audit.wrong(connection), audit.failed(connection)
         found = {projection.name: projection.verify() for projection in self.projections}
-        clean = not derived and not counted["tasks"] and not any(any(lines.values()) for lines in found.values())
-        return {"ok": clean, "ledger": counted, "derived": derived, "tasks": counted["tasks"], "projections": found}
+        clean = not derived and not failed and not any(any(lines.values()) for lines in found.values())
+        return {"ok": clean, "ledger": counted, "derived": derived, "failed": failed, "projections": found}
 
     def stats(self) -> dict[str, Any]:
         """Counts, sizes, what is pending."""
@@ -191,15 +204,13 @@ class House:
         with self.ledger.write() as connection:
             audit.recompute(connection)
         for projection in self.projections:
-            projection.catch_up(self.spaces())
             projection.mend(projection.verify())
 
     def reset(self) -> None:
         """Empties the ledger and the projections."""
         with self.ledger.write() as connection:
             audit.wipe(connection)
-        for projection in self.projections:
-            projection.rebuild([])
+        self.deliver([])
         self.ledger.compact()
 
     def close(self) -> None:
@@ -210,8 +221,10 @@ class House:
             self._closed = True
         for pool in (self._background, self._couriers, self._pool):
             pool.shutdown(wait=True)
-        self._parts.index.close()
-        self.ledger.close()
+        try:
+            self._parts.index.close()
+        finally:  # whatever became of the index: the ledger's log has to be emptied
+            self.ledger.close()
 
 
 def _went_well(name: str, job: Future[None]) -> bool:

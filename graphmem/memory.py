@@ -7,11 +7,11 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
 
 from graphmem import arguments, results
 from graphmem import filters as filtering
-from graphmem.backends import home_of
 from graphmem.errors import ConfigError, NotFoundError, PartialWrite, ValidationError
 from graphmem.house import ENRICHMENT, House
 from graphmem.model import ALL_KINDS, Kind, MemoryRecord, Scope, View
@@ -54,10 +54,11 @@ class Memory:
         `settings` is for those who build them in code; `from_config` and `from_file` are the usual ways. Raises
         ConfigError for a configuration that cannot be used, StoreError for a folder that cannot.
         """
-        in_memory = path is not None and os.fspath(path) == ":memory:"
+        folder = None if path is None else arguments.folder(path)
+        in_memory = folder == ":memory:"
         chosen = Settings.from_env() if settings is None else settings
-        if path is not None and not in_memory:
-            chosen = chosen.model_copy(update={"home": home_of(Settings.from_dict({"home": os.fspath(path)}))})
+        if folder is not None and not in_memory:
+            chosen = chosen.model_copy(update={"home": Path(folder).expanduser()})
         self._version = chosen.version
         self._house = House(chosen, in_memory=in_memory)
 
@@ -69,7 +70,7 @@ class Memory:
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> Memory:
         """The same from a TOML, YAML or JSON file."""
-        return cls(settings=Settings.from_file(path))
+        return cls(settings=Settings.from_file(arguments.folder(path)))
 
     def __enter__(self) -> Self:
         return self
@@ -108,24 +109,25 @@ class Memory:
         `strict=True` when a projection has not taken it.
         """
         self._house.check_open()
-        if infer:
+        if infer is not None and arguments.flag(infer, "infer"):
             raise ConfigError(
                 "infer=True needs a language model, and none is configured; "
                 "leave infer out (or False) to remember the words as spoken"
             )
+        waits, strictly = arguments.flag(wait, "wait"), arguments.flag(strict, "strict")
         scope, _ = arguments.required_scope(user_id, agent_id, run_id)
         steps = self._said(messages, scope, metadata, timestamp, memory_type, expiration_date)
         self._house.check_embedder()
         outcomes = self._house.commit(steps)
         fresh = [outcome.record for outcome in outcomes if outcome.event == "ADD" and outcome.record is not None]
-        pending = self._house.finish(fresh, wait_for_it=wait) if fresh else []
+        pending = self._house.finish(fresh, wait_for_it=waits) if fresh else []
         result = results.AddResult(
             results=[results.added(step, outcome) for step, outcome in zip(steps, outcomes, strict=True)],
-            relations=self._stated(fresh, scope) if wait else [],
+            relations=self._stated(fresh, scope) if waits else [],
         )
         if pending:
             result["pending"] = pending
-        if pending and strict and wait:
+        if pending and strictly and waits:
             raise PartialWrite(f"stored, but not yet in {' and '.join(pending)}; repair() brings it there", result)
         return self._shaped(result)
 
@@ -202,7 +204,9 @@ class Memory:
         self._house.check_open()
         step = Erase(arguments.memory_id(memory_id))
         outcome = self._house.commit([step], _within(user_id, agent_id, run_id))[0]
-        return results.receipt(outcome.erased, self._house.deliver([]), "Memory deleted successfully!")
+        return results.receipt(
+            outcome.erased, self._house.deliver([outcome.revised.space]), "Memory deleted successfully!"
+        )
 
     def delete_all(self, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None) -> results.Receipt:
         """Erases every memory of a scope, of every kind and state, in steps that can be taken up again.
@@ -211,14 +215,19 @@ class Memory:
         """
         self._house.check_open()
         scope = arguments.required_scope(user_id, agent_id, run_id)[0]
-        erased = Erased()
+        erased, spaces = Erased(), set[str]()
         while True:
             with self._house.ledger.read() as connection:
                 found = memories.in_scope(connection, scope, ERASED_AT_ONCE)
             if not found:
                 break
-            erased = sum((outcome.erased for outcome in self._house.commit([Erase(r.id) for r in found])), erased)
-        return results.receipt(erased, self._house.deliver([]), f"{len(erased.ids)} memories deleted successfully!")
+            spaces |= {record.space for record in found}
+            erased = sum(
+                (outcome.erased for outcome in self._house.commit([Erase(r.id, if_there=True) for r in found])), erased
+            )
+        return results.receipt(
+            erased, self._house.deliver(sorted(spaces)), f"{len(erased.ids)} memories deleted successfully!"
+        )
 
     # --- reading ------------------------------------------------------------------------------------------------
 
@@ -252,7 +261,7 @@ class Memory:
         reranker yet.
         """
         self._house.check_open()
-        if rerank:
+        if arguments.flag(rerank, "rerank"):
             raise ConfigError("rerank=True needs a reranker, and none is configured; leave rerank out")
         if reference_date is not None:
             arguments.moment(reference_date, "reference_date")
@@ -265,8 +274,9 @@ class Memory:
             only=filtering.parse(rest),
             threshold=arguments.threshold(threshold),
         )
+        told = arguments.flag(explain, "explain")
         self._house.check_embedder()
-        return self._shaped(results.answer(search(question, self._house.stores), explain=explain))
+        return self._shaped(results.answer(search(question, self._house.stores), explain=told))
 
     def context(
         self, query: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None, max_chars: int = 1200
@@ -392,7 +402,7 @@ class Memory:
         self._house.check_open()
         scope = arguments.required_scope(user_id, agent_id, run_id)[0]
         view = _view(scope, None, None, show_expired=False)
-        words = None if query is None else normalise_key(arguments.query(query))
+        words = None if query is None else normalise_key(arguments.query(query)) or query.casefold()
         most = arguments.count(limit, "limit", 1, MOST_LISTED)
         kind = None if type is None else arguments.entity_type(type)
         with self._house.ledger.read() as connection:
@@ -463,8 +473,9 @@ class Memory:
     def verify(self, repair: bool = False) -> dict[str, Any]:  # noqa: FBT001, FBT002  (the contract's form)
         """Compares the projections with the ledger, by ids and versions, and derived columns with their rows.
 
-        Returns `{"ok", "ledger", "derived", "tasks", "projections": {name: {"missing", "extra", "stale",
-        "set_aside"}}, "repaired"?}`; `repair=True` mends what it finds and reports what is left.
+        Returns `{"ok", "ledger", "derived", "failed", "projections": {name: {"missing", "extra", "stale", "set_aside",
+        "unreadable"}}, "repaired"?}`; `failed` counts memories that could not be enriched when it was last tried.
+        `repair=True` mends what it finds and reports what is left.
         """
         self._house.check_open()
         found = self._house.verify()
@@ -488,8 +499,10 @@ class Memory:
         after each batch, in change numbers. Returns what `verify` says afterwards.
         """
         self._house.check_open()
-        if projection not in {None, *ENRICHMENT}:
+        if projection is not None and projection not in ENRICHMENT:
             arguments.refuse("projection", projection, "use 'vectors', 'graph', or leave it out for all")
+        if progress is not None and not callable(progress):
+            arguments.refuse("progress", progress, "must be a function of (name, done, total), or left out")
         self._house.rebuild(projection, progress)
         return self._house.verify()
 
@@ -513,7 +526,7 @@ class Memory:
 
 def _within(user_id: object, agent_id: object, run_id: object) -> Scope | None:
     """The scope that a by-id call is bound to, if it gives one."""
-    return arguments.scope(user_id, agent_id, run_id)[0] if (user_id, agent_id, run_id) != (None, None, None) else None
+    return arguments.scope(user_id, agent_id, run_id)[0]
 
 
 def _view(
@@ -525,7 +538,7 @@ def _view(
         space=scope.space if scope.user_id is not None else None,
         kinds=arguments.kinds(kinds) or frozenset(default),
         as_of=None if as_of is None else arguments.moment(as_of, "as_of"),
-        show_expired=show_expired,
+        show_expired=arguments.flag(show_expired, "show_expired"),
     )
 
 

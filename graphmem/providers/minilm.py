@@ -168,6 +168,8 @@ def _session(weights: bytes) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = min(os.cpu_count() or 1, MOST_THREADS)
     options.inter_op_num_threads = 1
+    # Threads that wait by spinning take the cores that the parser works on at the same time.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.log_severity_level = 3
     return onnxruntime.InferenceSession(weights, options, providers=["CPUExecutionProvider"])
 

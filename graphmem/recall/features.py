@@ -21,14 +21,17 @@ class Table:
     ids: tuple[str, ...]
     columns: dict[str, Column] = field(default_factory=dict)
 
-    def add(self, name: str, scores: Mapping[str, float]) -> None:
-        """Adds a column; a candidate that the arm did not find has 0."""
-        self.columns[name] = np.array([scores.get(uid, 0.0) for uid in self.ids])
+    def add(self, name: str, scores: Mapping[str, float], *, scaled: bool = False) -> None:
+        """Adds a column; a candidate that the arm did not find has 0.
+
+        Scores of an arm's own scale are brought between 0 and 1 over the candidates; `scaled` ones are there already.
+        """
+        column = np.array([scores.get(uid, 0.0) for uid in self.ids])
+        self.columns[name] = column if scaled else normal(column)
 
     def total(self, weights: Mapping[str, float]) -> Column:
-        """The weighted sum of the columns, each first brought between 0 and 1 (flags are there already)."""
-        zero = np.zeros(len(self.ids))
-        return sum((weight * normal(self.columns[name]) for name, weight in weights.items()), zero)
+        """The weighted sum of the columns."""
+        return sum((weight * self.columns[name] for name, weight in weights.items()), np.zeros(len(self.ids)))
 
 
 def normal(column: Column) -> Column:

@@ -45,7 +45,7 @@ def search(question: Question, stores: Stores) -> Answer:
     walks = [_walk(space, shares, question, stores, channels) for space in found.spaces]
     graph = {uid: score for reached in walks for uid, score in reached.scores.items()}
     table = tables.make([*candidates, *_top(graph, WALKED)])
-    table.add("graph", graph)
+    table.add("graph", graph, scaled=True)
     explainer = explain.Explainer(found, walks, channels.records)
     hits = _hits(table, question, tables.similarity, explainer, channels.records)
     with stores.ledger.read() as connection:
@@ -75,7 +75,7 @@ class _Tables:
             table.add(name, here)
             table.add(f"{name}_beside", features.smoothed(here, self._beside))
         speakers = {uid: self._channels.records[uid].speaker for uid in table.ids}
-        table.add("speaker", features.spoken_by_named(self._question.text, speakers))
+        table.add("speaker", features.spoken_by_named(self._question.text, speakers), scaled=True)
         return table
 
     def _learn(self, ids: Sequence[str]) -> list[str]:

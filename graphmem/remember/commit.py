@@ -250,6 +250,8 @@ def _(step: Restore, transaction: _Transaction) -> Outcome:
 
 @carry_out.register
 def _(step: Erase, transaction: _Transaction) -> Outcome:
+    if step.if_there and memories.find(transaction.connection, step.id) is None:
+        return Outcome("NONE", step.id, reason="not there")
     record = transaction.find(step.id)
     connection = transaction.connection
     sources = [found for found in memories.linked(connection, record.row, "drawn_from") if found.source_only]
@@ -257,9 +259,8 @@ def _(step: Erase, transaction: _Transaction) -> Outcome:
     summaries = [found for found in drawn if found.kind is Kind.SUMMARY]
     erased = _erase(record, transaction)
     for other in (*sources, *summaries):
-        also = _erase(other, transaction)
-        erased += replace(also, ids=(), derived=also.derived + also.rows, rows=0)
-    return Outcome("DELETE", record.id, kind=record.kind, previous=record.text, erased=erased)
+        erased += _erase(other, transaction)
+    return Outcome("DELETE", record.id, kind=record.kind, record=record, previous=record.text, erased=erased)
 
 
 def _erase(record: MemoryRecord, transaction: _Transaction) -> Erased:

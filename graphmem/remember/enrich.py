@@ -14,8 +14,9 @@ from graphmem.remember.commit import commit
 from graphmem.remember.plan import Enrich, Plan
 from graphmem.stores.ledger import Ledger, log, memories, statistics
 
-# Large enough for the models' own batching, small enough that a crash repeats little.
-BATCH = 64
+# Large enough for the models to find texts of one length (256 instead of 64: a fifth faster), small enough that a
+# crash repeats little.
+BATCH = 256
 
 
 class Enricher:

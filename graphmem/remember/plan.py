@@ -83,9 +83,10 @@ class Restore:
 
 @dataclass(frozen=True, slots=True)
 class Erase:
-    """Delete for good, from every store."""
+    """Delete for good, from every store. `if_there`: an id that is not (any more) is no error."""
 
     id: str
+    if_there: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,12 +43,19 @@ def say(
                 key=key,
                 words=_digest(ledger_uuid, message.content),
                 speaker=speaker(message, scope),
-                metadata=metadata,
+                metadata=_with_attachments(metadata, message),
                 memory_type=memory_type,
                 expires_at=expires_at,
             )
         )
     return tuple(steps)
+
+
+def _with_attachments(metadata: Mapping[str, Any], message: Message) -> Mapping[str, Any]:
+    """What came along with the words is kept as a reference, unless the caller uses that name for something else."""
+    if not message.attachments:
+        return metadata
+    return {"attachments": [dict(part) for part in message.attachments], **metadata}
 
 
 def _key(message: Message, scope: Scope, ledger_uuid: str, ordinals: Counter[str]) -> str | None:

@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 from sqlalchemy import Connection
 
 from graphmem.errors import StoreError, StoreUnavailable
-from graphmem.stores.base import GraphIndex, MemoryState, VectorIndex
+from graphmem.stores.base import GraphIndex, MemoryState, RelationState, VectorIndex
 from graphmem.stores.ledger import Ledger, changes, log
 
 T = TypeVar("T")
@@ -61,7 +61,7 @@ class Vectors:
         def write() -> dict[str, str]:
             if gone:
                 self._index.delete(gone)
-            return _each_if_need_be(points, self._index.upsert, lambda point: point.record.id) if points else {}
+            return _each_if_need_be(points, self._index.upsert, lambda point: point.record.id)
 
         return write
 
@@ -94,9 +94,13 @@ class Graphs:
             def put(some: Sequence[MemoryState]) -> None:
                 self._index.upsert(some, [])
 
-            refused = _each_if_need_be(states, put, lambda state: state.record.id) if states else {}
-            self._index.upsert([], relations)
-            return refused
+            def relate(some: Sequence[RelationState]) -> None:
+                self._index.upsert([], some)
+
+            return {
+                **_each_if_need_be(states, put, lambda state: state.record.id),
+                **_each_if_need_be(relations, relate, lambda state: state.relation.id),
+            }
 
         return write
 
@@ -116,7 +120,9 @@ class Graphs:
 def _each_if_need_be(
     items: Sequence[T], put: Callable[[Sequence[T]], None], name: Callable[[T], str]
 ) -> dict[str, str]:
-    """All at once; if the store refuses, one by one, so that only those it refuses are set aside."""
+    """All at once; if the store refuses, in halves, so that only those it refuses are set aside."""
+    if not items:
+        return {}
     try:
         put(items)
     except StoreUnavailable:
@@ -138,6 +144,7 @@ class Projection:
         self._target = target
         self.shared = shared
         self._own_cursors: dict[str, int] = {}
+        self._epoch = 0
         self._lock = RLock()
 
     def catch_up(self, spaces: Sequence[str], progress: Progress | None = None) -> None:
@@ -150,21 +157,44 @@ class Projection:
                 while self._deliver(space, progress):
                     pass
 
+    def deliver(self, spaces: Sequence[str]) -> None:
+        """The same after a write; a private projection only keeps up what it was asked for before."""
+        self.catch_up([space for space in spaces if self.shared or space in self._own_cursors])
+
     def _deliver(self, space: str | None, progress: Progress | None) -> bool:
         with self._ledger.read() as connection:
-            batch = changes.since(connection, self._cursor(connection, space), BATCH, space)
-            if batch is None:
+            self._forget_if_reset(log.epoch(connection))
+            cursor, latest = self._cursor(connection, space), log.last_change(connection)
+            if cursor == latest:
                 return False
-            write = self._target.take(connection, batch)
-            goal = log.last_change(connection)
-        refused = write()
-        self._move(space, batch, refused)
+            batch = changes.since(connection, cursor or 0, BATCH, space)
+            write = None if batch is None else self._target.take(connection, batch)
+        if cursor is None and self.shared:
+            self._begin_anew()
+        if batch is None or write is None:
+            self._own_cursors.update({space: latest} if space is not None else {})
+            return False
+        self._move(space, batch, write())
         if progress is not None:
-            progress(self.name, batch.upto, goal)
+            progress(self.name, batch.upto, latest)
         return True
 
-    def _cursor(self, connection: Connection, space: str | None) -> int:
-        return log.cursor(connection, self.name) if space is None else self._own_cursors.get(space, 0)
+    def _forget_if_reset(self, epoch: int) -> None:
+        """A private projection's cursors count for one epoch; a shared one's go with the ledger's other rows."""
+        if not self.shared and epoch != self._epoch:
+            self._target.wipe()
+            self._own_cursors.clear()
+        self._epoch = epoch
+
+    def _begin_anew(self) -> None:
+        """Without a cursor nothing is known of the contents: after a reset, or in a rebuild that was killed."""
+        self._target.wipe()
+        with self._ledger.write() as connection:
+            log.accept(connection, self.name)
+            log.move_cursor(connection, self.name, 0)
+
+    def _cursor(self, connection: Connection, space: str | None) -> int | None:
+        return log.cursor(connection, self.name) if space is None else self._own_cursors.get(space)
 
     def _move(self, space: str | None, batch: changes.Changes, refused: dict[str, str]) -> None:
         if space is not None:
@@ -180,13 +210,25 @@ class Projection:
         if not self.shared:
             return False
         with self._ledger.read() as connection:
-            return changes.since(connection, log.cursor(connection, self.name), 1) is not None
+            cursor = log.cursor(connection, self.name)
+            return cursor is None or changes.since(connection, cursor, 1) is not None
 
     def verify(self) -> dict[str, list[str]]:
-        """Compares ids and versions with the ledger: what is missing, extra, stale, set aside."""
+        """Compares ids and versions with the ledger: what is missing, extra, stale, set aside, or why it cannot.
+
+        Other threads and processes may write in between: what is wrong is what is wrong twice.
+        """
         with self._lock:
-            self.catch_up(list(self._own_cursors))
-            return self._compared()
+            try:
+                self.catch_up(list(self._own_cursors))
+                found = self._compared()
+                if any(found.values()):
+                    self.catch_up(list(self._own_cursors))
+                    again = self._compared()
+                    found = {what: sorted(set(ids) & set(again[what])) for what, ids in found.items()}
+            except StoreError as error:
+                return {"missing": [], "extra": [], "stale": [], "set_aside": [], "unreadable": [str(error)]}
+            return found
 
     def _compared(self) -> dict[str, list[str]]:
         with self._ledger.read() as connection:
@@ -201,11 +243,15 @@ class Projection:
             "extra": sorted(held.keys() - expected.keys()),
             "stale": sorted(stale - aside.keys()),
             "set_aside": sorted(aside),
+            "unreadable": [],
         }
 
     def mend(self, report: dict[str, list[str]]) -> None:
-        """Repairs what `verify` found: removes what is extra, gives the rest its state again."""
+        """Repairs what `verify` found: removes what is extra, gives the rest its state again; else a rebuild."""
         with self._lock:
+            if report["unreadable"]:
+                self.rebuild(list(self._own_cursors))
+                return
             if report["extra"]:
                 self._target.remove(report["extra"])
             wanted = [uid for what in ("missing", "stale", "set_aside") for uid in report[what]]
@@ -223,15 +269,12 @@ class Projection:
                 log.refuse(connection, self.name, refused, batch.upto)
 
     def rebuild(self, spaces: Sequence[str], progress: Progress | None = None) -> None:
-        """Throws the contents away and delivers everything again."""
+        """Throws the contents away and delivers everything again. Killed in between, the next delivery goes on."""
         with self._lock:
-            self._target.wipe()
-            self._restart()
+            if self.shared:
+                with self._ledger.write() as connection:
+                    log.drop_cursor(connection, self.name)
+            else:
+                self._target.wipe()
+                self._own_cursors.clear()
             self.catch_up(spaces, progress)
-
-    def _restart(self) -> None:
-        self._own_cursors.clear()
-        if self.shared:
-            with self._ledger.write() as connection:
-                log.accept(connection, self.name)
-                log.move_cursor(connection, self.name, 0)

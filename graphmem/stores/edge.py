@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import NAMESPACE_OID, UUID, uuid5
@@ -38,7 +38,7 @@ from qdrant_edge import (
     Point as EdgePoint,
 )
 
-from graphmem.errors import StoreError, StoreLocked, StoreUnavailable
+from graphmem.errors import StoreError, StoreLocked
 from graphmem.model import View, micros
 from graphmem.stores.base import Point
 from graphmem.stores.ledger.engine import private_folder
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from graphmem.providers.base import Matrix
 
 DENSE, SPARSE = "dense", "bm25"
-# "Never" as a date: Edge's ranges are floats, exact below 2**53.
-NEVER = 2**53 - 1
+# "Never" as a date: past every year that a datetime can name, and exact as a float, which Edge's ranges are.
+NEVER = 2**62
 _KEYWORDS = ("memory", "space", "user_id", "agent_id", "run_id", "kind")
 _INTEGERS = ("valid_from", "valid_to", "expires_at")
 # A memory of several windows takes several of the nearest points: read some more than asked.
@@ -77,8 +77,8 @@ class EdgeIndex:
         if (self._folder / "edge_config.json").exists():
             try:
                 return EdgeShard.load(str(self._folder), self._config())
-            except Exception:  # noqa: BLE001  (whatever is wrong with it: it is only a projection)
-                shutil.rmtree(self._folder, ignore_errors=True)
+            except BaseException as error:  # noqa: BLE001  (handed on at once unless it is Edge's)
+                _reraise_if_not_edges(error)  # whatever is wrong with the folder: it is only a projection
         return self._create()
 
     def _create(self) -> EdgeShard:
@@ -91,11 +91,11 @@ class EdgeIndex:
             for name in _INTEGERS:
                 shard.update(UpdateOperation.create_field_index(name, PayloadSchemaType.Integer))
             shard.flush()
-        self._keep_private()
+            self._keep_private()
         return shard
 
     def _keep_private(self) -> None:
-        """Edge makes its files with the process's default mode: the folder shuts others out, this is the second door."""
+        """Edge makes its files with the process's default mode; the folder shuts others out, this is a second door."""
         for path in self._folder.rglob("*"):
             path.chmod(0o700 if path.is_dir() else 0o600)
 
@@ -112,18 +112,22 @@ class EdgeIndex:
             made = [edge_point for point in points for edge_point in _edge_points(point)]
             if made:
                 self._shard.update(UpdateOperation.upsert_points(made))
-            self._shard.flush()
+            self._flush()
             self._since_optimized += len(made)
             if self._since_optimized >= _OPTIMIZE_AFTER:
                 self._shard.optimize()
                 self._since_optimized = 0
-                self._keep_private()
+                self._flush()
 
     def delete(self, ids: Sequence[str]) -> int:
         with _our_errors():
             gone = self._delete(ids)
-            self._shard.flush()
+            self._flush()
         return gone
+
+    def _flush(self) -> None:
+        self._shard.flush()
+        self._keep_private()
 
     def _delete(self, ids: Sequence[str]) -> int:
         if not ids:
@@ -143,18 +147,18 @@ class EdgeIndex:
         return self._query(view, SparseVector(list(weights), list(weights.values())), SPARSE, limit)
 
     def _query(self, view: View, vector: Any, using: str, limit: int) -> list[tuple[str, float]]:
-        request = QueryRequest(
-            limit=limit + _SPARE,
-            query=Query.Nearest(vector, using=using),
-            filter=_filter(view),
-            with_payload=["memory"],
-        )
-        with _our_errors():
-            found = self._shard.query(request)
-        best: dict[str, float] = {}
-        for point in found:  # best first, so that a memory's first point is its best window
-            best.setdefault((point.payload or {})["memory"], point.score)
-        return sorted(best.items(), key=lambda pair: (-pair[1], pair[0]))[:limit]
+        """The best memories; asks for more points while the windows of a few long memories fill the list."""
+        query, chosen, asked = Query.Nearest(vector, using=using), _filter(view), limit + _SPARE
+        while True:
+            request = QueryRequest(limit=asked, query=query, filter=chosen, with_payload=["memory"])
+            with _our_errors():
+                found = self._shard.query(request)
+            best: dict[str, float] = {}
+            for point in found:  # best first, so that a memory's first point is its best window
+                best.setdefault((point.payload or {})["memory"], point.score)
+            if len(best) >= limit or len(found) < asked:
+                return sorted(best.items(), key=lambda pair: (-pair[1], pair[0]))[:limit]
+            asked *= 4
 
     def count(self) -> int:
         with _our_errors():
@@ -178,16 +182,16 @@ class EdgeIndex:
             yield memory, version, count
 
     def wipe(self) -> None:
-        self._shard.close()
+        with suppress(StoreError), _our_errors():
+            self._shard.close()
         self._shard = self._create()
         self._since_optimized = 0
 
     def close(self) -> None:
         try:
             with _our_errors():
-                self._shard.flush()
+                self._flush()
                 self._shard.close()
-                self._keep_private()
         finally:
             self._lock.release()
 
@@ -234,7 +238,14 @@ def _filter(view: View) -> Filter:
 def _our_errors() -> Iterator[None]:
     try:
         yield
-    except (StoreError, StoreUnavailable):
+    except StoreError:
         raise
-    except Exception as error:
+    except BaseException as error:
+        _reraise_if_not_edges(error)
         raise StoreError(f"the vector index failed ({type(error).__name__}); `verify(repair=True)` mends it") from error
+
+
+def _reraise_if_not_edges(error: BaseException) -> None:
+    """A damaged file makes Edge panic, which arrives as a BaseException of its own; interrupts are not Edge's."""
+    if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+        raise error

@@ -42,8 +42,9 @@ class NetworkxGraph:
     def upsert(self, memories: Sequence[MemoryState], relations: Sequence[RelationState]) -> None:
         with self._lock:
             for state in memories:
-                self._drop_memory(state.record.id, keep_node=True)
+                left = self._drop_memory(state.record.id, keep_node=True)
                 self._add_memory(state)
+                self._prune(left)
             for relation in relations:
                 self._drop_relation(relation.relation.id)
                 self._add_relation(relation)
@@ -68,38 +69,42 @@ class NetworkxGraph:
 
     def delete(self, memories: Sequence[str], relations: Sequence[str]) -> int:
         with self._lock:
-            gone = sum(self._drop_memory(uid) for uid in memories)
-            return gone + sum(self._drop_relation(uid) for uid in relations)
+            before = self._graph.number_of_nodes() + self._graph.number_of_edges()
+            for uid in memories:
+                self._prune(self._drop_memory(uid))
+            for uid in relations:
+                self._drop_relation(uid)
+            return before - self._graph.number_of_nodes() - self._graph.number_of_edges()
 
-    def _drop_memory(self, uid: str, *, keep_node: bool = False) -> int:
-        """Removes a memory; with `keep_node` only what `_add_memory` puts there, so that its successor stays linked."""
+    def _drop_memory(self, uid: str, *, keep_node: bool = False) -> list[Node]:
+        """Removes a memory; with `keep_node` only what `_add_memory` puts there, so that its successor stays linked.
+
+        Returns the entities it mentioned: what they hold besides is not lost before it is clear that they go.
+        """
         node = ("memory", uid)
         record: MemoryRecord | None = self._graph.nodes[node].get("record") if node in self._graph else None
         if record is None:
-            return 0
-        entities = [other for _, other, key in list(self._graph.out_edges(node, keys=True)) if key == "mentions"]
+            return []
+        entities = [other for _, other, key in self._graph.out_edges(node, keys=True) if key == "mentions"]
         for other in entities:
-            self._forget_mention(record, other)
-        before = [source for source, _, key in list(self._graph.in_edges(node, keys=True)) if key == "next"]
-        for source in before:
+            self._graph.remove_edge(node, other, key="mentions")
+            self._mentions[other[1], other[2]] = [w for w in self._mentions[other[1], other[2]] if w[3] != uid]
+        for source in [source for source, _, key in self._graph.in_edges(node, keys=True) if key == "next"]:
             self._graph.remove_edge(source, node, key="next")
         if not keep_node:
             self._graph.remove_node(node)
-        return 1 + len(entities)
+        return entities
 
-    def _forget_mention(self, record: MemoryRecord, other: Node) -> None:
-        self._graph.remove_edge(("memory", record.id), other, key="mentions")
-        left = [worth for worth in self._mentions[other[1], other[2]] if worth[3] != record.id]
-        self._mentions[other[1], other[2]] = left
-        if not left:
-            del self._mentions[other[1], other[2]]
-            self._graph.remove_node(other)
+    def _prune(self, entities: Iterable[Node]) -> None:
+        for node in entities:
+            if not self._mentions[node[1], node[2]]:
+                del self._mentions[node[1], node[2]]
+                self._graph.remove_node(node)
 
-    def _drop_relation(self, uid: str) -> int:
-        state, source, target = self._relations.pop(uid, (None, (), ()))
+    def _drop_relation(self, uid: str) -> None:
+        _, source, target = self._relations.pop(uid, (None, (), ()))
         if self._graph.has_edge(source, target, key=uid):  # gone already with an end that nothing mentions any more
             self._graph.remove_edge(source, target, key=uid)
-        return 0 if state is None else 1
 
     def neighbourhood(self, view: View, seeds: Seeds, limits: Limits) -> Subgraph:
         with self._lock:

@@ -34,6 +34,11 @@ def counts(connection: Connection) -> dict[str, int]:
     return {table.name: connection.scalar(select(func.count()).select_from(table)) or 0 for table in tables}
 
 
+def failed(connection: Connection) -> int:
+    """How many memories could not be enriched when it was last tried."""
+    return connection.scalar(select(func.count()).select_from(tasks).where(tasks.c.attempts > 0)) or 0
+
+
 def wrong(connection: Connection) -> list[str]:
     """The derived columns that disagree with the rows they are derived from, by name."""
     checks = {
@@ -73,7 +78,7 @@ def wipe(connection: Connection) -> None:
         events, tombstones, memories, spaces,
     ):  # fmt: skip
         connection.execute(table.delete())
-    connection.execute(ledger.update().values(embedder=None))
+    connection.execute(ledger.update().values(embedder=None, epoch=ledger.c.epoch + 1))
 
 
 def _users() -> object:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from threading import RLock
 from typing import Any
@@ -18,10 +18,12 @@ from typing import Any
 from sqlalchemy import Connection, Engine, create_engine, event, exc
 from sqlalchemy.pool import StaticPool
 
-from graphmem.errors import StoreUnavailable
+from graphmem.errors import StoreError, StoreUnavailable
 
 # How long a writer waits for another process's transaction before giving up.
 BUSY_SECONDS = 30
+# Marks the file as ours in SQLite's own header ("gmem").
+APPLICATION_ID = 0x676D656D
 ROLLED_BACK = "; the transaction was rolled back, what was stored before stands"
 _PRAGMAS = (
     "PRAGMA journal_mode=WAL",
@@ -76,6 +78,7 @@ class Database:
 
 def _file_engine(path: Path) -> Engine:
     private_folder(path.parent)
+    new = _is_new(path)
     try:
         # Made before SQLite does, which would give it the process's default mode; -wal and -shm take the file's mode.
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
@@ -84,7 +87,27 @@ def _file_engine(path: Path) -> Engine:
     engine = create_engine(
         f"sqlite:///{path}", connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False}, pool_size=16
     )
+    if new:
+        with closing(sqlite3.connect(path, timeout=BUSY_SECONDS)) as first:
+            first.execute(f"PRAGMA application_id={APPLICATION_ID}")
     return _prepared(engine)
+
+
+def _is_new(path: Path) -> bool:
+    """Whether there is no database yet. One that is not ours is refused untouched: opening it in WAL mode writes."""
+    try:
+        with path.open("rb") as file:
+            header = file.read(100)
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        raise StoreUnavailable(f"cannot read {str(path)!r}: {error.strerror}; check the path and its rights") from error
+    if header and int.from_bytes(header[68:72], "big") != APPLICATION_ID:
+        raise StoreError(
+            f"history_db_path: {str(path)!r} is not a graphmem ledger (mem0's history.db is another format); "
+            "name a file of its own"
+        )
+    return not header
 
 
 def _memory_engine() -> Engine:
@@ -119,7 +142,7 @@ def private_folder(path: Path) -> None:
 
 @contextmanager
 def _our_errors(path: Path | None, consequence: str = "") -> Iterator[None]:
-    """Turns the driver's errors into ours, with its own message only: SQLAlchemy's adds values, which are memory text."""
+    """The driver's errors as ours, with its own message only: SQLAlchemy's adds values, which are memory text."""
     where = "the in-memory ledger" if path is None else f"the ledger {str(path)!r}"
     try:
         yield

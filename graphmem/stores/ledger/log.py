@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Connection, func, select, union_all
+from sqlalchemy import Connection, func, select
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from graphmem.model import Event, MemoryRecord, Scope, from_micros, micros
@@ -18,7 +18,6 @@ from graphmem.stores.ledger.schema import (
     ledger,
     memories,
     messages,
-    relations,
     set_aside,
     tasks,
     tombstones,
@@ -41,13 +40,9 @@ def next_change(connection: Connection) -> int:
     return int(connection.scalar(ledger.update().values(change=ledger.c.change + 1).returning(ledger.c.change)))
 
 
-def last_change(connection: Connection, space: int | None = None) -> int:
-    """The newest change number of what a projection takes."""
-    living = select(func.max(memories.c.change))
-    if space is not None:
-        return connection.scalar(living.where(memories.c.space == space)) or 0
-    every = union_all(living, select(func.max(tombstones.c.change)), select(func.max(relations.c.change)))
-    return max((change or 0 for change in connection.scalars(every)), default=0)
+def last_change(connection: Connection) -> int:
+    """The last change number given out."""
+    return connection.scalar(select(ledger.c.change)) or 0
 
 
 def add_event(
@@ -199,9 +194,19 @@ def failed(connection: Connection, rows: Sequence[int], error: str) -> None:
     connection.execute(attempts)
 
 
-def cursor(connection: Connection, projection: str) -> int:
-    """How far a shared projection is."""
-    return connection.scalar(select(cursors.c.change).where(cursors.c.projection == projection)) or 0
+def epoch(connection: Connection) -> int:
+    """How often this ledger was reset."""
+    return connection.scalar(select(ledger.c.epoch)) or 0
+
+
+def cursor(connection: Connection, projection: str) -> int | None:
+    """How far a shared projection is; None if nothing is known of what it holds."""
+    return connection.scalar(select(cursors.c.change).where(cursors.c.projection == projection))
+
+
+def drop_cursor(connection: Connection, projection: str) -> None:
+    """Forgets how far a projection is: it will be emptied and filled again."""
+    connection.execute(cursors.delete().where(cursors.c.projection == projection))
 
 
 def move_cursor(connection: Connection, projection: str, change: int) -> None:

@@ -31,11 +31,6 @@ def ensure(connection: Connection) -> None:
     if not tables:
         _create(connection)
         return
-    if not {"ledger", "alembic_version"} <= tables:
-        raise StoreError(
-            "history_db_path: this database is not a graphmem ledger (mem0's history.db is another format); "
-            "name a file of its own"
-        )
     revision = _revision(connection)
     if revision != schema.REVISION:
         _upgrade(connection, revision)
@@ -45,7 +40,7 @@ def _create(connection: Connection) -> None:
     schema.metadata.create_all(connection)
     created, updated = _iso("memory_created_at"), _iso("at")
     connection.exec_driver_sql(schema.HISTORY_VIEW.format(created=created, updated=updated))
-    connection.execute(schema.ledger.insert().values(id=1, uuid=str(uuid4()), change=0))
+    connection.execute(schema.ledger.insert().values(id=1, uuid=str(uuid4()), change=0, epoch=0))
     connection.exec_driver_sql("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)")
     connection.execute(text("INSERT INTO alembic_version VALUES (:r)"), {"r": schema.REVISION})
 

@@ -70,15 +70,21 @@ class _Reader:
         return self._connection.execute(statement, {**self._values, **named}).all()
 
     def entity_rows(self, keys: Sequence[str]) -> list[int]:
-        statement = select(entities.c.id).where(entities.c.space == self._space, entities.c.key.in_(list(keys)))
-        return list(self._connection.scalars(statement)) if keys else []
+        statement = select(entities.c.key, entities.c.id).where(
+            entities.c.space == self._space, entities.c.key.in_(list(keys))
+        )
+        known = dict(self._connection.execute(statement).all())
+        return [known[key] for key in keys if key in known]
 
     def around(self, uids: Sequence[str]) -> list[int]:
         """The rows of seed memories inside the view, and of their neighbours in the session."""
         if not uids:
             return []
-        statement = select(memories.c.id).where(memories.c.uid.in_(list(uids)), *views.conditions(self._shape))
-        start = [row for (row,) in self._all(statement)]
+        statement = select(memories.c.uid, memories.c.id).where(
+            memories.c.uid.in_(list(uids)), *views.conditions(self._shape)
+        )
+        known = dict(self._all(statement))
+        start = [known[uid] for uid in uids if uid in known]
         beside = [other for pair in self.next_pairs(start) for other in pair]
         return list(dict.fromkeys([*start, *self.visible(beside)]))
 

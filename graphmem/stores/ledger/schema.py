@@ -36,6 +36,7 @@ ledger = Table(
     Column("id", SmallInteger, primary_key=True),
     Column("uuid", Text, nullable=False),
     Column("change", BigInteger, nullable=False),  # the last change number given out
+    Column("epoch", BigInteger, nullable=False),  # how often it was reset
     Column("embedder", Text),  # the model whose vectors the projections hold
 )
 
