@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import UTC, datetime, timedelta
 from threading import Lock
 from typing import Any, ParamSpec, TypeVar
+from weakref import finalize
 
 from graphmem.backends import Backends, embedder_of, note_embedder, open_backends
 from graphmem.errors import ConfigError, GraphmemError, ModelError, StoreError, StoreUnavailable
@@ -54,6 +55,8 @@ class House:
         self._queue = Lock()
         self._queued: Future[None] | None = None
         self._closed = False
+        # For those who forget to close: at the latest when the process ends. Work under way holds this house alive.
+        self._let_go = finalize(self, _let_go, self._parts)
         self._checked = False
         self._begin()
 
@@ -221,10 +224,14 @@ class House:
             self._closed = True
         for pool in (self._background, self._couriers, self._pool):
             pool.shutdown(wait=True)
-        try:
-            self._parts.index.close()
-        finally:  # whatever became of the index: the ledger's log has to be emptied
-            self.ledger.close()
+        self._let_go()
+
+
+def _let_go(parts: Backends) -> None:
+    try:
+        parts.index.close()
+    finally:  # whatever became of the index: the ledger's log has to be emptied
+        parts.ledger.close()
 
 
 def _went_well(name: str, job: Future[None]) -> bool:

@@ -19,7 +19,7 @@ from sqlalchemy import (
 )
 
 # The alembic revision this code reads and writes: an older file is migrated to it, a newer one refused.
-REVISION = "0001"
+REVISION = "0002"
 
 metadata = MetaData()
 # SQLite makes only INTEGER PRIMARY KEY an alias of the rowid; PostgreSQL wants eight bytes.

@@ -1,0 +1,70 @@
+"""A file of each schema version is kept in tests/data: all of them open, migrated, with everything they held."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from graphmem import Memory
+from graphmem.stores.ledger import Ledger, schema
+from graphmem.testing import HashEmbedder
+
+FILES = sorted((Path(__file__).parents[1] / "data").glob("ledger-*.sqlite"))
+MODEL = HashEmbedder()
+
+
+def opened(path: Path, home: Path) -> Memory:
+    def embed(texts: list[str]) -> list[list[float]]:
+        return [windows[0].tolist() for windows in MODEL.embed(texts)]
+
+    config = {"embed": embed, "embedding_dims": MODEL.dims, "model": "hash"}
+    return Memory.from_config({
+        "home": str(home), "history_db_path": str(path), "embedder": {"provider": "callable", "config": config},
+    })  # fmt: skip
+
+
+def columns(path: Path) -> dict[str, list[tuple[str, str, int]]]:
+    with sqlite3.connect(path) as connection:
+        tables = [
+            name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
+        ]
+        return {
+            table: sorted(
+                (name, kind, required)
+                for _, name, kind, required, *_ in connection.execute(f"PRAGMA table_info({table})")
+            )
+            for table in tables
+        }
+
+
+def test_there_is_a_file_of_this_version() -> None:
+    assert FILES[-1].name == f"ledger-{schema.REVISION}.sqlite"
+
+
+@pytest.mark.parametrize("kept", FILES, ids=lambda path: path.stem)
+def test_an_older_file_is_migrated_with_everything_it_held(kept: Path, tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    shutil.copy(kept, path)
+    with opened(path, tmp_path / "home") as memory:
+        found = [hit["memory"] for hit in memory.search("where is the lab?", user_id="tom")["results"]]
+        assert found[0] == "Nordlicht is building a lab in Tromsø."
+        assert len(found) == 2
+        changed = next(one for one in memory.get_all(user_id="tom")["results"] if "lab" in one["memory"])
+        assert [event["event"] for event in memory.history(changed["id"])] == ["ADD", "UPDATE"]
+        again = {"role": "user", "name": "Tom", "content": "This will be forgotten.", "id": "3"}
+        assert memory.add(again, user_id="tom", timestamp="2024-03-01")["results"][0]["reason"] == "erased"
+        assert memory.verify()["ok"]
+        memory.reset()
+        assert memory.get_all(user_id="tom")["total"] == 0
+
+
+@pytest.mark.parametrize("kept", FILES, ids=lambda path: path.stem)
+def test_a_migrated_file_has_the_schema_of_a_new_one(kept: Path, tmp_path: Path) -> None:
+    old, new = tmp_path / "old.sqlite", tmp_path / "new.sqlite"
+    shutil.copy(kept, old)
+    Ledger(old).close()
+    Ledger(new).close()
+    assert columns(old) == columns(new)
