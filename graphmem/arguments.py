@@ -230,8 +230,7 @@ def _text(value: object, argument: str, most: int) -> str:
         refuse(argument, value, f"has {len(value)} characters; use at most {most:,}")
     if bad := _UNSTORABLE.search(value):
         refuse(argument, value, f"holds {bad.group()!a} at {bad.start()}, which no store can keep; remove it")
-    # No id has what no store can hold; such a one is unknown like any other.
-    return "" if _UNSTORABLE.search(value) else str.__str__(value)
+    return str.__str__(value)
 
 
 # --- when ----------------------------------------------------------------------------------------------------------
@@ -412,7 +411,8 @@ def memory_id(value: object, argument: str = "memory_id") -> str:
     """An id as given: one that cannot exist reads as not found like any other, so only the type is checked."""
     if not isinstance(value, str):
         refuse(argument, value, "must be a string: an id that add, search or get_all returned")
-    return str.__str__(value)
+    # No id has what no store can hold; such a one is unknown like any other.
+    return "" if _UNSTORABLE.search(value) else str.__str__(value)
 
 
 def flag(value: object, argument: str) -> bool:

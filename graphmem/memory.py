@@ -474,8 +474,8 @@ class Memory:
         """Compares the projections with the ledger, by ids and versions, and derived columns with their rows.
 
         Returns `{"ok", "ledger", "derived", "failed", "projections": {name: {"missing", "extra", "stale", "set_aside",
-        "unreadable"}}, "repaired"?}`; `failed` counts memories that could not be enriched when it was last tried.
-        `repair=True` mends what it finds and reports what is left.
+        "unreadable", "unreachable"}}, "repaired"?}`; `failed` counts memories that could not be enriched when it was
+        last tried. `repair=True` mends what it finds and reports what is left.
         """
         self._house.check_open()
         found = self._house.verify()

@@ -31,6 +31,8 @@ Embed = Callable[[list[str]], Any]
 def _path(value: object) -> object:
     if value == "":
         raise PydanticCustomError("empty_path", "is empty; give a path or leave the key out")
+    if isinstance(value, str) and "\0" in value:
+        raise PydanticCustomError("nul_in_path", "holds a NUL character, which no path can")
     if isinstance(value, str | Path):
         try:
             return Path(value).expanduser()

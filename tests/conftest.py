@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -77,10 +78,10 @@ class Clerk:
         enrich: bool = True,
         **more: Any,
     ) -> MemoryRecord:
-        """Stores one message; `at` may be minutes after noon."""
+        """Stores one message; `at` may be minutes after noon. Nobody's id counts as a speaker's name here."""
         moment = at if isinstance(at, datetime) else NOON + timedelta(minutes=at)
-        steps = say([Message("user", text, moment, name=name)], scope, self.ledger.uuid, **more)
-        record = self.commit(*steps)[0].record
+        (step,) = say([Message("user", text, moment, name=name)], scope, self.ledger.uuid, **more)
+        record = self.commit(replace(step, speaker=name))[0].record
         assert record is not None
         if enrich:
             self.enrich()

@@ -7,7 +7,7 @@ was asked for. Doing it twice, late, or after a crash gives the same contents.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import RLock
 from typing import Protocol, TypeVar
 
@@ -19,6 +19,9 @@ from graphmem.stores.ledger import Ledger, changes, log
 
 T = TypeVar("T")
 BATCH = 500
+_CLEAN: Mapping[str, list[str]] = {
+    "missing": [], "extra": [], "stale": [], "set_aside": [], "unreadable": [], "unreachable": []
+}  # fmt: skip
 Progress = Callable[[str, int, int], None]  # projection, done, of
 
 
@@ -159,7 +162,11 @@ class Projection:
 
     def deliver(self, spaces: Sequence[str]) -> None:
         """The same after a write; a private projection only keeps up what it was asked for before."""
-        self.catch_up([space for space in spaces if self.shared or space in self._own_cursors])
+        with self._ledger.read() as connection:
+            epoch = log.epoch(connection)
+        with self._lock:
+            self._forget_if_reset(epoch)
+            self.catch_up([space for space in spaces if self.shared or space in self._own_cursors])
 
     def _deliver(self, space: str | None, progress: Progress | None) -> bool:
         with self._ledger.read() as connection:
@@ -201,7 +208,7 @@ class Projection:
             self._own_cursors[space] = batch.upto
             return
         with self._ledger.write() as connection:
-            log.accept(connection, self.name, [record.id for record in batch.records])
+            log.accept(connection, self.name, batch.named)
             log.refuse(connection, self.name, refused, batch.upto)
             log.move_cursor(connection, self.name, batch.upto)
 
@@ -226,8 +233,10 @@ class Projection:
                     self.catch_up(list(self._own_cursors))
                     again = self._compared()
                     found = {what: sorted(set(ids) & set(again[what])) for what, ids in found.items()}
+            except StoreUnavailable as error:
+                return {**_CLEAN, "unreachable": [str(error)]}
             except StoreError as error:
-                return {"missing": [], "extra": [], "stale": [], "set_aside": [], "unreadable": [str(error)]}
+                return {**_CLEAN, "unreadable": [str(error)]}
             return found
 
     def _compared(self) -> dict[str, list[str]]:
@@ -239,11 +248,11 @@ class Projection:
             doubled = [uid for uid, version in self._target.held(spaces) if held.setdefault(uid, version) != version]
         stale = {uid for uid in expected.keys() & held.keys() if expected[uid] != held[uid]} | set(doubled)
         return {
+            **_CLEAN,
             "missing": sorted(expected.keys() - held.keys() - aside.keys()),
             "extra": sorted(held.keys() - expected.keys()),
             "stale": sorted(stale - aside.keys()),
             "set_aside": sorted(aside),
-            "unreadable": [],
         }
 
     def mend(self, report: dict[str, list[str]]) -> None:

@@ -54,6 +54,7 @@ _INTEGERS = ("valid_from", "valid_to", "expires_at")
 # A memory of several windows takes several of the nearest points: read some more than asked.
 _SPARE = 32
 _PAGE = 2000
+_SOUND = 0.01
 # Delivered points after which the segments are merged and indexed.
 _OPTIMIZE_AFTER = 20_000
 
@@ -169,11 +170,15 @@ class EdgeIndex:
         windows: dict[tuple[str, int], int] = {}
         offset: Any = None
         while True:
-            request = ScrollRequest(offset=offset, limit=_PAGE, filter=chosen, with_payload=["memory", "version"])
+            request = ScrollRequest(
+                offset=offset, limit=_PAGE, filter=chosen, with_payload=["memory", "version"], with_vector=[DENSE]
+            )
             with _our_errors():
                 page, offset = self._shard.scroll(request)
             for record in page:
                 payload = record.payload or {}
+                if not _is_sound(record.vector):
+                    continue
                 key = (payload["memory"], payload["version"])
                 windows[key] = windows.get(key, 0) + 1
             if offset is None:
@@ -190,8 +195,9 @@ class EdgeIndex:
     def close(self) -> None:
         try:
             with _our_errors():
-                self._flush()
+                self._shard.flush()
                 self._shard.close()
+                self._keep_private()
         finally:
             self._lock.release()
 
@@ -213,6 +219,12 @@ def _edge_points(point: Point) -> Iterator[EdgePoint]:
         if window == 0 and point.weights:  # the words are those of the whole text: once is enough
             vectors[SPARSE] = sparse
         yield EdgePoint(point_id(record.id, window), vectors, payload)
+
+
+def _is_sound(vector: Any) -> bool:
+    """Whether a point still has its vector: Edge kept it at unit length; a damaged file gives zeros, or none."""
+    dense = vector.get(DENSE) if isinstance(vector, dict) else None
+    return dense is not None and abs(sum(x * x for x in dense) - 1) < _SOUND
 
 
 def point_id(memory: str, window: int) -> UUID:

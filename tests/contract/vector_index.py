@@ -1,4 +1,4 @@
-"""What every `VectorIndex` does. A backend runs it by subclassing `VectorIndexContract` and giving an `index` fixture."""
+"""What every `VectorIndex` does. A backend subclasses `VectorIndexContract` and gives an `index` fixture."""
 
 from __future__ import annotations
 
@@ -215,7 +215,14 @@ class VectorIndexContract:
 
     @pytest.mark.parametrize("arm", [near, worded])
     def test_a_scope_sees_the_memories_that_carry_its_values(self, index: VectorIndex, arm: Any) -> None:
-        scopes = [Scope("alice"), Scope("alice", "a"), Scope("alice", "a", "r"), Scope("alice", None, "r"), Scope(None, "a"), Scope("a")]  # fmt: skip
+        scopes = [
+            Scope("alice"),
+            Scope("alice", "a"),
+            Scope("alice", "a", "r"),
+            Scope("alice", None, "r"),
+            Scope(None, "a"),
+            Scope("a"),
+        ]
         index.upsert([point(n, at_cosine(0.9 - n / 10), weights={7: 9.0 - n}, scope=s) for n, s in enumerate(scopes)])
         assert arm(index, view(Scope("alice"))) == [uid(0), uid(1), uid(2), uid(3)]
         assert arm(index, view(Scope("alice", "a"))) == [uid(1), uid(2)]

@@ -25,7 +25,11 @@ from graphmem.settings import Settings
 from graphmem.testing import HashEmbedder, WordExtractor
 
 EDGE = "graphmem.stores.edge"
-SEEDS = ("alpha Adam likes Amber quartzstone", "beta Bella visited Bergen harbourlight", "gamma Carl met Dora fernwhistle")
+SEEDS = (
+    "alpha Adam likes Amber quartzstone",
+    "beta Bella visited Bergen harbourlight",
+    "gamma Carl met Dora fernwhistle",
+)
 NEW = "delta Emil bought Fagott moonladder"
 REVISED = "beta Bella left Bergen snowlantern"
 
@@ -235,8 +239,6 @@ def loop(home: Path, journal: Journal) -> None:
             journal.note(done="delete", id=added)
         if number % 7 == 0:
             memory.search("loop", user_id="u")
-        if number % 40 == 0:
-            memory.rebuild()
 
 
 def serve() -> None:
@@ -260,5 +262,21 @@ def serve() -> None:
         print(json.dumps({"code": os.waitstatus_to_exitcode(status)}), flush=True)
 
 
+def peer(home: Path, graph: str) -> None:
+    """Another process on the same folder: calls what it is told to."""
+    memory = open_memory(home, graph=graph)
+    print(json.dumps({"edge": memory._house._parts.vectors.shared}), flush=True)
+    for line in sys.stdin:
+        order = json.loads(line)
+        try:
+            result = getattr(memory, order["call"])(*order["args"], **order["named"])
+            answer = {"result": result}
+        except Exception as error:
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        print(json.dumps(answer), flush=True)
+        if order["call"] == "close":
+            return
+
+
 if __name__ == "__main__":
-    serve()
+    serve() if len(sys.argv) == 1 else peer(Path(sys.argv[1]), sys.argv[2])

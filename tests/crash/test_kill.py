@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,7 +34,6 @@ class Kill:
     point: str
     durable: bool
     nth: int = 1
-    bug: str | None = None
 
 
 KILLS = [
@@ -55,7 +57,9 @@ KILLS = [
     Kill("before Edge optimizes", "optimize", "before shard.optimize", True),
     Kill("after Edge optimized", "optimize", "after shard.optimize", True),
     Kill("wait=False: after the words commit", "add later", f"after {HOUSE}:commit", True),
-    Kill("wait=False: in the background, before enrichment", "add later", "before graphmem.remember.enrich:commit", True),
+    Kill(
+        "wait=False: in the background, before enrichment", "add later", "before graphmem.remember.enrich:commit", True
+    ),
     Kill("wait=False: in the background, before delivery", "add later", f"before {EDGE}:EdgeIndex.upsert", True),
     # update
     Kill("update: stripped, inside the transaction", "update", f"after {COMMIT}:_strip", False),
@@ -73,22 +77,31 @@ KILLS = [
     Kill("delete: Edge deleted, not flushed", "delete", "after shard.update", True),
     Kill("delete: flushed, cursor behind", "delete", "after shard.flush", True),
     Kill("close: after a delete, before Edge is closed", "close", "before shard.close", True),
-    Kill("close: before the ledger's log is emptied", "close", "before graphmem.stores.ledger.engine:Database.close", True),
+    Kill(
+        "close: before the ledger's log is emptied",
+        "close",
+        "before graphmem.stores.ledger.engine:Database.close",
+        True,
+    ),
     # delete_all
     Kill("delete_all: the second of three erased", "delete_all", f"after {LOG}:bury", False, nth=2),
     Kill("delete_all: committed, Edge still has them", "delete_all", f"before {EDGE}:EdgeIndex.delete", True),
     Kill("delete_all: Edge deleted, not flushed", "delete_all", "after shard.update", True),
     # rebuild
-    Kill("rebuild: derived columns recomputed, before COMMIT", "rebuild", "after graphmem.stores.ledger.audit:recompute", True),
-    Kill("rebuild: before the wipe", "rebuild", f"before {EDGE}:EdgeIndex.wipe", True),
     Kill(
-        "rebuild: Edge's old folder closed, not removed", "rebuild", f"before {EDGE}:EdgeIndex._create", True, nth=1
+        "rebuild: derived columns recomputed, before COMMIT",
+        "rebuild",
+        "after graphmem.stores.ledger.audit:recompute",
+        True,
     ),
+    Kill("rebuild: cursor dropped, before COMMIT", "rebuild", f"after {LOG}:drop_cursor", True),
+    Kill("rebuild: cursor dropped, before the wipe", "rebuild", f"before {EDGE}:EdgeIndex.wipe", True),
+    Kill("rebuild: Edge's old folder closed, not removed", "rebuild", f"before {EDGE}:EdgeIndex._create", True, nth=1),
     Kill("rebuild: Edge's folder removed, not made", "rebuild", "before shard.create", True),
     Kill("rebuild: Edge's folder made, without its field indexes", "rebuild", "after shard.create", True),
     Kill("rebuild: some of the field indexes", "rebuild", "after shard.update", True, nth=3),
-    Kill("rebuild: wiped, cursor not yet set back", "rebuild", f"after {EDGE}:EdgeIndex.wipe", True),
-    Kill("rebuild: cursor set back", "rebuild", f"after {DELIVER}._restart", True),
+    Kill("rebuild: wiped, cursor not yet made", "rebuild", f"after {EDGE}:EdgeIndex.wipe", True),
+    Kill("rebuild: cursor made, nothing delivered", "rebuild", f"after {DELIVER}._begin_anew", True),
     Kill("rebuild: after the second of several batches", "batches", f"after {DELIVER}._move", True, nth=2),
     # another embedding model
     Kill("rebuild with another model: before the old vectors go", "remodel", f"before {HOUSE}:commit", True),
@@ -97,7 +110,8 @@ KILLS = [
     Kill("rebuild with another model: before Edge is wiped", "remodel", f"before {EDGE}:EdgeIndex.wipe", True),
     # reset
     Kill("reset: inside the transaction", "reset", "after graphmem.stores.ledger.audit:wipe", False),
-    Kill("reset: ledger emptied, Edge still full", "reset", f"before {DELIVER}.rebuild", True),
+    Kill("reset: ledger emptied, Edge still full", "reset", f"before {EDGE}:EdgeIndex.wipe", True),
+    Kill("reset: both emptied, no cursor yet", "reset", f"after {EDGE}:EdgeIndex.wipe", True),
     Kill("reset: both emptied, file not compacted", "reset", "before graphmem.stores.ledger:Ledger.compact", True),
 ]
 
@@ -139,6 +153,15 @@ class Server:
         self._process.stdout.close()
 
 
+@pytest.fixture
+def folder():
+    """In memory where the system has such a place: a killed process leaves what it wrote, synced or not."""
+    shared = "/dev/shm"
+    made = tempfile.mkdtemp(prefix="graphmem-kill-", dir=shared if os.access(shared, os.W_OK) else None)
+    yield Path(made)
+    shutil.rmtree(made, ignore_errors=True)
+
+
 @pytest.fixture(scope="module")
 def server():
     made = Server()
@@ -156,10 +179,12 @@ def everything(memory: Memory, user: str = "u") -> dict[str, str]:
 def found_by_their_own_words(memory: Memory, texts: dict[str, str]) -> None:
     for uid, text in texts.items():
         for query in (text, own_word(text)):
-            hits = memory.search(query, user_id="u", top_k=3)
+            hits = memory.search(query, user_id="u")
             assert "degraded" not in hits
-            assert hits["results"] and hits["results"][0]["id"] == uid, (query, hits)
-            assert hits["results"][0]["memory"] == text
+            shown = {hit["id"]: hit["memory"] for hit in hits["results"]}
+            assert shown.get(uid) == text, (query, shown)
+            if query == text:
+                assert hits["results"][0]["id"] == uid
 
 
 def own_word(text: str) -> str:
@@ -172,7 +197,7 @@ def words_in_files(home: Path, word: str) -> list[str]:
 
 def sound(memory: Memory) -> None:
     report = memory.verify()
-    assert report["ok"], report
+    assert report["ok"], (report["derived"], report["failed"], report["projections"])
 
 
 def expected_after(kill: Kill, ids: list[str]) -> dict[str, str]:
@@ -189,14 +214,9 @@ def expected_after(kill: Kill, ids: list[str]) -> dict[str, str]:
     return {} if kill.act in {"delete_all", "reset"} else texts
 
 
-def param(kill: Kill):
-    marks = [] if kill.bug is None else [pytest.mark.xfail(strict=True, reason=kill.bug)]
-    return pytest.param(kill, id=kill.name, marks=marks)
-
-
-@pytest.mark.parametrize("kill", [param(kill) for kill in KILLS])
-def test_killed_at(kill: Kill, server: Server, tmp_path: Path):
-    home = tmp_path / "home"
+@pytest.mark.parametrize("kill", [pytest.param(kill, id=kill.name) for kill in KILLS])
+def test_killed_at(kill: Kill, server: Server, folder: Path):
+    home = folder / "home"
     code, lines = server.order(home, kill.act, point=kill.point, nth=kill.nth)
     assert code == -9, f"the point was not reached: {kill.point} (exit {code})"
     assert {"begun": kill.act} in lines
@@ -218,7 +238,9 @@ def check(kill: Kill, memory: Memory, ids: list[str]) -> None:
         (new,) = held.keys() - set(ids)
         expected[new] = expected.pop("new")
     assert held == expected
-    assert list(everything(memory, "other").values()) == ([] if kill.act == "reset" and kill.durable else ["omega Olga owns a blueferret"])
+    assert list(everything(memory, "other").values()) == (
+        [] if kill.act == "reset" and kill.durable else ["omega Olga owns a blueferret"]
+    )
     found_by_their_own_words(memory, held)
     none_twice(kill, memory, ids, held)
     for uid in set(ids) - held.keys():
@@ -243,8 +265,8 @@ def none_twice(kill: Kill, memory: Memory, ids: list[str], held: dict[str, str])
 
 
 @pytest.mark.parametrize(("name", "point", "nth"), [pytest.param(*one, id=one[0]) for one in OPENINGS])
-def test_killed_while_opening_a_new_folder(name: str, point: str, nth: int, server: Server, tmp_path: Path):
-    home = tmp_path / "home"
+def test_killed_while_opening_a_new_folder(name: str, point: str, nth: int, server: Server, folder: Path):
+    home = folder / "home"
     code, _ = server.order(home, "open", point=point, nth=nth)
     assert code == -9, "the point was not reached"
     with open_memory(home) as memory:
@@ -254,13 +276,13 @@ def test_killed_while_opening_a_new_folder(name: str, point: str, nth: int, serv
         found_by_their_own_words(memory, {uid: SEEDS[0]})
 
 
-def test_killed_at_random_moments(server: Server, tmp_path: Path):
+def test_killed_at_random_moments(server: Server, folder: Path):
     """The same folder, killed again and again in the middle of everything."""
-    home, moments = tmp_path / "home", random.Random(20)
+    home, moments = folder / "home", random.Random(20)
     state: dict[str, str] = {}
     read = 0
-    for _ in range(12):
-        code, lines = server.order(home, "loop", kill_after=moments.uniform(0.1, 0.9))
+    for _ in range(7):
+        code, lines = server.order(home, "loop", kill_after=moments.uniform(0.1, 0.7))
         assert code == -9
         deleted, unsure = replay(lines[read:], state)
         read = len(lines)
@@ -301,3 +323,46 @@ def settle(held: dict[str, str], state: dict[str, str], unsure: dict | None) -> 
         state.pop(unsure["id"], None)
     elif unsure["begun"] == "update" and held.get(unsure["id"]) == unsure["text"]:
         state[unsure["id"]] = unsure["text"]
+
+
+# --- a damaged folder ------------------------------------------------------------------------------------------------
+
+
+def cut(half: bool):
+    return lambda path: os.truncate(path, path.stat().st_size // 2 if half else 0)
+
+
+DAMAGES = [
+    ("the folder is gone", "vectors", shutil.rmtree),
+    ("the segments are gone", "vectors/*/segments", shutil.rmtree),
+    ("the configuration is gone", "vectors/*/edge_config.json", Path.unlink),
+    ("the configuration is empty", "vectors/*/edge_config.json", cut(half=False)),
+    ("the ids are gone", "vectors/*/segments/*/mutable_id_tracker.mappings", Path.unlink),
+    ("the ids are cut", "vectors/*/segments/*/mutable_id_tracker.mappings", cut(half=True)),
+    ("the versions are cut", "vectors/*/segments/*/mutable_id_tracker.versions", cut(half=True)),
+    ("the payloads are gone", "vectors/*/segments/*/payload_storage/page_0.dat", Path.unlink),
+    ("the payloads are empty", "vectors/*/segments/*/payload_storage/page_0.dat", cut(half=False)),
+    ("the vectors' status is empty", "vectors/*/segments/*/vector_storage-dense/vectors/status.dat", cut(half=False)),
+    ("the vectors' status is gone", "vectors/*/segments/*/vector_storage-dense/vectors/status.dat", Path.unlink),
+    ("the vectors are empty", "vectors/*/segments/*/vector_storage-dense/vectors/chunk_0.mmap", cut(half=False)),
+]
+
+
+@pytest.mark.parametrize(("where", "damage"), [pytest.param(where, damage, id=name) for name, where, damage in DAMAGES])
+def test_a_damaged_index_is_noticed_and_filled_again(where: str, damage, folder: Path):
+    """By the first search where counting can tell, by verify(repair=True) in any case."""
+    home = folder / "home"
+    with open_memory(home) as memory:
+        texts = {memory.add(text, user_id="u")["results"][0]["id"]: text for text in SEEDS}
+    damaged = sorted(home.glob(where))
+    assert damaged
+    for path in damaged:
+        damage(path)
+    with open_memory(home) as memory:
+        memory.search("anything", user_id="u")
+        assert memory.verify(repair=True)["ok"]
+        found_by_their_own_words(memory, texts)
+        for uid, text in texts.items():
+            (best,) = memory.search(text, user_id="u", top_k=1, explain=True)["results"]
+            assert best["id"] == uid
+            assert best["explain"]["arms"]["dense"]["score"] == pytest.approx(1.0, abs=0.01)

@@ -40,7 +40,10 @@ def test_a_key_of_one_memory_tells_most_and_a_hub_nothing() -> None:
 
 def test_the_walk_reaches_over_a_shared_entity_and_tells_the_way() -> None:
     found = walk(
-        graph({"m1": ["tom", "anna"], "m2": ["anna", "bergen"], "m3": ["paris"]}, dict(tom=2, anna=2, bergen=2, paris=2)),
+        graph(
+            {"m1": ["tom", "anna"], "m2": ["anna", "bergen"], "m3": ["paris"]},
+            {"tom": 2, "anna": 2, "bergen": 2, "paris": 2},
+        ),
         SIZE,
         {},
         {"tom": 1.0},
@@ -80,8 +83,9 @@ def test_nothing_to_start_from_reaches_nothing() -> None:
 def test_columns_are_brought_between_zero_and_one() -> None:
     table = features.Table(("a", "b", "c"))
     table.add("dense", {"a": 0.2, "b": 0.6})
-    assert table.columns["dense"].tolist() == [0.2, 0.6, 0.0]
+    table.add("graph", {"a": 0.9, "b": 1.0, "c": 0.8}, scaled=True)
     assert table.total({"dense": 2.0}) == pytest.approx([2 / 3, 2.0, 0.0])
+    assert table.total({"graph": 2.0}) == pytest.approx([1.8, 2.0, 1.6])
     table.add("same", dict.fromkeys(table.ids, 0.7))
     assert table.total({"same": 5.0}).tolist() == [0.0, 0.0, 0.0]
 

@@ -21,8 +21,13 @@ class Changes:
 
     upto: int
     records: tuple[MemoryRecord, ...]
-    relations: tuple[int, ...]
+    relations: tuple[str, ...]
     gone: tuple[log.Tombstone, ...]
+
+    @property
+    def named(self) -> list[str]:
+        """The ids of everything in the batch."""
+        return [*(record.id for record in self.records), *self.relations, *(stone.uid for stone in self.gone)]
 
     @property
     def gone_memories(self) -> list[str]:
@@ -63,20 +68,20 @@ def since(connection: Connection, after: int, limit: int, space: str | None = No
 def of(connection: Connection, ids: Sequence[str]) -> Changes:
     """These memories and relations as a batch, wherever the log is: to mend what a store has lost."""
     records = memories.records(connection, ids)
-    related = connection.scalars(select(relations.c.id).where(relations.c.uid.in_(list(ids))))
+    related = connection.scalars(select(relations.c.uid).where(relations.c.uid.in_(list(ids))))
     return Changes(log.last_change(connection), tuple(records.values()), tuple(related), ())
 
 
-def _changed_relations(connection: Connection, after: int, limit: int, space: int | None) -> list[tuple[int, int]]:
+def _changed_relations(connection: Connection, after: int, limit: int, space: int | None) -> list[tuple[str, int]]:
     statement = (
-        select(relations.c.id, relations.c.change)
+        select(relations.c.uid, relations.c.change)
         .where(relations.c.change > after)
         .order_by(relations.c.change)
         .limit(limit)
     )
     if space is not None:
         statement = statement.where(relations.c.space == space)
-    return [(row, change) for row, change in connection.execute(statement)]
+    return [(uid, change) for uid, change in connection.execute(statement)]
 
 
 def points(connection: Connection, model: str, records: Sequence[MemoryRecord]) -> list[Point]:
@@ -107,7 +112,7 @@ def _previous(connection: Connection, record: MemoryRecord) -> str | None:
     return None if before is None else before.id
 
 
-def relation_states(connection: Connection, rows: Iterable[int]) -> list[RelationState]:
+def relation_states(connection: Connection, ids: Iterable[str]) -> list[RelationState]:
     """Relations with all their supports, whoever may see them: projections hold everything, views choose."""
     subject, target = entities.alias("subject"), entities.alias("object")
     statement = (
@@ -123,7 +128,7 @@ def relation_states(connection: Connection, rows: Iterable[int]) -> list[Relatio
         .join(spaces, spaces.c.id == relations.c.space)
         .join(subject, subject.c.id == relations.c.subject)
         .join(target, target.c.id == relations.c.object)
-        .where(relations.c.id.in_(list(rows)))
+        .where(relations.c.uid.in_(list(ids)))
     )
     return [_relation_state(connection, row) for row in connection.execute(statement).mappings()]
 
