@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     import networkx as nx
 
 
+# Memories whose mentions are read at once: a statement takes a limited number of parameters.
+PIECE = 5_000
+
+
 def draw(ledger: Ledger, view: View, around: str | None, hops: int, limit: int) -> nx.MultiDiGraph[str]:
     """Nodes are memory ids and entity keys ("entity:" in front); edges MENTIONS, NEXT, RELATES_TO.
 
@@ -26,9 +30,11 @@ def draw(ledger: Ledger, view: View, around: str | None, hops: int, limit: int) 
             for record, _ in zip(memories.listing(connection, view, with_sources=True), range(limit), strict=False)
         ]
         ids = [record.id for record in records]
-        mentions = reading.mentions_of(connection, ids)
-        pairs = reading.next_pairs(connection, view, ids)
-        relations = reading.relations_stated_by(connection, view, ids)
+        mentions, pairs = [], []
+        for start in range(0, len(ids), PIECE):
+            mentions += reading.mentions_of(connection, ids[start : start + PIECE])
+            pairs += reading.next_pairs(connection, view, ids[start : start + PIECE])
+        relations = reading.all_relations(connection, view)
     _add(graph, records, mentions, pairs, relations)
     if around is None:
         return graph
@@ -55,9 +61,12 @@ def _add(
         if before in graph and after in graph:
             graph.add_edge(before, after, key="NEXT", relationship="NEXT")
     for relation in relations:
+        source, target = f"entity:{relation.source}", f"entity:{relation.target}"
+        if source not in graph or target not in graph:  # stated by memories past the limit
+            continue
         graph.add_edge(
-            f"entity:{relation.source}",
-            f"entity:{relation.target}",
+            source,
+            target,
             key=relation.id,
             relationship="RELATES_TO",
             predicate=relation.predicate,

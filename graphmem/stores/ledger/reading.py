@@ -12,7 +12,19 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, CompoundSelect, Connection, Select, and_, bindparam, func, or_, select, union_all
+from sqlalchemy import (
+    ColumnElement,
+    CompoundSelect,
+    Connection,
+    Select,
+    and_,
+    bindparam,
+    func,
+    or_,
+    select,
+    true,
+    union_all,
+)
 
 from graphmem.model import (
     Edge,
@@ -263,6 +275,11 @@ def relations_in(connection: Connection, view: View, limit: int) -> list[Relatio
     )
     wanted = list(connection.scalars(newest, _values(connection, view)))
     return relations_of(connection, view, supports.c.relation.in_(wanted))
+
+
+def all_relations(connection: Connection, view: View) -> list[Relation]:
+    """Every relation that a view's memories state."""
+    return relations_of(connection, view, true())
 
 
 def relations_about(connection: Connection, view: View, key: str) -> list[Relation]:
