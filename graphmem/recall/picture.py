@@ -38,10 +38,10 @@ def draw(ledger: Ledger, view: View, around: str | None, hops: int, limit: int) 
     _add(graph, records, mentions, pairs, relations)
     if around is None:
         return graph
-    start = around if around in graph else f"entity:{normalise_key(around)}"
-    if start not in graph:
+    centre = around if around in graph else f"entity:{normalise_key(around)}"
+    if centre not in graph:
         return nx.MultiDiGraph()
-    return graph.subgraph(nx.ego_graph(graph.to_undirected(as_view=True), start, radius=hops)).copy()
+    return graph.subgraph(nx.ego_graph(graph.to_undirected(as_view=True), centre, radius=hops)).copy()
 
 
 def _add(

@@ -177,6 +177,7 @@ def test_a_killed_holder_of_edge_is_followed(home: Path, peers):
     first.ask("add", "one", user_id="u")
     first.tell("add", "two", user_id="u")
     first._process.kill()
+    first._process.wait(30)
     second.ask("add", "three", user_id="u")
     with open_memory(home) as third:
         assert third._house._parts.vectors.shared
