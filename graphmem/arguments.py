@@ -160,7 +160,7 @@ def messages(value: object, *, timestamp: object = None, now: datetime) -> list[
     """
     said = [value] if isinstance(value, str | Mapping) else value
     if not isinstance(said, list | tuple):
-        refuse("messages", value, 'pass a string, a {"role", "content"} dict, or a list of them')
+        refuse("messages", _Words(value), 'pass a string, a {"role", "content"} dict, or a list of them')
     if len(said) > MAX_MESSAGES:
         message = f"messages: {len(said)} in one call; pass at most {MAX_MESSAGES:,} and call again with the rest"
         raise ValidationError(message)
@@ -174,12 +174,12 @@ def _message(value: object, argument: str, given: datetime | None, now: datetime
     if isinstance(value, str):
         value = {"role": "user", "content": value}
     if not isinstance(value, Mapping):
-        refuse(argument, value, 'pass a string or a {"role", "content"} dict')
+        refuse(argument, _Words(value), 'pass a string or a {"role", "content"} dict')
     role, name, ident = value.get("role"), value.get("name"), value.get("id")
     if not isinstance(role, str) or role not in REMEMBERED_ROLES | SILENT_ROLES:
         refuse(f"{argument}.role", role, f"must be one of {_listed(sorted(REMEMBERED_ROLES | SILENT_ROLES))}")
     if "content" not in value and _WORDLESS.isdisjoint(value):
-        refuse(argument, value, 'has no "content"; put the words there')
+        refuse(argument, sorted(map(str, value)), 'has no "content"; put the words there')
     own = value.get("timestamp")
     at = given if own is None else moment(own, f"{argument}.timestamp")
     content, attachments = _content(value.get("content"), f"{argument}.content")
@@ -200,7 +200,7 @@ def _content(value: object, argument: str) -> tuple[str, tuple[Mapping[str, Any]
         return "", ()
     parts = [value] if isinstance(value, str) else value
     if not isinstance(parts, list | tuple):
-        refuse(argument, value, "must be a string, None, or a list of content parts")
+        refuse(argument, _Words(value), "must be a string, None, or a list of content parts")
     words: list[str] = []
     others: list[Mapping[str, Any]] = []
     for index, part in enumerate(parts):
@@ -208,7 +208,7 @@ def _content(value: object, argument: str) -> tuple[str, tuple[Mapping[str, Any]
         if isinstance(part, str):
             words.append(_text(part, where, MAX_CONTENT_CHARS))
         elif not isinstance(part, Mapping) or not isinstance(part.get("type"), str):
-            refuse(where, part, 'must be a content part such as {"type": "text", "text": "…"}')
+            refuse(where, _Words(part), 'must be a content part such as {"type": "text", "text": "…"}')
         elif part["type"] in _TEXT_PARTS:
             words.append(_text(part.get("text"), f"{where}.text", MAX_CONTENT_CHARS))
         else:
@@ -223,13 +223,23 @@ def _reference(text: str) -> str:
     return f"{text[:DATA_URL_CHARS]}… [{len(text)} characters, cut]"
 
 
+class _Words:
+    """Stands for somebody's words in an error's text, which ends up in logs."""
+
+    def __init__(self, value: object) -> None:
+        self._shown = f"<{len(value)} characters>" if isinstance(value, str) else f"<{type(value).__name__}>"
+
+    def __repr__(self) -> str:
+        return self._shown
+
+
 def _text(value: object, argument: str, most: int) -> str:
     if not isinstance(value, str):
-        refuse(argument, value, "must be a string")
+        refuse(argument, _Words(value), "must be a string")
     if len(value) > most:
-        refuse(argument, value, f"has {len(value)} characters; use at most {most:,}")
+        refuse(argument, _Words(value), f"has {len(value)} characters; use at most {most:,}")
     if bad := _UNSTORABLE.search(value):
-        refuse(argument, value, f"holds {bad.group()!a} at {bad.start()}, which no store can keep; remove it")
+        refuse(argument, _Words(value), f"holds {bad.group()!a} at {bad.start()}, which no store can keep; remove it")
     return str.__str__(value)
 
 

@@ -14,7 +14,7 @@ from graphmem import arguments, results
 from graphmem import filters as filtering
 from graphmem.errors import ConfigError, NotFoundError, PartialWrite, ValidationError
 from graphmem.house import ENRICHMENT, House
-from graphmem.model import ALL_KINDS, Kind, MemoryRecord, Scope, View
+from graphmem.model import ALL_KINDS, Event, Kind, MemoryRecord, Scope, View
 from graphmem.recall import inject, picture
 from graphmem.recall.channels import Question
 from graphmem.recall.search import search
@@ -92,7 +92,7 @@ class Memory:
         infer: bool | None = None,
         memory_type: str | None = None,
         expiration_date: datetime | str | float | None = None,
-        prompt: str | None = None,  # noqa: ARG002  (mem0's; for a language model, and none is asked yet)
+        prompt: str | None = None,
         strict: bool = False,
         wait: bool = True,
     ) -> results.AddResult:
@@ -114,6 +114,8 @@ class Memory:
                 "infer=True needs a language model, and none is configured; "
                 "leave infer out (or False) to remember the words as spoken"
             )
+        if prompt is not None:
+            arguments.content(prompt, "prompt")
         waits, strictly = arguments.flag(wait, "wait"), arguments.flag(strict, "strict")
         scope, _ = arguments.required_scope(user_id, agent_id, run_id)
         steps = self._said(messages, scope, metadata, timestamp, memory_type, expiration_date)
@@ -253,8 +255,8 @@ class Memory:
 
         `top_k` (1..1000, default 10; `limit` means the same). `filters`: conditions on metadata and on `kind`,
         `memory_type`, `created_at`, `actor_id`, `role`, `tags`. `threshold`: a least cosine similarity (-1..1), of a
-        hit or of the memory its path starts from. `as_of`: the state of the world at that time. `reference_date`:
-        the moment the question is asked from.
+        hit or of the memory its path starts from. `as_of`: the state of the world at that time (a bare date is its
+        first moment). `reference_date`: the moment the question is asked from.
 
         Returns `{"results": [{"id", "memory", "score", "similarity", …}], "relations": […], "degraded"?: […]}`;
         `explain=True` adds to each hit `{"arms", "path", "why"}`. Raises ConfigError for `rerank=True`: there is no
@@ -283,10 +285,10 @@ class Memory:
     ) -> str:
         """The prompt block for a question: what is relevant, delimited and marked as data, the newest first.
 
-        At most `max_chars` characters (100..1,000,000); "" when nothing is found.
+        At most `max_chars` characters (200..1,000,000); "" when nothing is found.
         """
         self._house.check_open()
-        room = arguments.count(max_chars, "max_chars", 100, 1_000_000)
+        room = arguments.count(max_chars, "max_chars", 200, 1_000_000)
         scope = arguments.required_scope(user_id, agent_id, run_id)[0]
         view = _view(scope, None, None, show_expired=False)
         self._house.check_embedder()
@@ -378,7 +380,7 @@ class Memory:
         return {
             "id": uid,
             "memory": record.text,
-            "messages": [_message(source) for source in sources],
+            "messages": [_message(source, _said_first(source, events)) for source in sources],
             "mentions": [{"key": e.key, "name": e.name, "type": e.type.value} for e in mentioned],
             "relations": results.relations(stated),
             "events": [{**results.event(event), "reason": event.reason} for event in events],
@@ -478,8 +480,9 @@ class Memory:
         last tried. `repair=True` mends what it finds and reports what is left.
         """
         self._house.check_open()
+        mend = arguments.flag(repair, "repair")
         found = self._house.verify()
-        if not repair or found["ok"]:
+        if not mend or found["ok"]:
             return found
         self._house.repair()
         return {**self._house.verify(), "repaired": found}
@@ -542,12 +545,18 @@ def _view(
     )
 
 
-def _message(record: MemoryRecord) -> dict[str, Any]:
+def _said_first(record: MemoryRecord, events: Sequence[Event]) -> str:
+    """The words as they were spoken: an update changes the memory, not what was said."""
+    first = events[0] if events and events[0].memory_id == record.id else None
+    return record.text if first is None or first.new_text is None else first.new_text
+
+
+def _message(record: MemoryRecord, content: str) -> dict[str, Any]:
     return {
         "id": record.message_id,
         "memory_id": record.id,
         "role": record.role,
         "name": record.actor_id,
-        "content": record.text,
+        "content": content,
         "at": results.iso(record.at),
     }

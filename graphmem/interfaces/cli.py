@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -23,6 +24,9 @@ app = typer.Typer(
 
 def main() -> None:
     """The program: `graphmem` and `python -m graphmem`."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # what a terminal's encoding has no letter for is shown by its number
+            stream.reconfigure(errors="backslashreplace")
     try:
         app(prog_name="graphmem")
     except KeyboardInterrupt:  # before a command has begun
@@ -33,10 +37,16 @@ def main() -> None:
 
 def _let_go() -> None:
     """A reader that has gone (`| head`) is no error; Python would complain about it once more at its own end."""
+    if sys.stdout is None:  # closed by the caller
+        return
     try:
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(f"graphmem: cannot write to standard output: {error.strerror}", file=sys.stderr)  # noqa: T201
+        sys.exit(1)
 
 
 def _version(asked: bool) -> None:  # noqa: FBT001  (typer's form)

@@ -146,12 +146,18 @@ def _prose(text: str, defaults: Defaults) -> Iterator[dict[str, Any]]:
     """A transcript's turns, or a text's paragraphs."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     turns = [_TURN.fullmatch(line) for line in lines]
-    if turns[0] is not None and len(turns) > 1 and 2 * sum(turn is not None for turn in turns) >= len(turns):
+    if _is_transcript(turns):
         yield from _turns(lines, turns, defaults)
         return
     for paragraph in re.split(r"\n[^\S\n]*\n", text.replace("\r\n", "\n")):
         if paragraph.strip():
             yield defaults.message(paragraph.strip())
+
+
+def _is_transcript(turns: list[re.Match[str] | None]) -> bool:
+    """It begins with a turn, most lines are turns, and somebody speaks twice: a list of "Milk: 2" has no such one."""
+    names = [turn["name"] for turn in turns if turn is not None]
+    return turns[0] is not None and 2 * len(names) >= len(turns) and len(set(names)) < len(names)
 
 
 def _turns(lines: list[str], turns: list[re.Match[str] | None], defaults: Defaults) -> Iterator[dict[str, Any]]:

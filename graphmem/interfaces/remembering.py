@@ -35,8 +35,8 @@ def add(
 ) -> None:
     """Remembers words.
 
-    A file (or standard input) is JSON messages, JSON Lines, a transcript with a "Name: words" on each line, or
-    plain text, of which each paragraph becomes a memory.
+    A file (or standard input) is JSON messages, JSON Lines, a transcript ("Name: words" on most lines, somebody
+    speaking at least twice), or plain text, of which each paragraph becomes a memory.
     """
     from graphmem.interfaces.adding import remember  # noqa: PLC0415
     from graphmem.interfaces.reading import Defaults, read  # noqa: PLC0415

@@ -185,6 +185,8 @@ class Screen:
     def report(self, found: Json) -> None:
         """What `verify` says."""
         self.line(("everything agrees", "bold green") if found["ok"] else ("not everything agrees", "bold red"))
+        if waiting := found["ledger"]["tasks"]:
+            self.line((f"{waiting} memories still wait for their vectors and entities; repair does it now", "yellow"))
         self.line("ledger", indent=2)
         for name, count in found["ledger"].items():
             self.pair(name, count, indent=4)

@@ -8,6 +8,7 @@ from typing import Any
 
 from graphmem.model import MemoryRecord
 from graphmem.recall.channels import Found
+from graphmem.recall.features import Table
 from graphmem.recall.walk import Node, Reached
 
 QUOTED = 60
@@ -32,12 +33,17 @@ class Explainer:
         self,
         found: Found,
         walks: Sequence[Reached],
+        table: Table,
         records: Mapping[str, MemoryRecord],
     ) -> None:
         self._arms = {"dense": found.dense, "keyword": found.keyword}
         for reached in walks:
             ranked = sorted(reached.scores.items(), key=lambda pair: (-pair[1], pair[0]))
             self._arms["graph"] = {**self._arms.get("graph", {}), **dict(ranked)}
+        for name in (*_WORDS.keys() - self._arms.keys(),):
+            column = dict(zip(table.ids, table.columns[name].tolist(), strict=True))
+            ranked = sorted(column.items(), key=lambda pair: (-pair[1], pair[0]))
+            self._arms[name] = {uid: score for uid, score in ranked if score > 0}
         self._ranks = {name: {uid: i for i, uid in enumerate(scores, 1)} for name, scores in self._arms.items()}
         self._entities = {key: entity for space in found.spaces for key, entity in space.named.items()}
         for reached in walks:
@@ -81,7 +87,7 @@ class Explainer:
         return {"type": "entity", "key": name, "name": name if entity is None else entity.name}
 
     def _why(self, arms: Mapping[str, Mapping[str, float]], nodes: Sequence[Node]) -> str:
-        said = [f"{_WORDS[name]} (rank {arm['rank']:.0f})" for name, arm in arms.items() if name != "graph"]
+        said = [f"{_WORDS[name]} (rank {arm['rank']:.0f})" for name, arm in arms.items() if name in _WORDS]
         way = self._told(nodes)
         if way:
             said.append(way)
@@ -101,4 +107,10 @@ class Explainer:
         return f"“{text[: QUOTED - 1]}…”" if len(text) > QUOTED else f"“{text}”"
 
 
-_WORDS = {"dense": "close in meaning", "keyword": "shares words"}
+_WORDS = {
+    "dense": "close in meaning",
+    "keyword": "shares words",
+    "dense_beside": "beside what is close in meaning",
+    "keyword_beside": "beside what shares words",
+    "speaker": "said by who is asked about",
+}

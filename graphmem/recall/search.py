@@ -12,6 +12,8 @@ from graphmem.recall.walk import Reached, rarity, walk
 from graphmem.stores.ledger import reading, statistics
 
 # What is kept of the arms' finds, and how many more the walk may add.
+# A path may start from this many memories, besides the entities that the question names.
+STARTS = 3
 KEYWORD_CANDIDATES, CANDIDATES, WALKED = 100, 150, 100
 
 
@@ -42,11 +44,11 @@ def search(question: Question, stores: Stores) -> Answer:
     first = [*found.dense, *list(found.keyword)[:KEYWORD_CANDIDATES]]
     candidates = fuse.best(tables.make(first, with_neighbours=True), fuse.CANDIDATE, CANDIDATES)
     shares = fuse.seed_shares(tables.make(candidates))
-    walks = [_walk(space, shares, question, stores, channels) for space in found.spaces]
+    walks = [tables.walk(space, shares) for space in found.spaces]
     graph = {uid: score for reached in walks for uid, score in reached.scores.items()}
     table = tables.make([*candidates, *_top(graph, WALKED)])
     table.add("graph", graph, scaled=True)
-    explainer = explain.Explainer(found, walks, channels.records)
+    explainer = explain.Explainer(found, walks, table, channels.records)
     hits = _hits(table, question, tables.similarity, explainer, channels.records)
     with stores.ledger.read() as connection:
         relations = reading.relations_stated_by(connection, question.view, [hit.record.id for hit in hits])
@@ -98,19 +100,22 @@ class _Tables:
             vectors = statistics.vectors_of(connection, self._stores.embedder.model, ids)
         self.similarity.update({uid: float((rows @ self._found.vector).max()) for uid, rows in vectors.items()})
 
+    def walk(self, space: Space, shares: Mapping[str, float]) -> Reached:
+        """Walks in one space from the seeds that lie there; nothing if the graph is out of reach."""
+        question, channels = self._question, self._channels
+        mine = {uid: share for uid, share in shares.items() if channels.records[uid].space == space.key}
+        weights = {key: rarity(space.size, entity.mentions) for key, entity in space.named.items()}
+        from_memories, from_entities = fuse.balanced(mine, {key: w for key, w in weights.items() if w > 0})
+        seeds = Seeds(entities=tuple(from_entities), memories=tuple(from_memories))
+        least = -1.0 if question.threshold is None else question.threshold
+        starts = [uid for uid in from_memories if self.similarity.get(uid, 0.0) >= least][:STARTS]
+        view = replace(question.view, space=space.key)
 
-def _walk(space: Space, shares: Mapping[str, float], question: Question, stores: Stores, channels: Channels) -> Reached:
-    mine = {uid: share for uid, share in shares.items() if channels.records[uid].space == space.key}
-    weights = {key: rarity(space.size, entity.mentions) for key, entity in space.named.items()}
-    from_memories, from_entities = fuse.balanced(mine, {key: w for key, w in weights.items() if w > 0})
-    seeds = Seeds(entities=tuple(from_entities), memories=tuple(from_memories))
-    view = replace(question.view, space=space.key)
+        def walked() -> Reached:
+            subgraph = self._stores.graph.neighbourhood(view, seeds, Limits())
+            return walk(subgraph, space.size, from_memories, from_entities, starts)
 
-    def walked() -> Reached:
-        subgraph = stores.graph.neighbourhood(view, seeds, Limits())
-        return walk(subgraph, space.size, from_memories, from_entities)
-
-    return channels.guarded("graph", walked, Reached({}))
+        return channels.guarded("graph", walked, Reached({}))
 
 
 def _top(scores: Mapping[str, float], limit: int) -> list[str]:

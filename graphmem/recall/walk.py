@@ -25,8 +25,6 @@ TAU: Mapping[MentionKind, float] = {MentionKind.TITLE: 1.0, MentionKind.NAME: 1.
 NEXT = 1.0
 RESTART = 0.05
 ROUNDS = 15
-# Memories that a path may start from, besides the entities the question names.
-STARTS = 3
 # A key in more than this share of a space's memories (the speakers, mostly) tells nothing apart; in a small space
 # four memories are no hub yet.
 HUB_SHARE, HUB_LEAST = 0.15, 4
@@ -63,10 +61,17 @@ class Reached:
         return steps[::-1]
 
 
-def walk(subgraph: Subgraph, size: int, memories: Mapping[str, float], entities: Mapping[str, float]) -> Reached:
+def walk(
+    subgraph: Subgraph,
+    size: int,
+    memories: Mapping[str, float],
+    entities: Mapping[str, float],
+    starts: Sequence[str] = (),
+) -> Reached:
     """Spreads the seeds' weights over the neighbourhood.
 
-    `size` is n of the space; `memories` (best first) and `entities` are the seeds' shares. Scores lie between 0 and 1.
+    `size` is n of the space; `memories` and `entities` are the seeds' shares. Ways begin at the entities and at the
+    memories in `starts`. Scores lie between 0 and 1.
     """
     nodes: tuple[Node, ...] = (
         *(("memory", uid) for uid in subgraph.memories),
@@ -84,9 +89,9 @@ def walk(subgraph: Subgraph, size: int, memories: Mapping[str, float], entities:
     reached = _spread(transition, start / start.sum())
     scores = _damped(reached[: len(subgraph.memories)])
     found = dict(zip(subgraph.memories, scores.tolist(), strict=True))
-    matched = [*(("entity", key) for key in entities), *(("memory", uid) for uid in list(memories)[:STARTS])]
-    starts = [number[node] for node in matched if node in number]
-    return Reached(found, nodes, subgraph.entities, _ways(transition, starts))
+    matched: list[Node] = [*(("entity", key) for key in entities), *(("memory", uid) for uid in starts)]
+    ways = _ways(transition, [number[node] for node in matched if node in number])
+    return Reached(found, nodes, subgraph.entities, ways)
 
 
 def _transition(subgraph: Subgraph, size: int, number: Mapping[Node, int]) -> Any:

@@ -218,7 +218,9 @@ class Projection:
             return False
         with self._ledger.read() as connection:
             cursor = log.cursor(connection, self.name)
-            return cursor is None or changes.since(connection, cursor, 1) is not None
+            if cursor is None:
+                return log.last_change(connection) > 0
+            return changes.since(connection, cursor, 1) is not None
 
     def verify(self) -> dict[str, list[str]]:
         """Compares ids and versions with the ledger: what is missing, extra, stale, set aside, or why it cannot.

@@ -62,7 +62,7 @@ def test_a_hub_leads_nowhere() -> None:
 
 def test_the_order_of_a_session_is_walked_both_ways() -> None:
     subgraph = graph({"m1": [], "m2": [], "m3": []}, {}, (("m1", "m2"), ("m2", "m3")))
-    found = walk(subgraph, SIZE, {"m2": 1.0}, {})
+    found = walk(subgraph, SIZE, {"m2": 1.0}, {}, ["m2"])
     assert found.scores["m1"] == pytest.approx(found.scores["m3"])
     assert found.scores["m1"] > 0
     assert found.path("m3") == [("memory", "m2"), ("memory", "m3")]
@@ -129,8 +129,9 @@ def test_named_entities_take_most_of_the_start() -> None:
     assert fuse.balanced({"m": 1.0}, {}) == ({"m": 1.0}, {})
 
 
-def test_scores_run_from_zero_to_one() -> None:
-    assert fuse.scores(np.array([3.0, 1.0, 2.0])).tolist() == [1.0, 0.0, 0.5]
+def test_scores_are_shares_of_the_best() -> None:
+    assert fuse.scores(np.array([4.0, 1.0, 2.0])).tolist() == [1.0, 0.25, 0.5]
+    assert fuse.scores(np.array([0.0, 0.0])).tolist() == [1.0, 1.0]
     assert fuse.scores(np.array([2.0])).tolist() == [1.0]
     assert fuse.scores(np.array([])).tolist() == []
 
@@ -153,6 +154,13 @@ def test_the_block_takes_the_most_relevant_and_shows_the_newest_first() -> None:
     ]
     assert len(block) <= 260
     assert inject.block(relevant, 80) == ""
+
+
+def test_the_most_relevant_is_cut_rather_than_left_out() -> None:
+    block = inject.block([record("pumpkin " * 300, 1), record("second", 2)], 300)
+    assert len(block) == 300
+    assert "pumpkin" in block
+    assert "…\n</memories>" in block
 
 
 def test_remembered_words_cannot_close_the_block() -> None:
