@@ -285,10 +285,10 @@ class Memory:
     ) -> str:
         """The prompt block for a question: what is relevant, delimited and marked as data, the newest first.
 
-        At most `max_chars` characters (200..1,000,000); "" when nothing is found.
+        At most `max_chars` characters; "" when nothing is found, or nothing fits (the block itself takes about 90).
         """
         self._house.check_open()
-        room = arguments.count(max_chars, "max_chars", 200, 1_000_000)
+        room = arguments.count(max_chars, "max_chars", 1, 1_000_000)
         scope = arguments.required_scope(user_id, agent_id, run_id)[0]
         view = _view(scope, None, None, show_expired=False)
         self._house.check_embedder()

@@ -56,7 +56,7 @@ CONVERSATION = """
 """
 QUESTIONS = (
     "Whom should Paulo Reyes see about his sore wrist?",
-    "What must not be on the plate of the man with the microphones?",
+    "What should we not serve the man who records us with microphones?",
     "What favour could we ask of whoever owns the Old Brewery?",
     "In which town is the man who repaired the cello?",
 )

@@ -180,7 +180,7 @@ def test_no_wait_says_what_is_still_to_be_done_and_does_it(bare):
         ("a.json", b'{"messages": 3}', "a.json: must hold messages"),
         ("a.json", b"[" * 100_000, "a.json, line 1: is not valid JSON"),
         ("a.json", b'[{"role": "boss", "content": "x"}]', "a.json: messages[0].role='boss'"),
-        ("a.json", b"[7]", "a.json: messages[0]=7"),
+        ("a.json", b"[7]", "a.json: messages[0]=<int>"),
         ("a.txt", b"fine\ncaf\xe9", "a.txt, line 2: is not UTF-8 (byte 0xe9)"),
         ("a.txt", b" \n", "a.txt: is empty"),
     ],
@@ -211,12 +211,16 @@ def test_prose_is_paragraphs_and_a_transcript_is_turns(tmp_path):
         {"role": "user", "content": "One line\nand another.", "name": "Ann"},
         {"role": "user", "content": "Note: second.", "name": "Ann"},
     ]
-    turns = contents("\ufeffAna María: Hi.\n  how are you?\nDr. O'Neil: Fine: really.\nassistant: Good.\n")
+    turns = contents(
+        "\ufeffAna María: Hi.\n  how are you?\nDr. O'Neil: Fine: really.\nassistant: Good.\nAna María: So am I."
+    )
     assert turns == [
         {"role": "user", "name": "Ana María", "content": "Hi.\nhow are you?"},
         {"role": "user", "name": "Dr. O'Neil", "content": "Fine: really."},
         {"role": "assistant", "content": "Good."},
+        {"role": "user", "name": "Ana María", "content": "So am I."},
     ]
+    assert len(contents("Groceries: milk\nChores: laundry")) == 1
     assert len(contents("Remember: this is one paragraph.\nIt goes on.\nAnd on.")) == 1
     assert contents("[laughs] No JSON at all.") == [{"role": "user", "content": "[laughs] No JSON at all."}]
     with pytest.raises(ValidationError, match="line 1: is not valid JSON"):

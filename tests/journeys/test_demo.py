@@ -11,7 +11,7 @@ import pytest
 
 ANSWERS = {
     "Whom should Paulo Reyes see about his sore wrist?": "Hannah Osei",
-    "What must not be on the plate of the man with the microphones?": "lentils",
+    "What should we not serve the man who records us with microphones?": "spoonful of lentils",
     "What favour could we ask of whoever owns the Old Brewery?": "carries musicians",
     "In which town is the man who repaired the cello?": "Ljubljana",
 }

@@ -181,8 +181,8 @@ def test_parts_become_text_and_references() -> None:
 @pytest.mark.parametrize(
     ("bad", "named"),
     [
-        (None, "messages=None"),
-        (5, "messages=5"),
+        (None, "messages=<NoneType>"),
+        (5, "messages=<int>"),
         (b"hi", "messages="),
         ([5], r"messages\[0\]"),
         ([["hi"]], r"messages\[0\]"),
