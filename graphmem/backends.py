@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,7 +47,10 @@ def open_backends(settings: Settings, *, in_memory: bool) -> Backends:
     settings.check_available()
     embedder, extractor = _embedder(settings), _extractor(settings)
     ledger = Ledger(None if in_memory else _ledger_path(settings))
-    index, shared = _vector_index(settings, ledger, embedder, in_memory=in_memory)
+    with ExitStack() as refused:
+        refused.callback(ledger.close)
+        index, shared = _vector_index(settings, ledger, embedder, in_memory=in_memory)
+        refused.pop_all()
     vectors = Projection("vectors", ledger, Vectors(index, embedder.model), shared=shared)
     if isinstance(settings.graph_store, NetworkxSettings):
         from graphmem.stores.networkx import NetworkxGraph  # noqa: PLC0415  (networkx is slow to import)

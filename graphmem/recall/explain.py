@@ -40,7 +40,7 @@ class Explainer:
         for reached in walks:
             ranked = sorted(reached.scores.items(), key=lambda pair: (-pair[1], pair[0]))
             self._arms["graph"] = {**self._arms.get("graph", {}), **dict(ranked)}
-        for name in (*_WORDS.keys() - self._arms.keys(),):
+        for name in [name for name in _WORDS if name not in self._arms]:
             column = dict(zip(table.ids, table.columns[name].tolist(), strict=True))
             ranked = sorted(column.items(), key=lambda pair: (-pair[1], pair[0]))
             self._arms[name] = {uid: score for uid, score in ranked if score > 0}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from sqlalchemy import Connection, select
@@ -17,12 +17,18 @@ class Ledger:
 
     def __init__(self, path: Path | None) -> None:
         self._database = Database(path)
+        with ExitStack() as refused:
+            refused.callback(self._database.release)
+            self.uuid = self._made_ready()
+            refused.pop_all()
+
+    def _made_ready(self) -> str:
         with self._database.read() as connection:
             ready = migrate.is_current(connection)
         with self._database.read() if ready else self._database.write() as connection:
             if not ready:  # asked again inside the transaction: another process may have been faster
                 migrate.ensure(connection)
-            self.uuid = str(connection.scalar(select(schema.ledger.c.uuid)))
+            return str(connection.scalar(select(schema.ledger.c.uuid)))
 
     @property
     def path(self) -> Path | None:

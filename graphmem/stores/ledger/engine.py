@@ -16,7 +16,7 @@ from threading import RLock
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, exc
-from sqlalchemy.pool import StaticPool
+from sqlalchemy.pool import ConnectionPoolEntry, StaticPool
 
 from graphmem.errors import StoreError, StoreUnavailable
 
@@ -48,6 +48,8 @@ class Database:
         self._engine = _memory_engine() if path is None else _file_engine(path)
         self._writing = RLock()
         self._reading = self._writing if path is None else nullcontext()
+        self._closed = False
+        event.listen(self._engine, "checkin", self._returned)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -73,7 +75,17 @@ class Database:
         if self.path is not None:
             with self._writing, _our_errors(self.path), self._engine.connect() as connection:
                 connection.connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        self.release()
+
+    def release(self) -> None:
+        """Lets go of the file as it is; a connection still in use is closed when it comes back."""
+        self._closed = True
         self._engine.dispose()
+
+    def _returned(self, _dbapi: Any, record: ConnectionPoolEntry) -> None:
+        # A disposed engine forgets the connections that are in use, and gives new ones to whoever asks later.
+        if self._closed:
+            record.invalidate()
 
 
 def _file_engine(path: Path) -> Engine:
