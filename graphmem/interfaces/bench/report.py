@@ -1,0 +1,149 @@
+"""What a benchmark tells: everything as JSON, the main figures as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from graphmem.interfaces.bench import measures
+from graphmem.interfaces.bench.circumstances import circumstances
+from graphmem.interfaces.bench.data import Dataset, Group
+from graphmem.interfaces.bench.run import DEPTH, TOP_K, Outcome, Stored
+
+if TYPE_CHECKING:
+    from graphmem.interfaces.show import Screen
+
+DIGITS = 4
+# The measures that are compared, and those that a line of a terminal has room for.
+COMPARED = ("recall@10", "all@10")
+SHOWN = {
+    **{f"recall@{k}": f"R@{k}" for k in measures.DEPTHS},
+    "any@10": "any@10",
+    "all@10": "all@10",
+    "mrr": "MRR",
+    f"ndcg@{measures.NDCG_DEPTH}": "nDCG",
+    **{f"recall within {budget} tokens": f"R{budget}t" for budget in measures.BUDGETS},
+}
+WIDTH = 7
+
+
+def report(dataset: Dataset, outcome: Outcome, pair: tuple[str, str], models: Mapping[str, str]) -> dict[str, Any]:
+    """Everything that was measured and how, ready for JSON. `pair` names two configurations, first minus second."""
+    return {
+        "benchmark": dataset.name,
+        **circumstances(),
+        "models": dict(models),
+        "arguments": {
+            "depth": DEPTH,
+            "tokens_per_word": measures.TOKENS_PER_WORD,
+            "resamples": measures.RESAMPLES,
+            "seed": measures.SEED,
+            "interval_percent": measures.LEVEL,
+        },
+        "data": {
+            "files": [asdict(source) for source in dataset.sources],
+            "spaces": len(dataset.spaces),
+            "messages": dataset.messages,
+            "questions": len(dataset.cases),
+            "left_out": dict(dataset.left_out),
+        },
+        "adding": _adding(outcome.stored, dataset.messages),
+        "latency": {
+            name: {"top_k": TOP_K, "questions": one.questions, "p50_ms": round(one.p50, 1), "p95_ms": round(one.p95, 1)}
+            for name, one in outcome.latency.items()
+        },
+        "figures": [_figure(group, places, outcome, pair) for group, places in _grouped(dataset)],
+    }
+
+
+def _adding(stored: Stored, messages: int) -> dict[str, float] | None:
+    """None if some of the messages were there already."""
+    if stored.messages < messages:
+        return None
+    rate = round(stored.messages / stored.seconds, 1)
+    return {"messages": stored.messages, "seconds": round(stored.seconds, 2), "per_second": rate}
+
+
+def _grouped(dataset: Dataset) -> Iterator[tuple[Group, list[int]]]:
+    """Each group with the places of its cases; what is together comes before its divisions."""
+    found: dict[Group, list[int]] = {}
+    for place, case in enumerate(dataset.cases):
+        for group in case.groups:
+            found.setdefault(group, []).append(place)
+    order = sorted(found, key=lambda group: (group.data != "pooled", group.data, group.by != "all", group))
+    return ((group, found[group]) for group in order)
+
+
+def _figure(group: Group, places: Sequence[int], outcome: Outcome, pair: tuple[str, str]) -> dict[str, Any]:
+    mine = {name: [scores[place] for place in places] for name, scores in outcome.scores.items()}
+    return {
+        **asdict(group),
+        "n": len(places),
+        "measures": {
+            name: {measure: round(fmean(one[measure] for one in scores), DIGITS) for measure in scores[0]}
+            for name, scores in mine.items()
+        },
+        "differences": {
+            "of": list(pair),
+            **{measure: _difference(mine[pair[0]], mine[pair[1]], measure) for measure in COMPARED},
+        },
+    }
+
+
+def _difference(
+    first: Sequence[Mapping[str, float]], second: Sequence[Mapping[str, float]], measure: str
+) -> dict[str, float | None]:
+    found = measures.paired_difference([one[measure] for one in first], [one[measure] for one in second])
+    return {name: None if value is None else round(value, DIGITS) for name, value in asdict(found).items()}
+
+
+# --- for people ----------------------------------------------------------------------------------------------------
+
+
+def show(screen: Screen, told: Mapping[str, Any]) -> None:
+    """The main figures: a line for each configuration, in 80 columns."""
+    _show_data(screen, told["data"])
+    width = 1 + max(len(name) for name in told["latency"])
+    screen.title("Figures (R: recall, within so many places or tokens)")
+    screen.line((" " * width + "".join(f"{name:>{WIDTH}}" for name in SHOWN.values()), "dim"))
+    for figure in told["figures"]:
+        screen.line((_title(figure), "bold"))
+        for name, found in figure["measures"].items():
+            screen.line(f"{name:<{width}}" + "".join(f"{found[measure]:{WIDTH}.3f}" for measure in SHOWN))
+    _show_differences(screen, told["figures"])
+    _show_times(screen, told)
+
+
+def _show_data(screen: Screen, data: Mapping[str, Any]) -> None:
+    screen.line(f"questions: {data['questions']}, messages: {data['messages']}, spaces: {data['spaces']}")
+    for why, count in data["left_out"].items():
+        screen.line((f"left out: {count} {why}", "dim"), indent=2)
+
+
+def _show_differences(screen: Screen, figures: Sequence[Mapping[str, Any]]) -> None:
+    first, second = figures[0]["differences"]["of"]
+    screen.title(f"{first} minus {second}, with the {measures.LEVEL} % interval")
+    for figure in figures:
+        screen.line((_title(figure), "bold"))
+        for measure in COMPARED:
+            screen.line(f"{measure:<12}{_interval(figure['differences'][measure])}", indent=2)
+
+
+def _show_times(screen: Screen, told: Mapping[str, Any]) -> None:
+    screen.title("Time")
+    if told["adding"] is not None:
+        screen.line("{messages} messages added in {seconds} s, {per_second} per second".format(**told["adding"]))
+    for name, one in told["latency"].items():
+        screen.line("{}: median {p50_ms} ms, 95 % within {p95_ms} ms, top_k={top_k}".format(name, **one))
+
+
+def _interval(found: Mapping[str, float | None]) -> str:
+    mean, low, high = found["mean"], found["low"], found["high"]
+    return f"{mean:+.3f}" + ("" if low is None else f"  [{low:+.3f}, {high:+.3f}]")
+
+
+def _title(figure: Mapping[str, Any]) -> str:
+    what = "all" if figure["by"] == "all" else f"{figure['by']} {figure['value']}"
+    return f"{figure['data']}, {what}" + (f" ({figure['name']})" if figure["name"] else "") + f", n={figure['n']}"
