@@ -11,6 +11,7 @@ import typer
 
 from graphmem import __version__
 from graphmem.interfaces import finding, keeping, remembering
+from graphmem.interfaces.bench.commands import bench
 from graphmem.interfaces.options import INTERRUPTED
 
 app = typer.Typer(
@@ -80,3 +81,4 @@ for _one in (
     keeping.stats,
 ):
     app.command(_one.__name__.rstrip("_"))(_one)
+app.add_typer(bench, name="bench")

@@ -20,6 +20,7 @@ from graphmem.errors import GraphmemError
 if TYPE_CHECKING:
     from graphmem.interfaces.show import Screen
     from graphmem.memory import Memory
+    from graphmem.settings import Settings
 
 P = ParamSpec("P")
 Id = Annotated[str, typer.Argument(metavar="ID", help="A memory's id, as add, search and list show it.")]
@@ -45,16 +46,20 @@ class Call:
     def memory(self) -> Iterator[Memory]:
         """The memory that the options name, open."""
         from graphmem.memory import Memory  # noqa: PLC0415  (a second, which --help need not wait for)
-        from graphmem.settings import Settings  # noqa: PLC0415
 
-        settings = Settings.from_env() if self.config is None else Settings.from_file(self.config)
-        # Whatever shape a program was promised, the commands have one.
-        with Memory(self.home, settings=settings.model_copy(update={"version": "v1.1"})) as memory:
+        with Memory(self.home, settings=self.settings()) as memory:
             try:
                 yield memory
             except KeyboardInterrupt:
                 # Closing would wait for background work; what is undone stays recorded, and the next command does it.
                 os._exit(INTERRUPTED)
+
+    def settings(self) -> Settings:
+        """The configuration that the options name. Whatever shape a program was promised, the commands have one."""
+        from graphmem.settings import Settings  # noqa: PLC0415
+
+        given = Settings.from_env() if self.config is None else Settings.from_file(self.config)
+        return given.model_copy(update={"version": "v1.1"})
 
     @contextmanager
     def whole_memory(self) -> Iterator[Memory]:

@@ -1,0 +1,41 @@
+"""From a data set to an answer: a memory that holds nothing else, a run, a report."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from graphmem.interfaces.bench.data import Dataset
+from graphmem.interfaces.bench.finders import FINDERS, PAIR
+from graphmem.interfaces.bench.report import report, show
+from graphmem.interfaces.bench.run import run
+from graphmem.interfaces.options import Call
+from graphmem.interfaces.show import Bar
+from graphmem.memory import Memory
+from graphmem.settings import Settings
+
+
+def conduct(call: Call, dataset: Dataset) -> None:
+    """Measures and prints: in the folder that `--home` names, which is kept, else in one that is gone afterwards."""
+    call.disregard_scope()
+    settings = _elsewhere(call.settings())
+    with _memory(call.home, settings) as memory, Bar() as bar:
+        outcome = run(memory, dataset, FINDERS, bar.update)
+        models = {"embedder": str(memory.stats()["embedder"]), "extractor": settings.extractor.provider}
+    told = report(dataset, outcome, PAIR, models)
+    call.answer(told, lambda screen: show(screen, told))
+
+
+def _elsewhere(settings: Settings) -> Settings:
+    """The configuration without its places: a benchmark must not write into somebody's ledger."""
+    vectors = settings.vector_store
+    vectors = vectors.model_copy(update={"config": vectors.config.model_copy(update={"path": None})})
+    return settings.model_copy(update={"history_db_path": None, "ledger_url": None, "vector_store": vectors})
+
+
+@contextmanager
+def _memory(home: Path | None, settings: Settings) -> Iterator[Memory]:
+    with tempfile.TemporaryDirectory(prefix="graphmem-") as folder, Memory(home or folder, settings=settings) as memory:
+        yield memory

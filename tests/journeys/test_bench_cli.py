@@ -1,0 +1,164 @@
+"""`graphmem bench` from a file to figures, with models that need no files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from conftest import fake_models
+from typer.testing import CliRunner
+
+from graphmem import Memory, Settings
+from graphmem.interfaces.bench import conduct
+from graphmem.interfaces.cli import app
+
+runner = CliRunner()
+
+TURNS = [
+    ("Ann", "My brother Bo lives in Oslo."),
+    ("Cy", "I like apples."),
+    ("Ann", "Bo bought a boat."),
+    ("Cy", "The weather is fine."),
+]
+LOCOMO = [
+    {
+        "sample_id": "conv-1",
+        "conversation": {
+            "session_1_date_time": "1:56 pm on 8 May, 2023",
+            "session_1": [
+                {"speaker": speaker, "dia_id": f"D1:{place}", "text": text}
+                for place, (speaker, text) in enumerate(TURNS, 1)
+            ],
+        },
+        "qa": [
+            {"question": "What did Bo buy, and where does he live?", "evidence": ["D1:1", "D1:3"], "category": 1},
+            {"question": "What does Cy like?", "evidence": ["D1:2"], "category": 4},
+            {"question": "What did Cy buy?", "evidence": ["D1:3"], "category": 5},
+        ],
+    }
+]
+MUSIQUE = [
+    {
+        "id": "2hop__1_2",
+        "question": "Where was the founder of Acme born?",
+        "paragraphs": [
+            {"title": title, "paragraph_text": text, "is_supporting": True}
+            for title, text in (("Acme", "Acme was founded by Eve Ito."), ("Eve Ito", "Eve Ito was born in Oslo."))
+        ],
+    }
+]
+
+
+@pytest.fixture(autouse=True)
+def ledger(tmp_path, monkeypatch):
+    """Somebody's own ledger, which the configuration names."""
+    monkeypatch.setenv("GRAPHMEM_HOME", str(tmp_path / "mine"))
+    path = tmp_path / "mine.sqlite"
+    settings = Settings.from_dict(fake_models(history_db_path=str(path)))
+    monkeypatch.setattr(Settings, "from_env", classmethod(lambda cls: settings))
+    return path
+
+
+@pytest.fixture(autouse=True)
+def opened(monkeypatch):
+    """The folders that were asked for. Nothing waits for a disk, which is most of what so few messages take."""
+    folders = []
+
+    def memory(folder, *, settings):
+        folders.append(Path(folder))
+        return Memory(":memory:", settings=settings)
+
+    monkeypatch.setattr(conduct, "Memory", memory)
+    return folders
+
+
+@pytest.fixture
+def files(tmp_path):
+    paths = {"locomo": LOCOMO, "musique": MUSIQUE}
+    for name, value in paths.items():
+        paths[name] = tmp_path / f"{name}.json"
+        paths[name].write_text(json.dumps(value))
+    return {name: str(path) for name, path in paths.items()}
+
+
+def run(*arguments, status=0):
+    done = runner.invoke(app, ["bench", *arguments])
+    assert done.exit_code == status, (done.exit_code, done.stdout, done.stderr, done.exception)
+    return done
+
+
+def test_locomo_from_a_file_to_figures(files, ledger, tmp_path):
+    told = json.loads(run("locomo", files["locomo"], "--json").stdout)
+    assert told["benchmark"] == "locomo"
+    assert told["data"]["files"][0]["name"] == "locomo.json"
+    assert len(told["data"]["files"][0]["sha256"]) == 64
+    assert (told["data"]["messages"], told["data"]["questions"], told["adding"]["messages"]) == (4, 2, 4)
+    assert told["data"]["left_out"] == {"questions of category 5 (adversarial)": 1}
+    assert told["models"] == {"embedder": "hash", "extractor": "none"}
+    assert {"cpus", "model", "system", "python"} == set(told["machine"])
+    found = {(one["by"], one["value"]): one for one in told["figures"]}
+    assert list(found) == [
+        ("all", "1-4"), ("category", "1"), ("category", "4"), ("gold turns", "1"), ("gold turns", "2")
+    ]  # fmt: skip
+    assert found["all", "1-4"]["measures"]["full"]["recall@10"] == 1
+    assert found["category", "4"]["name"] == "single-hop"
+    assert str(tmp_path) not in json.dumps(told)
+    assert not ledger.exists()
+    assert not (tmp_path / "mine").exists()
+
+
+def test_for_people(files):
+    shown = run("multihop", files["musique"]).stdout
+    assert "questions: 1, messages: 2, spaces: 1" in shown
+    assert "musique, hops 2, n=1" in shown
+    assert "full minus" in shown
+    assert "R@10" in shown
+
+
+def test_pooled(files):
+    told = json.loads(run("pooled", files["locomo"], files["musique"], "--json").stdout)
+    assert (told["data"]["spaces"], told["data"]["messages"], told["data"]["questions"]) == (1, 6, 3)
+    assert [(one["data"], one["n"]) for one in told["figures"] if one["by"] == "all"] == [
+        ("pooled", 3), ("locomo", 2), ("musique", 1)
+    ]  # fmt: skip
+    assert len(told["data"]["files"]) == 2
+
+
+def test_the_data_is_kept_in_the_home_else_nowhere(files, opened, tmp_path):
+    run("multihop", files["musique"], "--home", str(tmp_path / "kept"))
+    run("multihop", files["musique"])
+    assert opened[0] == tmp_path / "kept"
+    assert opened[1].parent == Path(tempfile.gettempdir())
+    assert not opened[1].exists()
+
+
+def test_a_folder_with_other_memories_is_refused(files, monkeypatch):
+    class Used(Memory):
+        def __init__(self, _, *, settings):
+            super().__init__(":memory:", settings=settings)
+            self.add("Something else.", user_id="conv-1")
+
+    monkeypatch.setattr(conduct, "Memory", Used)
+    refused = run("locomo", files["locomo"], "--home", "used", status=1)
+    assert refused.stderr.startswith("graphmem: user 'conv-1' has 5 memories here, the data 4 messages")
+
+
+def test_errors_are_one_line_that_names_the_file(files, tmp_path):
+    refused = run("locomo", files["musique"], status=1)
+    assert refused.stderr == f"graphmem: {files['musique']}, entry 1: expected 'sample_id' to be text\n"
+    refused = run("multihop", files["locomo"], status=1)
+    assert "expected MuSiQue's form" in refused.stderr
+    gone = str(tmp_path / "gone.json")
+    assert f"{gone}: cannot be read" in run("multihop", gone, status=1).stderr
+
+
+def test_help_is_quick_and_tells_the_three():
+    shown = run("--help").stdout
+    assert all(name in shown for name in ("locomo", "multihop", "pooled"))
+    loaded = "import sys, graphmem.interfaces.cli; print(sorted({'numpy', 'rich.table', 'spacy'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
