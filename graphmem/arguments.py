@@ -371,8 +371,12 @@ def count(value: object, argument: str, least: int, most: int) -> int:
     return int(value)
 
 
-def top_k(value: object, argument: str = "top_k") -> int:
-    """How many hits: 1..1000."""
+def top_k(value: object, argument: str = "top_k") -> int | None:
+    """How many hits: 1..1000; None for "auto", which leaves it to the search."""
+    if isinstance(value, str):
+        if value.strip().casefold() != "auto":
+            refuse(argument, value, f'must be a whole number from 1 to {MAX_TOP_K}, or "auto"')
+        return None
     return count(value, argument, 1, MAX_TOP_K)
 
 

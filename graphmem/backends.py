@@ -13,6 +13,7 @@ from sqlalchemy import select
 from graphmem.errors import ConfigError, StoreLocked
 from graphmem.providers.base import Embedder, Extractor
 from graphmem.settings import CallableEmbedder as CallableSettings
+from graphmem.settings import MinilmEmbedder as MinilmSettings
 from graphmem.settings import NetworkxGraph as NetworkxSettings
 from graphmem.settings import Settings
 from graphmem.settings import SpacyExtractor as SpacySettings
@@ -80,9 +81,9 @@ def _embedder(settings: Settings) -> Embedder:
 
         found = CallableEmbedder(wanted.config.embed, wanted.config.embedding_dims, wanted.config.model)
     else:
-        from graphmem.providers.minilm import MiniLM  # noqa: PLC0415
+        from graphmem.providers.minilm import MiniLM, TokenMiniLM  # noqa: PLC0415
 
-        found = MiniLM()
+        found = TokenMiniLM() if isinstance(wanted, MinilmSettings) and wanted.config.tokens else MiniLM()
     said = settings.vector_store.config.embedding_model_dims
     if said is not None and said != found.dims:
         raise ConfigError(

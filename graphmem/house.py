@@ -167,13 +167,12 @@ class House:
                 one.rebuild(self.spaces(), progress)
 
     def _embed_for_this_model(self) -> None:
-        model = self._parts.embedder.model
         with self.ledger.read() as connection:
-            rows = statistics.unembedded(connection, model)
+            rows = statistics.unembedded(connection, self._enricher.forms)
             stale = list(memories.records_by_row(connection, rows).values())
         if stale:
             self.commit([Renew(record.id) for record in stale])
-        note_embedder(self.ledger, model)
+        note_embedder(self.ledger, self._parts.embedder.model)
         self._enricher.work()
 
     def spaces(self) -> list[str]:

@@ -240,7 +240,7 @@ class Memory:
         user_id: Any = None,
         agent_id: Any = None,
         run_id: Any = None,
-        top_k: int | None = None,
+        top_k: int | str | None = None,
         limit: int | None = None,
         filters: Mapping[str, Any] | None = None,
         threshold: float | None = None,
@@ -253,10 +253,11 @@ class Memory:
     ) -> results.SearchResult:
         """Finds what belongs to a question, also several hops away.
 
-        `top_k` (1..1000, default 10; `limit` means the same). `filters`: conditions on metadata and on `kind`,
-        `memory_type`, `created_at`, `actor_id`, `role`, `tags`. `threshold`: a least cosine similarity (-1..1), of a
-        hit or of the memory its path starts from. `as_of`: the state of the world at that time (a bare date is its
-        first moment). `reference_date`: the moment the question is asked from.
+        `top_k` (1..1000, default 10; `limit` means the same; "auto": those not far behind the best, 50 at
+        most). `filters`: conditions on metadata and on `kind`, `memory_type`, `created_at`, `actor_id`, `role`,
+        `tags`. `threshold`: a least cosine similarity (-1..1), of a hit or of the memory its path starts from.
+        `as_of`: the state of the world at that time (a bare date is its first moment). `reference_date`: the moment
+        the question is asked from, for "last week" and the like (default: `as_of`, else now).
 
         Returns `{"results": [{"id", "memory", "score", "similarity", …}], "relations": […], "degraded"?: […]}`;
         `explain=True` adds to each hit `{"arms", "path", "why"}`. Raises ConfigError for `rerank=True`: there is no
@@ -265,8 +266,6 @@ class Memory:
         self._house.check_open()
         if arguments.flag(rerank, "rerank"):
             raise ConfigError("rerank=True needs a reranker, and none is configured; leave rerank out")
-        if reference_date is not None:
-            arguments.moment(reference_date, "reference_date")
         scope, rest = arguments.required_scope(user_id, agent_id, run_id, filters=filters)
         asked = arguments.same_option(top_k, limit, ("top_k", "limit"))
         question = Question(
@@ -275,10 +274,11 @@ class Memory:
             limit=TOP_K if asked is None else arguments.top_k(asked, "top_k" if top_k is not None else "limit"),
             only=filtering.parse(rest),
             threshold=arguments.threshold(threshold),
+            explain=arguments.flag(explain, "explain"),
+            now=None if reference_date is None else arguments.moment(reference_date, "reference_date"),
         )
-        told = arguments.flag(explain, "explain")
         self._house.check_embedder()
-        return self._shaped(results.answer(search(question, self._house.stores), explain=told))
+        return self._shaped(results.answer(search(question, self._house.stores)))
 
     def context(
         self, query: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None, max_chars: int = 1200

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from enum import IntEnum, StrEnum
+from enum import IntEnum, IntFlag, StrEnum
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -44,12 +44,28 @@ class EntityType(StrEnum):
     OTHER = "Other"
 
 
+class Tells(IntFlag):
+    """Which kinds of questions a text may answer, as far as its words show; a text can do several."""
+
+    WHEN = 1
+    NUMBER = 2
+    DURATION = 4
+    PLACE = 8
+    PERSON = 16
+    ASKS = 32  # it ends with a question itself
+    TITLED = 64  # it is a passage with a title
+
+
+NOTHING_TOLD = Tells(0)
+
+
 class MentionKind(IntEnum):
     """How a memory holds an entity's key. The order is the order of worth: a store reads the lowest first."""
 
     TITLE = 0
     NAME = 1
     CHUNK = 2
+    THING = 3  # one common noun, only because a relation ends there: links nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +136,35 @@ class View:
         return self.show_expired or expires_at is None or expires_at > self.moment
 
 
+VECTOR = "vector"
+
+
+@dataclass(frozen=True, slots=True)
+class Forms:
+    """What is kept of each text: `model`'s vectors and, if `tokens` names a form, its token matrices."""
+
+    model: str
+    tokens: str | None = None
+    token_dims: int = 0
+
+    @property
+    def names(self) -> list[str]:
+        """The forms by name."""
+        return [VECTOR] if self.tokens is None else [VECTOR, self.tokens]
+
+
+class Glimpse(NamedTuple):
+    """What a search has to know of a memory to weigh it. `at` is in microseconds, `asks` the share of it that asks."""
+
+    row: int
+    id: str
+    space: str
+    speaker: str | None
+    at: int
+    tells: int
+    asks: float
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     """One thing said. `at` is the observation time; `timed` tells whether the caller gave it (replays need that)."""
@@ -181,12 +226,15 @@ class Statement:
     """A relation as one text states it: subject and object are entity keys, `fact` is the sentence that says so.
 
     Predicates are data (a lemma with its preposition, "not " in front when negated), never labels or types.
+    `confidence`, 0 to 1, is the share of statements read in this way that are right: the extractor's estimate, not a
+    claim about the world. 1.0 where the extractor makes none.
     """
 
     subject: str
     predicate: str
     object: str
     fact: str
+    confidence: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +243,7 @@ class Extraction:
 
     mentions: tuple[Mention, ...] = ()
     statements: tuple[Statement, ...] = ()
+    tells: Tells = NOTHING_TOLD
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +266,10 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """An edge as a view sees it: facts, dates and memory ids come from the supports inside the view only."""
+    """An edge as a view sees it: facts, dates and memory ids come from the supports inside the view only.
+
+    `confidence` (0..1) is the surest support's.
+    """
 
     id: str
     source: str
@@ -229,6 +281,7 @@ class Relation:
     facts: tuple[str, ...] = ()
     valid_at: datetime | None = None
     invalid_at: datetime | None = None
+    confidence: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,34 +312,37 @@ class Seeds:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much of the graph one `neighbourhood` may read (GRAPH_AT_SCALE's figures: README, "Why it is built so")."""
+    """How much of the graph one `neighbourhood` may read; measured, see README, "Why it is built so"."""
 
-    seed_mentions: int = 60
+    steps: int = 3
+    seed_mentions: int = 30
     frontier: int = 100
-    frontier_mentions: int = 30
-    memories: int = 1000
+    frontier_mentions: int = 10
+    memories: int = 400
 
 
-@dataclass(frozen=True, slots=True)
-class Edge:
-    """A mention inside a subgraph."""
+class Edge(NamedTuple):
+    """A mention inside a subgraph. `kind` is a MentionKind's number: there are thousands of them in a search."""
 
     memory: str
     entity: str
-    kind: MentionKind
+    kind: int
 
 
 @dataclass(frozen=True, slots=True)
 class Subgraph:
     """A bounded neighbourhood.
 
-    `mentions` holds every mention of every memory in `memories`, so that a memory's full out-weight follows from it;
-    `entities` gives the document frequency of every key that occurs. `next` are consecutive memories of a session, both
-    inside the view, at least one of them in `memories`. Relations are no part of it: the memory that supports one
-    mentions both its ends, so they would lead nowhere new; readers get them from the memories found.
+    `mentions` are the memories' mentions of whatever several memories of the space hold, and of the seeds; how many
+    entities a memory holds alone is counted in `alone`, {(memory, kind): count}: they lead nowhere, but weigh in what
+    the memory passes on. `frequencies` gives the document frequency of every key that occurs. `next` are consecutive
+    memories of a session, both inside the view, at least one of them in `memories`. Relations are no part of it: the
+    memory that supports one mentions both its ends, so they would lead nowhere new; readers get them from the memories
+    found.
     """
 
     memories: tuple[str, ...] = ()
-    entities: Mapping[str, Entity] = field(default_factory=dict)
+    frequencies: Mapping[str, int] = field(default_factory=dict)
     mentions: tuple[Edge, ...] = ()
+    alone: Mapping[tuple[str, int], int] = field(default_factory=dict)
     next: tuple[tuple[str, str], ...] = ()

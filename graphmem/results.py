@@ -55,6 +55,7 @@ class RelationDict(TypedDict):
     facts: list[str]
     valid_at: str | None
     invalid_at: str | None
+    confidence: float
 
 
 class AddedDict(TypedDict):
@@ -170,10 +171,10 @@ def memory(record: MemoryRecord) -> MemoryDict:
     )
 
 
-def hit(found: Hit, *, explain: bool) -> HitDict:
-    """A hit, with its explanation if asked for."""
+def hit(found: Hit) -> HitDict:
+    """A hit, with its explanation if the question asked for one."""
     shown: HitDict = {**memory(found.record), "score": found.score, "similarity": found.similarity}  # type: ignore[typeddict-item]  # mypy cannot see that `explain` may be absent
-    if explain:
+    if found.because is not None:
         shown["explain"] = {
             "arms": {name: dict(arm) for name, arm in found.because.arms.items()},
             "path": [dict(step) for step in found.because.path],
@@ -192,6 +193,7 @@ def relation(found: Relation) -> RelationDict:
         facts=list(found.facts),
         valid_at=maybe_iso(found.valid_at),
         invalid_at=maybe_iso(found.invalid_at),
+        confidence=found.confidence,
     )
 
 
@@ -200,11 +202,9 @@ def relations(found: Iterable[Relation]) -> list[RelationDict]:
     return [relation(one) for one in found]
 
 
-def answer(found: Answer, *, explain: bool) -> SearchResult:
+def answer(found: Answer) -> SearchResult:
     """A search's answer."""
-    shown = SearchResult(
-        results=[hit(one, explain=explain) for one in found.hits], relations=relations(found.relations)
-    )
+    shown = SearchResult(results=[hit(one) for one in found.hits], relations=relations(found.relations))
     if found.degraded:
         shown["degraded"] = list(found.degraded)
     return shown

@@ -158,11 +158,17 @@ class NetworkxGraph(_Section):
 # --- models --------------------------------------------------------------------------------------------------------
 
 
+class MinilmConfig(_Section):
+    """`tokens`: keep a vector for each token too (about 5 kB for a chat turn); without them less is found."""
+
+    tokens: bool = True
+
+
 class MinilmEmbedder(_Section):
     """The model that comes along: offline, 384 dimensions."""
 
     provider: Literal["minilm"] = "minilm"
-    config: _NoConfig = _NoConfig()
+    config: MinilmConfig = MinilmConfig()
 
 
 class OpenaiEmbedderConfig(_Section):

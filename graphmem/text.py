@@ -45,6 +45,12 @@ _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3130-\u318f\u31f0-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff"
 )
+LONGEST_TITLE = 100
+SHORTEST_PASSAGE = 100
+GREETINGS = frozenset(("hi", "hey", "hello", "dear", "thanks"))
+_ABBREVIATED = re.compile(r"(?:\b(?:Jr|Sr|Inc|Ltd|Co|Corp|St)|\b[A-Z])\.$")
+_SENTENCE = re.compile(r"[^.!?。！？]*[.!?。！？]+|[^.!?。！？]+$")
+_ASKS = "?？"
 _RUN = re.compile(f"[{_UNSPACED}]+|[^{_UNSPACED}]+")
 _UNSPACED_RUN = re.compile(f"[{_UNSPACED}]+")
 # White space, and what must not be in a key: control characters, zero-width spaces, lone surrogates.
@@ -53,6 +59,11 @@ _POSSESSIVE_ENDING = re.compile(r"['’][sS]$")
 _POSSESSIVE_INSIDE = re.compile(r"['’][sS](?=\s)")
 _APOSTROPHE = str.maketrans("’ʼ", "''")
 _INVISIBLE = "\ufe0f\u200d"
+
+# Chinese signs that mostly serve grammar. Two of them side by side are in every other question and tell nothing.
+_FUNCTION_SIGNS = frozenset(
+    "的了是在我你他她它们这那哪什么怎谁吗呢吧呀啊哦就也都还很不没有和跟与被把给对从到向上下里个只几多少样会能要想说去来过着得地为以后前时候之其所并而且或"
+)
 
 _local = threading.local()
 
@@ -77,6 +88,15 @@ def term_counts(text: str) -> dict[int, int]:
     return dict(Counter(map(term_id, tokens(text))))
 
 
+def asked_counts(question: str) -> dict[int, int]:
+    """The terms to look for: as `term_counts`, without bigrams of nothing but Chinese function signs."""
+    return dict(Counter(term_id(token) for token in tokens(question) if not _is_function(token)))
+
+
+def _is_function(token: str) -> bool:
+    return len(token) == 2 and set(token) <= _FUNCTION_SIGNS  # noqa: PLR2004 - a bigram
+
+
 def bm25_weights(counts: Mapping[int, int]) -> dict[int, float]:
     """The document's side of BM25, by term: the sum of weight times `idf` over the query's terms is the score."""
     length = K1 * (1 - B + B * sum(counts.values()) / AVERAGE_LENGTH)
@@ -89,6 +109,40 @@ def idf(n: int, df: int) -> float:
     The two counts may come from different moments, so `df` may be the larger.
     """
     return math.log(1 + (max(n, df) - df + 0.5) / (df + 0.5))
+
+
+def split_title(text: str) -> tuple[str, str]:
+    """The title a text begins with, "" if it has none, and the rest."""
+    head, _, body = text.strip().partition("\n")
+    head = head.strip()
+    first = head.partition(" ")[0].rstrip(",!").casefold()
+    cut = head.endswith((".", "?", "!", ":", ";", ",")) and not _ABBREVIATED.search(head)
+    if not head or not body.strip() or len(head) > LONGEST_TITLE or head[0].islower() or cut or first in GREETINGS:
+        return "", text
+    return head, body
+
+
+def is_passage(text: str) -> bool:
+    """Whether a text is more of a document than of a conversation: a title with enough below it."""
+    title, body = split_title(text)
+    return bool(title) and len(body) >= SHORTEST_PASSAGE
+
+
+def asking(text: str) -> float:
+    """The share of a text's characters that stand in questions, 0 to 1."""
+    sentences = _SENTENCE.findall(text)
+    asked = sum(len(sentence) for sentence in sentences if sentence.rstrip()[-1:] in _ASKS and sentence.strip())
+    return asked / (sum(map(len, sentences)) or 1)
+
+
+def ends_asking(text: str) -> bool:
+    """Whether a text ends with a question mark."""
+    return text.rstrip().endswith(tuple(_ASKS))
+
+
+def is_unspaced(text: str) -> bool:
+    """Whether a text has signs of a script that is written without spaces."""
+    return _UNSPACED_RUN.search(text) is not None
 
 
 def normalise_key(name: str) -> str:

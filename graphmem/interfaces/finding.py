@@ -9,11 +9,20 @@ import typer
 from graphmem.interfaces.options import Call, Filters, Id, Kinds, command, failed, json_object, several
 
 
+def _checked(value: str) -> str:
+    if value != "auto" and not value.lstrip("-").isdecimal():
+        raise typer.BadParameter(f'{value!r} is neither a whole number nor "auto"')
+    return value
+
+
 @command
 def search(
     call: Call,
     query: Annotated[str, typer.Argument(metavar="QUERY")],
-    top_k: Annotated[int, typer.Option(help="How many, at most.")] = 10,
+    top_k: Annotated[
+        str,
+        typer.Option(metavar="NUMBER|auto", callback=_checked, help='At most; "auto": those not far behind the best.'),
+    ] = "10",
     filters: Filters = None,
     threshold: Annotated[float | None, typer.Option(help="The least cosine similarity, -1 to 1.")] = None,
     as_of: Annotated[str | None, typer.Option(metavar="TIME", help="The state of the world at that time.")] = None,
@@ -26,7 +35,7 @@ def search(
         found = memory.search(
             query,
             **call.scope,
-            top_k=top_k,
+            top_k=top_k if top_k == "auto" else int(top_k),
             filters=only,
             threshold=threshold,
             as_of=as_of,

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Executor
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TypeVar
 
 from graphmem.errors import ModelError, StoreError
-from graphmem.filters import Filter, fields_of
-from graphmem.model import Entity, MemoryRecord, Mention, View
-from graphmem.providers.base import Embedder, Extractor, Matrix
+from graphmem.filters import Filter
+from graphmem.model import Entity, Mention, MentionKind, View
+from graphmem.providers.base import EmbeddedQuestion, Embedder, Extractor, Matrix, TokenEmbedder
 from graphmem.stores.base import Graph, VectorIndex
 from graphmem.stores.deliver import Projection
 from graphmem.stores.ledger import Ledger, memories, reading, statistics
-from graphmem.text import idf, key_candidates, term_counts
+from graphmem.text import asked_counts, idf, key_candidates
 
 T = TypeVar("T")
+Finds = list[tuple[str, float]]
 
 # How many memories the arms find (README, "Why it is built so").
 DENSE, KEYWORD = 100, 200
@@ -42,68 +44,58 @@ class Stores:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A search as asked: `only` is the metadata filter, `threshold` a least cosine."""
+    """A search as asked: `only` is the metadata filter, `threshold` a least cosine; `explain` asks for reasons.
+
+    `limit` None: as many as are not far behind the best. `now` is the moment it is asked from (None: the view's), for
+    "last week" and the like.
+    """
 
     text: str
     view: View
-    limit: int
+    limit: int | None
     only: Filter | None = None
     threshold: float | None = None
+    explain: bool = False
+    now: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """A space that is searched: n, and which of its entities the question names."""
+    """A space that is searched: n, and which of its entities the question names, with how much they are worth."""
 
     key: str
     size: int
     named: Mapping[str, Entity]
+    kinds: Mapping[str, MentionKind]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What the arms found: {memory id: score}, best first, and the spaces to walk in."""
+class Read:
+    """The question as the models see it: its vector and tokens, and the keys it names (in how telling a way)."""
 
     vector: Matrix | None
-    dense: Mapping[str, float]
-    keyword: Mapping[str, float]
-    spaces: tuple[Space, ...]
+    tokens: EmbeddedQuestion | None
+    keys: Mapping[str, MentionKind]
 
 
 class Channels:
-    """One question's arms. `records` are the memories seen so far, `degraded` the arms that failed."""
+    """One question's arms. `degraded` are those that failed."""
 
     def __init__(self, question: Question, stores: Stores) -> None:
         self._question = question
         self._stores = stores
-        self.records: dict[str, MemoryRecord] = {}
         self.degraded: set[str] = set()
 
-    def ask(self) -> Found:
-        """Encodes and parses the question at the same time, then asks the arms side by side."""
-        pool, view = self._stores.pool, self._question.view
+    def read(self) -> tuple[Read, list[str]]:
+        """Encodes and parses the question at the same time, and meanwhile brings the projections up to date.
+
+        Returns the question as read and the spaces to look into.
+        """
+        pool = self._stores.pool
         encoding, parsing = pool.submit(self._encoded), pool.submit(self._parsed)
         spaces = self._ready()
-        vector, keys = encoding.result(), parsing.result()
-        asking = pool.submit(self.guarded, "vectors", lambda: self._dense(vector), {})
-        if view.space is None:
-            spaces = self._nearest(asking.result(), spaces)
-        words = pool.submit(self.guarded, "vectors", lambda: self._keyword(spaces), {})
-        return Found(vector, *self._linked(spaces, keys, asking.result, words.result))
-
-    def _linked(
-        self,
-        spaces: list[str],
-        keys: list[str],
-        dense: Callable[[], Mapping[str, float]],
-        keyword: Callable[[], Mapping[str, float]],
-    ) -> tuple[Mapping[str, float], Mapping[str, float], tuple[Space, ...]]:
-        with self._stores.ledger.read() as connection:
-            linked = tuple(
-                Space(key, memories.space_size(connection, key), reading.known_keys(connection, key, keys))
-                for key in spaces
-            )
-        return dense(), keyword(), linked
+        vector, tokens = encoding.result()
+        return Read(vector, tokens, parsing.result()), spaces
 
     def guarded(self, arm: str, act: Callable[[], T], otherwise: T) -> T:
         """The one place where a search goes on without something."""
@@ -123,57 +115,66 @@ class Channels:
             self.guarded("graph", lambda: copy.catch_up(spaces), None)
         return spaces
 
-    def _encoded(self) -> Matrix | None:
-        return self.guarded("vectors", lambda: self._stores.embedder.embed_query(self._question.text), None)
+    def _encoded(self) -> tuple[Matrix | None, EmbeddedQuestion | None]:
+        embedder, text = self._stores.embedder, self._question.text
 
-    def _parsed(self) -> list[str]:
-        """Keys as the extractor sees them, and the question's own word runs: people ask in lower case."""
+        def encoded() -> tuple[Matrix | None, EmbeddedQuestion | None]:
+            if isinstance(embedder, TokenEmbedder):
+                read = embedder.embed_question(text)
+                return read.vector, read
+            return embedder.embed_query(text), None
+
+        nothing: tuple[Matrix | None, EmbeddedQuestion | None] = (None, None)
+        return self.guarded("vectors", encoded, nothing)
+
+    def _parsed(self) -> dict[str, MentionKind]:
+        """Keys as the extractor sees them; of a question all in lower case, which it cannot read, any run of words."""
         text, extractor = self._question.text, self._stores.extractor
         seen: list[Mention] = []
         if extractor is not None:
             seen = self.guarded("extractor", lambda: extractor.keys(text), seen)
-        return list(dict.fromkeys([*(mention.key for mention in seen), *key_candidates(text)]))
+        found = {mention.key: mention.kind for mention in seen}
+        if found and not text[1:].islower():
+            return found
+        return {**dict.fromkeys(key_candidates(text), MentionKind.NAME), **found}
 
-    def _dense(self, vector: Matrix | None) -> dict[str, float]:
-        if vector is None:
-            return {}
-        index, view = self._stores.index, self._question.view
-        return self._accepted(lambda limit: index.dense(view, vector, limit), DENSE)
+    def asking(self, read: Read, spaces: Sequence[str]) -> tuple[Future[Finds], Future[Finds]]:
+        """Asks the dense and the keyword arm at the same time."""
+        pool = self._stores.pool
+        return pool.submit(self.dense, read, DENSE), pool.submit(self.keyword, spaces, KEYWORD)
 
-    def _keyword(self, spaces: Iterable[str]) -> dict[str, float]:
-        """Each space with its own idf: no tenant's words weigh on another's."""
-        found: dict[str, float] = {}
-        for space in spaces:
-            found |= self._keyword_in(space)
-        return dict(sorted(found.items(), key=lambda pair: (-pair[1], pair[0])))
+    def dense(self, read: Read, limit: int) -> Finds:
+        """The nearest memories, unconfirmed."""
+        index, view, vector = self._stores.index, self._question.view, read.vector
+        return [] if vector is None else self.guarded("vectors", lambda: index.dense(view, vector, limit), [])
 
-    def _keyword_in(self, space: str) -> dict[str, float]:
-        counts = term_counts(self._question.text)
+    def keyword(self, spaces: Sequence[str], limit: int) -> Finds:
+        """The memories that share words, unconfirmed. Each space has its own idf: no tenant weighs on another's."""
+
+        def asked() -> Finds:
+            found = [pair for space in spaces for pair in self._words(space, limit)]
+            return sorted(found, key=lambda pair: -pair[1])
+
+        nothing: Finds = []
+        return self.guarded("vectors", asked, nothing)
+
+    def _words(self, space: str, limit: int) -> Finds:
+        counts = asked_counts(self._question.text)
         with self._stores.ledger.read() as connection:
             size, frequencies = statistics.document_frequencies(connection, space, counts)
         weights = {term: idf(size, frequencies[term]) for term in counts if term in frequencies}
-        index, view = self._stores.index, replace(self._question.view, space=space)
-        return self._accepted(lambda limit: index.sparse(view, weights, limit), KEYWORD) if weights else {}
+        view = replace(self._question.view, space=space)
+        return self._stores.index.sparse(view, weights, limit) if weights else []
 
-    def _accepted(self, ask: Callable[[int], list[tuple[str, float]]], limit: int) -> dict[str, float]:
-        """An arm's finds as far as the ledger confirms them; asks for more while a filter refuses too many."""
-        asked = limit
-        while True:
-            found = ask(asked)
-            kept = self.confirmed(uid for uid, _ in found)
-            if len(kept) >= limit or len(found) < asked:
-                return dict([(uid, score) for uid, score in found if uid in kept][:limit])
-            asked *= 4
-
-    def confirmed(self, ids: Iterable[str]) -> set[str]:
-        """Which of these the view holds and the filter accepts: the ledger has the last word, not an index."""
-        wanted = set(ids)
+    def spaces(self, keys: Sequence[str], read: Read) -> tuple[Space, ...]:
+        """The spaces to walk in, with what the question names there."""
         with self._stores.ledger.read() as connection:
-            self.records.update(memories.seen(connection, self._question.view, wanted - self.records.keys()))
-        only = self._question.only
-        known = {uid: self.records[uid] for uid in wanted if uid in self.records}
-        return {uid for uid, record in known.items() if only is None or only.matches(fields_of(record))}
-
-    def _nearest(self, dense: Mapping[str, float], spaces: list[str]) -> list[str]:
-        """The spaces of the nearest memories; then, or without vectors, those written last."""
-        return list(dict.fromkeys([*(self.records[uid].space for uid in dense), *spaces]))[:SPACES]
+            return tuple(
+                Space(
+                    key,
+                    memories.space_size(connection, key),
+                    reading.known_keys(connection, key, list(read.keys)),
+                    read.keys,
+                )
+                for key in keys[:SPACES]
+            )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from graphmem.model import MemoryRecord
-from graphmem.recall.channels import Found
 from graphmem.recall.features import Table
 from graphmem.recall.walk import Node, Reached
 
@@ -17,100 +17,104 @@ QUOTED = 60
 @dataclass(frozen=True, slots=True)
 class Because:
     """`arms`: {name: {"rank": from 1, "score"}}; `path`: memories alternating with entities and relations, beginning
-    at what matched the question and ending at the hit; `starts_from`: the memory that the path starts from.
+    at what matched the question and ending at the hit.
     """
 
     arms: Mapping[str, Mapping[str, float]]
     path: tuple[Mapping[str, Any], ...]
     why: str
-    starts_from: str
 
 
 class Explainer:
-    """Explains the hits of one search."""
+    """Explains one search's hits: by `arms` {name: {id: score}}, what found on its own, and the table's features."""
 
-    def __init__(
-        self,
-        found: Found,
-        walks: Sequence[Reached],
-        table: Table,
-        records: Mapping[str, MemoryRecord],
-    ) -> None:
-        self._arms = {"dense": found.dense, "keyword": found.keyword}
-        for reached in walks:
-            ranked = sorted(reached.scores.items(), key=lambda pair: (-pair[1], pair[0]))
-            self._arms["graph"] = {**self._arms.get("graph", {}), **dict(ranked)}
-        for name in [name for name in _WORDS if name not in self._arms]:
-            column = dict(zip(table.ids, table.columns[name].tolist(), strict=True))
-            ranked = sorted(column.items(), key=lambda pair: (-pair[1], pair[0]))
-            self._arms[name] = {uid: score for uid, score in ranked if score > 0}
-        self._ranks = {name: {uid: i for i, uid in enumerate(scores, 1)} for name, scores in self._arms.items()}
-        self._entities = {key: entity for space in found.spaces for key, entity in space.named.items()}
-        for reached in walks:
-            self._entities |= reached.entities
+    def __init__(self, arms: Mapping[str, Mapping[str, float]], walks: Sequence[Reached], table: Table) -> None:
+        self._found = arms
         self._walks = walks
-        self._records = records
+        self._table = table
+        self._nearest = next(iter(arms.get("dense", {})), None)
 
-    def because(self, uid: str) -> Because:
-        """The explanation of one memory."""
+    def starts_from(self, uid: str) -> str:
+        """The memory that the way to a hit starts from: itself, if it matched by itself."""
+        return next((name for kind, name in self._way(uid) if kind == "memory"), uid)
+
+    def told_by(self, ids: Sequence[str]) -> list[str]:
+        """The memories on the ways to these."""
+        return [name for uid in ids for kind, name in self._way(uid) if kind == "memory"]
+
+    def entities_of(self, ids: Sequence[str]) -> list[str]:
+        """The entities on the ways to these."""
+        return [name for uid in ids for kind, name in self._way(uid) if kind == "entity"]
+
+    def because(self, uid: str, records: Mapping[str, MemoryRecord], names: Mapping[str, str]) -> Because:
+        """The explanation of one memory; `records` and `names` are those of the way's memories and entities."""
         arms = {
-            name: {"rank": self._ranks[name][uid], "score": scores[uid]}
-            for name, scores in self._arms.items()
+            name: {"rank": ranks[uid], "score": scores[uid]}
+            for name, (scores, ranks) in self._ranked.items()
             if uid in scores
         }
-        nodes = self._way(uid)
-        start = next((name for kind, name in nodes if kind == "memory"), uid)
-        return Because(arms, tuple(self._steps(nodes)), self._why(arms, nodes), start)
+        steps = _steps(self._way(uid), records, names)
+        return Because(arms, tuple(steps), _why(arms, steps))
+
+    @cached_property
+    def _ranked(self) -> dict[str, tuple[Mapping[str, float], Mapping[str, int]]]:
+        """Each arm's and each feature's scores above 0, with their ranks."""
+        columns = {
+            name: dict(zip(self._table.ids, column.tolist(), strict=True))
+            for name, column in self._table.columns.items()
+            if name in _WORDS
+        }
+        found: dict[str, tuple[Mapping[str, float], Mapping[str, int]]] = {}
+        for name, scores in {**columns, **self._found}.items():
+            ranked = sorted(((uid, score) for uid, score in scores.items() if score > 0), key=lambda pair: -pair[1])
+            found[name] = dict(ranked), {uid: rank for rank, (uid, _) in enumerate(ranked, 1)}
+        return found
 
     def _way(self, uid: str) -> list[Node]:
         """What matched by itself needs no way; what did not is shown with the likeliest one."""
-        if uid in self._arms["dense"] and self._ranks["dense"][uid] == 1:
-            return [("memory", uid)]
-        for reached in self._walks:
-            if way := reached.path(uid):
-                return way
+        if uid != self._nearest:
+            for reached in self._walks:
+                if way := reached.path(uid):
+                    return way
         return [("memory", uid)]
 
-    def _steps(self, nodes: Sequence[Node]) -> list[dict[str, Any]]:
-        steps: list[dict[str, Any]] = []
-        for kind, name in nodes:
-            if kind == "memory" and steps and steps[-1]["type"] == "memory":
-                steps.append({"type": "relation", "predicate": "next in the conversation"})
-            steps.append(self._step(kind, name))
-        return steps
 
-    def _step(self, kind: str, name: str) -> dict[str, Any]:
+def _steps(way: Sequence[Node], records: Mapping[str, MemoryRecord], names: Mapping[str, str]) -> list[dict[str, Any]]:
+    steps: list[dict[str, Any]] = []
+    for kind, name in way:
+        if kind == "memory" and steps and steps[-1]["type"] == "memory":
+            steps.append({"type": "relation", "predicate": "next in the conversation"})
         if kind == "memory":
-            record = self._records.get(name)
-            return {"type": "memory", "id": name, "memory": "" if record is None else record.text}
-        entity = self._entities.get(name)
-        return {"type": "entity", "key": name, "name": name if entity is None else entity.name}
+            text = records[name].text if name in records else ""
+            steps.append({"type": "memory", "id": name, "memory": text})
+        else:
+            steps.append({"type": "entity", "key": name, "name": names.get(name, name)})
+    return steps
 
-    def _why(self, arms: Mapping[str, Mapping[str, float]], nodes: Sequence[Node]) -> str:
-        said = [f"{_WORDS[name]} (rank {arm['rank']:.0f})" for name, arm in arms.items() if name in _WORDS]
-        way = self._told(nodes)
-        if way:
-            said.append(way)
-        return "; ".join(said) or "next to what matches the question"
 
-    def _told(self, nodes: Sequence[Node]) -> str:
-        if len(nodes) == 1:
-            return ""
-        parts = [
-            self._step(kind, name)["name"] if kind == "entity" else self._quoted(name) for kind, name in nodes[:-1]
-        ]
-        return f"reached from {' → '.join(parts)}"
+def _why(arms: Mapping[str, Mapping[str, float]], steps: Sequence[Mapping[str, Any]]) -> str:
+    said = [f"{_WORDS[name]} (rank {arms[name]['rank']:.0f})" for name in _WORDS if name in arms]
+    if len(steps) > 1:
+        parts = [step["name"] if step["type"] == "entity" else _quoted(step["memory"])
+                 for step in steps[:-1] if step["type"] != "relation"]  # fmt: skip
+        said.append(f"reached from {' → '.join(parts)}")
+    return "; ".join(said) or "next to what matches the question"
 
-    def _quoted(self, uid: str) -> str:
-        record = self._records.get(uid)
-        text = " ".join(record.text.split()) if record is not None else ""
-        return f"“{text[: QUOTED - 1]}…”" if len(text) > QUOTED else f"“{text}”"
+
+def _quoted(words: str) -> str:
+    text = " ".join(words.split())
+    return f"“{text[: QUOTED - 1]}…”" if len(text) > QUOTED else f"“{text}”"
 
 
 _WORDS = {
     "dense": "close in meaning",
     "keyword": "shares words",
+    "tokens": "says it in near words",
     "dense_beside": "beside what is close in meaning",
     "keyword_beside": "beside what shares words",
+    "tokens_beside": "beside what says it in near words",
+    "reply": "answers a question like it",
+    "named": "named by what was found",
     "speaker": "said by who is asked about",
+    "date": "from the time asked about",
 }

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
+from graphmem.model import Glimpse, Tells
+from graphmem.recall.asked import Asked
+from graphmem.recall.tokens import Matches
+
 Column = npt.NDArray[np.float64]
 # How much of a neighbour's score a memory takes over: what is said next to a match often is the answer.
 BESIDE = 0.7
+# A neighbour's token matches count this much (.85 before they are squared).
+TOKENS_BESIDE = 0.7225
+# Cosines, token matches, and keyword scores as parts of the best one that lie no farther apart are about alike.
+NEAR = 0.25
+ASKS = int(Tells.ASKS)  # plain numbers: a search compares thousands
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,48 +29,106 @@ class Table:
     ids: tuple[str, ...]
     columns: dict[str, Column] = field(default_factory=dict)
 
-    def add(self, name: str, scores: Mapping[str, float], *, scaled: bool = False) -> None:
-        """Adds a column; a candidate that the arm did not find has 0.
-
-        Scores of an arm's own scale are brought between 0 and 1 over the candidates; `scaled` ones are there already.
-        """
-        column = np.array([scores.get(uid, 0.0) for uid in self.ids])
-        self.columns[name] = column if scaled else normal(column)
+    def add(self, name: str, scores: Mapping[str, float]) -> None:
+        """Adds a column as it is; a candidate that is not among the scores has 0."""
+        self.columns[name] = np.array([scores.get(uid, 0.0) for uid in self.ids])
 
     def total(self, weights: Mapping[str, float]) -> Column:
-        """The weighted sum of the columns."""
-        return sum((weight * self.columns[name] for name, weight in weights.items()), np.zeros(len(self.ids)))
+        """The weighted sum of the columns; one that nothing filled counts nothing."""
+        there = ((name, weight) for name, weight in weights.items() if name in self.columns)
+        return sum((weight * self.columns[name] for name, weight in there), np.zeros(len(self.ids)))
 
 
-def normal(column: Column) -> Column:
-    """Min-max over the candidates; a column without differences counts nothing."""
+def normal(column: Column, least: float = 0.0) -> Column:
+    """Min-max over the candidates; a column without differences counts nothing.
+
+    Differences of less than `least` in all are not stretched: among a few like memories they mean nothing.
+    """
     if not column.size or (spread := column.max() - column.min()) <= 0:
         return np.zeros_like(column)
-    return np.asarray((column - column.min()) / spread)
+    return np.asarray((column - column.min()) / max(spread, least))
 
 
-def smoothed(scores: Mapping[str, float], beside: Mapping[str, Sequence[str]]) -> dict[str, float]:
-    """Each memory's score averaged with those of its neighbours in the session."""
-    return {
-        uid: (score + BESIDE * sum(scores.get(other, 0.0) for other in beside.get(uid, ())))
-        / (1 + BESIDE * len(beside.get(uid, ())))
-        for uid, score in scores.items()
-    }
+@dataclass(slots=True)
+class Evidence:
+    """What is known of the memories looked at so far, by id.
 
+    `similarity` are cosines, `keyword` BM25 scores, `beside` the memories before and after in the session (None: none
+    that may be seen), `matches` the tokens' (None: no tokens).
+    """
 
-def neighbours(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Who is beside whom, from the consecutive pairs."""
-    beside: dict[str, list[str]] = {}
-    for before, after in pairs:
-        beside.setdefault(before, []).append(after)
-        beside.setdefault(after, []).append(before)
-    return beside
+    glimpses: dict[str, Glimpse] = field(default_factory=dict)
+    beside: dict[str, tuple[str | None, str | None]] = field(default_factory=dict)
+    similarity: dict[str, float] = field(default_factory=dict)
+    keyword: Mapping[str, float] = field(default_factory=dict)
+    matches: Matches | None = None
 
+    def table(self, ids: Sequence[str], asked: Asked) -> Table:
+        """A row for each of these memories, in a settled order: as stored, not by their random ids."""
+        rows = tuple(sorted(ids, key=lambda uid: self.glimpses[uid].row))
+        table = Table(rows)
+        for columns in (self._nearness(rows), self._words(rows), self._answers(rows, asked)):
+            table.columns.update(columns)
+        return table
 
-def spoken_by_named(question: str, speakers: Mapping[str, str | None]) -> dict[str, float]:
-    """1 for the memories of the one speaker whose first name the question holds; none if it holds two."""
-    words = set(re.findall(r"\w+", question.casefold()))
-    named = {name for name in speakers.values() if name and name.split()[0].casefold() in words}
-    if len(named) != 1:
-        return {}
-    return {uid: 1.0 for uid, name in speakers.items() if name in named}
+    def _nearness(self, ids: Sequence[str]) -> dict[str, Column]:
+        found: dict[str, Column] = {}
+        for name, scores in (("dense", self.similarity), ("keyword", self.keyword)):
+            own, before, after, count = self._with_neighbours(ids, scores)
+            summed = own + BESIDE * (before + after)
+            # Cosines are averaged, or a memory without neighbours would be behind; words add up.
+            beside = summed / (1 + BESIDE * count) if name == "dense" else summed
+            least = NEAR if name == "dense" else NEAR * own.max(initial=0.0)
+            found[name], found[f"{name}_beside"] = normal(own, least), normal(beside, least)
+        return found
+
+    def _with_neighbours(
+        self, ids: Sequence[str], scores: Mapping[str, float]
+    ) -> tuple[Column, Column, Column, Column]:
+        pairs = [self.beside.get(uid, (None, None)) for uid in ids]
+        before = [None if one is None else scores.get(one) for one, _ in pairs]
+        after = [None if other is None else scores.get(other) for _, other in pairs]
+        count = [(one is not None) + (other is not None) for one, other in pairs]
+        return (
+            np.array([scores.get(uid, 0.0) for uid in ids]),
+            np.array([score or 0.0 for score in before]),
+            np.array([score or 0.0 for score in after]),
+            np.array(count, dtype=float),
+        )
+
+    def _words(self, ids: Sequence[str]) -> dict[str, Column]:
+        if self.matches is None or not ids:
+            return {}
+        own = self.matches.matrix(ids)
+        pairs = [self.beside.get(uid, (None, None)) for uid in ids]
+        around = np.maximum(
+            self.matches.matrix([before for before, _ in pairs]), self.matches.matrix([after for _, after in pairs])
+        )
+        tokens = normal(own @ self.matches.weights, NEAR)
+        return {
+            "tokens": tokens,
+            "tokens_beside": normal(np.maximum(own, TOKENS_BESIDE * around) @ self.matches.weights, NEAR),
+            "reply": self._replies(ids, dict(zip(ids, tokens.tolist(), strict=True))),
+        }
+
+    def _replies(self, ids: Sequence[str], tokens: Mapping[str, float]) -> Column:
+        """How well the question before is matched, for what somebody else answered to it."""
+        return np.array([self._reply(uid, tokens) for uid in ids])
+
+    def _reply(self, uid: str, tokens: Mapping[str, float]) -> float:
+        before = self.beside.get(uid, (None, None))[0]
+        if before is None or before not in tokens or not self.glimpses[before].tells & ASKS:
+            return 0.0
+        return tokens[before] if self.glimpses[before].speaker != self.glimpses[uid].speaker else 0.0
+
+    def _answers(self, ids: Sequence[str], asked: Asked) -> dict[str, Column]:
+        rows = [self.glimpses[uid] for uid in ids]
+        named = asked.names({row.speaker for row in rows})
+        tells = int(asked.tells)
+        return {
+            # Two people named: it may be about either, and who speaks tells nothing.
+            "speaker": np.array([float(len(named) == 1 and row.speaker in named) for row in rows]),
+            "type": np.array([float(bool(row.tells & tells)) for row in rows]),
+            "date": np.array([asked.closeness(row.at) for row in rows]),
+            "asks": np.array([row.asks for row in rows]),
+        }

@@ -1,30 +1,45 @@
-"""A search: ask the arms; walk from their best finds; one table of candidates by features, one sum; hits with paths."""
+"""A search: ask the arms; walk from their best finds; hop once more; one table of candidates by features, one sum."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from graphmem.model import Limits, MemoryRecord, Relation, Seeds
-from graphmem.recall import explain, features, fuse
-from graphmem.recall.channels import Channels, Found, Question, Space, Stores
-from graphmem.recall.walk import Reached, rarity, walk
-from graphmem.stores.ledger import reading, statistics
+import numpy as np
+
+from graphmem.model import Limits, MemoryRecord, Relation, Seeds, Subgraph, micros
+from graphmem.providers.base import forms_of
+from graphmem.recall import fuse, hop, passages, tokens
+from graphmem.recall.asked import asked
+from graphmem.recall.candidates import Candidates
+from graphmem.recall.channels import DENSE, KEYWORD, SPACES, Channels, Question, Read, Space, Stores
+from graphmem.recall.explain import Because, Explainer
+from graphmem.recall.features import Column, Table
+from graphmem.recall.recipe import FULL, Recipe, Weights
+from graphmem.recall.walk import TAU, Reached, rarity, walk
+from graphmem.stores.ledger import glimpses, memories, reading, statistics
+from graphmem.text import term_counts
+from graphmem.threads import one_thread
 
 # What is kept of the arms' finds, and how many more the walk may add.
-# A path may start from this many memories, besides the entities that the question names.
-STARTS = 3
 KEYWORD_CANDIDATES, CANDIDATES, WALKED = 100, 150, 100
+# A path starts from what the question names, or from one of the best memories if it is not far behind the first.
+STARTS, START_SHARE = 3, 0.25
+# How many memories are asked when an event was that a question counts from, and how near to the best they must be.
+EVENTS, SURE = 2, 0.8
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A memory found. `score` orders this search's hits (0..1), `similarity` is the cosine with the question."""
+    """A memory found. `score` orders this search's hits (0..1), `similarity` is the cosine with the question.
+
+    `because` is None unless the question asked to explain.
+    """
 
     record: MemoryRecord
     score: float
     similarity: float
-    because: explain.Because
+    because: Because | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,106 +51,202 @@ class Answer:
     degraded: tuple[str, ...] = ()
 
 
-def search(question: Question, stores: Stores) -> Answer:
+def search(question: Question, stores: Stores, recipe: Recipe = FULL) -> Answer:
     """Answers a question. An arm that fails is left out and named in `degraded`; StoreError only from the ledger."""
-    channels = Channels(question, stores)
-    found = channels.ask()
-    tables = _Tables(question, stores, channels, found)
-    first = [*found.dense, *list(found.keyword)[:KEYWORD_CANDIDATES]]
-    candidates = fuse.best(tables.make(first, with_neighbours=True), fuse.CANDIDATE, CANDIDATES)
-    shares = fuse.seed_shares(tables.make(candidates))
-    walks = [tables.walk(space, shares) for space in found.spaces]
-    graph = {uid: score for reached in walks for uid, score in reached.scores.items()}
-    table = tables.make([*candidates, *_top(graph, WALKED)])
-    table.add("graph", graph, scaled=True)
-    explainer = explain.Explainer(found, walks, table, channels.records)
-    hits = _hits(table, question, tables.similarity, explainer, channels.records)
-    with stores.ledger.read() as connection:
-        relations = reading.relations_stated_by(connection, question.view, [hit.record.id for hit in hits])
-    return Answer(tuple(hits), tuple(relations), tuple(sorted(channels.degraded)))
+    one = _Search(question, stores, recipe)
+    with one_thread():
+        one.find_event()
+        one.ask()
+        if recipe.walks:
+            one.walk()
+        if recipe.walks and not one.names_one():
+            one.hop()
+        return one.answer()
 
 
-class _Tables:
-    """Makes the table of candidates: as features see them now, without the walk's column."""
+@dataclass(frozen=True, slots=True)
+class _Walked:
+    """A walk in one space."""
 
-    def __init__(self, question: Question, stores: Stores, channels: Channels, found: Found) -> None:
+    space: Space
+    subgraph: Subgraph
+    reached: Reached
+
+
+class _Search:
+    """One search as it goes on: each step adds candidates, or a column to what is known of them."""
+
+    def __init__(self, question: Question, stores: Stores, recipe: Recipe) -> None:
         self._question = question
         self._stores = stores
-        self._channels = channels
-        self._found = found
-        self.similarity: dict[str, float] = {}
-        self._beside: dict[str, Sequence[str]] = {}
+        self._recipe = recipe
+        self._asked = asked(question.text, question.now or question.view.moment)
+        self._channels = Channels(question, stores)
+        self._arms: dict[str, Mapping[str, float]] = {}
+        self._walks: list[_Walked] = []
+        self._ids: list[str] = []
 
-    def make(self, ids: Iterable[str], *, with_neighbours: bool = False) -> features.Table:
-        """A row for each of these memories (and their neighbours) that the search may show."""
-        wanted = list(dict.fromkeys(ids))
-        around = self._learn(wanted)
-        shown = self._channels.confirmed(around if with_neighbours else wanted)
-        table = features.Table(tuple(sorted(shown)))
-        for name, scores in (("dense", self.similarity), ("keyword", self._found.keyword)):
-            here = {uid: scores.get(uid, 0.0) for uid in around}
-            table.add(name, here)
-            table.add(f"{name}_beside", features.smoothed(here, self._beside))
-        speakers = {uid: self._channels.records[uid].speaker for uid in table.ids}
-        table.add("speaker", features.spoken_by_named(self._question.text, speakers), scaled=True)
+    def find_event(self) -> None:
+        """When an event was that a question counts from ("a week after the wedding"): by a search of its own."""
+        if self._asked.offset is not None:
+            event = replace(self._question, text=self._asked.offset.anchor, limit=EVENTS, explain=False)
+            found = search(event, self._stores, self._recipe)
+            sure = (hit for hit in found.hits if hit.score >= SURE)
+            self._asked = self._asked.counted_from(micros(hit.record.at) for hit in sure)
+
+    def ask(self) -> None:
+        """The arms side by side; the best of their finds and of what stands beside them are the candidates."""
+        read, spaces = self._channels.read()
+        dense, keyword = self._channels.asking(read, spaces)
+        self._candidates = Candidates(self._question, self._stores.ledger, forms_of(self._stores.embedder), read.vector)
+        evidence = self._candidates.evidence
+        found = self._candidates.accepted(lambda n: self._channels.dense(read, n), dense.result(), DENSE)
+        words = self._candidates.accepted(lambda n: self._channels.keyword(spaces, n), keyword.result(), KEYWORD)
+        evidence.keyword = words
+        self._arms = {"dense": found, "keyword": words}
+        self._spaces = self._channels.spaces(self._nearest(found, spaces), read)
+        first = fuse.merged(found, list(words)[:KEYWORD_CANDIDATES])
+        self._candidates.learn(first)
+        everything = self._candidates.around(first)
+        self._candidates.learn(everything)
+        self._ids = fuse.best(evidence.table(everything, self._asked), self._recipe.candidates, CANDIDATES)
+        self._weigh_tokens(read)
+
+    def _nearest(self, dense: Mapping[str, float], spaces: Sequence[str]) -> list[str]:
+        """The spaces of the nearest memories; then, or without vectors, those written last."""
+        glimpses = self._candidates.evidence.glimpses
+        return fuse.merged((glimpses[uid].space for uid in dense), spaces)[:SPACES]
+
+    def _weigh_tokens(self, read: Read) -> None:
+        if read.tokens is None or not self._recipe.tokens or not self._spaces:
+            return
+        terms = [term for found in tokens.terms_of(read.tokens.words).values() for term in found]
+        with self._stores.ledger.read() as connection:
+            size, frequencies = statistics.document_frequencies(connection, self._spaces[0].key, terms)
+        weights = tokens.weights(read.tokens.words, size, frequencies)
+        self._candidates.evidence.matches = tokens.Matches(read.tokens.tokens, weights)
+
+    def _table(self) -> Table:
+        self._candidates.learn(self._ids)
+        self._candidates.match(self._ids)
+        table = self._candidates.evidence.table(self._ids, self._asked)
+        for name in ("graph", "hop"):
+            if name in self._arms:
+                table.add(name, self._arms[name])
         return table
 
-    def _learn(self, ids: Sequence[str]) -> list[str]:
-        """Who is beside these, and how near they all are; returns them with their neighbours. Nothing is read twice."""
-        new = [uid for uid in ids if uid not in self._beside]
-        self._beside |= dict.fromkeys(new, ())
-        with self._stores.ledger.read() as connection:
-            pairs = reading.next_pairs(connection, self._question.view, new)
-        found = features.neighbours(pairs)
-        self._beside |= {uid: found[uid] for uid in new if uid in found}
-        around = list(dict.fromkeys([*ids, *(other for uid in ids for other in self._beside[uid])]))
-        self._compare([uid for uid in around if uid not in self.similarity])
-        return around
+    def _bare(self) -> bool:
+        """Whether token matches cannot be used: none asked for, or not there (see `rebuild`) for every candidate."""
+        evidence = self._candidates.evidence
+        return evidence.matches is None or not all(
+            evidence.matches.holds(uid) for uid in self._ids if uid in evidence.similarity
+        )
 
-    def _compare(self, ids: Sequence[str]) -> None:
-        """Exact cosines from the ledger's own vectors, whatever arm brought the candidates."""
-        if self._found.vector is None or not ids:
-            return
-        with self._stores.ledger.read() as connection:
-            vectors = statistics.vectors_of(connection, self._stores.embedder.model, ids)
-        self.similarity.update({uid: float((rows @ self._found.vector).max()) for uid, rows in vectors.items()})
+    def _seed_weights(self) -> Weights:
+        return self._recipe.bare_seeds if self._bare() else self._recipe.seeds
 
-    def walk(self, space: Space, shares: Mapping[str, float]) -> Reached:
-        """Walks in one space from the seeds that lie there; nothing if the graph is out of reach."""
-        question, channels = self._question, self._channels
-        mine = {uid: share for uid, share in shares.items() if channels.records[uid].space == space.key}
-        weights = {key: rarity(space.size, entity.mentions) for key, entity in space.named.items()}
-        from_memories, from_entities = fuse.balanced(mine, {key: w for key, w in weights.items() if w > 0})
+    def walk(self) -> None:
+        """From the best finds and what the question names over the graph; what is reached best becomes a candidate."""
+        table = self._table()
+        shares = fuse.seed_shares(table, self._seed_weights())
+        self._walks = [self._walked(space, shares) for space in self._spaces]
+        graph = {uid: score for walked in self._walks for uid, score in walked.reached.scores.items()}
+        self._arms["graph"] = graph
+        self._ids = fuse.merged(self._ids, self._candidates.shown(fuse.top(graph, WALKED)))
+
+    def _walked(self, space: Space, shares: Mapping[str, float]) -> _Walked:
+        """A walk in one space from the seeds that lie there; nothing if the graph is out of reach."""
+        evidence = self._candidates.evidence
+        mine = {uid: share for uid, share in shares.items() if evidence.glimpses[uid].space == space.key}
+        told = {key: TAU[space.kinds[key]] * rarity(space.size, entity.mentions) for key, entity in space.named.items()}
+        from_memories, from_entities = fuse.balanced(mine, {key: weight for key, weight in told.items() if weight > 0})
         seeds = Seeds(entities=tuple(from_entities), memories=tuple(from_memories))
-        least = -1.0 if question.threshold is None else question.threshold
-        starts = [uid for uid in from_memories if self.similarity.get(uid, 0.0) >= least][:STARTS]
-        view = replace(question.view, space=space.key)
+        least = -1.0 if self._question.threshold is None else self._question.threshold
+        enough = START_SHARE * max(from_memories.values(), default=0.0)
+        good = [uid for uid, share in from_memories.items() if share >= enough]
+        starts = [uid for uid in good if evidence.similarity.get(uid, 0.0) >= least][:STARTS]
+        view = replace(self._question.view, space=space.key)
 
-        def walked() -> Reached:
+        def walked() -> _Walked:
             subgraph = self._stores.graph.neighbourhood(view, seeds, Limits())
-            return walk(subgraph, space.size, from_memories, from_entities, starts)
+            return _Walked(space, subgraph, walk(subgraph, space.size, from_memories, from_entities, starts))
 
-        return channels.guarded("graph", walked, Reached({}))
+        return self._channels.guarded("graph", walked, _Walked(space, Subgraph(), Reached({})))
 
+    def names_one(self) -> bool:
+        """Whether exactly one speaker is asked about: their own turns hold the answer, a hop only costs time."""
+        glimpses = self._candidates.evidence.glimpses
+        return len(self._asked.names({glimpses[uid].speaker for uid in self._ids})) == 1
 
-def _top(scores: Mapping[str, float], limit: int) -> list[str]:
-    return sorted(scores, key=lambda uid: (-scores[uid], uid))[:limit]
+    def hop(self) -> None:
+        """Once more over the entities of the best: what adds to a good find what that one lacks."""
+        table = self._table()
+        shares = fuse.firsts(table, self._seed_weights(), hop.FIRSTS)
+        links: dict[str, Mapping[str, float]] = {}
+        for walked in self._walks:
+            here = [uid for uid in shares if uid in walked.reached.scores]
+            links |= hop.links(walked.subgraph, walked.space.size, here)
+        looked_at = self._candidates.shown(hop.strongest(links, shares))
+        self._candidates.learn(looked_at)
+        self._candidates.match(looked_at)
+        gained = hop.gains(links, shares, None if self._bare() else self._candidates.evidence.matches, looked_at)
+        self._arms["hop"] = gained
+        self._ids = fuse.merged(self._ids, fuse.top(gained, hop.BROUGHT))
 
+    def answer(self) -> Answer:
+        """The sum of all features, cut to what was asked for."""
+        table = self._table()
+        weights = self._recipe.bare_final if self._bare() else self._recipe.final
+        if self._recipe.walks and not self._bare():
+            self._weigh_passages(table, table.total(weights))
+        totals = table.total(weights)
+        scored = fuse.scores(totals)
+        scores = dict(zip(table.ids, scored.tolist(), strict=True))
+        ranked = [table.ids[i] for i in np.argsort(-totals, kind="stable")]
+        limit = fuse.enough(scored) if self._question.limit is None else self._question.limit
+        evidence = self._candidates.evidence
+        explainer = Explainer(self._arms, [walked.reached for walked in self._walks], table)
+        chosen = [uid for uid in ranked if self._is_near(uid, explainer)][:limit]
+        with self._stores.ledger.read() as connection:
+            told = explainer.told_by(chosen) if self._question.explain else []
+            records = memories.records(connection, [*chosen, *told])
+            spaces = [space.key for space in self._spaces]
+            names = reading.names_of(connection, spaces, explainer.entities_of(chosen) if told else [])
+            relations = reading.relations_stated_by(connection, self._question.view, chosen)
+        hits = tuple(
+            Hit(
+                records[uid],
+                scores[uid],
+                evidence.similarity.get(uid, 0.0),
+                explainer.because(uid, records, names) if self._question.explain else None,
+            )
+            for uid in chosen
+            if uid in records
+        )
+        return Answer(hits, tuple(relations), tuple(sorted(self._channels.degraded)))
 
-def _hits(
-    table: features.Table,
-    question: Question,
-    similarity: Mapping[str, float],
-    explainer: explain.Explainer,
-    records: Mapping[str, MemoryRecord],
-) -> list[Hit]:
-    scored = dict(zip(table.ids, fuse.scores(table.total(fuse.FINAL)).tolist(), strict=True))
-    hits: list[Hit] = []
-    for uid in _top(scored, len(scored)):
-        because = explainer.because(uid)
-        near = max(similarity.get(uid, 0.0), similarity.get(because.starts_from, 0.0))
-        if question.threshold is None or near >= question.threshold:
-            hits.append(Hit(records[uid], scored[uid], similarity.get(uid, 0.0), because))
-        if len(hits) == question.limit:
-            break
-    return hits
+    def _weigh_passages(self, table: Table, totals: Column) -> None:
+        """Two more columns, for passages: what good finds name, and what is only like the best of them."""
+        evidence = self._candidates.evidence
+        found = passages.among(evidence, table, totals)
+        if not found:
+            return
+        shares = passages.best(table, totals)
+        with self._stores.ledger.read() as connection:
+            texts = glimpses.texts_of(connection, [evidence.glimpses[uid].row for uid in {*found, *shares}])
+            said = {uid: texts[evidence.glimpses[uid].row] for uid in {*found, *shares}}
+            titles = {uid: passages.title_terms(said[uid]) for uid in found}
+            terms = {term for title in titles.values() for term in title}
+            size, frequencies = statistics.document_frequencies(connection, self._spaces[0].key, terms)
+        finds = {uid: (share, frozenset(term_counts(said[uid]))) for uid, share in shares.items()}
+        table.add("named", passages.named(evidence, finds, titles, size, frequencies))
+        table.add("alike", passages.alike(evidence, next(iter(shares), ""), found))
+
+    def _is_near(self, uid: str, explainer: Explainer) -> bool:
+        """Whether a hit, or the memory that its path starts from, is as near as was asked for."""
+        if self._question.threshold is None:
+            return True
+        similarity = self._candidates.evidence.similarity
+        return (
+            max(similarity.get(uid, 0.0), similarity.get(explainer.starts_from(uid), 0.0)) >= self._question.threshold
+        )

@@ -8,9 +8,8 @@ carry no weight of their own: the memory that supports one mentions both its end
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import log
 from typing import Any
 
@@ -19,9 +18,11 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
-from graphmem.model import Edge, Entity, MentionKind, Subgraph
+from graphmem.model import MentionKind, Subgraph
 
-TAU: Mapping[MentionKind, float] = {MentionKind.TITLE: 1.0, MentionKind.NAME: 1.0, MentionKind.CHUNK: 0.3}
+TAU: Mapping[MentionKind, float] = {
+    MentionKind.TITLE: 1.0, MentionKind.NAME: 1.0, MentionKind.CHUNK: 0.3, MentionKind.THING: 0.0
+}  # fmt: skip
 NEXT = 1.0
 RESTART = 0.05
 ROUNDS = 15
@@ -30,14 +31,23 @@ ROUNDS = 15
 HUB_SHARE, HUB_LEAST = 0.15, 4
 
 Vector = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
 Node = tuple[str, str]  # ("memory", id) or ("entity", key)
+_TAU = np.array([TAU[kind] for kind in sorted(MentionKind)])
 
 
 def rarity(size: int, df: int) -> float:
     """How much a key tells: 0 for one that is everywhere or a hub, 1 for one that a single memory holds."""
-    if df >= max(HUB_SHARE * size, HUB_LEAST):
-        return 0.0
-    return log(size / df) / log(size) if 0 < df < size else 0.0
+    # As `_rarities`, without numpy: for one key at a time that would take ten times as long.
+    telling = 0 < df < size and df < max(HUB_SHARE * size, HUB_LEAST)
+    return log(size / df) / log(size) if telling else 0.0
+
+
+def _rarities(size: int, df: Vector) -> Vector:
+    if size < 2:  # noqa: PLR2004 - ln 1 is 0: one memory tells nothing apart
+        return np.zeros(len(df))
+    telling = (df > 0) & (df < max(HUB_SHARE * size, HUB_LEAST)) & (df < size)
+    return np.asarray(np.where(telling, np.log(size / np.maximum(df, 1.0)) / log(size), 0.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +56,11 @@ class Reached:
 
     scores: Mapping[str, float]
     nodes: tuple[Node, ...] = ()
-    entities: Mapping[str, Entity] = field(default_factory=dict)
     before: npt.NDArray[np.int32] | None = None
 
     def path(self, memory: str) -> list[Node]:
         """The likeliest way to a memory, from what matched the question on; empty if there is none."""
-        if self.before is None or ("memory", memory) not in self.nodes:
+        if self.before is None or memory not in self.scores:
             return []
         at = self.nodes.index(("memory", memory))
         steps: list[Node] = []
@@ -73,72 +82,86 @@ def walk(
     `size` is n of the space; `memories` and `entities` are the seeds' shares. Ways begin at the entities and at the
     memories in `starts`. Scores lie between 0 and 1.
     """
-    nodes: tuple[Node, ...] = (
-        *(("memory", uid) for uid in subgraph.memories),
-        *(("entity", key) for key in subgraph.entities),
-    )
-    number = {node: i for i, node in enumerate(nodes)}
-    start = np.zeros(len(nodes))
-    for kind, shares in (("memory", memories), ("entity", entities)):
+    graph = _Graph(subgraph, size)
+    start = np.zeros(len(graph))
+    for place, shares in ((graph.memories, memories), (graph.entities, entities)):
         for name, share in shares.items():
-            if (kind, name) in number:
-                start[number[kind, name]] = share
+            if name in place:
+                start[place[name]] = share
     if not start.sum():
         return Reached({})
-    transition = _transition(subgraph, size, number)
-    reached = _spread(transition, start / start.sum())
-    scores = _damped(reached[: len(subgraph.memories)])
+    transition, kept = graph.transition()
+    scores = _damped(_spread(transition, kept, start / start.sum())[: len(graph.memories)])
+    matched = [place[name] for place, names in ((graph.entities, entities), (graph.memories, starts))
+               for name in names if name in place]  # fmt: skip
     found = dict(zip(subgraph.memories, scores.tolist(), strict=True))
-    matched: list[Node] = [*(("entity", key) for key in entities), *(("memory", uid) for uid in starts)]
-    ways = _ways(transition, [number[node] for node in matched if node in number])
-    return Reached(found, nodes, subgraph.entities, ways)
+    return Reached(found, graph.nodes(), _ways(transition, matched))
 
 
-def _transition(subgraph: Subgraph, size: int, number: Mapping[Node, int]) -> Any:
-    """Row i: where node i passes its weight on to, as shares of its full out-weight."""
-    edges: list[tuple[int, int, float]] = []
-    full: dict[int, float] = defaultdict(float)
-    for edge, weight in _weighed(subgraph, size):
-        memory, entity = number["memory", edge.memory], number["entity", edge.entity]
-        edges += [(memory, entity, weight), (entity, memory, weight)]
-        full[memory] += weight
-    full.update(_entity_weights(subgraph, size, number))
-    for before, after in subgraph.next:
-        pair = [number.get(("memory", uid)) for uid in (before, after)]
-        for one, other in (pair, pair[::-1]):
-            if one is not None:
-                full[one] += NEXT
-                edges += [(one, other, NEXT)] if other is not None else []
-    rows, columns, weights = zip(*edges, strict=True) if edges else ((), (), ())
-    shares = [weight / full[row] for row, weight in zip(rows, weights, strict=True)]
-    return csr_array((shares, (rows, columns)), shape=(len(number), len(number)))
+class _Graph:
+    """A subgraph in numbers: memories first, then entities."""
+
+    def __init__(self, subgraph: Subgraph, size: int) -> None:
+        self.memories = {uid: i for i, uid in enumerate(subgraph.memories)}
+        self.entities = {key: i for i, key in enumerate(subgraph.frequencies, len(self.memories))}
+        self._next = subgraph.next
+        self._frequencies = np.array(list(subgraph.frequencies.values()), dtype=float)
+        self._memory = np.array([self.memories[edge.memory] for edge in subgraph.mentions], dtype=int)
+        self._entity = np.array([self.entities[edge.entity] for edge in subgraph.mentions], dtype=int)
+        kinds = np.array([edge.kind for edge in subgraph.mentions], dtype=int)
+        rarities = _rarities(size, self._frequencies)
+        self._weight = _TAU[kinds] * rarities[self._entity - len(self.memories)]
+        self._alone = np.zeros(len(self))
+        for (memory, kind), count in subgraph.alone.items():
+            self._alone[self.memories[memory]] += count * TAU[MentionKind(kind)] * rarity(size, 1)
+
+    def __len__(self) -> int:
+        return len(self.memories) + len(self.entities)
+
+    def nodes(self) -> tuple[Node, ...]:
+        return (*(("memory", uid) for uid in self.memories), *(("entity", key) for key in self.entities))
+
+    def transition(self) -> tuple[Any, Vector]:
+        """Row i: where node i passes its weight on to, as shares of its full out-weight.
+
+        And the share that it passes to entities it holds alone, which pass it back.
+        """
+        before, after, leaving = self._pairs()
+        full = self._full_weights(leaving)
+        rows = np.concatenate([self._memory, self._entity, before, after])
+        columns = np.concatenate([self._entity, self._memory, after, before])
+        weights = np.concatenate([self._weight, self._weight, np.full(2 * len(before), NEXT)])
+        some = weights > 0
+        rows, columns, weights = rows[some], columns[some], weights[some]
+        passed = csr_array((weights / full[rows], (rows, columns)), shape=(len(self), len(self)))
+        return passed, np.divide(self._alone, full, out=np.zeros(len(self)), where=full > 0)
+
+    def _pairs(self) -> tuple[Indices, Indices, list[int]]:
+        """Consecutive memories that are both here, and, once for each pair, the ends that are here."""
+        ends = [(self.memories.get(before, -1), self.memories.get(after, -1)) for before, after in self._next]
+        whole = [pair for pair in ends if min(pair) >= 0]
+        before, after = np.array(whole, dtype=int).reshape(-1, 2).T
+        return before, after, [end for pair in ends for end in pair if end >= 0]
+
+    def _full_weights(self, leaving: Sequence[int]) -> Vector:
+        """Each node's full out-weight; an entity's is its frequency times the mean weight of the mentions read."""
+        full: Vector = self._alone + np.bincount(self._memory, self._weight, minlength=len(self))
+        full += NEXT * np.bincount(np.array(leaving, dtype=int), minlength=len(self))
+        counted = self._weight > 0
+        totals = np.bincount(self._entity[counted], self._weight[counted], minlength=len(self))
+        read = np.bincount(self._entity[counted], minlength=len(self))
+        mine = slice(len(self.memories), None)
+        full[mine] += self._frequencies * totals[mine] / np.maximum(read[mine], 1)
+        return np.asarray(full)
 
 
-def _weighed(subgraph: Subgraph, size: int) -> list[tuple[Edge, float]]:
-    found = []
-    for edge in subgraph.mentions:
-        weight = TAU[edge.kind] * rarity(size, subgraph.entities[edge.entity].mentions)
-        if weight > 0:
-            found.append((edge, weight))
-    return found
-
-
-def _entity_weights(subgraph: Subgraph, size: int, number: Mapping[Node, int]) -> dict[int, float]:
-    """An entity's full out-weight: its document frequency times the mean weight of the mentions that were read."""
-    read: dict[str, list[float]] = defaultdict(list)
-    for edge, weight in _weighed(subgraph, size):
-        read[edge.entity].append(weight)
-    return {
-        number["entity", key]: subgraph.entities[key].mentions * sum(weights) / len(weights)
-        for key, weights in read.items()
-    }
-
-
-def _spread(transition: Any, start: Vector) -> Vector:
+def _spread(transition: Any, kept: Vector, start: Vector) -> Vector:
     backwards = transition.T.tocsr()
-    reached = start.copy()
+    reached, waiting = start.copy(), np.zeros(len(start))
     for _ in range(ROUNDS):
-        reached = RESTART * start + (1 - RESTART) * (backwards @ reached)
+        passed = backwards @ reached + waiting
+        waiting = (1 - RESTART) * kept * reached  # with entities of one memory: back again in the next round
+        reached = RESTART * start + (1 - RESTART) * passed
     return reached
 
 

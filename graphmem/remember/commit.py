@@ -29,6 +29,7 @@ from graphmem.remember.plan import (
 from graphmem.stores.ledger import Ledger, graph, log, memories, statistics
 from graphmem.stores.ledger.schema import links, set_aside, tasks
 from graphmem.stores.ledger.schema import memories as memories_table
+from graphmem.text import is_passage
 
 NOT_FOUND = "no memory {id!r} in this scope; `search` and `get_all` give the ids that exist"
 
@@ -135,6 +136,9 @@ def _episode(step: Say, transaction: _Transaction) -> MemoryRecord:
 def _session(step: Say, transaction: _Transaction) -> str:
     if step.scope.run_id is not None:
         return step.scope.run_id
+    if step.message.name is None and is_passage(step.message.content):
+        # A document among other documents: what was imported before it is not what was said before it.
+        return f"{memories.ALONE}{uuid4()}"
     connection = transaction.connection
     space = memories.ensure_space(connection, step.scope.space)
     near = memories.session_near(connection, space, step.scope, step.message.at, transaction.session_gap)
@@ -149,7 +153,7 @@ def _(step: Enrich, transaction: _Transaction) -> Outcome:
         return Outcome("NONE", step.id, reason="changed since")
     if not log.paid(connection, record.row, step.version):
         return Outcome("NONE", step.id, record=record, reason="done already")
-    windows = statistics.keep_vectors(connection, step.model, step.text_hash, step.vectors)
+    windows = statistics.keep(connection, step.forms, step.text_hash, step.embedded)
     if not windows:
         # The last other user of these vectors was erased while this was computed: they must be computed anew.
         log.owe(connection, record.row, record.version)
@@ -157,7 +161,7 @@ def _(step: Enrich, transaction: _Transaction) -> Outcome:
     record = replace(record, change=transaction.next_change())
     space = transaction.space(record)
     memories.touch(connection, record.row, record.change)
-    statistics.mark_enriched(connection, record.row, step.text_hash, windows)
+    statistics.mark_enriched(connection, record, step.text_hash, windows, step.found.tells)
     statistics.count_text(connection, record, space, 1)
     graph.add(connection, record, space, step.found)
     return Outcome("ENRICH", record.id, kind=record.kind, record=record)
@@ -172,7 +176,7 @@ def _strip(record: MemoryRecord, transaction: _Transaction) -> Erased:
     withdrawn = graph.withdraw(connection, record, transaction.now)
     statistics.count_text(connection, record, transaction.space(record), -1)
     vectors = statistics.drop_vectors(connection, text_hash)
-    statistics.mark_enriched(connection, record.row, None, 0)
+    statistics.unmark(connection, record.row)
     parts = withdrawn.mentions + withdrawn.entities + withdrawn.relations
     return Erased(points=windows, graph=parts, derived=vectors)
 

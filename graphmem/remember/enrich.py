@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future, wait
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 
 from graphmem.errors import ModelError
 from graphmem.model import Extraction, MemoryRecord, Utterance
-from graphmem.providers.base import Embedder, Extractor
+from graphmem.providers.base import Embedded, Embedder, Extractor, TokenEmbedder, forms_of
 from graphmem.remember.commit import commit
-from graphmem.remember.plan import Enrich, Plan
+from graphmem.remember.plan import Enrich, Outcome, Plan
 from graphmem.stores.ledger import Ledger, log, memories, statistics
 
 # Large enough for the models to find texts of one length (256 instead of 64: a fifth faster), small enough that a
@@ -25,6 +25,7 @@ class Enricher:
     def __init__(self, ledger: Ledger, embedder: Embedder, extractor: Extractor | None, pool: Executor) -> None:
         self._ledger = ledger
         self._embedder = embedder
+        self.forms = forms_of(embedder)
         self._extractor = extractor
         self._pool = pool
 
@@ -34,8 +35,16 @@ class Enricher:
         Raises ModelError when a model fails; the failed tasks stay, with the error's name, and are tried again later.
         """
         todo = self._owed(rows)
-        for start in range(0, len(todo), BATCH):
-            self._batch(todo[start : start + BATCH])
+        storing: list[Future[list[Outcome]]] = []
+        try:
+            for start in range(0, len(todo), BATCH):
+                plan = Plan(self._computed(todo[start : start + BATCH]), datetime.now(UTC))
+                wait(storing)
+                # Stored while the models are at the next batch.
+                storing.append(self._pool.submit(commit, self._ledger, plan, timedelta(0)))
+        finally:
+            for stored in storing:
+                stored.result()
 
     def _owed(self, rows: Sequence[int] | None) -> list[int]:
         with self._ledger.read() as connection:
@@ -47,29 +56,33 @@ class Enricher:
                 for row in log.owed(connection, memories.CHUNK, rows[start : start + memories.CHUNK])
             ]
 
-    def _batch(self, rows: Sequence[int]) -> None:
+    def _computed(self, rows: Sequence[int]) -> tuple[Enrich, ...]:
         with self._ledger.read() as connection:
             records = list(memories.records_by_row(connection, rows).values())
         try:
-            steps = self.compute(records)
+            return self.compute(records)
         except ModelError as error:
             with self._ledger.write() as connection:
                 log.failed(connection, rows, type(error).__name__)
             raise
-        commit(self._ledger, Plan(steps, datetime.now(UTC)), timedelta(0))
 
     def compute(self, records: Sequence[MemoryRecord]) -> tuple[Enrich, ...]:
         """The steps for these memories: texts the ledger knows are not embedded again."""
         hashes = [text_hash(record.embedded_text) for record in records]
         with self._ledger.read() as connection:
-            known = statistics.known_vectors(connection, self._embedder.model, list(set(hashes)))
+            known = statistics.known(connection, self.forms, list(set(hashes)))
         fresh = {h: r.embedded_text for h, r in zip(hashes, records, strict=True) if h not in known}
         extracting = self._pool.submit(self._extract, records)
-        vectors = dict(zip(fresh, self._embedder.embed(list(fresh.values())), strict=True)) if fresh else {}
+        embedded = dict(zip(fresh, self._embed(list(fresh.values())), strict=True)) if fresh else {}
         return tuple(
-            Enrich(record.id, record.version, self._embedder.model, h, vectors.get(h), found)
+            Enrich(record.id, record.version, self.forms, h, embedded.get(h), found)
             for record, h, found in zip(records, hashes, extracting.result(), strict=True)
         )
+
+    def _embed(self, texts: Sequence[str]) -> list[Embedded]:
+        if isinstance(self._embedder, TokenEmbedder):
+            return self._embedder.embed_tokens(texts)
+        return [Embedded(vectors, ()) for vectors in self._embedder.embed(texts)]
 
     def _extract(self, records: Sequence[MemoryRecord]) -> list[Extraction]:
         if self._extractor is None:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from graphmem.model import NOTHING, Extraction, Kind, MemoryRecord, Message, Scope
+from graphmem.model import NOTHING, Extraction, Forms, Kind, MemoryRecord, Message, Scope
 
 if TYPE_CHECKING:
-    from graphmem.providers.base import Matrix
+    from graphmem.providers.base import Embedded
 
 
 class Unset:
@@ -41,14 +41,14 @@ class Say:
 class Enrich:
     """Add what was computed from a memory's words. Skipped if the words have changed since (`version`).
 
-    `vectors` None: the ledger had them already.
+    `embedded` None: the ledger had it already.
     """
 
     id: str
     version: int
-    model: str
+    forms: Forms
     text_hash: str
-    vectors: Matrix | None
+    embedded: Embedded | None
     found: Extraction
 
 

@@ -103,10 +103,11 @@ class Graph(Protocol):
     def neighbourhood(self, view: View, seeds: Seeds, limits: Limits) -> Subgraph:
         """The bounded neighbourhood of some seeds, in one call.
 
-        `view.space` is set; the view is applied before each limit. Taken are: the seed memories in the view with
-        their neighbours in the session; the best `seed_mentions` memories of each seed entity (kind, then newest);
-        of the seed memories' other entities the `frontier` that fewest memories hold, and the best
-        `frontier_mentions` memories of each; up to `memories` in all, in that order. Raises StoreUnavailable.
+        `view.space` is set; the view is applied before each limit. Taken are: the seed memories in the view, with
+        those up to `steps` before and after them in the session; the best `seed_mentions` memories of each seed entity
+        (kind, then newest); of the other entities of both, but for those of one memory only, the `frontier` that
+        fewest memories hold, and the best `frontier_mentions` memories of each; up to `memories` in all, in that
+        order. A THING links nothing. Raises StoreUnavailable.
         """
         ...
 

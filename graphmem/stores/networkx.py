@@ -7,6 +7,7 @@ at 100,000 memories).
 from __future__ import annotations
 
 from bisect import insort
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from threading import RLock
@@ -109,18 +110,24 @@ class NetworkxGraph:
     def neighbourhood(self, view: View, seeds: Seeds, limits: Limits) -> Subgraph:
         with self._lock:
             named = [key for key in seeds.entities if (view.space, key) in self._mentions]
-            start = self._around(view, seeds.memories)
-            frontier = self._rarest(start, named, limits.frontier)
-            found = dict.fromkeys(start)
-            for keys, limit in ((named, limits.seed_mentions), (frontier, limits.frontier_mentions)):
-                for key in keys:
-                    found.update(dict.fromkeys(self._best(view, key, limit)))
-            return self._subgraph(view, list(found)[: limits.memories])
+            start = [uid for uid in seeds.memories if self._sees(view, uid)]
+            naming = [uid for key in named for uid in self._best(view, key, limits.seed_mentions)]
+            frontier = self._rarest([*start, *naming], named, limits.frontier)
+            leads = [uid for key in frontier for uid in self._best(view, key, limits.frontier_mentions)]
+            found = dict.fromkeys([*start, *self._around(view, start, limits.steps), *naming, *leads])
+            return self._subgraph(view, list(found)[: limits.memories], named)
 
-    def _around(self, view: View, uids: Iterable[str]) -> list[str]:
-        start = [uid for uid in uids if self._sees(view, uid)]
-        beside = [other for uid in start for pair in self._pairs(uid) for other in pair]
-        return list(dict.fromkeys([*start, *(uid for uid in beside if self._sees(view, uid))]))
+    def _around(self, view: View, start: Sequence[str], steps: int) -> list[str]:
+        found, ends = dict.fromkeys(start), list(start)
+        for _ in range(steps):
+            beside = {uid for end in ends for pair in self._pairs(end) for uid in pair if uid not in found}
+            ends = sorted(beside, key=self._row)
+            found.update(dict.fromkeys(ends))
+        return [uid for uid in list(found)[len(start) :] if self._sees(view, uid)]
+
+    def _row(self, uid: str) -> int:
+        record: MemoryRecord | None = self._graph.nodes[("memory", uid)].get("record")
+        return 0 if record is None else record.row
 
     def _sees(self, view: View, uid: str) -> bool:
         node = ("memory", uid)
@@ -134,14 +141,14 @@ class NetworkxGraph:
 
     def _rarest(self, start: Iterable[str], without: Sequence[str], limit: int) -> list[str]:
         entities = {entity.key: entity for uid in start for entity, _ in self._mentioned(uid)}
-        fresh = [entity for key, entity in entities.items() if key not in without]
+        fresh = [entity for key, entity in entities.items() if key not in without and entity.mentions > 1]
         return [entity.key for entity in sorted(fresh, key=lambda e: (e.mentions, e.key))[:limit]]
 
     def _mentioned(self, uid: str) -> list[tuple[Entity, MentionKind]]:
         found = [
             (self._entity(other), data["kind"])
             for _, other, key, data in self._graph.out_edges(("memory", uid), keys=True, data=True)
-            if key == "mentions"
+            if key == "mentions" and data["kind"] < MentionKind.THING
         ]
         return sorted(found, key=lambda pair: (pair[1], pair[0].key))
 
@@ -152,19 +159,22 @@ class NetworkxGraph:
     def _best(self, view: View, key: str, limit: int) -> list[str]:
         found: list[str] = []
         for worth in self._mentions[view.space or "", key]:
-            if self._sees(view, worth[3]):
+            if worth[0] < MentionKind.THING and self._sees(view, worth[3]):
                 found.append(worth[3])
             if len(found) == limit:
                 break
         return found
 
-    def _subgraph(self, view: View, found: list[str]) -> Subgraph:
-        edges = [(uid, entity, kind) for uid in found for entity, kind in self._mentioned(uid)]
+    def _subgraph(self, view: View, found: list[str], named: Sequence[str]) -> Subgraph:
+        held = [(uid, entity, kind) for uid in found for entity, kind in self._mentioned(uid)]
+        edges = [(uid, entity, kind) for uid, entity, kind in held if entity.mentions > 1 or entity.key in named]
+        alone = Counter((uid, int(kind)) for uid, entity, kind in held if (uid, entity, kind) not in edges)
         pairs = {pair for uid in found for pair in self._pairs(uid)}
         return Subgraph(
             memories=tuple(found),
-            entities={entity.key: entity for _, entity, _ in edges},
-            mentions=tuple(Edge(uid, entity.key, kind) for uid, entity, kind in edges),
+            frequencies={entity.key: entity.mentions for _, entity, _ in edges},
+            mentions=tuple(Edge(uid, entity.key, int(kind)) for uid, entity, kind in edges),
+            alone=dict(alone),
             next=tuple(sorted((a, b) for a, b in pairs if self._sees(view, a) and self._sees(view, b))),
         )
 

@@ -10,10 +10,11 @@ import numpy as np
 
 from graphmem.errors import ConfigError
 from graphmem.model import EntityType, Extraction, Mention, MentionKind, Statement, Utterance
+from graphmem.providers.base import Embedded, EmbeddedQuestion
 from graphmem.text import ARTICLES, STOP_WORDS, mostly_latin, normalise_key, term_id, tokens, trimmed
 
 if TYPE_CHECKING:
-    from graphmem.providers.base import Matrix
+    from graphmem.providers.base import Matrix, Tokens
 
 # Tokens of one window; the windows of a longer text follow one another without overlap.
 WINDOW = 200
@@ -27,7 +28,7 @@ _JOINTS = frozenset(("and", "or", "nor", "but"))
 
 
 class HashEmbedder:
-    """An Embedder: each token counts, with a sign of its own, in one of `dims` places."""
+    """A TokenEmbedder: each token counts, with a sign of its own, in one of `dims` places."""
 
     def __init__(self, dims: int = 64) -> None:
         """`dims` is the length of the vectors. ConfigError if it is less than 2."""
@@ -53,9 +54,41 @@ class HashEmbedder:
         """One unit vector (dims,), of all the tokens of a question."""
         return self._vector(tokens(text))
 
+    @property
+    def token_form(self) -> str:
+        """The name token matrices are filed under."""
+        return f"tokens-{self._dims}"
+
+    @property
+    def token_dims(self) -> int:
+        """The length of a token's vector."""
+        return self._dims
+
+    def embed_tokens(self, texts: Sequence[str]) -> list[Embedded]:
+        """`embed`, with a vector for each token: alike for the same token, whatever stands around it."""
+        windows = [_windows(tokens(text)) for text in texts]
+        return [
+            Embedded(
+                self._rows([word for words in part for word in words]), tuple(self._tokens(words) for words in part)
+            )
+            for part in windows
+        ]
+
+    def embed_question(self, text: str) -> EmbeddedQuestion:
+        """`embed_query`, with the question's tokens."""
+        words = tokens(text)
+        vectors = (self._tokens(words) / np.float32(127)).astype(np.float32)
+        return EmbeddedQuestion(self._vector(words), vectors, tuple(words))
+
     def _rows(self, words: Sequence[str]) -> Matrix:
-        starts = range(0, max(len(words), 1), WINDOW)
-        return np.stack([self._vector(words[start : start + WINDOW]) for start in starts])
+        return np.stack([self._vector(part) for part in _windows(words)])
+
+    def _tokens(self, words: Sequence[str]) -> Tokens:
+        found = np.zeros((len(words), self._dims), np.int8)
+        for row, word in enumerate(words):
+            place, sign = divmod(term_id(word), 2)
+            found[row, place % self._dims] = 127 if sign else -127
+        return found
 
     def _vector(self, words: Sequence[str]) -> Matrix:
         vector = np.zeros(self._dims, np.float32)
@@ -67,6 +100,10 @@ class HashEmbedder:
             # No tokens, or tokens that cancel out: one direction for all of them, as a zero has none.
             vector[0] = length = np.float32(1)
         return np.asarray(vector / length, dtype=np.float32)
+
+
+def _windows(words: Sequence[str]) -> list[list[str]]:
+    return [list(words[start : start + WINDOW]) for start in range(0, max(len(words), 1), WINDOW)]
 
 
 class WordExtractor:

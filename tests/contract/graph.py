@@ -12,6 +12,7 @@ from graphmem.model import (
     Edge,
     EntityType,
     Extraction,
+    Forms,
     Kind,
     Limits,
     MemoryRecord,
@@ -23,12 +24,13 @@ from graphmem.model import (
     Subgraph,
     View,
 )
+from graphmem.providers.base import Embedded
 from graphmem.remember.enrich import text_hash
 from graphmem.remember.plan import Enrich, Erase, Retire, Revise
 from graphmem.stores.base import Graph
 from graphmem.stores.ledger import log, memories
 
-NAME, TITLE, CHUNK = MentionKind.NAME, MentionKind.TITLE, MentionKind.CHUNK
+NAME, TITLE, CHUNK, THING = MentionKind.NAME, MentionKind.TITLE, MentionKind.CHUNK, MentionKind.THING
 ALICE = Scope("alice")
 
 
@@ -43,8 +45,9 @@ def enrich(clerk: Any, record: MemoryRecord, keys: Any, kinds: Mapping[str, Ment
     mentions = tuple(Mention(k, k.title(), EntityType.OTHER, (kinds or {}).get(k, NAME)) for k in keys)
     said = tuple(Statement(a, "meets", b, record.text) for a, b in zip(keys, keys[1:], strict=False))
     text = record.embedded_text
-    vectors = clerk.embedder.embed([text])[0]
-    step = Enrich(record.id, record.version, clerk.embedder.model, text_hash(text), vectors, Extraction(mentions, said))
+    made = Embedded(clerk.embedder.embed([text])[0], ())
+    forms = Forms(clerk.embedder.model)
+    step = Enrich(record.id, record.version, forms, text_hash(text), made, Extraction(mentions, said))
     assert clerk.commit(step)[0].event == "ENRICH"
 
 
@@ -80,17 +83,37 @@ class GraphContract:
         found = self.around(clerk, "anna")
         assert set(found.memories) == {one.id, three.id}
 
-    def test_all_mentions_of_each_memory_come_along(self, clerk: Any) -> None:
+    def test_all_shared_mentions_of_each_memory_come_along(self, clerk: Any) -> None:
         one = tell(clerk, "anna", "acme", "berlin", kinds={"acme": TITLE, "berlin": CHUNK})
+        two = tell(clerk, "acme", "berlin", at=far(1))
         found = self.around(clerk, "anna")
         assert set(found.mentions) == {
             Edge(one.id, "anna", NAME), Edge(one.id, "acme", TITLE), Edge(one.id, "berlin", CHUNK),
+            Edge(two.id, "acme", NAME), Edge(two.id, "berlin", NAME),
         }  # fmt: skip
-        assert set(found.entities) == {"anna", "acme", "berlin"}
-        assert found.entities["acme"].name == "Acme"
+        assert found.frequencies == {"anna": 1, "acme": 2, "berlin": 2}
+
+    def test_what_a_memory_holds_alone_is_counted_by_kind(self, clerk: Any) -> None:
+        one = tell(clerk, "anna", "acme", "bergen", "berlin", kinds={"berlin": CHUNK})
+        tell(clerk, "acme", at=far(1))
+        found = self.around(clerk, memories=[one], limits=Limits(frontier=0))
+        assert found.alone == {(one.id, NAME): 2, (one.id, CHUNK): 1}
+        assert {edge.entity for edge in found.mentions} == {"acme"}
+
+    def test_a_seed_that_one_memory_holds_is_no_less_a_node(self, clerk: Any) -> None:
+        one = tell(clerk, "anna", "acme")
+        found = self.around(clerk, "anna", memories=[one])
+        assert (found.mentions, found.alone) == ((Edge(one.id, "anna", NAME),), {(one.id, NAME): 1})
+
+    def test_a_thing_links_nothing(self, clerk: Any) -> None:
+        one = tell(clerk, "rice", "anna", kinds={"rice": THING})
+        tell(clerk, "rice", at=far(1))
+        assert self.around(clerk, "anna").memories == (one.id,)
+        found = self.around(clerk, "rice", memories=[one])
+        assert {edge.kind for edge in found.mentions} <= {NAME}
 
     def test_mentions_come_along_even_of_entities_beyond_the_frontier(self, clerk: Any) -> None:
-        one = tell(clerk, "anna", "acme", "berlin")
+        one, _ = tell(clerk, "anna", "acme", "berlin"), tell(clerk, "anna", "acme", "berlin", at=far(1))
         found = self.around(clerk, memories=[one], limits=Limits(frontier=0))
         assert found.memories == (one.id,)
         assert {edge.entity for edge in found.mentions} == {"anna", "acme", "berlin"}
@@ -101,39 +124,48 @@ class GraphContract:
         tell(clerk, "anna", scope=Scope("bob"))
         seen = clerk.view(Scope("alice", "b"))
         found = self.around(clerk, "anna", view=seen)
-        assert {key: entity.mentions for key, entity in found.entities.items()} == {"anna": 2, "acme": 1}
+        assert found.frequencies == {"anna": 2}
 
     def test_document_frequencies_fall_when_a_memory_is_erased(self, clerk: Any) -> None:
         tell(clerk, "anna")
         gone = tell(clerk, "anna", at=far(1))
         clerk.commit(Erase(gone.id))
-        assert self.around(clerk, "anna").entities["anna"].mentions == 1
+        assert self.around(clerk, "anna").frequencies["anna"] == 1
 
     def test_a_seed_memory_brings_its_neighbours_in_the_session(self, clerk: Any) -> None:
         first, second, third, fourth = (tell(clerk, at=minute) for minute in (0, 1, 2, 3))
-        found = self.around(clerk, memories=[second])
+        found = self.around(clerk, memories=[second], limits=Limits(steps=1))
         assert set(found.memories) == {first.id, second.id, third.id}
         assert set(found.next) == {(first.id, second.id), (second.id, third.id), (third.id, fourth.id)}
+
+    def test_as_many_steps_as_asked_for_before_and_after(self, clerk: Any) -> None:
+        told = [tell(clerk, at=minute).id for minute in range(9)]
+        middle = clerk.record(told[4])
+        for steps in range(5):
+            found = self.around(clerk, memories=[middle], limits=Limits(steps=steps))
+            assert set(found.memories) == set(told[4 - steps : 5 + steps])
 
     def test_a_seed_memory_brings_what_shares_its_entities(self, clerk: Any) -> None:
         seed, other = tell(clerk, "anna", "acme"), tell(clerk, "acme", at=far(1))
         tell(clerk, "bob", at=far(2))
         assert set(self.around(clerk, memories=[seed]).memories) == {seed.id, other.id}
 
-    def test_the_seed_memories_neighbours_lead_on_as_well(self, clerk: Any) -> None:
-        seed, beside, beyond = tell(clerk), tell(clerk, "acme", at=1), tell(clerk, "acme", at=far(3))
-        assert set(self.around(clerk, memories=[seed]).memories) == {seed.id, beside.id, beyond.id}
+    def test_the_seed_memories_neighbours_do_not_lead_on(self, clerk: Any) -> None:
+        seed, beside = tell(clerk), tell(clerk, "acme", at=1)
+        tell(clerk, "acme", at=far(3))
+        assert set(self.around(clerk, memories=[seed]).memories) == {seed.id, beside.id}
 
-    def test_a_seed_entity_does_not_lead_on_to_a_second_hop(self, clerk: Any) -> None:
-        near = tell(clerk, "anna", "acme")
-        tell(clerk, "acme", at=far(1))
-        assert self.around(clerk, "anna").memories == (near.id,)
+    def test_a_seed_entity_leads_on_to_a_second_hop(self, clerk: Any) -> None:
+        near, beyond = tell(clerk, "anna", "acme"), tell(clerk, "acme", "bob", at=far(1))
+        tell(clerk, "bob", at=far(2))
+        assert self.around(clerk, "anna").memories == (near.id, beyond.id)
 
     def test_no_memory_comes_twice(self, clerk: Any) -> None:
         told = [tell(clerk, "anna", "acme", at=n) for n in range(4)]
         found = self.around(clerk, "anna", "acme", memories=told)
         assert sorted(found.memories) == sorted(record.id for record in told)
         assert len(set(found.mentions)) == len(found.mentions) == 8
+        assert found.alone == {}
 
     # --- limits -----------------------------------------------------------------------------------------------
 
@@ -180,6 +212,7 @@ class GraphContract:
             found = self.around(clerk, "anna", memories=[seed], limits=Limits(memories=most))
             assert found.memories == tuple(order[:most])
             assert {edge.memory for edge in found.mentions} == set(order[:most])
+            assert found.alone == {}
 
     def test_seed_memories_are_cut_in_the_order_given(self, clerk: Any) -> None:
         told = [tell(clerk, at=far(n)) for n in range(4)]
@@ -301,4 +334,4 @@ def fill(clerk: Any, seed: int, count: int = 50) -> list[MemoryRecord]:
 
 def unordered(found: Subgraph) -> Any:
     """A subgraph without the order that the protocol leaves open."""
-    return set(found.memories), dict(found.entities), set(found.mentions), set(found.next)
+    return set(found.memories), dict(found.frequencies), set(found.mentions), dict(found.alone), set(found.next)

@@ -12,7 +12,8 @@ import pytest
 from sqlalchemy import func, select
 
 from graphmem.errors import NotFoundError, ValidationError
-from graphmem.model import Extraction, Kind, Message, Scope, micros
+from graphmem.model import VECTOR, Extraction, Forms, Kind, Message, Scope, micros
+from graphmem.providers.base import Embedded
 from graphmem.remember.commit import commit
 from graphmem.remember.enrich import text_hash
 from graphmem.remember.plan import Enrich, Erase, Plan, Renew, Restore, Retire, Revise
@@ -54,7 +55,7 @@ def known(clerk: Any) -> dict[str, int]:
 
 
 def uses(clerk: Any) -> list[int]:
-    return sorted(row[0] for row in clerk.rows(select(embeddings.c.uses)))
+    return sorted(row[0] for row in clerk.rows(select(embeddings.c.uses).where(embeddings.c.form == VECTOR)))
 
 
 def change(clerk: Any) -> int:
@@ -124,8 +125,8 @@ def test_enriching_adds_vectors_terms_and_graph_and_pays_the_task(clerk: Any) ->
 
 def enrichment(clerk: Any, record: Any, **more: Any) -> Enrich:
     text = record.embedded_text
-    known = {"vectors": clerk.embedder.embed([text])[0], "found": Extraction(), **more}
-    return Enrich(record.id, record.version, clerk.embedder.model, text_hash(text), **known)
+    known = {"embedded": Embedded(clerk.embedder.embed([text])[0], ()), "found": Extraction(), **more}
+    return Enrich(record.id, record.version, Forms(clerk.embedder.model), text_hash(text), **known)
 
 
 def test_enriching_twice_counts_once(clerk: Any) -> None:
@@ -156,7 +157,7 @@ def test_an_enrichment_of_what_was_erased_is_dropped(clerk: Any) -> None:
 def test_vectors_that_went_in_the_meantime_are_computed_anew(clerk: Any) -> None:
     first = clerk.say("the same words")
     second = clerk.say("the same words", enrich=False)
-    counting_on_them = enrichment(clerk, second, vectors=None)
+    counting_on_them = enrichment(clerk, second, embedded=None)
     clerk.commit(Erase(first.id))
     assert clerk.commit(counting_on_them)[0].event == "NONE"
     assert clerk.counts()["tasks"] == 1
@@ -184,7 +185,7 @@ def test_equal_words_share_one_vector_until_the_last_of_them_goes(clerk: Any) ->
     clerk.commit(Erase(one.id))
     clerk.commit(Revise(two.id, text="something else"))
     assert uses(clerk) == [1]
-    assert clerk.commit(Erase(other.id))[0].erased.derived == 1
+    assert clerk.commit(Erase(other.id))[0].erased.derived == 2  # its vector and its tokens
     assert uses(clerk) == []
 
 

@@ -11,10 +11,11 @@ import pytest
 
 from graphmem.errors import EmbeddingError
 from graphmem.providers import minilm
-from graphmem.providers.base import Embedder, Matrix
-from graphmem.providers.minilm import MiniLM
+from graphmem.providers.base import Embedder, Matrix, TokenEmbedder, forms_of
+from graphmem.providers.minilm import MiniLM, TokenMiniLM
 
 MODEL: Embedder = MiniLM()
+TOKENS: TokenEmbedder = TokenMiniLM()
 
 TURNS = [
     "Melanie: I painted a sunrise",
@@ -174,3 +175,42 @@ def test_the_runtime_reports_to_nobody(tmp_path: Path) -> None:
     run = subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True)
     assert run.stdout.strip() == "1"
     assert list(tmp_path.rglob("*")) == []
+
+
+def test_tokens_come_with_the_same_vectors() -> None:
+    plain, read = MODEL.embed([*TURNS, "word " * 400]), TOKENS.embed_tokens([*TURNS, "word " * 400])
+    for vectors, found in zip(plain, read, strict=True):
+        assert np.array_equal(vectors, found.vectors)
+        assert len(found.tokens) == len(found.vectors)
+        for tokens in found.tokens:
+            assert (tokens.dtype, tokens.shape[1]) == (np.int8, TOKENS.token_dims)
+            assert np.allclose(np.linalg.norm(tokens / 127, axis=1), 1, atol=0.05)
+    assert [len(found.tokens[0]) for found in read[:4]] == [len(minilm._model().pieces(text)) for text in TURNS[:4]]
+
+
+def test_a_question_has_a_token_and_its_word_for_each_piece() -> None:
+    read = TOKENS.embed_question("Who's painting sunrises, Mel?")
+    assert np.allclose(read.vector, MODEL.embed_query("Who's painting sunrises, Mel?"), atol=1e-6)
+    assert read.tokens.shape == (len(read.words), TOKENS.token_dims)
+    assert set(read.words) == {"Who's", "painting", "sunrises", "Mel", ""}
+    assert TOKENS.embed_question("").tokens.shape == (0, TOKENS.token_dims)
+
+
+def test_a_token_is_nearest_to_itself_in_another_text() -> None:
+    question = TOKENS.embed_question("sunrise").tokens
+    (text,) = TOKENS.embed_tokens(["Melanie: I painted a sunrise"])
+    nearest = int((question @ text.tokens[0].T.astype(np.float32)).argmax())
+    pieces = minilm._model().tokenizer.encode("Melanie: I painted a sunrise", add_special_tokens=False).tokens
+    assert pieces[nearest] == "sunrise"
+
+
+def test_the_projection_is_the_same_on_every_machine() -> None:
+    """Stored tokens outlive a library: these figures must never change without another `token_form`."""
+    projection = minilm._projection()
+    assert np.allclose(projection.T @ projection, np.eye(TOKENS.token_dims), atol=1e-5)
+    assert np.allclose(projection[:2, :3], [[0.051, -0.0508, 0.0508], [-0.051, -0.0513, 0.054]], atol=1e-4)
+
+
+def test_what_is_kept_of_a_text() -> None:
+    assert forms_of(MODEL).names == ["vector"]
+    assert forms_of(TOKENS).names == ["vector", "tokens-128"]

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from math import log
+from typing import Any
 
 import numpy as np
 import pytest
 
-from graphmem.model import Edge, Entity, EntityType, Kind, MemoryRecord, MentionKind, Scope, Subgraph
-from graphmem.recall import features, fuse, inject
+from graphmem.model import Edge, Glimpse, Kind, MemoryRecord, MentionKind, Scope, Subgraph, Tells, micros
+from graphmem.recall import features, fuse, hop, inject, passages, tokens
+from graphmem.recall.asked import asked
 from graphmem.recall.walk import rarity, walk
+from graphmem.text import term_counts, term_id
 
 SIZE = 100
-
-
-def entity(key: str, df: int) -> Entity:
-    return Entity(key, key.title(), EntityType.OTHER, df)
 
 
 def graph(mentions: dict[str, list[str]], df: dict[str, int], pairs: tuple[tuple[str, str], ...] = ()) -> Subgraph:
     return Subgraph(
         memories=tuple(mentions),
-        entities={key: entity(key, n) for key, n in df.items()},
+        frequencies=df,
         mentions=tuple(Edge(uid, key, MentionKind.NAME) for uid, keys in mentions.items() for key in keys),
         next=pairs,
     )
@@ -80,46 +80,167 @@ def test_nothing_to_start_from_reaches_nothing() -> None:
     assert walk(Subgraph(), 0, {"m1": 1.0}, {"a": 1.0}).scores == {}
 
 
+def test_what_a_memory_holds_alone_weighs_and_comes_back() -> None:
+    """The folded form reaches exactly what the walk with a node for each such entity reaches."""
+    mentions = {"m1": ["a", "x", "y"], "m2": ["a", "b"], "m3": ["b", "z"]}
+    whole = graph(mentions, {"a": 2, "b": 2, "x": 1, "y": 1, "z": 1}, (("m1", "m3"),))
+    shared = graph({uid: [key for key in keys if key in "ab"] for uid, keys in mentions.items()}, {"a": 2, "b": 2})
+    folded = replace(shared, alone={("m1", MentionKind.NAME): 2, ("m3", MentionKind.NAME): 1}, next=(("m1", "m3"),))
+    for seeds in ({"m1": 1.0}, {"m2": 0.5, "m3": 0.5}):
+        assert walk(folded, SIZE, seeds, {"a": 0.4}).scores == pytest.approx(
+            walk(whole, SIZE, seeds, {"a": 0.4}).scores
+        )
+
+
 def test_columns_are_brought_between_zero_and_one() -> None:
-    table = features.Table(("a", "b", "c"))
-    table.add("dense", {"a": 0.2, "b": 0.6})
-    table.add("graph", {"a": 0.9, "b": 1.0, "c": 0.8}, scaled=True)
-    assert table.total({"dense": 2.0}) == pytest.approx([2 / 3, 2.0, 0.0])
-    assert table.total({"graph": 2.0}) == pytest.approx([1.8, 2.0, 1.6])
-    table.add("same", dict.fromkeys(table.ids, 0.7))
-    assert table.total({"same": 5.0}).tolist() == [0.0, 0.0, 0.0]
+    assert features.normal(np.array([0.2, 0.6, 0.0])) == pytest.approx([1 / 3, 1.0, 0.0])
+    assert features.normal(np.full(3, 0.7)).tolist() == [0.0, 0.0, 0.0]
+    assert features.normal(np.array([])).tolist() == []
+
+
+def test_a_sum_leaves_out_what_nothing_filled() -> None:
+    table = features.Table(("a", "b"))
+    table.add("graph", {"a": 0.9})
+    assert table.total({"graph": 2.0, "tokens": 5.0}).tolist() == [1.8, 0.0]
+
+
+def glimpse(
+    row: int, speaker: str | None = None, at: datetime = datetime(2024, 3, 1, tzinfo=UTC), **more: Any
+) -> Glimpse:
+    return Glimpse(row, f"m{row}", "user:u", speaker, micros(at), more.get("tells", 0), more.get("asks", 0.0))
+
+
+def evidence(*rows: Glimpse, **more: Any) -> features.Evidence:
+    chain = [None, *(row.id for row in rows), None]
+    beside = {row.id: (chain[i], chain[i + 2]) for i, row in enumerate(rows)}
+    return features.Evidence({row.id: row for row in rows}, beside, **more)
+
+
+def columns(seen: features.Evidence, question: str = "what?") -> dict[str, list[float]]:
+    table = seen.table(list(seen.glimpses), asked(question, datetime(2024, 3, 20, tzinfo=UTC)))
+    return {name: column.tolist() for name, column in table.columns.items()}
+
+
+def test_rows_stand_in_the_order_of_storing_whatever_their_ids() -> None:
+    seen = evidence(glimpse(3), glimpse(1), glimpse(2))
+    assert seen.table(["m3", "m2", "m1"], asked("what?", datetime(2024, 3, 20, tzinfo=UTC))).ids == ("m1", "m2", "m3")
 
 
 def test_a_neighbours_score_is_taken_over_in_part() -> None:
-    smoothed = features.smoothed({"a": 1.0, "b": 0.0, "c": 0.5}, {"b": ["a", "c"], "a": ["b"]})
-    assert smoothed["b"] == pytest.approx(0.7 * 1.5 / 2.4)
-    assert smoothed["a"] == pytest.approx(1 / 1.7)
-    assert smoothed["c"] == 0.5
+    seen = evidence(glimpse(1), glimpse(2), glimpse(3), similarity={"m1": 1.0, "m3": 0.5}, keyword={"m1": 2.0})
+    found = columns(seen)
+    assert found["dense"] == pytest.approx([1.0, 0.0, 0.5])
+    averaged = np.array([1 / 1.7, 0.7 * 1.5 / 2.4, 0.5 / 1.7])
+    assert found["dense_beside"] == pytest.approx(features.normal(averaged).tolist())
+    assert found["keyword_beside"] == pytest.approx([1.0, 0.7, 0.0])
 
 
 def test_the_speaker_counts_only_when_one_is_named() -> None:
-    speakers = {"m1": "Anna Berg", "m2": "Tom", "m3": None}
-    assert features.spoken_by_named("what did ANNA say?", speakers) == {"m1": 1.0}
-    assert features.spoken_by_named("did Anna meet Tom?", speakers) == {}
-    assert features.spoken_by_named("who was there?", speakers) == {}
+    seen = evidence(glimpse(1, "Anna Berg"), glimpse(2, "Tom"), glimpse(3))
+    assert columns(seen, "what did ANNA say?")["speaker"] == [1.0, 0.0, 0.0]
+    assert columns(seen, "did Anna meet Tom?")["speaker"] == [0.0, 0.0, 0.0]
+    assert columns(seen, "who was there?")["speaker"] == [0.0, 0.0, 0.0]
 
 
-def test_the_best_rows_come_first_and_ties_in_the_order_of_ids() -> None:
+def test_what_tells_what_is_asked_for_counts() -> None:
+    seen = evidence(glimpse(1, tells=Tells.PLACE | Tells.WHEN), glimpse(2, tells=Tells.PERSON), glimpse(3))
+    assert columns(seen, "Where was it?")["type"] == [1.0, 0.0, 0.0]
+    assert columns(seen, "Who was there?")["type"] == [0.0, 1.0, 0.0]
+    assert columns(seen, "How long did it take?")["type"] == [0.0, 0.0, 0.0]
+    assert columns(seen, "Tell me.")["type"] == [0.0, 0.0, 0.0]
+
+
+def test_a_month_that_is_named_counts() -> None:
+    days = [datetime(2024, 3, 1, tzinfo=UTC), datetime(2024, 5, 7, tzinfo=UTC), datetime(2023, 5, 9, tzinfo=UTC)]
+    seen = evidence(*(glimpse(row, at=day) for row, day in enumerate(days, 1)))
+    assert columns(seen, "What happened in May?")["date"] == [0.0, 1.0, 1.0]
+    assert columns(seen, "What happened in May 2023?")["date"] == [0.0, 0.0, 1.0]
+    assert columns(seen, "What may happen?")["date"] == [0.0, 0.0, 0.0]
+
+
+def matched(**rows: list[float]) -> tokens.Matches:
+    """Matches of a question of two tokens that tell alike, in a space where tokens are their own dimensions."""
+    found = tokens.Matches(np.eye(2, dtype=np.float32), np.array([0.5, 0.5]))
+    found.add({uid: [np.array([[round(x * 127) for x in row]], dtype=np.int8)] for uid, row in rows.items()})
+    return found
+
+
+def test_tokens_are_matched_by_the_nearest_and_squared() -> None:
+    found = tokens.Matches(np.eye(2, dtype=np.float32), np.array([0.5, 0.5]))
+    found.add({"a": [np.array([[127, 0], [-127, 64]], dtype=np.int8), np.array([[0, 127]], dtype=np.int8)]})
+    assert found.of("a") == pytest.approx([1.0, 1.0])
+    assert found.of("nobody").tolist() == [0.0, 0.0]
+    assert found.holds("a")
+    assert not found.holds("nobody")
+
+
+def test_rare_words_tell_more_and_stop_words_least() -> None:
+    frequencies = {term_id("rare"): 1, term_id("common"): 50}
+    rare, common, stop = tokens.weights(("rare", "common", "the"), SIZE, frequencies)
+    assert rare > common > stop > 0
+    assert rare + common + stop == pytest.approx(1.0)
+    assert rare / stop == pytest.approx(log(1 + 100 / 2) / log(1 + 100 / 101))
+
+
+def test_a_neighbours_words_count_less_than_ones_own() -> None:
+    seen = evidence(glimpse(1), glimpse(2), glimpse(3), matches=matched(m1=[1.0, 0.0], m2=[0.0, 1.0]))
+    found = columns(seen)
+    assert found["tokens"] == pytest.approx([1.0, 1.0, 0.0])
+    both, beside = 0.5 + 0.5 * 0.7225, 0.5 * 0.7225
+    assert found["tokens_beside"] == pytest.approx(features.normal(np.array([both, both, beside])).tolist())
+
+
+def test_an_answer_takes_over_the_question_before_it() -> None:
+    question = glimpse(1, "Tom", tells=Tells.ASKS)
+    matches = {"m1": [1.0, 1.0], "m2": [0.0, 0.0]}
+    assert columns(evidence(question, glimpse(2, "Anna"), matches=matched(**matches)))["reply"] == [0.0, 1.0]
+    assert columns(evidence(question, glimpse(2, "Tom"), matches=matched(**matches)))["reply"] == [0.0, 0.0]
+    said = evidence(glimpse(1, "Tom"), glimpse(2, "Anna"), matches=matched(**matches))
+    assert columns(said)["reply"] == [0.0, 0.0]
+
+
+def test_the_second_hop_prefers_what_adds() -> None:
+    mentions = {"m1": ["a"], "m2": ["a"], "m3": ["a"], "m4": ["b"]}
+    subgraph = graph(mentions, {"a": 3, "b": 1})
+    links = hop.links(subgraph, SIZE, ["m1"])
+    assert set(links["m1"]) == {"m2", "m3"}
+    assert hop.strongest(links, {"m1": 1.0}) == ["m2", "m3"]
+    repeats, adds = [1.0, 0.0], [0.0, 1.0]
+    gained = hop.gains(links, {"m1": 1.0}, matched(m1=[1.0, 0.0], m2=repeats, m3=adds), ["m2", "m3"])
+    assert gained["m3"] == 1.0
+    assert gained["m2"] == pytest.approx(0.05 / 0.55, abs=0.01)
+    assert hop.gains(links, {"m1": 1.0}, None, ["m2", "m3"]) == {"m2": 1.0, "m3": 1.0}
+    assert hop.gains({}, {}, None, []) == {}
+
+
+def test_what_too_many_hold_is_no_hop() -> None:
+    crowd = {f"m{n}": ["a"] for n in range(5)}
+    assert hop.links(graph(crowd, {"a": 61}), 10_000, ["m0"]) == {"m0": {}}
+    assert set(hop.links(graph(crowd, {"a": 60}), 10_000, ["m0"])["m0"]) == {"m1", "m2", "m3", "m4"}
+
+
+def test_the_best_rows_come_first_and_ties_in_the_tables_order() -> None:
     table = features.Table(("c", "a", "b"))
-    for name in fuse.SEED:
-        table.add(name, {"b": 1.0})
-    assert fuse.best(table, fuse.SEED, 2) == ["b", "a"]
+    table.add("dense", {"b": 1.0})
+    assert fuse.best(table, {"dense": 1.0}, 2) == ["b", "c"]
 
 
 def test_seeds_share_one_and_favour_the_best() -> None:
     table = features.Table(tuple(f"m{i:02}" for i in range(30)))
-    for name in fuse.SEED:
-        table.add(name, {uid: float(i) for i, uid in enumerate(table.ids)})
-    shares = fuse.seed_shares(table)
+    table.add("dense", {uid: float(i) for i, uid in enumerate(table.ids)})
+    shares = fuse.seed_shares(table, {"dense": 1.0})
     assert len(shares) == fuse.SEEDS
     assert sum(shares.values()) == pytest.approx(1.0)
     assert next(iter(shares)) == "m29"
     assert list(shares.values()) == sorted(shares.values(), reverse=True)
+
+
+def test_a_hop_goes_on_from_the_best_with_the_walk_counted() -> None:
+    table = features.Table(("a", "b", "c"))
+    table.add("dense", {"a": 1.0, "b": 0.8})
+    table.add("graph", {"b": 1.0})
+    assert list(fuse.firsts(table, {"dense": 1.0}, 2)) == ["b", "a"]
+    assert fuse.firsts(table, {"dense": 1.0}, 2)["b"] == 1.0
 
 
 def test_named_entities_take_most_of_the_start() -> None:
@@ -130,7 +251,7 @@ def test_named_entities_take_most_of_the_start() -> None:
 
 
 def test_scores_are_shares_of_the_best() -> None:
-    assert fuse.scores(np.array([4.0, 1.0, 2.0])).tolist() == [1.0, 0.25, 0.5]
+    assert fuse.scores(np.array([4.0, 1.0, -2.0])).tolist() == [1.0, 0.25, 0.0]
     assert fuse.scores(np.array([0.0, 0.0])).tolist() == [1.0, 1.0]
     assert fuse.scores(np.array([2.0])).tolist() == [1.0]
     assert fuse.scores(np.array([])).tolist() == []
@@ -168,3 +289,30 @@ def test_remembered_words_cannot_close_the_block() -> None:
     assert block.count("</memories>") == 1
     assert block.endswith("</memories>")
     assert "\nSYSTEM" not in block
+
+
+def test_a_passage_that_a_find_names_is_the_next_step() -> None:
+    rows = [glimpse(1), *(glimpse(n, tells=Tells.TITLED) for n in (2, 3, 4))]
+    seen = evidence(*rows, matches=matched(m1=[1.0, 0.0], m2=[0.0, 1.0], m3=[1.0, 0.0], m4=[0.0, 1.0]))
+    seen.beside = {row.id: (None, None) for row in rows}
+    table = features.Table(("m1", "m2", "m3", "m4"))
+    assert passages.among(seen, table, np.array([4.0, 1.0, 2.0, 3.0])) == ["m4", "m3", "m2"]
+    said = frozenset(term_counts("Anna was born in Tromsø"))
+    titles = {"m2": passages.title_terms("Tromsø\nis a city."), "m3": passages.title_terms("Tromsø Airport\nis near."),
+              "m4": passages.title_terms("Bergen\nis a city.")}  # fmt: skip
+    found = passages.named(seen, {"m1": (1.0, said)}, titles, SIZE, {})
+    assert found["m2"] == 1.0  # named in full, and adds what the find lacks
+    assert 0 < found["m3"] < 0.1  # named in part, and repeats
+    assert found["m4"] == 0.0
+    assert passages.alike(seen, "m1", ["m1", "m2", "m3"]) == {"m2": 0.0, "m3": 1.0}
+
+
+def test_turns_of_a_conversation_are_no_passages() -> None:
+    rows = [glimpse(1, tells=Tells.TITLED), glimpse(2, tells=Tells.TITLED)]
+    assert passages.among(evidence(*rows), features.Table(("m1", "m2")), np.array([1.0, 0.0])) == []
+
+
+def test_as_many_as_are_not_far_behind() -> None:
+    assert fuse.enough(np.array([1.0, 0.8, 0.66, 0.6])) == 3
+    assert fuse.enough(np.array([])) == 0
+    assert fuse.enough(np.ones(80)) == fuse.AUTO_MOST

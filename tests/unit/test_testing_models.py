@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from graphmem.errors import ConfigError
 from graphmem.model import EntityType, MentionKind, Utterance
-from graphmem.providers.base import Embedder, Extractor
+from graphmem.providers.base import Embedder, Extractor, TokenEmbedder
 from graphmem.testing import HashEmbedder, WordExtractor
 
 EMBEDDER: Embedder = HashEmbedder()
@@ -46,6 +46,17 @@ def test_a_long_text_has_several_windows() -> None:
 
 def test_the_same_on_every_machine() -> None:
     assert np.flatnonzero(EMBEDDER.embed_query("sunrise")).tolist() == [47]
+
+
+def test_tokens_are_alike_for_the_same_word() -> None:
+    embedder = HashEmbedder()
+    assert isinstance(embedder, TokenEmbedder)
+    (text,) = embedder.embed_tokens(["my painted sunrise"])
+    question = embedder.embed_question("who was painting a sunrise?")
+    near = question.tokens @ (text.tokens[0].T.astype(np.float32) / 127)
+    assert near.max(axis=1).tolist() == [1.0, 1.0]
+    assert (text.vectors == embedder.embed(["my painted sunrise"])[0]).all()
+    assert [len(part) for part in embedder.embed_tokens(["word " * 401])[0].tokens] == [200, 200, 1]
 
 
 def test_one_dimension_is_refused() -> None:

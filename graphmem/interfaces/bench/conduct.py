@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from graphmem.interfaces.bench.data import Dataset
-from graphmem.interfaces.bench.finders import FINDERS, PAIR
+from graphmem.interfaces.bench.finders import FINDERS, PAIRS
 from graphmem.interfaces.bench.report import report, show
 from graphmem.interfaces.bench.run import run
 from graphmem.interfaces.options import Call
@@ -24,7 +24,7 @@ def conduct(call: Call, dataset: Dataset) -> None:
     with _memory(call.home, settings) as memory, Bar() as bar:
         outcome = run(memory, dataset, FINDERS, bar.update)
         models = {"embedder": str(memory.stats()["embedder"]), "extractor": settings.extractor.provider}
-    told = report(dataset, outcome, PAIR, models)
+    told = report(dataset, outcome, PAIRS, models)
     call.answer(told, lambda screen: show(screen, told))
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from graphmem.errors import StoreError
 from graphmem.memory import Memory
+from graphmem.model import Scope as ModelScope
+from graphmem.model import View
+from graphmem.recall.channels import Question
+from graphmem.recall.recipe import RECIPES, Recipe
+from graphmem.recall.search import search
 
 Scope = Mapping[str, str]
 Finder = Callable[[Memory, str, Scope, int], list[str]]
 """(memory, question, scope as `{"user_id": …}`, top_k) to the ids of memories, best first, each once."""
-
-# As many as the candidates of a search can be: the dense order is taken of all of them.
-CANDIDATES = 300
 
 
 def _full(memory: Memory, question: str, scope: Scope, top_k: int) -> list[str]:
@@ -21,23 +24,34 @@ def _full(memory: Memory, question: str, scope: Scope, top_k: int) -> list[str]:
     return [hit["id"] for hit in _hits(memory, question, scope, top_k)]
 
 
-def _cosine(memory: Memory, question: str, scope: Scope, top_k: int) -> list[str]:
-    """The candidates of that search by their cosine with the question alone."""
-    hits = _hits(memory, question, scope, CANDIDATES)
-    return [hit["id"] for hit in sorted(hits, key=lambda hit: -hit["similarity"])[:top_k]]
+def _by(recipe: Recipe) -> Finder:
+    """The same search with other weights, or without some of its arms."""
+
+    def find(memory: Memory, question: str, scope: Scope, top_k: int) -> list[str]:
+        whose = ModelScope(user_id=scope["user_id"])
+        asked = Question(question, View(whose, datetime.now(UTC), space=whose.space), top_k)
+        answer = search(asked, memory._house.stores, recipe)  # noqa: SLF001  (what users have no door to)
+        _refuse_degraded(answer.degraded)
+        return [hit.record.id for hit in answer.hits]
+
+    return find
 
 
 def _hits(memory: Memory, question: str, scope: Scope, top_k: int) -> list[Any]:
     """What was found. Raises StoreError if an arm was left out: the figures would be of something else."""
     found = memory.search(question, user_id=scope["user_id"], top_k=top_k)
-    if found.get("degraded"):
-        raise StoreError(
-            f"a search was answered without {', '.join(found['degraded'])}; figures of it would mean nothing, "
-            "run the benchmark again"
-        )
+    _refuse_degraded(found.get("degraded", ()))
     return list(found["results"])
 
 
-FINDERS: Mapping[str, Finder] = {"full": _full, "cosine": _cosine}
-# What is told as a difference, first minus second: what the graph adds.
-PAIR = ("full", "cosine")
+def _refuse_degraded(arms: Sequence[str]) -> None:
+    if arms:
+        raise StoreError(
+            f"a search was answered without {', '.join(arms)}; figures of it would mean nothing, "
+            "run the benchmark again"
+        )
+
+
+FINDERS: Mapping[str, Finder] = {"full": _full, **{name: _by(RECIPES[name]) for name in RECIPES if name != "full"}}
+# What is told as differences, first minus second: what order and graph add to the best flat hybrid, what the graph.
+PAIRS = (("full", "flat"), ("full", "order"))

@@ -28,9 +28,11 @@ SHOWN = {
 }
 WIDTH = 7
 
+Pair = tuple[str, str]
 
-def report(dataset: Dataset, outcome: Outcome, pair: tuple[str, str], models: Mapping[str, str]) -> dict[str, Any]:
-    """Everything that was measured and how, ready for JSON. `pair` names two configurations, first minus second."""
+
+def report(dataset: Dataset, outcome: Outcome, pairs: Sequence[Pair], models: Mapping[str, str]) -> dict[str, Any]:
+    """Everything that was measured and how, ready for JSON. A pair names two configurations, first minus second."""
     return {
         "benchmark": dataset.name,
         **circumstances(),
@@ -54,7 +56,7 @@ def report(dataset: Dataset, outcome: Outcome, pair: tuple[str, str], models: Ma
             name: {"top_k": TOP_K, "questions": one.questions, "p50_ms": round(one.p50, 1), "p95_ms": round(one.p95, 1)}
             for name, one in outcome.latency.items()
         },
-        "figures": [_figure(group, places, outcome, pair) for group, places in _grouped(dataset)],
+        "figures": [_figure(group, places, outcome, pairs) for group, places in _grouped(dataset)],
     }
 
 
@@ -76,7 +78,7 @@ def _grouped(dataset: Dataset) -> Iterator[tuple[Group, list[int]]]:
     return ((group, found[group]) for group in order)
 
 
-def _figure(group: Group, places: Sequence[int], outcome: Outcome, pair: tuple[str, str]) -> dict[str, Any]:
+def _figure(group: Group, places: Sequence[int], outcome: Outcome, pairs: Sequence[Pair]) -> dict[str, Any]:
     mine = {name: [scores[place] for place in places] for name, scores in outcome.scores.items()}
     return {
         **asdict(group),
@@ -85,10 +87,10 @@ def _figure(group: Group, places: Sequence[int], outcome: Outcome, pair: tuple[s
             name: {measure: round(fmean(one[measure] for one in scores), DIGITS) for measure in scores[0]}
             for name, scores in mine.items()
         },
-        "differences": {
-            "of": list(pair),
-            **{measure: _difference(mine[pair[0]], mine[pair[1]], measure) for measure in COMPARED},
-        },
+        "differences": [
+            {"of": [one, other], **{measure: _difference(mine[one], mine[other], measure) for measure in COMPARED}}
+            for one, other in pairs
+        ],
     }
 
 
@@ -123,12 +125,12 @@ def _show_data(screen: Screen, data: Mapping[str, Any]) -> None:
 
 
 def _show_differences(screen: Screen, figures: Sequence[Mapping[str, Any]]) -> None:
-    first, second = figures[0]["differences"]["of"]
-    screen.title(f"{first} minus {second}, with the {measures.LEVEL} % interval")
+    screen.title(f"Differences, with the {measures.LEVEL} % interval")
     for figure in figures:
         screen.line((_title(figure), "bold"))
-        for measure in COMPARED:
-            screen.line(f"{measure:<12}{_interval(figure['differences'][measure])}", indent=2)
+        for found in figure["differences"]:
+            for measure in COMPARED:
+                screen.line(f"{' minus '.join(found['of']):<18}{measure:<12}{_interval(found[measure])}", indent=2)
 
 
 def _show_times(screen: Screen, told: Mapping[str, Any]) -> None:

@@ -8,6 +8,7 @@ from sqlalchemy import Connection, func, select
 
 from graphmem.stores.ledger import memories as rows
 from graphmem.stores.ledger.schema import (
+    aliases,
     cursors,
     embeddings,
     entities,
@@ -17,6 +18,7 @@ from graphmem.stores.ledger.schema import (
     memories,
     mentions,
     messages,
+    names,
     relations,
     set_aside,
     spaces,
@@ -74,8 +76,8 @@ def recompute(connection: Connection) -> None:
 def wipe(connection: Connection) -> None:
     """Empties the ledger. Its UUID stays, and so do the change numbers: they never go back."""
     for table in (
-        tasks, set_aside, cursors, links, supports, relations, mentions, entities, terms, embeddings, messages,
-        events, tombstones, memories, spaces,
+        tasks, set_aside, cursors, links, aliases, names, supports, relations, mentions, entities, terms, embeddings,
+        messages, events, tombstones, memories, spaces,
     ):  # fmt: skip
         connection.execute(table.delete())
     connection.execute(ledger.update().values(embedder=None, epoch=ledger.c.epoch + 1))

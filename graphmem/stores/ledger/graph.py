@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import uuid4
 
 from sqlalchemy import Connection, func, select
+from sqlalchemy.dialects.sqlite import insert as upsert
 
 from graphmem.model import Extraction, MemoryRecord, Mention, Scope, Statement, micros
 from graphmem.stores.ledger import log
@@ -26,32 +27,28 @@ class Withdrawn:
 
 def add(connection: Connection, record: MemoryRecord, space: int, found: Extraction) -> None:
     """Adds what a text mentions and states. The memory has nothing in the graph before this."""
-    rows = {mention.key: _mention(connection, record, space, mention) for mention in found.mentions}
+    rows = _mentions(connection, record, space, found.mentions)
     for statement in found.statements:
         _support(connection, record, space, rows[statement.subject], rows[statement.object], statement)
 
 
-def _mention(connection: Connection, record: MemoryRecord, space: int, mention: Mention) -> int:
-    row = _entity(connection, space, mention)
-    connection.execute(
-        mentions.insert().values(memory=record.row, entity=row, kind=int(mention.kind), at=micros(record.at))
+def _mentions(connection: Connection, record: MemoryRecord, space: int, found: Sequence[Mention]) -> dict[str, int]:
+    """Counts one more mention of each entity, making those that are new; returns their rows by key."""
+    if not found:
+        return {}
+    counted = upsert(entities).on_conflict_do_update(
+        index_elements=[entities.c.space, entities.c.key], set_={"mentions": entities.c.mentions + 1}
     )
-    return row
-
-
-def _entity(connection: Connection, space: int, mention: Mention) -> int:
-    known = connection.execute(
-        entities.update()
-        .where(entities.c.space == space, entities.c.key == mention.key)
-        .values(mentions=entities.c.mentions + 1)
-        .returning(entities.c.id)
-    ).scalar()
-    if known is not None:
-        return int(known)
-    made = connection.execute(
-        entities.insert().values(space=space, key=mention.key, name=mention.name, type=mention.type.value, mentions=1)
+    named = [{"space": space, "key": m.key, "name": m.name, "type": m.type.value, "mentions": 1} for m in found]
+    connection.execute(counted, named)
+    known = select(entities.c.key, entities.c.id).where(
+        entities.c.space == space, entities.c.key.in_([mention.key for mention in found])
     )
-    return new_row(made)
+    rows: dict[str, int] = dict(connection.execute(known).all())
+    at = micros(record.at)
+    held = [{"memory": record.row, "entity": rows[m.key], "kind": int(m.kind), "at": at} for m in found]
+    connection.execute(mentions.insert(), held)
+    return rows
 
 
 def _support(
@@ -69,6 +66,7 @@ def _support(
             fact=said.fact,
             valid_at=micros(record.valid_from),
             invalid_at=invalid,
+            confidence=said.confidence,
         )
     )
 

@@ -16,6 +16,8 @@ from graphmem.stores.ledger.schema import links, memories, spaces
 
 # SQLite takes at most 32,766 parameters in a statement; lists of ids go in pieces.
 CHUNK = 10_000
+# Begins the sessions of texts that nothing else joins.
+ALONE = "alone:"
 
 _RECORD = select(memories, spaces.c.key.label("space_key")).join(spaces)
 
@@ -147,6 +149,7 @@ def session_near(connection: Connection, space: int, scope: Scope, at: datetime,
     same = [
         memories.c.space == space,
         memories.c.kind == Kind.EPISODE,
+        memories.c.session.not_like(f"{ALONE}%"),
         *(memories.c[name].is_not_distinct_from(getattr(scope, name)) for name in ("user_id", "agent_id", "run_id")),
     ]
     moment, reach = micros(at), gap // timedelta(microseconds=1)

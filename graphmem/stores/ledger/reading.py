@@ -19,6 +19,7 @@ from sqlalchemy import (
     Select,
     and_,
     bindparam,
+    case,
     func,
     or_,
     select,
@@ -40,7 +41,8 @@ from graphmem.model import (
 )
 from graphmem.stores.ledger import memories as rows
 from graphmem.stores.ledger import views
-from graphmem.stores.ledger.schema import entities, memories, mentions, relations, supports
+from graphmem.stores.ledger.lists import among
+from graphmem.stores.ledger.schema import entities, memories, mentions, relations, spaces, supports
 
 # Entities read by one UNION; short lists are padded with an entity that does not exist.
 BLOCK = 16
@@ -54,12 +56,17 @@ def neighbourhood(connection: Connection, view: View, seeds: Seeds, limits: Limi
         return Subgraph()
     reader = _Reader(connection, view, space)
     named = reader.entity_rows(seeds.entities)
-    start = reader.around(seeds.memories)
-    frontier = reader.rarest(start, limits.frontier, named)
-    found = dict.fromkeys(start)
-    found.update(dict.fromkeys(reader.best_mentions(named, limits.seed_mentions)))
-    found.update(dict.fromkeys(reader.best_mentions(frontier, limits.frontier_mentions)))
-    return reader.subgraph(list(found)[: limits.memories])
+    start = reader.known(seeds.memories)
+    naming = reader.best_mentions(named, limits.seed_mentions)
+    frontier = reader.rarest([*start, *naming], limits.frontier, named)
+    leads = reader.best_mentions(frontier, limits.frontier_mentions)
+    found = dict.fromkeys([*start, *reader.around(start, limits.steps), *naming, *leads])
+    return reader.subgraph(list(found)[: limits.memories], named)
+
+
+def beside(connection: Connection, rows_: Sequence[int]) -> list[tuple[int, int | None, int | None]]:
+    """Each of these rows with those before and after it in its session (None: none), whatever a view would hide."""
+    return [tuple(found) for found in connection.execute(_beside(), {"wanted": list(rows_)}).all()]
 
 
 def next_pairs(connection: Connection, view: View, uids: Sequence[str]) -> list[tuple[str, str]]:
@@ -82,23 +89,26 @@ class _Reader:
         return self._connection.execute(statement, {**self._values, **named}).all()
 
     def entity_rows(self, keys: Sequence[str]) -> list[int]:
-        statement = select(entities.c.key, entities.c.id).where(
-            entities.c.space == self._space, entities.c.key.in_(list(keys))
-        )
-        known = dict(self._connection.execute(statement).all())
+        values = {"space": self._space, "keys": list(keys)}
+        known: dict[str, int] = dict(self._connection.execute(_rows_of_keys(), values).all())
         return [known[key] for key in keys if key in known]
 
-    def around(self, uids: Sequence[str]) -> list[int]:
-        """The rows of seed memories inside the view, and of their neighbours in the session."""
+    def known(self, uids: Sequence[str]) -> list[int]:
+        """The rows of seed memories inside the view."""
         if not uids:
             return []
-        statement = select(memories.c.uid, memories.c.id).where(
-            memories.c.uid.in_(list(uids)), *views.conditions(self._shape)
-        )
-        known = dict(self._all(statement))
-        start = [known[uid] for uid in uids if uid in known]
-        beside = [other for pair in self.next_pairs(start) for other in pair]
-        return list(dict.fromkeys([*start, *self.visible(beside)]))
+        known = dict(self._all(_rows_of_ids(self._shape), uids=list(uids)))
+        return [known[uid] for uid in uids if uid in known]
+
+    def around(self, start: Sequence[int], steps: int) -> list[int]:
+        """What is up to `steps` before or after these in the session, the nearest first; the hidden count a step."""
+        found, ends = dict.fromkeys(start), list(start)
+        for _ in range(steps if start else 0):
+            beside = sorted({row for pair in self.next_pairs(ends) for row in pair})
+            ends = [row for row in beside if row not in found]
+            found.update(dict.fromkeys(ends))
+        seen = self.visible(list(found)[len(start) :])
+        return [row for row in found if row in seen]
 
     def visible(self, wanted: Iterable[int]) -> dict[int, str]:
         """The rows among these that the view holds, with their ids."""
@@ -107,23 +117,17 @@ class _Reader:
     def next_pairs(self, wanted: Sequence[int]) -> set[tuple[int, int]]:
         """Consecutive episodes with one of these memories in the pair."""
         pairs: set[tuple[int, int]] = set()
-        for row, before, after in self._connection.execute(_beside(), {"wanted": list(wanted)}):
+        for row, before, after in self._connection.execute(_beside(), {"wanted": list(wanted)}).all():
             pairs |= {(before, row)} if before is not None else set()
             pairs |= {(row, after)} if after is not None else set()
         return pairs
 
     def rarest(self, start: Sequence[int], limit: int, without: Iterable[int]) -> list[int]:
-        """The entities of these memories, those fewest memories hold first."""
-        statement = (
-            select(entities.c.id)
-            .where(
-                entities.c.id.in_(select(mentions.c.entity).where(mentions.c.memory.in_(list(start)))),
-                entities.c.id.not_in(list(without)),
-            )
-            .order_by(entities.c.mentions, entities.c.key)
-            .limit(limit)
-        )
-        return list(self._connection.scalars(statement))
+        """The entities that these memories share with others, those fewest memories hold first."""
+        if not start:
+            return []
+        values = {"start": list(start), "without": list(without), "limit": limit}
+        return list(self._connection.scalars(_rarest(), values).all())
 
     def best_mentions(self, wanted: Sequence[int], limit: int) -> list[int]:
         """Up to `limit` memories for each entity, the best mentions first (kind, then newest)."""
@@ -134,18 +138,14 @@ class _Reader:
             found.extend(row for (row,) in self._all(_best_mentions(self._shape), limit=limit, **named))
         return found
 
-    def subgraph(self, found: list[int]) -> Subgraph:
+    def subgraph(self, found: list[int], named: Sequence[int]) -> Subgraph:
         uids = self.visible(found)
-        edges = self._connection.execute(
-            select(mentions.c.memory, mentions.c.kind, entities)
-            .join(entities)
-            .where(mentions.c.memory.in_(found))
-            .order_by(mentions.c.memory, mentions.c.kind, entities.c.key)
-        ).all()
+        held = self._connection.execute(_held(), {"wanted": found, "named": list(named)}).all()
         return Subgraph(
             memories=tuple(uids[row] for row in found),
-            entities={row.key: _entity_of(row) for row in edges},
-            mentions=tuple(Edge(uids[row.memory], row.key, MentionKind(row.kind)) for row in edges),
+            frequencies={key: df for _, _, key, df, _ in held if key is not None},
+            mentions=tuple([Edge(uids[row], key, kind) for row, kind, key, _, _ in held if key is not None]),
+            alone={(uids[row], kind): count for row, kind, key, _, count in held if key is None},
             next=self.named_pairs(found),
         )
 
@@ -154,6 +154,29 @@ class _Reader:
         pairs = self.next_pairs(found)
         named = self.visible({row for pair in pairs for row in pair})
         return tuple(sorted((named[a], named[b]) for a, b in pairs if a in named and b in named))
+
+
+@lru_cache(maxsize=1)
+def _rows_of_keys() -> Select[Any]:
+    return select(entities.c.key, entities.c.id).where(
+        entities.c.space == bindparam("space"), among(entities.c.key, "keys")
+    )
+
+
+@lru_cache(maxsize=128)
+def _rows_of_ids(shape: views.Shape) -> Select[Any]:
+    return select(memories.c.uid, memories.c.id).where(among(memories.c.uid, "uids"), *views.conditions(shape))
+
+
+@lru_cache(maxsize=1)
+def _rarest() -> Select[Any]:
+    linked = select(mentions.c.entity).where(among(mentions.c.memory, "start"), mentions.c.kind < MentionKind.THING)
+    return (
+        select(entities.c.id)
+        .where(entities.c.id.in_(linked), ~among(entities.c.id, "without"), entities.c.mentions > 1)
+        .order_by(entities.c.mentions, entities.c.key)
+        .limit(bindparam("limit"))
+    )
 
 
 @lru_cache(maxsize=1)
@@ -183,15 +206,27 @@ def _beside() -> Select[Any]:
         )
 
     return select(memories.c.id, nearest(later=False), nearest(later=True)).where(
-        memories.c.id.in_(bindparam("wanted", expanding=True)), memories.c.kind == "episode"
+        among(memories.c.id, "wanted"), memories.c.kind == "episode"
+    )
+
+
+@lru_cache(maxsize=1)
+def _held() -> Select[Any]:
+    """What memories mention, a row for each key; without key: how many of a kind they hold alone."""
+    links = or_(entities.c.mentions > 1, among(entities.c.id, "named"))
+    key = case((links, entities.c.key)).label("linking")
+    return (
+        select(mentions.c.memory, mentions.c.kind, key, func.max(entities.c.mentions), func.count())
+        .join(entities)
+        .where(among(mentions.c.memory, "wanted"), mentions.c.kind < MentionKind.THING)
+        .group_by(mentions.c.memory, mentions.c.kind, key)
+        .order_by(mentions.c.memory, mentions.c.kind, key)
     )
 
 
 @lru_cache(maxsize=128)
 def _visible(shape: views.Shape) -> Select[Any]:
-    return select(memories.c.id, memories.c.uid).where(
-        memories.c.id.in_(bindparam("wanted", expanding=True)), *views.conditions(shape)
-    )
+    return select(memories.c.id, memories.c.uid).where(among(memories.c.id, "wanted"), *views.conditions(shape))
 
 
 @lru_cache(maxsize=128)
@@ -200,7 +235,11 @@ def _best_mentions(shape: views.Shape) -> CompoundSelect[Any]:
         return (
             select(mentions.c.memory)
             .join(memories, memories.c.id == mentions.c.memory)
-            .where(mentions.c.entity == bindparam(f"entity_{slot}"), *views.conditions(shape))
+            .where(
+                mentions.c.entity == bindparam(f"entity_{slot}"),
+                mentions.c.kind < MentionKind.THING,
+                *views.conditions(shape),
+            )
             .order_by(mentions.c.kind, mentions.c.at.desc(), mentions.c.memory)
             .limit(bindparam("limit"))
         )
@@ -230,6 +269,7 @@ def relations_of(connection: Connection, view: View, which: ColumnElement[bool])
             supports.c.valid_at,
             supports.c.invalid_at,
             memories.c.uid,
+            supports.c.confidence,
         )
         .select_from(supports)
         .join(relations, relations.c.id == supports.c.relation)
@@ -260,6 +300,7 @@ def _relation_of(lines: list[Any]) -> Relation:
         valid_at=from_micros(min(line[7] for line in lines)),
         # It ended only if everything that says so ended.
         invalid_at=None if None in ended else from_micros(max(ended)),
+        confidence=max(line[10] for line in lines),
     )
 
 
@@ -359,6 +400,19 @@ def known_keys(connection: Connection, space: str, candidates: Sequence[str]) ->
     row = rows.space_row(connection, space)
     statement = select(entities).where(entities.c.space == row, entities.c.key.in_(list(candidates)))
     return {found.key: _entity_of(found) for found in connection.execute(statement)}
+
+
+def names_of(connection: Connection, keys_of: Sequence[str], keys: Sequence[str]) -> dict[str, str]:
+    """What entities are called in these spaces, by key; in the first of them that knows the key."""
+    if not keys:
+        return {}
+    statement = (
+        select(spaces.c.key, entities.c.key, entities.c.name)
+        .join(spaces, spaces.c.id == entities.c.space)
+        .where(spaces.c.key.in_(list(keys_of)), entities.c.key.in_(list(keys)))
+    )
+    found = {(space, key): name for space, key, name in connection.execute(statement)}
+    return {key: found[space, key] for space in reversed(keys_of) for key in keys if (space, key) in found}
 
 
 def mentions_of(connection: Connection, uids: Iterable[str]) -> list[tuple[str, Entity, MentionKind]]:

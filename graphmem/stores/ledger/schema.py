@@ -7,6 +7,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Float,
     ForeignKey,
     Index,
     Integer,
@@ -19,7 +20,7 @@ from sqlalchemy import (
 )
 
 # The alembic revision this code reads and writes: an older file is migrated to it, a newer one refused.
-REVISION = "0002"
+REVISION = "0003"
 
 metadata = MetaData()
 # SQLite makes only INTEGER PRIMARY KEY an alias of the rowid; PostgreSQL wants eight bytes.
@@ -77,6 +78,8 @@ memories = Table(
     Column("change", BigInteger, nullable=False),
     Column("embedding", Text),  # hash of the embedded text; NULL until enriched
     Column("windows", Integer, nullable=False),  # how many points it has
+    Column("tells", SmallInteger, nullable=False, server_default="0"),  # model.Tells: which questions it may answer
+    Column("asks", Float, nullable=False, server_default="0"),  # the share of it that is questions
     Index("memories_change", "change", unique=True),
     Index("memories_space_at", "space", "at"),
     Index("memories_session", "space", "session", "at", "id"),
@@ -188,6 +191,7 @@ supports = Table(
     Column("fact", Text, nullable=False),
     Column("valid_at", BigInteger, nullable=False),
     Column("invalid_at", BigInteger),
+    Column("confidence", Float, nullable=False, server_default="1"),  # 0..1, the extractor's
     Index("supports_memory", "memory"),
     sqlite_with_rowid=False,
 )
@@ -198,10 +202,34 @@ embeddings = Table(
     metadata,
     Column("hash", Text, primary_key=True),
     Column("model", Text, primary_key=True),
-    Column("form", Text, primary_key=True),  # "vector"; token matrices are another form
+    Column("form", Text, primary_key=True),  # "vector", or a token matrix by the name of its projection
     Column("window", SmallInteger, primary_key=True),
     Column("data", LargeBinary, nullable=False),
     Column("uses", Integer, nullable=False),
+)
+
+# Two keys that mean one thing, or (apart) that do not although they look alike. Links, not merges: reversible.
+aliases = Table(
+    "aliases",
+    metadata,
+    Column("space", ForeignKey("spaces.id"), primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("other", Text, primary_key=True),  # the greater of the two keys
+    Column("origin", Text, nullable=False),  # who says so: "user", or the rule that found it
+    Column("apart", Boolean, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+# What an entity is called by its users' wish, whatever the texts call it.
+names = Table(
+    "names",
+    metadata,
+    Column("space", ForeignKey("spaces.id"), primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
 )
 
 terms = Table(

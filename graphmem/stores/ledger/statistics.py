@@ -2,47 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sqlalchemy import Connection, bindparam, func, select
+from sqlalchemy import Connection, bindparam, func, or_, select
 from sqlalchemy.dialects.sqlite import insert as upsert
 
-from graphmem.model import MemoryRecord
+from graphmem.model import VECTOR, Forms, MemoryRecord, Tells
 from graphmem.stores.ledger.memories import CHUNK
 from graphmem.stores.ledger.schema import embeddings, memories, spaces, terms
-from graphmem.text import term_counts
+from graphmem.text import asking, ends_asking, is_passage, term_counts
 
 if TYPE_CHECKING:
-    from graphmem.providers.base import Matrix
-
-FORM = "vector"
+    from graphmem.providers.base import Embedded, Matrix
 
 
-def known_vectors(connection: Connection, model: str, hashes: Sequence[str]) -> set[str]:
-    """Which texts are embedded by this model already."""
-    statement = select(embeddings.c.hash).where(
-        embeddings.c.model == model, embeddings.c.form == FORM, embeddings.c.hash.in_(hashes)
+def known(connection: Connection, forms: Forms, hashes: Sequence[str]) -> set[str]:
+    """Of which texts all the forms are there already."""
+    statement = (
+        select(embeddings.c.hash)
+        .where(
+            embeddings.c.model == forms.model,
+            embeddings.c.window == 0,
+            embeddings.c.form.in_(forms.names),
+            embeddings.c.hash.in_(hashes),
+        )
+        .group_by(embeddings.c.hash)
+        .having(func.count() == len(forms.names))
     )
     return set(connection.scalars(statement))
 
 
-def keep_vectors(connection: Connection, model: str, text_hash: str, vectors: Matrix | None) -> int:
-    """Counts one more use of a text's vectors, storing them if they are new. Returns the number of windows.
+def keep(connection: Connection, forms: Forms, text_hash: str, made: Embedded | None) -> int:
+    """Counts one more use of a text's embeddings, storing those that are new. Returns the number of windows.
 
-    `vectors` None: they were known when the work began. Returns 0 if they have been erased since.
+    `made` None: they were known when the work began. Returns 0 if they have been erased since.
     """
-    mine = (embeddings.c.hash == text_hash, embeddings.c.model == model, embeddings.c.form == FORM)
-    used = connection.execute(embeddings.update().where(*mine).values(uses=embeddings.c.uses + 1)).rowcount
-    if used or vectors is None:
-        return used
-    rows = [
-        {"hash": text_hash, "model": model, "form": FORM, "window": w, "data": row.astype("<f4").tobytes(), "uses": 1}
-        for w, row in enumerate(vectors)
-    ]
-    connection.execute(embeddings.insert(), rows)
-    return len(rows)
+    mine = (embeddings.c.hash == text_hash, embeddings.c.model == forms.model, embeddings.c.form.in_(forms.names))
+    counted = select(embeddings.c.form, func.count()).where(*mine).group_by(embeddings.c.form)
+    there: dict[str, int] = dict(connection.execute(counted).all())
+    if there:
+        connection.execute(embeddings.update().where(*mine).values(uses=embeddings.c.uses + 1))
+    if len(there) < len(forms.names):
+        if made is None:
+            return 0
+        users = connection.scalar(select(func.max(embeddings.c.uses)).where(*mine)) or 1
+        rows = [row for row in _rows(forms, text_hash, made, users) if row["form"] not in there]
+        connection.execute(embeddings.insert(), rows)
+    return there.get(VECTOR) or (0 if made is None else len(made.vectors))
+
+
+def _rows(forms: Forms, text_hash: str, made: Embedded, users: int) -> Iterator[dict[str, Any]]:
+    data = {VECTOR: [row.astype("<f4").tobytes() for row in made.vectors]}
+    if forms.tokens is not None:
+        data[forms.tokens] = [tokens.tobytes() for tokens in made.tokens]
+    for form, windows in data.items():
+        for window, content in enumerate(windows):
+            yield {
+                "hash": text_hash, "model": forms.model, "form": form, "window": window, "data": content, "uses": users
+            }  # fmt: skip
 
 
 def drop_vectors(connection: Connection, text_hash: str) -> int:
@@ -60,7 +79,7 @@ def vectors_of(connection: Connection, model: str, uids: Iterable[str]) -> dict[
         .join(embeddings, embeddings.c.hash == memories.c.embedding)
         .where(
             embeddings.c.model == model,
-            embeddings.c.form == FORM,
+            embeddings.c.form == VECTOR,
             memories.c.uid.in_(bindparam("wanted", expanding=True)),
         )
         .order_by(embeddings.c.window)
@@ -101,9 +120,20 @@ def document_frequencies(connection: Connection, space: str, wanted: Iterable[in
     return row[1], dict(connection.execute(statement).all())
 
 
-def mark_enriched(connection: Connection, row: int, text_hash: str | None, windows: int) -> None:
-    """Notes which vectors a memory uses; None takes them away until it is enriched again."""
-    connection.execute(memories.update().where(memories.c.id == row).values(embedding=text_hash, windows=windows))
+def mark_enriched(connection: Connection, record: MemoryRecord, text_hash: str, windows: int, tells: Tells) -> None:
+    """Notes which vectors a memory uses, and what its text tells and asks."""
+    if ends_asking(record.text):
+        tells |= Tells.ASKS
+    if is_passage(record.text):
+        tells |= Tells.TITLED
+    noted = {"embedding": text_hash, "windows": windows, "tells": int(tells), "asks": asking(record.text)}
+    connection.execute(memories.update().where(memories.c.id == record.row).values(noted))
+
+
+def unmark(connection: Connection, row: int) -> None:
+    """Takes a memory's vectors away from it until it is enriched again."""
+    nothing = {"embedding": None, "windows": 0, "tells": 0, "asks": 0.0}
+    connection.execute(memories.update().where(memories.c.id == row).values(nothing))
 
 
 def enrichment(connection: Connection, row: int) -> tuple[str | None, int]:
@@ -112,14 +142,15 @@ def enrichment(connection: Connection, row: int) -> tuple[str | None, int]:
     return found[0], found[1]
 
 
-def unembedded(connection: Connection, model: str) -> list[int]:
-    """Rows of enriched memories without vectors of this model: what a change of model leaves to do."""
-    there = (
-        select(embeddings.c.hash)
-        .where(embeddings.c.hash == memories.c.embedding, embeddings.c.model == model, embeddings.c.form == FORM)
+def unembedded(connection: Connection, forms: Forms) -> list[int]:
+    """Rows of enriched memories that lack one of the forms: what a change of model leaves to do."""
+    lacks = [
+        ~select(embeddings.c.hash)
+        .where(embeddings.c.hash == memories.c.embedding, embeddings.c.model == forms.model, embeddings.c.form == form)
         .exists()
-    )
-    return list(connection.scalars(select(memories.c.id).where(memories.c.embedding.is_not(None), ~there)))
+        for form in forms.names
+    ]
+    return list(connection.scalars(select(memories.c.id).where(memories.c.embedding.is_not(None), or_(*lacks))))
 
 
 def total_windows(connection: Connection) -> int:

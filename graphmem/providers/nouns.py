@@ -1,0 +1,66 @@
+"""Nouns of a parse: which tokens make one name, which words of a noun chunk say something."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from spacy.tokens import Span, Token
+
+# Amounts and dates are no entities: they would link memories that have nothing else in common.
+AMOUNTS = frozenset(("CARDINAL", "ORDINAL", "PERCENT", "QUANTITY", "TIME", "DATE", "MONEY"))
+CONTENT = frozenset(("NOUN", "PROPN", "ADJ"))
+# Words that name nothing by themselves: "a lot of books" is about books, "a lot" about nothing.
+EMPTY = frozenset(
+    """
+    lot load ton plenty bunch couple kind sort type piece cup bit pair variety number thing stuff other way while much
+    many more most enough few little less thank
+    """.split()
+)
+
+
+def is_name(token: Token) -> bool:
+    """Whether a word is (part of) a name."""
+    return token.pos_ == "PROPN" and token.ent_type_ not in AMOUNTS
+
+
+def run(token: Token) -> Span:
+    """The words of a name around one of them."""
+    doc, start, end = token.doc, token.i, token.i + 1
+    while start > 0 and _are_one_name(doc[start - 1], doc[start]):
+        start -= 1
+    while end < len(doc) and _are_one_name(doc[end - 1], doc[end]):
+        end += 1
+    return doc[start:end]
+
+
+def is_maker(token: Token) -> bool:
+    """Toyota, of a Toyota Corolla."""
+    return is_name(token) and token.dep_ == "compound"
+
+
+def is_list(entity: Span) -> bool:
+    """Two cats, taken for a company: "my cats, Miso and Tofu"."""
+    return entity.root.head.tag_ == "NNS" and entity.root.dep_ == "appos" and any(each.dep_ == "cc" for each in entity)
+
+
+def _are_one_name(left: Token, right: Token) -> bool:
+    two_entities = left.ent_type_ and right.ent_iob_ == "B"
+    return is_name(left) and is_name(right) and not two_entities
+
+
+def content_words(chunk: Span) -> list[Token]:
+    """The words of a noun chunk that say something."""
+    return [token for token in chunk if token.pos_ in CONTENT and not token.is_stop]
+
+
+def lemmas(tokens: Sequence[Token]) -> str:
+    """Words as a dictionary has them."""
+    return " ".join(token.lemma_ for token in tokens)
+
+
+def whole_of(token: Token) -> Token | None:
+    """Books, in "a lot of books"."""
+    of = (child for child in token.rights if child.lower_ == "of")
+    return next((child for each in of for child in each.rights if child.dep_ == "pobj"), None)

@@ -1,0 +1,107 @@
+"""The memories looked at so far, read from the ledger, which has the last word. Nothing is read twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from sqlalchemy import Connection
+
+from graphmem.filters import fields_of
+from graphmem.model import Forms, Glimpse
+from graphmem.providers.base import Matrix
+from graphmem.recall.channels import Finds, Question
+from graphmem.recall.features import Evidence
+from graphmem.stores.ledger import Ledger, glimpses, memories, reading
+
+
+class Candidates:
+    """Fills the evidence of one search, step by step."""
+
+    def __init__(self, question: Question, ledger: Ledger, forms: Forms, vector: Matrix | None) -> None:
+        self._question = question
+        self._ledger = ledger
+        self._forms = forms
+        self._vector = vector
+        self._by_row: dict[int, Glimpse] = {}
+        self._refused: set[str] = set()
+        self._matched: set[str] = set()
+        with ledger.read() as connection:
+            space = question.view.space
+            self._space = None if space is None else memories.space_row(connection, space)
+        self.evidence = Evidence()
+
+    def accepted(self, ask: Callable[[int], Finds], first: Finds, limit: int) -> dict[str, float]:
+        """An arm's finds as far as they may be shown; asks for more while the filter refuses too many."""
+        found, asked = first, limit
+        while True:
+            shown = set(self.shown(uid for uid, _ in found))
+            if len(shown) >= limit or len(found) < asked:
+                return dict([(uid, score) for uid, score in found if uid in shown][:limit])
+            asked *= 4
+            found = ask(asked)
+
+    def shown(self, ids: Iterable[str]) -> list[str]:
+        """Those of the memories that the view holds and the filter accepts, in their order."""
+        wanted = list(dict.fromkeys(ids))
+        known, only = self.evidence.glimpses, self._question.only
+        new = [uid for uid in wanted if uid not in known and uid not in self._refused]
+        if not new and only is None:
+            return [uid for uid in wanted if uid not in self._refused]
+        with self._ledger.read() as connection:
+            self._see(glimpses.by_id(connection, self._question.view, self._space, new))
+            if only is not None:
+                records = memories.records(connection, [uid for uid in new if uid in known])
+                self._refused |= {uid for uid, record in records.items() if not only.matches(fields_of(record))}
+        self._refused |= {uid for uid in new if uid not in known}
+        return [uid for uid in wanted if uid not in self._refused]
+
+    def _see(self, found: Iterable[Glimpse]) -> None:
+        for glimpse in found:
+            self.evidence.glimpses[glimpse.id] = glimpse
+            self._by_row[glimpse.row] = glimpse
+
+    def learn(self, ids: Sequence[str]) -> None:
+        """Finds out who is beside these memories, and how near the question all of them are in meaning."""
+        evidence = self.evidence
+        new = [evidence.glimpses[uid] for uid in ids if uid not in evidence.beside]
+        if not new:
+            return
+        with self._ledger.read() as connection:
+            self._link(connection, new)
+            around = {other for glimpse in new for other in evidence.beside[glimpse.id] if other is not None}
+            fresh = [uid for uid in {*(glimpse.id for glimpse in new), *around} if uid not in evidence.similarity]
+            self._compare(connection, [evidence.glimpses[uid].row for uid in fresh])
+
+    def _link(self, connection: Connection, new: Sequence[Glimpse]) -> None:
+        found = {row: (before, after) for row, before, after in reading.beside(connection, [g.row for g in new])}
+        there = {row for pair in found.values() for row in pair if row is not None}
+        self._see(glimpses.by_row(connection, self._question.view, self._space, there - self._by_row.keys()))
+        ids = {row: glimpse.id for row, glimpse in self._by_row.items()}
+        for glimpse in new:
+            before, after = found.get(glimpse.row, (None, None))
+            self.evidence.beside[glimpse.id] = (ids.get(before or -1), ids.get(after or -1))
+
+    def _compare(self, connection: Connection, rows: Sequence[int]) -> None:
+        """Exact cosines from the ledger's own vectors, whatever arm brought the memories."""
+        if self._vector is None:
+            return
+        for row, windows in glimpses.vectors_of(connection, self._forms, rows).items():
+            self.evidence.similarity[self._by_row[row].id] = float((windows @ self._vector).max())
+
+    def match(self, ids: Sequence[str]) -> None:
+        """Compares the question's tokens with those of these memories and of those beside them."""
+        matches, evidence = self.evidence.matches, self.evidence
+        if matches is None:
+            return
+        beside = (other for uid in ids for other in evidence.beside[uid] if other is not None)
+        fresh = [uid for uid in dict.fromkeys([*ids, *beside]) if uid not in self._matched]
+        self._matched.update(fresh)
+        with self._ledger.read() as connection:
+            found = glimpses.tokens_of(connection, self._forms, [evidence.glimpses[uid].row for uid in fresh])
+        matches.add({self._by_row[row].id: windows for row, windows in found.items()})
+
+    def around(self, ids: Iterable[str]) -> list[str]:
+        """These memories with those beside them, as far as they may be shown."""
+        wanted = list(ids)
+        beside = (other for uid in wanted for other in self.evidence.beside[uid] if other is not None)
+        return self.shown([*wanted, *beside])

@@ -1,0 +1,96 @@
+"""Passages, texts with a title: which of them a good find names, and which only look like the best. Pure.
+
+A passage whose title occurs in a good find and that adds what that find lacks is likely the next step of the way; one
+that answers the same words as the best find is likely its look-alike ("Good, West Virginia" for "Johnnycake, West
+Virginia"). Found by measuring (README, "Why it is built so"): neither says anything about turns of a conversation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import log
+
+import numpy as np
+
+from graphmem.model import Tells
+from graphmem.recall.features import Column, Evidence, Table
+from graphmem.recall.hop import REPEATED
+from graphmem.text import split_title, term_counts
+
+# From how many finds titles are looked for.
+FINDS = 15
+# How many of the candidates are looked at: those behind them would not come among the first any more.
+LOOKED_AT = 100
+TITLED = int(Tells.TITLED)
+
+
+def among(evidence: Evidence, table: Table, totals: Column) -> list[str]:
+    """Which of the better candidates are passages: titled, and with nobody beside them."""
+    ranked = (table.ids[i] for i in np.argsort(-totals, kind="stable")[:LOOKED_AT])
+    return [
+        uid
+        for uid in ranked
+        if evidence.glimpses[uid].tells & TITLED and evidence.beside.get(uid, (None, None)) == (None, None)
+    ]
+
+
+def best(table: Table, totals: Column) -> dict[str, float]:
+    """The finds that lead on: {id: share}, the square of its total as a part of the best one's."""
+    order = np.argsort(-totals, kind="stable")[:FINDS]
+    most = float(totals[order[0]]) if len(order) else 0.0
+    return {table.ids[i]: (float(totals[i]) / most) ** 2 for i in order if totals[i] > 0}
+
+
+def title_terms(text: str) -> frozenset[int]:
+    """The terms of a text's title."""
+    return frozenset(term_counts(split_title(text)[0]))
+
+
+def named(
+    evidence: Evidence,
+    finds: Mapping[str, tuple[float, frozenset[int]]],
+    titles: Mapping[str, frozenset[int]],
+    size: int,
+    frequencies: Mapping[int, int],
+) -> dict[str, float]:
+    """How well the finds name each passage that adds to them, as shares of the best named.
+
+    `finds` are shares and terms by id, `titles` the terms of passages' titles; `frequencies` counts the `size` texts
+    of the space that hold a term.
+    """
+    if evidence.matches is None or not titles:
+        return {}
+    worth = {term: _worth(size, frequencies.get(term, 0)) for terms in titles.values() for term in terms}
+    rows, weights = evidence.matches.matrix(titles), evidence.matches.weights
+    most = np.zeros(len(titles))
+    for find, (share, said) in finds.items():
+        told = np.array([0.0 if uid == find else _told(terms, said, worth) for uid, terms in titles.items()])
+        adds = np.maximum(0.0, rows - evidence.matches.of(find)) @ weights + REPEATED * (rows @ weights)
+        most = np.maximum(most, share * told * adds)
+    return _shares(dict(zip(titles, most.tolist(), strict=True)))
+
+
+def _told(title: frozenset[int], said: frozenset[int], worth: Mapping[int, float]) -> float:
+    """The part of a title that a text says; of a title of common words less."""
+    if not (both := title & said):
+        return 0.0
+    whole = sum(worth[term] for term in title)
+    return sum(worth[term] for term in both) / whole * min(whole, 1.0)
+
+
+def _worth(size: int, df: int) -> float:
+    return log(1 + size / (df + 0.5)) / log(1 + size) if size else 0.0
+
+
+def alike(evidence: Evidence, first: str, passages: Sequence[str]) -> dict[str, float]:
+    """How much each passage only repeats of what the first of all finds matches, as shares of the most."""
+    if evidence.matches is None:
+        return {}
+    mine, weights = evidence.matches.of(first), evidence.matches.weights
+    both = {uid: float(np.minimum(evidence.matches.of(uid), mine) @ weights) for uid in passages if uid != first}
+    return _shares(both)
+
+
+def _shares(found: Mapping[str, float]) -> dict[str, float]:
+    most = max(found.values(), default=0.0)
+    return {uid: value / most for uid, value in found.items()} if most > 0 else {}

@@ -1,0 +1,69 @@
+"""The recipe as data: which arms take part, and how much each feature weighs. The only place where they are weighed.
+
+The figures are those of a measured recipe, fitted once for chats and passages together (README, "Why it is built so",
+and `benchmarks/`); a feature that is not there (no tokens, no graph) counts nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+Weights = Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """`candidates`: which of the arms' finds are looked at more closely; `seeds`: where the walk starts; `final`: what
+    is shown. The `bare_` ones are used without token matrices.
+    """
+
+    candidates: Weights
+    seeds: Weights
+    final: Weights
+    bare_seeds: Weights
+    bare_final: Weights
+    tokens: bool = True
+    walks: bool = True
+
+
+FULL = Recipe(
+    candidates={"dense": 1.0, "dense_beside": 1.0, "keyword": 1.0, "keyword_beside": 0.5, "speaker": 0.3},
+    seeds={
+        "tokens": 1.0, "tokens_beside": 1.0, "dense_beside": 0.7, "keyword_beside": 0.5,
+        "speaker": 1.0, "type": 0.5, "date": 1.3, "asks": -0.4, "reply": 0.6,
+    },
+    final={
+        "tokens": 0.7, "tokens_beside": 2.5, "dense_beside": 0.7, "keyword_beside": 0.7,
+        "speaker": 2.6, "type": 1.1, "date": 2.4, "asks": -1.3, "reply": 1.15, "graph": 4.7, "hop": 1.3,
+        "named": 1.5, "alike": -2.0,
+    },
+    bare_seeds={
+        "dense": 1.0, "dense_beside": 1.0, "keyword": 0.7, "keyword_beside": 0.7,
+        "speaker": 1.0, "type": 0.5, "date": 1.3, "asks": -0.4,
+    },
+    bare_final={
+        "dense": 1.2, "keyword": 0.6, "dense_beside": 1.6, "keyword_beside": 1.6,
+        "speaker": 2.8, "type": 1.4, "date": 2.2, "asks": -2.1, "graph": 4.9, "hop": 0.8,
+    },
+)  # fmt: skip
+
+
+def _flat(**final: float) -> Recipe:
+    """Arms side by side and summed, without order or graph."""
+    arms = {name: weight for name, weight in final.items() if name in {"dense", "keyword"}}
+    return replace(FULL, candidates=arms or FULL.candidates, final=final, bare_final=final, walks=False)
+
+
+# For measuring (`graphmem bench`): the arms alone; two of them; all of them with what else is known of a memory by
+# itself, the weights fitted; these with the neighbours in the session; the whole without token matrices; the whole.
+RECIPES: Mapping[str, Recipe] = {
+    "dense": _flat(dense=1.0),
+    "keyword": _flat(keyword=1.0),
+    "tokens": _flat(tokens=1.0),
+    "hybrid": _flat(dense=1.0, keyword=0.8),
+    "flat": _flat(tokens=1.0, dense=0.35, keyword=0.33, speaker=0.34, type=0.17, date=0.6, asks=-0.34),
+    "order": replace(FULL, walks=False),
+    "bare": replace(FULL, tokens=False),
+    "full": FULL,
+}

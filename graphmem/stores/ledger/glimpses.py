@@ -1,0 +1,99 @@
+"""What a search reads of its candidates: a glimpse of each, who is beside whom, and their embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sqlalchemy import Connection, Select, bindparam, select
+
+from graphmem.model import VECTOR, Forms, Glimpse, View
+from graphmem.stores.ledger import views
+from graphmem.stores.ledger.lists import among
+from graphmem.stores.ledger.schema import embeddings, memories, spaces
+
+if TYPE_CHECKING:
+    from graphmem.providers.base import Matrix, Tokens
+
+
+def by_id(connection: Connection, view: View, space: int | None, uids: Iterable[str]) -> list[Glimpse]:
+    """Glimpses of those of the memories that the view holds; `space` is the row of `view.space`."""
+    return _read(connection, _by_id(views.shape(view)), {**views.values(view, space), "wanted": list(uids)})
+
+
+def by_row(connection: Connection, view: View, space: int | None, wanted: Iterable[int]) -> list[Glimpse]:
+    """The same, by row."""
+    return _read(connection, _by_row(views.shape(view)), {**views.values(view, space), "wanted": list(wanted)})
+
+
+def _read(connection: Connection, statement: Select[Any], values: dict[str, Any]) -> list[Glimpse]:
+    return [Glimpse(*found) for found in connection.execute(statement, values).all()] if values["wanted"] else []
+
+
+@lru_cache(maxsize=128)
+def _by_id(shape: views.Shape) -> Select[Any]:
+    return _glimpse(shape).where(among(memories.c.uid, "wanted"))
+
+
+@lru_cache(maxsize=128)
+def _by_row(shape: views.Shape) -> Select[Any]:
+    return _glimpse(shape).where(among(memories.c.id, "wanted"))
+
+
+def _glimpse(shape: views.Shape) -> Select[Any]:
+    m = memories.c
+    return (
+        select(m.id, m.uid, spaces.c.key, m.speaker, m.at, m.tells, m.asks)
+        .join(spaces, spaces.c.id == m.space)
+        .where(*views.conditions(shape))
+    )
+
+
+def vectors_of(connection: Connection, forms: Forms, wanted: Sequence[int]) -> dict[int, Matrix]:
+    """The vectors of memories: {row: windows x dims}; a memory without any is left out."""
+    return {
+        row: np.frombuffer(b"".join(data), "<f4").reshape(len(data), -1)
+        for row, data in _embeddings_of(connection, forms.model, VECTOR, wanted).items()
+    }
+
+
+def tokens_of(connection: Connection, forms: Forms, wanted: Sequence[int]) -> dict[int, list[Tokens]]:
+    """The token matrices of memories: {row: one for each window}; a memory without any is left out."""
+    return {
+        row: [np.frombuffer(window, np.int8).reshape(-1, forms.token_dims) for window in data]
+        for row, data in _embeddings_of(connection, forms.model, forms.tokens or "", wanted).items()
+    }
+
+
+def _embeddings_of(connection: Connection, model: str, form: str, wanted: Sequence[int]) -> dict[int, list[bytes]]:
+    found: dict[int, list[bytes]] = {}
+    values = {"model": model, "form": form, "wanted": list(wanted)}
+    for row, data in connection.execute(_embeddings(), values).all() if wanted else ():
+        found.setdefault(row, []).append(data)
+    return found
+
+
+@lru_cache(maxsize=1)
+def _embeddings() -> Select[Any]:
+    return (
+        select(memories.c.id, embeddings.c.data)
+        .join(embeddings, embeddings.c.hash == memories.c.embedding)
+        .where(
+            among(memories.c.id, "wanted"),
+            embeddings.c.model == bindparam("model"),
+            embeddings.c.form == bindparam("form"),
+        )
+        .order_by(memories.c.id, embeddings.c.window)
+    )
+
+
+def texts_of(connection: Connection, wanted: Sequence[int]) -> dict[int, str]:
+    """The texts of memories, by row."""
+    return dict(connection.execute(_texts(), {"wanted": list(wanted)}).all())
+
+
+@lru_cache(maxsize=1)
+def _texts() -> Select[Any]:
+    return select(memories.c.id, memories.c.text).where(among(memories.c.id, "wanted"))

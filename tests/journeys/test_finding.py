@@ -1,0 +1,128 @@
+"""What a search finds, with the models everybody has: tokens, dates, adaptive cuts, chats in Chinese."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphmem import Memory, Settings
+from graphmem.errors import ValidationError
+
+PLAIN: dict[str, Any] = {"embedder": {"provider": "minilm", "config": {"tokens": False}}}
+
+
+@pytest.fixture
+def memory() -> Iterator[Memory]:
+    with Memory(":memory:") as made:
+        yield made
+
+
+def told(memory: Memory, *lines: tuple[str, str, str]) -> None:
+    """Each (day, speaker, words), a session a day."""
+    for day, name, content in lines:
+        memory.add({"role": "user", "name": name, "content": content}, user_id="u", timestamp=f"{day}T10:00:00Z")
+
+
+def found(memory: Memory, question: str, **more: Any) -> list[str]:
+    return [hit["memory"] for hit in memory.search(question, user_id="u", **more)["results"]]
+
+
+def test_tokens_can_be_left_out_and_made_later(tmp_path: Path) -> None:
+    lines = [("2024-03-01", "Ann", "I painted a sunrise."), ("2024-03-02", "Bob", "The tax forms are due.")]
+    with Memory(tmp_path, settings=Settings.from_dict(PLAIN)) as memory:
+        told(memory, *lines)
+        assert memory.stats()["embeddings"] == 2
+        assert found(memory, "Who made a picture of the sky?")[0] == "I painted a sunrise."
+    with Memory(tmp_path) as memory:
+        assert found(memory, "Who made a picture of the sky?")[0] == "I painted a sunrise."
+        memory.rebuild()
+        assert memory.stats()["embeddings"] == 4
+        assert memory.verify()["ok"]
+        hit = memory.search("Who made a picture of the sky?", user_id="u", explain=True)["results"][0]
+        assert hit["memory"] == "I painted a sunrise."
+        assert "tokens" in hit["explain"]["arms"]
+        memory.delete_all(user_id="u")
+        assert memory.stats()["embeddings"] == 0
+
+
+def test_as_many_hits_as_belong_together(memory: Memory) -> None:
+    sports = ["I play tennis on Mondays.", "I swim in the lake.", "I play football with Tom."]
+    other = [f"The number of my {thing} is {n}." for n, thing in enumerate(("car", "flat", "desk", "phone", "locker"))]
+    told(memory, *((f"2024-03-{day:02}", "Ann", words) for day, words in enumerate([*sports, *other], 1)))
+    automatic = found(memory, "Which sports does Ann play?", top_k="auto")
+    assert set(automatic[:2]) <= set(sports)
+    assert 1 <= len(automatic) < 8
+    assert automatic == found(memory, "Which sports does Ann play?", top_k=len(automatic))
+    with pytest.raises(ValidationError, match="auto"):
+        memory.search("x", user_id="u", top_k="many")
+
+
+def test_relative_dates_count_from_the_reference_date(memory: Memory) -> None:
+    told(
+        memory,
+        ("2024-02-06", "Ann", "We had dinner at the harbour."),
+        ("2024-03-06", "Ann", "We had dinner at the castle."),
+        ("2024-04-03", "Ann", "We had dinner at the mill."),
+    )
+    question = "Where did Ann have dinner last week?"
+    assert found(memory, question, reference_date="2024-03-13")[0] == "We had dinner at the castle."
+    assert found(memory, question, reference_date="2024-04-10")[0] == "We had dinner at the mill."
+    assert found(memory, "Where did Ann have dinner in February 2024?")[0] == "We had dinner at the harbour."
+
+
+def test_a_question_may_count_from_an_event(memory: Memory) -> None:
+    told(
+        memory,
+        ("2024-05-01", "Ann", "We ate at the harbour today."),
+        ("2024-05-18", "Ann", "We ate at the castle today."),
+        ("2024-06-01", "Ann", "The wedding of Lea and Tom was wonderful."),
+        ("2024-06-09", "Ann", "We ate at the mill today."),
+    )
+    assert found(memory, "Where did Ann eat two weeks before the wedding?")[0] == "We ate at the castle today."
+    assert found(memory, "Where did Ann eat a week after the wedding?")[0] == "We ate at the mill today."
+
+
+def test_an_answer_is_found_by_its_question(memory: Memory) -> None:
+    memory.add(
+        [
+            {"role": "user", "name": "Ann", "content": "What does your brother do for a living?"},
+            {"role": "user", "name": "Bob", "content": "He repairs old clocks."},
+            {"role": "user", "name": "Ann", "content": "Nice weather today."},
+        ],
+        user_id="u",
+    )
+    assert found(memory, "What is the job of Bob's brother?", top_k=1) == ["He repairs old clocks."]
+
+
+def test_chinese_names_lead_on(memory: Memory) -> None:
+    told(
+        memory,
+        ("2024-03-01", "孟雨桐", "我姐姐在苏州工业园区的一家机器人公司上班。"),
+        ("2024-03-05", "李志远", "苏州工业园区下个月要开一条新地铁。"),
+        ("2024-03-09", "李志远", "今天的天气真不错,适合去爬山。"),
+    )
+    hits = memory.search("雨桐的姐姐在哪里上班?", user_id="u", explain=True)["results"]
+    assert hits[0]["memory"].startswith("我姐姐")
+    assert hits[1]["memory"].startswith("苏州工业园区")
+    assert [step["type"] for step in hits[1]["explain"]["path"]][:2] == ["memory", "entity"]
+
+
+def test_relations_say_how_sure_they_are(memory: Memory) -> None:
+    told(memory, ("2024-03-01", "Ann", "My sister Priya lives in Pune."))
+    relations = memory.search("Where does Priya live?", user_id="u")["relations"]
+    assert relations
+    assert all(0 < relation["confidence"] <= 1 for relation in relations)
+
+
+def test_documents_are_no_turns_of_a_conversation(memory: Memory) -> None:
+    body = "It lies on an island north of the Arctic Circle and has a university, a brewery and a cathedral of wood."
+    memory.add("I moved house.", user_id="u", timestamp="2024-03-01T10:00:00Z")
+    for title in ("Tromsø", "Bodø"):
+        memory.add(f"{title}\n{body}", user_id="u", timestamp="2024-03-01T10:05:00Z")
+    memory.add("The new flat is bright.", user_id="u", timestamp="2024-03-01T10:10:00Z")
+    sessions = [one["session"] for one in memory.get_all(user_id="u")["results"]]
+    assert sessions[0] == sessions[3]
+    assert len(set(sessions)) == 3
