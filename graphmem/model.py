@@ -254,14 +254,49 @@ class Utterance:
     speaker: str | None = None
 
 
+class Origin(StrEnum):
+    """Who says that two names mean one entity: the user, or a rule (see `graphmem.alike`)."""
+
+    USER = "user"
+    FIRST_NAME = "first name"
+    SAID = "said"
+    SPELLING = "spelling"
+
+
+class Link(NamedTuple):
+    """Two keys of a space that mean one entity."""
+
+    key: str
+    other: str
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class OtherName:
+    """A further key of an entity that has several, what texts call it, and who says that it is the same."""
+
+    key: str
+    name: str
+    origin: Origin
+
+
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """A node of a space's graph. `mentions` counts the memories that hold its key (its document frequency)."""
+    """A node of a space's graph. `mentions` counts the memories that hold its key (its document frequency).
+
+    As people see it, it may stand for several keys: `aliases` are the others, and `mentions` counts a memory once.
+    """
 
     key: str
     name: str
     type: EntityType
     mentions: int
+    aliases: tuple[OtherName, ...] = ()
+
+    @property
+    def keys(self) -> list[str]:
+        """All keys it stands for, its own first."""
+        return [self.key, *(other.key for other in self.aliases)]
 
 
 @dataclass(frozen=True, slots=True)
