@@ -8,13 +8,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeVar
 
+from sqlalchemy import Connection
+
 from graphmem.errors import ModelError, StoreError
 from graphmem.filters import Filter
 from graphmem.model import Entity, Mention, MentionKind, View
 from graphmem.providers.base import EmbeddedQuestion, Embedder, Extractor, Matrix, TokenEmbedder
 from graphmem.stores.base import Graph, VectorIndex
 from graphmem.stores.deliver import Projection
-from graphmem.stores.ledger import Ledger, memories, reading, statistics
+from graphmem.stores.ledger import Ledger, aliases, memories, reading, statistics
 from graphmem.text import asked_counts, idf, key_candidates
 
 T = TypeVar("T")
@@ -169,12 +171,14 @@ class Channels:
     def spaces(self, keys: Sequence[str], read: Read) -> tuple[Space, ...]:
         """The spaces to walk in, with what the question names there."""
         with self._stores.ledger.read() as connection:
-            return tuple(
-                Space(
-                    key,
-                    memories.space_size(connection, key),
-                    reading.known_keys(connection, key, list(read.keys)),
-                    read.keys,
-                )
-                for key in keys[:SPACES]
-            )
+            return tuple(_space(connection, key, read.keys) for key in keys[:SPACES])
+
+
+def _space(connection: Connection, key: str, asked: Mapping[str, MentionKind]) -> Space:
+    """A space with what the question names there; what has several names is named by each of them."""
+    named = reading.known_keys(connection, key, list(asked))
+    meant = aliases.meant_with(connection, key, named)
+    if meant:
+        named |= reading.known_keys(connection, key, list(meant))
+    kinds = {other: asked[of] for other, of in meant.items()}
+    return Space(key, memories.space_size(connection, key), named, {**kinds, **asked})

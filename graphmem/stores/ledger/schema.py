@@ -208,13 +208,14 @@ embeddings = Table(
     Column("uses", Integer, nullable=False),
 )
 
-# Two keys that mean one thing, or (apart) that do not although they look alike. Links, not merges: reversible.
+# Two keys that mean one thing, or (apart) that do not although they look alike. Links, not merges: reversible. Each
+# stands here twice, once from either end, so that the primary key serves a look-up of both.
 aliases = Table(
     "aliases",
     metadata,
     Column("space", ForeignKey("spaces.id"), primary_key=True),
     Column("key", Text, primary_key=True),
-    Column("other", Text, primary_key=True),  # the greater of the two keys
+    Column("other", Text, primary_key=True),
     Column("origin", Text, nullable=False),  # who says so: "user", or the rule that found it
     Column("apart", Boolean, nullable=False),
     Column("at", BigInteger, nullable=False),

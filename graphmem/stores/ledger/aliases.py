@@ -1,0 +1,201 @@
+"""Names that mean one entity, and names that users chose: rows of `aliases` and `names`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, FromClause, exists, func, or_, select, union
+from sqlalchemy.dialects.sqlite import insert
+
+from graphmem.alike import Chosen
+from graphmem.model import Entity, EntityType, Link, MentionKind, Origin
+from graphmem.stores.ledger.memories import CHUNK, space_row
+from graphmem.stores.ledger.schema import aliases, entities, memories, mentions, names, relations, tasks
+from graphmem.text import normalise_key
+
+AUTOMATIC = tuple(origin for origin in Origin if origin is not Origin.USER)
+# The first character behind all that begins with a prefix: no name has it.
+_BEHIND = "\U0010ffff"
+
+
+# --- links ----------------------------------------------------------------------------------------------------------
+
+
+def all_links(connection: Connection, space: int | None) -> list[Link]:
+    """Every link of a space, once."""
+    mine = aliases.c.space == space, aliases.c.apart.is_(False), aliases.c.key < aliases.c.other
+    return _links(connection, select(aliases.c.key, aliases.c.other, aliases.c.origin).where(*mine))
+
+
+def links_of(connection: Connection, space: int | None, keys: Iterable[str]) -> list[Link]:
+    """The links that lead from these keys."""
+    mine = aliases.c.space == space, aliases.c.apart.is_(False), aliases.c.key.in_(list(keys))
+    return _links(connection, select(aliases.c.key, aliases.c.other, aliases.c.origin).where(*mine))
+
+
+def _links(connection: Connection, statement: Any) -> list[Link]:
+    return [Link(key, other, Origin(origin)) for key, other, origin in connection.execute(statement)]
+
+
+def group_of(connection: Connection, space: int | None, keys: Iterable[str]) -> list[Link]:
+    """The links that lead from these keys, from where those lead, and so on: mostly none, for one look-up."""
+    found: dict[Link, None] = {}
+    waiting, seen = list(keys), set(keys)
+    while waiting:
+        links = links_of(connection, space, waiting)
+        found |= dict.fromkeys(links)
+        waiting = sorted({link.other for link in links} - seen)
+        seen |= set(waiting)
+    return list(found)
+
+
+def meant_with(connection: Connection, space: str, keys: Iterable[str]) -> dict[str, str]:
+    """The further keys of what these keys mean, each with the one of these that it is another name of."""
+    asked = list(keys)
+    links = group_of(connection, space_row(connection, space), asked)
+    meant = dict(zip(asked, asked, strict=True))
+    for link in links:  # in the order they were reached, so what a link leads from is known already
+        meant.setdefault(link.other, meant[link.key])
+    return {key: of for key, of in meant.items() if key != of}
+
+
+def link_between(connection: Connection, space: int, key: str, other: str) -> Link | None:
+    """The link between two keys."""
+    return next((link for link in links_of(connection, space, [key]) if link.other == other), None)
+
+
+def say(connection: Connection, space: int, link: Link, at: int, *, apart: bool = False) -> None:
+    """Writes what a user says of two keys, over whatever was found."""
+    said = {"origin": link.origin.value, "apart": apart, "at": at}
+    statement = insert(aliases).values([{**row, **said} for row in _both(space, link)])
+    there = [aliases.c.space, aliases.c.key, aliases.c.other]
+    connection.execute(statement.on_conflict_do_update(index_elements=there, set_=said))
+
+
+def find(connection: Connection, space: int, link: Link, at: int) -> None:
+    """Writes what a rule found, unless something is known of the two keys."""
+    said = {"origin": link.origin.value, "apart": False, "at": at}
+    statement = insert(aliases).values([{**row, **said} for row in _both(space, link)])
+    connection.execute(statement.on_conflict_do_nothing())
+
+
+def _both(space: int, link: Link) -> list[dict[str, Any]]:
+    ends = (link.key, link.other), (link.other, link.key)
+    return [{"space": space, "key": key, "other": other} for key, other in ends]
+
+
+def withdraw(connection: Connection, space: int, links: Iterable[Link]) -> None:
+    """Takes links out that rules have found."""
+    for link in links:
+        for key, other in ((link.key, link.other), (link.other, link.key)):
+            mine = aliases.c.space == space, aliases.c.key == key, aliases.c.other == other
+            connection.execute(aliases.delete().where(*mine, aliases.c.origin.in_(AUTOMATIC)))
+
+
+def is_said(connection: Connection, space: int, link: Link, predicates: Sequence[str]) -> bool:
+    """Whether some memory still states one of these relations between the two keys."""
+    subject, target = entities.alias("subject"), entities.alias("object")
+    ends = or_(
+        (subject.c.key == link.key) & (target.c.key == link.other),
+        (subject.c.key == link.other) & (target.c.key == link.key),
+    )
+    statement = (
+        select(relations.c.id)
+        .join(subject, subject.c.id == relations.c.subject)
+        .join(target, target.c.id == relations.c.object)
+        .where(subject.c.space == space, target.c.space == space, ends, relations.c.predicate.in_(list(predicates)))
+    )
+    return connection.scalar(statement.limit(1)) is not None
+
+
+# --- entities -------------------------------------------------------------------------------------------------------
+
+
+def known(connection: Connection, space: int, keys: Iterable[str]) -> dict[str, Entity]:
+    """Which of these keys the space has."""
+    statement = select(entities).where(entities.c.space == space, entities.c.key.in_(list(keys)))
+    return {row.key: _entity_of(row) for row in connection.execute(statement)}
+
+
+def beginning(connection: Connection, space: int, prefix: str, types: Iterable[EntityType], limit: int) -> list[Entity]:
+    """The names of these types that begin with a prefix, in order: a range of the index."""
+    named = exists().where(mentions.c.entity == entities.c.id, mentions.c.kind <= MentionKind.NAME)
+    statement = (
+        select(entities)
+        .where(
+            entities.c.space == space,
+            entities.c.key >= prefix,
+            entities.c.key < prefix + _BEHIND,
+            entities.c.type.in_([type_.value for type_ in types]),
+            named,
+        )
+        .order_by(entities.c.key)
+        .limit(limit)
+    )
+    return [_entity_of(row) for row in connection.execute(statement)]
+
+
+def _entity_of(row: Any) -> Entity:
+    return Entity(key=row.key, name=row.name, type=EntityType(row.type), mentions=row.mentions)
+
+
+def mentioned_by(connection: Connection, memory: int) -> list[str]:
+    """The keys that a memory holds."""
+    statement = select(entities.c.key).join(mentions).where(mentions.c.memory == memory)
+    return list(connection.scalars(statement))
+
+
+# --- chosen names ---------------------------------------------------------------------------------------------------
+
+
+def called(entity: FromClause) -> ColumnElement[str]:
+    """What an entity is called: as chosen, else as the texts call it. A column for a statement that reads `entity`."""
+    chosen = select(names.c.name).where(names.c.space == entity.c.space, names.c.key == entity.c.key)
+    return func.coalesce(chosen.scalar_subquery(), entity.c.name)
+
+
+def chosen(connection: Connection, space: int | None) -> dict[str, Chosen]:
+    """The names that users of a space chose, by key: few."""
+    statement = select(names.c.key, names.c.at, names.c.name).where(names.c.space == space)
+    return {key: Chosen(at, name) for key, at, name in connection.execute(statement)}
+
+
+def key_called(connection: Connection, space: int | None, name: str) -> str | None:
+    """The key of what is called by this name (a normalised one) since a user chose it; that chosen last."""
+    found = [(by.at, key) for key, by in chosen(connection, space).items() if normalise_key(by.name) == name]
+    return max(found)[1] if found else None
+
+
+def choose(connection: Connection, space: int, key: str, chosen: Chosen) -> None:
+    """Writes a chosen name over the one before."""
+    said = {"name": chosen.name, "at": chosen.at}
+    statement = insert(names).values(space=space, key=key, **said)
+    connection.execute(statement.on_conflict_do_update(index_elements=[names.c.space, names.c.key], set_=said))
+
+
+# --- forgetting -----------------------------------------------------------------------------------------------------
+
+
+def unmentioned(connection: Connection, space: int) -> list[str]:
+    """The keys of links and chosen names that no memory of the space mentions."""
+    told = union(
+        select(aliases.c.key).where(aliases.c.space == space), select(names.c.key).where(names.c.space == space)
+    ).subquery()
+    there = exists().where(entities.c.space == space, entities.c.key == told.c.key)
+    return list(connection.scalars(select(told.c.key).where(~there)))
+
+
+def owed_words(connection: Connection, space: int) -> list[str]:
+    """The words, with their speakers, of what is not yet in the graph."""
+    statement = select(memories.c.speaker, memories.c.text).join(tasks).where(memories.c.space == space)
+    return [f"{speaker or ''} {text}" for speaker, text in connection.execute(statement)]
+
+
+def forget(connection: Connection, space: int, keys: Sequence[str]) -> None:
+    """Takes out all that is said of keys."""
+    for start in range(0, len(keys), CHUNK):
+        some = keys[start : start + CHUNK]
+        ends = or_(aliases.c.key.in_(some), aliases.c.other.in_(some))
+        connection.execute(aliases.delete().where(aliases.c.space == space, ends))
+        connection.execute(names.delete().where(names.c.space == space, names.c.key.in_(some)))
