@@ -411,6 +411,11 @@ def entity_type(value: object, argument: str = "type") -> EntityType:
     return refuse(argument, value, f"must be one of {_listed(EntityType)}")
 
 
+def entity_name(value: object, argument: str) -> str:
+    """What an entity is to be called: 1..256 characters in one line."""
+    return _name(value, argument)
+
+
 def memory_type(value: object, argument: str = "memory_type") -> str | None:
     """One of `MEMORY_TYPES`, also as mem0 spells it ("procedural_memory"), or None."""
     if value is None:

@@ -18,11 +18,11 @@ from graphmem.model import ALL_KINDS, Event, Kind, MemoryRecord, Scope, View
 from graphmem.recall import inject, picture
 from graphmem.recall.channels import Question
 from graphmem.recall.search import search
-from graphmem.remember.plan import UNSET, Erase, Erased, Revise, Say, Unset
+from graphmem.remember.plan import UNSET, Alias, Erase, Erased, Naming, Rename, Revise, Say, Unalias, Unset
 from graphmem.remember.words import say
 from graphmem.settings import Settings
 from graphmem.stores.deliver import Progress
-from graphmem.stores.ledger import log, memories, reading
+from graphmem.stores.ledger import log, memories, reading, shown
 from graphmem.text import normalise_key
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", results.AddResult, results.SearchResult, results.ListResult)
 TOP_K, CONTEXT_MEMORIES = 10, 20
-MOST_LISTED = 100_000
+LISTED, MOST_LISTED = 100, 100_000
 # Relations that a listing shows, newest first; `graph()` has them all.
 RELATIONS = 100
 ERASED_AT_ONCE = 500
@@ -396,7 +396,8 @@ class Memory:
         type: str | None = None,  # noqa: A002  (the contract's name)
         limit: int = 100,
     ) -> list[results.EntityDict]:
-        """The people and things a scope's memories mention, those most memories mention first.
+        """The people and things a scope's memories mention, those most memories mention first; one that has several
+        names is listed once, with its `aliases`.
 
         `query` keeps the names that contain it; `type` is one of Person, Organization, Place, Event, Object,
         Concept, Time, Other.
@@ -408,35 +409,77 @@ class Memory:
         most = arguments.count(limit, "limit", 1, MOST_LISTED)
         kind = None if type is None else arguments.entity_type(type)
         with self._house.ledger.read() as connection:
-            found = reading.entities_in(connection, view, words=words, kind=kind, limit=most)
+            found = shown.entities_in(connection, view, words=words, kind=kind, limit=most)
         return [results.entity(one) for one in found]
 
     def entity(
         self, key: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None, limit: int = 100
-    ) -> dict[str, Any] | None:
-        """What is known about someone or something, by name: `{"key", "name", "type", "memories", "relations"}`.
+    ) -> results.KnownDict | None:
+        """What is known about someone or something, by any name: `{"key", "name", "type", "aliases", "memories",
+        "relations"}`.
 
-        `memories` are its memories, newest first, at most `limit`; None if nothing in this scope mentions it.
+        `memories` are its memories under all its names, newest first, at most `limit`; `aliases` its further names,
+        `[{"key", "name", "origin"}]`. None if nothing in this scope mentions it.
         """
         self._house.check_open()
         scope = arguments.required_scope(user_id, agent_id, run_id)[0]
         view = _view(scope, None, None, show_expired=False)
         wanted = normalise_key(arguments.query(key, "key"))
-        most = arguments.count(limit, "limit", 1, MOST_LISTED)
+        return self._known(view, wanted, arguments.count(limit, "limit", 1, MOST_LISTED))
+
+    def _known(self, view: View, key: str, limit: int) -> results.KnownDict | None:
         with self._house.ledger.read() as connection:
-            found = reading.entity_in(connection, view, wanted)
+            found = shown.entity_in(connection, view, key)
             if found is None:
                 return None
-            ids = reading.mentioning(connection, view, wanted, most)
+            ids = shown.mentioning(connection, view, found.keys, limit)
             records = memories.records(connection, ids)
-            relations = reading.relations_about(connection, view, wanted)
-        return {
-            "key": found.key,
-            "name": found.name,
-            "type": found.type.value,
-            "memories": [results.memory(records[uid]) for uid in ids],
-            "relations": results.relations(relations),
-        }
+            relations = reading.relations_about(connection, view, found.keys)
+        return results.known(found, [records[uid] for uid in ids], relations)
+
+    def alias(
+        self, a: str, b: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
+    ) -> results.KnownDict:
+        """Says that two names mean one person or thing: from now on they are shown as one, and a question that names
+        either is answered from both.
+
+        It is a link between the two, in the space of this scope, and `unalias` takes it back. Returns the entity as
+        `entity` shows it. Raises NotFoundError for a name that no memory of the scope mentions.
+        """
+        self._house.check_open()
+        scope = arguments.required_scope(user_id, agent_id, run_id)[0]
+        return self._named(Alias(scope, *_two_names(a, b)))
+
+    def unalias(
+        self, a: str, b: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
+    ) -> results.KnownDict:
+        """Takes back that two names mean one, whoever said so; no rule will link these two again, `alias` can.
+
+        Returns the entity `a` as `entity` shows it. Raises NotFoundError where the two are not linked to each other.
+        """
+        self._house.check_open()
+        scope = arguments.required_scope(user_id, agent_id, run_id)[0]
+        return self._named(Unalias(scope, *_two_names(a, b)))
+
+    def rename_entity(
+        self, key: str, name: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
+    ) -> results.KnownDict:
+        """Chooses what an entity is called in what people see, whatever the texts call it.
+
+        `name` has 1..256 characters in one line. Memories keep their words, and the entity is found by its old names
+        as well. Returns it as `entity` shows it. Raises NotFoundError for one that no memory of the scope mentions.
+        """
+        self._house.check_open()
+        scope = arguments.required_scope(user_id, agent_id, run_id)[0]
+        wanted = normalise_key(arguments.query(key, "key"))
+        return self._named(Rename(scope, wanted, arguments.entity_name(name, "name")))
+
+    def _named(self, step: Naming) -> results.KnownDict:
+        key = self._house.commit([step])[0].id
+        found = self._known(_view(step.scope, None, None, show_expired=False), key, LISTED)
+        if found is None:  # erased by somebody else since
+            raise NotFoundError(f"{key!r} was erased meanwhile; entities() lists what is known")
+        return found
 
     def graph(
         self,
@@ -449,6 +492,8 @@ class Memory:
         limit: int = 10_000,
     ) -> nx.MultiDiGraph[str]:
         """A scope's memories (the newest `limit`), entities and relations as a networkx.MultiDiGraph.
+
+        Each key is a node of its own; edges SAME_AS join those that mean one entity.
 
         `around` (an entity's name or a memory's id) keeps what is at most `hops` (0..10) edges away.
         """
@@ -543,6 +588,14 @@ def _view(
         as_of=None if as_of is None else arguments.moment(as_of, "as_of"),
         show_expired=arguments.flag(show_expired, "show_expired"),
     )
+
+
+def _two_names(a: object, b: object) -> tuple[str, str]:
+    """Two different keys."""
+    key, other = (normalise_key(arguments.query(name, argument)) for name, argument in ((a, "a"), (b, "b")))
+    if key == other:
+        arguments.refuse("b", b, "is the same name as a; give two names that memories use")
+    return key, other
 
 
 def _said_first(record: MemoryRecord, events: Sequence[Event]) -> str:

@@ -128,6 +128,14 @@ class HistoryDict(TypedDict):
     role: str | None
 
 
+class AliasDict(TypedDict):
+    """A further name of an entity; `origin`: "user", or the rule that found it ("first name", "said", "spelling")."""
+
+    key: str
+    name: str
+    origin: str
+
+
 class EntityDict(TypedDict):
     """Someone or something that the memories in view mention."""
 
@@ -135,6 +143,18 @@ class EntityDict(TypedDict):
     name: str
     type: str
     memories: int
+    aliases: list[AliasDict]
+
+
+class KnownDict(TypedDict):
+    """What is known about someone or something: its memories, newest first, and the relations they state."""
+
+    key: str
+    name: str
+    type: str
+    aliases: list[AliasDict]
+    memories: list[MemoryDict]
+    relations: list[RelationDict]
 
 
 def iso(moment: datetime) -> str:
@@ -253,4 +273,23 @@ def event(found: Event) -> HistoryDict:
 
 def entity(found: Entity) -> EntityDict:
     """Someone or something."""
-    return EntityDict(key=found.key, name=found.name, type=found.type.value, memories=found.mentions)
+    return EntityDict(
+        key=found.key, name=found.name, type=found.type.value, memories=found.mentions, aliases=aliases(found)
+    )
+
+
+def aliases(found: Entity) -> list[AliasDict]:
+    """The further names of someone or something."""
+    return [AliasDict(key=other.key, name=other.name, origin=other.origin.value) for other in found.aliases]
+
+
+def known(found: Entity, records: Iterable[MemoryRecord], stated: Iterable[Relation]) -> KnownDict:
+    """What is known about someone or something."""
+    return KnownDict(
+        key=found.key,
+        name=found.name,
+        type=found.type.value,
+        aliases=aliases(found),
+        memories=[memory(record) for record in records],
+        relations=relations(stated),
+    )

@@ -169,9 +169,12 @@ class Screen:
         }
         memories = len(drawn) - len(entities)
         self.line(f"{memories} memories, {len(entities)} entities, {drawn.number_of_edges()} edges")
+        same = [(s, t) for s, t, key in drawn.edges(keys=True) if key == "SAME_AS"]
         for node in sorted(entities, key=lambda one: (-len(mentioned[one]), one)):
             name, kind = entities[node]["name"], entities[node]["type"]
-            self.line((one_line(name), "bold yellow"), (f"  {kind}, {len(mentioned[node])}", "dim"))
+            others = [entities[t if s == node else s]["name"] for s, t in same if node in (s, t)]
+            also = [(f"  = {one_line(', '.join(sorted(others)))}", "yellow")] if others else []
+            self.line((one_line(name), "bold yellow"), (f"  {kind}, {len(mentioned[node])}", "dim"), *also)
             for memory in sorted(mentioned[node], key=lambda uid: str(drawn.nodes[uid]["at"])):
                 self.line(("╰ ", "dim"), quoted(drawn.nodes[memory]["memory"]), indent=2)
         related = [(s, t, data) for s, t, data in drawn.edges(data=True) if data["relationship"] == "RELATES_TO"]

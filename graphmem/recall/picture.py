@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from graphmem.model import Entity, MemoryRecord, MentionKind, Relation, View
-from graphmem.stores.ledger import Ledger, memories, reading
+from graphmem.model import Entity, Link, MemoryRecord, MentionKind, Relation, View
+from graphmem.stores.ledger import Ledger, aliases, memories, reading, shown
 from graphmem.text import normalise_key
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ PIECE = 5_000
 
 
 def draw(ledger: Ledger, view: View, around: str | None, hops: int, limit: int) -> nx.MultiDiGraph[str]:
-    """Nodes are memory ids and entity keys ("entity:" in front); edges MENTIONS, NEXT, RELATES_TO.
+    """Nodes are memory ids and entity keys ("entity:" in front); edges MENTIONS, NEXT, RELATES_TO, SAME_AS.
 
     `around` (an entity's name or a memory's id) keeps what is at most `hops` edges away, in either direction.
     """
@@ -35,10 +35,16 @@ def draw(ledger: Ledger, view: View, around: str | None, hops: int, limit: int) 
             mentions += reading.mentions_of(connection, ids[start : start + PIECE])
             pairs += reading.next_pairs(connection, view, ids[start : start + PIECE])
         relations = reading.all_relations(connection, view)
+        links = aliases.all_links(connection, memories.space_row(connection, view.scope.space))
+        meant = None if around is None or around in ids else shown.entity_in(connection, view, normalise_key(around))
     _add(graph, records, mentions, pairs, relations)
+    _link(graph, links)
     if around is None:
         return graph
-    centre = around if around in graph else f"entity:{normalise_key(around)}"
+    key = normalise_key(around)
+    if meant is not None and key not in meant.keys:
+        key = meant.key  # the name that a user chose
+    centre = around if around in graph else f"entity:{key}"
     if centre not in graph:
         return nx.MultiDiGraph()
     return graph.subgraph(nx.ego_graph(graph.to_undirected(as_view=True), centre, radius=hops)).copy()
@@ -73,6 +79,14 @@ def _add(
             facts=list(relation.facts),
             memory_ids=list(relation.memory_ids),
         )
+
+
+def _link(graph: nx.MultiDiGraph[str], links: list[Link]) -> None:
+    """Keys that mean one entity, where both are in sight."""
+    for link in links:
+        ends = f"entity:{link.key}", f"entity:{link.other}"
+        if all(end in graph for end in ends):
+            graph.add_edge(*ends, key="SAME_AS", relationship="SAME_AS", origin=link.origin.value)
 
 
 def _memory(record: MemoryRecord) -> dict[str, Any]:

@@ -12,21 +12,25 @@ from sqlalchemy import Connection, or_
 
 from graphmem.errors import NotFoundError, ValidationError
 from graphmem.model import Kind, MemoryRecord
+from graphmem.remember import naming
 from graphmem.remember.plan import (
+    Alias,
     Enrich,
     Erase,
     Erased,
     Outcome,
     Plan,
+    Rename,
     Renew,
     Restore,
     Retire,
     Revise,
     Say,
     Step,
+    Unalias,
     Unset,
 )
-from graphmem.stores.ledger import Ledger, graph, log, memories, statistics
+from graphmem.stores.ledger import Ledger, aliases, graph, log, memories, statistics
 from graphmem.stores.ledger.schema import links, set_aside, tasks
 from graphmem.stores.ledger.schema import memories as memories_table
 from graphmem.text import is_passage
@@ -42,7 +46,10 @@ def commit(ledger: Ledger, plan: Plan, session_gap: timedelta) -> list[Outcome]:
     """
     with ledger.write() as connection:
         transaction = _Transaction(connection, plan, session_gap)
-        return [carry_out(step, transaction) for step in plan.steps]
+        outcomes = [carry_out(step, transaction) for step in plan.steps]
+        for space in transaction.erased_in:
+            naming.forget(connection, space)
+        return outcomes
 
 
 class _Transaction:
@@ -53,6 +60,7 @@ class _Transaction:
         self.now = plan.now
         self.within = plan.within
         self.session_gap = session_gap
+        self.erased_in: set[int] = set()
 
     def find(self, uid: str) -> MemoryRecord:
         record = memories.find(self.connection, uid)
@@ -164,6 +172,7 @@ def _(step: Enrich, transaction: _Transaction) -> Outcome:
     statistics.mark_enriched(connection, record, step.text_hash, windows, step.found.tells)
     statistics.count_text(connection, record, space, 1)
     graph.add(connection, record, space, step.found)
+    naming.find(connection, space, step.found, transaction.now)
     return Outcome("ENRICH", record.id, kind=record.kind, record=record)
 
 
@@ -173,8 +182,10 @@ def _strip(record: MemoryRecord, transaction: _Transaction) -> Erased:
     text_hash, windows = statistics.enrichment(connection, record.row)
     if text_hash is None:
         return Erased()
+    space, keys = transaction.space(record), aliases.mentioned_by(connection, record.row)
     withdrawn = graph.withdraw(connection, record, transaction.now)
-    statistics.count_text(connection, record, transaction.space(record), -1)
+    naming.review(connection, space, keys)
+    statistics.count_text(connection, record, space, -1)
     vectors = statistics.drop_vectors(connection, text_hash)
     statistics.unmark(connection, record.row)
     parts = withdrawn.mentions + withdrawn.entities + withdrawn.relations
@@ -267,10 +278,16 @@ def _(step: Erase, transaction: _Transaction) -> Outcome:
     return Outcome("DELETE", record.id, kind=record.kind, record=record, previous=record.text, erased=erased)
 
 
+@carry_out.register
+def _(step: Alias | Unalias | Rename, transaction: _Transaction) -> Outcome:
+    return Outcome("NAME", naming.settle(transaction.connection, step, transaction.now))
+
+
 def _erase(record: MemoryRecord, transaction: _Transaction) -> Erased:
     """Takes one memory out; its history keeps that it was, without the words."""
     connection, row = transaction.connection, record.row
     stripped = _strip(record, transaction)
+    transaction.erased_in.add(transaction.space(record))
     connection.execute(links.delete().where(or_(links.c.memory == row, links.c.other == row)))
     connection.execute(tasks.delete().where(tasks.c.memory == row))
     connection.execute(set_aside.delete().where(set_aside.c.memory == record.id))

@@ -96,7 +96,35 @@ class Renew:
     id: str
 
 
-Step = Say | Enrich | Renew | Revise | Retire | Restore | Erase
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """Two keys mean one entity; the user says so."""
+
+    scope: Scope
+    key: str
+    other: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unalias:
+    """They do not, or not any more; no rule is to say so again."""
+
+    scope: Scope
+    key: str
+    other: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rename:
+    """What an entity is called in what people see, whatever the texts call it."""
+
+    scope: Scope
+    key: str
+    name: str
+
+
+Naming = Alias | Unalias | Rename
+Step = Say | Enrich | Renew | Revise | Retire | Restore | Erase | Naming
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +163,8 @@ class Erased:
 class Outcome:
     """What a step did: ADD, UPDATE, RETIRE, RESTORE, DELETE, ENRICH, or NONE with its reason.
 
-    `record` is the memory afterwards (for DELETE: before), None where it is not there any more.
+    `record` is the memory afterwards (for DELETE: before), None where it is not there any more. A step about names
+    is a NAME; its `id` is the key of the entity.
     """
 
     event: str

@@ -396,6 +396,9 @@ SCOPED: dict[str, Callable[..., Any]] = {
     "delete_all": lambda m, **s: m.delete_all(**s),
     "entities": lambda m, **s: m.entities(**s),
     "entity": lambda m, **s: m.entity("x", **s),
+    "alias": lambda m, **s: m.alias("x", "y", **s),
+    "unalias": lambda m, **s: m.unalias("x", "y", **s),
+    "rename_entity": lambda m, **s: m.rename_entity("x", "y", **s),
     "graph": lambda m, **s: m.graph(**s),
 }
 
@@ -880,7 +883,8 @@ def test_explain_tells_where_a_memory_comes_from(anna: Memory) -> None:
 
 def test_entities_are_listed_by_the_memories_that_mention_them(anna: Memory) -> None:
     found = anna.entities(user_id="u1")
-    assert found[0] == {"key": "siemens", "name": "Siemens", "type": found[0]["type"], "memories": 3}
+    siemens = {"key": "siemens", "name": "Siemens", "memories": 3, "aliases": []}
+    assert found[0] == {**siemens, "type": found[0]["type"]}
     assert [one["memories"] for one in found] == sorted([one["memories"] for one in found], reverse=True)
     assert [one["name"] for one in anna.entities(user_id="u1", query="ISB")] == ["Lisbon"]
     assert "Lisbon" in [one["name"] for one in anna.entities(user_id="u1", type="place")]

@@ -376,10 +376,13 @@ CALLS = {
     "explain": ("memory_id", *IDS),
     "entities": (*IDS, "query", "type", "limit"),
     "entity": ("key", *IDS, "limit"),
+    "alias": ("a", "b", *IDS),
+    "unalias": ("a", "b", *IDS),
+    "rename_entity": ("key", "name", *IDS),
     "graph": (*IDS, "around", "hops", "limit"),
     "rebuild": ("projection",),
 }  # fmt: skip
-FIRST = {"messages", "query", "memory_id", "key"}
+FIRST = {"messages", "query", "memory_id", "key", "a", "b", "name"}
 
 
 @pytest.fixture(scope="module")

@@ -39,8 +39,8 @@ from graphmem.model import (
     View,
     from_micros,
 )
+from graphmem.stores.ledger import aliases, views
 from graphmem.stores.ledger import memories as rows
-from graphmem.stores.ledger import views
 from graphmem.stores.ledger.lists import among
 from graphmem.stores.ledger.schema import entities, memories, mentions, relations, spaces, supports
 
@@ -262,9 +262,9 @@ def relations_of(connection: Connection, view: View, which: ColumnElement[bool])
             relations.c.uid,
             relations.c.predicate,
             subject.c.key,
-            subject.c.name,
+            aliases.called(subject),
             target.c.key,
-            target.c.name,
+            aliases.called(target),
             supports.c.fact,
             supports.c.valid_at,
             supports.c.invalid_at,
@@ -323,9 +323,9 @@ def all_relations(connection: Connection, view: View) -> list[Relation]:
     return relations_of(connection, view, true())
 
 
-def relations_about(connection: Connection, view: View, key: str) -> list[Relation]:
-    """The relations with this entity at either end."""
-    ends = select(entities.c.id).where(entities.c.key == key)
+def relations_about(connection: Connection, view: View, keys: Iterable[str]) -> list[Relation]:
+    """The relations with one of these entities at either end."""
+    ends = select(entities.c.id).where(entities.c.key.in_(list(keys)))
     about = select(relations.c.id).where(or_(relations.c.subject.in_(ends), relations.c.object.in_(ends)))
     return relations_of(connection, view, supports.c.relation.in_(about))
 
@@ -335,64 +335,8 @@ def relations_stated_by(connection: Connection, view: View, uids: Iterable[str])
     return relations_of(connection, view, memories.c.uid.in_(list(uids)))
 
 
-def entities_in(
-    connection: Connection, view: View, *, words: str | None, kind: EntityType | None, limit: int
-) -> list[Entity]:
-    """What the view's memories mention, by number of memories inside the view."""
-    statement = _mentioned_in(view)
-    if words:
-        statement = statement.where(entities.c.key.contains(words, autoescape=True))
-    if kind:
-        statement = statement.where(entities.c.type == kind.value)
-    return _merged(connection, view, statement)[:limit]
-
-
-def entity_in(connection: Connection, view: View, key: str) -> Entity | None:
-    """One entity, as far as the view's memories mention it."""
-    return next(iter(_merged(connection, view, _mentioned_in(view).where(entities.c.key == key))), None)
-
-
-def _mentioned_in(view: View) -> Select[Any]:
-    counted = func.count().label("counted")
-    return (
-        select(entities.c.key, entities.c.name, entities.c.type, counted)
-        .select_from(mentions)
-        .join(entities, entities.c.id == mentions.c.entity)
-        .join(memories, memories.c.id == mentions.c.memory)
-        .where(*views.conditions(views.shape(view)))
-        .group_by(entities.c.id)
-        .order_by(counted.desc(), entities.c.key)
-    )
-
-
-def _merged(connection: Connection, view: View, statement: Select[Any]) -> list[Entity]:
-    """One entity for each key: a view by agent or run may span spaces that name it each in its way."""
-    found: dict[str, Entity] = {}
-    for key, name, type_, count in connection.execute(statement, _values(connection, view)):
-        known = found.get(key)
-        found[key] = (
-            Entity(key, name, EntityType(type_), count)
-            if known is None
-            else replace(known, mentions=known.mentions + count)
-        )
-    return sorted(found.values(), key=lambda entity: (-entity.mentions, entity.key))
-
-
 def _values(connection: Connection, view: View) -> dict[str, Any]:
     return views.values(view, None if view.space is None else rows.space_row(connection, view.space))
-
-
-def mentioning(connection: Connection, view: View, key: str, limit: int) -> list[str]:
-    """The ids of the view's memories that hold a key, newest first."""
-    statement = (
-        select(memories.c.uid)
-        .join(mentions, mentions.c.memory == memories.c.id)
-        .join(entities, entities.c.id == mentions.c.entity)
-        .where(entities.c.key == key, *views.conditions(views.shape(view)))
-        .order_by(memories.c.at.desc(), memories.c.id.desc())
-        .limit(limit)
-    )
-    return list(connection.scalars(statement, _values(connection, view)))
 
 
 def known_keys(connection: Connection, space: str, candidates: Sequence[str]) -> dict[str, Entity]:
@@ -407,7 +351,7 @@ def names_of(connection: Connection, keys_of: Sequence[str], keys: Sequence[str]
     if not keys:
         return {}
     statement = (
-        select(spaces.c.key, entities.c.key, entities.c.name)
+        select(spaces.c.key, entities.c.key, aliases.called(entities))
         .join(spaces, spaces.c.id == entities.c.space)
         .where(spaces.c.key.in_(list(keys_of)), entities.c.key.in_(list(keys)))
     )
@@ -417,8 +361,9 @@ def names_of(connection: Connection, keys_of: Sequence[str], keys: Sequence[str]
 
 def mentions_of(connection: Connection, uids: Iterable[str]) -> list[tuple[str, Entity, MentionKind]]:
     """What these memories mention: (memory id, entity, kind)."""
+    name = aliases.called(entities).label("name")
     statement = (
-        select(memories.c.uid, mentions.c.kind, entities)
+        select(memories.c.uid, mentions.c.kind, entities.c.key, entities.c.type, entities.c.mentions, name)
         .join(mentions, mentions.c.memory == memories.c.id)
         .join(entities, entities.c.id == mentions.c.entity)
         .where(memories.c.uid.in_(list(uids)))

@@ -1,0 +1,166 @@
+"""Which names mean one entity: what users say of it, what the rules find, and when it is forgotten. Called by `commit`.
+
+A projection that shows aliases (SAME_AS) will have to hear of changes made here: give `aliases` a column `change` then,
+filled from `log.next_change` by `say`, `find` and `withdraw`, and bury a link in `tombstones` as relations are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from rapidfuzz import process
+from sqlalchemy import Connection
+
+from graphmem import alike
+from graphmem.alike import Chosen
+from graphmem.errors import NotFoundError
+from graphmem.model import Entity, EntityType, Extraction, Link, MentionKind, Origin, Scope, View, micros
+from graphmem.remember.plan import Alias, Naming, Rename
+from graphmem.stores.ledger import aliases, shown
+from graphmem.stores.ledger.memories import space_row
+
+# Names that are compared with a new one: more begin alike only where a rule should keep its hands off.
+COMPARED = 50
+# Known keys that an error names, and how near they must be (rapidfuzz, 0..100).
+NEAREST, NEAR = 3, 60
+
+
+# --- what users say -------------------------------------------------------------------------------------------------
+
+
+def settle(connection: Connection, step: Naming, now: datetime) -> str:
+    """Carries out a step about names; returns the entity's key.
+
+    Raises NotFoundError for what the scope's memories do not mention, and for a link that is not there.
+    """
+    view = View(step.scope, now, space=step.scope.space)
+    space = space_row(connection, step.scope.space) or 0
+    key = _known(connection, view, step.key)
+    if isinstance(step, Rename):
+        aliases.choose(connection, space, key, Chosen(micros(now), step.name))
+        return key
+    link = Link(key, _known(connection, view, step.other), Origin.USER)
+    if isinstance(step, Alias):
+        aliases.say(connection, space, link, micros(now))
+        return key
+    if aliases.link_between(connection, space, link.key, link.other) is None:
+        raise NotFoundError(_not_linked(connection, view, link))
+    # Remembered also of a link that the user made: a rule might have found it, too, and would again.
+    aliases.say(connection, space, link, micros(now), apart=True)
+    return key
+
+
+def _known(connection: Connection, view: View, key: str) -> str:
+    """A key that the view's memories mention: the one given, or that of what was given this name."""
+    found = shown.entity_in(connection, view, key)
+    if found is None:
+        raise NotFoundError(
+            f"no memory written under {_told(view.scope)} mentions {key!r}; {_near(connection, view, key)}"
+        )
+    if key in found.keys:
+        return key
+    return found.key
+
+
+def _told(scope: Scope) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in scope.parts.items())
+
+
+def _near(connection: Connection, view: View, key: str) -> str:
+    known = shown.keys_in(connection, view)
+    near = [found for found, *_ in process.extract(key, known, limit=NEAREST, score_cutoff=NEAR)]
+    if near:
+        return f"the nearest that is known: {', '.join(map(repr, near))}"
+    return "entities() lists what is known there"
+
+
+def _not_linked(connection: Connection, view: View, link: Link) -> str:
+    linked = {one.other for one in aliases.links_of(connection, space_row(connection, view.scope.space), [link.key])}
+    there = sorted(linked & set(shown.keys_in(connection, view)))
+    directly = f"it is linked to {', '.join(map(repr, there))}" if there else "it is linked to nothing"
+    return f"{link.key!r} and {link.other!r} are not linked to each other, so there is nothing to take back; {directly}"
+
+
+# --- what the rules find --------------------------------------------------------------------------------------------
+
+
+def find(connection: Connection, space: int, found: Extraction, now: datetime) -> None:
+    """Links what a text that was just added to the graph says is one, and the names that it is the first to hold.
+
+    The other rules look at names alone, so nothing changes for a name that was there already.
+    """
+    at = micros(now)
+    names = [mention.key for mention in found.mentions if mention.kind <= MentionKind.NAME]
+    known = aliases.known(connection, space, names) if names else {}
+    for key, other in alike.said(found):
+        # Also by what other texts have taken them for.
+        if known[key].type is known[other].type is EntityType.PERSON:
+            aliases.find(connection, space, Link(key, other, Origin.SAID), at)
+    for entity in known.values():
+        if entity.mentions == 1:
+            _link_first_name(connection, space, entity, at)
+            _link_spellings(connection, space, entity, at)
+
+
+def _link_first_name(connection: Connection, space: int, entity: Entity, at: int) -> None:
+    """Links a first name to the one full name that begins with it; a second such name takes the link back."""
+    if not (key := _first_name_in(entity)):
+        return
+    first = aliases.known(connection, space, [key]).get(key)
+    if first is None or not alike.may_be_first(first):
+        return
+    beginning = aliases.beginning(connection, space, f"{key} ", alike.DOUBTFUL, COMPARED)
+    full = alike.stands_for(first, beginning)
+    if full is not None:
+        aliases.find(connection, space, Link(key, full.key, Origin.FIRST_NAME), at)
+        return
+    links = aliases.links_of(connection, space, [key])
+    aliases.withdraw(connection, space, [link for link in links if link.origin is Origin.FIRST_NAME])
+
+
+def _first_name_in(entity: Entity) -> str:
+    if alike.may_be_first(entity):
+        return entity.key
+    return alike.first_name(entity.key) if entity.type in alike.DOUBTFUL else ""
+
+
+def _link_spellings(connection: Connection, space: int, entity: Entity, at: int) -> None:
+    if not alike.may_be_misspelt(entity):
+        return
+    start = entity.key[: alike.SAME_START]
+    for other in aliases.beginning(connection, space, start, [entity.type], COMPARED):
+        if alike.spelt_alike(entity, other):
+            aliases.find(connection, space, Link(entity.key, other.key, Origin.SPELLING), at)
+
+
+# --- forgetting -----------------------------------------------------------------------------------------------------
+
+
+def review(connection: Connection, space: int, keys: Iterable[str]) -> None:
+    """Withdraws the found links of keys that a memory mentioned, where nothing bears them any more.
+
+    That is when nothing mentions one of the two, and for what was said, when no memory says it.
+    """
+    links = [link for link in aliases.links_of(connection, space, keys) if link.origin is not Origin.USER]
+    there = aliases.known(connection, space, {key for link in links for key in link[:2]})
+    aliases.withdraw(connection, space, [link for link in links if not _borne(connection, space, link, there)])
+
+
+def _borne(connection: Connection, space: int, link: Link, there: Iterable[str]) -> bool:
+    if not {link.key, link.other} <= set(there):
+        return False
+    return link.origin is not Origin.SAID or aliases.is_said(connection, space, link, alike.NAMING)
+
+
+def forget(connection: Connection, space: int) -> None:
+    """After an erasure: no name stays in a link, or as what something is called, that no memory mentions.
+
+    An update or a `rebuild` takes a memory's mentions out for a moment, so names in the words of what still waits for
+    its mentions are kept.
+    """
+    gone = aliases.unmentioned(connection, space)
+    if not gone:
+        return
+    owed = [" ".join(words.casefold().split()) for words in aliases.owed_words(connection, space)]
+    aliases.forget(connection, space, [key for key in gone if not any(key in words for words in owed)])
