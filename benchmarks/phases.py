@@ -1,0 +1,109 @@
+"""Where the time of a search goes: milliseconds for each phase, over the questions of a LOCOMO file in one space.
+
+    python benchmarks/phases.py locomo10.json --memories 10000 > benchmarks/results/phases-10k.json
+
+Phases are the search's own methods with a clock around them; what is indented in a name is part of what stands before
+it. Encoding and parsing run at the same time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import wraps
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+
+from latency import many
+
+from graphmem import Memory
+from graphmem.interfaces.bench.circumstances import circumstances
+from graphmem.interfaces.bench.data import POOLED, pooled
+from graphmem.interfaces.bench.locomo import load
+from graphmem.interfaces.bench.run import store
+from graphmem.recall import candidates, channels, features, search, tokens
+from graphmem.settings import Settings
+from graphmem.stores.ledger import graphs
+
+PHASES: tuple[tuple[type[Any], str, str], ...] = (
+    (channels.Channels, "read", "question"),
+    (channels.Channels, "_encoded", "question: encode"),
+    (channels.Channels, "_parsed", "question: parse"),
+    (search._Search, "ask", "arms (with the question)"),  # noqa: SLF001
+    (channels.Channels, "dense", "arms: dense"),
+    (channels.Channels, "keyword", "arms: keyword"),
+    (search._Search, "walk", "walk"),  # noqa: SLF001
+    (graphs.LedgerGraph, "neighbourhood", "walk: neighbourhood"),
+    (search._Search, "hop", "hop"),  # noqa: SLF001
+    (search._Search, "answer", "fuse and answer"),  # noqa: SLF001
+    (candidates.Candidates, "learn", "all: glimpses, neighbours, cosines"),
+    (candidates.Candidates, "match", "all: tokens read and compared"),
+    (tokens.Matches, "add", "all: tokens compared"),
+    (features.Evidence, "table", "all: features"),
+)
+WARM, ASKED = 20, 200
+
+
+def clocked(spent: dict[str, float]) -> None:
+    """Puts a clock around each phase."""
+    for owner, method, name in PHASES:
+        setattr(owner, method, _clock(getattr(owner, method), name, spent))
+
+
+def _clock(act: Callable[..., Any], name: str, spent: dict[str, float]) -> Callable[..., Any]:
+    @wraps(act)
+    def timed(*given: Any, **named: Any) -> Any:
+        start = time.perf_counter()
+        try:
+            return act(*given, **named)
+        finally:
+            spent[name] += time.perf_counter() - start
+
+    return timed
+
+
+def measure(path: Path, memories: int) -> dict[str, Any]:
+    """The figures, ready for JSON."""
+    dataset = many(pooled([load(path)]), memories)
+    spent: dict[str, float] = defaultdict(float)
+    with tempfile.TemporaryDirectory(prefix="graphmem-") as folder, Memory(folder, settings=Settings()) as memory:
+        store(memory, dataset, lambda *_: None)
+        for case in dataset.cases[:WARM]:
+            memory.search(case.question, user_id=POOLED)
+        clocked(spent)
+        whole = []
+        cases = dataset.cases[:: max(len(dataset.cases) // ASKED, 1)]
+        for case in cases:
+            start = time.perf_counter()
+            memory.search(case.question, user_id=POOLED)
+            whole.append(1000 * (time.perf_counter() - start))
+    return {
+        "benchmark": "phases",
+        **circumstances(),
+        "data": {"files": [asdict(source) for source in dataset.sources], "memories": dataset.messages},
+        "search": {
+            "questions": len(whole),
+            "p50_ms": round(median(whole), 1),
+            "p95_ms": round(quantiles(whole, n=20)[-1], 1),
+        },
+        "mean_ms": {name: round(1000 * spent[name] / len(whole), 2) for _, _, name in PHASES},
+    }
+
+
+def main() -> None:
+    """The program."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("locomo", type=Path, help="a file in the form of LOCOMO's locomo10.json")
+    parser.add_argument("--memories", type=int, default=10_000, help="how many (default: 10000)")
+    given = parser.parse_args()
+    print(json.dumps(measure(given.locomo, given.memories), indent=2))
+
+
+if __name__ == "__main__":
+    main()
