@@ -14,20 +14,18 @@ from graphmem.errors import NotFoundError, ValidationError
 from graphmem.model import Kind, MemoryRecord
 from graphmem.remember import naming
 from graphmem.remember.plan import (
-    Alias,
     Enrich,
     Erase,
     Erased,
+    Naming,
     Outcome,
     Plan,
-    Rename,
     Renew,
     Restore,
     Retire,
     Revise,
     Say,
     Step,
-    Unalias,
     Unset,
 )
 from graphmem.stores.ledger import Ledger, aliases, graph, log, memories, statistics
@@ -279,7 +277,7 @@ def _(step: Erase, transaction: _Transaction) -> Outcome:
 
 
 @carry_out.register
-def _(step: Alias | Unalias | Rename, transaction: _Transaction) -> Outcome:
+def _(step: Naming, transaction: _Transaction) -> Outcome:
     return Outcome("NAME", naming.settle(transaction.connection, step, transaction.now))
 
 
