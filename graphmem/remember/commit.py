@@ -170,7 +170,7 @@ def _(step: Enrich, transaction: _Transaction) -> Outcome:
     statistics.mark_enriched(connection, record, step.text_hash, windows, step.found.tells)
     statistics.count_text(connection, record, space, 1)
     graph.add(connection, record, space, step.found)
-    naming.find(connection, space, step.found, transaction.now)
+    naming.find(connection, space, step.found, transaction.now, is_passage=is_passage(record.text))
     return Outcome("ENRICH", record.id, kind=record.kind, record=record)
 
 

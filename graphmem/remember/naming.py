@@ -85,10 +85,11 @@ def _not_linked(connection: Connection, view: View, link: Link) -> str:
 # --- what the rules find --------------------------------------------------------------------------------------------
 
 
-def find(connection: Connection, space: int, found: Extraction, now: datetime) -> None:
+def find(connection: Connection, space: int, found: Extraction, now: datetime, *, is_passage: bool) -> None:
     """Links what a text that was just added to the graph says is one, and the names that it is the first to hold.
 
-    The other rules look at names alone, so nothing changes for a name that was there already.
+    The other rules look at names alone, so nothing changes for a name that was there already. People who talk call
+    each other by the first name; in documents it is mostly somebody else's, so no passage links one.
     """
     at = micros(now)
     names = [mention.key for mention in found.mentions if mention.kind <= MentionKind.NAME]
@@ -99,7 +100,8 @@ def find(connection: Connection, space: int, found: Extraction, now: datetime) -
             aliases.find(connection, space, Link(key, other, Origin.SAID), at)
     for entity in known.values():
         if entity.mentions == 1:
-            _link_first_name(connection, space, entity, at)
+            if not is_passage:
+                _link_first_name(connection, space, entity, at)
             _link_spellings(connection, space, entity, at)
 
 
