@@ -191,11 +191,12 @@ class House:
     def stats(self) -> dict[str, Any]:
         """Counts, sizes, what is pending."""
         with self.ledger.read() as connection:
-            counted = audit.counts(connection)
+            counted, embedded = audit.counts(connection), audit.embedding_bytes(connection)
         path = self.ledger.path
         return {
             **counted,
             "embedder": self._parts.embedder.model,
+            "embedding_bytes": embedded,
             "bytes": 0 if path is None else path.stat().st_size,
             "pending": [projection.name for projection in self.projections if projection.pending()],
         }

@@ -36,6 +36,12 @@ def counts(connection: Connection) -> dict[str, int]:
     return {table.name: connection.scalar(select(func.count()).select_from(table)) or 0 for table in tables}
 
 
+def embedding_bytes(connection: Connection) -> dict[str, int]:
+    """How many bytes the embeddings take, by form."""
+    total = func.sum(func.length(embeddings.c.data))
+    return dict(connection.execute(select(embeddings.c.form, total).group_by(embeddings.c.form)).all())
+
+
 def failed(connection: Connection) -> int:
     """How many memories could not be enriched when it was last tried."""
     return connection.scalar(select(func.count()).select_from(tasks).where(tasks.c.attempts > 0)) or 0
