@@ -28,7 +28,10 @@ class Embedded:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedQuestion:
-    """A question's vector (dims,), its tokens' vectors (tokens x token dims, unit rows), and the word of each token."""
+    """A question's vector (dims,), its tokens' vectors (tokens x token dims, unit rows), and the word of each token.
+
+    No tokens: the model does not know the question's language well enough to compare words.
+    """
 
     vector: Matrix
     tokens: Matrix

@@ -18,6 +18,7 @@ import numpy as np
 
 from graphmem.errors import EmbeddingError
 from graphmem.providers.base import Embedded, EmbeddedQuestion
+from graphmem.text import mostly_latin
 from graphmem.threads import one_thread
 
 if TYPE_CHECKING:
@@ -111,7 +112,13 @@ class TokenMiniLM(MiniLM):
         ]
 
     def embed_question(self, text: str) -> EmbeddedQuestion:
-        """A question's vector and tokens; of a long one the tokens of its first window. Raises EmbeddingError."""
+        """A question's vector and tokens; of a long one the tokens of its first window. Raises EmbeddingError.
+
+        No tokens for a question in another script: the vocabulary has few of its signs, and matching those finds less
+        than no matching (Chinese chats: 47 against 58 % in the first ten).
+        """
+        if not mostly_latin(text):
+            return EmbeddedQuestion(self.embed_query(text), np.empty((0, TOKEN_DIMS), np.float32), ())
         model = _model()
         pieces, places = model.read(text)
         made = model.run(list(_windows(pieces)), _mean_and_tokens)

@@ -118,7 +118,7 @@ class _Search:
         return fuse.merged((glimpses[uid].space for uid in dense), spaces)[:SPACES]
 
     def _weigh_tokens(self, read: Read) -> None:
-        if read.tokens is None or not self._recipe.tokens or not self._spaces:
+        if read.tokens is None or not read.tokens.words or not self._recipe.tokens or not self._spaces:
             return
         terms = [term for found in tokens.terms_of(read.tokens.words).values() for term in found]
         with self._stores.ledger.read() as connection:

@@ -196,6 +196,12 @@ def test_a_question_has_a_token_and_its_word_for_each_piece() -> None:
     assert TOKENS.embed_question("").tokens.shape == (0, TOKENS.token_dims)
 
 
+def test_a_question_in_another_script_has_a_vector_alone() -> None:
+    read = TOKENS.embed_question("雨桐的姐姐在哪里上班?")
+    assert (len(read.tokens), read.words) == (0, ())
+    assert np.array_equal(read.vector, MODEL.embed_query("雨桐的姐姐在哪里上班?"))
+
+
 def test_a_token_is_nearest_to_itself_in_another_text() -> None:
     question = TOKENS.embed_question("sunrise").tokens
     (text,) = TOKENS.embed_tokens(["Melanie: I painted a sunrise"])
