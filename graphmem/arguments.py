@@ -265,6 +265,13 @@ def moment(value: object, argument: str) -> datetime:
     refuse(argument, value, "must be a datetime, ISO 8601 text or epoch seconds (not milliseconds), years 1..9999")
 
 
+def zoned_moment(value: object, argument: str) -> datetime:
+    """As `moment`, but in the zone it was given in: "yesterday" depends on it."""
+    found = moment(value, argument)
+    given = datetime.fromisoformat(value.strip()) if isinstance(value, str) else value
+    return given if isinstance(given, datetime) and given.utcoffset() is not None else found
+
+
 def expiration(value: object, argument: str = "expiration_date") -> datetime | None:
     """When a memory stops being shown; None is never.
 

@@ -174,6 +174,10 @@ class House:
             self.commit([Renew(record.id) for record in stale])
         note_embedder(self.ledger, self._parts.embedder.model)
         self._enricher.work()
+        with self.ledger.write() as connection:
+            dropped = statistics.drop_other_forms(connection, self._enricher.forms)
+        if dropped:
+            self.ledger.compact()
 
     def spaces(self) -> list[str]:
         """Every space there is."""

@@ -253,11 +253,12 @@ class Memory:
     ) -> results.SearchResult:
         """Finds what belongs to a question, also several hops away.
 
-        `top_k` (1..1000, default 10; `limit` means the same; "auto": those not far behind the best, 50 at
-        most). `filters`: conditions on metadata and on `kind`, `memory_type`, `created_at`, `actor_id`, `role`,
+        `top_k` (1..1000, default 10; `limit` means the same; "auto": those not far behind the best, 3 to
+        50). `filters`: conditions on metadata and on `kind`, `memory_type`, `created_at`, `actor_id`, `role`,
         `tags`. `threshold`: a least cosine similarity (-1..1), of a hit or of the memory its path starts from.
         `as_of`: the state of the world at that time (a bare date is its first moment). `reference_date`: the moment
-        the question is asked from, for "last week" and the like (default: `as_of`, else now).
+        the question is asked from, for "last week" and the like, whose days are those of its zone (default: `as_of`,
+        else now, in UTC).
 
         Returns `{"results": [{"id", "memory", "score", "similarity", …}], "relations": […], "degraded"?: […]}`;
         `explain=True` adds to each hit `{"arms", "path", "why"}`. Raises ConfigError for `rerank=True`: there is no
@@ -275,7 +276,7 @@ class Memory:
             only=filtering.parse(rest),
             threshold=arguments.threshold(threshold),
             explain=arguments.flag(explain, "explain"),
-            now=None if reference_date is None else arguments.moment(reference_date, "reference_date"),
+            now=None if reference_date is None else arguments.zoned_moment(reference_date, "reference_date"),
         )
         self._house.check_embedder()
         return self._shaped(results.answer(search(question, self._house.stores)))
@@ -374,7 +375,7 @@ class Memory:
         view = View(within or record.scope, datetime.now(UTC), show_expired=True, as_of=record.valid_from)
         with self._house.ledger.read() as connection:
             sources = memories.linked(connection, record.row, "drawn_from") or [record]
-            mentioned = [entity for _, entity, _ in reading.mentions_of(connection, [uid])]
+            mentioned = [entity for _, entity, _ in reading.mentions_of(connection, [uid], view.scope.space)]
             stated = reading.relations_stated_by(connection, view, [uid])
             events = log.history(connection, uid)
         return {
@@ -513,7 +514,7 @@ class Memory:
         return {"pending": self._house.flush()}
 
     def stats(self) -> dict[str, Any]:
-        """Counts, sizes (bytes), what is pending."""
+        """Counts, the size of the ledger's file and of the embeddings in it (bytes), what is pending."""
         self._house.check_open()
         return self._house.stats()
 

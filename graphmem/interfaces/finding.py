@@ -10,6 +10,7 @@ from graphmem.interfaces.options import Call, Filters, Id, Kinds, command, faile
 
 
 def _checked(value: str) -> str:
+    value = value.strip().casefold()
     if value != "auto" and not value.lstrip("-").isdecimal():
         raise typer.BadParameter(f'{value!r} is neither a whole number nor "auto"')
     return value

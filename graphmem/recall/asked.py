@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 from graphmem.model import Tells, from_micros
 from graphmem.recall.when import Offset, Period, asked_about, closeness, relative
@@ -24,12 +24,14 @@ _ASKS: tuple[tuple[re.Pattern[str], Tells], ...] = tuple(
 )
 # Signs of a full name without spaces, of which friends leave the first out.
 FULL_NAME = 3
+# "The week before last" counts from no event.
+NO_EVENT = frozenset(("last",))
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """`tells`: what an answer would tell (nothing: not known); `periods`: the times that are named; `offset`: a
-    distance from an event, if the question counts from one.
+    """`tells`: what an answer would tell (nothing: not known); `periods`: the times that are named, by the clock of
+    whoever asks, which is `zone` ahead of UTC; `offset`: a distance from an event, if the question counts from one.
     """
 
     text: str
@@ -37,6 +39,7 @@ class Asked:
     tells: Tells
     periods: tuple[Period, ...]
     offset: Offset | None
+    zone: timedelta = timedelta(0)
 
     def names(self, speakers: Iterable[str | None]) -> set[str]:
         """Those of the speakers whose first name stands in the question."""
@@ -49,7 +52,7 @@ class Asked:
 
     def closeness(self, at: int) -> float:
         """How well an observation time, in microseconds, fits the times that are named, 0 to 1."""
-        return closeness(self.periods, from_micros(at)) if self.periods else 0.0
+        return closeness(self.periods, _by_clock(from_micros(at), self.zone)) if self.periods else 0.0
 
     def counted_from(self, events: Iterable[int]) -> Asked:
         """The same question, with the times that its offset means if the event was at one of these moments."""
@@ -58,18 +61,28 @@ class Asked:
         meant = []
         for event in events:
             try:
-                meant.append(self.offset.counted_from(from_micros(event)))
+                meant.append(self.offset.counted_from(_by_clock(from_micros(event), self.zone)))
             except OverflowError:  # a thousand years before the wedding
                 continue
         return replace(self, periods=(*self.periods, *meant))
 
 
 def asked(question: str, now: datetime) -> Asked:
-    """Reads a question that is asked at `now`."""
+    """Reads a question that is asked at `now` (aware)."""
+    zone = now.utcoffset() or timedelta(0)
     return Asked(
         text=question,
         words=frozenset(re.findall(r"\w+", question.casefold())),
         tells=next((tells for pattern, tells in _ASKS if pattern.search(question)), Tells(0)),
-        periods=asked_about(question, now),
-        offset=relative(question),
+        periods=asked_about(question, _by_clock(now.astimezone(UTC), zone)),
+        offset=None if (offset := relative(question)) and offset.anchor.casefold() in NO_EVENT else offset,
+        zone=zone,
     )
+
+
+def _by_clock(moment: datetime, zone: timedelta) -> datetime:
+    """What the clock in a zone shows, as if it were UTC."""
+    try:
+        return moment + zone
+    except OverflowError:  # on the first or last day there is
+        return moment

@@ -22,6 +22,8 @@ from graphmem.text import asked_counts, idf, key_candidates
 T = TypeVar("T")
 Finds = list[tuple[str, float]]
 
+# Characters of a question that are read: what comes after would only make everything match a little.
+READ = 2_000
 # How many memories the arms find (README, "Why it is built so").
 DENSE, KEYWORD = 100, 200
 # A search by agent or run alone walks in the spaces of its best hits, each for itself.
@@ -85,6 +87,7 @@ class Channels:
 
     def __init__(self, question: Question, stores: Stores) -> None:
         self._question = question
+        self._text = question.text[:READ]
         self._stores = stores
         self.degraded: set[str] = set()
 
@@ -118,7 +121,7 @@ class Channels:
         return spaces
 
     def _encoded(self) -> tuple[Matrix | None, EmbeddedQuestion | None]:
-        embedder, text = self._stores.embedder, self._question.text
+        embedder, text = self._stores.embedder, self._text
 
         def encoded() -> tuple[Matrix | None, EmbeddedQuestion | None]:
             if isinstance(embedder, TokenEmbedder):
@@ -131,7 +134,7 @@ class Channels:
 
     def _parsed(self) -> dict[str, MentionKind]:
         """Keys as the extractor sees them; of a question all in lower case, which it cannot read, any run of words."""
-        text, extractor = self._question.text, self._stores.extractor
+        text, extractor = self._text, self._stores.extractor
         seen: list[Mention] = []
         if extractor is not None:
             seen = self.guarded("extractor", lambda: extractor.keys(text), seen)
@@ -161,7 +164,7 @@ class Channels:
         return self.guarded("vectors", asked, nothing)
 
     def _words(self, space: str, limit: int) -> Finds:
-        counts = asked_counts(self._question.text)
+        counts = asked_counts(self._text)
         with self._stores.ledger.read() as connection:
             size, frequencies = statistics.document_frequencies(connection, space, counts)
         weights = {term: idf(size, frequencies[term]) for term in counts if term in frequencies}
@@ -171,13 +174,17 @@ class Channels:
     def spaces(self, keys: Sequence[str], read: Read) -> tuple[Space, ...]:
         """The spaces to walk in, with what the question names there."""
         with self._stores.ledger.read() as connection:
-            return tuple(_space(connection, key, read.keys) for key in keys[:SPACES])
+            own = self._question.view.scope.space
+            return tuple(_space(connection, key, read.keys, own) for key in keys[:SPACES])
 
 
-def _space(connection: Connection, key: str, asked: Mapping[str, MentionKind]) -> Space:
-    """A space with what the question names there; what has several names is named by each of them."""
+def _space(connection: Connection, key: str, asked: Mapping[str, MentionKind], own: str) -> Space:
+    """A space with what the question names there; what has several names is named by each of them.
+
+    Only in the scope's own space: what a user says of names is nothing for a view by agent or run.
+    """
     named = reading.known_keys(connection, key, list(asked))
-    meant = aliases.meant_with(connection, key, named)
+    meant = aliases.meant_with(connection, key, named) if key == own else {}
     if meant:
         named |= reading.known_keys(connection, key, list(meant))
     kinds = {other: asked[of] for other, of in meant.items()}

@@ -12,6 +12,8 @@ from graphmem.recall.features import Table
 from graphmem.recall.walk import Node, Reached
 
 QUOTED = 60
+# Nodes of a way that tells anything: over more of them everything in a long session is reached from everything else.
+LONGEST_WAY = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,8 @@ class Explainer:
             for name, column in self._table.columns.items()
             if name in _WORDS
         }
+        # A day beside the one asked about counts, but is not from it.
+        columns["date"] = {uid: score for uid, score in columns.get("date", {}).items() if score == 1.0}
         found: dict[str, tuple[Mapping[str, float], Mapping[str, int]]] = {}
         for name, scores in {**columns, **self._found}.items():
             ranked = sorted(((uid, score) for uid, score in scores.items() if score > 0), key=lambda pair: -pair[1])
@@ -74,7 +78,7 @@ class Explainer:
         """What matched by itself needs no way; what did not is shown with the likeliest one."""
         if uid != self._nearest:
             for reached in self._walks:
-                if way := reached.path(uid):
+                if 0 < len(way := reached.path(uid)) <= LONGEST_WAY:
                     return way
         return [("memory", uid)]
 

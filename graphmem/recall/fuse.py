@@ -12,7 +12,7 @@ from graphmem.recall.recipe import Weights
 SEEDS = 20
 # For top_k="auto". Measured on both development sets: as much of what is wanted as in the first ten hits, in half as
 # many for questions with one answer and half as many again for those that ask for a list.
-AUTO_SHARE, AUTO_MOST = 0.65, 50
+AUTO_SHARE, AUTO_LEAST, AUTO_MOST = 0.65, 3, 50
 MEMORY_SHARE, ENTITY_SHARE = 0.2, 0.8
 # How much the walk counts in choosing what the second hop goes on from.
 WALKED = 1.2
@@ -64,8 +64,8 @@ def scores(totals: Column) -> Column:
 
 
 def enough(ranked: Column) -> int:
-    """How many of the scores, best first, are not far behind the best: at least one, if there is any."""
-    return min(int((ranked >= AUTO_SHARE).sum()), AUTO_MOST)
+    """How many of the scores, best first, are not far behind the best: a few in any case, as far as there are any."""
+    return min(max(int((ranked >= AUTO_SHARE).sum()), AUTO_LEAST), AUTO_MOST, len(ranked))
 
 
 def top(found: Mapping[str, float], limit: int) -> list[str]:

@@ -32,7 +32,7 @@ def draw(ledger: Ledger, view: View, around: str | None, hops: int, limit: int) 
         ids = [record.id for record in records]
         mentions, pairs = [], []
         for start in range(0, len(ids), PIECE):
-            mentions += reading.mentions_of(connection, ids[start : start + PIECE])
+            mentions += reading.mentions_of(connection, ids[start : start + PIECE], view.scope.space)
             pairs += reading.next_pairs(connection, view, ids[start : start + PIECE])
         relations = reading.all_relations(connection, view)
         links = aliases.all_links(connection, memories.space_row(connection, view.scope.space))

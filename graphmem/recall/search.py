@@ -18,7 +18,7 @@ from graphmem.recall.features import Column, Table
 from graphmem.recall.recipe import FULL, Recipe, Weights
 from graphmem.recall.walk import TAU, Reached, rarity, walk
 from graphmem.stores.ledger import glimpses, memories, reading, statistics
-from graphmem.text import term_counts
+from graphmem.text import asked_counts, term_counts
 from graphmem.threads import one_thread
 
 # What is kept of the arms' finds, and how many more the walk may add.
@@ -91,7 +91,10 @@ class _Search:
         if self._asked.offset is not None:
             event = replace(self._question, text=self._asked.offset.anchor, limit=EVENTS, explain=False)
             found = search(event, self._stores, self._recipe)
-            sure = (hit for hit in found.hits if hit.score >= SURE)
+            named = set(asked_counts(self._asked.offset.anchor))
+            sure = (
+                hit for hit in found.hits if hit.score >= SURE and named & set(term_counts(hit.record.embedded_text))
+            )
             self._asked = self._asked.counted_from(micros(hit.record.at) for hit in sure)
 
     def ask(self) -> None:
@@ -211,7 +214,8 @@ class _Search:
             told = explainer.told_by(chosen) if self._question.explain else []
             records = memories.records(connection, [*chosen, *told])
             spaces = [space.key for space in self._spaces]
-            names = reading.names_of(connection, spaces, explainer.entities_of(chosen) if told else [])
+            steps = explainer.entities_of(chosen) if told else []
+            names = reading.names_of(connection, self._question.view, spaces, steps)
             relations = reading.relations_stated_by(connection, self._question.view, chosen)
         hits = tuple(
             Hit(

@@ -335,3 +335,26 @@ def test_names_are_kept_in_the_folder(make_memory: Make, tmp_path: Path) -> None
     again.close()
     with closing(sqlite3.connect(tmp_path / "home" / "ledger.sqlite")) as connection:
         assert connection.execute("SELECT count(*) FROM aliases").fetchone() == (2,)  # from either end
+
+
+def test_what_a_user_says_of_names_is_nothing_for_a_view_by_agent() -> None:
+    with Memory(":memory:") as memory:
+        for words in ("Quinny works at Nordlicht.", "The Skipper owns a red boat.", "Tom paid the rent."):
+            told = {"role": "user", "name": "Al", "content": words}
+            memory.add(told, user_id="a", agent_id="bot", timestamp="2024-01-01")
+        memory.add({"role": "user", "name": "Bo", "content": "Quinny sold a car."}, user_id="b", agent_id="bot")
+        asked = "What does Quinny own?"
+        before = memory.search(asked, agent_id="bot", explain=True)
+        memory.rename_entity("Quinny", "Secret Xylophant", user_id="a")
+        memory.alias("Quinny", "Skipper", user_id="a")
+        after = memory.search(asked, agent_id="bot", explain=True)
+        assert after == before
+        one = next(each for each in memory.get_all(agent_id="bot")["results"] if "Nordlicht" in each["memory"])
+        graph = memory.graph(agent_id="bot")
+        seen = [
+            memory.entity("Quinny", agent_id="bot"), memory.get_all(agent_id="bot"), memory.entities(agent_id="bot"),
+            memory.explain(one["id"], agent_id="bot"), list(graph.nodes(data=True)), list(graph.edges(data=True)),
+        ]  # fmt: skip
+        assert "Xylophant" not in repr(seen)
+        assert "SAME_AS" not in repr(seen)
+        assert "Xylophant" in repr(memory.explain(one["id"], user_id="a"))

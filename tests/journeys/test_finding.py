@@ -45,6 +45,9 @@ def test_tokens_can_be_left_out_and_made_later(tmp_path: Path) -> None:
         hit = memory.search("Who made a picture of the sky?", user_id="u", explain=True)["results"][0]
         assert hit["memory"] == "I painted a sunrise."
         assert "tokens" in hit["explain"]["arms"]
+    with Memory(tmp_path, settings=Settings.from_dict(PLAIN)) as memory:
+        memory.rebuild()
+        assert memory.stats()["embeddings"] == 2
         memory.delete_all(user_id="u")
         assert memory.stats()["embeddings"] == 0
 
@@ -127,3 +130,48 @@ def test_documents_are_no_turns_of_a_conversation(memory: Memory) -> None:
     sessions = [one["session"] for one in memory.get_all(user_id="u")["results"]]
     assert sessions[0] == sessions[3]
     assert len(set(sessions)) == 3
+
+
+def test_yesterday_is_the_askers(memory: Memory) -> None:
+    for day in range(1, 6):
+        said = {"role": "user", "name": "Eva", "content": "I watered the plants."}
+        memory.add(said, user_id="u", timestamp=f"2024-03-0{day}T12:00:00+09:00")
+
+    def yesterday(now: str) -> str:
+        found = memory.search("Did I water the plants yesterday?", user_id="u", reference_date=now)
+        return str(found["results"][0]["at"])
+
+    assert yesterday("2024-03-05T08:00:00+09:00").startswith("2024-03-04")
+    assert yesterday("2024-03-03T23:30:00-05:00").startswith("2024-03-03T03:00")  # the evening of the second there
+    assert yesterday("2024-03-03T23:30:00Z").startswith("2024-03-02")
+
+
+def test_an_event_that_nobody_told_of_dates_nothing(memory: Memory) -> None:
+    told(memory, *((f"2023-03-{day:02}", "Eva", "I had a piano lesson.") for day in (3, 10, 17)))
+    hits = memory.search("Did I have a lesson two weeks before the wedding?", user_id="u", explain=True)["results"]
+    assert not any("date" in hit["explain"]["arms"] for hit in hits)
+
+
+def test_a_threshold_holds_in_a_long_session(memory: Memory) -> None:
+    lines = [
+        "We hiked a hill on route 0.",
+        "I paid the rent.",
+        *(f"We hiked a hill on route {n}." for n in range(2, 20)),
+    ]
+    memory.add(
+        [{"role": "user", "name": "Ann", "content": line} for line in lines], user_id="u", timestamp="2024-01-01"
+    )
+    hits = memory.search("Who paid the rent?", user_id="u", top_k=20, threshold=0.45, explain=True)["results"]
+    assert hits[0]["memory"] == "I paid the rent."
+    assert len(hits) < 12
+    assert max(len(hit["explain"]["path"]) for hit in hits) <= 17  # nine memories and what joins them
+
+
+def test_the_answer_two_hops_away_is_not_cut(memory: Memory) -> None:
+    told(
+        memory,
+        ("2024-03-01", "Tom", "My sister Anna works at Nordlicht."),
+        ("2024-03-01", "Anna", "Nordlicht is building a new lab in Bergen."),
+    )
+    question = "Where does the company Tom's sister works for build?"
+    assert len(found(memory, question, top_k="auto")) == 2

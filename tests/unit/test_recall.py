@@ -313,6 +313,8 @@ def test_turns_of_a_conversation_are_no_passages() -> None:
 
 
 def test_as_many_as_are_not_far_behind() -> None:
-    assert fuse.enough(np.array([1.0, 0.8, 0.66, 0.6])) == 3
+    assert fuse.enough(np.array([1.0, 0.9, 0.8, 0.66, 0.6])) == 4
+    assert fuse.enough(np.array([1.0, 0.5, 0.2, 0.1])) == fuse.AUTO_LEAST
+    assert fuse.enough(np.array([1.0, 0.5])) == 2
     assert fuse.enough(np.array([])) == 0
     assert fuse.enough(np.ones(80)) == fuse.AUTO_MOST

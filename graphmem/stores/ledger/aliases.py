@@ -11,7 +11,7 @@ from sqlalchemy.dialects.sqlite import insert
 from graphmem.alike import Chosen
 from graphmem.model import Entity, EntityType, Link, MentionKind, Origin
 from graphmem.stores.ledger.memories import CHUNK, space_row
-from graphmem.stores.ledger.schema import aliases, entities, memories, mentions, names, relations, tasks
+from graphmem.stores.ledger.schema import aliases, entities, memories, mentions, names, relations, spaces, tasks
 from graphmem.text import normalise_key
 
 AUTOMATIC = tuple(origin for origin in Origin if origin is not Origin.USER)
@@ -149,9 +149,15 @@ def mentioned_by(connection: Connection, memory: int) -> list[str]:
 # --- chosen names ---------------------------------------------------------------------------------------------------
 
 
-def called(entity: FromClause) -> ColumnElement[str]:
-    """What an entity is called: as chosen, else as the texts call it. A column for a statement that reads `entity`."""
-    chosen = select(names.c.name).where(names.c.space == entity.c.space, names.c.key == entity.c.key)
+def called(entity: FromClause, own: str) -> ColumnElement[str]:
+    """What an entity is called: as chosen, else as the texts call it. A column for a statement that reads `entity`.
+
+    `own` is the space of the scope that reads: what was chosen elsewhere is nothing for its eyes.
+    """
+    mine = select(spaces.c.id).where(spaces.c.key == own).scalar_subquery()
+    chosen = select(names.c.name).where(
+        names.c.space == entity.c.space, names.c.space == mine, names.c.key == entity.c.key
+    )
     return func.coalesce(chosen.scalar_subquery(), entity.c.name)
 
 

@@ -262,9 +262,9 @@ def relations_of(connection: Connection, view: View, which: ColumnElement[bool])
             relations.c.uid,
             relations.c.predicate,
             subject.c.key,
-            aliases.called(subject),
+            aliases.called(subject, view.scope.space),
             target.c.key,
-            aliases.called(target),
+            aliases.called(target, view.scope.space),
             supports.c.fact,
             supports.c.valid_at,
             supports.c.invalid_at,
@@ -346,12 +346,12 @@ def known_keys(connection: Connection, space: str, candidates: Sequence[str]) ->
     return {found.key: _entity_of(found) for found in connection.execute(statement)}
 
 
-def names_of(connection: Connection, keys_of: Sequence[str], keys: Sequence[str]) -> dict[str, str]:
-    """What entities are called in these spaces, by key; in the first of them that knows the key."""
+def names_of(connection: Connection, view: View, keys_of: Sequence[str], keys: Sequence[str]) -> dict[str, str]:
+    """What the view calls entities of these spaces, by key; in the first of them that knows the key."""
     if not keys:
         return {}
     statement = (
-        select(spaces.c.key, entities.c.key, aliases.called(entities))
+        select(spaces.c.key, entities.c.key, aliases.called(entities, view.scope.space))
         .join(spaces, spaces.c.id == entities.c.space)
         .where(spaces.c.key.in_(list(keys_of)), entities.c.key.in_(list(keys)))
     )
@@ -359,9 +359,9 @@ def names_of(connection: Connection, keys_of: Sequence[str], keys: Sequence[str]
     return {key: found[space, key] for space in reversed(keys_of) for key in keys if (space, key) in found}
 
 
-def mentions_of(connection: Connection, uids: Iterable[str]) -> list[tuple[str, Entity, MentionKind]]:
-    """What these memories mention: (memory id, entity, kind)."""
-    name = aliases.called(entities).label("name")
+def mentions_of(connection: Connection, uids: Iterable[str], own: str = "") -> list[tuple[str, Entity, MentionKind]]:
+    """What these memories mention: (memory id, entity, kind); `own` is the space whose chosen names count."""
+    name = aliases.called(entities, own).label("name")
     statement = (
         select(memories.c.uid, mentions.c.kind, entities.c.key, entities.c.type, entities.c.mentions, name)
         .join(mentions, mentions.c.memory == memories.c.id)

@@ -94,6 +94,12 @@ def vectors_of(connection: Connection, model: str, uids: Iterable[str]) -> dict[
     }
 
 
+def drop_other_forms(connection: Connection, forms: Forms) -> int:
+    """Erases what other models, or other settings, have left; returns how many rows that were."""
+    mine = (embeddings.c.model == forms.model) & embeddings.c.form.in_(forms.names)
+    return connection.execute(embeddings.delete().where(~mine)).rowcount
+
+
 def count_text(connection: Connection, record: MemoryRecord, space: int, by: int) -> None:
     """Adds a memory to its space's statistics (`by` 1), or takes it out again (`by` -1)."""
     connection.execute(spaces.update().where(spaces.c.id == space).values(size=spaces.c.size + by))
