@@ -1,8 +1,8 @@
 """Entities of Chinese text, from words and their parts of speech: there is no parser at hand, so no relations.
 
-The words are those of rjieba, jieba written in Rust (extra `chinese`): 4 MB, one wheel for every Python, .15 s to load
+The words are those of rjieba, jieba written in Rust: 4 MB, one wheel for every Python, .15 s to load
 and .03 ms for a message. jieba itself is 19 MB of source without a release since 2020 and takes .9 ms; pkuseg
-downloads a model at first use. Without the extra nothing is found here, and Chinese is found by its bigrams alone.
+downloads a model at first use.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def note(text: str, mention: Callable[[str, MentionKind, EntityType], object]) -
 def found(text: str) -> Iterator[Found]:
     """What a text names, with repetitions: names, nouns of two signs or more, and nouns in a row.
 
-    Nothing if it is not Chinese or the extra is missing. Raises ModelError.
+    Nothing if it is not Chinese. Raises ModelError.
     """
     words = _words(text) if is_chinese(text) else ()
     for word, tag in words:
@@ -82,10 +82,8 @@ def is_chinese(text: str) -> bool:
 
 
 def _words(text: str) -> Sequence[Word]:
-    if (jieba := _jieba()) is None:
-        return ()
     try:
-        return tuple((word, tag) for word, tag in jieba.tag(_SURROGATES.sub(" ", text)) if tag)
+        return tuple((word, tag) for word, tag in _jieba().tag(_SURROGATES.sub(" ", text)) if tag)
     except Exception as error:
         raise ModelError(f"rjieba could not read a text: {error}") from error
 
@@ -134,15 +132,12 @@ def _person_or_place(name: str, *, is_known: bool) -> EntityType:
 
 
 def _is_known(word: str) -> bool:
-    jieba = _jieba()
-    return jieba is not None and bool(jieba.has_word(word))
+    return bool(_jieba().has_word(word))
 
 
 @cache
-def _jieba() -> ModuleType | None:
-    try:
-        import rjieba
-    except ImportError:
-        return None
+def _jieba() -> ModuleType:
+    import rjieba  # its dictionary takes a moment, and most texts are not Chinese
+
     words: ModuleType = rjieba
     return words

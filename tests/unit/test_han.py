@@ -1,25 +1,14 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from graphmem import Memory
 from graphmem.errors import ModelError
-from graphmem.model import EntityType, Extraction, Mention, MentionKind, Utterance
+from graphmem.model import EntityType, Mention, MentionKind, Utterance
 from graphmem.providers import han
 from graphmem.providers.spacy import SpacyExtractor
 
-needs_words = pytest.mark.skipif(han._jieba() is None, reason="the extra graphmem[chinese] (rjieba) is not installed")
 NAME, CHUNK = MentionKind.NAME, MentionKind.CHUNK
-
-
-@pytest.fixture
-def without_words() -> Iterator[None]:
-    """As on a machine where the extra is missing."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(han, "_jieba", lambda: None)
-        yield
 
 
 def kinds(text: str) -> dict[str, MentionKind]:
@@ -47,7 +36,6 @@ def test_what_is_chinese(text: str, expected: bool) -> None:
     assert han.is_chinese(text) is expected
 
 
-@needs_words
 def test_names_and_nouns() -> None:
     found = kinds("志远在苏州工业园区的机器人公司上班,周末带柴犬去太湖。")
     assert found["苏州工业园区"] == found["太湖"] == NAME
@@ -55,12 +43,10 @@ def test_names_and_nouns() -> None:
     assert not {"周末", "上班", "的", "在"} & set(found)
 
 
-@needs_words
 def test_a_full_name_is_known_by_the_given_name_too() -> None:
     assert kinds("孟雨桐以前给长颈鹿看病") == {"孟雨桐": NAME, "雨桐": NAME, "长颈鹿": CHUNK}
 
 
-@needs_words
 def test_types_of_names() -> None:
     found = types("孟雨桐和阿杰从复旦大学去了北京,在金鸡湖边吃巧克力。")
     assert found["孟雨桐"] == found["阿杰"] == EntityType.PERSON
@@ -69,31 +55,26 @@ def test_types_of_names() -> None:
     assert found["巧克力"] == EntityType.OTHER
 
 
-@needs_words
 def test_what_sticks_to_an_unknown_name_is_taken_off() -> None:
     assert kinds("给晓蕾拍照的那位")["晓蕾"] == NAME
     assert kinds("晓芸家的两只猫")["晓芸"] == NAME
 
 
-@needs_words
 @pytest.mark.parametrize("text", ["谢谢大家", "啊啊啊啊", "好的", "嗯", "我也是这么想的", "。。。"])
 def test_small_talk_names_nothing(text: str) -> None:
     assert kinds(text) == {}
 
 
-@needs_words
 def test_names_in_latin_letters() -> None:
     assert kinds("我在 Google 用 python 写程序")["Google"] == NAME
     assert "python" not in kinds("我在 Google 用 python 写程序")
 
 
-@needs_words
 @pytest.mark.parametrize("text", ["北京\ud800上海", "\x00北京", "北" * 20_000, "🎉北京🎉", "北京\n\n上海"])
 def test_odd_texts(text: str) -> None:
     assert isinstance(kinds(text), dict)
 
 
-@needs_words
 def test_question_and_memory_go_the_same_way() -> None:
     extractor = SpacyExtractor()
     text = "孟雨桐在上海动物园给长颈鹿看过病"
@@ -103,7 +84,6 @@ def test_question_and_memory_go_the_same_way() -> None:
     assert Mention("上海动物园", "上海动物园", EntityType.PLACE, NAME) in told.mentions
 
 
-@needs_words
 def test_a_name_leads_from_one_memory_to_another() -> None:
     with Memory(":memory:") as memory:
         told = [
@@ -117,7 +97,6 @@ def test_a_name_leads_from_one_memory_to_another() -> None:
         assert "孟雨桐" in str(reached["explain"]["path"])
 
 
-@needs_words
 def test_a_failure_is_our_error(monkeypatch: pytest.MonkeyPatch) -> None:
     class Broken:
         @staticmethod
@@ -127,10 +106,3 @@ def test_a_failure_is_our_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(han, "_jieba", Broken)
     with pytest.raises(ModelError, match="rjieba"):
         list(han.found("我们在北京"))
-
-
-@pytest.mark.usefixtures("without_words")
-def test_without_the_extra_chinese_has_no_keys() -> None:
-    extractor = SpacyExtractor()
-    assert extractor.extract([Utterance("我和小明昨天去了北京。")]) == [Extraction()]
-    assert extractor.keys("小明在哪里?") == []
