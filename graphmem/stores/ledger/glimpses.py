@@ -47,7 +47,7 @@ def _glimpse(shape: views.Shape) -> Select[Any]:
     return (
         select(m.id, m.uid, spaces.c.key, m.speaker, m.at, m.tells, m.asks)
         .join(spaces, spaces.c.id == m.space)
-        .where(*views.conditions(shape))
+        .where(*views.conditions(shape, of_ids=True))
     )
 
 

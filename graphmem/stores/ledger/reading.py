@@ -17,13 +17,13 @@ from sqlalchemy import (
     CompoundSelect,
     Connection,
     Select,
-    and_,
     bindparam,
     case,
     func,
     or_,
     select,
     true,
+    tuple_,
     union_all,
 )
 
@@ -165,7 +165,9 @@ def _rows_of_keys() -> Select[Any]:
 
 @lru_cache(maxsize=128)
 def _rows_of_ids(shape: views.Shape) -> Select[Any]:
-    return select(memories.c.uid, memories.c.id).where(among(memories.c.uid, "uids"), *views.conditions(shape))
+    return select(memories.c.uid, memories.c.id).where(
+        among(memories.c.uid, "uids"), *views.conditions(shape, of_ids=True)
+    )
 
 
 @lru_cache(maxsize=1)
@@ -184,13 +186,9 @@ def _beside() -> Select[Any]:
     other = memories.alias("other")
 
     def nearest(*, later: bool) -> Any:
-        beyond = or_(
-            other.c.at > memories.c.at if later else other.c.at < memories.c.at,
-            and_(
-                other.c.at == memories.c.at,
-                other.c.id > memories.c.id if later else other.c.id < memories.c.id,
-            ),
-        )
+        # As rows, so that the index leads to the one beside it however long the session is.
+        mine, theirs = tuple_(memories.c.at, memories.c.id), tuple_(other.c.at, other.c.id)
+        beyond = theirs > mine if later else theirs < mine
         order = (other.c.at, other.c.id) if later else (other.c.at.desc(), other.c.id.desc())
         return (
             select(other.c.id)
@@ -226,7 +224,9 @@ def _held() -> Select[Any]:
 
 @lru_cache(maxsize=128)
 def _visible(shape: views.Shape) -> Select[Any]:
-    return select(memories.c.id, memories.c.uid).where(among(memories.c.id, "wanted"), *views.conditions(shape))
+    return select(memories.c.id, memories.c.uid).where(
+        among(memories.c.id, "wanted"), *views.conditions(shape, of_ids=True)
+    )
 
 
 @lru_cache(maxsize=128)
@@ -276,7 +276,7 @@ def relations_of(connection: Connection, view: View, which: ColumnElement[bool])
         .join(memories, memories.c.id == supports.c.memory)
         .join(subject, subject.c.id == relations.c.subject)
         .join(target, target.c.id == relations.c.object)
-        .where(which, *views.conditions(views.shape(view)))
+        .where(which, *views.conditions(views.shape(view), of_ids=True))
         .order_by(supports.c.valid_at.desc(), memories.c.id.desc())
     )
     found: dict[str, list[Any]] = {}
