@@ -85,7 +85,7 @@ class Candidates:
         """Exact cosines from the ledger's own vectors, whatever arm brought the memories."""
         if self._vector is None:
             return
-        for row, windows in glimpses.vectors_of(connection, self._forms, rows).items():
+        for row, windows in glimpses.vectors_of(connection, self._forms.model, rows).items():
             self.evidence.similarity[self._by_row[row].id] = float((windows @ self._vector).max())
 
     def match(self, ids: Sequence[str]) -> None:

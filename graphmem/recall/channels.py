@@ -16,7 +16,7 @@ from graphmem.model import Entity, Mention, MentionKind, View
 from graphmem.providers.base import EmbeddedQuestion, Embedder, Extractor, Matrix, TokenEmbedder
 from graphmem.stores.base import Graph, VectorIndex
 from graphmem.stores.deliver import Projection
-from graphmem.stores.ledger import Ledger, aliases, memories, reading, statistics
+from graphmem.stores.ledger import Ledger, aliases, memories, statistics
 from graphmem.text import asked_counts, idf, key_candidates
 
 T = TypeVar("T")
@@ -183,9 +183,10 @@ def _space(connection: Connection, key: str, asked: Mapping[str, MentionKind], o
 
     Only in the scope's own space: what a user says of names is nothing for a view by agent or run.
     """
-    named = reading.known_keys(connection, key, list(asked))
-    meant = aliases.meant_with(connection, key, named) if key == own else {}
+    row = memories.space_row(connection, key)
+    named = aliases.known(connection, row, asked)
+    meant = aliases.meant_with(connection, row, named) if key == own else {}
     if meant:
-        named |= reading.known_keys(connection, key, list(meant))
+        named |= aliases.known(connection, row, meant)
     kinds = {other: asked[of] for other, of in meant.items()}
     return Space(key, memories.space_size(connection, key), named, {**kinds, **asked})

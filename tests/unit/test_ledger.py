@@ -531,13 +531,13 @@ def test_wiping_empties_everything_but_goes_on_counting(clerk: Any) -> None:
 
 
 def test_vectors_come_back_as_they_were_stored(clerk: Any) -> None:
-    from graphmem.stores.ledger import statistics
+    from graphmem.stores.ledger import glimpses
 
     text = " ".join(f"word{n}" for n in range(500))
     record = clerk.say(text)
     with clerk.ledger.read() as connection:
-        found = statistics.vectors_of(connection, clerk.embedder.model, [record.id])
-    np.testing.assert_array_equal(found[record.id], clerk.embedder.embed([text])[0])
+        found = glimpses.vectors_of(connection, clerk.embedder.model, [record.row])
+    np.testing.assert_array_equal(found[record.row], clerk.embedder.embed([text])[0])
 
 
 def test_nothing_is_left_of_a_mention_but_its_memory(clerk: Any) -> None:

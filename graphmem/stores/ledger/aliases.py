@@ -10,7 +10,7 @@ from sqlalchemy.dialects.sqlite import insert
 
 from graphmem.alike import Chosen
 from graphmem.model import Entity, EntityType, Link, MentionKind, Origin
-from graphmem.stores.ledger.memories import CHUNK, space_row
+from graphmem.stores.ledger.memories import CHUNK
 from graphmem.stores.ledger.schema import aliases, entities, memories, mentions, names, relations, spaces, tasks
 from graphmem.text import normalise_key
 
@@ -50,10 +50,10 @@ def group_of(connection: Connection, space: int | None, keys: Iterable[str]) -> 
     return list(found)
 
 
-def meant_with(connection: Connection, space: str, keys: Iterable[str]) -> dict[str, str]:
+def meant_with(connection: Connection, space: int | None, keys: Iterable[str]) -> dict[str, str]:
     """The further keys of what these keys mean, each with the one of these that it is another name of."""
     asked = list(keys)
-    links = group_of(connection, space_row(connection, space), asked)
+    links = group_of(connection, space, asked)
     meant = dict(zip(asked, asked, strict=True))
     for link in links:  # in the order they were reached, so what a link leads from is known already
         meant.setdefault(link.other, meant[link.key])
@@ -112,10 +112,10 @@ def is_said(connection: Connection, space: int, link: Link, predicates: Sequence
 # --- entities -------------------------------------------------------------------------------------------------------
 
 
-def known(connection: Connection, space: int, keys: Iterable[str]) -> dict[str, Entity]:
+def known(connection: Connection, space: int | None, keys: Iterable[str]) -> dict[str, Entity]:
     """Which of these keys the space has."""
     statement = select(entities).where(entities.c.space == space, entities.c.key.in_(list(keys)))
-    return {row.key: _entity_of(row) for row in connection.execute(statement)}
+    return {row.key: entity_of(row) for row in connection.execute(statement)}
 
 
 def beginning(connection: Connection, space: int, prefix: str, types: Iterable[EntityType], limit: int) -> list[Entity]:
@@ -133,10 +133,11 @@ def beginning(connection: Connection, space: int, prefix: str, types: Iterable[E
         .order_by(entities.c.key)
         .limit(limit)
     )
-    return [_entity_of(row) for row in connection.execute(statement)]
+    return [entity_of(row) for row in connection.execute(statement)]
 
 
-def _entity_of(row: Any) -> Entity:
+def entity_of(row: Any) -> Entity:
+    """A row with an entity's columns as an entity."""
     return Entity(key=row.key, name=row.name, type=EntityType(row.type), mentions=row.mentions)
 
 

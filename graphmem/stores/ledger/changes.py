@@ -9,7 +9,7 @@ from sqlalchemy import Connection, RowMapping, select
 
 from graphmem.model import Entity, MemoryRecord, MentionKind, Relation, from_micros
 from graphmem.stores.base import MemoryState, Point, RelationState, Support
-from graphmem.stores.ledger import log, memories, reading, statistics
+from graphmem.stores.ledger import glimpses, log, memories, reading
 from graphmem.stores.ledger.schema import entities, relations, spaces, supports
 from graphmem.stores.ledger.schema import memories as memories_table
 from graphmem.text import bm25_weights, term_counts
@@ -86,11 +86,11 @@ def _changed_relations(connection: Connection, after: int, limit: int, space: in
 
 def points(connection: Connection, model: str, records: Sequence[MemoryRecord]) -> list[Point]:
     """The points of those records that are enriched."""
-    vectors = statistics.vectors_of(connection, model, [record.id for record in records])
+    vectors = glimpses.vectors_of(connection, model, [record.row for record in records])
     return [
-        Point(record, vectors[record.id], bm25_weights(term_counts(record.embedded_text)))
+        Point(record, vectors[record.row], bm25_weights(term_counts(record.embedded_text)))
         for record in records
-        if record.id in vectors
+        if record.row in vectors
     ]
 
 

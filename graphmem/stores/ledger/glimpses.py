@@ -51,11 +51,11 @@ def _glimpse(shape: views.Shape) -> Select[Any]:
     )
 
 
-def vectors_of(connection: Connection, forms: Forms, wanted: Sequence[int]) -> dict[int, Matrix]:
+def vectors_of(connection: Connection, model: str, wanted: Sequence[int]) -> dict[int, Matrix]:
     """The vectors of memories: {row: windows x dims}; a memory without any is left out."""
     return {
-        row: np.frombuffer(b"".join(data), "<f4").reshape(len(data), -1)
-        for row, data in _embeddings_of(connection, forms.model, VECTOR, wanted).items()
+        row: np.frombuffer(b"".join(data), "<f4").reshape(len(data), -1).astype(np.float32, copy=False)
+        for row, data in _embeddings_of(connection, model, VECTOR, wanted).items()
     }
 
 

@@ -35,6 +35,11 @@ def space_row(connection: Connection, key: str) -> int | None:
     return connection.scalar(select(spaces.c.id).where(spaces.c.key == key))
 
 
+def view_values(connection: Connection, view: View) -> dict[str, Any]:
+    """The parameters of a view's conditions (`views.conditions`)."""
+    return views.values(view, None if view.space is None else space_row(connection, view.space))
+
+
 def ensure_space(connection: Connection, key: str) -> int:
     """The row of a space, made if need be."""
     known = space_row(connection, key)

@@ -30,7 +30,6 @@ from sqlalchemy import (
 from graphmem.model import (
     Edge,
     Entity,
-    EntityType,
     Limits,
     MentionKind,
     Relation,
@@ -247,10 +246,6 @@ def _best_mentions(shape: views.Shape) -> CompoundSelect[Any]:
     return union_all(*(select(one(slot).subquery()) for slot in range(BLOCK)))
 
 
-def _entity_of(row: Any) -> Entity:
-    return Entity(key=row.key, name=row.name, type=EntityType(row.type), mentions=row.mentions)
-
-
 def relations_of(connection: Connection, view: View, which: ColumnElement[bool]) -> list[Relation]:
     """The relations whose supports meet the condition, with what the view sees of them, newest first.
 
@@ -280,7 +275,7 @@ def relations_of(connection: Connection, view: View, which: ColumnElement[bool])
         .order_by(supports.c.valid_at.desc(), memories.c.id.desc())
     )
     found: dict[str, list[Any]] = {}
-    for row in connection.execute(statement, _values(connection, view)):
+    for row in connection.execute(statement, rows.view_values(connection, view)):
         found.setdefault(row[0], []).append(row)
     return [_relation_of(lines) for lines in found.values()]
 
@@ -314,7 +309,7 @@ def relations_in(connection: Connection, view: View, limit: int) -> list[Relatio
         .order_by(func.max(supports.c.valid_at).desc())
         .limit(limit)
     )
-    wanted = list(connection.scalars(newest, _values(connection, view)))
+    wanted = list(connection.scalars(newest, rows.view_values(connection, view)))
     return relations_of(connection, view, supports.c.relation.in_(wanted))
 
 
@@ -333,17 +328,6 @@ def relations_about(connection: Connection, view: View, keys: Iterable[str]) -> 
 def relations_stated_by(connection: Connection, view: View, uids: Iterable[str]) -> list[Relation]:
     """The relations that these memories state."""
     return relations_of(connection, view, memories.c.uid.in_(list(uids)))
-
-
-def _values(connection: Connection, view: View) -> dict[str, Any]:
-    return views.values(view, None if view.space is None else rows.space_row(connection, view.space))
-
-
-def known_keys(connection: Connection, space: str, candidates: Sequence[str]) -> dict[str, Entity]:
-    """Which of these keys the space has."""
-    row = rows.space_row(connection, space)
-    statement = select(entities).where(entities.c.space == row, entities.c.key.in_(list(candidates)))
-    return {found.key: _entity_of(found) for found in connection.execute(statement)}
 
 
 def names_of(connection: Connection, view: View, keys_of: Sequence[str], keys: Sequence[str]) -> dict[str, str]:
@@ -369,4 +353,4 @@ def mentions_of(connection: Connection, uids: Iterable[str], own: str = "") -> l
         .where(memories.c.uid.in_(list(uids)))
         .order_by(memories.c.uid, mentions.c.kind, entities.c.key)
     )
-    return [(row.uid, _entity_of(row), MentionKind(row.kind)) for row in connection.execute(statement)]
+    return [(row.uid, aliases.entity_of(row), MentionKind(row.kind)) for row in connection.execute(statement)]

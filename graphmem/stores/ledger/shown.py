@@ -16,7 +16,7 @@ from graphmem import alike
 from graphmem.alike import Chosen
 from graphmem.model import Entity, EntityType, Link, View
 from graphmem.stores.ledger import aliases, views
-from graphmem.stores.ledger.memories import CHUNK, space_row
+from graphmem.stores.ledger.memories import CHUNK, space_row, view_values
 from graphmem.stores.ledger.schema import entities, memories, mentions
 
 
@@ -69,7 +69,7 @@ def _mentioned(connection: Connection, view: View, keys: Collection[str] | None 
     if keys is not None:
         statement = statement.where(entities.c.key.in_(list(keys)))
     found: dict[str, Entity] = {}
-    for key, name, type_, count in connection.execute(statement, _values(connection, view)):
+    for key, name, type_, count in connection.execute(statement, view_values(connection, view)):
         first = found.get(key) or Entity(key, name, EntityType(type_), 0)
         found[key] = replace(first, mentions=first.mentions + count)
     return found
@@ -114,7 +114,7 @@ def _holders(connection: Connection, view: View, keys: list[str]) -> dict[str, s
     found: dict[str, set[int]] = {key: set() for key in keys}
     for start in range(0, len(keys), CHUNK):
         statement = _holding(view, keys[start : start + CHUNK]).with_only_columns(entities.c.key, memories.c.id)
-        for key, row in connection.execute(statement, _values(connection, view)):
+        for key, row in connection.execute(statement, view_values(connection, view)):
             found[key].add(row)
     return found
 
@@ -132,8 +132,4 @@ def _holding(view: View, keys: Collection[str]) -> Select[Any]:
 def mentioning(connection: Connection, view: View, keys: Collection[str], limit: int) -> list[str]:
     """The ids of the view's memories that hold one of these keys, newest first."""
     newest = _holding(view, keys).group_by(memories.c.id).order_by(memories.c.at.desc(), memories.c.id.desc())
-    return list(connection.scalars(newest.limit(limit), _values(connection, view)))
-
-
-def _values(connection: Connection, view: View) -> dict[str, Any]:
-    return views.values(view, None if view.space is None else space_row(connection, view.space))
+    return list(connection.scalars(newest.limit(limit), view_values(connection, view)))

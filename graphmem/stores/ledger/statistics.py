@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from sqlalchemy import Connection, bindparam, func, or_, select
+from sqlalchemy import Connection, func, or_, select
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from graphmem.model import VECTOR, Forms, MemoryRecord, Tells
-from graphmem.stores.ledger.memories import CHUNK
 from graphmem.stores.ledger.schema import embeddings, memories, spaces, terms
 from graphmem.text import asking, ends_asking, is_passage, term_counts
 
 if TYPE_CHECKING:
-    from graphmem.providers.base import Embedded, Matrix
+    from graphmem.providers.base import Embedded
 
 
 def known(connection: Connection, forms: Forms, hashes: Sequence[str]) -> set[str]:
@@ -69,29 +67,6 @@ def drop_vectors(connection: Connection, text_hash: str) -> int:
     mine = embeddings.c.hash == text_hash
     connection.execute(embeddings.update().where(mine).values(uses=embeddings.c.uses - 1))
     return connection.execute(embeddings.delete().where(mine, embeddings.c.uses <= 0)).rowcount
-
-
-def vectors_of(connection: Connection, model: str, uids: Iterable[str]) -> dict[str, Matrix]:
-    """The vectors of memories: {id: windows x dims}; a memory without any is left out."""
-    wanted = list(uids)
-    statement = (
-        select(memories.c.uid, embeddings.c.data)
-        .join(embeddings, embeddings.c.hash == memories.c.embedding)
-        .where(
-            embeddings.c.model == model,
-            embeddings.c.form == VECTOR,
-            memories.c.uid.in_(bindparam("wanted", expanding=True)),
-        )
-        .order_by(embeddings.c.window)
-    )
-    found: dict[str, list[bytes]] = {}
-    for start in range(0, len(wanted), CHUNK):
-        for uid, data in connection.execute(statement, {"wanted": wanted[start : start + CHUNK]}):
-            found.setdefault(uid, []).append(data)
-    return {
-        uid: np.frombuffer(b"".join(rows), dtype="<f4").reshape(len(rows), -1).astype(np.float32, copy=False)
-        for uid, rows in found.items()
-    }
 
 
 def drop_other_forms(connection: Connection, forms: Forms) -> int:
