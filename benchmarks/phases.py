@@ -2,8 +2,8 @@
 
     python benchmarks/phases.py locomo10.json --memories 10000 > benchmarks/results/phases-10k.json
 
-Phases are the search's own methods with a clock around them; what is indented in a name is part of what stands before
-it. Encoding and parsing run at the same time.
+Phases are the search's own methods with a clock around them; what has a colon in its name is part of what stands before
+it. Encoding, parsing and the keyword arm run at the same time, and parsing goes on beside the dense arm.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from graphmem.interfaces.bench.locomo import load
 from graphmem.interfaces.bench.run import store
 from graphmem.recall import candidates, channels, features, search, tokens
 from graphmem.settings import Settings
-from graphmem.stores.ledger import graphs
 
 PHASES: tuple[tuple[type[Any], str, str], ...] = (
-    (channels.Channels, "read", "question"),
+    (channels.Channels, "ask", "question and arms"),
     (channels.Channels, "_encoded", "question: encode"),
     (channels.Channels, "_parsed", "question: parse"),
-    (search._Search, "ask", "arms (with the question)"),  # noqa: SLF001
     (channels.Channels, "dense", "arms: dense"),
     (channels.Channels, "keyword", "arms: keyword"),
+    (search._Search, "look_closer", "candidates"),  # noqa: SLF001
+    (search._Search, "seeds", "seeds"),  # noqa: SLF001
+    (search._Search, "around", "neighbourhood"),  # noqa: SLF001
     (search._Search, "walk", "walk"),  # noqa: SLF001
-    (graphs.LedgerGraph, "neighbourhood", "walk: neighbourhood"),
     (search._Search, "hop", "hop"),  # noqa: SLF001
     (search._Search, "answer", "fuse and answer"),  # noqa: SLF001
     (candidates.Candidates, "learn", "all: glimpses, neighbours, cosines"),

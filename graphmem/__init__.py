@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from graphmem.aio import AsyncMemory
+    from graphmem.chat import ChatLink
     from graphmem.memory import Memory
     from graphmem.settings import Settings
 
 __version__ = "0.1.0"
-__all__ = ["AsyncMemory", "Memory", "Settings", "__version__", "errors"]
+__all__ = ["AsyncMemory", "ChatLink", "Memory", "Settings", "__version__", "errors"]
 
 # Loaded when first asked for: importing graphmem costs next to nothing, whatever the stores behind it need.
 _HOMES = {
     "AsyncMemory": "graphmem.aio",
+    "ChatLink": "graphmem.chat",
     "Memory": "graphmem.memory",
     "Settings": "graphmem.settings",
     "errors": "graphmem.errors",

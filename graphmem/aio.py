@@ -32,9 +32,9 @@ class AsyncMemory:
         self.sync = Memory(*args, **kwargs)
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> AsyncMemory:
+    def from_config(cls, config_dict: Mapping[str, Any]) -> AsyncMemory:
         """See `Memory.from_config`."""
-        return cls._around(Memory.from_config(config))
+        return cls._around(Memory.from_config(config_dict))
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> AsyncMemory:
@@ -55,6 +55,7 @@ class AsyncMemory:
 
     add = _awaited(Memory.add)
     update = _awaited(Memory.update)
+    undo = _awaited(Memory.undo)
     delete = _awaited(Memory.delete)
     delete_all = _awaited(Memory.delete_all)
     search = _awaited(Memory.search)
@@ -70,9 +71,12 @@ class AsyncMemory:
     rename_entity = _awaited(Memory.rename_entity)
     graph = _awaited(Memory.graph)
     flush = _awaited(Memory.flush)
+    redo = _awaited(Memory.redo)
     stats = _awaited(Memory.stats)
     verify = _awaited(Memory.verify)
     repair = _awaited(Memory.repair)
     rebuild = _awaited(Memory.rebuild)
+    export = _awaited(Memory.export)
+    import_ = _awaited(Memory.import_)
     reset = _awaited(Memory.reset)
     close = _awaited(Memory.close)

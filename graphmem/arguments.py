@@ -12,6 +12,7 @@ import os
 import re
 import reprlib
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, NoReturn, TypeVar
 
@@ -27,6 +28,7 @@ MEMORY_TYPES = ("semantic", "episodic", "preference", "procedural")
 LOGIC = ("AND", "OR", "NOT")
 
 MAX_NAME_CHARS = 256
+MAX_KEY_CHARS = 512
 MAX_CONTENT_CHARS = 1_000_000
 MAX_MESSAGES = 10_000
 MAX_QUERY_CHARS = 100_000
@@ -42,8 +44,23 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 _WORDLESS = frozenset({"tool_calls", "function_call", "refusal", "audio"})
+_UUID = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # Each message and filter nests lists in mappings, so one level of logic is two of containers; the rest is an operand.
 _MAX_FILTER_CONTAINERS = 2 * MAX_FILTER_DEPTH + MAX_DOCUMENT_DEPTH + 4
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one call may bring along. A configuration can lower these."""
+
+    max_message_chars: int = MAX_CONTENT_CHARS
+    max_messages: int = MAX_MESSAGES
+    max_metadata_bytes: int = MAX_DOCUMENT_BYTES
+    max_filter_depth: int = MAX_FILTER_DEPTH
+    max_top_k: int = MAX_TOP_K
+
+
+LIMITS = Limits()
 
 _BRIEF = reprlib.Repr()
 _BRIEF.maxstring = _BRIEF.maxother = _BRIEF.maxlong = 80
@@ -55,7 +72,8 @@ def refuse(argument: str, value: object, remedy: str) -> NoReturn:
         shown = _BRIEF.repr(value)
     except ValueError:  # Python refuses to print an int of more than 4300 digits
         shown = f"<{type(value).__name__}>"
-    message = f"{argument}={shown[:80]}: {remedy}"
+    # The argument's name may hold keys of the caller's: in one line, and no longer than the value.
+    message = f"{_BRIEF.repr(argument)[1:-1]}={shown[:80]}: {remedy}"
     raise ValidationError(message)
 
 
@@ -152,25 +170,26 @@ def folder(value: object, argument: str = "path") -> str:
 # --- what was said -------------------------------------------------------------------------------------------------
 
 
-def messages(value: object, *, timestamp: object = None, now: datetime) -> list[Message]:
+def messages(value: object, *, timestamp: object = None, now: datetime, limits: Limits = LIMITS) -> list[Message]:
     """What is to be remembered of `value`: a string, one message dict, or a list of either, in order.
 
-    A dict has `role`, `content`, and perhaps `name`, `timestamp`, `id`; other keys are ignored. Everything is checked,
-    but system and developer messages and those without text are left out. `timestamp` is the call's, `now` is aware.
+    A dict has `role`, `content`, and perhaps `name`, `timestamp`, `id`, `metadata`; other keys, which clients of models
+    put there, are ignored. Everything is checked, but system and developer messages and those without text are left
+    out. `timestamp` is the call's, `now` is aware.
     """
     said = [value] if isinstance(value, str | Mapping) else value
     if not isinstance(said, list | tuple):
         refuse("messages", _Words(value), 'pass a string, a {"role", "content"} dict, or a list of them')
-    if len(said) > MAX_MESSAGES:
-        message = f"messages: {len(said)} in one call; pass at most {MAX_MESSAGES:,} and call again with the rest"
+    if len(said) > limits.max_messages:
+        message = f"messages: {len(said):,} in one call; pass at most {limits.max_messages:,}, then call again"
         raise ValidationError(message)
     given = None if timestamp is None else moment(timestamp, "timestamp")
     names = ["messages"] if said is not value else [f"messages[{index}]" for index in range(len(said))]
-    read = [_message(one, name, given, now) for one, name in zip(said, names, strict=True)]
+    read = [_message(one, name, given, now, limits) for one, name in zip(said, names, strict=True)]
     return [one for one in read if one.role in REMEMBERED_ROLES and one.content.strip()]
 
 
-def _message(value: object, argument: str, given: datetime | None, now: datetime) -> Message:
+def _message(value: object, argument: str, given: datetime | None, now: datetime, limits: Limits) -> Message:
     if isinstance(value, str):
         value = {"role": "user", "content": value}
     if not isinstance(value, Mapping):
@@ -182,7 +201,7 @@ def _message(value: object, argument: str, given: datetime | None, now: datetime
         refuse(argument, sorted(map(str, value)), 'has no "content"; put the words there')
     own = value.get("timestamp")
     at = given if own is None else moment(own, f"{argument}.timestamp")
-    content, attachments = _content(value.get("content"), f"{argument}.content")
+    content, attachments = _content(value.get("content"), f"{argument}.content", limits)
     return Message(
         role=str.__str__(role),
         content=content,
@@ -191,10 +210,11 @@ def _message(value: object, argument: str, given: datetime | None, now: datetime
         id=None if ident is None else _name(_worded(ident, f"{argument}.id"), f"{argument}.id"),
         timed=at is not None,
         attachments=attachments,
+        metadata=metadata(value.get("metadata"), f"{argument}.metadata", limits.max_metadata_bytes),
     )
 
 
-def _content(value: object, argument: str) -> tuple[str, tuple[Mapping[str, Any], ...]]:
+def _content(value: object, argument: str, limits: Limits) -> tuple[str, tuple[Mapping[str, Any], ...]]:
     """The words exactly as given, and references to what is not words."""
     if value is None:
         return "", ()
@@ -206,14 +226,14 @@ def _content(value: object, argument: str) -> tuple[str, tuple[Mapping[str, Any]
     for index, part in enumerate(parts):
         where = argument if part is value else f"{argument}[{index}]"
         if isinstance(part, str):
-            words.append(_text(part, where, MAX_CONTENT_CHARS))
+            words.append(_text(part, where, limits.max_message_chars))
         elif not isinstance(part, Mapping) or not isinstance(part.get("type"), str):
             refuse(where, _Words(part), 'must be a content part such as {"type": "text", "text": "…"}')
         elif part["type"] in _TEXT_PARTS:
-            words.append(_text(part.get("text"), f"{where}.text", MAX_CONTENT_CHARS))
+            words.append(_text(part.get("text"), f"{where}.text", limits.max_message_chars))
         else:
-            others.append(_document(part, where, _reference))
-    return _text("\n".join(words), argument, MAX_CONTENT_CHARS), tuple(others)
+            others.append(_document(part, where, _reference, limits.max_metadata_bytes))
+    return _text("\n".join(words), argument, limits.max_message_chars), tuple(others)
 
 
 def _reference(text: str) -> str:
@@ -296,16 +316,16 @@ def _is_day(value: object) -> bool:
 # --- documents -----------------------------------------------------------------------------------------------------
 
 
-def metadata(value: object, argument: str = "metadata") -> dict[str, Any]:
-    """A deep copy of a JSON object (None is empty): tuples become lists, dates ISO text; at most 256 KiB, 20 deep."""
-    return {} if value is None else _document(value, argument, str.__str__)
+def metadata(value: object, argument: str = "metadata", most: int = MAX_DOCUMENT_BYTES) -> dict[str, Any]:
+    """A deep copy of a JSON object (None is empty): tuples become lists, dates ISO text; 20 deep at most."""
+    return {} if value is None else _document(value, argument, str.__str__, most)
 
 
-def _document(value: object, argument: str, text: Callable[[str], str]) -> dict[str, Any]:
+def _document(value: object, argument: str, text: Callable[[str], str], most: int) -> dict[str, Any]:
     copied: dict[str, Any] = json_ready(_mapping(value, argument), argument, text)
     size = len(json.dumps(copied, ensure_ascii=False).encode())
-    if size > MAX_DOCUMENT_BYTES:
-        refuse(argument, value, f"takes {size:,} bytes as JSON; use at most {MAX_DOCUMENT_BYTES:,}")
+    if size > most:
+        refuse(argument, value, f"takes {size:,} bytes as JSON; use at most {most:,}")
     return copied
 
 
@@ -316,7 +336,7 @@ def json_ready(value: object, argument: str, text: Callable[[str], str] = str.__
     if depth > MAX_DOCUMENT_DEPTH:
         refuse(argument, value, f"is nested too deeply; use at most {MAX_DOCUMENT_DEPTH} levels")
     if isinstance(value, Mapping):
-        return {_key(k, argument): json_ready(v, f"{argument}.{k}", text, depth + 1) for k, v in value.items()}
+        return {key(k, argument): json_ready(v, f"{argument}.{k}", text, depth + 1) for k, v in value.items()}
     return [json_ready(v, f"{argument}[{i}]", text, depth + 1) for i, v in enumerate(value)]
 
 
@@ -344,7 +364,8 @@ def _finite(value: float, argument: str) -> float:
     return float(value)
 
 
-def _key(value: object, argument: str) -> str:
+def key(value: object, argument: str) -> str:
+    """A key of metadata: a string of at most 256 characters."""
     if not isinstance(value, str):
         refuse(f"{argument} key", value, "must be a string, as in JSON")
     return _text(value, f"{argument} key", MAX_NAME_CHARS)
@@ -356,19 +377,85 @@ def _mapping(value: object, argument: str) -> Mapping[str, Any]:
     return value
 
 
-def content(value: object, argument: str) -> str:
+def content(value: object, argument: str, most: int = MAX_CONTENT_CHARS) -> str:
     """The words of a memory: stored exactly as given, but not without any."""
-    words = _text(value, argument, MAX_CONTENT_CHARS)
+    words = _text(value, argument, most)
     return words if words.strip() else refuse(argument, value, "is empty; to remove a memory use delete()")
+
+
+# --- what a ledger has written -------------------------------------------------------------------------------------
+
+
+def stored_text(value: object, argument: str) -> str:
+    """Words that a store can keep, perhaps none."""
+    return _text(value, argument, MAX_CONTENT_CHARS)
+
+
+def stored_name(value: object, argument: str) -> str:
+    """A short single-line string: an id or somebody's name."""
+    return _name(value, argument)
+
+
+def stored_key(value: object, argument: str) -> str:
+    """The key of an entity, or a predicate: every database has an index for so many characters."""
+    key = _text(value, argument, MAX_KEY_CHARS)
+    return key if key.strip() else refuse(argument, value, "is empty; leave out what has no name")
+
+
+def stored_metadata(value: object, argument: str) -> dict[str, Any]:
+    """Metadata with what came along with the words (`attachments`): two levels deeper, and of any size."""
+    copied: dict[str, Any] = json_ready(_mapping(value, argument), argument, depth=-1)
+    return copied
+
+
+def uuid(value: object, argument: str) -> str:
+    """A UUID as `str(uuid.UUID(…))` writes it: stores make points of it, and one id must not be written in two ways."""
+    if not isinstance(value, str) or not _UUID.fullmatch(value):
+        refuse(argument, value, "must be a UUID in lower case; make one of another id by uuid.uuid5")
+    return value
+
+
+def one_of(value: object, argument: str, names: Iterable[str]) -> str:
+    """One of these words."""
+    known = list(names)
+    if not isinstance(value, str) or value not in known:
+        refuse(argument, value, f"must be one of {_listed(known)}")
+    return str.__str__(value)
+
+
+def share(value: object, argument: str) -> float:
+    """A number in 0..1."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        refuse(argument, value, "must be a number from 0 to 1")
+    return float(value)
+
+
+def listed(value: object, argument: str) -> list[Any]:
+    """A list."""
+    if not isinstance(value, list | tuple):
+        refuse(argument, value, "must be a list")
+    return list(value)
+
+
+def fields(value: object, argument: str) -> Mapping[str, Any]:
+    """A JSON object; its values are nothing for an error's text."""
+    if not isinstance(value, Mapping):
+        refuse(argument, _Words(value), "must be a JSON object")
+    return value
 
 
 # --- the rest of a call --------------------------------------------------------------------------------------------
 
 
-def query(value: object, argument: str = "query") -> str:
+def query(value: object, argument: str = "query", most: int = MAX_QUERY_CHARS) -> str:
     """The question: trimmed, non-empty, at most 100,000 characters."""
-    words = _text(value, argument, MAX_QUERY_CHARS).strip()
+    words = _text(value, argument, most).strip()
     return words or refuse(argument, value, "is empty; say what to look for")
+
+
+def entity_key(value: object, argument: str) -> str:
+    """What an entity is asked for by: trimmed, non-empty, at most 512 characters."""
+    return query(value, argument, MAX_KEY_CHARS)
 
 
 def count(value: object, argument: str, least: int, most: int) -> int:
@@ -378,13 +465,13 @@ def count(value: object, argument: str, least: int, most: int) -> int:
     return int(value)
 
 
-def top_k(value: object, argument: str = "top_k") -> int | None:
-    """How many hits: 1..1000; None for "auto", which leaves it to the search."""
+def top_k(value: object, argument: str = "top_k", most: int = MAX_TOP_K) -> int | None:
+    """How many hits, from 1 on; None for "auto", which leaves it to the search."""
     if isinstance(value, str):
         if value.strip().casefold() != "auto":
-            refuse(argument, value, f'must be a whole number from 1 to {MAX_TOP_K}, or "auto"')
+            refuse(argument, value, f'must be a whole number from 1 to {most}, or "auto"')
         return None
-    return count(value, argument, 1, MAX_TOP_K)
+    return count(value, argument, 1, most)
 
 
 def threshold(value: object, argument: str = "threshold") -> float | None:

@@ -7,59 +7,88 @@ import re
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sqlalchemy import select
+from pydantic import SecretStr
+from sqlalchemy import URL, select
 
 from graphmem.errors import ConfigError, StoreLocked
-from graphmem.providers.base import Embedder, Extractor
+from graphmem.providers.base import Closeable, Embedder, Extractor, LanguageModel
 from graphmem.settings import CallableEmbedder as CallableSettings
 from graphmem.settings import MinilmEmbedder as MinilmSettings
+from graphmem.settings import Neo4jConfig, QdrantConfig, Settings
+from graphmem.settings import Neo4jGraph as Neo4jSettings
 from graphmem.settings import NetworkxGraph as NetworkxSettings
-from graphmem.settings import Settings
+from graphmem.settings import OpenaiEmbedder as OpenaiEmbedderSettings
 from graphmem.settings import SpacyExtractor as SpacySettings
-from graphmem.stores.base import Graph, VectorIndex
+from graphmem.stores.base import Graph, GraphIndex, VectorIndex
+from graphmem.stores.courier import Courier
 from graphmem.stores.deliver import Graphs, Projection, Vectors
 from graphmem.stores.exact import ExactIndex
 from graphmem.stores.ledger import Ledger
 from graphmem.stores.ledger.graphs import LedgerGraph
+from graphmem.stores.ledger.postgres import parsed
 from graphmem.stores.ledger.schema import ledger as ledger_table
+from graphmem.stores.ledger.sqlite import private_folder
+
+if TYPE_CHECKING:
+    from graphmem.stores.edge import EdgeIndex
+    from graphmem.stores.neo4j import Neo4jGraph
+    from graphmem.stores.qdrant import QdrantIndex
 
 _FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True)
 class Backends:
-    """What a Memory works with. `graph_copy` is None where the graph is the ledger's own tables."""
+    """What a Memory works with.
+
+    `llm` is None without a language model, `graph_copy` where the graph is the ledger's own tables.
+    """
 
     ledger: Ledger
     embedder: Embedder
     extractor: Extractor | None
+    llm: LanguageModel | None
     index: VectorIndex
-    vectors: Projection
+    vectors: Courier
     graph: Graph
-    graph_copy: Projection | None
+    graph_copy: Courier | None
+
+    @property
+    def couriers(self) -> list[Courier]:
+        """Who delivers: one for each projection."""
+        return [self.vectors] if self.graph_copy is None else [self.vectors, self.graph_copy]
+
+    def close_projections(self) -> None:
+        """Lets go of the projections' files and connections, and of the models'."""
+        with ExitStack() as closing:
+            for model in (self.embedder, self.llm):
+                if isinstance(model, Closeable):
+                    closing.callback(model.close)
+            if isinstance(self.graph, GraphIndex):
+                closing.callback(self.graph.close)
+            closing.callback(self.index.close)
 
 
 def open_backends(settings: Settings, *, in_memory: bool) -> Backends:
-    """Opens what the settings name.
+    """Opens what the settings name; servers are reached later, by their couriers.
 
-    Raises ConfigError for what cannot be had, StoreError for a ledger that cannot be used.
+    Raises ConfigError for what cannot be had, StoreError for a ledger that cannot be used, EmbeddingError if an
+    embedding endpoint has to be asked for the length of its vectors and does not tell.
     """
     settings.check_available()
-    embedder, extractor = _embedder(settings), _extractor(settings)
-    ledger = Ledger(None if in_memory else _ledger_path(settings))
     with ExitStack() as refused:
+        llm, embedder, extractor = _llm(settings), _embedder(settings), _extractor(settings)
+        if isinstance(embedder, Closeable):
+            refused.callback(embedder.close)
+        ledger = Ledger(None if in_memory else _ledger_place(settings))
         refused.callback(ledger.close)
-        index, shared = _vector_index(settings, ledger, embedder, in_memory=in_memory)
+        index, vectors = _vectors(settings, ledger, embedder, in_memory=in_memory)
+        refused.callback(index.close)
+        graph, graph_copy = _graph(settings, ledger, in_memory=in_memory)
         refused.pop_all()
-    vectors = Projection("vectors", ledger, Vectors(index, embedder.model), shared=shared)
-    if isinstance(settings.graph_store, NetworkxSettings):
-        from graphmem.stores.networkx import NetworkxGraph  # noqa: PLC0415  (networkx is slow to import)
-
-        copy = NetworkxGraph()
-        graph_copy = Projection("graph", ledger, Graphs(copy), shared=False)
-        return Backends(ledger, embedder, extractor, index, vectors, copy, graph_copy)
-    return Backends(ledger, embedder, extractor, index, vectors, LedgerGraph(ledger), None)
+    return Backends(ledger, embedder, extractor, llm, index, vectors, graph, graph_copy)
 
 
 def home_of(settings: Settings) -> Path:
@@ -67,9 +96,10 @@ def home_of(settings: Settings) -> Path:
     return Path(settings.home or os.environ.get("GRAPHMEM_HOME") or Path.home() / ".graphmem").expanduser()
 
 
-def _ledger_path(settings: Settings) -> Path:
+def _ledger_place(settings: Settings) -> Path | URL:
     if settings.ledger_url is not None:
-        return Path(settings.ledger_url.partition("///")[2])
+        url = settings.ledger_url.get_secret_value()
+        return parsed(url) if url.startswith("postgres") else Path(url.partition("///")[2])
     return Path(settings.history_db_path or home_of(settings) / "ledger.sqlite").expanduser()
 
 
@@ -80,6 +110,17 @@ def _embedder(settings: Settings) -> Embedder:
         from graphmem.providers.callable import CallableEmbedder  # noqa: PLC0415  (only what is used is imported)
 
         found = CallableEmbedder(wanted.config.embed, wanted.config.embedding_dims, wanted.config.model)
+    elif isinstance(wanted, OpenaiEmbedderSettings):
+        from graphmem.providers.openai_embeddings import OpenaiEmbedder  # noqa: PLC0415
+
+        found = OpenaiEmbedder(
+            wanted.config.model,
+            api_key=_revealed(wanted.config.api_key),
+            base_url=_revealed(wanted.config.openai_base_url),
+            dims=wanted.config.embedding_dims,
+            batch_size=wanted.config.batch_size,
+            timeout=wanted.config.timeout,
+        )
     else:
         from graphmem.providers.minilm import MiniLM, TokenMiniLM  # noqa: PLC0415
 
@@ -93,6 +134,28 @@ def _embedder(settings: Settings) -> Embedder:
     return found
 
 
+def _llm(settings: Settings) -> LanguageModel | None:
+    if settings.llm is None:
+        return None
+    from graphmem.providers.openai import OpenaiModel, Prices  # noqa: PLC0415
+
+    config = settings.llm.config
+    prices = config.prices
+    return OpenaiModel(
+        config.model,
+        api_key=_revealed(config.api_key),
+        base_url=_revealed(config.openai_base_url),
+        temperature=config.temperature,
+        max_tokens=config.max_tokens,
+        timeout=config.timeout,
+        prices=None if prices is None else Prices(prices.prompt, prices.completion, prices.cached),
+    )
+
+
+def _revealed(secret: SecretStr | None) -> str | None:
+    return None if secret is None else secret.get_secret_value()
+
+
 def _extractor(settings: Settings) -> Extractor | None:
     if not isinstance(settings.extractor, SpacySettings):
         return None
@@ -101,26 +164,99 @@ def _extractor(settings: Settings) -> Extractor | None:
     return SpacyExtractor(settings.extractor.config.model)
 
 
-def _vector_index(
-    settings: Settings, ledger: Ledger, embedder: Embedder, *, in_memory: bool
-) -> tuple[VectorIndex, bool]:
-    """The index, and whether it is shared by all processes. A second process on a folder gets one of its own."""
-    if in_memory:
-        return ExactIndex(), False
-    from graphmem.stores.edge import EdgeIndex  # noqa: PLC0415
-
+def _vectors(settings: Settings, ledger: Ledger, embedder: Embedder, *, in_memory: bool) -> tuple[VectorIndex, Courier]:
+    """The index and who delivers to it. A second process on a folder gets an index of its own."""
     config = settings.vector_store.config
     if not _FOLDER_NAME.fullmatch(config.collection_name):
         raise ConfigError(
             f"vector_store.config.collection_name {config.collection_name!r}: use letters, digits, '-' and '_', "
             "at most 64 of them, beginning with a letter or digit"
         )
+    if config.is_server:
+        _refuse_in_memory("vector_store", in_memory=in_memory)
+        server = _qdrant(config, ledger, embedder)
+
+        def check() -> None:
+            if embedder_of(ledger) in {None, embedder.model}:  # else a rebuild is due, and the ledger says so
+                server.check()
+
+        there, target = f"qdrant/{config.collection_name}", Vectors(server, embedder.model)
+        return server, Courier(Projection("vectors", ledger, target, shared=True, leased=True, place=there), check)
+    index = None if in_memory else _edge(settings, ledger, embedder)
+    if index is None:
+        own = ExactIndex()
+        return own, Courier(Projection("vectors", ledger, Vectors(own, embedder.model), shared=False))
+    place = index.place if ledger.on_server else None  # else there is one such folder
+    return index, Courier(Projection("vectors", ledger, Vectors(index, embedder.model), shared=True, place=place))
+
+
+def _refuse_in_memory(key: str, *, in_memory: bool) -> None:
+    if in_memory:
+        raise ConfigError(
+            f'{key}: a server is configured, and Memory(":memory:") would leave there what nobody could find again; '
+            "give it a folder, or leave the server out"
+        )
+
+
+def _edge(settings: Settings, ledger: Ledger, embedder: Embedder) -> EdgeIndex | None:
+    """The engine in this process; None when another process holds its folder."""
+    from graphmem.stores.edge import EdgeIndex  # noqa: PLC0415
+
+    config = settings.vector_store.config
     base = Path(config.path).expanduser() if config.path is not None else home_of(settings) / "vectors"
+    private_folder(base.parent)  # home, where no ledger's file has made it
     try:
         # The ledger's own folder: two ledgers that are given one path never touch each other's points.
-        return EdgeIndex(base / f"{config.collection_name}-{ledger.uuid}", embedder.dims), True
+        return EdgeIndex(base / f"{config.collection_name}-{ledger.uuid}", embedder.dims)
     except StoreLocked:
-        return ExactIndex(), False
+        return None
+
+
+def _qdrant(config: QdrantConfig, ledger: Ledger, embedder: Embedder) -> QdrantIndex:
+    try:
+        from graphmem.stores.qdrant import QdrantIndex  # noqa: PLC0415  (an extra)
+        from graphmem.stores.qdrant_server import Server  # noqa: PLC0415
+    except ImportError as error:
+        raise ConfigError("vector_store: a Qdrant server needs its client: pip install 'graphmem[qdrant]'") from error
+    key = _revealed(config.api_key)
+    address = f"{config.host}:{config.port or 6333}" if config.url is None else config.url.get_secret_value()
+    scheme = "http" if key is None else "https"  # as qdrant-client has it, where none is given
+    server = Server(
+        url=address if "://" in address else f"{scheme}://{address}",
+        api_key=key,
+        collection=config.collection_name,
+        grpc_port=config.grpc_port,
+        prefer_grpc=config.prefer_grpc,
+        on_disk=bool(config.on_disk),
+        quantized=config.quantization is not None,
+    )
+    return QdrantIndex(server, ledger.uuid, embedder.model, embedder.dims)
+
+
+def _graph(settings: Settings, ledger: Ledger, *, in_memory: bool) -> tuple[Graph, Courier | None]:
+    """The graph and, if it is a copy, who fills it."""
+    wanted = settings.graph_store
+    if isinstance(wanted, NetworkxSettings):
+        from graphmem.stores.networkx import NetworkxGraph  # noqa: PLC0415  (networkx is slow to import)
+
+        copy = NetworkxGraph()
+        return copy, Courier(Projection("graph", ledger, Graphs(copy), shared=False))
+    if isinstance(wanted, Neo4jSettings):
+        _refuse_in_memory("graph_store", in_memory=in_memory)
+        server = _neo4j(wanted.config, ledger)
+        place = f"neo4j/{wanted.config.database}"
+        projection = Projection("graph", ledger, Graphs(server), shared=True, leased=True, place=place)
+        return server, Courier(projection, server.check)
+    return LedgerGraph(ledger), None
+
+
+def _neo4j(config: Neo4jConfig, ledger: Ledger) -> Neo4jGraph:
+    try:
+        from graphmem.stores.neo4j import Neo4jGraph  # noqa: PLC0415  (an extra)
+    except ImportError as error:
+        raise ConfigError("graph_store: neo4j needs its driver: pip install 'graphmem[neo4j]'") from error
+    url, password = config.url.get_secret_value(), config.password.get_secret_value()
+    return Neo4jGraph(url, config.username, password, config.database, ledger.uuid)
 
 
 def embedder_of(ledger: Ledger) -> str | None:

@@ -10,13 +10,21 @@ GraphmemError
 ├── PartialWrite               strict=True only: durable, but not in every projection; `.result` has the rest
 └── ModelError                 a model failed
     ├── EmbeddingError
-    └── LLMError
+    └── LLMError               by name: what it was, and in `.usage` what it cost all the same
+        ├── LLMUnavailable     out of reach, too slow, overloaded, or it failed
+        ├── LLMRejected        the endpoint does not take the request (key, model, size)
+        ├── LLMTruncated       the answer was cut off
+        ├── LLMRefused         the model would not answer, or a filter withheld it
+        └── LLMUnusable        the answer is not what was asked for
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+
+CLOSED = "this Memory is closed; open a new one"
+FORKED = "this Memory was opened before this process was forked; open it after the fork, in each process its own"
 
 
 class GraphmemError(Exception):
@@ -67,4 +75,28 @@ class EmbeddingError(ModelError):
 
 
 class LLMError(ModelError):
-    """The language model failed."""
+    """The language model failed. `usage` is what the attempt took, as a `graphmem.providers.base.Usage`."""
+
+    def __init__(self, message: str, usage: Any = None) -> None:
+        super().__init__(message)
+        self.usage = usage
+
+
+class LLMUnavailable(LLMError):
+    """The endpoint is out of reach, too slow, overloaded, or failed; asking again later may help."""
+
+
+class LLMRejected(LLMError):
+    """The endpoint does not take the request: its key, the model's name, or the size."""
+
+
+class LLMTruncated(LLMError):
+    """The answer was cut off: nothing of it is used."""
+
+
+class LLMRefused(LLMError):
+    """The model would not answer, or a content filter withheld the answer."""
+
+
+class LLMUnusable(LLMError):
+    """The answer is not what was asked for, and could not be mended."""

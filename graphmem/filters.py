@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from difflib import get_close_matches
 from operator import ge, gt, le, lt
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from graphmem.arguments import (
     LOGIC,
@@ -32,6 +32,7 @@ from graphmem.arguments import (
     refuse,
     refuse_scope_names,
 )
+from graphmem.arguments import key as metadata_key
 from graphmem.errors import ValidationError
 
 if TYPE_CHECKING:
@@ -158,35 +159,43 @@ _LOGIC: Mapping[str, Callable[[tuple[Filter, ...]], Filter]] = {"AND": Every, "O
 # --- reading a filter ----------------------------------------------------------------------------------------------
 
 
-def parse(filters: Mapping[str, Any] | None, argument: str = "filters") -> Filter | None:
+def parse(filters: Mapping[str, Any] | None, argument: str = "filters", depth: int = MAX_FILTER_DEPTH) -> Filter | None:
     """The filter that a dict means (see the module's head); None or an empty dict is none.
 
     Raises `ValidationError` for whatever could not match as meant: unknown operators, operands of the wrong type, NaN,
-    more than ten levels of AND / OR / NOT, and scope ids (`arguments.scope` has taken out those that are allowed).
+    more than `depth` levels of AND / OR / NOT, and scope ids (`arguments.scope` has taken out those that are allowed).
     """
     if filters is None:
         return None
     if not isinstance(filters, Mapping):
         refuse(argument, filters, 'must be a dict such as {"project": "atlas"}')
     refuse_scope_names(filters, argument)
-    return _every(filters, argument, 0) if filters else None
+    return _every(filters, argument, _Left(depth, depth)) if filters else None
 
 
-def _every(filters: object, argument: str, depth: int) -> Filter:
+class _Left(NamedTuple):
+    """How many levels of logic may be opened from here, and how many there may be at all."""
+
+    levels: int
+    most: int
+
+
+def _every(filters: object, argument: str, left: _Left) -> Filter:
     if not isinstance(filters, Mapping) or not filters:
         refuse(argument, filters, "must be a dict with at least one condition")
-    if depth > MAX_FILTER_DEPTH:
-        refuse(argument, filters, f"is nested too deeply; use at most {MAX_FILTER_DEPTH} levels of AND / OR / NOT")
-    parts = tuple(part for key, value in filters.items() for part in _entry(key, value, argument, depth))
+    if left.levels < 0:
+        refuse(argument, filters, f"is nested too deeply; use at most {left.most} levels of AND / OR / NOT")
+    parts = tuple(part for key, value in filters.items() for part in _entry(key, value, argument, left))
     return parts[0] if len(parts) == 1 else Every(parts)
 
 
-def _entry(key: object, value: object, argument: str, depth: int) -> Iterator[Filter]:
-    if not isinstance(key, str) or not key:
+def _entry(named: object, value: object, argument: str, left: _Left) -> Iterator[Filter]:
+    key = metadata_key(named, argument)
+    if not key:
         refuse(argument, key, "a key must be a non-empty string")
     where = f"{argument}.{key}"
     if key in LOGIC:
-        yield _logic(key, value, where, depth + 1)
+        yield _logic(key, value, where, left._replace(levels=left.levels - 1))
     elif key.startswith("$") or key.upper() in LOGIC:
         # Taken for a metadata key, {"or": …} would match nothing, and nobody would see why.
         refuse(argument, key, f"is not a key; logic is written {', '.join(LOGIC)}, in capitals")
@@ -199,11 +208,11 @@ def _entry(key: object, value: object, argument: str, depth: int) -> Iterator[Fi
         yield _condition(key, "eq", value, where)
 
 
-def _logic(word: str, value: object, where: str, depth: int) -> Filter:
+def _logic(word: str, value: object, where: str, left: _Left) -> Filter:
     listed = [value] if word == "NOT" and isinstance(value, Mapping) else value
     if not isinstance(listed, list | tuple) or not listed:
         refuse(where, value, "must be a list with at least one filter")
-    parts = tuple(_every(one, f"{where}[{index}]", depth) for index, one in enumerate(listed))
+    parts = tuple(_every(one, f"{where}[{index}]", left) for index, one in enumerate(listed))
     return _LOGIC[word](parts)
 
 

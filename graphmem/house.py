@@ -3,40 +3,43 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+import os
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import Future
 from datetime import UTC, datetime, timedelta
 from threading import Lock
-from typing import Any, ParamSpec, TypeVar
-from weakref import finalize
+from time import monotonic
+from typing import Any
+from weakref import WeakSet, finalize
 
 from graphmem.backends import Backends, embedder_of, note_embedder, open_backends
-from graphmem.errors import ConfigError, GraphmemError, ModelError, StoreError, StoreUnavailable
-from graphmem.model import MemoryRecord, Scope
+from graphmem.errors import CLOSED, FORKED, ConfigError, GraphmemError, ModelError, StoreError, StoreUnavailable
+from graphmem.model import Forms, MemoryRecord, Scope
+from graphmem.providers.base import LanguageModel
 from graphmem.recall.channels import Stores
 from graphmem.remember.commit import commit
 from graphmem.remember.enrich import Enricher
+from graphmem.remember.learn import Learned, Learner, Rules
 from graphmem.remember.plan import Outcome, Plan, Renew, Step
 from graphmem.settings import Settings
+from graphmem.stores.courier import Courier
 from graphmem.stores.deliver import Progress, Projection
-from graphmem.stores.ledger import audit, log, memories, statistics
+from graphmem.stores.ledger import audit, jobs, log, memories, spent, statistics
+from graphmem.stores.ledger.jobs import JobKind
+from graphmem.thinking import Thinker
+from graphmem.threads import Pool
 
 logger = logging.getLogger("graphmem")
 WORKERS = 8
-CLOSED = "this Memory is closed; open a new one"
-P = ParamSpec("P")
-R = TypeVar("R")
 ENRICHMENT = ("vectors", "graph")
-
-
-class Pool(ThreadPoolExecutor):
-    """Threads; work that comes after the closing is refused with an error of ours."""
-
-    def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
-        try:
-            return super().submit(fn, *args, **kwargs)
-        except RuntimeError as error:
-            raise StoreUnavailable(CLOSED) from error
+# How long a piece of a model's work may take before another process may take it up: the calls of one, each with its
+# own attempts, and some seconds.
+ATTEMPTS, MARGIN = 6, 30.0
+# A forked child inherits open files, locks and connections, but no thread that serves them. It keeps them as they are:
+# to let go of them would take the parent's lock from it.
+_open: WeakSet[House] = WeakSet()
+_inherited: list[House] = []
 
 
 class House:
@@ -49,22 +52,31 @@ class House:
         self._gap = timedelta(minutes=settings.session_gap)
         # Leaf work only: nothing that runs in a pool waits for the same pool.
         self._pool = Pool(WORKERS, thread_name_prefix="graphmem")
-        self._couriers = Pool(len(self.projections), thread_name_prefix="graphmem-deliver")
         self._background = Pool(1, thread_name_prefix="graphmem-background")
         self._enricher = Enricher(self.ledger, self._parts.embedder, self._parts.extractor, self._pool)
+        self._thinker = self._thinking()
         self._queue = Lock()
         self._queued: Future[None] | None = None
         self._closed = False
         # For those who forget to close: at the latest when the process ends. Work under way holds this house alive.
         self._let_go = finalize(self, _let_go, self._parts)
+        _open.add(self)
         self._checked = False
-        self._begin()
+        try:
+            self._begin()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def couriers(self) -> list[Courier]:
+        """Who delivers: one for each projection."""
+        return self._parts.couriers
 
     @property
     def projections(self) -> list[Projection]:
         """What has to be delivered to."""
-        copy = self._parts.graph_copy
-        return [self._parts.vectors] if copy is None else [self._parts.vectors, copy]
+        return [courier.projection for courier in self.couriers]
 
     @property
     def stores(self) -> Stores:
@@ -73,8 +85,44 @@ class House:
         p = self._parts
         return Stores(p.ledger, p.index, p.vectors, p.graph, p.graph_copy, p.embedder, p.extractor, self._pool)
 
+    @property
+    def llm(self) -> LanguageModel | None:
+        """The language model, if one is configured."""
+        return self._parts.llm
+
+    def _thinking(self) -> Thinker | None:
+        if self.llm is None or self.settings.llm is None:
+            return None
+        chosen, parts = self.settings, self._parts
+        rules = Rules(
+            chosen.custom_fact_extraction_prompt or chosen.custom_instructions,
+            chosen.custom_update_memory_prompt,
+            chosen.summary_messages,
+        )
+        learner = Learner(self.ledger, self.llm, self._enricher, parts.index, parts.vectors, rules)
+        patience = ATTEMPTS * self.settings.llm.config.timeout + MARGIN
+        return Thinker(self.ledger, learner, patience, self.work_later)
+
+    def thinker(self) -> Thinker:
+        """Who asks the language model. Raises ConfigError without one."""
+        if self._thinker is None:
+            raise ConfigError("this needs a language model, and none is configured; set llm (README, 'Configuration')")
+        return self._thinker
+
+    @property
+    def forms(self) -> Forms:
+        """What is kept of each text."""
+        return self._enricher.forms
+
+    @property
+    def dims(self) -> int:
+        """The length of a vector."""
+        return self._parts.embedder.dims
+
     def check_open(self) -> None:
-        """Raises StoreUnavailable once closed."""
+        """Raises StoreUnavailable once closed, and in a process that was forked since."""
+        if self in _inherited:
+            raise StoreUnavailable(FORKED)
         if self._closed:
             raise StoreUnavailable(CLOSED)
 
@@ -90,30 +138,56 @@ class House:
             )
 
     def _begin(self) -> None:
-        """What a process that died owed is done in the background."""
+        """Reaches servers, all at once; what a process that died owed is done in the background."""
+        for opened in [self._pool.submit(courier.open) for courier in self.couriers]:
+            opened.result()
         with self.ledger.read() as connection:
             owed = log.count_owed(connection)
         if owed:
             self.work_later()
+        if self._thinker is not None:
+            self._thinker.later()
 
     def _check_index(self) -> None:
         if self._checked:
             return
         self._checked = True
-        vectors = self._parts.vectors
         try:
-            self.deliver([])
-            with self.ledger.read() as connection:
-                expected = statistics.total_windows(connection)
-            if not vectors.pending() and self._parts.index.count() != expected and vectors.shared:
-                logger.warning("the vector index lost points; giving them again from the ledger")
-                vectors.mend(vectors.verify())
+            self._parts.vectors.look_over()
         except StoreError as error:
             logger.warning("the vector index could not be checked: %s", type(error).__name__)
 
     def commit(self, steps: Sequence[Step], within: Scope | None = None) -> list[Outcome]:
         """Carries out steps in one transaction; see `graphmem.remember.commit`."""
         return commit(self.ledger, Plan(tuple(steps), datetime.now(UTC), within), self._gap)
+
+    def learn(self, job: int, records: Sequence[MemoryRecord], *, wait_for_it: bool) -> tuple[Learned | str, list[str]]:
+        """What follows when facts are to be drawn: from what was said, beside its enrichment; then delivery.
+
+        Returns what came of it, or the name of what went wrong, and what lacks something.
+        """
+        thinker = self.thinker()
+        thinking = thinker.now(job, alone=not wait_for_it)
+        lacking = self.finish(records, wait_for_it=wait_for_it)
+        if not wait_for_it:
+            return Learned(), [JobKind.FACTS.value, *lacking]
+        learned = thinking.result()
+        if isinstance(learned, str) or (not learned.usage and self._is_left(job)):
+            return learned, [JobKind.FACTS.value, *lacking]
+        thinker.later()
+        left = self.deliver([records[0].space])
+        return learned, lacking if set(lacking) >= set(ENRICHMENT) else left
+
+    def _is_left(self, job: int) -> bool:
+        """Whether a piece of work is still to be done: then another process is at it."""
+        with self.ledger.read() as connection:
+            return jobs.get(connection, job) is not None
+
+    def redo(self) -> dict[str, Any]:
+        """Does what a model has still to do, whoever held it; returns how much was done, what failed, what is left."""
+        came = self.thinker().finish(by_force=True).values()
+        failed = Counter(one for one in came if isinstance(one, str))
+        return {"done": len(came) - failed.total(), "failed": dict(failed), "pending": self._flushed()}
 
     def finish(self, records: Sequence[MemoryRecord], *, wait_for_it: bool) -> list[str]:
         """What follows a commit: enrichment and delivery. Returns the projections that lack something of it."""
@@ -124,16 +198,20 @@ class House:
             self._enricher.work([record.row for record in records])
         except (ModelError, StoreError) as error:  # the words are durable: never a failed call, but a pending one
             logger.warning("enrichment failed (%s); it stays recorded and is tried again", type(error).__name__)
-        with self.ledger.read() as connection:
-            left = log.owed_uids(connection, [record.id for record in records])
+        left = self.count_owed(records)
         pending = self.deliver(list({record.space for record in records}))
         return list(ENRICHMENT) if left else pending
 
+    def count_owed(self, records: Sequence[MemoryRecord]) -> int:
+        """How many of these still wait for enrichment."""
+        with self.ledger.read() as connection:
+            return len(log.owed_uids(connection, [record.id for record in records]))
+
     def deliver(self, spaces: Sequence[str]) -> list[str]:
         """Lets both projections catch up at once; returns those that have not within `delivery_wait`."""
-        jobs = {p.name: self._couriers.submit(p.deliver, spaces) for p in self.projections}
-        wait(jobs.values(), timeout=self.settings.delivery_wait)
-        return [name for name, job in jobs.items() if not _went_well(name, job)]
+        until = monotonic() + self.settings.delivery_wait
+        jobs = [(courier, courier.send(spaces)) for courier in self.couriers]
+        return [courier.name for courier, job in jobs if not courier.arrived(job, max(0.0, until - monotonic()))]
 
     def work_later(self) -> None:
         """Does what is owed in the background; a second call before it has begun changes nothing."""
@@ -146,16 +224,23 @@ class House:
             self._enricher.work()
         except GraphmemError as error:
             logger.warning("background work failed (%s) and stays recorded", type(error).__name__)
-        self.deliver([])
+        for settling in [self._pool.submit(courier.settle, self.settings.delivery_wait) for courier in self.couriers]:
+            settling.result()
 
     def flush(self) -> list[str]:
-        """Does what is owed and waits for it; returns the projections that still lack something."""
+        """Does what is owed and waits for it; returns what still lacks something: projections, a model's work."""
+        if self._thinker is not None:
+            self._thinker.finish()
+        return self._flushed()
+
+    def _flushed(self) -> list[str]:
         self.work_later()
         self._background.submit(lambda: None).result()
         with self.ledger.read() as connection:
+            thought = [] if self._thinker is None else jobs.kinds(connection)
             if log.count_owed(connection):
-                return list(ENRICHMENT)
-        return [projection.name for projection in self.projections if projection.pending()]
+                return [*thought, *ENRICHMENT]
+        return thought + [projection.name for projection in self.projections if projection.pending()]
 
     def rebuild(self, projection: str | None, progress: Progress | None) -> None:
         """Throws projections away and fills them again; embeds anew only what the model has no vectors for."""
@@ -186,23 +271,29 @@ class House:
 
     def verify(self) -> dict[str, Any]:
         """Compares the projections with the ledger and the derived columns with their rows."""
+        damaged = self.ledger.check()
         with self.ledger.read() as connection:
             counted, derived, failed = audit.counts(connection), audit.wrong(connection), audit.failed(connection)
-        found = {projection.name: projection.verify() for projection in self.projections}
-        clean = not derived and not failed and not any(any(lines.values()) for lines in found.values())
-        return {"ok": clean, "ledger": counted, "derived": derived, "failed": failed, "projections": found}
+            damaged += audit.altered(connection)
+        found = {courier.name: courier.verify() for courier in self.couriers}
+        clean = not damaged and not derived and not failed and not any(any(lines.values()) for lines in found.values())
+        return {
+            "ok": clean, "ledger": counted, "damaged": damaged, "derived": derived, "failed": failed,
+            "projections": found,
+        }  # fmt: skip
 
-    def stats(self) -> dict[str, Any]:
-        """Counts, sizes, what is pending."""
+    def stats(self, scope: Scope | None) -> dict[str, Any]:
+        """Counts, sizes, what is pending; what models took, in all or for a scope."""
         with self.ledger.read() as connection:
             counted, embedded = audit.counts(connection), audit.embedding_bytes(connection)
-        path = self.ledger.path
+            used, kinds = spent.spent(connection, scope), jobs.kinds(connection)
         return {
             **counted,
             "embedder": self._parts.embedder.model,
             "embedding_bytes": embedded,
-            "bytes": 0 if path is None else path.stat().st_size,
-            "pending": [projection.name for projection in self.projections if projection.pending()],
+            "bytes": self.ledger.size(),
+            "pending": kinds + [projection.name for projection in self.projections if projection.pending()],
+            "usage": used,
         }
 
     def repair(self) -> None:
@@ -213,40 +304,45 @@ class House:
         for projection in self.projections:
             projection.mend(projection.verify())
 
-    def reset(self) -> None:
-        """Empties the ledger and the projections."""
+    def reset(self) -> list[str]:
+        """Empties the ledger and the projections; returns those that are emptied later, once they can be reached."""
         with self.ledger.write() as connection:
             audit.wipe(connection)
-        self.deliver([])
+        pending = self.deliver([])
         self.ledger.compact()
+        return pending
 
     def close(self) -> None:
-        """Waits for background work, then lets go of everything. A second call does nothing."""
+        """Waits for background work, then lets go of everything. A second call does nothing, nor does a fork's."""
+        if self in _inherited:
+            return
         with self._queue:
             if self._closed:
                 return
             self._closed = True
-        for pool in (self._background, self._couriers, self._pool):
-            pool.shutdown(wait=True)
+        if self._thinker is not None:
+            self._thinker.close()
+        self._background.shutdown(wait=True)
+        for courier in self.couriers:
+            courier.close(self.settings.delivery_wait)
+        self._pool.shutdown(wait=True)
         self._let_go()
 
 
 def _let_go(parts: Backends) -> None:
+    for courier in parts.couriers:
+        courier.stop()
     try:
-        parts.index.close()
-    finally:  # whatever became of the index: the ledger's log has to be emptied
+        parts.close_projections()
+    finally:  # whatever became of the projections: the ledger's log has to be emptied
         parts.ledger.close()
 
 
-def _went_well(name: str, job: Future[None]) -> bool:
-    if not job.done():
-        return False
-    error = job.exception()
-    if error is None:
-        return True
-    if not isinstance(error, StoreError):
-        raise error
-    logger.warning(
-        "%s could not be delivered (%s); the next write, or repair(), tries again", name, type(error).__name__
-    )
-    return False
+def _fork() -> None:
+    for house in _open:
+        house._let_go.detach()  # noqa: SLF001  (a part of the house, said here because it is about all of them)
+        _inherited.append(house)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_fork)

@@ -5,25 +5,45 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
+from typing import IO, TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
 
 from graphmem import arguments, results
 from graphmem import filters as filtering
+from graphmem.carry import files
+from graphmem.carry.giving import give
+from graphmem.carry.taking import take
 from graphmem.errors import ConfigError, NotFoundError, PartialWrite, ValidationError
 from graphmem.house import ENRICHMENT, House
-from graphmem.model import ALL_KINDS, Event, Kind, MemoryRecord, Scope, View
+from graphmem.model import ALL_KINDS, Event, Kind, MemoryRecord, Message, Scope, View
 from graphmem.recall import inject, picture
 from graphmem.recall.channels import Question
 from graphmem.recall.search import search
-from graphmem.remember.plan import UNSET, Alias, Erase, Erased, Naming, Rename, Revise, Say, Unalias, Unset
+from graphmem.remember.plan import (
+    UNSET,
+    Alias,
+    Assign,
+    Erase,
+    Erased,
+    Naming,
+    Outcome,
+    Rename,
+    Revise,
+    Say,
+    Unalias,
+    Undo,
+    Unset,
+)
+from graphmem.remember.redact import passed
 from graphmem.remember.words import say
 from graphmem.settings import Settings
 from graphmem.stores.deliver import Progress
 from graphmem.stores.ledger import log, memories, reading, shown
 from graphmem.text import normalise_key
+from graphmem.tracing import operation as traced_as
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -45,7 +65,8 @@ class Memory:
     Scope: every call but those by id and the administrative ones takes at least one of `user_id`, `agent_id`,
     `run_id`, and sees only memories that carry those values. By-id calls take them optionally: an id outside reads
     like one that does not exist. All methods raise errors of `graphmem.errors` only: ValidationError for an argument
-    that cannot be used, StoreError when the ledger fails, StoreUnavailable after `close()`.
+    that cannot be used, StoreError when the ledger fails, StoreUnavailable after `close()`. `limits` says how much one
+    call may bring.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None, *, settings: Settings | None = None) -> None:
@@ -56,16 +77,18 @@ class Memory:
         """
         folder = None if path is None else arguments.folder(path)
         in_memory = folder == ":memory:"
-        chosen = Settings.from_env() if settings is None else settings
-        if folder is not None and not in_memory:
-            chosen = chosen.model_copy(update={"home": Path(folder).expanduser()})
+        named = None if in_memory else folder
+        chosen = Settings.from_env(home=named) if settings is None else settings
+        if named is not None:
+            chosen = chosen.model_copy(update={"home": Path(named).expanduser()})
         self._version = chosen.version
+        self.limits = arguments.Limits(**chosen.limits.model_dump())
         self._house = House(chosen, in_memory=in_memory)
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> Memory:
+    def from_config(cls, config_dict: Mapping[str, Any]) -> Memory:
         """Opens a memory as configured by a dict in mem0's shape (README, "Configuration"). Raises ConfigError."""
-        return cls(settings=Settings.from_dict(config))
+        return cls(settings=Settings.from_dict(config_dict))
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> Memory:
@@ -98,30 +121,55 @@ class Memory:
     ) -> results.AddResult:
         """Remembers what was said.
 
-        `messages`: a string, one `{"role", "content", "name"?, "timestamp"?, "id"?}`, or a list of them. `timestamp`
-        is when it was said (default: now), as a datetime, ISO 8601 text or epoch seconds. The words are durable when
-        this returns; `wait=False` leaves the rest to the background, `flush()` waits for it. `prompt` is for a
-        language model and without effect as long as none is asked.
+        `messages`: a string, one `{"role", "content", "name"?, "timestamp"?, "id"?, "metadata"?}`, or a list of them; a
+        message's own metadata goes over that of the call, and other keys are ignored. `timestamp` is when it was said
+        (default: now), as a datetime, ISO 8601 text or epoch seconds. The words are durable when this returns;
+        `wait=False` leaves the rest to the background, `flush()` waits for it. `prompt` is the instruction by which a
+        language model draws facts from this call's messages, instead of the configured one.
 
-        Returns `{"results": [{"id", "memory", "event", "kind", …}], "relations": […], "pending"?: […]}`, one result
-        for each message with text, in order; `event` is ADD, or NONE for a message that is known. Raises
-        ValidationError (nothing is stored then), ConfigError for `infer=True` without a model, PartialWrite with
-        `strict=True` when a projection has not taken it.
+        Returns `{"results": [{"id", "memory", "event", "kind", …}], "relations": […], "pending"?: […]}`. Without a
+        model there is one result for each message with text, in order; `event` is ADD, or NONE for one that is known.
+        With one (`infer`) there is one for each thing that became of what was said: a fact is an ADD; a memory an
+        UPDATE (with its "previous_memory"), a DELETE (it is retired: "valid_to", "reason", "replaced_by") or, if it
+        says that already, NONE; `usage` says what the model took. If the model fails, the words are kept, `pending`
+        names "facts" and `failed` why.
+
+        Raises ValidationError (nothing is stored then), ConfigError for `infer=True` without a model, PartialWrite with
+        `strict=True` when something is pending.
         """
         self._house.check_open()
-        if infer is not None and arguments.flag(infer, "infer"):
-            raise ConfigError(
-                "infer=True needs a language model, and none is configured; "
-                "leave infer out (or False) to remember the words as spoken"
-            )
+        infers = self._infers(infer)
         if prompt is not None:
             arguments.content(prompt, "prompt")
         waits, strictly = arguments.flag(wait, "wait"), arguments.flag(strict, "strict")
         scope, _ = arguments.required_scope(user_id, agent_id, run_id)
         steps = self._said(messages, scope, metadata, timestamp, memory_type, expiration_date)
         self._house.check_embedder()
+        added, operation = (self._learned, "upsert_memory") if infers else (self._kept, "create_memory")
+        with traced_as(operation) as traced:
+            result = added(steps, scope, prompt, waits=waits)
+            traced.note(**{"gen_ai.memory.record.count": len(result["results"])})
+        pending = result.get("pending", [])
+        if pending and strictly and waits:
+            raise PartialWrite(f"stored, but not yet in {' and '.join(pending)}; repair() brings it there", result)
+        return self._shaped(result)
+
+    def _infers(self, infer: object) -> bool:
+        """Whether a language model is asked: if there is one, unless the caller does not want it."""
+        if infer is None:
+            return self._house.llm is not None
+        wanted = arguments.flag(infer, "infer")
+        if wanted and self._house.llm is None:
+            raise ConfigError(
+                "infer=True needs a language model, and none is configured: set llm (README, 'Configuration'), "
+                "or leave infer out (or False) to remember the words as spoken"
+            )
+        return wanted
+
+    def _kept(self, steps: Sequence[Say], scope: Scope, _: str | None, *, waits: bool) -> results.AddResult:
+        """The words as spoken."""
         outcomes = self._house.commit(steps)
-        fresh = [outcome.record for outcome in outcomes if outcome.event == "ADD" and outcome.record is not None]
+        fresh = _fresh(outcomes)
         pending = self._house.finish(fresh, wait_for_it=waits) if fresh else []
         result = results.AddResult(
             results=[results.added(step, outcome) for step, outcome in zip(steps, outcomes, strict=True)],
@@ -129,9 +177,27 @@ class Memory:
         )
         if pending:
             result["pending"] = pending
-        if pending and strictly and waits:
-            raise PartialWrite(f"stored, but not yet in {' and '.join(pending)}; repair() brings it there", result)
-        return self._shaped(result)
+        return result
+
+    def _learned(self, steps: Sequence[Say], scope: Scope, prompt: str | None, *, waits: bool) -> results.AddResult:
+        """The words, as mere sources, and what a language model makes of them."""
+        said = [replace(step, source_only=True) for step in steps]
+        *outcomes, assigned = self._house.commit([*said, Assign(scope, prompt)])
+        known = [results.added(s, o) for s, o in zip(steps, outcomes, strict=True) if o.event == "NONE"]
+        fresh = _fresh(outcomes)
+        if not fresh:
+            return results.AddResult(results=known, relations=[])
+        learned, pending = self._house.learn(int(assigned.id), fresh, wait_for_it=waits)
+        result = results.AddResult(results=known, relations=[])
+        if isinstance(learned, str):
+            result["failed"] = {"facts": learned}
+        else:
+            result["results"] += results.learned(learned.outcomes)
+            result["relations"] = self._stated(_fresh(learned.outcomes, "UPDATE"), scope)
+            result["usage"] = results.usage(learned)
+        if pending:
+            result["pending"] = pending
+        return result
 
     def _said(
         self,
@@ -142,14 +208,15 @@ class Memory:
         memory_type: object,
         expiration_date: object,
     ) -> tuple[Say, ...]:
-        heard = arguments.messages(messages, timestamp=timestamp, now=datetime.now(UTC))
+        heard = arguments.messages(messages, timestamp=timestamp, now=datetime.now(UTC), limits=self.limits)
         return say(
             heard,
             scope,
             self._house.ledger.uuid,
-            metadata=arguments.metadata(metadata),
+            metadata=arguments.metadata(metadata, most=self.limits.max_metadata_bytes),
             memory_type=arguments.memory_type(memory_type),
             expires_at=arguments.expiration(expiration_date),
+            before_store=self._house.settings.before_store,
         )
 
     def _stated(self, records: Sequence[MemoryRecord], scope: Scope) -> list[results.RelationDict]:
@@ -175,17 +242,20 @@ class Memory:
         is now, plus `"message"`. Raises NotFoundError, and ValidationError when there is nothing to change.
         """
         self._house.check_open()
-        words = arguments.same_option(data, text, ("data", "text"))
+        words, limits = arguments.same_option(data, text, ("data", "text")), self.limits
         if words is None and metadata is None and isinstance(expiration_date, Unset):
             raise ValidationError("update: nothing to change; give data, metadata or expiration_date")
         step = Revise(
             arguments.memory_id(memory_id),
-            text=None if words is None else arguments.content(words, "data"),
-            metadata=None if metadata is None else arguments.metadata(metadata),
+            text=None if words is None else arguments.content(words, "data", limits.max_message_chars),
+            metadata=None if metadata is None else arguments.metadata(metadata, most=limits.max_metadata_bytes),
             expires_at=expiration_date if isinstance(expiration_date, Unset) else arguments.expiration(expiration_date),
+            corrects=True,
         )
+        within = _within(user_id, agent_id, run_id)
+        step = self._redacted(step, within)
         self._house.check_embedder()
-        outcome = self._house.commit([step], _within(user_id, agent_id, run_id))[0]
+        outcome = self._house.commit([step], within)[0]
         record = outcome.revised
         pending = self._house.finish([record], wait_for_it=True) if outcome.event == "UPDATE" else []
         shown = results.memory(record)
@@ -195,13 +265,53 @@ class Memory:
             shown["pending"] = pending
         return shown
 
+    def _redacted(self, step: Revise, within: Scope | None) -> Revise:
+        """A revision as `before_store` lets it pass, which sees the memory's message as it would be."""
+        hook = self._house.settings.before_store
+        if hook is None or (step.text is None and step.metadata is None):
+            return step
+        record = self._find(step.id, within)
+        if record is None:  # which the commit says better
+            return step
+        text = record.text if step.text is None else step.text
+        metadata = record.metadata if step.metadata is None else step.metadata
+        said = Message(record.role or "user", text, record.at, name=record.actor_id, id=record.message_id)
+        found = passed(hook, said, metadata)
+        if found is None:
+            raise ValidationError("update: before_store refuses it; the memory is as it was")
+        # What was not given and is not changed here stays out of it: somebody else may be changing it now.
+        return replace(
+            step,
+            text=step.text if found[0].content == text else found[0].content,
+            metadata=step.metadata if found[1] == metadata else found[1],
+        )
+
+    def undo(
+        self, event_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
+    ) -> results.MemoryDict:
+        """Takes an update or a retirement back: the memory is as it was before that event, which stays in its history.
+
+        `event_id` as `history` and `explain` give it. Returns the memory as it is now. Raises NotFoundError for an
+        event that is not there, ValidationError for one that cannot be taken back: another kind of event, or one that
+        later ones rest on.
+        """
+        self._house.check_open()
+        wanted, within = arguments.memory_id(event_id, "event_id"), _within(user_id, agent_id, run_id)
+        outcome = self._house.commit([Undo(wanted)], within)[0]
+        pending = self._house.finish([outcome.revised], wait_for_it=True)
+        shown = results.memory(outcome.revised)
+        shown["message"] = "Taken back."
+        if pending:
+            shown["pending"] = pending
+        return shown
+
     def delete(
         self, memory_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
     ) -> results.Receipt:
         """Erases a memory from every store: its words, vectors, nodes and edges; history keeps that it was.
 
-        Returns a receipt (`{"message", "deleted", "erased": {"ledger", "vectors", "graph", "derived"}}`). Raises
-        NotFoundError.
+        Returns a receipt (`{"message", "deleted", "erased": {"ledger", "vectors", "graph", "derived"}, "pending"?}`):
+        what `pending` names loses its share once it can be reached. Raises NotFoundError.
         """
         self._house.check_open()
         step = Erase(arguments.memory_id(memory_id))
@@ -260,33 +370,38 @@ class Memory:
         the question is asked from, for "last week" and the like, whose days are those of its zone (default: `as_of`,
         else now, in UTC).
 
-        Returns `{"results": [{"id", "memory", "score", "similarity", …}], "relations": […], "degraded"?: […]}`;
-        `explain=True` adds to each hit `{"arms", "path", "why"}`. Raises ConfigError for `rerank=True`: there is no
-        reranker yet.
+        Returns `{"results": [{"id", "memory", "score", "similarity", "sources"?, …}], "relations": […], "degraded"?:
+        […]}`; `sources` are the words that a fact was drawn from, where these were found too: unless `kinds` are
+        chosen, they are no hits of their own. `explain=True` adds to each hit `{"arms", "path", "why"}`. Raises
+        ConfigError for `rerank=True`: there is no reranker yet.
         """
         self._house.check_open()
         if arguments.flag(rerank, "rerank"):
             raise ConfigError("rerank=True needs a reranker, and none is configured; leave rerank out")
         scope, rest = arguments.required_scope(user_id, agent_id, run_id, filters=filters)
-        asked = arguments.same_option(top_k, limit, ("top_k", "limit"))
+        asked, named = arguments.same_option(top_k, limit, ("top_k", "limit")), "limit" if top_k is None else "top_k"
         question = Question(
             text=arguments.query(query),
             view=_view(scope, kinds, as_of, show_expired=show_expired),
-            limit=TOP_K if asked is None else arguments.top_k(asked, "top_k" if top_k is not None else "limit"),
-            only=filtering.parse(rest),
+            limit=TOP_K if asked is None else arguments.top_k(asked, named, self.limits.max_top_k),
+            only=filtering.parse(rest, depth=self.limits.max_filter_depth),
             threshold=arguments.threshold(threshold),
             explain=arguments.flag(explain, "explain"),
             now=None if reference_date is None else arguments.zoned_moment(reference_date, "reference_date"),
         )
         self._house.check_embedder()
-        return self._shaped(results.answer(search(question, self._house.stores)))
+        with traced_as("search_memory") as traced:
+            found = search(question, self._house.stores)
+            traced.note(**{"gen_ai.memory.record.count": len(found.hits)})
+        return self._shaped(results.answer(found))
 
     def context(
         self, query: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None, max_chars: int = 1200
     ) -> str:
         """The prompt block for a question: what is relevant, delimited and marked as data, the newest first.
 
-        At most `max_chars` characters; "" when nothing is found, or nothing fits (the block itself takes about 90).
+        Facts and summaries have the room first, what is left is for words as they were spoken. At most `max_chars`
+        characters; "" when nothing is found, or nothing fits (the block itself takes about 90).
         """
         self._house.check_open()
         room = arguments.count(max_chars, "max_chars", 1, 1_000_000)
@@ -334,7 +449,7 @@ class Memory:
         most = 100 if asked is None else arguments.count(asked, "limit", 1, MOST_LISTED)
         skip = arguments.count(offset, "offset", 0, 2**31)
         view = _view(scope, kinds, as_of, show_expired=show_expired, default={Kind.FACT, Kind.EPISODE})
-        only = filtering.parse(rest)
+        only = filtering.parse(rest, depth=self.limits.max_filter_depth)
         with self._house.ledger.read() as connection:
             listed = memories.listing(connection, view, with_sources=kinds is not None)
             found = [record for record in listed if only is None or only.matches(filtering.fields_of(record))]
@@ -363,27 +478,33 @@ class Memory:
     def explain(
         self, memory_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
     ) -> dict[str, Any]:
-        """Why this is remembered: `{"id", "memory", "messages", "mentions", "relations", "events"}`.
+        """Why this is remembered: `{"id", "memory", "messages", "mentions", "relations", "replaces", "replaced_by",
+        "events"}`.
 
-        `messages` are what it was drawn from, `events` its changes with ids and reasons. Raises NotFoundError.
+        `messages` are what it was drawn from, `replaces` and `replaced_by` the memories (ids) that it made untrue and
+        that did so to it, `events` its changes with ids and reasons. Raises NotFoundError.
         """
         self._house.check_open()
         uid, within = arguments.memory_id(memory_id), _within(user_id, agent_id, run_id)
         record = self._find(uid, within)
         if record is None:
-            raise NotFoundError(f"no memory {uid!r} in this scope; search() and get_all() give the ids that exist")
+            raise NotFoundError(f"no memory {uid!r:.80} in this scope; search() and get_all() give the ids that exist")
         view = View(within or record.scope, datetime.now(UTC), show_expired=True, as_of=record.valid_from)
         with self._house.ledger.read() as connection:
             sources = memories.linked(connection, record.row, "drawn_from") or [record]
             mentioned = [entity for _, entity, _ in reading.mentions_of(connection, [uid], view.scope.space)]
             stated = reading.relations_stated_by(connection, view, [uid])
             events = log.history(connection, uid)
+            older = memories.linked(connection, record.row, "replaces")
+            newer = memories.linking(connection, record.row, "replaces")
         return {
             "id": uid,
             "memory": record.text,
             "messages": [_message(source, _said_first(source, events)) for source in sources],
             "mentions": [{"key": e.key, "name": e.name, "type": e.type.value} for e in mentioned],
             "relations": results.relations(stated),
+            "replaces": [one.id for one in older if view.scope.sees(one.scope)],
+            "replaced_by": [one.id for one in newer if view.scope.sees(one.scope)],
             "events": [{**results.event(event), "reason": event.reason} for event in events],
         }
 
@@ -425,7 +546,7 @@ class Memory:
         self._house.check_open()
         scope = arguments.required_scope(user_id, agent_id, run_id)[0]
         view = _view(scope, None, None, show_expired=False)
-        wanted = normalise_key(arguments.query(key, "key"))
+        wanted = normalise_key(arguments.entity_key(key, "key"))
         return self._known(view, wanted, arguments.count(limit, "limit", 1, MOST_LISTED))
 
     def _known(self, view: View, key: str, limit: int) -> results.KnownDict | None:
@@ -472,7 +593,7 @@ class Memory:
         """
         self._house.check_open()
         scope = arguments.required_scope(user_id, agent_id, run_id)[0]
-        wanted = normalise_key(arguments.query(key, "key"))
+        wanted = normalise_key(arguments.entity_key(key, "key"))
         return self._named(Rename(scope, wanted, arguments.entity_name(name, "name")))
 
     def _named(self, step: Naming) -> results.KnownDict:
@@ -494,14 +615,15 @@ class Memory:
     ) -> nx.MultiDiGraph[str]:
         """A scope's memories (the newest `limit`), entities and relations as a networkx.MultiDiGraph.
 
-        Each key is a node of its own; edges SAME_AS join those that mean one entity.
+        Each key is a node of its own; edges SAME_AS join those that mean one entity. The graph's own attributes are the
+        `ledger`'s UUID and the scope's `space`.
 
         `around` (an entity's name or a memory's id) keeps what is at most `hops` (0..10) edges away.
         """
         self._house.check_open()
         scope = arguments.required_scope(user_id, agent_id, run_id)[0]
         view = _view(scope, None, None, show_expired=False)
-        centre = None if around is None else arguments.query(around, "around")
+        centre = None if around is None else arguments.entity_key(around, "around")
         reach = arguments.count(hops, "hops", 0, 10)
         most = arguments.count(limit, "limit", 1, MOST_LISTED)
         return picture.draw(self._house.ledger, view, centre, reach, most)
@@ -513,17 +635,32 @@ class Memory:
         self._house.check_open()
         return {"pending": self._house.flush()}
 
-    def stats(self) -> dict[str, Any]:
-        """Counts, the size of the ledger's file and of the embeddings in it (bytes), what is pending."""
+    def redo(self) -> dict[str, Any]:
+        """Does a language model's work now that failed, or that a process left behind which has died.
+
+        Returns `{"done": n, "failed": {name of the error: n}, "pending": […]}`. Raises ConfigError without a model.
+        """
         self._house.check_open()
-        return self._house.stats()
+        return self._house.redo()
+
+    def stats(self, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None) -> dict[str, Any]:
+        """Counts, the size of the ledger's file and of the embeddings in it (bytes), what is pending.
+
+        `usage` is what models took, a line for each operation and model: `{"operation", "model", "calls",
+        "prompt_tokens", "completion_tokens", "cached_tokens", "seconds", "cost"}`; with a scope only what was done for
+        that. The rest is about the whole ledger.
+        """
+        self._house.check_open()
+        return self._house.stats(_within(user_id, agent_id, run_id))
 
     def verify(self, repair: bool = False) -> dict[str, Any]:  # noqa: FBT001, FBT002  (the contract's form)
         """Compares the projections with the ledger, by ids and versions, and derived columns with their rows.
 
-        Returns `{"ok", "ledger", "derived", "failed", "projections": {name: {"missing", "extra", "stale", "set_aside",
-        "unreadable", "unreachable"}}, "repaired"?}`; `failed` counts memories that could not be enriched when it was
-        last tried. `repair=True` mends what it finds and reports what is left.
+        Returns `{"ok", "ledger", "damaged", "derived", "failed", "projections": {name: {"missing", "extra", "stale",
+        "set_aside", "unreadable", "unreachable"}}, "repaired"?}`. `damaged` are lines about a broken file and ids of
+        memories whose words have changed without graphmem: a backup has them as they were; without one, `update` such a
+        memory with the right words or `delete` it, then `repair()`. `failed` counts memories that could not be enriched
+        when it was last tried. `repair=True` mends what it finds (damage it cannot) and reports what is left.
         """
         self._house.check_open()
         mend = arguments.flag(repair, "repair")
@@ -550,15 +687,69 @@ class Memory:
         self._house.check_open()
         if projection is not None and projection not in ENRICHMENT:
             arguments.refuse("projection", projection, "use 'vectors', 'graph', or leave it out for all")
-        if progress is not None and not callable(progress):
-            arguments.refuse("progress", progress, "must be a function of (name, done, total), or left out")
-        self._house.rebuild(projection, progress)
+        self._house.rebuild(projection, _progress(progress))
         return self._house.verify()
 
-    def reset(self) -> None:
-        """Removes everything this memory holds, and nothing else in its stores."""
+    def export(
+        self,
+        path_or_file: str | os.PathLike[str] | IO[Any],
+        *,
+        user_id: Any = None,
+        agent_id: Any = None,
+        run_id: Any = None,
+        progress: Progress | None = None,
+    ) -> results.ExportResult:
+        """Writes a scope's memories, or without a scope everything, as JSON Lines that `import_` takes in again.
+
+        With ids, times, history, links, entities and embeddings; of what was erased there is that it was. All of it is
+        one moment's state. A path is a whole file in the end or none, readable by its owner only; an open file
+        (text or bytes) is written on and stays open. `progress("export", done, total)` is called after some memories
+        each. Returns `{"memories", "erased", "aliases", "names", "path"}`. Raises StoreError when it cannot be written.
+        """
         self._house.check_open()
-        self._house.reset()
+        scope, heard = _within(user_id, agent_id, run_id), _progress(progress)
+        with files.open_to_write(path_or_file) as write:
+            writer = files.Writer(write)
+            give(self._house.ledger, scope, writer.put, heard)
+            counts = writer.close()
+        path = os.fspath(path_or_file) if isinstance(path_or_file, str | os.PathLike) else None
+        return results.exported(counts, path)
+
+    def import_(
+        self,
+        path_or_file: str | os.PathLike[str] | IO[Any] | Iterable[Mapping[str, Any]],
+        *,
+        restore: bool = False,
+        progress: Progress | None = None,
+    ) -> results.ImportResult:
+        """Takes in what `export` has written: into an empty memory the same as it was, or beside what is there.
+
+        A memory whose id or message is known stays as it is, so a broken off import is simply repeated. What was
+        erased here stays out, unless `restore=True` brings it back, with its history. No model is asked for what
+        comes along; embeddings of another model are made anew. A path is refused as a whole when it was cut off or
+        altered; an open file is taken as it comes, and so are records themselves: an iterable of dicts, such as a
+        converter from another program makes (`graphmem.carry.reading` says what has to be in them).
+        `progress("import", done, total)` is called after some records each; where the total is not known before,
+        what is done stands for it.
+
+        Returns `{"added", "known", "erased", "refused", "buried", "named", "skipped_links", "owed", "pending"?}`
+        (`graphmem.results.ImportResult` says what they count). Raises ValidationError naming the line, and saying how
+        many memories from before it were added.
+        """
+        self._house.check_open()
+        back, heard = arguments.flag(restore, "restore"), _progress(progress)
+        if files.is_records(path_or_file):
+            return take(self._house, path_or_file, restore=back, progress=heard)
+        with files.open_to_read(path_or_file) as (records, total):
+            return take(self._house, records, restore=back, progress=heard, total=total, each="line")
+
+    def reset(self) -> dict[str, list[str]]:
+        """Removes everything this memory holds, and nothing else in its stores.
+
+        `{"pending": […]}` names projections on servers that are out of reach and emptied when they can be reached.
+        """
+        self._house.check_open()
+        return {"pending": self._house.reset()}
 
     def close(self) -> None:
         """Waits for background work and lets go of files and threads. Calling it again does nothing."""
@@ -573,9 +764,20 @@ class Memory:
         return cast("R", result["results"])
 
 
+def _fresh(outcomes: Iterable[Outcome], *also: str) -> list[MemoryRecord]:
+    """The memories that are new by these outcomes."""
+    return [one.record for one in outcomes if one.event in {"ADD", *also} and one.record is not None]
+
+
 def _within(user_id: object, agent_id: object, run_id: object) -> Scope | None:
     """The scope that a by-id call is bound to, if it gives one."""
     return arguments.scope(user_id, agent_id, run_id)[0]
+
+
+def _progress(given: Progress | None) -> Progress | None:
+    if given is not None and not callable(given):
+        arguments.refuse("progress", given, "must be a function of (name, done, total), or left out")
+    return given
 
 
 def _view(
@@ -593,7 +795,7 @@ def _view(
 
 def _two_names(a: object, b: object) -> tuple[str, str]:
     """Two different keys."""
-    key, other = (normalise_key(arguments.query(name, argument)) for name, argument in ((a, "a"), (b, "b")))
+    key, other = (normalise_key(arguments.entity_key(name, argument)) for name, argument in ((a, "a"), (b, "b")))
     if key == other:
         arguments.refuse("b", b, "is the same name as a; give two names that memories use")
     return key, other

@@ -154,7 +154,11 @@ class Forms:
 
 
 class Glimpse(NamedTuple):
-    """What a search has to know of a memory to weigh it. `at` is in microseconds, `asks` the share of it that asks."""
+    """What a search has to know of a memory to weigh it. `at` is in microseconds, `asks` the share of it that asks.
+
+    `before` and `after` are the rows beside it in its session (None: none), whatever a view would hide. `source_only`:
+    an episode that is a mere source of facts.
+    """
 
     row: int
     id: str
@@ -163,11 +167,17 @@ class Glimpse(NamedTuple):
     at: int
     tells: int
     asks: float
+    before: int | None
+    after: int | None
+    source_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One thing said. `at` is the observation time; `timed` tells whether the caller gave it (replays need that)."""
+    """One thing said. `at` is the observation time; `timed` tells whether the caller gave it (replays need that).
+
+    `metadata` is what came in the message itself, beside that of the call.
+    """
 
     role: str
     content: str
@@ -176,6 +186,7 @@ class Message:
     id: str | None = None
     timed: bool = False
     attachments: tuple[Mapping[str, Any], ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +212,7 @@ class MemoryRecord:
     role: str | None = None
     message_id: str | None = None
     source_only: bool = False
+    confidence: float = 1.0
     version: int = 1
     change: int = 0
     row: int = 0
@@ -208,7 +220,12 @@ class MemoryRecord:
     @property
     def embedded_text(self) -> str:
         """The words with the speaker's name in front: what is embedded and indexed (see RECALL in the README)."""
-        return f"{self.speaker}: {self.text}" if self.speaker else self.text
+        return embedded_text(self.speaker, self.text)
+
+
+def embedded_text(speaker: str | None, text: str) -> str:
+    """A memory's words with its speaker's name in front."""
+    return f"{speaker}: {text}" if speaker else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +244,8 @@ class Statement:
 
     Predicates are data (a lemma with its preposition, "not " in front when negated), never labels or types.
     `confidence`, 0 to 1, is the share of statements read in this way that are right: the extractor's estimate, not a
-    claim about the world. 1.0 where the extractor makes none.
+    claim about the world. 1.0 where the extractor makes none. `valid_at` and `invalid_at` are since and until when it
+    is so, where the text says it; else the memory's own dates stand for them.
     """
 
     subject: str
@@ -235,6 +253,8 @@ class Statement:
     object: str
     fact: str
     confidence: float = 1.0
+    valid_at: datetime | None = None
+    invalid_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

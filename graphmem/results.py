@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any, NotRequired, TypedDict
 
 from graphmem.filters import text_hash
 from graphmem.model import Entity, Event, MemoryRecord, Relation
+from graphmem.providers.base import Usage
 from graphmem.recall.search import Answer, Hit
+from graphmem.remember.learn import Learned
 from graphmem.remember.plan import Erased, Outcome, Say
 
 
@@ -21,6 +24,7 @@ class MemoryDict(TypedDict):
     hash: str
     metadata: dict[str, Any]
     memory_type: str | None
+    confidence: float
     at: str
     valid_from: str
     valid_to: str | None
@@ -37,11 +41,22 @@ class MemoryDict(TypedDict):
     pending: NotRequired[list[str]]
 
 
+class SourceDict(TypedDict):
+    """The words that a fact was drawn from, found as well."""
+
+    id: str
+    memory: str
+    at: str
+    role: str | None
+    actor_id: str | None
+
+
 class HitDict(MemoryDict):
-    """A memory found."""
+    """A memory found. `sources`: mere sources of this fact that were found as well, best first (absent: none)."""
 
     score: float
     similarity: float
+    sources: NotRequired[list[SourceDict]]
     explain: NotRequired[dict[str, Any]]
 
 
@@ -69,14 +84,41 @@ class AddedDict(TypedDict):
     actor_id: NotRequired[str | None]
     role: NotRequired[str | None]
     reason: NotRequired[str]
+    previous_memory: NotRequired[str]
+    valid_to: NotRequired[str]
+    replaced_by: NotRequired[str]
+
+
+class UsageDict(TypedDict):
+    """What a language model took for a call, by operation ("facts", "decide") and in all.
+
+    `chunks`: requests that the messages were parted into. `again`: how often it was decided anew, because somebody else
+    had stored something near.
+    """
+
+    calls: int
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    seconds: float
+    cost: float
+    by_operation: dict[str, dict[str, float]]
+    chunks: int
+    again: int
+    dropped: dict[str, int]
 
 
 class AddResult(TypedDict):
-    """What `add` did. `pending`: durable, but not in these projections yet."""
+    """What `add` did.
+
+    `pending`: durable, but not in these projections yet; "facts": not yet drawn. `failed`: why, by an error's name.
+    """
 
     results: list[AddedDict]
     relations: list[RelationDict]
     pending: NotRequired[list[str]]
+    failed: NotRequired[dict[str, str]]
+    usage: NotRequired[UsageDict]
 
 
 class SearchResult(TypedDict):
@@ -110,6 +152,36 @@ class Receipt(TypedDict):
     message: str
     deleted: list[str]
     erased: ErasedCounts
+    pending: NotRequired[list[str]]
+
+
+class ExportResult(TypedDict):
+    """What `export` wrote. `path` is None for a file that was given open."""
+
+    memories: int
+    erased: int
+    aliases: int
+    names: int
+    path: str | None
+
+
+class ImportResult(TypedDict):
+    """What became of an export's records.
+
+    Memories `added`, `known` (their id or message was there, whatever its scope: they stay as they are), `erased` here
+    before, which stay out, and `refused` by `before_store`. `buried`: erased memories of the export, noted so that they
+    do not come back. `named`: links and names of entities. `skipped_links` lead to memories that are not here. `owed`:
+    memories that still wait for vectors and entities. `pending`: durable, but not in these projections yet.
+    """
+
+    added: int
+    known: int
+    erased: int
+    refused: int
+    buried: int
+    named: int
+    skipped_links: int
+    owed: int
     pending: NotRequired[list[str]]
 
 
@@ -176,6 +248,7 @@ def memory(record: MemoryRecord) -> MemoryDict:
         hash=text_hash(record.text),
         metadata=dict(record.metadata),
         memory_type=record.memory_type,
+        confidence=record.confidence,
         at=iso(record.at),
         valid_from=iso(record.valid_from),
         valid_to=maybe_iso(record.valid_to),
@@ -193,7 +266,9 @@ def memory(record: MemoryRecord) -> MemoryDict:
 
 def hit(found: Hit) -> HitDict:
     """A hit, with its explanation if the question asked for one."""
-    shown: HitDict = {**memory(found.record), "score": found.score, "similarity": found.similarity}  # type: ignore[typeddict-item]  # mypy cannot see that `explain` may be absent
+    shown: HitDict = {**memory(found.record), "score": found.score, "similarity": found.similarity}  # type: ignore[typeddict-item]  # mypy cannot see that these two may be absent
+    if found.sources:
+        shown["sources"] = [source(one) for one in found.sources]
     if found.because is not None:
         shown["explain"] = {
             "arms": {name: dict(arm) for name, arm in found.because.arms.items()},
@@ -201,6 +276,11 @@ def hit(found: Hit) -> HitDict:
             "why": found.because.why,
         }
     return shown
+
+
+def source(record: MemoryRecord) -> SourceDict:
+    """What a fact was drawn from."""
+    return SourceDict(id=record.id, memory=record.text, at=iso(record.at), role=record.role, actor_id=record.actor_id)
 
 
 def relation(found: Relation) -> RelationDict:
@@ -246,6 +326,49 @@ def added(step: Say, outcome: Outcome) -> AddedDict:
     return shown
 
 
+def learned(outcomes: Sequence[Outcome]) -> list[AddedDict]:
+    """What became of facts and memories, in mem0's words: what is retired is a DELETE there."""
+    return [_became(one) for one in outcomes if one.record is not None]
+
+
+def _became(outcome: Outcome) -> AddedDict:
+    record = outcome.revised
+    shown = AddedDict(
+        id=record.id,
+        memory=record.text,
+        event="DELETE" if outcome.event == "RETIRE" else outcome.event,
+        kind=record.kind.value,
+        at=iso(record.at),
+        actor_id=record.actor_id,
+        role=record.role,
+    )
+    if outcome.reason is not None:
+        shown["reason"] = outcome.reason
+    if outcome.event == "UPDATE" and outcome.previous is not None:
+        shown["previous_memory"] = outcome.previous
+    if outcome.event == "RETIRE":
+        shown["valid_to"] = maybe_iso(record.valid_to) or ""
+        shown["replaced_by"] = outcome.successor or ""
+    return shown
+
+
+def usage(learned: Learned) -> UsageDict:
+    """What a language model took."""
+    total = sum(learned.usage.values(), Usage())
+    return UsageDict(
+        calls=total.calls,
+        prompt_tokens=total.prompt_tokens,
+        completion_tokens=total.completion_tokens,
+        cached_tokens=total.cached_tokens,
+        seconds=total.seconds,
+        cost=total.cost,
+        by_operation={name: asdict(used) for name, used in learned.usage.items()},
+        chunks=learned.chunks,
+        again=learned.again,
+        dropped=dict(learned.dropped),
+    )
+
+
 def receipt(erased: Erased, pending: list[str], message: str) -> Receipt:
     """What a deletion erased."""
     counts = ErasedCounts(ledger=erased.rows, vectors=erased.points, graph=erased.graph, derived=erased.derived)
@@ -253,6 +376,17 @@ def receipt(erased: Erased, pending: list[str], message: str) -> Receipt:
     if pending:
         shown["pending"] = pending
     return shown
+
+
+def exported(counts: Mapping[str, int], path: str | None) -> ExportResult:
+    """What was written."""
+    return ExportResult(
+        memories=counts["memories"],
+        erased=counts["erased"],
+        aliases=counts["aliases"],
+        names=counts["names"],
+        path=path,
+    )
 
 
 def event(found: Event) -> HistoryDict:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,11 +19,15 @@ import pydantic
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 from pydantic_core import PydanticCustomError
 
+from graphmem.arguments import LIMITS
 from graphmem.errors import ConfigError
+from graphmem.remember.redact import BeforeStore
 
 ENVIRONMENT_PREFIX = "GRAPHMEM_"
 # Variables with our prefix that are not settings: where the test servers live.
 _NOT_SETTINGS = frozenset({"GRAPHMEM_SERVERS"})
+
+_NAME = re.compile(r"[\w-]{0,80}")
 
 Embed = Callable[[list[str]], Any]
 """Texts in, one vector (a sequence of floats) for each out."""
@@ -43,6 +48,12 @@ def _path(value: object) -> object:
     return value
 
 
+def _function(value: object) -> object:
+    if not callable(value):  # a name in a file or a variable would be a way to run any code there is
+        raise PydanticCustomError("no_function", "must be a function; only code can give one")
+    return value
+
+
 def _assume(provider: str) -> BeforeValidator:
     """Let a section leave its provider out."""
 
@@ -54,6 +65,8 @@ def _assume(provider: str) -> BeforeValidator:
 
 FilePath = Annotated[Path, BeforeValidator(_path)]
 Text = Annotated[str, Field(min_length=1)]
+# A URL may hold a password.
+SecretUrl = Annotated[SecretStr, Field(min_length=1)]
 Dimensions = Annotated[int, Field(ge=1, le=65_536)]
 
 
@@ -71,8 +84,11 @@ class _Section(BaseModel):
                 near = get_close_matches(str(key), cls.model_fields, 1, 0.5)
                 known = ", ".join(cls.model_fields) or "none, leave it out"
                 hint = f"did you mean '{near[0]}'?" if near else f"known: {known}"
-                shown = repr(str(key)[:80])
-                raise PydanticCustomError("unknown_key", "{text}", {"text": f"unknown key {shown}; {hint}"})
+                # Not any: YAML takes "password:x" without a blank for one key.
+                is_name = _NAME.fullmatch(str(key)) is not None
+                shown = repr(str(key)) if is_name else "that is no name (not shown)"
+                told = {"text": f"unknown key {shown}; {hint}", "key": str(key) if is_name else None}
+                raise PydanticCustomError("unknown_key", "{text}", told)
         return {key: value for key, value in data.items() if value is not None}
 
 
@@ -86,18 +102,21 @@ class _NoConfig(_Section):
 class QdrantConfig(_Section):
     """A server (`url`, or `host` and `port`), or the embedded engine in `path` (by default inside `home`).
 
-    `embedding_model_dims` and `on_disk` are mem0's: the first is checked against the embedder, the second accepted.
+    `prefer_grpc`: by default gRPC where `grpc_port` answers, else REST. `on_disk` and `quantization` count when a
+    server's collection is made. `embedding_model_dims` is mem0's and checked against the embedder.
     """
 
-    url: Text | None = None
+    url: SecretUrl | None = None
     host: Text | None = None
     port: Annotated[int, Field(ge=1, le=65_535)] | None = None
     api_key: SecretStr | None = None
-    prefer_grpc: bool = False
+    prefer_grpc: bool | None = None
+    grpc_port: Annotated[int, Field(ge=1, le=65_535)] = 6334
     path: FilePath | None = None
     collection_name: Text = "graphmem"
     embedding_model_dims: Dimensions | None = None
     on_disk: bool | None = None
+    quantization: Literal["int8"] | None = None
 
     @property
     def is_server(self) -> bool:
@@ -112,6 +131,8 @@ class QdrantConfig(_Section):
             raise PydanticCustomError("conflict", "port needs host; with url, put the port into the url")
         if self.api_key is not None and not self.is_server:
             raise PydanticCustomError("conflict", "api_key needs url or host; the embedded engine has no key")
+        if self.quantization is not None and not self.is_server:
+            raise PydanticCustomError("conflict", "quantization needs url or host; the embedded engine has none")
         return self
 
 
@@ -128,7 +149,7 @@ class QdrantStore(_Section):
 class Neo4jConfig(_Section):
     """A Neo4j server."""
 
-    url: Text
+    url: SecretUrl
     username: Text = "neo4j"
     password: SecretStr
     database: Text = "neo4j"
@@ -172,12 +193,19 @@ class MinilmEmbedder(_Section):
 
 
 class OpenaiEmbedderConfig(_Section):
-    """An OpenAI-compatible embedding endpoint."""
+    """An OpenAI-compatible embedding endpoint.
+
+    `embedding_dims`: how long its vectors are, or are to be if the model can shorten them; without it, it is found out.
+    `batch_size`: texts of one request, by default 256 at OpenAI's own endpoint and 32 elsewhere, which is as much as
+    some servers take. `timeout` in seconds.
+    """
 
     model: Text = "text-embedding-3-small"
     api_key: SecretStr | None = None
-    openai_base_url: Text | None = None
+    openai_base_url: SecretUrl | None = None
     embedding_dims: Dimensions | None = None
+    batch_size: Annotated[int, Field(ge=1, le=2048)] | None = None
+    timeout: Annotated[float, Field(gt=0)] = 60.0
 
 
 class OpenaiEmbedder(_Section):
@@ -222,15 +250,24 @@ class NoExtractor(_Section):
     config: _NoConfig = _NoConfig()
 
 
+class LlmPrices(_Section):
+    """Money for a million tokens, for what `stats()` says about cost. `cached`: of the prompt, read before."""
+
+    prompt: Annotated[float, Field(ge=0)]
+    completion: Annotated[float, Field(ge=0)]
+    cached: Annotated[float, Field(ge=0)] | None = None
+
+
 class OpenaiLlmConfig(_Section):
-    """An OpenAI-compatible chat endpoint. `timeout` in seconds."""
+    """An OpenAI-compatible chat endpoint. `timeout` in seconds, of each of at most three tries."""
 
     model: Text = "gpt-4o-mini"
     api_key: SecretStr | None = None
-    openai_base_url: Text | None = None
+    openai_base_url: SecretUrl | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     max_tokens: Annotated[int, Field(ge=1)] | None = None
-    timeout: Annotated[float, Field(gt=0)] = 60.0
+    timeout: Annotated[float, Field(gt=0, le=86_400)] = 60.0
+    prices: LlmPrices | None = None
 
 
 class OpenaiLlm(_Section):
@@ -240,14 +277,28 @@ class OpenaiLlm(_Section):
     config: OpenaiLlmConfig = OpenaiLlmConfig()
 
 
+class LimitSettings(_Section):
+    """What one call may bring along: no more than the defaults, which are what all parts of graphmem are made for.
+
+    `max_top_k` is at least the 50 that `top_k="auto"` may find.
+    """
+
+    max_message_chars: Annotated[int, Field(ge=1, le=LIMITS.max_message_chars)] = LIMITS.max_message_chars
+    max_messages: Annotated[int, Field(ge=1, le=LIMITS.max_messages)] = LIMITS.max_messages
+    max_metadata_bytes: Annotated[int, Field(ge=2, le=LIMITS.max_metadata_bytes)] = LIMITS.max_metadata_bytes
+    max_filter_depth: Annotated[int, Field(ge=0, le=LIMITS.max_filter_depth)] = LIMITS.max_filter_depth
+    max_top_k: Annotated[int, Field(ge=50, le=LIMITS.max_top_k)] = LIMITS.max_top_k
+
+
 # --- all of it -----------------------------------------------------------------------------------------------------
 
 
 class Settings(_Section):
     """The whole configuration, as in API.md §3; every key has a default that needs no server, key or network.
 
-    `delivery_wait` is how long a write waits for a store, in seconds; `session_gap` how long a silence may last within
-    one session, in minutes.
+    `before_store` is asked about each message before anything is done with it. `delivery_wait` is how long a write
+    waits for a store, in seconds; `session_gap` how long a silence may last within one session, in minutes. A session
+    is summarised by the language model after each `summary_messages` messages (0: never).
     """
 
     home: FilePath | None = None
@@ -263,17 +314,25 @@ class Settings(_Section):
     )
     llm: OpenaiLlm | None = None
     history_db_path: FilePath | None = None
-    ledger_url: Text | None = Field(default=None, repr=False)  # may hold a password
+    ledger_url: SecretUrl | None = None
     custom_fact_extraction_prompt: Text | None = None
+    custom_instructions: Text | None = None  # what mem0 2 calls it
     custom_update_memory_prompt: Text | None = None
+    before_store: Annotated[BeforeStore, BeforeValidator(_function)] | None = None
     version: Literal["v1.0", "v1.1"] = "v1.1"
+    limits: LimitSettings = LimitSettings()
     delivery_wait: Annotated[float, Field(ge=0)] = 3.0
     session_gap: Annotated[float, Field(gt=0)] = 30.0
+    summary_messages: Annotated[int, Field(ge=0)] = 20
 
     @model_validator(mode="after")
     def _one_ledger(self) -> Settings:
         if self.history_db_path is not None and self.ledger_url is not None:
             raise PydanticCustomError("conflict", "history_db_path and ledger_url both name the ledger; keep one")
+        named = str(self.history_db_path or "") if self.ledger_url is None else self.ledger_url.get_secret_value()
+        if named == ":memory:" or (named.startswith("sqlite") and named.endswith(("://", "///", ":memory:"))):
+            # It would be a file of that name, where the words stay.
+            raise PydanticCustomError("no_file", "the ledger is a file; for one in memory open Memory(':memory:')")
         return self
 
     @classmethod
@@ -283,39 +342,52 @@ class Settings(_Section):
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> Settings:
-        """Settings from a .toml, .yaml, .yml or .json file. Raises `ConfigError`."""
-        return _checked(_read(Path(path)), str(path))
+        """Settings from a .toml, .yaml, .yml or .json file. Raises `ConfigError`.
+
+        Variables (see `from_env`) fill in what it leaves out: secrets need not stand in it.
+        """
+        read, variables = _read(Path(path)), _nested(os.environ)
+        if not isinstance(read, Mapping):
+            return _checked(read, str(path))
+        return _checked(_over(variables, read), str(path), lambda steps: _is_in(variables, steps, but_not_in=read))
 
     @classmethod
-    def from_env(cls, environ: Mapping[str, str] | None = None) -> Settings:
+    def from_env(
+        cls, environ: Mapping[str, str] | None = None, *, home: str | os.PathLike[str] | None = None
+    ) -> Settings:
         """Settings from variables such as GRAPHMEM_HOME and GRAPHMEM_VECTOR_STORE__CONFIG__PATH; empty ones are unset.
 
-        `environ` is the process's own by default. Raises `ConfigError`.
+        `environ` is the process's own by default. `home` is a folder that the caller named: what is asked of it must
+        not happen to a ledger elsewhere. Raises `ConfigError`.
         """
-        return _checked(_nested(os.environ if environ is None else environ), f"{ENVIRONMENT_PREFIX}* variables")
+        variables = _nested(os.environ if environ is None else environ)
+        found = _checked(variables, f"{ENVIRONMENT_PREFIX}* variables", lambda _: True)
+        if home is None:
+            return found
+        if found.ledger_url is not None or found.history_db_path is not None:
+            message = (
+                f"home: a folder was named, but {ENVIRONMENT_PREFIX}LEDGER_URL or {ENVIRONMENT_PREFIX}HISTORY_DB_PATH "
+                "puts the ledger elsewhere; unset it, or do not name a folder"
+            )
+            raise ConfigError(message)
+        return found.model_copy(update={"home": Path(home).expanduser()})
 
     def check_available(self) -> None:
-        """Raise `ConfigError` for the first thing asked that this release does not have."""
-        for key, asked, instead in (
-            (
-                "vector_store",
-                "a Qdrant server" if self.vector_store.config.is_server else "",
-                "'path' instead of 'url'",
-            ),
-            ("graph_store", "neo4j" if self.graph_store.provider == "neo4j" else "", "'ledger' or 'networkx'"),
-            ("embedder", "openai" if self.embedder.provider == "openai" else "", "'minilm' or 'callable'"),
-            ("llm", "a language model" if self.llm else "", "no 'llm' key: memories are then kept as spoken"),
-            ("ledger_url", "" if self._is_sqlite() else "any database but SQLite", "'sqlite:///…' or history_db_path"),
-        ):
-            if asked:
-                message = f"{key}: {asked} is not part of this release yet; use {instead}"
-                raise ConfigError(message)
+        """Raise `ConfigError` for what is asked that this release does not have."""
+        if not self._has_known_ledger():
+            message = (
+                "ledger_url: what this URL begins with is not part of this release yet; "
+                "use 'sqlite:///…' or 'postgresql://…'"
+            )
+            raise ConfigError(message)
 
-    def _is_sqlite(self) -> bool:
-        return self.ledger_url is None or self.ledger_url.startswith(("sqlite:", "sqlite+"))
+    def _has_known_ledger(self) -> bool:
+        known = ("sqlite:", "sqlite+", "postgres:", "postgresql:", "postgresql+psycopg:")
+        return self.ledger_url is None or self.ledger_url.get_secret_value().startswith(known)
 
 
-def _checked(data: object, source: str) -> Settings:
+def _checked(data: object, source: str, is_variable: Callable[[Sequence[str]], bool] = lambda _: False) -> Settings:
+    """`is_variable` tells of a path of keys whether a variable sets it, so that an error names the one to mend."""
     if not isinstance(data, Mapping):
         message = f"{source}: must be a dict of settings, not {type(data).__name__}"
         raise ConfigError(message)
@@ -323,22 +395,49 @@ def _checked(data: object, source: str) -> Settings:
         return Settings.model_validate(dict(data))
     except pydantic.ValidationError as error:
         # Not `from error`: it would hold the input, secrets and all.
-        raise ConfigError("; ".join(f"{source}: {line}" for line in _told(error))) from None
+        raise ConfigError("; ".join(_told(error, source, is_variable))) from None
 
 
-def _told(error: pydantic.ValidationError) -> list[str]:
-    """Each problem as "key.path: what is wrong", from where it is and what is expected, never from the value."""
+def _told(error: pydantic.ValidationError, source: str, is_variable: Callable[[Sequence[str]], bool]) -> list[str]:
+    """Each problem as "source: key.path: what is wrong", or with the variable's name in place of both.
+
+    From where it is and what is expected, never from the value.
+    """
     lines = []
     for one in error.errors(include_url=False, include_input=False):
         steps = [str(step) for step in one["loc"]]
-        if len(steps) > 1 and steps[1] not in {"provider", "config"}:
+        if len(steps) > 1 and Settings.model_fields[steps[0]].discriminator is not None:
             del steps[1]  # pydantic's name of the provider, no key of the dict
         message = one["msg"]
         if one["type"].startswith("union_tag"):
             steps.append("provider")
             message = f"must be one of {one['ctx']['expected_tags']}"
-        lines.append(": ".join([".".join(steps), message] if steps else [message]))
+        at = _where(one["type"], steps, one.get("ctx", {}))
+        if at and is_variable(at):
+            lines.append(f"{ENVIRONMENT_PREFIX}{'__'.join(at).upper()}: {message}")
+        else:
+            lines.append(": ".join([source, ".".join(steps), message] if steps else [source, message]))
     return lines
+
+
+def _where(kind: str, steps: Sequence[str], told: Mapping[str, Any]) -> Sequence[str]:
+    """The path of keys that names a variable: with the unknown key, or with a star for several of a section."""
+    if kind == "unknown_key" and told["key"] is not None:
+        return [*steps, told["key"]]
+    return [*steps, "*"] if steps and kind == "conflict" else steps
+
+
+def _is_in(there: object, steps: Sequence[str], *, but_not_in: object) -> bool:
+    """Whether a path of keys leads somewhere in one nested dict, and nowhere in another."""
+    return _leads(there, steps) and not _leads(but_not_in, steps)
+
+
+def _leads(nested: object, steps: Sequence[str]) -> bool:
+    for step in steps:
+        if not isinstance(nested, Mapping) or step not in nested:
+            return False
+        nested = nested[step]
+    return True
 
 
 def _read(path: Path) -> Any:
@@ -374,6 +473,13 @@ def _load_yaml(text: str) -> Any:
         mark = getattr(error, "problem_mark", None)
         # Its own text quotes the file, which may hold secrets.
         raise ValueError(f"see line {mark.line + 1}" if mark else "unreadable") from None
+
+
+def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """One nested dict laid over another."""
+    both = {name: _over(below[name], above[name]) for name in below.keys() & above.keys()
+            if isinstance(below[name], Mapping) and isinstance(above[name], Mapping)}  # fmt: skip
+    return {**below, **above, **both}
 
 
 def _nested(environ: Mapping[str, str]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import threading
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import blake2b
 
 import Stemmer  # type: ignore[import-not-found, unused-ignore]  # a C extension without stubs
@@ -39,6 +39,9 @@ STOP_WORDS = (
         """.split()
     )
 )
+
+# Words whose terms are not found anew each time: most words of a text are among those that are said most often.
+_OFTEN = 2**14
 
 # Han, kana, Hangul, and the other scripts written without spaces (Thai, Lao, Burmese, Khmer).
 _UNSPACED = (
@@ -77,6 +80,7 @@ def tokens(text: str) -> list[str]:
     return list(_terms(_fold(text)))
 
 
+@lru_cache(maxsize=_OFTEN)
 def term_id(token: str) -> int:
     """A term's stable number, 0 to 2**31 - 1: fits a signed and an unsigned 32-bit field alike."""
     digest = blake2b(token.encode("utf-8", "surrogatepass"), digest_size=4).digest()
@@ -206,13 +210,16 @@ def _terms(text: str) -> Iterator[str]:
         for run in (word,) if word.isascii() else _RUN.findall(word):
             if _UNSPACED_RUN.match(run):
                 yield from _bigrams(run)
-            else:
-                yield from _spaced_term(run.translate(_APOSTROPHE).strip("'"))
+            elif (term := _spaced_term(run)) is not None:
+                yield term
 
 
-def _spaced_term(word: str) -> Iterator[str]:
-    if word and not _is_stop(word):
-        yield _stem(word) if all(map(_is_latin, word)) else word
+@lru_cache(maxsize=_OFTEN)
+def _spaced_term(run: str) -> str | None:
+    word = run.translate(_APOSTROPHE).strip("'")
+    if not word or _is_stop(word):
+        return None
+    return _stem(word) if all(map(_is_latin, word)) else word
 
 
 def _bigrams(run: str) -> Iterator[str]:
@@ -271,3 +278,13 @@ def _grams(run: str, longest: int) -> Iterator[str]:
     for start in range(len(run)):
         for end in range(start + 2, min(start + longest, len(run)) + 1):
             yield run[start:end]
+
+
+def entity_id(space: str, key: str) -> str:
+    """An entity's id outside the ledger: a hash, because it outlives the words, in a tombstone."""
+    return blake2b(f"{space}\n{key}".encode(), digest_size=16).hexdigest()
+
+
+def content_hash(text: str) -> str:
+    """The name under which a text's vectors are kept."""
+    return blake2b(text.encode(), digest_size=16).hexdigest()

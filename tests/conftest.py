@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from databases import POSTGRES, SQLITE, postgres
+from logs import Censor, Listener, listening
+from servers import Servers, session
 
-from graphmem import Memory, Settings
+from graphmem import Memory, Settings, backends
 from graphmem.model import MemoryRecord, Message, Scope, View
 from graphmem.remember.commit import commit
 from graphmem.remember.enrich import Enricher
 from graphmem.remember.plan import Outcome, Plan, Step
 from graphmem.remember.words import say
 from graphmem.stores.ledger import Ledger, audit, memories
+from graphmem.stores.ledger.postgres import parsed
 from graphmem.testing import HashEmbedder, WordExtractor
+
+# Whoever runs the tests may have settings of his own (the last is where test servers live, which is none).
+for name in [name for name in os.environ if name.startswith("GRAPHMEM_") and name != "GRAPHMEM_SERVERS"]:
+    del os.environ[name]
 
 DIMS = 64
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
@@ -35,24 +45,100 @@ def fake_models(**config: Any) -> dict[str, Any]:
     return {"embedder": embedder, "extractor": {"provider": "none"}, **config}
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_is_put_at_home() -> Iterator[None]:
+    """Whoever runs the tests may have memories of his own, or wants none."""
+    home = Path.home()
+    absent = [place for place in (home / ".graphmem", home / ".mem0") if not place.exists()]
+    yield
+    assert not [place for place in absent if place.exists()], "a test wrote where nobody told it to"
+
+
+@pytest.fixture(scope="session")
+def _listener() -> Iterator[tuple[Listener, Censor]]:
+    censor = Censor()
+    with listening() as listener, censor.noting():
+        yield listener, censor
+
+
+@pytest.fixture(autouse=True)
+def _nothing_private_is_logged(_listener: tuple[Listener, Censor]) -> Iterator[None]:
+    """No test passes in which a text, an id or a stack was logged."""
+    listener, censor = _listener
+    yield
+    records, listener.records = listener.records, []
+    assert not [complaint for record in records if (complaint := censor.complaint(record))]
+
+
+@pytest.fixture(params=[SQLITE, POSTGRES])
+def database(request: pytest.FixtureRequest) -> str:
+    """Which of the two holds the ledgers of this test."""
+    return str(request.param)
+
+
 @pytest.fixture
-def make_memory() -> Iterator[Callable[..., Memory]]:
-    """`make_memory(path=None, **config)`: a Memory with fake models, closed at the end; without a path on no disk."""
+def hashed_models() -> dict[str, Any]:
+    """A configuration whose models are fakes."""
+    return fake_models()
+
+
+@pytest.fixture(scope="session")
+def servers() -> Iterator[Servers]:
+    """What is put on servers, removed at the end."""
+    with session() as servers:
+        yield servers
+
+
+@pytest.fixture
+def make_memory(
+    database: str, servers: Servers, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[..., Memory]]:
+    """`make_memory(path=None, **config)`: a Memory with fake models, closed at the end; without a path on no disk.
+
+    Or all of it on servers: then each path has a database of its own, and so has each Memory without one.
+    """
     made: list[Memory] = []
+    urls: dict[str, str] = {}
 
-    def make(path: str | Path | None = None, **config: Any) -> Memory:
-        made.append(Memory(":memory:" if path is None else path, settings=Settings.from_dict(fake_models(**config))))
-        return made[-1]
+    with ExitStack() as things:
 
-    yield make
-    for memory in made:
-        memory.close()
+        def make(path: str | Path | None = None, **config: Any) -> Memory:
+            place = ":memory:" if path is None else str(path)
+            if database != SQLITE:
+                place = place if path is not None else str(tmp_path_factory.mktemp("home"))
+                config["ledger_url"] = urls.get(place) or urls.setdefault(place, things.enter_context(postgres()))
+                config = servers.laid_under(fake_models(**config))
+            made.append(Memory(place, settings=Settings.from_dict(fake_models(**config))))
+            servers.note(made[-1])
+            return made[-1]
+
+        yield make
+        for memory in made:
+            memory.close()
 
 
 @pytest.fixture
 def memory(make_memory: Callable[..., Memory]) -> Memory:
     """One on no disk."""
     return make_memory()
+
+
+@pytest.fixture
+def make(make_memory: Callable[..., Memory], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Memory]:
+    """`make(path=None, dims=64)`: the same with fakes that give tokens, entities and relations, too.
+
+    Other `dims` are another embedding model.
+    """
+    dims = [DIMS]
+    monkeypatch.setattr(backends, "_embedder", lambda _: HashEmbedder(dims[0]))
+    monkeypatch.setattr(backends, "_extractor", lambda _: WordExtractor())
+
+    def made(path: Path | None = None, size: int = DIMS) -> Memory:
+        dims[0] = size
+        config = {"embed": hashed, "embedding_dims": size, "model": f"hash-{size}"}  # names the collection on a server
+        return make_memory(path, embedder={"provider": "callable", "config": config})
+
+    return made
 
 
 class Clerk:
@@ -113,9 +199,9 @@ class Clerk:
 
 
 @pytest.fixture
-def clerk() -> Iterator[Clerk]:
-    """A clerk with a ledger in memory."""
-    ledger = Ledger(None)
-    with ThreadPoolExecutor(2) as pool:
+def clerk(database: str) -> Iterator[Clerk]:
+    """A clerk with a ledger in memory, or in a database of its own."""
+    with ExitStack() as things, ThreadPoolExecutor(2) as pool:
+        ledger = Ledger(None if database == SQLITE else parsed(things.enter_context(postgres())))
+        things.callback(ledger.close)
         yield Clerk(ledger, pool)
-    ledger.close()

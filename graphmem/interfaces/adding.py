@@ -26,11 +26,11 @@ def remember(
     Many messages are stored first, which is quick; what is computed from them follows, and what of it an interruption
     leaves undone is done by whoever opens the memory next.
     """
-    most = arguments.MAX_MESSAGES
+    most = memory.limits.max_messages
     pieces = [messages[start : start + most] for start in range(0, len(messages), most)] or [[]]
     try:
         for piece in pieces[1:]:
-            arguments.messages(piece, timestamp=options["timestamp"], now=datetime.now(UTC))
+            arguments.messages(piece, timestamp=options["timestamp"], now=datetime.now(UTC), limits=memory.limits)
         at_once = wait and len(messages) <= FEW
         done = [memory.add(piece, **options, wait=at_once) for piece in pieces]
     except ValidationError as error:
@@ -42,6 +42,9 @@ def remember(
         "results": [one for result in done for one in result["results"]],
         "relations": [one for result in done for one in result["relations"]],
     }
+    for name in ("failed", "usage"):
+        told = [result[name] for result in done if name in result]
+        added |= {name: told[-1]} if told else {}
     return added | ({"pending": pending} if pending else {})
 
 

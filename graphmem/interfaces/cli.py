@@ -10,8 +10,10 @@ from typing import Annotated
 import typer
 
 from graphmem import __version__
-from graphmem.interfaces import finding, keeping, remembering
+from graphmem.interfaces import carrying, finding, keeping, remembering
 from graphmem.interfaces.bench.commands import bench
+from graphmem.interfaces.graph.commands import graph
+from graphmem.interfaces.migrate.commands import migrate
 from graphmem.interfaces.options import INTERRUPTED
 
 app = typer.Typer(
@@ -73,12 +75,17 @@ for _one in (
     finding.history,
     finding.explain,
     remembering.update,
+    remembering.undo,
     remembering.delete,
-    finding.graph,
+    graph,
+    carrying.export,
+    carrying.import_,
     keeping.verify,
     keeping.repair,
     keeping.rebuild,
+    keeping.redo,
     keeping.stats,
 ):
     app.command(_one.__name__.rstrip("_"))(_one)
 app.add_typer(bench, name="bench")
+app.add_typer(migrate, name="migrate")

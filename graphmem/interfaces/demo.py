@@ -179,4 +179,4 @@ class _Show:
             where = f"--user {USER} --home {home}"
         self._screen.line(f'graphmem add "Anna works at the observatory now." {where}', indent=2)
         self._screen.line(f'graphmem search "Who looks at stars?" {where} --explain', indent=2)
-        self._screen.line(f"graphmem graph {where}", indent=2)
+        self._screen.line(f"graphmem graph {where} --output graph.html", indent=2)

@@ -106,17 +106,3 @@ def _show(call: Call, memory_id: str, found: object, form: str) -> None:
     if not found:
         raise failed(f"no memory {memory_id}; 'graphmem list' gives the ids that exist")
     call.answer(found, lambda screen: getattr(screen, form)(found))
-
-
-@command
-def graph(
-    call: Call,
-    around: Annotated[str | None, typer.Option(metavar="NAME", help="Someone or something, or a memory's id.")] = None,
-    hops: Annotated[int, typer.Option(help="How far from there.")] = 2,
-) -> None:
-    """The people and things that memories mention, and how they are related. --json gives node-link data."""
-    with call.memory() as memory:
-        drawn = memory.graph(**call.scope, around=around, hops=hops)
-    import networkx as nx  # noqa: PLC0415
-
-    call.answer(nx.node_link_data(drawn, edges="edges"), lambda screen: screen.graph(drawn))

@@ -56,6 +56,16 @@ def _report(call: Call, found: Mapping[str, Any]) -> None:
 
 
 @command
+def redo(call: Call) -> None:
+    """Asks the language model again what it has failed to answer. Exit status 1 if it fails again."""
+    with call.whole_memory() as memory:
+        came = memory.redo()
+    call.answer(came, lambda screen: screen.pairs(came))
+    if came["failed"]:
+        raise typer.Exit(1)
+
+
+@command
 def stats(call: Call) -> None:
     """Counts, sizes, what is unfinished."""
     with call.whole_memory() as memory:

@@ -58,7 +58,7 @@ class Call:
         """The configuration that the options name. Whatever shape a program was promised, the commands have one."""
         from graphmem.settings import Settings  # noqa: PLC0415
 
-        given = Settings.from_env() if self.config is None else Settings.from_file(self.config)
+        given = Settings.from_env(home=self.home) if self.config is None else Settings.from_file(self.config)
         return given.model_copy(update={"version": "v1.1"})
 
     @contextmanager

@@ -16,6 +16,7 @@ Messages = list[Any]
 
 STANDARD_INPUT = "-"
 _JSON, _LINES, _PLAIN = {".json"}, {".jsonl", ".ndjson"}, {".txt", ".md", ".log"}
+_NO_JSON = "is not valid JSON"
 # What no prose begins with: an object with its first key, or a list of objects or strings.
 _LOOKS_LIKE_JSON = re.compile(r'\s*(\{\s*"|\[\s*["{])')
 # "Ana María: …": at most four words, beginning with a capital; what precedes a colon in prose is mostly longer.
@@ -105,38 +106,68 @@ def _document(source: str, text: str) -> Messages:
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
-        if error.msg == "Extra data" and "\n" in text.strip():
+        if _another_follows(error, text):
             return list(_lines(source, text))
-        raise _bad_json(source, error.lineno, error.msg) from None
+        raise ValidationError(f"{source}, line {error.lineno}: {_NO_JSON}: {error.msg}") from None
     except (RecursionError, ValueError) as error:
-        raise _bad_json(source, 1, str(error)) from None
-    return _said(value, source)
+        raise ValidationError(f"{source}, line 1: {_NO_JSON}: {error}") from None
+    try:
+        return _said(value)
+    except ValidationError as error:
+        raise ValidationError(f"{source}: {error}") from None
+
+
+def _another_follows(error: json.JSONDecodeError, text: str) -> bool:
+    return error.msg == "Extra data" and "\n" in text.strip()
+
+
+def is_lines(path: Path, text: str) -> bool:
+    """Whether each line of a file is JSON of its own: its name says so, or a second value follows the first."""
+    suffix = path.suffix.lower()
+    if suffix in _LINES:
+        return True
+    if suffix not in _JSON and not _LOOKS_LIKE_JSON.match(text):
+        return False
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        return _another_follows(error, text)
+    except (RecursionError, ValueError):
+        pass
+    return False
+
+
+def numbered(text: str) -> Iterator[tuple[int, str]]:
+    """The lines that are not empty. Not splitlines(): JSON may hold U+2028 and its like as they are."""
+    return ((number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip())
+
+
+def said_on(line: str) -> Messages:
+    """What one line of JSON Lines says. Raises ValidationError, which does not say on which line."""
+    try:
+        value = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ValidationError(f"{_NO_JSON}: {error.msg}") from None
+    except (RecursionError, ValueError) as error:
+        raise ValidationError(f"{_NO_JSON}: {error}") from None
+    return _said(value)
 
 
 def _lines(source: str, text: str) -> Iterator[Any]:
-    # Not splitlines(): JSON may hold U+2028 and its like as they are.
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
+    for number, line in numbered(text):
         try:
-            value = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise _bad_json(source, number, error.msg) from None
-        except (RecursionError, ValueError) as error:
-            raise _bad_json(source, number, str(error)) from None
-        yield from _said(value, f"{source}, line {number}")
+            said = said_on(line)
+        except ValidationError as error:
+            raise ValidationError(f"{source}, line {number}: {error}") from None
+        yield from said
 
 
-def _said(value: Any, where: str) -> Messages:
+def _said(value: Any) -> Messages:
     if isinstance(value, dict):
         value = value.get("messages", [value])
     if not isinstance(value, list):
-        raise ValidationError(f'{where}: must hold messages: a list of {{"role", "content"}}, or {{"messages": [...]}}')
+        raise ValidationError('must hold messages: a list of {"role", "content"}, or {"messages": [...]}')
     return value
-
-
-def _bad_json(source: str, line: int, why: str) -> ValidationError:
-    return ValidationError(f"{source}, line {line}: is not valid JSON: {why}")
 
 
 # --- prose ---------------------------------------------------------------------------------------------------------

@@ -32,8 +32,9 @@ def add(
     timestamp: Annotated[str | None, typer.Option(metavar="TIME", help="When it was said, ISO 8601.")] = None,
     metadata: Metadata = None,
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Answer before vectors and graph are made.")] = False,  # noqa: FBT002
+    as_spoken: Annotated[bool, typer.Option("--as-spoken", help="Ask no language model for facts.")] = False,  # noqa: FBT002
 ) -> None:
-    """Remembers words.
+    """Remembers words or, where a language model is configured, the facts in them.
 
     A file (or standard input) is JSON messages, JSON Lines, a transcript ("Name: words" on most lines, somebody
     speaking at least twice), or plain text, of which each paragraph becomes a memory.
@@ -44,23 +45,30 @@ def add(
     kept = json_object(metadata, "--metadata")
     source, messages = read(text, Defaults(role, name))
     with call.memory() as memory:
-        options = {**call.scope, "metadata": kept, "timestamp": timestamp}
+        options = {**call.scope, "metadata": kept, "timestamp": timestamp, "infer": False if as_spoken else None}
         result = remember(memory, source, messages, options, wait=not no_wait)
-        call.answer(result, lambda screen: _tell_added(screen, result, len(messages)))
+        call.answer(result, lambda screen: tell_added(screen, result, len(messages)))
         sys.stdout.flush()  # with --no-wait the rest is still to be done, on the way out
 
 
-def _tell_added(screen: Screen, result: Mapping[str, Any], given: int) -> None:
+def tell_added(screen: Screen, result: Mapping[str, Any], given: int) -> None:
+    """What became of so many messages."""
     found = result["results"]
     counts = Counter("erased" if one.get("reason") == "erased" else one["event"] for one in found)
-    skipped = given - len(found)
+    asked = "usage" in result or "failed" in result
+    skipped = 0 if asked else given - len(found)
     told = [f"{counts['ADD']} added"]
+    told += [f"{counts['UPDATE']} updated"] if counts["UPDATE"] else []
+    told += [f"{counts['DELETE']} retired"] if counts["DELETE"] else []
     told += [f"{counts['NONE']} known already"] if counts["NONE"] else []
     told += [f"{counts['erased']} erased before, not added again"] if counts["erased"] else []
     told += [f"{skipped} skipped (system messages, or without words)"] if skipped else []
+    told += [f"the model failed ({error}): redo asks it again" for error in result.get("failed", {}).values()]
     told += [f"not yet in {' and '.join(result['pending'])}"] if result.get("pending") else []
     screen.line("; ".join(told))
-    if given == 1 and found:
+    for one in found if asked else []:
+        screen.line((f"{one['event']:6} {one['memory']}", ""), (f"  {one['id']}", "dim"))
+    if given == 1 and found and not asked:
         screen.line((found[0]["id"], "dim"))
 
 
@@ -75,6 +83,17 @@ def update(
     kept = json_object(metadata, "--metadata")
     with call.memory() as memory:
         changed = memory.update(memory_id, text, metadata=kept, **call.scope)
+    call.answer(changed, lambda screen: screen.changed(changed))
+
+
+@command
+def undo(
+    call: Call,
+    event_id: Annotated[str, typer.Argument(metavar="EVENT", help="The id of an update or retirement (history).")],
+) -> None:
+    """Takes an update or a retirement back."""
+    with call.memory() as memory:
+        changed = memory.undo(event_id, **call.scope)
     call.answer(changed, lambda screen: screen.changed(changed))
 
 

@@ -5,6 +5,7 @@ Remembered words are data: they are never read as markup, and control characters
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,6 +33,9 @@ _VISIBLE = str.maketrans(
     | dict.fromkeys(range(0x80, 0xA0), "\ufffd")
     | dict.fromkeys(map(ord, _BIDI), "\ufffd")
 )
+
+
+_ID = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def clean(text: str) -> str:
@@ -127,7 +131,11 @@ class Screen:
     def history(self, events: Iterable[Json]) -> None:
         """What happened to a memory, oldest first."""
         for event in events:
-            self.line((event["created_at"][:19].replace("T", " "), "green"), "  ", (event["event"], "bold"))
+            # What `undo` takes back is named for it.
+            name = f"  {event['id']}" if event["event"] in {"UPDATE", "RETIRE"} else ""
+            why = f"  {one_line(event['reason'])}" if event.get("reason") else ""
+            at = event["created_at"][:19].replace("T", " ")
+            self.line((at, "green"), "  ", (event["event"], "bold"), why, (name, "dim"))
             if event["old_memory"] is not None:
                 self.line(("- " + one_line(event["old_memory"]), "red"), indent=4)
             if event["new_memory"] is not None:
@@ -193,12 +201,31 @@ class Screen:
         self.line("ledger", indent=2)
         for name, count in found["ledger"].items():
             self.pair(name, count, indent=4)
+        for line in found["damaged"]:
+            self.line(("damaged: " + line, "red"), indent=2)
+        self.advice(found["damaged"])
         if found["derived"]:
             self.line(("wrong counts: " + ", ".join(found["derived"]), "red"), indent=2)
         for name, state in found["projections"].items():
             wrong = {what: _number(value) for what, value in state.items() if value}
             said = ", ".join(f"{count} {what.replace('_', ' ')}" for what, count in wrong.items())
             self.line(name, ": ", (said, "red") if wrong else ("in step", "green"), indent=2)
+
+    def advice(self, damaged: Sequence[str]) -> None:
+        """What to do about damage, which `repair` cannot mend."""
+        changed = [line for line in damaged if _ID.fullmatch(line)]
+        if changed:
+            self.line(
+                "their words were changed by something other than graphmem: restore a backup; without one, give them "
+                "the right words (graphmem update ID TEXT) or delete them (graphmem delete ID); then graphmem repair",
+                indent=2,
+            )
+        if len(damaged) > len(changed):
+            self.line(
+                "the ledger's file is broken: restore a backup; without one, save what can still be read "
+                "(graphmem export FILE) and import it into a new folder",
+                indent=2,
+            )
 
     def pairs(self, found: Json) -> None:
         """Names and values."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol, TypeAlias, runtime_checkable
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -97,6 +97,74 @@ class Extractor(Protocol):
 
     def keys(self, question: str) -> list[Mention]:
         """What a question names, by the same rules, as one mention for each key. Raises ModelError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What calls of a language model took: tokens as the endpoint counts them (0 where it does not say), seconds.
+
+    `cost` is money by the configured prices, 0 without.
+    """
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    seconds: float = 0.0
+    cost: float = 0.0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One request: `system` comes first and is the same each time (endpoints cache what begins alike), `user` varies.
+
+    `schema` is the JSON Schema of the answer, strict: every property required, nothing else allowed; None asks for
+    plain text. `timeout` in seconds, if it is to be less than the configured one.
+    """
+
+    operation: str
+    system: str
+    user: str
+    schema: Mapping[str, Any] | None = None
+    timeout: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer: the JSON value that was asked for (as it came, not checked against the schema), or text."""
+
+    value: Any
+    usage: Usage
+
+
+class LanguageModel(Protocol):
+    """Answers prompts. `name` is the model's."""
+
+    @property
+    def name(self) -> str: ...
+
+    def answer(self, prompt: Prompt) -> Reply:
+        """One answer, whole.
+
+        Raises LLMError by name (`graphmem.errors`); it has tried again itself where that helps.
+        """
+        ...
+
+    def close(self) -> None:
+        """Lets go of connections. A second call does nothing; a prompt that comes after it raises LLMUnavailable."""
+        ...
+
+
+@runtime_checkable
+class Closeable(Protocol):
+    """A model that holds connections."""
+
+    def close(self) -> None:
+        """Lets go of them. A second call does nothing."""
         ...
 
 

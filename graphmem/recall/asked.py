@@ -24,8 +24,6 @@ _ASKS: tuple[tuple[re.Pattern[str], Tells], ...] = tuple(
 )
 # Signs of a full name without spaces, of which friends leave the first out.
 FULL_NAME = 3
-# "The week before last" counts from no event.
-NO_EVENT = frozenset(("last",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +73,7 @@ def asked(question: str, now: datetime) -> Asked:
         words=frozenset(re.findall(r"\w+", question.casefold())),
         tells=next((tells for pattern, tells in _ASKS if pattern.search(question)), Tells(0)),
         periods=asked_about(question, _by_clock(now.astimezone(UTC), zone)),
-        offset=None if (offset := relative(question)) and offset.anchor.casefold() in NO_EVENT else offset,
+        offset=relative(question),
         zone=zone,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+import numpy as np
 from sqlalchemy import Connection
 
 from graphmem.filters import fields_of
@@ -11,7 +12,7 @@ from graphmem.model import Forms, Glimpse
 from graphmem.providers.base import Matrix
 from graphmem.recall.channels import Finds, Question
 from graphmem.recall.features import Evidence
-from graphmem.stores.ledger import Ledger, glimpses, memories, reading
+from graphmem.stores.ledger import Ledger, glimpses, memories
 
 
 class Candidates:
@@ -45,7 +46,7 @@ class Candidates:
         wanted = list(dict.fromkeys(ids))
         known, only = self.evidence.glimpses, self._question.only
         new = [uid for uid in wanted if uid not in known and uid not in self._refused]
-        if not new and only is None:
+        if not new:
             return [uid for uid in wanted if uid not in self._refused]
         with self._ledger.read() as connection:
             self._see(glimpses.by_id(connection, self._question.view, self._space, new))
@@ -68,40 +69,48 @@ class Candidates:
             return
         with self._ledger.read() as connection:
             self._link(connection, new)
-            around = {other for glimpse in new for other in evidence.beside[glimpse.id] if other is not None}
-            fresh = [uid for uid in {*(glimpse.id for glimpse in new), *around} if uid not in evidence.similarity]
+            near = self._with_beside([glimpse.id for glimpse in new])
+            fresh = [uid for uid in near if uid not in evidence.similarity]
             self._compare(connection, [evidence.glimpses[uid].row for uid in fresh])
 
     def _link(self, connection: Connection, new: Sequence[Glimpse]) -> None:
-        found = {row: (before, after) for row, before, after in reading.beside(connection, [g.row for g in new])}
-        there = {row for pair in found.values() for row in pair if row is not None}
+        there = {row for glimpse in new for row in (glimpse.before, glimpse.after) if row is not None}
         self._see(glimpses.by_row(connection, self._question.view, self._space, there - self._by_row.keys()))
-        ids = {row: glimpse.id for row, glimpse in self._by_row.items()}
         for glimpse in new:
-            before, after = found.get(glimpse.row, (None, None))
-            self.evidence.beside[glimpse.id] = (ids.get(before or -1), ids.get(after or -1))
+            self.evidence.beside[glimpse.id] = (self._id(glimpse.before), self._id(glimpse.after))
+
+    def _id(self, row: int | None) -> str | None:
+        glimpse = None if row is None else self._by_row.get(row)
+        return None if glimpse is None else glimpse.id
+
+    def _with_beside(self, ids: Sequence[str]) -> list[str]:
+        beside = (other for uid in ids for other in self.evidence.beside[uid] if other is not None)
+        return list(dict.fromkeys([*ids, *beside]))
 
     def _compare(self, connection: Connection, rows: Sequence[int]) -> None:
         """Exact cosines from the ledger's own vectors, whatever arm brought the memories."""
         if self._vector is None:
             return
-        for row, windows in glimpses.vectors_of(connection, self._forms.model, rows).items():
-            self.evidence.similarity[self._by_row[row].id] = float((windows @ self._vector).max())
+        held, vectors = glimpses.vectors_of(connection, self._forms.model, rows)
+        if not held:
+            return
+        similarity = self.evidence.similarity
+        # Row by row, unlike a product of BLAS: like texts get like cosines to the last bit, wherever they stand.
+        for row, cosine in zip(held, np.einsum("ij,j->i", vectors, self._vector).tolist(), strict=True):
+            uid = self._by_row[row].id
+            similarity[uid] = max(cosine, similarity.get(uid, cosine))
 
     def match(self, ids: Sequence[str]) -> None:
         """Compares the question's tokens with those of these memories and of those beside them."""
         matches, evidence = self.evidence.matches, self.evidence
         if matches is None:
             return
-        beside = (other for uid in ids for other in evidence.beside[uid] if other is not None)
-        fresh = [uid for uid in dict.fromkeys([*ids, *beside]) if uid not in self._matched]
+        fresh = [uid for uid in self._with_beside(ids) if uid not in self._matched]
         self._matched.update(fresh)
         with self._ledger.read() as connection:
-            found = glimpses.tokens_of(connection, self._forms, [evidence.glimpses[uid].row for uid in fresh])
-        matches.add({self._by_row[row].id: windows for row, windows in found.items()})
+            held, windows = glimpses.tokens_of(connection, self._forms, [evidence.glimpses[uid].row for uid in fresh])
+        matches.add([self._by_row[row].id for row in held], windows)
 
-    def around(self, ids: Iterable[str]) -> list[str]:
+    def around(self, ids: Sequence[str]) -> list[str]:
         """These memories with those beside them, as far as they may be shown."""
-        wanted = list(ids)
-        beside = (other for uid in wanted for other in self.evidence.beside[uid] if other is not None)
-        return self.shown([*wanted, *beside])
+        return self.shown(self._with_beside(ids))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeVar
@@ -12,10 +12,10 @@ from sqlalchemy import Connection
 
 from graphmem.errors import ModelError, StoreError
 from graphmem.filters import Filter
-from graphmem.model import Entity, Mention, MentionKind, View
+from graphmem.model import Entity, Limits, Mention, MentionKind, Seeds, Subgraph, View
 from graphmem.providers.base import EmbeddedQuestion, Embedder, Extractor, Matrix, TokenEmbedder
 from graphmem.stores.base import Graph, VectorIndex
-from graphmem.stores.deliver import Projection
+from graphmem.stores.courier import Courier
 from graphmem.stores.ledger import Ledger, aliases, memories, statistics
 from graphmem.text import asked_counts, idf, key_candidates
 
@@ -30,6 +30,8 @@ DENSE, KEYWORD = 100, 200
 SPACES = 5
 # Spaces that such a search looks into at all, those written last first.
 SPACES_ASKED = 1000
+# Seconds that a search waits for a server's projection to take what was committed before it asks what there is.
+BEHIND = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +40,9 @@ class Stores:
 
     ledger: Ledger
     index: VectorIndex
-    vectors: Projection
+    vectors: Courier
     graph: Graph
-    graph_copy: Projection | None
+    graph_copy: Courier | None
     embedder: Embedder
     extractor: Extractor | None
     pool: Executor
@@ -82,25 +84,33 @@ class Read:
     keys: Mapping[str, MentionKind]
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The question as read, the spaces to look into, and what the arms found there, unconfirmed."""
+
+    read: Read
+    spaces: Sequence[str]
+    dense: Finds
+    keyword: Finds
+
+
 class Channels:
     """One question's arms. `degraded` are those that failed."""
 
     def __init__(self, question: Question, stores: Stores) -> None:
         self._question = question
-        self._text = question.text[:READ]
         self._stores = stores
         self.degraded: set[str] = set()
 
-    def read(self) -> tuple[Read, list[str]]:
-        """Encodes and parses the question at the same time, and meanwhile brings the projections up to date.
-
-        Returns the question as read and the spaces to look into.
-        """
+    def ask(self) -> Found:
+        """Encodes and parses the question and asks the arms, each as soon as there is what it needs."""
         pool = self._stores.pool
         encoding, parsing = pool.submit(self._encoded), pool.submit(self._parsed)
         spaces = self._ready()
+        keyword = pool.submit(self.keyword, spaces, KEYWORD)
         vector, tokens = encoding.result()
-        return Read(vector, tokens, parsing.result()), spaces
+        dense = self.dense(vector, DENSE)
+        return Found(Read(vector, tokens, parsing.result()), spaces, dense, keyword.result())
 
     def guarded(self, arm: str, act: Callable[[], T], otherwise: T) -> T:
         """The one place where a search goes on without something."""
@@ -112,16 +122,23 @@ class Channels:
 
     def _ready(self) -> list[str]:
         """The spaces to look into, their projections up to date with what any process has committed."""
-        stores = self._stores
-        with stores.ledger.read() as connection:
-            spaces = memories.spaces_of(connection, self._question.view, SPACES_ASKED)
-        self.guarded("vectors", lambda: stores.vectors.catch_up(spaces), None)
-        if (copy := stores.graph_copy) is not None:
-            self.guarded("graph", lambda: copy.catch_up(spaces), None)
+        stores, own = self._stores, self._question.view.space
+        spaces = self._spanned() if own is None else [own]
+        for courier in filter(None, (stores.vectors, stores.graph_copy)):
+            self._catch_up(courier, spaces)
         return spaces
 
+    def _spanned(self) -> list[str]:
+        with self._stores.ledger.read() as connection:
+            return memories.spaces_of(connection, self._question.view, SPACES_ASKED)
+
+    def _catch_up(self, courier: Courier, spaces: Sequence[str]) -> None:
+        """What is not there yet cannot be found: a projection that is behind counts as one that is left out."""
+        if not self.guarded(courier.name, lambda: courier.catch_up(spaces, BEHIND), otherwise=False):
+            self.degraded.add(courier.name)
+
     def _encoded(self) -> tuple[Matrix | None, EmbeddedQuestion | None]:
-        embedder, text = self._stores.embedder, self._text
+        embedder, text = self._stores.embedder, self._question.text
 
         def encoded() -> tuple[Matrix | None, EmbeddedQuestion | None]:
             if isinstance(embedder, TokenEmbedder):
@@ -134,7 +151,7 @@ class Channels:
 
     def _parsed(self) -> dict[str, MentionKind]:
         """Keys as the extractor sees them; of a question all in lower case, which it cannot read, any run of words."""
-        text, extractor = self._text, self._stores.extractor
+        text, extractor = self._question.text, self._stores.extractor
         seen: list[Mention] = []
         if extractor is not None:
             seen = self.guarded("extractor", lambda: extractor.keys(text), seen)
@@ -143,15 +160,12 @@ class Channels:
             return found
         return {**dict.fromkeys(key_candidates(text), MentionKind.NAME), **found}
 
-    def asking(self, read: Read, spaces: Sequence[str]) -> tuple[Future[Finds], Future[Finds]]:
-        """Asks the dense and the keyword arm at the same time."""
-        pool = self._stores.pool
-        return pool.submit(self.dense, read, DENSE), pool.submit(self.keyword, spaces, KEYWORD)
-
-    def dense(self, read: Read, limit: int) -> Finds:
+    def dense(self, vector: Matrix | None, limit: int) -> Finds:
         """The nearest memories, unconfirmed."""
-        index, view, vector = self._stores.index, self._question.view, read.vector
-        return [] if vector is None else self.guarded("vectors", lambda: index.dense(view, vector, limit), [])
+        stores, view = self._stores, self._question.view
+        if vector is None:
+            return []
+        return self.guarded("vectors", lambda: stores.vectors.ask(lambda: stores.index.dense(view, vector, limit)), [])
 
     def keyword(self, spaces: Sequence[str], limit: int) -> Finds:
         """The memories that share words, unconfirmed. Each space has its own idf: no tenant weighs on another's."""
@@ -161,10 +175,16 @@ class Channels:
             return sorted(found, key=lambda pair: -pair[1])
 
         nothing: Finds = []
-        return self.guarded("vectors", asked, nothing)
+        return self.guarded("vectors", lambda: self._stores.vectors.ask(asked), nothing)
+
+    def neighbourhood(self, view: View, seeds: Seeds) -> Subgraph:
+        """The graph around some seeds; nothing if it is out of reach."""
+        graph, copy = self._stores.graph, self._stores.graph_copy
+        ask: Callable[[], Subgraph] = lambda: graph.neighbourhood(view, seeds, Limits())  # noqa: E731
+        return self.guarded("graph", ask if copy is None else lambda: copy.ask(ask), Subgraph())
 
     def _words(self, space: str, limit: int) -> Finds:
-        counts = asked_counts(self._text)
+        counts = asked_counts(self._question.text)
         with self._stores.ledger.read() as connection:
             size, frequencies = statistics.document_frequencies(connection, space, counts)
         weights = {term: idf(size, frequencies[term]) for term in counts if term in frequencies}
@@ -183,10 +203,10 @@ def _space(connection: Connection, key: str, asked: Mapping[str, MentionKind], o
 
     Only in the scope's own space: what a user says of names is nothing for a view by agent or run.
     """
-    row = memories.space_row(connection, key)
+    row, size = memories.sized_space(connection, key)
     named = aliases.known(connection, row, asked)
     meant = aliases.meant_with(connection, row, named) if key == own else {}
     if meant:
         named |= aliases.known(connection, row, meant)
     kinds = {other: asked[of] for other, of in meant.items()}
-    return Space(key, memories.space_size(connection, key), named, {**kinds, **asked})
+    return Space(key, size, named, {**kinds, **asked})

@@ -35,18 +35,15 @@ class Explainer:
         self._walks = walks
         self._table = table
         self._nearest = next(iter(arms.get("dense", {})), None)
+        self._ways: dict[str, list[Node]] = {}
 
     def starts_from(self, uid: str) -> str:
         """The memory that the way to a hit starts from: itself, if it matched by itself."""
         return next((name for kind, name in self._way(uid) if kind == "memory"), uid)
 
-    def told_by(self, ids: Sequence[str]) -> list[str]:
-        """The memories on the ways to these."""
-        return [name for uid in ids for kind, name in self._way(uid) if kind == "memory"]
-
-    def entities_of(self, ids: Sequence[str]) -> list[str]:
-        """The entities on the ways to these."""
-        return [name for uid in ids for kind, name in self._way(uid) if kind == "entity"]
+    def on_the_ways(self, ids: Sequence[str], kind: str) -> list[str]:
+        """What lies on the ways to these: the ids of each "memory", or the keys of each "entity"."""
+        return [name for uid in ids for each, name in self._way(uid) if each == kind]
 
     def because(self, uid: str, records: Mapping[str, MemoryRecord], names: Mapping[str, str]) -> Because:
         """The explanation of one memory; `records` and `names` are those of the way's memories and entities."""
@@ -75,6 +72,11 @@ class Explainer:
         return found
 
     def _way(self, uid: str) -> list[Node]:
+        if uid not in self._ways:
+            self._ways[uid] = self._found_way(uid)
+        return self._ways[uid]
+
+    def _found_way(self, uid: str) -> list[Node]:
         """What matched by itself needs no way; what did not is shown with the likeliest one."""
         if uid != self._nearest:
             for reached in self._walks:
@@ -99,10 +101,14 @@ def _steps(way: Sequence[Node], records: Mapping[str, MemoryRecord], names: Mapp
 def _why(arms: Mapping[str, Mapping[str, float]], steps: Sequence[Mapping[str, Any]]) -> str:
     said = [f"{_WORDS[name]} (rank {arms[name]['rank']:.0f})" for name in _WORDS if name in arms]
     if len(steps) > 1:
-        parts = [step["name"] if step["type"] == "entity" else _quoted(step["memory"])
-                 for step in steps[:-1] if step["type"] != "relation"]  # fmt: skip
-        said.append(f"reached from {' → '.join(parts)}")
+        said.append(f"reached from {' → '.join(_named(step) for step in steps[:-1])}")
     return "; ".join(said) or "next to what matches the question"
+
+
+def _named(step: Mapping[str, Any]) -> str:
+    if step["type"] == "memory":
+        return _quoted(step["memory"])
+    return str(step["name"] if step["type"] == "entity" else step["predicate"])
 
 
 def _quoted(words: str) -> str:

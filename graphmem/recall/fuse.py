@@ -34,10 +34,16 @@ def seed_shares(table: Table, weights: Weights) -> dict[str, float]:
 
 
 def firsts(table: Table, weights: Weights, limit: int) -> dict[str, float]:
-    """What the second hop goes on from: {id: share}, the square of its total as a part of the best one's."""
-    totals = normal(normal(table.total(weights)) + WALKED * table.columns.get("graph", np.zeros(len(table.ids))))
+    """What the second hop goes on from, with its shares: the best by the seeds' weights, the walk counted."""
+    walked = table.columns.get("graph", np.zeros(len(table.ids)))
+    return leading(table, normal(normal(table.total(weights)) + WALKED * walked), limit)
+
+
+def leading(table: Table, totals: Column, limit: int) -> dict[str, float]:
+    """The best rows that have anything, best first: {id: share}, its total as a part of the best one's, squared."""
     order = np.argsort(-totals, kind="stable")[:limit]
-    return {table.ids[i]: float(totals[i]) ** 2 for i in order if totals[i] > 0}
+    most = totals.max(initial=0.0)
+    return {table.ids[i]: float(totals[i] / most) ** 2 for i in order if totals[i] > 0}
 
 
 def balanced(memories: Mapping[str, float], entities: Mapping[str, float]) -> tuple[dict[str, float], dict[str, float]]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from graphmem.model import MentionKind, Subgraph
+from graphmem.recall import tokens
 from graphmem.recall.tokens import Matches
 from graphmem.recall.walk import rarity
 
@@ -23,8 +24,6 @@ _THETA = [THETA[kind] for kind in sorted(MentionKind)]
 COMMON = 60
 # From how many finds it goes on, how far it looks at first, and how many it brings along.
 FIRSTS, LOOKED_AT, BROUGHT = 15, 100, 50
-# What a memory says again counts this much of what it adds.
-REPEATED = 0.1
 
 Links = Mapping[str, Mapping[str, float]]  # {a find: {a memory it leads to: strength}}
 
@@ -70,12 +69,10 @@ def gains(
     Without `matches` the strength of the link alone counts.
     """
     gained = np.zeros(len(looked_at))
-    theirs = None if matches is None else np.array([matches.of(uid) for uid in looked_at])
+    rows = None if matches is None else matches.matrix(looked_at)
     for first, leads in found.items():
         strengths = shares[first] * np.array([leads.get(uid, 0.0) for uid in looked_at])
-        if matches is not None and theirs is not None and len(looked_at):
-            added = np.maximum(0.0, theirs - matches.of(first)) @ matches.weights
-            strengths = strengths * (added + REPEATED * (theirs @ matches.weights))
+        if matches is not None and rows is not None:
+            strengths = strengths * matches.added(rows, first)
         gained = np.maximum(gained, strengths)
-    most = gained.max(initial=0.0)
-    return dict(zip(looked_at, (gained / most).tolist(), strict=True)) if most > 0 else {}
+    return tokens.shares(dict(zip(looked_at, gained.tolist(), strict=True)))

@@ -14,7 +14,7 @@ import numpy as np
 
 from graphmem.model import Tells
 from graphmem.recall.features import Column, Evidence, Table
-from graphmem.recall.hop import REPEATED
+from graphmem.recall.tokens import shares
 from graphmem.text import split_title, term_counts
 
 # From how many finds titles are looked for.
@@ -32,13 +32,6 @@ def among(evidence: Evidence, table: Table, totals: Column) -> list[str]:
         for uid in ranked
         if evidence.glimpses[uid].tells & TITLED and evidence.beside.get(uid, (None, None)) == (None, None)
     ]
-
-
-def best(table: Table, totals: Column) -> dict[str, float]:
-    """The finds that lead on: {id: share}, the square of its total as a part of the best one's."""
-    order = np.argsort(-totals, kind="stable")[:FINDS]
-    most = float(totals[order[0]]) if len(order) else 0.0
-    return {table.ids[i]: (float(totals[i]) / most) ** 2 for i in order if totals[i] > 0}
 
 
 def title_terms(text: str) -> frozenset[int]:
@@ -61,13 +54,12 @@ def named(
     if evidence.matches is None or not titles:
         return {}
     worth = {term: _worth(size, frequencies.get(term, 0)) for terms in titles.values() for term in terms}
-    rows, weights = evidence.matches.matrix(titles), evidence.matches.weights
+    rows = evidence.matches.matrix(titles)
     most = np.zeros(len(titles))
     for find, (share, said) in finds.items():
         told = np.array([0.0 if uid == find else _told(terms, said, worth) for uid, terms in titles.items()])
-        adds = np.maximum(0.0, rows - evidence.matches.of(find)) @ weights + REPEATED * (rows @ weights)
-        most = np.maximum(most, share * told * adds)
-    return _shares(dict(zip(titles, most.tolist(), strict=True)))
+        most = np.maximum(most, share * told * evidence.matches.added(rows, find))
+    return shares(dict(zip(titles, most.tolist(), strict=True)))
 
 
 def _told(title: frozenset[int], said: frozenset[int], worth: Mapping[int, float]) -> float:
@@ -88,9 +80,4 @@ def alike(evidence: Evidence, first: str, passages: Sequence[str]) -> dict[str, 
         return {}
     mine, weights = evidence.matches.of(first), evidence.matches.weights
     both = {uid: float(np.minimum(evidence.matches.of(uid), mine) @ weights) for uid in passages if uid != first}
-    return _shares(both)
-
-
-def _shares(found: Mapping[str, float]) -> dict[str, float]:
-    most = max(found.values(), default=0.0)
-    return {uid: value / most for uid, value in found.items()} if most > 0 else {}
+    return shares(both)

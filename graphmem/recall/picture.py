@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from graphmem.model import Entity, Link, MemoryRecord, MentionKind, Relation, View
@@ -19,11 +20,12 @@ PIECE = 5_000
 def draw(ledger: Ledger, view: View, around: str | None, hops: int, limit: int) -> nx.MultiDiGraph[str]:
     """Nodes are memory ids and entity keys ("entity:" in front); edges MENTIONS, NEXT, RELATES_TO, SAME_AS.
 
+    The graph's own attributes tell where it is from: the ledger's UUID and the scope's space.
     `around` (an entity's name or a memory's id) keeps what is at most `hops` edges away, in either direction.
     """
     import networkx as nx  # noqa: PLC0415  (a quarter of a second, for those who ask for a graph)
 
-    graph: nx.MultiDiGraph[str] = nx.MultiDiGraph()
+    graph: nx.MultiDiGraph[str] = nx.MultiDiGraph(ledger=ledger.uuid, space=view.scope.space)
     with ledger.read() as connection:
         records = [
             record
@@ -46,7 +48,7 @@ def draw(ledger: Ledger, view: View, around: str | None, hops: int, limit: int) 
         key = meant.key  # the name that a user chose
     centre = around if around in graph else f"entity:{key}"
     if centre not in graph:
-        return nx.MultiDiGraph()
+        return graph.subgraph(()).copy()
     return graph.subgraph(nx.ego_graph(graph.to_undirected(as_view=True), centre, radius=hops)).copy()
 
 
@@ -78,6 +80,9 @@ def _add(
             predicate=relation.predicate,
             facts=list(relation.facts),
             memory_ids=list(relation.memory_ids),
+            confidence=relation.confidence,
+            valid_at=_time(relation.valid_at),
+            invalid_at=_time(relation.invalid_at),
         )
 
 
@@ -96,4 +101,14 @@ def _memory(record: MemoryRecord) -> dict[str, Any]:
         "kind": record.kind.value,
         "speaker": record.speaker,
         "at": record.at.isoformat(),
+        "valid_from": record.valid_from.isoformat(),
+        "valid_to": _time(record.valid_to),
+        "user_id": record.scope.user_id,
+        "agent_id": record.scope.agent_id,
+        "run_id": record.scope.run_id,
+        "version": record.version,
     }
+
+
+def _time(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 
-from graphmem.model import Limits, MemoryRecord, Relation, Seeds, Subgraph, micros
+from graphmem.model import ALL_KINDS, MemoryRecord, MentionKind, Relation, Seeds, Subgraph, micros
 from graphmem.providers.base import forms_of
 from graphmem.recall import fuse, hop, passages, tokens
 from graphmem.recall.asked import asked
 from graphmem.recall.candidates import Candidates
-from graphmem.recall.channels import DENSE, KEYWORD, SPACES, Channels, Question, Read, Space, Stores
+from graphmem.recall.channels import DENSE, KEYWORD, READ, SPACES, Channels, Question, Read, Space, Stores
 from graphmem.recall.explain import Because, Explainer
 from graphmem.recall.features import Column, Table
+from graphmem.recall.fold import Ranked, fold
 from graphmem.recall.recipe import FULL, Recipe, Weights
 from graphmem.recall.walk import TAU, Reached, rarity, walk
 from graphmem.stores.ledger import glimpses, memories, reading, statistics
@@ -33,22 +35,30 @@ EVENTS, SURE = 2, 0.8
 class Hit:
     """A memory found. `score` orders this search's hits (0..1), `similarity` is the cosine with the question.
 
-    `because` is None unless the question asked to explain.
+    `because` is None unless the question asked to explain. `sources` are mere sources that were found as well, and are
+    folded into this fact, best first.
     """
 
     record: MemoryRecord
     score: float
     similarity: float
     because: Because | None
+    sources: tuple[MemoryRecord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Hits, best first; the relations they state; the arms that had to be left out."""
+    """Hits, best first; the relations that they and their sources state; the arms that had to be left out.
+
+    `named` are the keys of what the question names and memories mention. `understood`: whether the embedder reads the
+    question's language, so that similarities tell something.
+    """
 
     hits: tuple[Hit, ...] = ()
     relations: tuple[Relation, ...] = ()
     degraded: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()
+    understood: bool = True
 
 
 def search(question: Question, stores: Stores, recipe: Recipe = FULL) -> Answer:
@@ -57,11 +67,27 @@ def search(question: Question, stores: Stores, recipe: Recipe = FULL) -> Answer:
     with one_thread():
         one.find_event()
         one.ask()
-        if recipe.walks:
-            one.walk()
-        if recipe.walks and not one.names_one():
-            one.hop()
-        return one.answer()
+        with stores.ledger.read():
+            one.look_closer()
+            seeds = one.seeds() if recipe.walks else []
+        # No snapshot is held while somebody else is waited for: the arms, a graph on a server.
+        around = one.around(seeds)
+        with stores.ledger.read():
+            if recipe.walks:
+                one.walk(seeds, around)
+            if recipe.walks and not one.names_one():
+                one.hop()
+            return one.answer()
+
+
+@dataclass(frozen=True, slots=True)
+class _Seeded:
+    """Where the walk in one space begins: the shares of its seeds, and the memories that ways may start from."""
+
+    space: Space
+    memories: Mapping[str, float]
+    entities: Mapping[str, float]
+    starts: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +103,7 @@ class _Search:
     """One search as it goes on: each step adds candidates, or a column to what is known of them."""
 
     def __init__(self, question: Question, stores: Stores, recipe: Recipe) -> None:
+        question = replace(question, text=question.text[:READ])
         self._question = question
         self._stores = stores
         self._recipe = recipe
@@ -98,22 +125,34 @@ class _Search:
             self._asked = self._asked.counted_from(micros(hit.record.at) for hit in sure)
 
     def ask(self) -> None:
-        """The arms side by side; the best of their finds and of what stands beside them are the candidates."""
-        read, spaces = self._channels.read()
-        dense, keyword = self._channels.asking(read, spaces)
+        """The arms side by side."""
+        self._found = self._channels.ask()
+
+    def look_closer(self) -> None:
+        """Confirms what the arms found; the best of it and of what stands beside it are the candidates."""
+        read, spaces = self._found.read, self._found.spaces
         self._candidates = Candidates(self._question, self._stores.ledger, forms_of(self._stores.embedder), read.vector)
         evidence = self._candidates.evidence
-        found = self._candidates.accepted(lambda n: self._channels.dense(read, n), dense.result(), DENSE)
-        words = self._candidates.accepted(lambda n: self._channels.keyword(spaces, n), keyword.result(), KEYWORD)
+        dense, keyword = self._channels.dense, self._channels.keyword
+        found = self._candidates.accepted(lambda n: dense(read.vector, n), self._found.dense, DENSE)
+        words = self._candidates.accepted(lambda n: keyword(spaces, n), self._found.keyword, KEYWORD)
         evidence.keyword = words
         self._arms = {"dense": found, "keyword": words}
         self._spaces = self._channels.spaces(self._nearest(found, spaces), read)
-        first = fuse.merged(found, list(words)[:KEYWORD_CANDIDATES])
+        first = fuse.merged(found, list(words)[:KEYWORD_CANDIDATES]) or self._newest()
         self._candidates.learn(first)
         everything = self._candidates.around(first)
         self._candidates.learn(everything)
         self._ids = fuse.best(evidence.table(everything, self._asked), self._recipe.candidates, CANDIDATES)
         self._weigh_tokens(read)
+
+    def _newest(self) -> list[str]:
+        """Without the vector index: what was said last. Its nearness is known all the same, from the ledger."""
+        if "vectors" not in self._channels.degraded:
+            return []
+        with self._stores.ledger.read() as connection:
+            newest = islice(memories.listing(connection, self._question.view, with_sources=True), CANDIDATES)
+            return self._candidates.shown([record.id for record in newest])
 
     def _nearest(self, dense: Mapping[str, float], spaces: Sequence[str]) -> list[str]:
         """The spaces of the nearest memories; then, or without vectors, those written last."""
@@ -148,33 +187,40 @@ class _Search:
     def _seed_weights(self) -> Weights:
         return self._recipe.bare_seeds if self._bare() else self._recipe.seeds
 
-    def walk(self) -> None:
-        """From the best finds and what the question names over the graph; what is reached best becomes a candidate."""
-        table = self._table()
-        shares = fuse.seed_shares(table, self._seed_weights())
-        self._walks = [self._walked(space, shares) for space in self._spaces]
-        graph = {uid: score for walked in self._walks for uid, score in walked.reached.scores.items()}
-        self._arms["graph"] = graph
-        self._ids = fuse.merged(self._ids, self._candidates.shown(fuse.top(graph, WALKED)))
+    def seeds(self) -> list[_Seeded]:
+        """In each space the best finds, and what the question names."""
+        shares = fuse.seed_shares(self._table(), self._seed_weights())
+        return [self._seeded(space, shares) for space in self._spaces]
 
-    def _walked(self, space: Space, shares: Mapping[str, float]) -> _Walked:
-        """A walk in one space from the seeds that lie there; nothing if the graph is out of reach."""
+    def _seeded(self, space: Space, shares: Mapping[str, float]) -> _Seeded:
         evidence = self._candidates.evidence
         mine = {uid: share for uid, share in shares.items() if evidence.glimpses[uid].space == space.key}
         told = {key: TAU[space.kinds[key]] * rarity(space.size, entity.mentions) for key, entity in space.named.items()}
         from_memories, from_entities = fuse.balanced(mine, {key: weight for key, weight in told.items() if weight > 0})
-        seeds = Seeds(entities=tuple(from_entities), memories=tuple(from_memories))
         least = -1.0 if self._question.threshold is None else self._question.threshold
         enough = START_SHARE * max(from_memories.values(), default=0.0)
         good = [uid for uid, share in from_memories.items() if share >= enough]
         starts = [uid for uid in good if evidence.similarity.get(uid, 0.0) >= least][:STARTS]
-        view = replace(self._question.view, space=space.key)
+        return _Seeded(space, from_memories, from_entities, starts)
 
-        def walked() -> _Walked:
-            subgraph = self._stores.graph.neighbourhood(view, seeds, Limits())
-            return _Walked(space, subgraph, walk(subgraph, space.size, from_memories, from_entities, starts))
+    def around(self, seeds: Sequence[_Seeded]) -> list[Subgraph]:
+        """The graph around each space's seeds; nothing if it is out of reach."""
+        return [
+            self._channels.neighbourhood(
+                replace(self._question.view, space=one.space.key),
+                Seeds(entities=tuple(one.entities), memories=tuple(one.memories)),
+            )
+            for one in seeds
+        ]
 
-        return self._channels.guarded("graph", walked, _Walked(space, Subgraph(), Reached({})))
+    def walk(self, seeds: Sequence[_Seeded], around: Sequence[Subgraph]) -> None:
+        """From the seeds over the graph; what is reached best becomes a candidate."""
+        for one, subgraph in zip(seeds, around, strict=True):
+            reached = walk(subgraph, one.space.size, one.memories, one.entities, one.starts)
+            self._walks.append(_Walked(one.space, subgraph, reached))
+        graph = {uid: score for walked in self._walks for uid, score in walked.reached.scores.items()}
+        self._arms["graph"] = graph
+        self._ids = fuse.merged(self._ids, self._candidates.shown(fuse.top(graph, WALKED)))
 
     def names_one(self) -> bool:
         """Whether exactly one speaker is asked about: their own turns hold the answer, a hop only costs time."""
@@ -204,30 +250,51 @@ class _Search:
             self._weigh_passages(table, table.total(weights))
         totals = table.total(weights)
         scored = fuse.scores(totals)
-        scores = dict(zip(table.ids, scored.tolist(), strict=True))
-        ranked = [table.ids[i] for i in np.argsort(-totals, kind="stable")]
-        limit = fuse.enough(scored) if self._question.limit is None else self._question.limit
+        ranked = [Ranked(table.ids[i], float(scored[i])) for i in np.argsort(-totals, kind="stable")]
         evidence = self._candidates.evidence
         explainer = Explainer(self._arms, [walked.reached for walked in self._walks], table)
-        chosen = [uid for uid in ranked if self._is_near(uid, explainer)][:limit]
+        shown = self._folded([one for one in ranked if self._is_near(one.id, explainer)])
+        best = shown[: fuse.enough(scored) if self._question.limit is None else self._question.limit]
+        chosen = [one.id for one in best]
+        folded = [uid for one in best for uid in one.sources]
         with self._stores.ledger.read() as connection:
-            told = explainer.told_by(chosen) if self._question.explain else []
-            records = memories.records(connection, [*chosen, *told])
+            explained = chosen if self._question.explain else []
+            told = explainer.on_the_ways(explained, "memory")
+            records = memories.records(connection, [*chosen, *told, *folded])
             spaces = [space.key for space in self._spaces]
-            steps = explainer.entities_of(chosen) if told else []
+            steps = explainer.on_the_ways(explained, "entity")
             names = reading.names_of(connection, self._question.view, spaces, steps)
-            relations = reading.relations_stated_by(connection, self._question.view, chosen)
+            relations = reading.relations_stated_by(connection, self._question.view, [*chosen, *folded])
         hits = tuple(
             Hit(
-                records[uid],
-                scores[uid],
-                evidence.similarity.get(uid, 0.0),
-                explainer.because(uid, records, names) if self._question.explain else None,
+                records[one.id],
+                one.score,
+                evidence.similarity.get(one.id, 0.0),
+                explainer.because(one.id, records, names) if self._question.explain else None,
+                tuple(records[uid] for uid in one.sources if uid in records),
             )
-            for uid in chosen
-            if uid in records
+            for one in best
+            if one.id in records
         )
-        return Answer(hits, tuple(relations), tuple(sorted(self._channels.degraded)))
+        return Answer(hits, tuple(relations), tuple(sorted(self._channels.degraded)), self._named(), self._understood())
+
+    def _named(self) -> tuple[str, ...]:
+        """Without common nouns that only end a relation: they name nothing in particular."""
+        told = (key for space in self._spaces for key in space.named if space.kinds[key] < MentionKind.THING)
+        return tuple(dict.fromkeys(told))
+
+    def _understood(self) -> bool:
+        read = self._found.read
+        return read.vector is not None and (read.tokens is None or bool(read.tokens.words))
+
+    def _folded(self, ranked: list[Ranked]) -> list[Ranked]:
+        """Without the mere sources of facts that are found too, unless the caller chose among the kinds."""
+        glimpses = self._candidates.evidence.glimpses
+        sources = [glimpses[one.id].row for one in ranked if glimpses[one.id].source_only]
+        if not sources or self._question.view.kinds != ALL_KINDS:
+            return ranked
+        with self._stores.ledger.read() as connection:
+            return fold(ranked, memories.facts_of(connection, sources))
 
     def _weigh_passages(self, table: Table, totals: Column) -> None:
         """Two more columns, for passages: what good finds name, and what is only like the best of them."""
@@ -235,7 +302,7 @@ class _Search:
         found = passages.among(evidence, table, totals)
         if not found:
             return
-        shares = passages.best(table, totals)
+        shares = fuse.leading(table, totals, passages.FINDS)
         with self._stores.ledger.read() as connection:
             texts = glimpses.texts_of(connection, [evidence.glimpses[uid].row for uid in {*found, *shares}])
             said = {uid: texts[evidence.glimpses[uid].row] for uid in {*found, *shares}}

@@ -14,6 +14,8 @@ from graphmem.text import term_id, tokens
 Row = npt.NDArray[np.float64]
 # Unit rows are kept as bytes, times 127.
 _SCALE = 127.0
+# What a memory says again counts this much of what it adds.
+REPEATED = 0.1
 
 
 @dataclass(slots=True)
@@ -25,33 +27,49 @@ class Matches:
 
     question: npt.NDArray[np.float32]
     weights: Row
-    _rows: dict[str, Row] = field(default_factory=dict)
+    _places: dict[str | None, int] = field(default_factory=dict)
+    _rows: npt.NDArray[np.float64] = field(init=False)
 
-    def add(self, matrices: Mapping[str, Sequence[npt.NDArray[np.int8]]]) -> None:
-        """Compares memories, given by the token matrices of their windows."""
-        flat = [(uid, matrix) for uid, windows in matrices.items() for matrix in windows if len(matrix)]
-        if not flat or not len(self.question):
+    def __post_init__(self) -> None:
+        self._rows = np.zeros((1, len(self.weights)))  # the first is that of who has none
+
+    def add(self, ids: Sequence[str], windows: Sequence[bytes]) -> None:
+        """Compares memories, given by the token matrices (int8) of their windows; those of a memory stand together."""
+        length = self.question.shape[1]
+        counts: dict[str, int] = {}
+        for uid, window in zip(ids, windows, strict=True):
+            if window:
+                counts[uid] = counts.get(uid, 0) + len(window) // length
+        if not counts or not len(self.question):
             return
-        stacked = np.concatenate([matrix for _, matrix in flat]).astype(np.float32)
-        near = (self.question / _SCALE) @ stacked.T
-        starts = np.cumsum([0, *(len(matrix) for _, matrix in flat[:-1])])
+        held = np.frombuffer(b"".join(windows), np.int8).reshape(-1, length).astype(np.float32)
+        near = (self.question / _SCALE) @ held.T
+        starts = np.cumsum([0, *counts.values()])[:-1]
         best = np.clip(np.maximum.reduceat(near, starts, axis=1), 0.0, 1.0).T.astype(np.float64) ** 2
-        for (uid, _), row in zip(flat, best, strict=True):
-            self._rows[uid] = np.maximum(self._rows[uid], row) if uid in self._rows else row
+        self._places.update(zip(counts, range(len(self._rows), len(self._rows) + len(counts)), strict=True))
+        self._rows = np.concatenate([self._rows, best])
 
     def of(self, uid: str) -> Row:
         """A memory's row."""
-        row = self._rows.get(uid)
-        return np.zeros(len(self.weights)) if row is None else row
+        return np.asarray(self._rows[self._places.get(uid, 0)])
 
     def matrix(self, ids: Iterable[str | None]) -> npt.NDArray[np.float64]:
         """The rows of these memories (None: nothing), one below the other."""
-        rows = [self.of(uid) if uid is not None else np.zeros(len(self.weights)) for uid in ids]
-        return np.array(rows).reshape(len(rows), len(self.weights))
+        return np.asarray(self._rows[[self._places.get(uid, 0) for uid in ids]])
+
+    def added(self, rows: npt.NDArray[np.float64], to: str) -> Row:
+        """What each of the rows adds to what a memory matches, and a little of what it repeats."""
+        return np.asarray(np.maximum(0.0, rows - self.of(to)) @ self.weights + REPEATED * (rows @ self.weights))
 
     def holds(self, uid: str) -> bool:
         """Whether a memory has tokens."""
-        return uid in self._rows
+        return uid in self._places
+
+
+def shares(found: Mapping[str, float]) -> dict[str, float]:
+    """Figures as shares of the greatest; none if that is 0."""
+    most = max(found.values(), default=0.0)
+    return {uid: value / most for uid, value in found.items()} if most > 0 else {}
 
 
 def terms_of(words: Iterable[str]) -> dict[str, list[int]]:

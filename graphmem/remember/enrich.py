@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Executor, Future, wait
 from datetime import UTC, datetime, timedelta
-from hashlib import blake2b
 
 from graphmem.errors import ModelError
 from graphmem.model import Extraction, MemoryRecord, Utterance
@@ -13,6 +12,7 @@ from graphmem.providers.base import Embedded, Embedder, Extractor, TokenEmbedder
 from graphmem.remember.commit import commit
 from graphmem.remember.plan import Enrich, Outcome, Plan
 from graphmem.stores.ledger import Ledger, log, memories, statistics
+from graphmem.text import content_hash
 
 # Large enough for the models to find texts of one length (256 instead of 64: a fifth faster), small enough that a
 # crash repeats little.
@@ -68,7 +68,7 @@ class Enricher:
 
     def compute(self, records: Sequence[MemoryRecord]) -> tuple[Enrich, ...]:
         """The steps for these memories: texts the ledger knows are not embedded again."""
-        hashes = [text_hash(record.embedded_text) for record in records]
+        hashes = [content_hash(record.embedded_text) for record in records]
         with self._ledger.read() as connection:
             known = statistics.known(connection, self.forms, list(set(hashes)))
         fresh = {h: r.embedded_text for h, r in zip(hashes, records, strict=True) if h not in known}
@@ -88,8 +88,3 @@ class Enricher:
         if self._extractor is None:
             return [Extraction() for _ in records]
         return self._extractor.extract([Utterance(record.text, record.speaker) for record in records])
-
-
-def text_hash(text: str) -> str:
-    """The name under which a text's vectors are kept."""
-    return blake2b(text.encode(), digest_size=16).hexdigest()

@@ -1,8 +1,4 @@
-"""Which names mean one entity: what users say of it, what the rules find, and when it is forgotten. Called by `commit`.
-
-A projection that shows aliases (SAME_AS) will have to hear of changes made here: give `aliases` a column `change` then,
-filled from `log.next_change` by `say`, `find` and `withdraw`, and bury a link in `tombstones` as relations are.
-"""
+"""Which names mean one entity: what users say, what the rules find, and when it is forgotten. Called by `commit`."""
 
 from __future__ import annotations
 
@@ -56,7 +52,7 @@ def _known(connection: Connection, view: View, key: str) -> str:
     found = shown.entity_in(connection, view, key)
     if found is None:
         raise NotFoundError(
-            f"no memory written under {_told(view.scope)} mentions {key!r}; {_near(connection, view, key)}"
+            f"no memory written under {_told(view.scope)} mentions {key!r:.80}; {_near(connection, view, key)}"
         )
     if key in found.keys:
         return key
@@ -156,7 +152,7 @@ def _borne(connection: Connection, space: int, link: Link, there: Iterable[str])
 
 
 def forget(connection: Connection, space: int) -> None:
-    """After an erasure: no name stays in a link, or as what something is called, that no memory mentions.
+    """After an erasure or an import: no name stays in a link, or as what something is called, that no memory mentions.
 
     An update or a `rebuild` takes a memory's mentions out for a moment, so names in the words of what still waits for
     its mentions are kept.

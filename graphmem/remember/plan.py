@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from graphmem.model import NOTHING, Extraction, Forms, Kind, MemoryRecord, Message, Scope
+from graphmem.model import NOTHING, Event, Extraction, Forms, Kind, Link, MemoryRecord, Message, Scope
 
 if TYPE_CHECKING:
-    from graphmem.providers.base import Embedded
+    from graphmem.providers.base import Embedded, Matrix
+    from graphmem.stores.ledger.jobs import Job
 
 
 class Unset:
@@ -25,7 +26,10 @@ UNSET = Unset()
 
 @dataclass(frozen=True, slots=True)
 class Say:
-    """Store one message as an episode. `key` recognises it when it comes again (None: it never does)."""
+    """Store one message as an episode. `key` recognises it when it comes again (None: it never does).
+
+    `source_only`: facts will be drawn from it, and they are what is remembered.
+    """
 
     scope: Scope
     message: Message
@@ -35,6 +39,49 @@ class Say:
     metadata: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
     memory_type: str | None = None
     expires_at: datetime | None = None
+    source_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """Record that a language model has to draw facts from what this plan stores as new; `prompt`: by whose rules."""
+
+    scope: Scope
+    prompt: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """Take a language model's work off the list, with what came of it: to be the first step of its plan.
+
+    Refused with `DecidedAnew` if facts near to these `vectors` (rows, unit length, by `forms`' model; at least `near`
+    in cosine) were stored after change number `seen`, and with `DoneAlready` if somebody else has done it. Where
+    `summarise_every` messages of the session are in no summary, one is recorded to be made (0: never).
+    """
+
+    job: Job
+    forms: Forms
+    seen: int = 0
+    vectors: Matrix | None = None
+    near: float = 1.0
+    summarise_every: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Learn:
+    """Store what was drawn from messages: a fact or a summary. Not if one of its `sources` has been erased."""
+
+    record: MemoryRecord
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Carry:
+    """A memory is said again: `sources` say it, too, and the parts of the scope that it lacks become its own."""
+
+    id: str
+    scope: Scope
+    sources: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,23 +101,35 @@ class Enrich:
 
 @dataclass(frozen=True, slots=True)
 class Revise:
-    """Correct or refine a memory in place."""
+    """Correct or refine a memory in place.
+
+    `corrects`: its new words are not what its sources said (see `graphmem.remember.dim`). `sources` are further
+    messages that it is drawn from now; if one of them has been erased, it stays as it is. `found`: what the new words
+    mention and state, where that is known already.
+    """
 
     id: str
     text: str | None = None
     metadata: Mapping[str, Any] | None = None
     expires_at: datetime | Unset | None = UNSET
     reason: str | None = None
+    corrects: bool = False
+    sources: tuple[str, ...] = ()
+    found: Extraction | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Retire:
-    """The world has changed: `at` is when; `successor` is the memory that says so."""
+    """The world has changed: `at` is when; `successor` is the memory that says so.
+
+    If one of the messages that tell it (`sources`) has been erased, the memory stays.
+    """
 
     id: str
     at: datetime
     reason: str
     successor: str | None = None
+    sources: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +138,13 @@ class Restore:
 
     id: str
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Undo:
+    """Takes an update or a retirement back, by the id of its event."""
+
+    event: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +190,75 @@ class Rename:
 
 
 Naming = Alias | Unalias | Rename
-Step = Say | Enrich | Renew | Revise | Retire | Restore | Erase | Naming
+
+
+@dataclass(frozen=True, slots=True)
+class Tie:
+    """A link of a memory that is taken with another one, `other`: from it to that one, or (`back`) from that to it."""
+
+    kind: str
+    other: str
+    back: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """Store a memory as another ledger, or another program, had it. One whose id is here stays as it is.
+
+    An empty `record.session` is found as for something said now, and without `events` it begins with an ADD. `key` and
+    `words` recognise its message. `found` None: its words are yet to be read; `embedded` None: or to be embedded. What
+    was erased here stays out unless `restore`.
+    """
+
+    record: MemoryRecord
+    forms: Forms
+    text_hash: str
+    key: str | None = None
+    words: str = ""
+    events: tuple[Event, ...] = ()
+    ties: tuple[Tie, ...] = ()
+    found: Extraction | None = None
+    embedded: Embedded | None = None
+    restore: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Bury:
+    """Note a memory that was erased in another ledger, so that it does not come to this one. One that is here stays.
+
+    `events` are without words; `keys` recognise its messages.
+    """
+
+    id: str
+    scope: Scope
+    at: datetime
+    events: tuple[Event, ...] = ()
+    keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TakeLink:
+    """Two keys mean one entity (or, `apart`, do not), as another ledger had it. What users said here counts more."""
+
+    scope: Scope
+    link: Link
+    at: datetime
+    apart: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TakeName:
+    """What an entity was called in another ledger, unless it has a chosen name here."""
+
+    scope: Scope
+    key: str
+    name: str
+    at: datetime
+
+
+Taking = Take | Bury | TakeLink | TakeName
+Settling = Assign | Settle | Learn | Carry
+Step = Say | Settling | Enrich | Renew | Revise | Retire | Restore | Undo | Erase | Naming | Taking
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +295,11 @@ class Erased:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a step did: ADD, UPDATE, RETIRE, RESTORE, DELETE, ENRICH, or NONE with its reason.
+    """What a step did: ADD, UPDATE, RETIRE, RESTORE, DELETE, ENRICH, BURY, or NONE with its reason.
 
     `record` is the memory afterwards (for DELETE: before), None where it is not there any more. A step about names
-    is a NAME; its `id` is the key of the entity.
+    is a NAME; its `id` is the key of the entity. `untied` counts links of a memory taken that lead to none here;
+    `successor` is what took the place of a retired one.
     """
 
     event: str
@@ -174,6 +309,8 @@ class Outcome:
     previous: str | None = None
     reason: str | None = None
     erased: Erased = field(default_factory=Erased)
+    untied: int = 0
+    successor: str | None = None
 
     @property
     def revised(self) -> MemoryRecord:

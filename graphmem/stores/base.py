@@ -11,10 +11,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from graphmem.model import Entity, Limits, MemoryRecord, MentionKind, Relation, Seeds, Subgraph, View
+from graphmem.errors import StoreUnavailable
+from graphmem.model import Entity, EntityType, Limits, MemoryRecord, MentionKind, Relation, Seeds, Subgraph, View
 
 if TYPE_CHECKING:
     from graphmem.providers.base import Matrix
+
+
+class StoreLost(StoreUnavailable):
+    """The store is there, but what it held is gone; it has to be filled again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +36,16 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class MemoryState:
-    """A memory as a graph takes it: what it mentions and the episode before it in its session."""
+    """A memory as a graph takes it: what it mentions, the episode before it in its session, and what it stands on.
+
+    `drawn_from` are the sources of a fact or summary, `replaces` what it retired: memory ids.
+    """
 
     record: MemoryRecord
     mentions: tuple[tuple[Entity, MentionKind], ...]
     previous: str | None
+    drawn_from: tuple[str, ...] = ()
+    replaces: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +56,23 @@ class RelationState:
     space: str
     change: int
     supports: tuple[Support, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EntityState:
+    """An entity of which something is said beyond the texts: what it is called, and the keys that mean the same.
+
+    `id` is a hash of its space and key (`graphmem.text.entity_id`). A graph takes it whole. It may come before any
+    memory that mentions it, or after the last one went.
+    """
+
+    id: str
+    space: str
+    key: str
+    name: str
+    type: EntityType
+    change: int
+    same_as: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +88,9 @@ class Support:
 class VectorIndex(Protocol):
     """Points by nearness. Calls may come from several threads; only one of them delivers at a time.
 
-    All methods raise StoreUnavailable when the store is out of reach, StoreError when it refuses.
+    All methods raise StoreUnavailable when the store is out of reach (StoreLost when it answers, but empty), StoreError
+    when it refuses. One on a server connects when it is first asked; its method `check()` does that and nothing else,
+    raising ConfigError for what only another configuration helps.
     """
 
     def upsert(self, points: Sequence[Point]) -> None:
@@ -93,7 +122,7 @@ class VectorIndex(Protocol):
         ...
 
     def close(self) -> None:
-        """Lets go of files, locks and connections."""
+        """Lets go of files, locks and connections. Calls that come later, or are under way, raise StoreUnavailable."""
         ...
 
 
@@ -114,18 +143,33 @@ class Graph(Protocol):
 
 @runtime_checkable
 class GraphIndex(Graph, Protocol):
-    """A graph that is a copy and has to be filled."""
+    """A graph that is a copy and has to be filled. Errors, and `check()`, as a `VectorIndex`'s."""
 
-    def upsert(self, memories: Sequence[MemoryState], relations: Sequence[RelationState]) -> None:
-        """Writes memories and relations whole; durable when it returns."""
+    def upsert(
+        self,
+        memories: Sequence[MemoryState] = (),
+        relations: Sequence[RelationState] = (),
+        entities: Sequence[EntityState] = (),
+    ) -> None:
+        """Writes each whole, in this order; durable when it returns. What is older than what is held changes nothing.
+
+        Raises StoreError, and has written nothing then, when the store refuses one of them.
+        """
         ...
 
-    def delete(self, memories: Sequence[str], relations: Sequence[str]) -> int:
-        """Removes memories and relations, and entities that nothing mentions any more; returns how many that were."""
+    def delete(self, memories: Sequence[str], relations: Sequence[str] = (), entities: Sequence[str] = ()) -> int:
+        """Removes memories and relations, what was said of entities, and entities that nothing mentions any more.
+
+        Returns how many nodes and edges that were; unknown ids are no error.
+        """
         ...
 
     def held(self, spaces: Sequence[str] | None = None) -> Iterator[tuple[str, int]]:
-        """What is held, (memory or relation id, version), of these spaces or of all: for `verify`."""
+        """What is held, (id, version) of memories, relations and told-of entities, of these spaces or all."""
+        ...
+
+    def count(self) -> int:
+        """How many memories there are."""
         ...
 
     def wipe(self) -> None:
@@ -133,5 +177,5 @@ class GraphIndex(Graph, Protocol):
         ...
 
     def close(self) -> None:
-        """Lets go of connections."""
+        """Lets go of connections. Calls that come later, or are under way, raise StoreUnavailable."""
         ...

@@ -7,19 +7,25 @@ was asked for. Doing it twice, late, or after a crash gives the same contents.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from threading import RLock
+from threading import Event, RLock
 from typing import Protocol, TypeVar
+from uuid import uuid4
 
 from sqlalchemy import Connection
 
-from graphmem.errors import StoreError, StoreUnavailable
-from graphmem.stores.base import GraphIndex, MemoryState, RelationState, VectorIndex
-from graphmem.stores.ledger import Ledger, changes, log
+from graphmem.errors import CLOSED, StoreError, StoreUnavailable
+from graphmem.stores.base import EntityState, GraphIndex, MemoryState, RelationState, StoreLost, VectorIndex
+from graphmem.stores.ledger import Ledger, changes, log, memories, statistics
 
+logger = logging.getLogger("graphmem")
 T = TypeVar("T")
 BATCH = 500
-_CLEAN: Mapping[str, list[str]] = {
+# Seconds that a batch may take before another process may take over (a store on a server gives up before that), and
+# between two tries to get one's turn.
+LEASE, BETWEEN_TRIES = 30.0, 0.02
+CLEAN: Mapping[str, list[str]] = {
     "missing": [], "extra": [], "stale": [], "set_aside": [], "unreadable": [], "unreachable": []
 }  # fmt: skip
 Progress = Callable[[str, int, int], None]  # projection, done, of
@@ -38,6 +44,10 @@ class Target(Protocol):
 
     def held(self, spaces: Sequence[str] | None) -> Iterable[tuple[str, tuple[int, ...]]]:
         """What it holds."""
+        ...
+
+    def counted(self, connection: Connection) -> tuple[int, int]:
+        """How much the projection holds, and how much it should: what can be compared at every opening."""
         ...
 
     def remove(self, ids: Sequence[str]) -> None:
@@ -59,7 +69,7 @@ class Vectors:
     def take(self, connection: Connection, batch: changes.Changes) -> Callable[[], dict[str, str]]:
         points = changes.points(connection, self._model, batch.records)
         there = {point.record.id for point in points}
-        gone = [*batch.gone_memories, *(record.id for record in batch.records if record.id not in there)]
+        gone = [*batch.gone_of("memory"), *(record.id for record in batch.records if record.id not in there)]
 
         def write() -> dict[str, str]:
             if gone:
@@ -73,6 +83,9 @@ class Vectors:
 
     def held(self, spaces: Sequence[str] | None) -> Iterable[tuple[str, tuple[int, ...]]]:
         return ((uid, (version, n)) for uid, version, n in self._index.held(spaces))
+
+    def counted(self, connection: Connection) -> tuple[int, int]:
+        return self._index.count(), statistics.total_windows(connection)
 
     def remove(self, ids: Sequence[str]) -> None:
         self._index.delete(ids)
@@ -90,19 +103,24 @@ class Graphs:
     def take(self, connection: Connection, batch: changes.Changes) -> Callable[[], dict[str, str]]:
         states = changes.memory_states(connection, batch.records)
         relations = changes.relation_states(connection, batch.relations)
+        entities = changes.entity_states(connection, batch.entities)
 
         def write() -> dict[str, str]:
-            self._index.delete(batch.gone_memories, batch.gone_relations)
+            self._index.delete(batch.gone_of("memory"), batch.gone_of("relation"), batch.gone_of("entity"))
 
             def put(some: Sequence[MemoryState]) -> None:
-                self._index.upsert(some, [])
+                self._index.upsert(some)
 
             def relate(some: Sequence[RelationState]) -> None:
-                self._index.upsert([], some)
+                self._index.upsert((), some)
+
+            def name(some: Sequence[EntityState]) -> None:
+                self._index.upsert((), (), some)
 
             return {
                 **_each_if_need_be(states, put, lambda state: state.record.id),
                 **_each_if_need_be(relations, relate, lambda state: state.relation.id),
+                **_each_if_need_be(entities, name, lambda state: state.id),
             }
 
         return write
@@ -113,8 +131,11 @@ class Graphs:
     def held(self, spaces: Sequence[str] | None) -> Iterable[tuple[str, tuple[int, ...]]]:
         return ((uid, (version,)) for uid, version in self._index.held(spaces))
 
+    def counted(self, connection: Connection) -> tuple[int, int]:
+        return self._index.count(), memories.total(connection)
+
     def remove(self, ids: Sequence[str]) -> None:
-        self._index.delete(ids, ids)
+        self._index.delete(ids, ids, ids)
 
     def wipe(self) -> None:
         self._index.wipe()
@@ -139,26 +160,43 @@ def _each_if_need_be(
 
 
 class Projection:
-    """One projection kept up to date with the ledger. Threads take turns."""
+    """One projection kept up to date with the ledger. Threads take turns.
 
-    def __init__(self, name: str, ledger: Ledger, target: Target, *, shared: bool) -> None:
+    `leased`: other processes deliver to it, too, and take turns by a lease for each batch. A deliverer that dies or
+    hangs is succeeded when its lease has run out. One that wakes up after that may have put old state over new: it
+    finds its lease gone and turns the cursor back to where its batch began, so that all of it is given again.
+    """
+
+    def __init__(
+        self, name: str, ledger: Ledger, target: Target, *, shared: bool, leased: bool = False, place: str | None = None
+    ) -> None:
         self.name = name
+        # In the ledger: each place has a cursor of its own, so that going back to a store goes on where it was left.
+        self._known_as = name if place is None else f"{name}@{place}"
         self._ledger = ledger
         self._target = target
         self.shared = shared
+        self._holder = str(uuid4()) if leased else None
+        self._leads = False
+        self._stopped = Event()
+        self.delivered = 0  # batches so far: whether something moves
         self._own_cursors: dict[str, int] = {}
         self._epoch = 0
         self._lock = RLock()
 
     def catch_up(self, spaces: Sequence[str], progress: Progress | None = None) -> None:
-        """Delivers what is owed: to a shared projection all of it, to a private one what these spaces need.
+        """Delivers what is owed by now: to a shared projection all of it, to a private one what these spaces need.
 
-        Raises StoreUnavailable when the store is out of reach; what was delivered until then stays.
+        What others write meanwhile is theirs to deliver: whoever waited for that, too, might wait as long as they go
+        on. Raises StoreUnavailable when the store is out of reach; what was delivered until then stays.
         """
         with self._lock:
+            standing = self._standing()
+            upto = standing.last
             for space in [None] if self.shared else spaces:
-                while self._deliver(space, progress):
-                    pass
+                while self._owes(standing, space, upto) and self._has_turn(space, upto):
+                    self._deliver(space, progress)
+                    standing = self._standing()
 
     def deliver(self, spaces: Sequence[str]) -> None:
         """The same after a write; a private projection only keeps up what it was asked for before."""
@@ -168,23 +206,72 @@ class Projection:
             self._forget_if_reset(epoch)
             self.catch_up([space for space in spaces if self.shared or space in self._own_cursors])
 
-    def _deliver(self, space: str | None, progress: Progress | None) -> bool:
+    def stop(self) -> None:
+        """Ends the waiting for a turn: the process is closing."""
+        self._stopped.set()
+
+    def _deliver(self, space: str | None, progress: Progress | None) -> None:
+        """One batch."""
+        try:
+            self._deliver_batch(space, progress)
+        except StoreLost:
+            just_begun = self._began_anew()
+            self.forget()
+            if just_begun:
+                raise
+            logger.warning("%s lost what it held; filling it again from the ledger", self.name)
+        finally:
+            self._end_turn()
+
+    def _standing(self) -> log.Standing:
         with self._ledger.read() as connection:
-            self._forget_if_reset(log.epoch(connection))
-            cursor, latest = self._cursor(connection, space), log.last_change(connection)
-            if cursor == latest:
+            standing = log.standing(connection, self._known_as)
+        self._forget_if_reset(standing.epoch)
+        return standing
+
+    def _owes(self, standing: log.Standing, space: str | None, upto: int) -> bool:
+        """Whether something is to be delivered of what was written up to this change; also where a ledger came from a
+        backup and its cursors are ahead of it.
+        """
+        cursor = self._cursor(standing, space)
+        return cursor is None or not upto <= cursor <= standing.last
+
+    def _has_turn(self, space: str | None, upto: int) -> bool:
+        """Waits for the lease, or until another process has delivered everything."""
+        if self._holder is None:
+            return True
+        while True:
+            with self._ledger.write() as connection:
+                self._leads = log.take_lease(connection, self._known_as, self._holder, LEASE)
+            if self._leads:
+                return True
+            if self._stopped.wait(BETWEEN_TRIES):
+                raise StoreUnavailable(CLOSED)
+            if not self._owes(self._standing(), space, upto):
                 return False
+
+    def _end_turn(self) -> None:
+        if self._leads:
+            with self._ledger.write() as connection:
+                self._release(connection)
+
+    def _release(self, connection: Connection) -> None:
+        if self._holder is not None:
+            log.release_lease(connection, self._known_as, self._holder)
+        self._leads = False
+
+    def _deliver_batch(self, space: str | None, progress: Progress | None) -> None:
+        with self._ledger.read() as connection:
+            standing = log.standing(connection, self._known_as)
+            cursor = self._cursor(standing, space)
             batch = changes.since(connection, cursor or 0, BATCH, space)
-            write = None if batch is None else self._target.take(connection, batch)
+            write = self._target.take(connection, batch)
         if cursor is None and self.shared:
             self._begin_anew()
-        if batch is None or write is None:
-            self._own_cursors.update({space: latest} if space is not None else {})
-            return False
-        self._move(space, batch, write())
+        self._move(space, cursor or 0, batch, write())
+        self.delivered += 1
         if progress is not None:
-            progress(self.name, batch.upto, latest)
-        return True
+            progress(self.name, batch.upto, standing.last)
 
     def _forget_if_reset(self, epoch: int) -> None:
         """A private projection's cursors count for one epoch; a shared one's go with the ledger's other rows."""
@@ -197,30 +284,65 @@ class Projection:
         """Without a cursor nothing is known of the contents: after a reset, or in a rebuild that was killed."""
         self._target.wipe()
         with self._ledger.write() as connection:
-            log.accept(connection, self.name)
-            log.move_cursor(connection, self.name, 0)
+            log.accept(connection, self._known_as)
+            log.move_cursor(connection, self._known_as, 0)
 
-    def _cursor(self, connection: Connection, space: str | None) -> int | None:
-        return log.cursor(connection, self.name) if space is None else self._own_cursors.get(space)
+    def _cursor(self, standing: log.Standing, space: str | None) -> int | None:
+        return standing.cursor if space is None else self._own_cursors.get(space)
 
-    def _move(self, space: str | None, batch: changes.Changes, refused: dict[str, str]) -> None:
+    def _move(self, space: str | None, begun: int, batch: changes.Changes, refused: dict[str, str]) -> None:
         if space is not None:
             self._own_cursors[space] = batch.upto
             return
         with self._ledger.write() as connection:
-            log.accept(connection, self.name, batch.named)
-            log.refuse(connection, self.name, refused, batch.upto)
-            log.move_cursor(connection, self.name, batch.upto)
+            if self._holder is not None and not log.holds_lease(connection, self._known_as, self._holder):
+                log.rewind_cursor(connection, self._known_as, begun)
+                return
+            log.accept(connection, self._known_as, batch.named)
+            log.refuse(connection, self._known_as, refused, batch.upto)
+            log.move_cursor(connection, self._known_as, batch.upto)
+            self._release(connection)
+
+    def forget(self) -> None:
+        """Forgets what a shared projection holds: the next delivery empties and fills it again."""
+        with self._ledger.write() as connection:
+            log.drop_cursor(connection, self._known_as)
+
+    def _began_anew(self) -> bool:
+        with self._ledger.read() as connection:
+            return not log.cursor(connection, self._known_as)
+
+    def inspect(self) -> None:
+        """Catches up, and notices a shared projection that lost something without a word: a server restarted empty."""
+        if not self.shared:
+            return
+        with self._lock:
+            self.catch_up([])
+            with self._ledger.read() as connection:
+                held, expected = self._counted(connection)
+                quiet = log.cursor(connection, self._known_as) == log.last_change(connection)
+            if held == expected or not quiet:
+                return
+            logger.warning("%s does not hold what it should; giving it the rest from the ledger", self.name)
+            if held == 0:
+                self.forget()
+                self.catch_up([])
+            else:
+                self.mend(self.verify())
+
+    def _counted(self, connection: Connection) -> tuple[int, int]:
+        try:
+            return self._target.counted(connection)
+        except StoreLost:
+            return 0, 1
 
     def pending(self) -> bool:
         """Whether a shared projection has something to take (a private one is filled when it is asked)."""
         if not self.shared:
             return False
         with self._ledger.read() as connection:
-            cursor = log.cursor(connection, self.name)
-            if cursor is None:
-                return log.last_change(connection) > 0
-            return changes.since(connection, cursor, 1) is not None
+            standing = log.standing(connection, self._known_as)
+        return (standing.cursor or 0) != standing.last
 
     def verify(self) -> dict[str, list[str]]:
         """Compares ids and versions with the ledger: what is missing, extra, stale, set aside, or why it cannot.
@@ -235,22 +357,26 @@ class Projection:
                     self.catch_up(list(self._own_cursors))
                     again = self._compared()
                     found = {what: sorted(set(ids) & set(again[what])) for what, ids in found.items()}
+            except StoreLost:
+                self.forget()
+                with self._ledger.read() as connection:
+                    return {**CLEAN, "missing": sorted(uid for uid, _ in self._target.expected(connection, None))}
             except StoreUnavailable as error:
-                return {**_CLEAN, "unreachable": [str(error)]}
+                return {**CLEAN, "unreachable": [str(error)]}
             except StoreError as error:
-                return {**_CLEAN, "unreadable": [str(error)]}
+                return {**CLEAN, "unreadable": [str(error)]}
             return found
 
     def _compared(self) -> dict[str, list[str]]:
         with self._ledger.read() as connection:
             spaces = None if self.shared else list(self._own_cursors)
             expected = dict(self._target.expected(connection, spaces))
-            aside = log.refused(connection, self.name)
+            aside = log.refused(connection, self._known_as)
             held: dict[str, tuple[int, ...]] = {}
             doubled = [uid for uid, version in self._target.held(spaces) if held.setdefault(uid, version) != version]
         stale = {uid for uid in expected.keys() & held.keys() if expected[uid] != held[uid]} | set(doubled)
         return {
-            **_CLEAN,
+            **CLEAN,
             "missing": sorted(expected.keys() - held.keys() - aside.keys()),
             "extra": sorted(held.keys() - expected.keys()),
             "stale": sorted(stale - aside.keys()),
@@ -268,6 +394,14 @@ class Projection:
             wanted = [uid for what in ("missing", "stale", "set_aside") for uid in report[what]]
             for start in range(0, len(wanted), BATCH):
                 self._give_again(wanted[start : start + BATCH])
+            if wanted and self._is_still_wrong():
+                # It holds what is newer than the ledger, which came from a backup, and rightly refuses the older.
+                self.rebuild(list(self._own_cursors))
+
+    def _is_still_wrong(self) -> bool:
+        """By `verify`, which looks twice: what somebody writes meanwhile is no reason to fill everything again."""
+        left = self.verify()
+        return any(left[what] for what in ("missing", "extra", "stale", "unreadable"))
 
     def _give_again(self, ids: Sequence[str]) -> None:
         with self._ledger.read() as connection:
@@ -276,15 +410,14 @@ class Projection:
         refused = write()
         if self.shared:
             with self._ledger.write() as connection:
-                log.accept(connection, self.name, ids)
-                log.refuse(connection, self.name, refused, batch.upto)
+                log.accept(connection, self._known_as, ids)
+                log.refuse(connection, self._known_as, refused, batch.upto)
 
     def rebuild(self, spaces: Sequence[str], progress: Progress | None = None) -> None:
         """Throws the contents away and delivers everything again. Killed in between, the next delivery goes on."""
         with self._lock:
             if self.shared:
-                with self._ledger.write() as connection:
-                    log.drop_cursor(connection, self.name)
+                self.forget()
             else:
                 self._target.wipe()
                 self._own_cursors.clear()

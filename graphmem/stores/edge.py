@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from uuid import NAMESPACE_OID, UUID, uuid5
+from uuid import NAMESPACE_OID, UUID, uuid4, uuid5
 
 from filelock import FileLock, Timeout
 from qdrant_edge import (
@@ -27,6 +27,7 @@ from qdrant_edge import (
     MatchAny,
     MatchValue,
     PayloadSchemaType,
+    PointVectors,
     Query,
     QueryRequest,
     RangeFloat,
@@ -38,25 +39,24 @@ from qdrant_edge import (
     Point as EdgePoint,
 )
 
-from graphmem.errors import StoreError, StoreLocked
-from graphmem.model import View, micros
+from graphmem.errors import CLOSED, StoreError, StoreLocked, StoreUnavailable
+from graphmem.model import View
 from graphmem.stores.base import Point
-from graphmem.stores.ledger.engine import private_folder
+from graphmem.stores.ledger.sqlite import private_folder
+from graphmem.stores.points import DENSE, SPARSE, best_memories, conditions, payload, windows_held
 
 if TYPE_CHECKING:
     from graphmem.providers.base import Matrix
 
-DENSE, SPARSE = "dense", "bm25"
-# "Never" as a date: past every year that a datetime can name, and exact as a float, which Edge's ranges are.
-NEVER = 2**62
-_KEYWORDS = ("memory", "space", "user_id", "agent_id", "run_id", "kind")
+_KEYWORDS = ("memory", "space", "agent_id", "run_id", "kind")
 _INTEGERS = ("valid_from", "valid_to", "expires_at")
-# A memory of several windows takes several of the nearest points: read some more than asked.
-_SPARE = 32
 _PAGE = 2000
 _SOUND = 0.01
 # Delivered points after which the segments are merged and indexed.
 _OPTIMIZE_AFTER = 20_000
+# Edge writes through mapped files with holes. Where the disk has no block left for one, the system ends the process, so
+# so many bytes must be free before a batch: more than one ever takes.
+_ROOM = 32 * 2**20
 
 
 class EdgeIndex:
@@ -72,7 +72,17 @@ class EdgeIndex:
         except Timeout as error:
             raise StoreLocked(f"another process holds the vector index {str(folder)!r}") from error
         self._since_optimized = 0
+        self._closed = False
         self._shard = self._open()
+
+    @property
+    def place(self) -> str:
+        """A name for this folder, made once: a ledger on a server may have such a folder in many homes."""
+        named = self._folder.with_suffix(".place")
+        if not named.exists():
+            named.write_text(str(uuid4()))
+            named.chmod(0o600)
+        return named.read_text()
 
     def _open(self) -> EdgeShard:
         if (self._folder / "edge_config.json").exists():
@@ -83,9 +93,10 @@ class EdgeIndex:
         return self._create()
 
     def _create(self) -> EdgeShard:
+        self._check_room()
         shutil.rmtree(self._folder, ignore_errors=True)
         private_folder(self._folder)
-        with _our_errors():
+        with self._our_errors():
             shard = EdgeShard.create(str(self._folder), self._config())
             for name in _KEYWORDS:
                 shard.update(UpdateOperation.create_field_index(name, PayloadSchemaType.Keyword))
@@ -107,24 +118,38 @@ class EdgeIndex:
             wal_enabled=False,
         )
 
+    def _has_room(self, needed: int = _ROOM) -> bool:
+        return shutil.disk_usage(self._folder.parent).free >= needed
+
+    def _check_room(self) -> None:
+        if not self._has_room():
+            raise StoreUnavailable(
+                f"the disk is full: fewer than {_ROOM >> 20} MB are free for the vector index {str(self._folder)!r}"
+            )
+
     def upsert(self, points: Sequence[Point]) -> None:
-        with _our_errors():
+        with self._our_errors():
+            self._check_room()
             self._delete([point.record.id for point in points])
             made = [edge_point for point in points for edge_point in _edge_points(point)]
             if made:
                 self._shard.update(UpdateOperation.upsert_points(made))
             self._flush()
             self._since_optimized += len(made)
-            if self._since_optimized >= _OPTIMIZE_AFTER:
+            if self._since_optimized >= _OPTIMIZE_AFTER and self._has_room(_ROOM + self._size()):
                 self._shard.optimize()
                 self._since_optimized = 0
                 self._flush()
 
     def delete(self, ids: Sequence[str]) -> int:
-        with _our_errors():
+        with self._our_errors():
+            self._check_room()
             gone = self._delete(ids)
             self._flush()
         return gone
+
+    def _size(self) -> int:
+        return sum(512 * path.stat().st_blocks for path in self._folder.rglob("*"))
 
     def _flush(self) -> None:
         self._shard.flush()
@@ -134,10 +159,20 @@ class EdgeIndex:
         if not ids:
             return 0
         mine = Filter(must=[FieldCondition(key="memory", match=MatchAny(list(ids)))])
-        count = self._shard.count(CountRequest(filter=mine, exact=True))
-        if count:
-            self._shard.update(UpdateOperation.delete_points_by_filter(mine))
-        return count
+        points = self._found(mine)
+        if points:
+            # A deleted point only counts as deleted: its vector stays in the file until the segment is written anew.
+            blank: dict[str, Any] = {DENSE: [0.0] * self._dims}
+            self._shard.update(UpdateOperation.update_vectors([PointVectors(point, blank) for point in points]))
+            self._shard.update(UpdateOperation.delete_points(points))
+        return len(points)
+
+    def _found(self, wanted: Filter) -> list[Any]:
+        count = self._shard.count(CountRequest(filter=wanted, exact=True))
+        if not count:
+            return []
+        request = ScrollRequest(filter=wanted, limit=count, with_payload=False, with_vector=False)
+        return [record.id for record in self._shard.scroll(request)[0]]
 
     def dense(self, view: View, vector: Matrix, limit: int) -> list[tuple[str, float]]:
         return self._query(view, vector.tolist(), DENSE, limit)
@@ -148,77 +183,78 @@ class EdgeIndex:
         return self._query(view, SparseVector(list(weights), list(weights.values())), SPARSE, limit)
 
     def _query(self, view: View, vector: Any, using: str, limit: int) -> list[tuple[str, float]]:
-        """The best memories; asks for more points while the windows of a few long memories fill the list."""
-        query, chosen, asked = Query.Nearest(vector, using=using), _filter(view), limit + _SPARE
-        while True:
+        query, chosen = Query.Nearest(vector, using=using), _filter(view)
+
+        def ask(asked: int) -> list[tuple[str, float]]:
             request = QueryRequest(limit=asked, query=query, filter=chosen, with_payload=["memory"])
-            with _our_errors():
-                found = self._shard.query(request)
-            best: dict[str, float] = {}
-            for point in found:  # best first, so that a memory's first point is its best window
-                best.setdefault((point.payload or {})["memory"], point.score)
-            if len(best) >= limit or len(found) < asked:
-                return sorted(best.items(), key=lambda pair: (-pair[1], pair[0]))[:limit]
-            asked *= 4
+            with self._our_errors():
+                return [((point.payload or {})["memory"], point.score) for point in self._shard.query(request)]
+
+        return best_memories(ask, limit)
 
     def count(self) -> int:
-        with _our_errors():
+        with self._our_errors():
             return self._shard.count(CountRequest(exact=True))
 
     def held(self, spaces: Sequence[str] | None = None) -> Iterator[tuple[str, int, int]]:
         chosen = None if spaces is None else Filter(must=[FieldCondition(key="space", match=MatchAny(list(spaces)))])
-        windows: dict[tuple[str, int], int] = {}
+        return iter(windows_held(record.payload or {} for record in self._records(chosen) if _is_sound(record.vector)))
+
+    def _records(self, chosen: Filter | None) -> Iterator[Any]:
         offset: Any = None
         while True:
             request = ScrollRequest(
                 offset=offset, limit=_PAGE, filter=chosen, with_payload=["memory", "version"], with_vector=[DENSE]
             )
-            with _our_errors():
+            with self._our_errors():
                 page, offset = self._shard.scroll(request)
-            for record in page:
-                payload = record.payload or {}
-                if not _is_sound(record.vector):
-                    continue
-                key = (payload["memory"], payload["version"])
-                windows[key] = windows.get(key, 0) + 1
+            yield from page
             if offset is None:
                 break
-        for (memory, version), count in windows.items():
-            yield memory, version, count
 
     def wipe(self) -> None:
-        with suppress(StoreError), _our_errors():
+        with suppress(StoreError), self._our_errors():
             self._shard.close()
         self._shard = self._create()
         self._since_optimized = 0
 
     def close(self) -> None:
+        if self._closed:
+            return
         try:
-            with _our_errors():
+            with self._our_errors():
                 self._shard.flush()
+                self._closed = True
                 self._shard.close()
                 self._keep_private()
         finally:
             self._lock.release()
 
+    @contextmanager
+    def _our_errors(self) -> Iterator[None]:
+        """Edge's errors as ours. What a close in another thread broke off is out of reach, not refused."""
+        if self._closed:
+            raise StoreUnavailable(CLOSED)
+        try:
+            yield
+        except StoreError:
+            raise
+        except BaseException as error:
+            _reraise_if_not_edges(error)
+            if self._closed:
+                raise StoreUnavailable(CLOSED) from error
+            failed = f"the vector index failed ({type(error).__name__}); `verify(repair=True)` mends it"
+            raise StoreError(failed) from error
+
 
 def _edge_points(point: Point) -> Iterator[EdgePoint]:
     record, sparse = point.record, SparseVector(list(point.weights), list(point.weights.values()))
-    payload: dict[str, Any] = {
-        "memory": record.id,
-        "version": record.change,
-        "space": record.space,
-        "kind": record.kind.value,
-        "valid_from": micros(record.valid_from),
-        "valid_to": NEVER if record.valid_to is None else micros(record.valid_to),
-        "expires_at": NEVER if record.expires_at is None else micros(record.expires_at),
-        **record.scope.parts,
-    }
+    shared = payload(record)
     for window, vector in enumerate(point.vectors):
         vectors: dict[str, Any] = {DENSE: vector.tolist()}
         if window == 0 and point.weights:  # the words are those of the whole text: once is enough
             vectors[SPARSE] = sparse
-        yield EdgePoint(point_id(record.id, window), vectors, payload)
+        yield EdgePoint(point_id(record.id, window), vectors, shared)
 
 
 def _is_sound(vector: Any) -> bool:
@@ -233,28 +269,17 @@ def point_id(memory: str, window: int) -> UUID:
 
 
 def _filter(view: View) -> Filter:
-    moment = float(micros(view.moment))
-    must = [FieldCondition(key=name, match=MatchValue(value)) for name, value in view.scope.parts.items()]
-    must.append(FieldCondition(key="kind", match=MatchAny([kind.value for kind in view.kinds])))
-    must.append(FieldCondition(key="valid_to", range=RangeFloat(gt=moment)))
-    if view.space is not None:
-        must.append(FieldCondition(key="space", match=MatchValue(view.space)))
-    if view.as_of is not None:
-        must.append(FieldCondition(key="valid_from", range=RangeFloat(lte=moment)))
-    if not view.show_expired:
-        must.append(FieldCondition(key="expires_at", range=RangeFloat(gt=moment)))
-    return Filter(must=list(must))
-
-
-@contextmanager
-def _our_errors() -> Iterator[None]:
-    try:
-        yield
-    except StoreError:
-        raise
-    except BaseException as error:
-        _reraise_if_not_edges(error)
-        raise StoreError(f"the vector index failed ({type(error).__name__}); `verify(repair=True)` mends it") from error
+    told = conditions(view)
+    moment = float(told.moment)
+    equal = {**told.parts, **({} if view.space is None else {"space": view.space})}
+    must = [FieldCondition(key=name, match=MatchValue(value)) for name, value in equal.items()]
+    must += [FieldCondition(key=name, range=RangeFloat(lte=moment)) for name in told.begun]
+    without = [FieldCondition(key=name, range=RangeFloat(lte=moment)) for name in told.ended]
+    if told.kinds is not None:
+        must.append(FieldCondition(key="kind", match=MatchAny(list(told.kinds))))
+    if told.not_kinds:
+        without.append(FieldCondition(key="kind", match=MatchAny(list(told.not_kinds))))
+    return Filter(must=list(must), must_not=list(without))
 
 
 def _reraise_if_not_edges(error: BaseException) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from graphmem.errors import CLOSED, StoreUnavailable
 from graphmem.model import MemoryRecord, View
 from graphmem.stores.base import Point
 
@@ -40,9 +41,11 @@ class ExactIndex:
     def __init__(self) -> None:
         self._spaces: dict[str, _Space] = {}
         self._lock = RLock()
+        self._closed = False
 
     def upsert(self, points: Sequence[Point]) -> None:
         with self._lock:
+            self._check_open()
             self.delete([point.record.id for point in points])
             for point in points:
                 space = self._spaces.setdefault(point.record.space, _Space({}))
@@ -79,6 +82,7 @@ class ExactIndex:
             return self._top(view, scores, limit)
 
     def _asked(self, view: View) -> list[_Space]:
+        self._check_open()
         wanted: Callable[[str], bool] = lambda key: view.space is None or key == view.space  # noqa: E731
         return [space for key, space in self._spaces.items() if space.points and wanted(key)]
 
@@ -109,5 +113,12 @@ class ExactIndex:
         with self._lock:
             self._spaces.clear()
 
+    def _check_open(self) -> None:
+        """Nothing found must not mean nothing there: a search may be under way while another thread closes."""
+        if self._closed:
+            raise StoreUnavailable(CLOSED)
+
     def close(self) -> None:
-        self.wipe()
+        with self._lock:
+            self._closed = True
+            self.wipe()

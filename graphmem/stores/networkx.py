@@ -14,6 +14,7 @@ from threading import RLock
 
 import networkx as nx
 
+from graphmem.errors import CLOSED, StoreUnavailable
 from graphmem.model import (
     Edge,
     Entity,
@@ -25,30 +26,53 @@ from graphmem.model import (
     View,
     micros,
 )
-from graphmem.stores.base import MemoryState, RelationState
+from graphmem.stores.base import EntityState, MemoryState, RelationState
+from graphmem.text import entity_id
 
 Node = tuple[str, ...]
 Worth = tuple[int, int, int, str]  # kind, newest first, row, memory id
 
 
 class NetworkxGraph:
-    """One directed multigraph: nodes ("memory", id) and ("entity", space, key); edges mentions, next and relations."""
+    """One directed multigraph.
+
+    Nodes ("memory", id) and ("entity", space, key); edges "mentions", "next", "same_as", and relations by their ids.
+    """
 
     def __init__(self) -> None:
         self._graph: nx.MultiDiGraph[Node] = nx.MultiDiGraph()
         self._mentions: dict[tuple[str, str], list[Worth]] = {}
         self._relations: dict[str, tuple[RelationState, Node, Node]] = {}
+        self._told: dict[str, EntityState] = {}
         self._lock = RLock()
+        self._closed = False
 
-    def upsert(self, memories: Sequence[MemoryState], relations: Sequence[RelationState]) -> None:
+    def upsert(
+        self,
+        memories: Sequence[MemoryState] = (),
+        relations: Sequence[RelationState] = (),
+        entities: Sequence[EntityState] = (),
+    ) -> None:
         with self._lock:
+            self._check_open()
             for state in memories:
-                left = self._drop_memory(state.record.id, keep_node=True)
-                self._add_memory(state)
-                self._prune(left)
+                if state.record.change >= self._version(state.record.id):
+                    left = self._drop_memory(state.record.id, keep_node=True)
+                    self._add_memory(state)
+                    self._prune(left)
             for relation in relations:
-                self._drop_relation(relation.relation.id)
-                self._add_relation(relation)
+                known = self._relations.get(relation.relation.id)
+                if known is None or relation.change >= known[0].change:
+                    self._drop_relation(relation.relation.id)
+                    self._add_relation(relation)
+            for entity in entities:
+                if entity.id not in self._told or entity.change >= self._told[entity.id].change:
+                    self._untell(entity.id)
+                    self._tell(entity)
+
+    def _version(self, uid: str) -> int:
+        record = self._graph.nodes.get(("memory", uid), {}).get("record")
+        return 0 if record is None else record.change
 
     def _add_memory(self, state: MemoryState) -> None:
         record, node = state.record, ("memory", state.record.id)
@@ -68,13 +92,34 @@ class NetworkxGraph:
         self._graph.add_edge(source, target, key=relation.id, relation=relation, supports=state.supports)
         self._relations[relation.id] = (state, source, target)
 
-    def delete(self, memories: Sequence[str], relations: Sequence[str]) -> int:
+    def _tell(self, state: EntityState) -> None:
+        node = ("entity", state.space, state.key)
+        self._told[state.id] = state
+        self._graph.add_node(node, name=state.name)
+        for other in (("entity", state.space, key) for key in state.same_as):
+            # Where the other end is not here yet, its own state will bring the link.
+            if other in self._graph and not self._graph.has_edge(other, node, key="same_as"):
+                self._graph.add_edge(node, other, key="same_as")
+
+    def _untell(self, uid: str) -> None:
+        state = self._told.pop(uid, None)
+        node = ("entity", state.space, state.key) if state is not None else ()
+        if node not in self._graph:
+            return
+        self._graph.nodes[node].pop("name", None)
+        edges = [*self._graph.in_edges(node, keys=True), *self._graph.out_edges(node, keys=True)]
+        self._graph.remove_edges_from([edge for edge in edges if edge[2] == "same_as"])
+
+    def delete(self, memories: Sequence[str], relations: Sequence[str] = (), entities: Sequence[str] = ()) -> int:
         with self._lock:
+            self._check_open()
             before = self._graph.number_of_nodes() + self._graph.number_of_edges()
             for uid in memories:
                 self._prune(self._drop_memory(uid))
             for uid in relations:
                 self._drop_relation(uid)
+            for uid in entities:
+                self._untell(uid)
             return before - self._graph.number_of_nodes() - self._graph.number_of_edges()
 
     def _drop_memory(self, uid: str, *, keep_node: bool = False) -> list[Node]:
@@ -100,6 +145,7 @@ class NetworkxGraph:
         for node in entities:
             if not self._mentions[node[1], node[2]]:
                 del self._mentions[node[1], node[2]]
+                self._told.pop(entity_id(node[1], node[2]), None)
                 self._graph.remove_node(node)
 
     def _drop_relation(self, uid: str) -> None:
@@ -109,6 +155,7 @@ class NetworkxGraph:
 
     def neighbourhood(self, view: View, seeds: Seeds, limits: Limits) -> Subgraph:
         with self._lock:
+            self._check_open()
             named = [key for key in seeds.entities if (view.space, key) in self._mentions]
             start = [uid for uid in seeds.memories if self._sees(view, uid)]
             naming = [uid for key in named for uid in self._best(view, key, limits.seed_mentions)]
@@ -178,19 +225,35 @@ class NetworkxGraph:
             next=tuple(sorted((a, b) for a, b in pairs if self._sees(view, a) and self._sees(view, b))),
         )
 
+    def count(self) -> int:
+        with self._lock:
+            return sum("record" in data for _, data in self._graph.nodes(data=True))
+
     def held(self, spaces: Sequence[str] | None = None) -> Iterator[tuple[str, int]]:
         with self._lock:
+            self._check_open()
             records = [data.get("record") for node, data in self._graph.nodes(data=True) if node[0] == "memory"]
             found = [(r.id, r.change) for r in records if r is not None and (spaces is None or r.space in spaces)]
             states = [s for s, _, _ in self._relations.values() if spaces is None or s.space in spaces]
+            told = [(s.id, s.change) for s in self._told.values() if spaces is None or s.space in spaces]
         yield from found
+        yield from told
         yield from ((state.relation.id, state.change) for state in states)
 
     def wipe(self) -> None:
         with self._lock:
+            self._check_open()
             self._graph.clear()
             self._mentions.clear()
             self._relations.clear()
+            self._told.clear()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreUnavailable(CLOSED)
 
     def close(self) -> None:
-        self.wipe()
+        with self._lock:
+            if not self._closed:
+                self.wipe()
+            self._closed = True

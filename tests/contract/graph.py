@@ -25,10 +25,10 @@ from graphmem.model import (
     View,
 )
 from graphmem.providers.base import Embedded
-from graphmem.remember.enrich import text_hash
 from graphmem.remember.plan import Enrich, Erase, Retire, Revise
 from graphmem.stores.base import Graph
 from graphmem.stores.ledger import log, memories
+from graphmem.text import content_hash
 
 NAME, TITLE, CHUNK, THING = MentionKind.NAME, MentionKind.TITLE, MentionKind.CHUNK, MentionKind.THING
 ALICE = Scope("alice")
@@ -47,7 +47,7 @@ def enrich(clerk: Any, record: MemoryRecord, keys: Any, kinds: Mapping[str, Ment
     text = record.embedded_text
     made = Embedded(clerk.embedder.embed([text])[0], ())
     forms = Forms(clerk.embedder.model)
-    step = Enrich(record.id, record.version, forms, text_hash(text), made, Extraction(mentions, said))
+    step = Enrich(record.id, record.version, forms, content_hash(text), made, Extraction(mentions, said))
     assert clerk.commit(step)[0].event == "ENRICH"
 
 

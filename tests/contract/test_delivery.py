@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from graphmem.errors import StoreError, StoreUnavailable
 from graphmem.model import Scope
 from graphmem.remember.plan import Erase, Retire, Revise
 from graphmem.stores import deliver
-from graphmem.stores.base import MemoryState, Point, RelationState
+from graphmem.stores.base import EntityState, MemoryState, Point, RelationState
 from graphmem.stores.deliver import Graphs, Projection, Vectors
 from graphmem.stores.exact import ExactIndex
 from graphmem.stores.ledger import audit, log, memories
@@ -63,10 +64,15 @@ class PickyGraph(NetworkxGraph):
 
     refuses_relations = False
 
-    def upsert(self, memories: Sequence[MemoryState], relations: Sequence[RelationState]) -> None:
+    def upsert(
+        self,
+        memories: Sequence[MemoryState] = (),
+        relations: Sequence[RelationState] = (),
+        entities: Sequence[EntityState] = (),
+    ) -> None:
         if relations and self.refuses_relations:
             raise StoreError("no relations, please")
-        super().upsert(memories, relations)
+        super().upsert(memories, relations, entities)
 
 
 @pytest.fixture
@@ -114,6 +120,25 @@ def test_what_came_and_went_in_between_is_never_given(clerk: Any, shared: Projec
     assert cursor(clerk) == last(clerk)
 
 
+def test_the_cursor_reaches_the_last_number_given_out_whatever_became_of_it(
+    clerk: Any, shared: Projection, index: Picky, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that one comparison tells a search that there is nothing to ask for."""
+    monkeypatch.setattr(deliver, "BATCH", 2)
+    told = [clerk.say(f"memory {n}", at=far(n)) for n in range(4)]
+    with clerk.ledger.write() as connection:
+        for _ in range(3):
+            log.next_change(connection)
+    shared.catch_up([])
+    assert (cursor(clerk), shared.pending()) == (last(clerk), False)
+    assert index.batches == [[record.id for record in told[:2]], [record.id for record in told[2:]]]
+    with clerk.ledger.write() as connection:
+        log.next_change(connection)
+    assert shared.pending()
+    shared.catch_up([])
+    assert (cursor(clerk), shared.pending(), len(index.batches)) == (last(clerk), False, 2)
+
+
 def test_an_erasure_is_delivered(clerk: Any, shared: Projection, index: Picky) -> None:
     gone, kept = clerk.say("Anna paints"), clerk.say("Bob sings", at=far(1))
     shared.catch_up([])
@@ -138,6 +163,26 @@ def test_a_text_under_revision_is_taken_out_until_it_is_enriched(clerk: Any, sha
     clerk.commit(Revise(record.id, text="Anna sculpts"))
     shared.catch_up([])
     assert held(index) == {}
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_nobody_waits_for_what_others_go_on_to_write(
+    clerk: Any, shared: bool, index: Picky, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = Projection("vectors", clerk.ledger, Vectors(index, clerk.embedder.model), shared=shared)
+    clerk.say("Anna paints")
+    real = index.upsert
+
+    def beside(points: Sequence[Point]) -> None:
+        if len(index.batches) < 20:
+            clerk.say("Bo sings")
+        real(points)
+
+    monkeypatch.setattr(index, "upsert", beside)
+    one.catch_up(["user:alice"])
+    assert len(index.batches) == 1
+    one.catch_up(["user:alice"])
+    assert len(index.batches) == 2
 
 
 def test_delivering_again_gives_nothing_again(clerk: Any, shared: Projection, index: Picky) -> None:
@@ -516,3 +561,41 @@ def test_a_cursor_is_kept_by_the_ledger_for_the_next_opener(clerk: Any, shared: 
     again = Projection("vectors", clerk.ledger, Vectors(index, clerk.embedder.model), shared=True)
     again.catch_up([])
     assert len(index.batches) == 1
+
+
+def test_mending_while_others_write_fills_nothing_again(
+    clerk: Any, shared: Projection, index: Picky, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is written between the mending and the look after it is owed, not wrong."""
+    first = clerk.say("Anna paints")
+    shared.catch_up([])
+    index.delete([first.id])
+    report, wiped = shared.verify(), []
+    real, give = index.wipe, shared._give_again
+
+    def give_and_write(ids: Sequence[str]) -> None:
+        give(ids)
+        clerk.say("Bo sings")
+
+    monkeypatch.setattr(shared, "_give_again", give_and_write)
+    monkeypatch.setattr(index, "wipe", lambda: (wiped.append(True), real()))
+    shared.mend(report)
+    assert not wiped
+    assert len(held(index)) == 2
+
+
+def test_a_ledger_from_a_backup_gets_what_it_holds(clerk: Any, shared: Projection, index: Picky) -> None:
+    """The store refuses what is older than what it has, so giving again does not help: it is filled anew."""
+    record = clerk.say("Anna paints")
+    shared.catch_up([])
+    newer = index._spaces["user:alice"].points[record.id]
+    index.upsert([replace(newer, record=replace(newer.record, change=10**6))])
+    refusing = index.upsert
+
+    def refuse_older(points: Sequence[Point]) -> None:
+        known = held(index)
+        refusing([point for point in points if point.record.change >= known.get(point.record.id, 0)])
+
+    index.upsert = refuse_older
+    shared.mend(shared.verify())
+    assert held(index) == {record.id: clerk.record(record.id).change}

@@ -29,7 +29,7 @@ from vector_index import (
     worded,
 )
 
-from graphmem.errors import StoreLocked
+from graphmem.errors import StoreLocked, StoreUnavailable
 from graphmem.stores.base import VectorIndex
 from graphmem.stores.edge import EdgeIndex
 from graphmem.stores.exact import ExactIndex
@@ -226,3 +226,15 @@ def test_equal_scores_come_in_the_order_of_ids(folder: Path, kind: str) -> None:
     index.upsert([point(n) for n in (5, 3, 9, 1)])
     assert near(index) == worded(index) == [uid(1), uid(3), uid(5), uid(9)]
     index.close()
+
+
+@pytest.mark.parametrize("kind", ["edge", "exact"])
+def test_a_closed_index_is_out_of_reach(kind: str, folder: Path) -> None:
+    """Not "refused": what a close breaks off in another thread would be set aside, and never delivered."""
+    index = EdgeIndex(folder, DIMS) if kind == "edge" else ExactIndex()
+    index.close()
+    index.close()
+    with pytest.raises(StoreUnavailable):
+        index.upsert([point(1)])
+    with pytest.raises(StoreUnavailable):
+        index.dense(view(), towards(1), 1)

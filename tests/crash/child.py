@@ -1,8 +1,10 @@
 """A process that dies where it is told to.
 
-`python child.py` is a server: warm (everything imported, nothing opened), it reads one order for each line, forks, and
-the fork carries the order out until the named point kills it with SIGKILL. It answers with how the fork ended. Points
-are library functions wrapped from outside; the library knows nothing of them.
+`python child.py serve MODULE...` is a server: warm (everything imported, these modules too, nothing opened), it reads
+one order for each line, forks, and the fork carries the order out until the named point kills it with SIGKILL. It
+answers with how the fork ended. Points are library functions wrapped from outside; the library knows nothing of them.
+In `dying.py` is the order to make any calls and to die at an event given by its number; `victims.py` is how tests speak
+to this server.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 import qdrant_edge
+from dying import make_calls
 
 from graphmem import Memory
 from graphmem.settings import Settings
@@ -34,8 +37,8 @@ NEW = "delta Emil bought Fagott moonladder"
 REVISED = "beta Bella left Bergen snowlantern"
 
 
-def settings(home: Path, dims: int = 64, graph: str = "ledger") -> Settings:
-    """The library over models that answer in microseconds."""
+def settings(home: Path, dims: int = 64, graph: str = "ledger", model: str | None = None, **config: object) -> Settings:
+    """The library over models that answer in microseconds; `config` is laid over it."""
     fake = HashEmbedder(dims)
     return Settings.from_dict(
         {
@@ -45,23 +48,24 @@ def settings(home: Path, dims: int = 64, graph: str = "ledger") -> Settings:
                 "config": {
                     "embed": lambda texts: np.stack([rows.mean(axis=0) for rows in fake.embed(texts)]),
                     "embedding_dims": dims,
-                    "model": f"fake-{dims}",
+                    "model": model or f"fake-{dims}",
                 },
             },
             "extractor": {"provider": "none"},
             "graph_store": {"provider": graph},
+            **config,
         }
     )
 
 
-def open_memory(home: Path, dims: int = 64, graph: str = "ledger") -> Memory:
+def open_memory(home: Path, dims: int = 64, graph: str = "ledger", **config: object) -> Memory:
     """A Memory with the word extractor, where there is a way to have one."""
     import graphmem.backends as backends
 
     real = backends._extractor
     backends._extractor = lambda _settings: WordExtractor()
     try:
-        return Memory(settings=settings(home, dims, graph))
+        return Memory(settings=settings(home, dims, graph, **config))
     finally:
         backends._extractor = real
 
@@ -186,6 +190,10 @@ def carry_out(order: dict) -> None:
         return
     if what == "loop":
         return loop(home, journal)
+    if what == "import":
+        return import_file(order, journal)
+    if what == "calls":
+        return make_calls(order, open_memory, journal.note)
     fuse = plant(order["point"], order["nth"])
     memory, ids = seeded(home, journal)
     if what == "batches":
@@ -215,6 +223,17 @@ def carry_out(order: dict) -> None:
     journal.note(done=what)
 
 
+def import_file(order: dict, journal: Journal) -> None:
+    """In batches of two records."""
+    importlib.import_module("graphmem.carry.taking").BATCH = 2
+    fuse = plant(order["point"], order["nth"])
+    memory = open_memory(Path(order["home"]))
+    fuse.armed = True
+    journal.note(begun="import")
+    memory.import_(order["file"])
+    journal.note(done="import")
+
+
 def loop(home: Path, journal: Journal) -> None:
     """Works on until somebody kills it."""
     memory = open_memory(home)
@@ -241,7 +260,10 @@ def loop(home: Path, journal: Journal) -> None:
             memory.search("loop", user_id="u")
 
 
-def serve() -> None:
+def serve(modules: list[str]) -> None:
+    for module in modules:
+        importlib.import_module(module)
+    HashEmbedder().embed_query("a table of all letters is made by the first text")
     for line in sys.stdin:
         order = json.loads(line)
         process = os.fork()
@@ -265,7 +287,7 @@ def serve() -> None:
 def peer(home: Path, graph: str) -> None:
     """Another process on the same folder: calls what it is told to."""
     memory = open_memory(home, graph=graph)
-    print(json.dumps({"edge": memory._house._parts.vectors.shared}), flush=True)
+    print(json.dumps({"edge": memory._house._parts.vectors.projection.shared}), flush=True)
     for line in sys.stdin:
         order = json.loads(line)
         try:
@@ -279,4 +301,5 @@ def peer(home: Path, graph: str) -> None:
 
 
 if __name__ == "__main__":
-    serve() if len(sys.argv) == 1 else peer(Path(sys.argv[1]), sys.argv[2])
+    verb, *rest = sys.argv[1:]
+    serve(rest) if verb == "serve" else peer(Path(rest[0]), rest[1])

@@ -5,19 +5,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import re
 import shutil
-import subprocess
-import sys
-import tempfile
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from child import NEW, REVISED, SEEDS, open_memory
+from victims import Server, in_memory, sound, words_in_files
 
 from graphmem import Memory
 
@@ -80,7 +78,7 @@ KILLS = [
     Kill(
         "close: before the ledger's log is emptied",
         "close",
-        "before graphmem.stores.ledger.engine:Database.close",
+        "before graphmem.stores.ledger.sqlite:Sqlite.close",
         True,
     ),
     # delete_all
@@ -125,48 +123,16 @@ OPENINGS = [
 ]
 
 
-class Server:
-    """The warm process that forks the victims."""
-
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("child.py"))],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-
-    def order(self, home: Path, act: str, **rest: object) -> tuple[int, list[dict]]:
-        journal = home.with_name(home.name + ".journal")
-        order = {"home": str(home), "journal": str(journal), "act": act, **rest}
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(json.dumps(order) + "\n")
-        self._process.stdin.flush()
-        code = json.loads(self._process.stdout.readline())["code"]
-        error = Path(str(journal) + ".err")
-        assert code != 3, error.read_text()
-        lines = journal.read_text().splitlines() if journal.exists() else []
-        return code, [json.loads(line) for line in lines]
-
-    def close(self) -> None:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.wait(30)
-        self._process.stdout.close()
-
-
 @pytest.fixture
 def folder():
-    """In memory where the system has such a place: a killed process leaves what it wrote, synced or not."""
-    shared = "/dev/shm"
-    made = tempfile.mkdtemp(prefix="graphmem-kill-", dir=shared if os.access(shared, os.W_OK) else None)
-    yield Path(made)
-    shutil.rmtree(made, ignore_errors=True)
+    with in_memory() as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
 def server():
-    made = Server()
-    yield made
-    made.close()
+    with closing(Server()) as made:
+        yield made
 
 
 def everything(memory: Memory, user: str = "u") -> dict[str, str]:
@@ -189,15 +155,6 @@ def found_by_their_own_words(memory: Memory, texts: dict[str, str]) -> None:
 
 def own_word(text: str) -> str:
     return re.findall(r"[a-z]+\d*", text)[-1] if not text.startswith("loop") else text.split()[1]
-
-
-def words_in_files(home: Path, word: str) -> list[str]:
-    return [str(path) for path in home.rglob("*") if path.is_file() and word.encode() in path.read_bytes()]
-
-
-def sound(memory: Memory) -> None:
-    report = memory.verify()
-    assert report["ok"], (report["derived"], report["failed"], report["projections"])
 
 
 def expected_after(kill: Kill, ids: list[str]) -> dict[str, str]:
@@ -226,7 +183,7 @@ def test_killed_at(kill: Kill, server: Server, folder: Path):
         check(kill, memory, ids)
     if kill.act in {"delete", "delete_all", "reset", "close"} and kill.durable:
         gone = SEEDS[1].split()[-1]
-        assert words_in_files(home, gone) == []
+        assert words_in_files(home, [gone]) == []
 
 
 def check(kill: Kill, memory: Memory, ids: list[str]) -> None:

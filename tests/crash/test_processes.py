@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import random
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +14,7 @@ from threading import Barrier, Event, Thread
 
 import pytest
 from child import open_memory, settings
+from victims import in_memory, words_in_files
 
 from graphmem import Memory
 from graphmem.errors import GraphmemError, NotFoundError
@@ -29,7 +27,7 @@ class Peer:
 
     def __init__(self, home: Path, graph: str = "ledger", *, wait: bool = True) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("child.py")), str(home), graph],
+            [sys.executable, str(Path(__file__).with_name("child.py")), "peer", str(home), graph],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         if wait:
@@ -64,11 +62,9 @@ class Peer:
 
 @pytest.fixture
 def home():
-    """A new folder, in memory where the system has such a place: these tests are about order, not about disks."""
-    shared = "/dev/shm"
-    made = tempfile.mkdtemp(prefix="graphmem-peers-", dir=shared if os.access(shared, os.W_OK) else None)
-    yield Path(made) / "home"
-    shutil.rmtree(made, ignore_errors=True)
+    """A new folder: these tests are about order, not about disks."""
+    with in_memory() as made:
+        yield made / "home"
 
 
 @pytest.fixture
@@ -93,15 +89,11 @@ def hit_ids(found) -> list[str]:
     return [hit["id"] for hit in found["results"]]
 
 
-def words_in_files(home: Path, word: str) -> list[str]:
-    return [str(path) for path in home.rglob("*") if path.is_file() and word.encode() in path.read_bytes()]
-
-
 @pytest.mark.parametrize("graph", ["ledger", "networkx"])
 def test_two_processes_see_each_other(graph: str, home: Path, peers):
     first = open_memory(home, graph=graph)
     second = peers(home, graph)
-    assert first._house._parts.vectors.shared
+    assert first._house._parts.vectors.projection.shared
     assert not second.edge
     (mine,) = texts(first.add("Ada keeps zebrafinches", user_id="u"))
     assert hit_ids(second.ask("search", "zebrafinches", user_id="u")) == [mine]
@@ -125,9 +117,9 @@ def test_two_processes_see_each_other(graph: str, home: Path, peers):
     assert len(hit_ids(second.ask("search", "keeps hornbills", user_id="u"))) == 2
     assert second.ask("verify")["ok"]
     second.ask("close")
-    assert words_in_files(home, "nightjars") == words_in_files(home, "mudskippers") == []
+    assert words_in_files(home, ["nightjars", "mudskippers"]) == []
     with open_memory(home, graph=graph) as third:
-        assert third._house._parts.vectors.shared
+        assert third._house._parts.vectors.projection.shared
         third.flush()
         assert third.verify()["ok"], third.verify()
         assert "Dan keeps hornbills" in texts(third.search("hornbills", user_id="u")).values()
@@ -180,7 +172,7 @@ def test_a_killed_holder_of_edge_is_followed(home: Path, peers):
     first._process.wait(30)
     second.ask("add", "three", user_id="u")
     with open_memory(home) as third:
-        assert third._house._parts.vectors.shared
+        assert third._house._parts.vectors.projection.shared
         third.flush()
         assert third.verify()["ok"], third.verify()
         assert third.get_all(user_id="u")["total"] in {2, 3}

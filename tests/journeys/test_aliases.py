@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from conftest import fake_models
+from databases import SQLITE_ONLY
 
 from graphmem import AsyncMemory, Memory, Settings
 from graphmem.errors import NotFoundError, ValidationError
@@ -324,6 +325,7 @@ def test_the_async_door_awaits_the_same() -> None:
     asyncio.run(journey())
 
 
+@SQLITE_ONLY
 def test_names_are_kept_in_the_folder(make_memory: Make, tmp_path: Path) -> None:
     memory = make_memory(tmp_path / "home", **SPACY)
     tell(memory, "Alpha met Beta.")

@@ -59,7 +59,7 @@ def ledger(tmp_path, monkeypatch):
     monkeypatch.setenv("GRAPHMEM_HOME", str(tmp_path / "mine"))
     path = tmp_path / "mine.sqlite"
     settings = Settings.from_dict(fake_models(history_db_path=str(path)))
-    monkeypatch.setattr(Settings, "from_env", classmethod(lambda cls: settings))
+    monkeypatch.setattr(Settings, "from_env", classmethod(lambda cls, **_: settings))
     return path
 
 

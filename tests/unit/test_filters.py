@@ -161,7 +161,7 @@ def levels(count: int) -> dict[str, Any]:
     [
         ([], "filters="),
         ("x", "filters="),
-        ({1: 2}, "non-empty string"),
+        ({1: 2}, "must be a string"),
         ({"": 2}, "non-empty string"),
         ({"x": {}}, "names no operator"),
         ({"x": {"gte": 1, "$lt": 2}}, "did you mean 'lt'"),

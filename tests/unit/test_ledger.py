@@ -15,7 +15,6 @@ from graphmem.errors import NotFoundError, ValidationError
 from graphmem.model import VECTOR, Extraction, Forms, Kind, Message, Scope, micros
 from graphmem.providers.base import Embedded
 from graphmem.remember.commit import commit
-from graphmem.remember.enrich import text_hash
 from graphmem.remember.plan import Enrich, Erase, Plan, Renew, Restore, Retire, Revise
 from graphmem.remember.words import say
 from graphmem.stores.ledger import audit, log, memories, reading
@@ -33,6 +32,8 @@ from graphmem.stores.ledger.schema import (
     terms,
     tombstones,
 )
+from graphmem.stores.ledger.schema import memories as rows
+from graphmem.text import content_hash
 
 HOUR = timedelta(hours=1)
 ALICE = Scope("alice")
@@ -126,7 +127,7 @@ def test_enriching_adds_vectors_terms_and_graph_and_pays_the_task(clerk: Any) ->
 def enrichment(clerk: Any, record: Any, **more: Any) -> Enrich:
     text = record.embedded_text
     known = {"embedded": Embedded(clerk.embedder.embed([text])[0], ()), "found": Extraction(), **more}
-    return Enrich(record.id, record.version, Forms(clerk.embedder.model), text_hash(text), **known)
+    return Enrich(record.id, record.version, Forms(clerk.embedder.model), content_hash(text), **known)
 
 
 def test_enriching_twice_counts_once(clerk: Any) -> None:
@@ -508,11 +509,12 @@ def test_counts_are_right_after_any_sequence_of_steps(clerk: Any, seed: int) -> 
 def test_wrong_counts_are_named_and_set_right(clerk: Any) -> None:
     clerk.say("Anna meets Bob")
     with clerk.ledger.write() as connection:
+        connection.execute(rows.update().values(previous=7))
         connection.execute(entities.update().values(mentions=7))
         connection.execute(embeddings.update().values(uses=7))
         connection.execute(spaces.update().values(size=7))
         connection.execute(terms.update().values(df=7))
-    assert clerk.wrong() == ["entities.mentions", "embeddings.uses", "spaces.size", "terms.df"]
+    assert clerk.wrong() == ["memories.previous", "entities.mentions", "embeddings.uses", "spaces.size", "terms.df"]
     with clerk.ledger.write() as connection:
         audit.recompute(connection)
     assert clerk.wrong() == []
@@ -536,8 +538,11 @@ def test_vectors_come_back_as_they_were_stored(clerk: Any) -> None:
     text = " ".join(f"word{n}" for n in range(500))
     record = clerk.say(text)
     with clerk.ledger.read() as connection:
-        found = glimpses.vectors_of(connection, clerk.embedder.model, [record.row])
-    np.testing.assert_array_equal(found[record.row], clerk.embedder.embed([text])[0])
+        rows, vectors = glimpses.vectors_of(connection, clerk.embedder.model, [record.row])
+        none = glimpses.vectors_of(connection, clerk.embedder.model, [])
+    assert rows == [record.row] * len(vectors)
+    np.testing.assert_array_equal(vectors, clerk.embedder.embed([text])[0])
+    assert (none[0], len(none[1])) == ([], 0)
 
 
 def test_nothing_is_left_of_a_mention_but_its_memory(clerk: Any) -> None:

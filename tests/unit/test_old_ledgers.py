@@ -8,20 +8,20 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from old_ledgers import FILES, MODEL, check_what_they_held
 
 from graphmem import Memory
 from graphmem.stores.ledger import Ledger, schema
 from graphmem.testing import HashEmbedder
 
-FILES = sorted((Path(__file__).parents[1] / "data").glob("ledger-*.sqlite"))
-MODEL = HashEmbedder()
+EMBEDDER = HashEmbedder()
 
 
 def opened(path: Path, home: Path) -> Memory:
     def embed(texts: list[str]) -> list[list[float]]:
-        return [windows[0].tolist() for windows in MODEL.embed(texts)]
+        return [windows[0].tolist() for windows in EMBEDDER.embed(texts)]
 
-    config = {"embed": embed, "embedding_dims": MODEL.dims, "model": "hash"}
+    config = {"embed": embed, "embedding_dims": EMBEDDER.dims, "model": MODEL}
     return Memory.from_config({
         "home": str(home), "history_db_path": str(path), "embedder": {"provider": "callable", "config": config},
     })  # fmt: skip
@@ -50,14 +50,7 @@ def test_an_older_file_is_migrated_with_everything_it_held(kept: Path, tmp_path:
     path = tmp_path / "ledger.sqlite"
     shutil.copy(kept, path)
     with opened(path, tmp_path / "home") as memory:
-        found = [hit["memory"] for hit in memory.search("where is the lab?", user_id="tom")["results"]]
-        assert found[0] == "Nordlicht is building a lab in Tromsø."
-        assert len(found) == 2
-        changed = next(one for one in memory.get_all(user_id="tom")["results"] if "lab" in one["memory"])
-        assert [event["event"] for event in memory.history(changed["id"])] == ["ADD", "UPDATE"]
-        again = {"role": "user", "name": "Tom", "content": "This will be forgotten.", "id": "3"}
-        assert memory.add(again, user_id="tom", timestamp="2024-03-01")["results"][0]["reason"] == "erased"
-        assert memory.verify()["ok"]
+        check_what_they_held(memory)
         memory.reset()
         assert memory.get_all(user_id="tom")["total"] == 0
 

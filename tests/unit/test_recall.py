@@ -107,7 +107,9 @@ def test_a_sum_leaves_out_what_nothing_filled() -> None:
 def glimpse(
     row: int, speaker: str | None = None, at: datetime = datetime(2024, 3, 1, tzinfo=UTC), **more: Any
 ) -> Glimpse:
-    return Glimpse(row, f"m{row}", "user:u", speaker, micros(at), more.get("tells", 0), more.get("asks", 0.0))
+    return Glimpse(
+        row, f"m{row}", "user:u", speaker, micros(at), more.get("tells", 0), more.get("asks", 0.0), None, None
+    )
 
 
 def evidence(*rows: Glimpse, **more: Any) -> features.Evidence:
@@ -161,16 +163,18 @@ def test_a_month_that_is_named_counts() -> None:
 def matched(**rows: list[float]) -> tokens.Matches:
     """Matches of a question of two tokens that tell alike, in a space where tokens are their own dimensions."""
     found = tokens.Matches(np.eye(2, dtype=np.float32), np.array([0.5, 0.5]))
-    found.add({uid: [np.array([[round(x * 127) for x in row]], dtype=np.int8)] for uid, row in rows.items()})
+    found.add(list(rows), [np.array([round(x * 127) for x in row], dtype=np.int8).tobytes() for row in rows.values()])
     return found
 
 
 def test_tokens_are_matched_by_the_nearest_and_squared() -> None:
     found = tokens.Matches(np.eye(2, dtype=np.float32), np.array([0.5, 0.5]))
-    found.add({"a": [np.array([[127, 0], [-127, 64]], dtype=np.int8), np.array([[0, 127]], dtype=np.int8)]})
+    windows = [np.array(tokens, dtype=np.int8).tobytes() for tokens in ([[127, 0], [-127, 64]], [[0, 127]], [])]
+    found.add(["a", "a", "b"], windows)
     assert found.of("a") == pytest.approx([1.0, 1.0])
     assert found.of("nobody").tolist() == [0.0, 0.0]
     assert found.holds("a")
+    assert not found.holds("b")
     assert not found.holds("nobody")
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from graphmem import Memory
 from graphmem.errors import ConfigError
-from graphmem.settings import CallableEmbedder, LedgerGraph, Neo4jGraph, OpenaiEmbedder, Settings
+from graphmem.settings import CallableEmbedder, LedgerGraph, Neo4jConfig, Neo4jGraph, OpenaiEmbedder, Settings
 
 SECRET = "sk-very-secret"  # noqa: S105
 
@@ -120,12 +121,15 @@ def test_home_is_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"vector_store": {"config": {"url": "u", "path": "p"}}}, "url, host and path exclude each other"),
         ({"vector_store": {"config": {"port": 1}}}, "port needs host"),
         ({"vector_store": {"config": {"api_key": SECRET}}}, "api_key needs url or host"),
+        ({"vector_store": {"config": {"quantization": "int8"}}}, "quantization needs url or host"),
+        ({"vector_store": {"config": {"url": "u", "quantization": "int4"}}}, "vector_store.config.quantization: "),
         (
             {"embedder": {"provider": "callable", "config": {"embed": SECRET, "embedding_dims": 1, "model": "m"}}},
             "callable",
         ),
         ({"embedder": {"provider": "openai", "config": {"embedding_dims": 0}}}, "embedder.config.embedding_dims: "),
         ({"llm": {"config": {"timeout": float("inf")}}}, "llm.config.timeout: "),
+        ({"llm": {"config": {"timeout": 1e15}}}, "llm.config.timeout: "),
         ({"llm": {"config": {"model": ""}}}, "llm.config.model: "),
         ({"version": "v2"}, "version: Input should be 'v1.0' or 'v1.1'"),
         ({"home": ""}, "home: is empty"),
@@ -189,6 +193,52 @@ def test_bad_files(tmp_path: Path, name: str, text: str, told: str) -> None:
     assert SECRET not in str(caught.value)
 
 
+def test_variables_fill_in_what_a_file_leaves_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A password stays out of the file; what the file says, it says."""
+    file = tmp_path / "graphmem.toml"
+    file.write_text('[graph_store]\nprovider = "neo4j"\n[graph_store.config]\nurl = "bolt://h:1"\nusername = "ana"\n')
+    monkeypatch.setenv("GRAPHMEM_GRAPH_STORE__CONFIG__PASSWORD", "Xanthippe")
+    monkeypatch.setenv("GRAPHMEM_GRAPH_STORE__CONFIG__USERNAME", "bert")
+    config = Settings.from_file(file).graph_store.config
+    assert isinstance(config, Neo4jConfig)
+    assert (config.url.get_secret_value(), config.username, config.password.get_secret_value()) == (
+        "bolt://h:1",
+        "ana",
+        "Xanthippe",
+    )
+
+
+def test_an_error_names_the_variable_or_the_file_it_is_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "c.json"
+    monkeypatch.setenv("GRAPHMEM_LIMITS__MAX_TOP_K", "7")
+    file.write_text('{"limits": {"max_messages": 5}}')
+    with pytest.raises(ConfigError, match="^GRAPHMEM_LIMITS__MAX_TOP_K: Input"):
+        Settings.from_file(file)
+    file.write_text('{"limits": {"max_top_k": 8}}')
+    with pytest.raises(ConfigError, match=r"c\.json: limits\.max_top_k: Input"):
+        Settings.from_file(file)
+    with pytest.raises(ConfigError, match=r"^configuration: limits\.max_top_k: Input"):
+        Settings.from_dict({"limits": {"max_top_k": 8}})
+
+
+@pytest.mark.parametrize("name", ["GRAPHMEM_LEDGER_URL", "GRAPHMEM_HISTORY_DB_PATH"])
+def test_a_named_folder_is_no_ledger_elsewhere(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """reset() in a scratch folder must not empty the server that some variable names."""
+    monkeypatch.setenv(name, f"sqlite:///{tmp_path}/elsewhere.sqlite")
+    with pytest.raises(ConfigError, match=name):
+        Memory(tmp_path / "scratch")
+    Memory(":memory:").close()
+
+
+@pytest.mark.parametrize(
+    "data", [{"history_db_path": ":memory:"}, {"ledger_url": "sqlite://"}, {"ledger_url": "sqlite:///:memory:"}]
+)
+def test_a_ledger_in_memory_is_no_file_of_that_name(data: dict[str, Any]) -> None:
+    """Whoever writes that wants nothing on the disk."""
+    with pytest.raises(ConfigError, match=r"Memory\(':memory:'\)"):
+        Settings.from_dict(data)
+
+
 def test_no_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read"):
         Settings.from_file(tmp_path / "none.toml")
@@ -229,8 +279,26 @@ def test_the_process_variables_are_the_default(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("environ", "told"),
     [
-        ({"GRAPHMEM_HOEM": "x"}, r"GRAPHMEM_\* variables: unknown key 'hoem'; did you mean 'home'"),
-        ({"GRAPHMEM_VECTOR_STORE__CONFIG__PAHT": "x"}, "vector_store.config: unknown key 'paht'; did you mean 'path'"),
+        ({"GRAPHMEM_HOEM": "x"}, "^GRAPHMEM_HOEM: unknown key 'hoem'; did you mean 'home'"),
+        ({"GRAPHMEM_VECTOR_STORE__CONFIG__PAHT": "x"}, "^GRAPHMEM_VECTOR_STORE__CONFIG__PAHT: unknown key 'paht'; did"),
+        (
+            {"GRAPHMEM_LIMITS__MAX_TOP_K": "7"},
+            "^GRAPHMEM_LIMITS__MAX_TOP_K: Input should be greater than",
+        ),
+        ({"GRAPHMEM_GRAPH_STORE__PROVIDER": "x"}, "^GRAPHMEM_GRAPH_STORE__PROVIDER: must be one of"),
+        ({"GRAPHMEM_GRAPH_STORE__PROVIDER": "neo4j"}, "^GRAPHMEM_GRAPH_STORE__CONFIG: Field required$"),
+        (
+            {"GRAPHMEM_GRAPH_STORE__PROVIDER": "neo4j", "GRAPHMEM_GRAPH_STORE__CONFIG__PASSWORD": "x"},
+            "^GRAPHMEM_GRAPH_STORE__CONFIG__URL: Field required$",
+        ),
+        (
+            {"GRAPHMEM_VECTOR_STORE__CONFIG__HOST": "h", "GRAPHMEM_VECTOR_STORE__CONFIG__PATH": "p"},
+            r"^GRAPHMEM_VECTOR_STORE__CONFIG__\*: url, host and path exclude each other",
+        ),
+        (
+            {"GRAPHMEM_HISTORY_DB_PATH": "h", "GRAPHMEM_LEDGER_URL": "p"},
+            r"^GRAPHMEM_\* variables: history_db_path and ledger_url both name the ledger",
+        ),
         ({"GRAPHMEM_LLM": "x", "GRAPHMEM_LLM__PROVIDER": "openai"}, "llm is set to a plain value"),
         ({"GRAPHMEM_LLM__": "x"}, "unknown key ''"),
     ],
@@ -243,11 +311,8 @@ def test_bad_variables(environ: dict[str, str], told: str) -> None:
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        ({"vector_store": {"config": {"url": "http://h"}}}, "vector_store: a Qdrant server is not part"),
-        ({"graph_store": FULL["graph_store"]}, "graph_store: neo4j is not part of this release yet; use 'ledger' or"),
-        ({"embedder": {"provider": "openai"}}, "embedder: openai is not part"),
-        ({"llm": {"provider": "openai"}}, "llm: a language model is not part"),
-        ({"ledger_url": FULL["ledger_url"]}, "ledger_url: any database but SQLite is not part"),
+        ({"ledger_url": f"mysql://u:{SECRET}@h/db"}, "ledger_url: what this URL begins with"),
+        ({"ledger_url": f"postgresql+asyncpg://u:{SECRET}@h/db"}, "use 'sqlite:///…' or 'postgresql://…'"),
     ],
 )
 def test_not_part_of_this_release(data: dict[str, Any], told: str) -> None:
@@ -263,9 +328,14 @@ def test_not_part_of_this_release(data: dict[str, Any], told: str) -> None:
     [
         {"ledger_url": "sqlite:///x.db"},
         {"ledger_url": "sqlite+pysqlite:///x.db"},
+        {"ledger_url": FULL["ledger_url"]},
+        {"ledger_url": "postgres://h/db"},
+        {"ledger_url": "postgresql+psycopg://h/db"},
         {"history_db_path": "x.db"},
         {"vector_store": {"config": {"path": "p"}}},
+        {"vector_store": {"config": {"url": "http://h", "grpc_port": 7, "quantization": "int8", "on_disk": True}}},
         {"graph_store": {"provider": "networkx"}},
+        {"graph_store": FULL["graph_store"]},
         {"extractor": {"provider": "none"}},
     ],
 )

@@ -29,7 +29,10 @@ def conduct(call: Call, dataset: Dataset) -> None:
 
 
 def _elsewhere(settings: Settings) -> Settings:
-    """The configuration without its places: a benchmark must not write into somebody's ledger."""
+    """The configuration without its places: a benchmark must not write into somebody's ledger.
+
+    Servers for vectors and graph stay: there, a ledger of its own never meets another's.
+    """
     vectors = settings.vector_store
     vectors = vectors.model_copy(update={"config": vectors.config.model_copy(update={"path": None})})
     return settings.model_copy(update={"history_db_path": None, "ledger_url": None, "vector_store": vectors})
@@ -38,4 +41,9 @@ def _elsewhere(settings: Settings) -> Settings:
 @contextmanager
 def _memory(home: Path | None, settings: Settings) -> Iterator[Memory]:
     with tempfile.TemporaryDirectory(prefix="graphmem-") as folder, Memory(home or folder, settings=settings) as memory:
-        yield memory
+        try:
+            yield memory
+        finally:
+            if home is None:  # nothing may be left on a server
+                memory.reset()
+                memory.flush()

@@ -103,13 +103,9 @@ def _rules() -> tuple[Rule, ...]:
     return tuple((re.compile(pattern), read) for pattern, read in patterns.items())
 
 
-def _ago(match: re.Match[str], today: date) -> Period | None:
+def _ago(match: re.Match[str], today: date) -> Period:
     unit, word = UNITS[match["unit"]], match["count"]
-    if word == "半":
-        return periods.ago(today, periods.LENGTH[unit] // 2, "day")
-    if word not in VAGUE:
-        return periods.ago(today, number(word), unit)
-    return periods.joined(periods.ago(today, number(word) + 2, unit), periods.ago(today, number(word) - 1, unit))
+    return periods.counted_ago(today, None if word == "半" else number(word), unit, vague=word in VAGUE)
 
 
 def _some_ago(match: re.Match[str], today: date) -> Period | None:

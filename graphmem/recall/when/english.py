@@ -220,12 +220,7 @@ def _near(match: re.Match[str], today: date) -> Period:
 
 def _ago(match: re.Match[str], today: date) -> Period:
     word, unit = match["count"].casefold(), match["unit"].casefold().replace("night", "day")
-    if word == "half":
-        return periods.ago(today, periods.LENGTH[unit] // 2, "day")
-    count = number(word)
-    if word not in VAGUE:
-        return periods.ago(today, count, unit)
-    return periods.joined(periods.ago(today, count + 2, unit), periods.ago(today, count - 1, unit))
+    return periods.counted_ago(today, None if word == "half" else number(word), unit, vague=word in VAGUE)
 
 
 def _stretch(match: re.Match[str], today: date) -> Period:

@@ -20,6 +20,8 @@ _ENGLISH = re.compile(
 )
 # Where the event is over and the question begins: "the day after the race what did she eat".
 _QUESTION = re.compile(r" (?:what|who|whom|whose|where|which|how|why)\b.*$", re.IGNORECASE)
+# "The week before last" is a week of the calendar's.
+_NO_EVENT = re.compile(r"last$", re.IGNORECASE)
 _PRONOUN = re.compile(r"(?:that|this|it|then|they|he|she|him|her)\b[^\w]*$", re.IGNORECASE)
 _CHINESE = re.compile(
     rf"(?P<anchor>[^,，。？?！!、；;]{{2,30}}?)(?P<of>[的之以]?)(?P<side>前|后)的?"
@@ -60,7 +62,7 @@ def relative(question: str) -> Offset | None:
 
 def _english(match: re.Match[str]) -> Offset | None:
     anchor = _QUESTION.sub("", match["anchor"]).strip()
-    if not anchor or _PRONOUN.match(anchor) or english_phrases.found(anchor, _ANY_DAY):
+    if not anchor or _PRONOUN.match(anchor) or _NO_EVENT.match(anchor) or english_phrases.found(anchor, _ANY_DAY):
         return None
     unit = match["unit"].casefold()
     unit = unit if unit in periods.LENGTH else "day"

@@ -111,6 +111,15 @@ def calendar(unit: str, today: date, count: int) -> Period:
     return year(today.year + count)
 
 
+def counted_ago(today: date, count: int | None, unit: str, *, vague: bool) -> Period:
+    """So many units before today; None is half of one, and a vague count ("a few") may be one less or two more."""
+    if count is None:
+        return ago(today, LENGTH[unit] // 2, "day")
+    if not vague:
+        return ago(today, count, unit)
+    return joined(ago(today, count + 2, unit), ago(today, count - 1, unit))
+
+
 def ago(today: date, count: float, unit: str) -> Period:
     """The day, or about the week, month or year, that lies `count` units back (ahead, if negative)."""
     if unit == "weekend":

@@ -6,20 +6,33 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from sqlalchemy import Connection, select
+from sqlalchemy import URL, Connection, select
 
+from graphmem.errors import ConfigError, StoreUnavailable
 from graphmem.stores.ledger import migrate, schema
 from graphmem.stores.ledger.engine import Database
+from graphmem.stores.ledger.postgres import Postgres
+from graphmem.stores.ledger.sqlite import Sqlite
 
 
 class Ledger:
-    """An open ledger. Raises StoreError for a file that cannot be used, StoreUnavailable for one out of reach."""
+    """An open ledger: a file, a PostgreSQL database (`postgres.parsed`), or None for memory.
 
-    def __init__(self, path: Path | None) -> None:
-        self._database = Database(path)
+    Raises StoreError for one that cannot be used, StoreUnavailable for one out of reach, ConfigError for one that
+    refuses what the URL says.
+    """
+
+    def __init__(self, place: Path | URL | None) -> None:
+        self.on_server = isinstance(place, URL)
+        self._database: Database = Postgres(place) if isinstance(place, URL) else Sqlite(place)
         with ExitStack() as refused:
             refused.callback(self._database.release)
-            self.uuid = self._made_ready()
+            try:
+                self.uuid = self._made_ready()
+            except StoreUnavailable as error:
+                if self._database.is_refusal(error):
+                    raise ConfigError(f"ledger_url: {error}; check user, password, database and rights") from error
+                raise
             refused.pop_all()
 
     def _made_ready(self) -> str:
@@ -30,14 +43,9 @@ class Ledger:
                 migrate.ensure(connection)
             return str(connection.scalar(select(schema.ledger.c.uuid)))
 
-    @property
-    def path(self) -> Path | None:
-        """The file, or None in memory."""
-        return self._database.path
-
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A snapshot to read from."""
+        """A snapshot to read from; reads inside it, by the same thread, see the same one and cost next to nothing."""
         with self._database.read() as connection:
             yield connection
 
@@ -47,10 +55,18 @@ class Ledger:
         with self._database.write() as connection:
             yield connection
 
+    def size(self) -> int:
+        """How many bytes it takes on the disk."""
+        return self._database.size()
+
+    def check(self) -> list[str]:
+        """What is wrong with the file, at most ten lines; nothing for what a server keeps."""
+        return self._database.check()
+
     def compact(self) -> None:
-        """Rewrites the file without its free pages."""
+        """Gives back the room of what was deleted."""
         self._database.compact()
 
     def close(self) -> None:
-        """Lets go of the file, its write-ahead log emptied."""
+        """Lets go of it; a file's write-ahead log is emptied."""
         self._database.close()

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, FromClause, exists, func, or_, select, union
-from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    FromClause,
+    Select,
+    bindparam,
+    exists,
+    func,
+    or_,
+    select,
+    union,
+)
 
 from graphmem.alike import Chosen
 from graphmem.model import Entity, EntityType, Link, MentionKind, Origin
+from graphmem.stores.ledger import log
+from graphmem.stores.ledger.dialects import upsert
+from graphmem.stores.ledger.lists import among
 from graphmem.stores.ledger.memories import CHUNK
 from graphmem.stores.ledger.schema import aliases, entities, memories, mentions, names, relations, spaces, tasks
 from graphmem.text import normalise_key
@@ -17,6 +32,11 @@ from graphmem.text import normalise_key
 AUTOMATIC = tuple(origin for origin in Origin if origin is not Origin.USER)
 # The first character behind all that begins with a prefix: no name has it.
 _BEHIND = "\U0010ffff"
+# Every search asks these two.
+_KNOWN = select(entities).where(entities.c.space == bindparam("space"), among(entities.c.key, "keys"))
+_LINKS = select(aliases.c.key, aliases.c.other, aliases.c.origin).where(
+    aliases.c.space == bindparam("space"), aliases.c.apart.is_(False), among(aliases.c.key, "keys")
+)
 
 
 # --- links ----------------------------------------------------------------------------------------------------------
@@ -30,12 +50,11 @@ def all_links(connection: Connection, space: int | None) -> list[Link]:
 
 def links_of(connection: Connection, space: int | None, keys: Iterable[str]) -> list[Link]:
     """The links that lead from these keys."""
-    mine = aliases.c.space == space, aliases.c.apart.is_(False), aliases.c.key.in_(list(keys))
-    return _links(connection, select(aliases.c.key, aliases.c.other, aliases.c.origin).where(*mine))
+    return _links(connection, _LINKS, space=space, keys=list(keys))
 
 
-def _links(connection: Connection, statement: Any) -> list[Link]:
-    return [Link(key, other, Origin(origin)) for key, other, origin in connection.execute(statement)]
+def _links(connection: Connection, statement: Any, **named: Any) -> list[Link]:
+    return [Link(key, other, Origin(origin)) for key, other, origin in connection.execute(statement, named)]
 
 
 def group_of(connection: Connection, space: int | None, keys: Iterable[str]) -> list[Link]:
@@ -68,16 +87,39 @@ def link_between(connection: Connection, space: int, key: str, other: str) -> Li
 def say(connection: Connection, space: int, link: Link, at: int, *, apart: bool = False) -> None:
     """Writes what a user says of two keys, over whatever was found."""
     said = {"origin": link.origin.value, "apart": apart, "at": at}
-    statement = insert(aliases).values([{**row, **said} for row in _both(space, link)])
+    statement = upsert(connection, aliases).values([{**row, **said} for row in _both(space, link)])
     there = [aliases.c.space, aliases.c.key, aliases.c.other]
     connection.execute(statement.on_conflict_do_update(index_elements=there, set_=said))
+    touch(connection, space, [link.key, link.other])
 
 
 def find(connection: Connection, space: int, link: Link, at: int) -> None:
     """Writes what a rule found, unless something is known of the two keys."""
     said = {"origin": link.origin.value, "apart": False, "at": at}
-    statement = insert(aliases).values([{**row, **said} for row in _both(space, link)])
-    connection.execute(statement.on_conflict_do_nothing())
+    statement = upsert(connection, aliases).values([{**row, **said} for row in _both(space, link)])
+    if _written(connection, statement.on_conflict_do_nothing(), aliases.c.key):
+        touch(connection, space, [link.key, link.other])
+
+
+def _written(connection: Connection, statement: Any, column: Column[Any]) -> bool:
+    """Whether an INSERT that gives way to what is there wrote anything: psycopg's count of its rows does not tell."""
+    return connection.execute(statement.returning(column)).first() is not None
+
+
+def take(connection: Connection, space: int, link: Link, at: int, *, apart: bool) -> bool:
+    """Writes what another ledger knew of two keys. What users say counts more than a rule, else this one's stays."""
+    said = {"origin": link.origin.value, "apart": apart, "at": at}
+    statement = upsert(connection, aliases).values([{**row, **said} for row in _both(space, link)])
+    if link.origin is Origin.USER:
+        there = [aliases.c.space, aliases.c.key, aliases.c.other]
+        found = aliases.c.origin.in_(AUTOMATIC)
+        statement = statement.on_conflict_do_update(index_elements=there, set_=said, where=found)
+    else:
+        statement = statement.on_conflict_do_nothing()
+    new = _written(connection, statement, aliases.c.key)
+    if new:
+        touch(connection, space, [link.key, link.other])
+    return new
 
 
 def _both(space: int, link: Link) -> list[dict[str, Any]]:
@@ -91,6 +133,7 @@ def withdraw(connection: Connection, space: int, links: Iterable[Link]) -> None:
         for key, other in ((link.key, link.other), (link.other, link.key)):
             mine = aliases.c.space == space, aliases.c.key == key, aliases.c.other == other
             connection.execute(aliases.delete().where(*mine, aliases.c.origin.in_(AUTOMATIC)))
+        touch(connection, space, [link.key, link.other])
 
 
 def is_said(connection: Connection, space: int, link: Link, predicates: Sequence[str]) -> bool:
@@ -114,8 +157,8 @@ def is_said(connection: Connection, space: int, link: Link, predicates: Sequence
 
 def known(connection: Connection, space: int | None, keys: Iterable[str]) -> dict[str, Entity]:
     """Which of these keys the space has."""
-    statement = select(entities).where(entities.c.space == space, entities.c.key.in_(list(keys)))
-    return {row.key: entity_of(row) for row in connection.execute(statement)}
+    found = connection.execute(_KNOWN, {"space": space, "keys": list(keys)})
+    return {row.key: entity_of(row) for row in found}
 
 
 def beginning(connection: Connection, space: int, prefix: str, types: Iterable[EntityType], limit: int) -> list[Entity]:
@@ -150,15 +193,22 @@ def mentioned_by(connection: Connection, memory: int) -> list[str]:
 # --- chosen names ---------------------------------------------------------------------------------------------------
 
 
-def called(entity: FromClause, own: str) -> ColumnElement[str]:
+def called(entity: FromClause, own: str | ColumnElement[str]) -> ColumnElement[str]:
     """What an entity is called: as chosen, else as the texts call it. A column for a statement that reads `entity`.
 
     `own` is the space of the scope that reads: what was chosen elsewhere is nothing for its eyes.
     """
     mine = select(spaces.c.id).where(spaces.c.key == own).scalar_subquery()
-    chosen = select(names.c.name).where(
-        names.c.space == entity.c.space, names.c.space == mine, names.c.key == entity.c.key
-    )
+    return _called(entity, names.c.space == mine)
+
+
+def chosen_name(entity: FromClause) -> ColumnElement[str]:
+    """The same for what is inside one space: what was chosen there."""
+    return _called(entity)
+
+
+def _called(entity: FromClause, *only: ColumnElement[bool]) -> ColumnElement[str]:
+    chosen = select(names.c.name).where(names.c.space == entity.c.space, names.c.key == entity.c.key, *only)
     return func.coalesce(chosen.scalar_subquery(), entity.c.name)
 
 
@@ -175,10 +225,51 @@ def key_called(connection: Connection, space: int | None, name: str) -> str | No
 
 
 def choose(connection: Connection, space: int, key: str, chosen: Chosen) -> None:
-    """Writes a chosen name over the one before."""
-    said = {"name": chosen.name, "at": chosen.at}
-    statement = insert(names).values(space=space, key=key, **said)
+    """Writes a chosen name over the one before; the space's last, also where the clock was set back meanwhile."""
+    last = connection.scalar(select(func.max(names.c.at)).where(names.c.space == space)) or 0
+    said = {"name": chosen.name, "at": max(chosen.at, last + 1)}
+    statement = upsert(connection, names).values(space=space, key=key, **said)
     connection.execute(statement.on_conflict_do_update(index_elements=[names.c.space, names.c.key], set_=said))
+    touch(connection, space, [key])
+
+
+def take_name(connection: Connection, space: int, key: str, chosen: Chosen) -> bool:
+    """Writes the name that another ledger had for an entity, unless one was chosen here."""
+    statement = upsert(connection, names).values(space=space, key=key, name=chosen.name, at=chosen.at)
+    new = _written(connection, statement.on_conflict_do_nothing(), names.c.key)
+    if new:
+        touch(connection, space, [key])
+    return new
+
+
+# --- for the projections ---------------------------------------------------------------------------------------------
+
+
+def touch(connection: Connection, space: int, keys: Collection[str]) -> None:
+    """Gives entities the next change numbers: something else is said of them now."""
+    if not keys:
+        return
+    known = select(entities.c.id).where(entities.c.space == space, entities.c.key.in_(list(keys)))
+    for row in list(connection.scalars(known.order_by(entities.c.id))):
+        change = log.next_change(connection)
+        connection.execute(entities.update().where(entities.c.id == row).values(change=change))
+
+
+def touch_new(connection: Connection, space: int, keys: Sequence[str]) -> None:
+    """The same for those that were gone for a moment, while their links and names were kept."""
+    touch(connection, space, list(connection.scalars(_told_again(), {"space": space, "keys": list(keys)})))
+
+
+@lru_cache(maxsize=1)
+def _told_again() -> Select[Any]:
+    space: ColumnElement[int] = bindparam("space")
+    told = union(
+        select(aliases.c.key).where(aliases.c.space == space, among(aliases.c.key, "keys")),
+        select(names.c.key).where(names.c.space == space, among(names.c.key, "keys")),
+    ).subquery()
+    return select(entities.c.key).where(
+        entities.c.space == space, entities.c.change.is_(None), entities.c.key.in_(select(told.c.key))
+    )
 
 
 # --- forgetting -----------------------------------------------------------------------------------------------------
@@ -204,5 +295,7 @@ def forget(connection: Connection, space: int, keys: Sequence[str]) -> None:
     for start in range(0, len(keys), CHUNK):
         some = keys[start : start + CHUNK]
         ends = or_(aliases.c.key.in_(some), aliases.c.other.in_(some))
+        left = {link.other for link in links_of(connection, space, some)}
+        touch(connection, space, left)
         connection.execute(aliases.delete().where(aliases.c.space == space, ends))
         connection.execute(names.delete().where(names.c.space == space, names.c.key.in_(some)))

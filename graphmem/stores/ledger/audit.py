@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, Subquery, func, select
 
+from graphmem.model import Kind, embedded_text
 from graphmem.stores.ledger import memories as rows
 from graphmem.stores.ledger.schema import (
     aliases,
@@ -13,6 +14,8 @@ from graphmem.stores.ledger.schema import (
     embeddings,
     entities,
     events,
+    jobs,
+    leases,
     ledger,
     links,
     memories,
@@ -26,13 +29,14 @@ from graphmem.stores.ledger.schema import (
     tasks,
     terms,
     tombstones,
+    usage,
 )
-from graphmem.text import term_counts
+from graphmem.text import content_hash, term_counts
 
 
 def counts(connection: Connection) -> dict[str, int]:
     """How many rows there are of what a person would count."""
-    tables = (memories, events, entities, mentions, relations, supports, embeddings, spaces, tasks)
+    tables = (memories, events, entities, mentions, relations, supports, embeddings, spaces, tasks, jobs)
     return {table.name: connection.scalar(select(func.count()).select_from(table)) or 0 for table in tables}
 
 
@@ -47,11 +51,23 @@ def failed(connection: Connection) -> int:
     return connection.scalar(select(func.count()).select_from(tasks).where(tasks.c.attempts > 0)) or 0
 
 
+def altered(connection: Connection) -> list[str]:
+    """The memories whose words are not those that their vectors were made of: nobody but damage does that."""
+    m = memories.c
+    kept = select(m.uid, m.speaker, m.text, m.embedding).where(m.embedding.is_not(None))
+    return [
+        uid
+        for uid, speaker, text, embedding in connection.execute(kept)
+        if content_hash(embedded_text(speaker, text)) != embedding
+    ]
+
+
 def wrong(connection: Connection) -> list[str]:
     """The derived columns that disagree with the rows they are derived from, by name."""
     checks = {
+        "memories.previous": _wrong_order(connection),
         "entities.mentions": _wrong_entities(connection),
-        "embeddings.uses": _wrong_uses(connection),
+        "embeddings.uses": bool(_wrong_uses(connection)),
         "spaces.size": _sizes(connection)[0] != _sizes(connection)[1],
         "terms.df": _terms(connection) != _counted_terms(connection),
     }
@@ -60,11 +76,15 @@ def wrong(connection: Connection) -> list[str]:
 
 def recompute(connection: Connection) -> None:
     """Sets every derived column anew."""
+    order = _order()
+    connection.execute(memories.update().where(order.c.id == memories.c.id).values(previous=order.c.before))
     held = select(func.count()).select_from(mentions).where(mentions.c.entity == entities.c.id).scalar_subquery()
     connection.execute(entities.update().values(mentions=held))
     connection.execute(entities.delete().where(entities.c.mentions == 0))
-    connection.execute(embeddings.update().values(uses=_users()))
-    connection.execute(embeddings.delete().where(embeddings.c.uses == 0))
+    for text_hash, uses in _wrong_uses(connection).items():
+        mine = embeddings.c.hash == text_hash
+        statement = embeddings.update().values(uses=uses) if uses else embeddings.delete()
+        connection.execute(statement.where(mine))
     size = (
         select(func.count())
         .select_from(memories)
@@ -82,15 +102,28 @@ def recompute(connection: Connection) -> None:
 def wipe(connection: Connection) -> None:
     """Empties the ledger. Its UUID stays, and so do the change numbers: they never go back."""
     for table in (
-        tasks, set_aside, cursors, links, aliases, names, supports, relations, mentions, entities, terms, embeddings,
-        messages, events, tombstones, memories, spaces,
+        tasks, jobs, usage, set_aside, cursors, leases, links, aliases, names, supports, relations, mentions, entities,
+        terms, embeddings, messages, events, tombstones, memories, spaces,
     ):  # fmt: skip
         connection.execute(table.delete())
     connection.execute(ledger.update().values(embedder=None, epoch=ledger.c.epoch + 1))
 
 
-def _users() -> object:
-    return select(func.count()).select_from(memories).where(memories.c.embedding == embeddings.c.hash).scalar_subquery()
+def _order() -> Subquery:
+    """Each episode's row with that of the one before it in its session."""
+    m = memories.c
+    before = func.lag(m.id).over(partition_by=[m.space, m.session], order_by=[m.at, m.id])
+    return select(m.id, before.label("before")).where(m.kind == Kind.EPISODE).subquery()
+
+
+def _wrong_order(connection: Connection) -> bool:
+    order = _order()
+    statement = (
+        select(memories.c.id)
+        .join(order, order.c.id == memories.c.id)
+        .where(memories.c.previous.is_distinct_from(order.c.before))
+    )
+    return connection.scalar(statement.limit(1)) is not None
 
 
 def _wrong_entities(connection: Connection) -> bool:
@@ -98,9 +131,17 @@ def _wrong_entities(connection: Connection) -> bool:
     return connection.scalar(select(entities.c.id).where(entities.c.mentions != held).limit(1)) is not None
 
 
-def _wrong_uses(connection: Connection) -> bool:
-    statement = select(embeddings.c.hash).where(embeddings.c.uses != _users()).limit(1)
-    return connection.scalar(statement) is not None
+def _wrong_uses(connection: Connection) -> dict[str, int]:
+    """The right number of users by hash, where another one is written. Counted here: there is no index for it."""
+    users: dict[str, int] = dict(
+        connection.execute(
+            select(memories.c.embedding, func.count())
+            .where(memories.c.embedding.is_not(None))
+            .group_by(memories.c.embedding)
+        ).all()
+    )
+    said = connection.execute(select(embeddings.c.hash, embeddings.c.uses).distinct())
+    return {text_hash: users.get(text_hash, 0) for text_hash, uses in said if users.get(text_hash, 0) != uses}
 
 
 def _sizes(connection: Connection) -> tuple[dict[int, int], dict[int, int]]:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
 
-from sqlalchemy import Connection, RowMapping, select
+import numpy as np
+from sqlalchemy import Column, ColumnElement, Connection, RowMapping, Select, Table, select
 
-from graphmem.model import Entity, MemoryRecord, MentionKind, Relation, from_micros
-from graphmem.stores.base import MemoryState, Point, RelationState, Support
-from graphmem.stores.ledger import glimpses, log, memories, reading
+from graphmem.model import Entity, EntityType, MemoryRecord, MentionKind, Relation, from_micros
+from graphmem.stores.base import EntityState, MemoryState, Point, RelationState, Support
+from graphmem.stores.ledger import aliases, glimpses, log, memories, reading
+from graphmem.stores.ledger.lists import among
+from graphmem.stores.ledger.schema import aliases as links_table
 from graphmem.stores.ledger.schema import entities, relations, spaces, supports
 from graphmem.stores.ledger.schema import memories as memories_table
-from graphmem.text import bm25_weights, term_counts
+from graphmem.text import bm25_weights, entity_id, term_counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +28,7 @@ class Changes:
     upto: int
     records: tuple[MemoryRecord, ...]
     relations: tuple[str, ...]
+    entities: tuple[int, ...]
     gone: tuple[log.Tombstone, ...]
 
     @property
@@ -29,38 +36,35 @@ class Changes:
         """The ids of everything in the batch."""
         return [*(record.id for record in self.records), *self.relations, *(stone.uid for stone in self.gone)]
 
-    @property
-    def gone_memories(self) -> list[str]:
-        return [stone.uid for stone in self.gone if stone.kind == "memory"]
-
-    @property
-    def gone_relations(self) -> list[str]:
-        return [stone.uid for stone in self.gone if stone.kind == "relation"]
+    def gone_of(self, kind: str) -> list[str]:
+        """The ids of what is gone, of a kind of tombstone."""
+        return [stone.uid for stone in self.gone if stone.kind == kind]
 
 
-def since(connection: Connection, after: int, limit: int, space: str | None = None) -> Changes | None:
-    """The next batch of changes, of one space or of all; None when there is nothing new."""
+def since(connection: Connection, after: int, limit: int, space: str | None = None) -> Changes:
+    """The next batch of changes, of one space or of all; what is not in it, up to where it reaches, has no change."""
+    last = log.last_change(connection)
     row = None if space is None else memories.space_row(connection, space)
     if space is not None and row is None:
-        return None
+        return Changes(last, (), (), (), ())
     records = memories.changed(connection, after, limit, row)
     gone = log.buried(connection, after, limit, space)
-    related = _changed_relations(connection, after, limit, row)
+    related = _changed(connection, relations, relations.c.uid, after, limit, row)
+    told = _changed(connection, entities, entities.c.id, after, limit, row)
     heads = [
         [record.change for record in records],
         [stone.change for stone in gone],
         [change for _, change in related],
+        [change for _, change in told],
     ]
-    # A full list may go on past its end: the batch reaches only as far as every list is complete.
-    full = [changes[-1] for changes in heads if len(changes) == limit]
-    seen = [change for changes in heads for change in changes]
-    if not seen:
-        return None
-    upto = min(full) if full else max(seen)
+    # A full list may go on past its end: the batch reaches only as far as every list is complete. If all are, it
+    # reaches the last number given out, whatever that was for: a cursor that is there has nothing to ask for.
+    upto = min((changes[-1] for changes in heads if len(changes) == limit), default=last)
     return Changes(
         upto=upto,
         records=tuple(record for record in records if record.change <= upto),
         relations=tuple(relation for relation, change in related if change <= upto),
+        entities=tuple(entity for entity, change in told if change <= upto),
         gone=tuple(stone for stone in gone if stone.change <= upto),
     )
 
@@ -69,28 +73,28 @@ def of(connection: Connection, ids: Sequence[str]) -> Changes:
     """These memories and relations as a batch, wherever the log is: to mend what a store has lost."""
     records = memories.records(connection, ids)
     related = connection.scalars(select(relations.c.uid).where(relations.c.uid.in_(list(ids))))
-    return Changes(log.last_change(connection), tuple(records.values()), tuple(related), ())
+    told = [row for row, state in _told(connection, spaces.c.id.is_not(None)) if state.id in set(ids)]
+    return Changes(log.last_change(connection), tuple(records.values()), tuple(related), tuple(told), ())
 
 
-def _changed_relations(connection: Connection, after: int, limit: int, space: int | None) -> list[tuple[str, int]]:
-    statement = (
-        select(relations.c.uid, relations.c.change)
-        .where(relations.c.change > after)
-        .order_by(relations.c.change)
-        .limit(limit)
-    )
+def _changed(
+    connection: Connection, table: Table, name: Column[Any], after: int, limit: int, space: int | None
+) -> list[tuple[Any, int]]:
+    statement = select(name, table.c.change).where(table.c.change > after).order_by(table.c.change).limit(limit)
     if space is not None:
-        statement = statement.where(relations.c.space == space)
-    return [(uid, change) for uid, change in connection.execute(statement)]
+        statement = statement.where(table.c.space == space)
+    return [(named, change) for named, change in connection.execute(statement)]
 
 
 def points(connection: Connection, model: str, records: Sequence[MemoryRecord]) -> list[Point]:
     """The points of those records that are enriched."""
-    vectors = glimpses.vectors_of(connection, model, [record.row for record in records])
+    held, vectors = glimpses.vectors_of(connection, model, [record.row for record in records])
+    counts = Counter(held)
+    windows = dict(zip(counts, np.split(vectors, list(accumulate(counts.values()))[:-1]), strict=True)) if held else {}
     return [
-        Point(record, vectors[record.row], bm25_weights(term_counts(record.embedded_text)))
+        Point(record, windows[record.row], bm25_weights(term_counts(record.embedded_text)))
         for record in records
-        if record.row in vectors
+        if record.row in windows
     ]
 
 
@@ -99,17 +103,63 @@ def memory_states(connection: Connection, records: Sequence[MemoryRecord]) -> li
     mentioned: dict[str, list[tuple[Entity, MentionKind]]] = {}
     for uid, entity, kind in reading.mentions_of(connection, [record.id for record in records]):
         mentioned.setdefault(uid, []).append((entity, kind))
+    rows = [record.row for record in records]
+    before = {row: previous for row, previous, _ in reading.beside(connection, rows) if previous is not None}
+    ids = memories.ids_of(connection, before.values())
+    bases = memories.bases_of(connection, rows)
     return [
-        MemoryState(record, tuple(mentioned.get(record.id, ())), _previous(connection, record)) for record in records
+        MemoryState(
+            record,
+            tuple(mentioned.get(record.id, ())),
+            ids.get(before.get(record.row, 0)),
+            drawn_from=tuple(bases.get((record.row, "drawn_from"), ())),
+            replaces=tuple(bases.get((record.row, "replaces"), ())),
+        )
+        for record in records
     ]
 
 
-def _previous(connection: Connection, record: MemoryRecord) -> str | None:
-    if record.kind != "episode":
-        return None
-    space = memories.space_row(connection, record.space)
-    before = None if space is None else memories.neighbour(connection, record, space, later=False)
-    return None if before is None else before.id
+def entity_states(connection: Connection, rows: Sequence[int]) -> list[EntityState]:
+    """Entities of which something is said beyond the texts."""
+    return [state for _, state in _told(connection, entities.c.id.in_(rows))] if rows else []
+
+
+def _told(connection: Connection, which: ColumnElement[bool]) -> list[tuple[int, EntityState]]:
+    own, other = aliases.chosen_name(entities), _linked().subquery()
+    statement = (
+        select(entities, spaces.c.key.label("space_key"), own.label("called"), other.c.other)
+        .join(spaces, spaces.c.id == entities.c.space)
+        .outerjoin(other, (other.c.space == entities.c.space) & (other.c.key == entities.c.key))
+        .where(entities.c.change.is_not(None), which)
+        .order_by(entities.c.change, other.c.other)
+    )
+    found: dict[int, list[RowMapping]] = {}
+    for row in connection.execute(statement).mappings():
+        found.setdefault(row["id"], []).append(row)
+    return [(row, _entity_state(lines)) for row, lines in found.items()]
+
+
+def _linked() -> Select[Any]:
+    """Links whose other end is there: one of which nothing is mentioned at the moment comes back with its mention."""
+    there = entities.alias("there")
+    return (
+        select(links_table.c.space, links_table.c.key, links_table.c.other)
+        .join(there, (there.c.space == links_table.c.space) & (there.c.key == links_table.c.other))
+        .where(links_table.c.apart.is_(False))
+    )
+
+
+def _entity_state(lines: list[RowMapping]) -> EntityState:
+    row = lines[0]
+    return EntityState(
+        id=entity_id(row["space_key"], row["key"]),
+        space=row["space_key"],
+        key=row["key"],
+        name=row["called"],
+        type=EntityType(row["type"]),
+        change=row["change"],
+        same_as=tuple(line["other"] for line in lines if line["other"] is not None),
+    )
 
 
 def relation_states(connection: Connection, ids: Iterable[str]) -> list[RelationState]:
@@ -130,18 +180,27 @@ def relation_states(connection: Connection, ids: Iterable[str]) -> list[Relation
         .join(target, target.c.id == relations.c.object)
         .where(relations.c.uid.in_(list(ids)))
     )
-    return [_relation_state(connection, row) for row in connection.execute(statement).mappings()]
+    found = connection.execute(statement).mappings().all()
+    said = _supports(connection, [row["id"] for row in found])
+    return [_relation_state(row, said[row["id"]]) for row in found]
 
 
-def _relation_state(connection: Connection, row: RowMapping) -> RelationState:
-    said = (
-        select(memories_table.c.uid, supports.c.fact, supports.c.valid_at, supports.c.invalid_at)
+def _supports(connection: Connection, rows: Sequence[int]) -> dict[int, list[RowMapping]]:
+    """What memories say of these relations, the newest first."""
+    statement = (
+        select(supports, memories_table.c.uid)
         .join(memories_table, memories_table.c.id == supports.c.memory)
-        .where(supports.c.relation == row["id"])
+        .where(among(supports.c.relation, "wanted"))
         .order_by(supports.c.valid_at.desc(), supports.c.memory)
     )
-    supported = tuple(Support(*line) for line in connection.execute(said))
-    ended = [support.invalid_at for support in supported]
+    found: dict[int, list[RowMapping]] = {}
+    for line in connection.execute(statement, {"wanted": list(rows)}).mappings():
+        found.setdefault(line["relation"], []).append(line)
+    return found
+
+
+def _relation_state(row: RowMapping, said: Sequence[RowMapping]) -> RelationState:
+    ended = [line["invalid_at"] for line in said]
     relation = Relation(
         id=row["uid"],
         source=row["source"],
@@ -149,11 +208,13 @@ def _relation_state(connection: Connection, row: RowMapping) -> RelationState:
         predicate=row["predicate"],
         target=row["target"],
         target_name=row["target_name"],
-        memory_ids=tuple(support.memory for support in supported),
-        facts=tuple(dict.fromkeys(support.fact for support in supported)),
-        valid_at=from_micros(min(support.valid_at for support in supported)),
-        invalid_at=None if None in ended else from_micros(max(filter(None, ended))),
+        memory_ids=tuple(line["uid"] for line in said),
+        facts=tuple(dict.fromkeys(line["fact"] for line in said)),
+        valid_at=from_micros(min(line["valid_at"] for line in said)),
+        invalid_at=None if None in ended else from_micros(max(ended)),
+        confidence=max(line["confidence"] for line in said),
     )
+    supported = tuple(Support(line["uid"], line["fact"], line["valid_at"], line["invalid_at"]) for line in said)
     return RelationState(relation, row["space_key"], row["change"], supported)
 
 
@@ -167,9 +228,14 @@ def expected_points(connection: Connection, wanted: Sequence[str] | None = None)
 
 
 def expected_nodes(connection: Connection, wanted: Sequence[str] | None = None) -> Iterator[tuple[str, int]]:
-    """What a graph copy should hold: (memory or relation id, version)."""
+    """What a graph copy should hold: (id, version) of memories, relations and told-of entities."""
     for table in (memories_table, relations):
         statement = select(table.c.uid, table.c.change)
         if wanted is not None:
             statement = statement.join(spaces).where(spaces.c.key.in_(list(wanted)))
         yield from connection.execute(statement)
+    told = select(entities.c.key, entities.c.change, spaces.c.key).join(spaces).where(entities.c.change.is_not(None))
+    if wanted is not None:
+        told = told.where(spaces.c.key.in_(list(wanted)))
+    for key, change, space in connection.execute(told):
+        yield entity_id(space, key), change

@@ -1,165 +1,154 @@
-"""Opening the database: pragmas, transactions, permissions. SQLite in WAL mode; PostgreSQL by the same code later.
-
-`synchronous=FULL`: every commit is synced before it is acknowledged, so a power cut costs nothing acknowledged (as far
-as the disk keeps its word). NORMAL would be about three times faster per single commit, but could lose the last ones;
-next to the milliseconds an embedding takes, that is not worth a promise.
-"""
+"""The doors of a database, one for reading and one for writing. `sqlite` and `postgres` are the two that have them."""
 
 from __future__ import annotations
 
-import os
-import sqlite3
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext
-from pathlib import Path
-from threading import RLock
+from contextlib import contextmanager, nullcontext
+from threading import RLock, local
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, exc
-from sqlalchemy.pool import ConnectionPoolEntry, StaticPool
+from sqlalchemy import Connection, Engine, Transaction, event, exc
+from sqlalchemy.pool import ConnectionPoolEntry
 
-from graphmem.errors import StoreError, StoreUnavailable
+from graphmem.errors import GraphmemError, StoreUnavailable
 
 # How long a writer waits for another process's transaction before giving up.
 BUSY_SECONDS = 30
-# Marks the file as ours in SQLite's own header ("gmem").
-APPLICATION_ID = 0x676D656D
 ROLLED_BACK = "; the transaction was rolled back, what was stored before stands"
-_PRAGMAS = (
-    "PRAGMA journal_mode=WAL",
-    "PRAGMA synchronous=FULL",
-    "PRAGMA secure_delete=ON",
-    "PRAGMA foreign_keys=ON",
-    "PRAGMA cache_size=-65536",
-    "PRAGMA temp_store=MEMORY",
+DAMAGED = (
+    " cannot be read ({reason}): it is damaged. Keep a copy of it as it is; then put a backup of the file in its "
+    "place, or import your last export into a new home (`graphmem import`)"
 )
+LOST = "; if that was while it was stored, it may be stored or not, else nothing of it is"
 
 
-class Database:
+class Database(ABC):
     """One engine with a reading and a writing door. Errors leave as ours.
 
-    Threads of one process take turns at writing by a lock, so that they never meet SQLite's busy handler, which sleeps
-    and can starve one of them; processes meet at BEGIN IMMEDIATE. An in-memory database has one connection only, so
-    there the readers take turns too.
+    Threads of one process take turns at writing by a lock, so that they wait neither in the database nor with its
+    connections; processes take turns by what a transaction begins with.
     """
 
-    def __init__(self, path: Path | None) -> None:
-        self.path = path
-        self._engine = _memory_engine() if path is None else _file_engine(path)
-        self._writing = RLock()
-        self._reading = self._writing if path is None else nullcontext()
+    # What the two kinds of transactions begin with: a snapshot to read from, and the turn to write.
+    reading: str
+    writing: str
+    # What the driver raises where SQLAlchemy is not in between.
+    failure: type[Exception]
+
+    def __init__(self, name: str, engine: Engine, *, one_connection: bool = False) -> None:
+        self._name = name
+        self._engine = engine
+        self._turn = RLock()
+        self._reading = self._turn if one_connection else nullcontext()
+        self._mine = local()
         self._closed = False
-        event.listen(self._engine, "checkin", self._returned)
+        event.listen(engine, "begin", _begin)
+        event.listen(engine, "checkin", self._returned)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A connection whose reads all see one snapshot."""
-        with self._reading, _our_errors(self.path), self._engine.connect() as connection:
-            yield connection
+        """A connection whose reads all see one snapshot: inside another read of this thread, that one's."""
+        if (outer := getattr(self._mine, "reading", None)) is not None:
+            yield outer
+            return
+        with self._reading, self._our_errors(), self._transaction(self.reading) as connection:
+            self._mine.reading = connection
+            try:
+                yield connection
+            finally:
+                self._mine.reading = None
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """A transaction: committed at the end, rolled back by any exception."""
-        with self._writing, _our_errors(self.path, ROLLED_BACK), self._engine.connect() as connection:
-            writing = connection.execution_options(graphmem_begin="BEGIN IMMEDIATE")
-            with writing.begin():
-                yield writing
+        with self._turn, self._our_errors(ROLLED_BACK), self._transaction(self.writing) as connection:
+            yield connection
 
+    @abstractmethod
+    def size(self) -> int:
+        """How many bytes it takes on the disk."""
+
+    @abstractmethod
+    def check(self) -> list[str]:
+        """What is wrong with how it is stored: at most ten lines; nothing where a server sees to that."""
+
+    @abstractmethod
     def compact(self) -> None:
-        """Rewrites the file without its free pages."""
-        with self._writing, _our_errors(self.path), self._engine.connect() as connection:
-            connection.connection.cursor().execute("VACUUM")
+        """Gives back the room of what was deleted."""
 
     def close(self) -> None:
-        """Truncates the write-ahead log, so that deleted words are in no file, and lets go of the file."""
-        if self.path is not None:
-            with self._writing, _our_errors(self.path), self._engine.connect() as connection:
-                connection.connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        """Lets go of it in good order."""
         self.release()
 
     def release(self) -> None:
-        """Lets go of the file as it is; a connection still in use is closed when it comes back."""
+        """Lets go of it as it is; a connection still in use is closed when it comes back."""
         self._closed = True
-        self._engine.dispose()
+        with self._reading:  # where there is one connection only, it is closed at once, and must not be in use
+            self._engine.dispose()
 
     def _returned(self, _dbapi: Any, record: ConnectionPoolEntry) -> None:
         # A disposed engine forgets the connections that are in use, and gives new ones to whoever asks later.
         if self._closed:
             record.invalidate()
 
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[Connection]:
+        with self._engine.connect() as connection:
+            connection.execution_options(graphmem_begin=begin)
+            with _begun(connection):
+                yield connection
 
-def _file_engine(path: Path) -> Engine:
-    private_folder(path.parent)
-    new = _is_new(path)
+    @contextmanager
+    def _alone(self) -> Iterator[Any]:
+        """A cursor of the driver's, outside of any transaction, while no other thread writes."""
+        with self._turn, self._our_errors(), self._engine.connect() as connection:
+            yield connection.connection.cursor()
+
+    @contextmanager
+    def _our_errors(self, consequence: str = "") -> Iterator[None]:
+        """The driver's errors as ours, with its own message only: SQLAlchemy's adds values, which are memory text.
+
+        A value in a row that cannot be what the code wrote (a date past all years, half a JSON) is damage as well.
+        """
+        try:
+            yield
+        except GraphmemError:
+            raise
+        except (ValueError, OverflowError) as error:
+            raise StoreUnavailable(self._name + DAMAGED.format(reason=type(error).__name__)) from error
+        except (exc.SQLAlchemyError, self.failure) as error:
+            if (damage := self._damage(error)) is not None:
+                raise StoreUnavailable(self._name + DAMAGED.format(reason=damage)) from error
+            if consequence and getattr(error, "connection_invalidated", False):
+                consequence = LOST
+            raise StoreUnavailable(f"{self._name} failed: {_reason(error)}{consequence}") from error
+
+    def is_refusal(self, _error: StoreUnavailable) -> bool:
+        """Whether an error at opening says that the configuration cannot be used, now or later."""
+        return False
+
+    def _damage(self, _error: Exception) -> str | None:
+        """What an error says of damage; None if it is about something else."""
+        return None
+
+
+def _begin(connection: Connection) -> None:
+    connection.exec_driver_sql(connection.get_execution_options()["graphmem_begin"])
+
+
+def _begun(connection: Connection) -> Transaction:
+    """Begins. A connection that broke while it lay idle is replaced, with all that did: nothing was done on it yet."""
     try:
-        # Made before SQLite does, which would give it the process's default mode; -wal and -shm take the file's mode.
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-    except OSError as error:
-        raise StoreUnavailable(f"cannot open {str(path)!r}: {error.strerror}; check the path and its rights") from error
-    engine = create_engine(
-        f"sqlite:///{path}", connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False}, pool_size=16
-    )
-    if new:
-        with closing(sqlite3.connect(path, timeout=BUSY_SECONDS)) as first:
-            first.execute(f"PRAGMA application_id={APPLICATION_ID}")
-    return _prepared(engine)
+        return connection.begin()
+    except exc.DBAPIError as error:
+        if not error.connection_invalidated:
+            raise
+        return connection.begin()
 
 
-def _is_new(path: Path) -> bool:
-    """Whether there is no database yet. One that is not ours is refused untouched: opening it in WAL mode writes."""
-    try:
-        with path.open("rb") as file:
-            header = file.read(100)
-    except FileNotFoundError:
-        return True
-    except OSError as error:
-        raise StoreUnavailable(f"cannot read {str(path)!r}: {error.strerror}; check the path and its rights") from error
-    if header and int.from_bytes(header[68:72], "big") != APPLICATION_ID:
-        raise StoreError(
-            f"history_db_path: {str(path)!r} is not a graphmem ledger (mem0's history.db is another format); "
-            "name a file of its own"
-        )
-    return not header
-
-
-def _memory_engine() -> Engine:
-    engine = create_engine("sqlite://", connect_args={"check_same_thread": False}, poolclass=StaticPool)
-    return _prepared(engine)
-
-
-def _prepared(engine: Engine) -> Engine:
-    @event.listens_for(engine, "connect")
-    def connected(dbapi: sqlite3.Connection, _record: Any) -> None:
-        dbapi.isolation_level = None  # the driver's own implicit BEGIN would not cover reads
-        for pragma in _PRAGMAS:
-            dbapi.execute(pragma)
-
-    @event.listens_for(engine, "begin")
-    def begun(connection: Connection) -> None:
-        connection.exec_driver_sql(connection.get_execution_options().get("graphmem_begin", "BEGIN"))
-
-    return engine
-
-
-def private_folder(path: Path) -> None:
-    """Makes the folder, readable by its owner only; one that exists keeps its mode unless it is ours to set.
-
-    Raises StoreUnavailable when it cannot be made.
-    """
-    try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreUnavailable(f"cannot make the folder {str(path)!r}: {error.strerror}; choose another") from error
-
-
-@contextmanager
-def _our_errors(path: Path | None, consequence: str = "") -> Iterator[None]:
-    """The driver's errors as ours, with its own message only: SQLAlchemy's adds values, which are memory text."""
-    where = "the in-memory ledger" if path is None else f"the ledger {str(path)!r}"
-    try:
-        yield
-    except exc.SQLAlchemyError as error:
-        reason = getattr(error, "orig", None) or type(error).__name__
-        raise StoreUnavailable(f"{where} failed: {reason}{consequence}") from error
-    except sqlite3.Error as error:
-        raise StoreUnavailable(f"{where} failed: {error}{consequence}") from error
+def _reason(error: Exception) -> str:
+    cause = getattr(error, "orig", None) if isinstance(error, exc.SQLAlchemyError) else error
+    # PostgreSQL's own message, for its details quote rows; where there was no server to give one, the driver's.
+    told = getattr(getattr(cause, "diag", None), "message_primary", None) or cause or type(error).__name__
+    return " ".join(str(told).split())

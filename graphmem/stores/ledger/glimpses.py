@@ -15,7 +15,7 @@ from graphmem.stores.ledger.lists import among
 from graphmem.stores.ledger.schema import embeddings, memories, spaces
 
 if TYPE_CHECKING:
-    from graphmem.providers.base import Matrix, Tokens
+    from graphmem.providers.base import Matrix
 
 
 def by_id(connection: Connection, view: View, space: int | None, uids: Iterable[str]) -> list[Glimpse]:
@@ -43,36 +43,35 @@ def _by_row(shape: views.Shape) -> Select[Any]:
 
 
 def _glimpse(shape: views.Shape) -> Select[Any]:
-    m = memories.c
+    m, after = memories.c, memories.alias("after")
     return (
-        select(m.id, m.uid, spaces.c.key, m.speaker, m.at, m.tells, m.asks)
+        select(m.id, m.uid, spaces.c.key, m.speaker, m.at, m.tells, m.asks, m.previous, after.c.id, m.source_only)
         .join(spaces, spaces.c.id == m.space)
+        .outerjoin(after, after.c.previous == m.id)
         .where(*views.conditions(shape, of_ids=True))
     )
 
 
-def vectors_of(connection: Connection, model: str, wanted: Sequence[int]) -> dict[int, Matrix]:
-    """The vectors of memories: {row: windows x dims}; a memory without any is left out."""
-    return {
-        row: np.frombuffer(b"".join(data), "<f4").reshape(len(data), -1).astype(np.float32, copy=False)
-        for row, data in _embeddings_of(connection, model, VECTOR, wanted).items()
-    }
+def vectors_of(connection: Connection, model: str, wanted: Sequence[int]) -> tuple[list[int], Matrix]:
+    """The vectors of memories, one for each window, with the row of the memory that each is of; together by memory."""
+    held, data = _embeddings_of(connection, model, VECTOR, wanted)
+    return held, np.frombuffer(b"".join(data), "<f4").reshape(len(held), -1 if held else 0).astype(
+        np.float32, copy=False
+    )
 
 
-def tokens_of(connection: Connection, forms: Forms, wanted: Sequence[int]) -> dict[int, list[Tokens]]:
-    """The token matrices of memories: {row: one for each window}; a memory without any is left out."""
-    return {
-        row: [np.frombuffer(window, np.int8).reshape(-1, forms.token_dims) for window in data]
-        for row, data in _embeddings_of(connection, forms.model, forms.tokens or "", wanted).items()
-    }
+def tokens_of(connection: Connection, forms: Forms, wanted: Sequence[int]) -> tuple[list[int], list[bytes]]:
+    """The token matrices of memories, as bytes, one for each window, with the row of the memory that each is of."""
+    return _embeddings_of(connection, forms.model, forms.tokens or "", wanted)
 
 
-def _embeddings_of(connection: Connection, model: str, form: str, wanted: Sequence[int]) -> dict[int, list[bytes]]:
-    found: dict[int, list[bytes]] = {}
-    values = {"model": model, "form": form, "wanted": list(wanted)}
-    for row, data in connection.execute(_embeddings(), values).all() if wanted else ():
-        found.setdefault(row, []).append(data)
-    return found
+def _embeddings_of(
+    connection: Connection, model: str, form: str, wanted: Sequence[int]
+) -> tuple[list[int], list[bytes]]:
+    if not wanted:
+        return [], []
+    found = connection.execute(_embeddings(), {"model": model, "form": form, "wanted": list(wanted)}).all()
+    return [row for row, _ in found], [data for _, data in found]
 
 
 @lru_cache(maxsize=1)

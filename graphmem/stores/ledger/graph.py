@@ -5,15 +5,46 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
+from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Connection, func, select
-from sqlalchemy.dialects.sqlite import insert as upsert
+from sqlalchemy import ColumnElement, Connection, bindparam, func, or_, select
 
 from graphmem.model import Extraction, MemoryRecord, Mention, Scope, Statement, micros
-from graphmem.stores.ledger import log
+from graphmem.stores.ledger import aliases, log
+from graphmem.stores.ledger.dialects import larger, upserting
+from graphmem.stores.ledger.lists import among
 from graphmem.stores.ledger.memories import new_row
 from graphmem.stores.ledger.schema import entities, mentions, relations, supports
+from graphmem.text import entity_id
+
+# Built once: every memory that is written asks these.
+_HELD = select(mentions.c.entity).where(mentions.c.memory == bindparam("row")).limit(1)
+_KNOWN = select(entities.c.key, entities.c.id).where(
+    entities.c.space == bindparam("space"), among(entities.c.key, "keys")
+)
+_SUPPORTED = select(supports.c.fact).where(
+    supports.c.relation == bindparam("relation"), supports.c.memory == bindparam("memory")
+)
+_STATED_AGAIN = (
+    relations.update()
+    .where(
+        relations.c.space == bindparam("in_space"),
+        relations.c.subject == bindparam("from"),
+        relations.c.predicate == bindparam("how"),
+        relations.c.object == bindparam("to"),
+    )
+    .values(change=bindparam("now"), at=larger(relations.c.at, bindparam("moment")))
+    .returning(relations.c.id)
+)
+
+
+@lru_cache(maxsize=2)
+def _one_more(dialect: str) -> Any:
+    counted = {"mentions": entities.c.mentions + 1}
+    statement = upserting(dialect, entities)
+    return statement.on_conflict_do_update(index_elements=[entities.c.space, entities.c.key], set_=counted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,25 +57,26 @@ class Withdrawn:
 
 
 def add(connection: Connection, record: MemoryRecord, space: int, found: Extraction) -> None:
-    """Adds what a text mentions and states. The memory has nothing in the graph before this."""
+    """Adds what a text mentions and states. The memory has nothing in the graph before this (see `holds`)."""
     rows = _mentions(connection, record, space, found.mentions)
     for statement in found.statements:
         _support(connection, record, space, rows[statement.subject], rows[statement.object], statement)
+
+
+def holds(connection: Connection, row: int) -> bool:
+    """Whether a memory mentions anything: one that was imported may have brought its mentions with it."""
+    return connection.scalar(_HELD, {"row": row}) is not None
 
 
 def _mentions(connection: Connection, record: MemoryRecord, space: int, found: Sequence[Mention]) -> dict[str, int]:
     """Counts one more mention of each entity, making those that are new; returns their rows by key."""
     if not found:
         return {}
-    counted = upsert(entities).on_conflict_do_update(
-        index_elements=[entities.c.space, entities.c.key], set_={"mentions": entities.c.mentions + 1}
-    )
     named = [{"space": space, "key": m.key, "name": m.name, "type": m.type.value, "mentions": 1} for m in found]
-    connection.execute(counted, named)
-    known = select(entities.c.key, entities.c.id).where(
-        entities.c.space == space, entities.c.key.in_([mention.key for mention in found])
-    )
-    rows: dict[str, int] = dict(connection.execute(known).all())
+    connection.execute(_one_more(connection.dialect.name), named)
+    known = {"space": space, "keys": [mention.key for mention in found]}
+    rows: dict[str, int] = dict(connection.execute(_KNOWN, known).all())
+    aliases.touch_new(connection, space, list(rows))
     at = micros(record.at)
     held = [{"memory": record.row, "entity": rows[m.key], "kind": int(m.kind), "at": at} for m in found]
     connection.execute(mentions.insert(), held)
@@ -55,45 +87,33 @@ def _support(
     connection: Connection, record: MemoryRecord, space: int, subject: int, target: int, said: Statement
 ) -> None:
     relation = _relation(connection, record, space, subject, said.predicate, target)
-    there = select(supports.c.fact).where(supports.c.relation == relation, supports.c.memory == record.row)
-    if connection.scalar(there) is not None:
+    if connection.scalar(_SUPPORTED, {"relation": relation, "memory": record.row}) is not None:
         return  # one text says it twice: the first sentence stands for it
-    invalid = None if record.valid_to is None else micros(record.valid_to)
-    connection.execute(
-        supports.insert().values(
-            relation=relation,
-            memory=record.row,
-            fact=said.fact,
-            valid_at=micros(record.valid_from),
-            invalid_at=invalid,
-            confidence=said.confidence,
-        )
-    )
+    invalid = said.invalid_at or record.valid_to
+    support = {
+        "relation": relation,
+        "memory": record.row,
+        "fact": said.fact,
+        "valid_at": micros(said.valid_at or record.valid_from),
+        "invalid_at": None if invalid is None else micros(invalid),
+        "confidence": said.confidence,
+    }
+    connection.execute(supports.insert(), support)
 
 
 def _relation(
     connection: Connection, record: MemoryRecord, space: int, subject: int, predicate: str, target: int
 ) -> int:
     change, at = log.next_change(connection), micros(record.at)
-    known = connection.execute(
-        relations.update()
-        .where(
-            relations.c.space == space,
-            relations.c.subject == subject,
-            relations.c.predicate == predicate,
-            relations.c.object == target,
-        )
-        .values(change=change, at=func.max(relations.c.at, at))
-        .returning(relations.c.id)
-    ).scalar()
+    stated = {"in_space": space, "from": subject, "how": predicate, "to": target, "now": change, "moment": at}
+    known = connection.scalar(_STATED_AGAIN, stated)
     if known is not None:
         return int(known)
-    made = connection.execute(
-        relations.insert().values(
-            uid=str(uuid4()), space=space, subject=subject, predicate=predicate, object=target, at=at, change=change
-        )
-    )
-    return new_row(made)
+    new = {
+        "uid": str(uuid4()), "space": space, "subject": subject, "predicate": predicate, "object": target, "at": at,
+        "change": change,
+    }  # fmt: skip
+    return new_row(connection.execute(relations.insert(), new))
 
 
 def withdraw(connection: Connection, record: MemoryRecord, now: datetime) -> Withdrawn:
@@ -103,7 +123,7 @@ def withdraw(connection: Connection, record: MemoryRecord, now: datetime) -> Wit
     gone = sum(_settle(connection, row, record.space, now) for row in relation_rows)
     entity_rows = list(connection.scalars(select(mentions.c.entity).where(mentions.c.memory == record.row)))
     connection.execute(mentions.delete().where(mentions.c.memory == record.row))
-    return Withdrawn(len(entity_rows), _release(connection, entity_rows), gone)
+    return Withdrawn(len(entity_rows), _release(connection, entity_rows, record.space, now), gone)
 
 
 def _settle(connection: Connection, row: int, space: str, now: datetime) -> int:
@@ -119,17 +139,32 @@ def _settle(connection: Connection, row: int, space: str, now: datetime) -> int:
     return 1
 
 
-def _release(connection: Connection, rows: Iterable[int]) -> int:
+def _release(connection: Connection, rows: Iterable[int], space: str, now: datetime) -> int:
     mine = entities.c.id.in_(list(rows))
     connection.execute(entities.update().where(mine).values(mentions=entities.c.mentions - 1))
-    return connection.execute(entities.delete().where(mine, entities.c.mentions <= 0)).rowcount
+    unmentioned = entities.delete().where(mine, entities.c.mentions <= 0)
+    gone = connection.execute(unmentioned.returning(entities.c.key, entities.c.change)).all()
+    for key, told in gone:
+        if told is not None:
+            log.bury(connection, "entity", entity_id(space, key), space, Scope(), now, log.next_change(connection))
+    return len(gone)
 
 
-def date_supports(connection: Connection, record: MemoryRecord) -> None:
-    """Gives a memory's supports its dates of validity, and their relations the next change numbers."""
-    invalid = None if record.valid_to is None else micros(record.valid_to)
+def end_supports(connection: Connection, record: MemoryRecord, at: datetime) -> None:
+    """What a memory that is retired states ends with it, unless it says itself that it ended before."""
+    end = micros(at)
+    open_ = or_(supports.c.invalid_at.is_(None), supports.c.invalid_at > end)
+    _date_supports(connection, record, open_, end)
+
+
+def reopen_supports(connection: Connection, record: MemoryRecord, at: datetime) -> None:
+    """What ended with the memory at that moment is so again."""
+    _date_supports(connection, record, supports.c.invalid_at == micros(at), None)
+
+
+def _date_supports(connection: Connection, record: MemoryRecord, which: ColumnElement[bool], end: int | None) -> None:
     mine = supports.c.memory == record.row
-    connection.execute(supports.update().where(mine).values(valid_at=micros(record.valid_from), invalid_at=invalid))
+    connection.execute(supports.update().where(mine, which).values(invalid_at=end))
     for row in list(connection.scalars(select(supports.c.relation).where(mine))):
         change = log.next_change(connection)
         connection.execute(relations.update().where(relations.c.id == row).values(change=change))

@@ -5,22 +5,51 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from sqlalchemy import ColumnElement, Dialect, Text, bindparam, func, select
-from sqlalchemy.types import TypeDecorator
+from sqlalchemy import ColumnElement, Dialect, Text, bindparam
+from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
+from sqlalchemy.types import TypeDecorator, TypeEngine
 
 
 class Listed(TypeDecorator[list[Any]]):
-    """A list of numbers or strings as JSON text."""
+    """A list of numbers or strings: an array, or JSON text where there are none."""
 
     impl = Text
     cache_ok = True
 
-    def process_bind_param(self, value: list[Any] | None, dialect: Dialect) -> str:  # noqa: ARG002  (the base's)
-        """As SQLite takes it."""
-        return json.dumps(value or [])
+    def __init__(self, item: TypeEngine[Any]) -> None:
+        super().__init__()
+        self.item = item
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        """As the database takes it."""
+        return dialect.type_descriptor(ARRAY(self.item) if dialect.name == "postgresql" else Text())
+
+    def process_bind_param(self, value: list[Any] | None, dialect: Dialect) -> Any:
+        """As the driver takes it."""
+        return list(value or []) if dialect.name == "postgresql" else json.dumps(value or [])
+
+
+class _Among(FunctionElement[bool]):
+    """`column IN list`. No Boolean by its type: SQLite would be given `(…) = 1` then, which no index serves."""
+
+    inherit_cache = True
+
+
+@compiles(_Among, "sqlite")
+def _in_json(element: _Among, compiler: SQLCompiler, **more: Any) -> str:
+    column, wanted = (compiler.process(clause, **more) for clause in element.clauses)
+    return f"({column} IN (SELECT value FROM json_each({wanted})))"  # noqa: S608  (of compiled parts)
+
+
+@compiles(_Among, "postgresql")
+def _any_of(element: _Among, compiler: SQLCompiler, **more: Any) -> str:
+    column, wanted = (compiler.process(clause, **more) for clause in element.clauses)
+    return f"({column} = ANY ({wanted}))"
 
 
 def among(column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
     """Whether a column's value is in the list that the parameter `name` holds."""
-    values = func.json_each(bindparam(name, type_=Listed())).table_valued("value")
-    return column.in_(select(values.c.value))
+    return _Among(column, bindparam(name, type_=Listed(column.type)))

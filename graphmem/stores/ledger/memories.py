@@ -7,11 +7,13 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, CursorResult, RowMapping, Select, and_, bindparam, func, or_, select
+from sqlalchemy import Connection, CursorResult, RowMapping, Select, bindparam, func, select
 
 from graphmem.errors import StoreError
 from graphmem.model import Kind, MemoryRecord, Scope, View, from_micros, micros
 from graphmem.stores.ledger import views
+from graphmem.stores.ledger.dialects import upsert
+from graphmem.stores.ledger.lists import among
 from graphmem.stores.ledger.schema import links, memories, spaces
 
 # SQLite takes at most 32,766 parameters in a statement; lists of ids go in pieces.
@@ -20,6 +22,18 @@ CHUNK = 10_000
 ALONE = "alone:"
 
 _RECORD = select(memories, spaces.c.key.label("space_key")).join(spaces)
+_BY_ID = _RECORD.where(among(memories.c.uid, "wanted"))
+_BY_ONE_ID = _RECORD.where(memories.c.uid == bindparam("one"))
+_BY_ROW = _RECORD.where(among(memories.c.id, "wanted"))
+_TOUCH = memories.update().where(memories.c.id == bindparam("row")).values(change=bindparam("now"))
+_SPACE = select(spaces.c.id, spaces.c.size).where(spaces.c.key == bindparam("key"))
+_IDS = select(memories.c.id, memories.c.uid).where(among(memories.c.id, "wanted"))
+_BASES = (
+    select(links.c.memory, links.c.kind, memories.c.uid)
+    .join(memories, memories.c.id == links.c.other)
+    .where(among(links.c.memory, "wanted"))
+    .order_by(memories.c.id)
+)
 
 
 def new_row(made: CursorResult[Any]) -> int:
@@ -32,7 +46,13 @@ def new_row(made: CursorResult[Any]) -> int:
 
 def space_row(connection: Connection, key: str) -> int | None:
     """The row of a space, or None if nothing was ever written there."""
-    return connection.scalar(select(spaces.c.id).where(spaces.c.key == key))
+    return sized_space(connection, key)[0]
+
+
+def sized_space(connection: Connection, key: str) -> tuple[int | None, int]:
+    """The row of a space (None: nothing was ever written there), and n: the memories that its statistics count."""
+    found = connection.execute(_SPACE, {"key": key}).first()
+    return (None, 0) if found is None else (found[0], found[1])
 
 
 def view_values(connection: Connection, view: View) -> dict[str, Any]:
@@ -50,9 +70,7 @@ def ensure_space(connection: Connection, key: str) -> int:
 
 
 def spaces_of(connection: Connection, view: View, limit: int) -> list[str]:
-    """The spaces with something in the view, those written last first."""
-    if view.space is not None:
-        return [view.space]
+    """The spaces with something in a view that spans them, those written last first."""
     statement = (
         select(spaces.c.key)
         .select_from(memories.join(spaces))
@@ -69,32 +87,29 @@ def all_spaces(connection: Connection) -> list[str]:
     return list(connection.scalars(select(spaces.c.key).order_by(spaces.c.id)))
 
 
-def space_size(connection: Connection, key: str) -> int:
-    """n: the memories of a space that its statistics count."""
-    return connection.scalar(select(spaces.c.size).where(spaces.c.key == key)) or 0
+def total(connection: Connection) -> int:
+    """How many memories there are."""
+    return connection.scalar(select(func.count()).select_from(memories)) or 0
 
 
 def find(connection: Connection, uid: str) -> MemoryRecord | None:
     """One record by its id."""
-    row = connection.execute(_RECORD.where(memories.c.uid == uid)).mappings().first()
+    row = connection.execute(_BY_ONE_ID, {"one": uid}).mappings().first()
     return None if row is None else record_of(row)
 
 
 def records(connection: Connection, uids: Iterable[str]) -> dict[str, MemoryRecord]:
     """Records by id; unknown ids are left out."""
-    return {found.id: found for found in _in_chunks(connection, memories.c.uid, list(uids))}
+    return {found.id: found for found in _wanted(connection, _BY_ID, uids)}
 
 
 def records_by_row(connection: Connection, rows: Iterable[int]) -> dict[int, MemoryRecord]:
     """Records by row."""
-    return {found.row: found for found in _in_chunks(connection, memories.c.id, list(rows))}
+    return {found.row: found for found in _wanted(connection, _BY_ROW, rows)}
 
 
-def _in_chunks(connection: Connection, column: Any, wanted: list[Any]) -> Iterator[MemoryRecord]:
-    statement = _RECORD.where(column.in_(bindparam("wanted", expanding=True)))
-    for start in range(0, len(wanted), CHUNK):
-        for row in connection.execute(statement, {"wanted": wanted[start : start + CHUNK]}).mappings():
-            yield record_of(row)
+def _wanted(connection: Connection, statement: Select[Any], wanted: Iterable[Any]) -> Iterator[MemoryRecord]:
+    return (record_of(row) for row in connection.execute(statement, {"wanted": list(wanted)}).mappings())
 
 
 def seen(connection: Connection, view: View, uids: Iterable[str]) -> dict[str, MemoryRecord]:
@@ -134,9 +149,33 @@ def in_scope(connection: Connection, scope: Scope, limit: int) -> list[MemoryRec
 
 
 def insert(connection: Connection, record: MemoryRecord, space: int) -> int:
-    """Stores a record; returns its row."""
-    made = connection.execute(memories.insert().values(uid=record.id, space=space, windows=0, **columns_of(record)))
-    return new_row(made)
+    """Stores a record, an episode behind those of its session that are not later; returns its row."""
+    before = connection.scalar(_last_until(), _place(record, space)) if record.kind is Kind.EPISODE else None
+    placed = {"uid": record.id, "space": space, "previous": before, "windows": 0}
+    return new_row(connection.execute(memories.insert(), {**placed, **columns_of(record)}))
+
+
+def _place(record: MemoryRecord, space: int) -> dict[str, Any]:
+    return {"in_space": space, "in_session": record.session, "moment": micros(record.at)}
+
+
+@lru_cache(maxsize=1)
+def _last_until() -> Select[Any]:
+    m = memories.c
+    return _in_session().where(m.at <= bindparam("moment")).order_by(m.at.desc(), m.id.desc()).limit(1)
+
+
+@lru_cache(maxsize=1)
+def _first_after() -> Select[Any]:
+    m = memories.c
+    return _in_session().where(m.at > bindparam("moment")).order_by(m.at, m.id).limit(1)
+
+
+def _in_session() -> Select[Any]:
+    m = memories.c
+    return select(m.id).where(
+        m.space == bindparam("in_space"), m.session == bindparam("in_session"), m.kind == Kind.EPISODE.value
+    )
 
 
 def update(connection: Connection, record: MemoryRecord) -> None:
@@ -146,7 +185,7 @@ def update(connection: Connection, record: MemoryRecord) -> None:
 
 def touch(connection: Connection, row: int, change: int) -> None:
     """Gives a row the next change number, so that the projections take it anew."""
-    connection.execute(memories.update().where(memories.c.id == row).values(change=change))
+    connection.execute(_TOUCH, {"row": row, "now": change})
 
 
 def session_near(connection: Connection, space: int, scope: Scope, at: datetime, gap: timedelta) -> str | None:
@@ -171,19 +210,49 @@ def session_near(connection: Connection, space: int, scope: Scope, at: datetime,
     return connection.scalar(earlier.limit(1)) or connection.scalar(later.limit(1))
 
 
-def neighbour(connection: Connection, record: MemoryRecord, space: int, *, later: bool) -> MemoryRecord | None:
-    """The episode before or after this one in its session: by observation time, then arrival."""
-    m, moment = memories.c, micros(record.at)
-    beyond = (m.at > moment, m.id > record.row) if later else (m.at < moment, m.id < record.row)
-    statement = _RECORD.where(
-        m.space == space,
-        m.session == record.session,
-        m.kind == Kind.EPISODE,
-        or_(beyond[0], and_(m.at == moment, beyond[1])),
-    )
-    order = (m.at, m.id) if later else (m.at.desc(), m.id.desc())
-    row = connection.execute(statement.order_by(*order).limit(1)).mappings().first()
-    return None if row is None else record_of(row)
+def first_after(connection: Connection, record: MemoryRecord, space: int) -> int | None:
+    """The row of the first episode of a session that is later than this record."""
+    row: int | None = connection.scalar(_first_after(), _place(record, space))
+    return row
+
+
+def follower(connection: Connection, row: int) -> int | None:
+    """The row of the episode that has this one before it."""
+    return connection.scalar(select(memories.c.id).where(memories.c.previous == row))
+
+
+def previous(connection: Connection, row: int) -> int | None:
+    """The row of the episode before this one in its session."""
+    return connection.scalar(select(memories.c.previous).where(memories.c.id == row))
+
+
+def follow(connection: Connection, row: int, previous: int | None, change: int) -> None:
+    """Puts a row behind another one, or first; the projections take it anew."""
+    connection.execute(memories.update().where(memories.c.id == row).values(previous=previous, change=change))
+
+
+def ids_of(connection: Connection, rows: Iterable[int]) -> dict[int, str]:
+    """Ids by row."""
+    return dict(connection.execute(_IDS, {"wanted": list(rows)}).all())
+
+
+def bases_of(connection: Connection, rows: Iterable[int]) -> dict[tuple[int, str], list[str]]:
+    """What memories are drawn from or replace: ids by row and kind of link."""
+    found: dict[tuple[int, str], list[str]] = {}
+    for row, kind, uid in connection.execute(_BASES, {"wanted": list(rows)}):
+        found.setdefault((row, kind), []).append(uid)
+    return found
+
+
+def link(connection: Connection, row: int, kind: str, other: int) -> None:
+    """Notes that a memory is drawn from another one, corrects or replaces it; once."""
+    statement = upsert(connection, links).values(memory=row, kind=kind, other=other)
+    connection.execute(statement.on_conflict_do_nothing())
+
+
+def unlink(connection: Connection, row: int, kind: str) -> None:
+    """Takes the links of a kind back that lead from a memory."""
+    connection.execute(links.delete().where(links.c.memory == row, links.c.kind == kind))
 
 
 def linked(connection: Connection, row: int, kind: str) -> list[MemoryRecord]:
@@ -196,6 +265,27 @@ def linking(connection: Connection, row: int, kind: str) -> list[MemoryRecord]:
     """What is drawn from this memory, or what replaced it."""
     statement = _RECORD.join(links, links.c.memory == memories.c.id).where(links.c.other == row, links.c.kind == kind)
     return [record_of(found) for found in connection.execute(statement).mappings()]
+
+
+def facts_of(connection: Connection, rows: Iterable[int]) -> dict[str, list[str]]:
+    """The facts drawn from memories: ids by the id of the source."""
+    found: dict[str, list[str]] = {}
+    for source, fact in connection.execute(_facts(), {"wanted": list(rows)}):
+        found.setdefault(source, []).append(fact)
+    return found
+
+
+@lru_cache(maxsize=1)
+def _facts() -> Select[Any]:
+    fact = memories.alias("fact")
+    return (
+        select(memories.c.uid, fact.c.uid)
+        .select_from(links)
+        .join(memories, memories.c.id == links.c.other)
+        .join(fact, fact.c.id == links.c.memory)
+        .where(among(links.c.other, "wanted"), links.c.kind == "drawn_from", fact.c.kind == Kind.FACT.value)
+        .order_by(fact.c.id)
+    )
 
 
 def columns_of(record: MemoryRecord) -> dict[str, Any]:
@@ -219,6 +309,7 @@ _PLAIN = (
     "message_id",
     "session",
     "source_only",
+    "confidence",
     "version",
     "change",
 )

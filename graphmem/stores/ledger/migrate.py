@@ -1,4 +1,4 @@
-"""Brings a ledger file to the schema of this code, or refuses it. alembic is imported only when there is work."""
+"""Brings a ledger to the schema of this code, or refuses it. alembic is imported only when there is work."""
 
 from __future__ import annotations
 
@@ -6,16 +6,26 @@ from pathlib import Path
 from uuid import uuid4
 
 from sqlalchemy import Connection, inspect, text
+from sqlalchemy.schema import CreateSchema
 
 from graphmem.errors import StoreError
 from graphmem.stores.ledger import schema
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
+# Microseconds as ISO 8601 text.
+_ISO = {
+    "sqlite": (
+        "strftime('%Y-%m-%dT%H:%M:%S', {column} / 1000000, 'unixepoch') || printf('.%06d+00:00', {column} % 1000000)"
+    ),
+    "postgresql": (
+        "to_char(timestamp 'epoch' + {column} * interval '1 microsecond', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"+00:00\"')"
+    ),
+}
 
 
 def is_current(connection: Connection) -> bool:
     """Whether there is nothing to do: most of the times a ledger is opened."""
-    return "alembic_version" in inspect(connection).get_table_names() and _revision(connection) == schema.REVISION
+    return inspect(connection).has_table("alembic_version") and _revision(connection) == schema.REVISION
 
 
 def _revision(connection: Connection) -> str:
@@ -37,19 +47,24 @@ def ensure(connection: Connection) -> None:
 
 
 def _create(connection: Connection) -> None:
+    if connection.dialect.name == "postgresql":
+        _make_room(connection)
     schema.metadata.create_all(connection)
-    created, updated = _iso("memory_created_at"), _iso("at")
+    iso = _ISO[connection.dialect.name]
+    created, updated = iso.format(column="memory_created_at"), iso.format(column="at")
     connection.exec_driver_sql(schema.HISTORY_VIEW.format(created=created, updated=updated))
     connection.execute(schema.ledger.insert().values(id=1, uuid=str(uuid4()), change=0, epoch=0))
     connection.exec_driver_sql("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)")
     connection.execute(text("INSERT INTO alembic_version VALUES (:r)"), {"r": schema.REVISION})
 
 
-def _iso(column: str) -> str:
-    # SQLite only, like the view's other readers; PostgreSQL's to_timestamp comes with that backend.
-    return (
-        f"strftime('%Y-%m-%dT%H:%M:%S', {column} / 1000000, 'unixepoch') || printf('.%06d+00:00', {column} % 1000000)"
-    )
+def _make_room(connection: Connection) -> None:
+    encoding = connection.scalar(text("SHOW server_encoding"))
+    if encoding != "UTF8":
+        raise StoreError(f"this database keeps text as {encoding}, which cannot hold all of it; make one with UTF8")
+    # Asked first: who may not make schemas may have been given one.
+    if not inspect(connection).has_schema(schema.SCHEMA):
+        connection.execute(CreateSchema(schema.SCHEMA))
 
 
 def _upgrade(connection: Connection, revision: str) -> None:

@@ -7,33 +7,37 @@ entity costs a round trip each on a server.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
+    LABEL_STYLE_TABLENAME_PLUS_COL,
     ColumnElement,
     CompoundSelect,
     Connection,
     Select,
+    and_,
     bindparam,
-    case,
     func,
     or_,
     select,
     true,
-    tuple_,
     union_all,
 )
 
 from graphmem.model import (
     Edge,
     Entity,
+    EntityType,
     Limits,
+    Mention,
     MentionKind,
     Relation,
     Seeds,
+    Statement,
     Subgraph,
     View,
     from_micros,
@@ -74,6 +78,18 @@ def next_pairs(connection: Connection, view: View, uids: Sequence[str]) -> list[
     return list(_Reader(connection, replace(view, space=None), 0).named_pairs(wanted))
 
 
+class _Seen(NamedTuple):
+    """A memory in its session: whether the view holds it, and the rows before and after it (None: none)."""
+
+    uid: str
+    before: int | None
+    after: int | None
+    held: bool
+
+
+_GONE = _Seen("", None, None, held=False)
+
+
 class _Reader:
     """The parts of one neighbourhood: a connection, a view's conditions and their values."""
 
@@ -83,6 +99,7 @@ class _Reader:
         self._space = space
         self._shape = views.shape(view)
         self._values = views.values(view, space)
+        self._seen: dict[int, _Seen] = {}
 
     def _all(self, statement: Any, **named: Any) -> Sequence[Any]:
         return self._connection.execute(statement, {**self._values, **named}).all()
@@ -99,6 +116,13 @@ class _Reader:
         known = dict(self._all(_rows_of_ids(self._shape), uids=list(uids)))
         return [known[uid] for uid in uids if uid in known]
 
+    def look(self, wanted: Iterable[int]) -> None:
+        """Reads what is not yet known of these memories."""
+        new = [row for row in wanted if row not in self._seen]
+        if new:
+            self._seen.update(dict.fromkeys(new, _GONE))
+            self._seen.update((row, _Seen(*told)) for row, *told in self._all(_looked_at(self._shape), wanted=new))
+
     def around(self, start: Sequence[int], steps: int) -> list[int]:
         """What is up to `steps` before or after these in the session, the nearest first; the hidden count a step."""
         found, ends = dict.fromkeys(start), list(start)
@@ -106,20 +130,19 @@ class _Reader:
             beside = sorted({row for pair in self.next_pairs(ends) for row in pair})
             ends = [row for row in beside if row not in found]
             found.update(dict.fromkeys(ends))
-        seen = self.visible(list(found)[len(start) :])
-        return [row for row in found if row in seen]
+        return self.visible(list(found)[len(start) :])
 
-    def visible(self, wanted: Iterable[int]) -> dict[int, str]:
-        """The rows among these that the view holds, with their ids."""
-        return dict(self._all(_visible(self._shape), wanted=list(wanted)))
+    def visible(self, wanted: Sequence[int]) -> list[int]:
+        """The rows among these that the view holds."""
+        self.look(wanted)
+        return [row for row in wanted if self._seen[row].held]
 
     def next_pairs(self, wanted: Sequence[int]) -> set[tuple[int, int]]:
         """Consecutive episodes with one of these memories in the pair."""
-        pairs: set[tuple[int, int]] = set()
-        for row, before, after in self._connection.execute(_beside(), {"wanted": list(wanted)}).all():
-            pairs |= {(before, row)} if before is not None else set()
-            pairs |= {(row, after)} if after is not None else set()
-        return pairs
+        self.look(wanted)
+        before = {(one.before, row) for row in wanted if (one := self._seen[row]).before is not None}
+        after = {(row, one.after) for row in wanted if (one := self._seen[row]).after is not None}
+        return before | after
 
     def rarest(self, start: Sequence[int], limit: int, without: Iterable[int]) -> list[int]:
         """The entities that these memories share with others, those fewest memories hold first."""
@@ -138,21 +161,26 @@ class _Reader:
         return found
 
     def subgraph(self, found: list[int], named: Sequence[int]) -> Subgraph:
-        uids = self.visible(found)
-        held = self._connection.execute(_held(), {"wanted": found, "named": list(named)}).all()
+        self.look(found)
+        uids = {row: self._seen[row].uid for row in found}
+        held = self._connection.execute(_held(), {"wanted": found}).all()
+        told = set(named)
+        links = sorted((row, kind, key, df) for row, kind, entity, key, df in held if df > 1 or entity in told)
+        alone = Counter((uids[row], kind) for row, kind, entity, _, df in held if df <= 1 and entity not in told)
         return Subgraph(
-            memories=tuple(uids[row] for row in found),
-            frequencies={key: df for _, _, key, df, _ in held if key is not None},
-            mentions=tuple([Edge(uids[row], key, kind) for row, kind, key, _, _ in held if key is not None]),
-            alone={(uids[row], kind): count for row, kind, key, _, count in held if key is None},
+            memories=tuple(uids.values()),
+            frequencies={key: df for _, _, key, df in links},
+            mentions=tuple([Edge(uids[row], key, kind) for row, kind, key, _ in links]),
+            alone=alone,
             next=self.named_pairs(found),
         )
 
     def named_pairs(self, found: Sequence[int]) -> tuple[tuple[str, str], ...]:
         """Consecutive memories, by id, with at least one of these and both inside the view."""
         pairs = self.next_pairs(found)
-        named = self.visible({row for pair in pairs for row in pair})
-        return tuple(sorted((named[a], named[b]) for a, b in pairs if a in named and b in named))
+        self.look({row for pair in pairs for row in pair})
+        ends = ((self._seen[a], self._seen[b]) for a, b in pairs)
+        return tuple(sorted((a.uid, b.uid) for a, b in ends if a.held and b.held))
 
 
 @lru_cache(maxsize=1)
@@ -182,49 +210,31 @@ def _rarest() -> Select[Any]:
 
 @lru_cache(maxsize=1)
 def _beside() -> Select[Any]:
-    other = memories.alias("other")
-
-    def nearest(*, later: bool) -> Any:
-        # As rows, so that the index leads to the one beside it however long the session is.
-        mine, theirs = tuple_(memories.c.at, memories.c.id), tuple_(other.c.at, other.c.id)
-        beyond = theirs > mine if later else theirs < mine
-        order = (other.c.at, other.c.id) if later else (other.c.at.desc(), other.c.id.desc())
-        return (
-            select(other.c.id)
-            .where(
-                other.c.space == memories.c.space,
-                other.c.session == memories.c.session,
-                other.c.kind == "episode",
-                beyond,
-            )
-            .order_by(*order)
-            .limit(1)
-            .scalar_subquery()
-        )
-
-    return select(memories.c.id, nearest(later=False), nearest(later=True)).where(
-        among(memories.c.id, "wanted"), memories.c.kind == "episode"
+    after = memories.alias("after")
+    return (
+        select(memories.c.id, memories.c.previous, after.c.id)
+        .outerjoin(after, after.c.previous == memories.c.id)
+        .where(among(memories.c.id, "wanted"))
     )
 
 
 @lru_cache(maxsize=1)
 def _held() -> Select[Any]:
-    """What memories mention, a row for each key; without key: how many of a kind they hold alone."""
-    links = or_(entities.c.mentions > 1, among(entities.c.id, "named"))
-    key = case((links, entities.c.key)).label("linking")
+    """What memories mention."""
     return (
-        select(mentions.c.memory, mentions.c.kind, key, func.max(entities.c.mentions), func.count())
+        select(mentions.c.memory, mentions.c.kind, entities.c.id, entities.c.key, entities.c.mentions)
         .join(entities)
         .where(among(mentions.c.memory, "wanted"), mentions.c.kind < MentionKind.THING)
-        .group_by(mentions.c.memory, mentions.c.kind, key)
-        .order_by(mentions.c.memory, mentions.c.kind, key)
     )
 
 
 @lru_cache(maxsize=128)
-def _visible(shape: views.Shape) -> Select[Any]:
-    return select(memories.c.id, memories.c.uid).where(
-        among(memories.c.id, "wanted"), *views.conditions(shape, of_ids=True)
+def _looked_at(shape: views.Shape) -> Select[Any]:
+    after = memories.alias("after")
+    return (
+        select(memories.c.id, memories.c.uid, memories.c.previous, after.c.id, and_(*views.conditions(shape)))
+        .outerjoin(after, after.c.previous == memories.c.id)
+        .where(among(memories.c.id, "wanted"))
     )
 
 
@@ -246,20 +256,32 @@ def _best_mentions(shape: views.Shape) -> CompoundSelect[Any]:
     return union_all(*(select(one(slot).subquery()) for slot in range(BLOCK)))
 
 
-def relations_of(connection: Connection, view: View, which: ColumnElement[bool]) -> list[Relation]:
+def relations_of(connection: Connection, view: View, which: ColumnElement[bool], **named: Any) -> list[Relation]:
     """The relations whose supports meet the condition, with what the view sees of them, newest first.
 
-    A condition on `supports.c.memory` or `supports.c.relation`; ids, dates and facts are those inside the view only.
+    A condition on `supports.c.memory` or `supports.c.relation`, with its parameters; ids, dates and facts are those
+    inside the view only.
     """
+    statement = _relations(views.shape(view)).where(which)
+    values = {**rows.view_values(connection, view), "own": view.scope.space, **named}
+    found: dict[str, list[Any]] = {}
+    for row in connection.execute(statement, values):
+        found.setdefault(row[0], []).append(row)
+    return [_relation_of(lines) for lines in found.values()]
+
+
+@lru_cache(maxsize=128)
+def _relations(shape: views.Shape) -> Select[Any]:
     subject, target = entities.alias("subject"), entities.alias("object")
-    statement = (
+    own: ColumnElement[str] = bindparam("own")
+    return (
         select(
             relations.c.uid,
             relations.c.predicate,
             subject.c.key,
-            aliases.called(subject, view.scope.space),
+            aliases.called(subject, own),
             target.c.key,
-            aliases.called(target, view.scope.space),
+            aliases.called(target, own),
             supports.c.fact,
             supports.c.valid_at,
             supports.c.invalid_at,
@@ -271,13 +293,9 @@ def relations_of(connection: Connection, view: View, which: ColumnElement[bool])
         .join(memories, memories.c.id == supports.c.memory)
         .join(subject, subject.c.id == relations.c.subject)
         .join(target, target.c.id == relations.c.object)
-        .where(which, *views.conditions(views.shape(view), of_ids=True))
+        .where(*views.conditions(shape, of_ids=True))
         .order_by(supports.c.valid_at.desc(), memories.c.id.desc())
     )
-    found: dict[str, list[Any]] = {}
-    for row in connection.execute(statement, rows.view_values(connection, view)):
-        found.setdefault(row[0], []).append(row)
-    return [_relation_of(lines) for lines in found.values()]
 
 
 def _relation_of(lines: list[Any]) -> Relation:
@@ -327,7 +345,7 @@ def relations_about(connection: Connection, view: View, keys: Iterable[str]) -> 
 
 def relations_stated_by(connection: Connection, view: View, uids: Iterable[str]) -> list[Relation]:
     """The relations that these memories state."""
-    return relations_of(connection, view, memories.c.uid.in_(list(uids)))
+    return relations_of(connection, view, among(memories.c.uid, "uids"), uids=list(uids))
 
 
 def names_of(connection: Connection, view: View, keys_of: Sequence[str], keys: Sequence[str]) -> dict[str, str]:
@@ -341,6 +359,33 @@ def names_of(connection: Connection, view: View, keys_of: Sequence[str], keys: S
     )
     found = {(space, key): name for space, key, name in connection.execute(statement)}
     return {key: found[space, key] for space in reversed(keys_of) for key in keys if (space, key) in found}
+
+
+def statements_of(connection: Connection, uids: Iterable[str]) -> list[tuple[str, Statement, Mention, Mention]]:
+    """What these memories state: (memory id, statement, its subject, its object)."""
+    subject, target = entities.alias("subject"), entities.alias("object")
+    statement = (
+        select(memories.c.uid, relations.c.predicate, supports, subject, target)
+        .set_label_style(LABEL_STYLE_TABLENAME_PLUS_COL)
+        .join_from(supports, relations, relations.c.id == supports.c.relation)
+        .join(memories, memories.c.id == supports.c.memory)
+        .join(subject, subject.c.id == relations.c.subject)
+        .join(target, target.c.id == relations.c.object)
+        .where(memories.c.uid.in_(list(uids)))
+        .order_by(supports.c.memory, supports.c.relation)
+    )
+    return [_statement_of(row) for row in connection.execute(statement)]
+
+
+def _statement_of(row: Any) -> tuple[str, Statement, Mention, Mention]:
+    ended = None if row.supports_invalid_at is None else from_micros(row.supports_invalid_at)
+    said = Statement(
+        row.subject_key, row.relations_predicate, row.object_key, row.supports_fact, row.supports_confidence,
+        from_micros(row.supports_valid_at), ended,
+    )  # fmt: skip
+    subject = Mention(row.subject_key, row.subject_name, EntityType(row.subject_type), MentionKind.NAME)
+    target = Mention(row.object_key, row.object_name, EntityType(row.object_type), MentionKind.NAME)
+    return row.memories_uid, said, subject, target
 
 
 def mentions_of(connection: Connection, uids: Iterable[str], own: str = "") -> list[tuple[str, Entity, MentionKind]]:

@@ -15,12 +15,16 @@ from sqlalchemy import (
     MetaData,
     SmallInteger,
     Table,
-    Text,
     UniqueConstraint,
 )
 
+from graphmem.stores.ledger.dialects import Text
+
 # The alembic revision this code reads and writes: an older file is migrated to it, a newer one refused.
-REVISION = "0003"
+REVISION = "0006"
+
+# Where PostgreSQL keeps all of it, apart from what others have in the same database.
+SCHEMA = "graphmem"
 
 metadata = MetaData()
 # SQLite makes only INTEGER PRIMARY KEY an alias of the rowid; PostgreSQL wants eight bytes.
@@ -68,7 +72,11 @@ memories = Table(
     Column("message_id", Text),
     Column("session", Text, nullable=False),
     Column("source_only", Boolean, nullable=False),
+    Column("confidence", Float, nullable=False, server_default="1"),  # 0..1, a language model's; 1 for what was said
     Column("at", BigInteger, nullable=False),
+    # The row of the episode before it in its session, by `at`, then arrival. Derived, but asked for thousands of times
+    # by every search; who comes after is who has this one before.
+    Column("previous", RowId),
     Column("valid_from", BigInteger, nullable=False),
     Column("valid_to", BigInteger),
     Column("expires_at", BigInteger),
@@ -83,6 +91,7 @@ memories = Table(
     Index("memories_change", "change", unique=True),
     Index("memories_space_at", "space", "at"),
     Index("memories_session", "space", "session", "at", "id"),
+    Index("memories_previous", "previous"),
     Index("memories_agent", "agent_id", "at"),
     Index("memories_run", "run_id", "at"),
 )
@@ -97,7 +106,8 @@ messages = Table(
 )
 Index("messages_memory", messages.c.memory)
 
-# A fact or summary from its sources ("drawn_from"), what retired what ("replaces").
+# A fact or summary from its sources ("drawn_from"), those of them that it says otherwise by now ("corrects"), what
+# retired what ("replaces").
 links = Table(
     "links",
     metadata,
@@ -127,7 +137,8 @@ events = Table(
     Index("events_memory", "memory", "id"),
 )
 
-# What is no more: `kind` memory or relation. A memory's scope stays, so that its history stays inside it.
+# What is no more: `kind` memory, relation or entity (by a hash of its key). A memory's scope stays, so that its
+# history stays inside it.
 tombstones = Table(
     "tombstones",
     metadata,
@@ -151,7 +162,10 @@ entities = Table(
     Column("name", Text, nullable=False),
     Column("type", Text, nullable=False),
     Column("mentions", Integer, nullable=False),  # df: the memories that hold the key
+    # Set where something is said of it beyond the texts: other names, a chosen one. Projections show that.
+    Column("change", BigInteger),
     UniqueConstraint("space", "key"),
+    Index("entities_change", "change", unique=True),
 )
 
 mentions = Table(
@@ -253,11 +267,57 @@ tasks = Table(
     Column("error", Text),
 )
 
+# What a language model has still to do, recorded with the words it is about.
+jobs = Table(
+    "jobs",
+    metadata,
+    _row_id(),
+    Column("kind", Text, nullable=False),  # "facts" or "summary"
+    Column("space", ForeignKey("spaces.id"), nullable=False),
+    Column("user_id", Text),
+    Column("agent_id", Text),
+    Column("run_id", Text),
+    Column("session", Text, nullable=False),
+    Column("request", JSON, nullable=False),  # memory ids and instructions, never a memory's words
+    Column("attempts", Integer, nullable=False),
+    Column("error", Text),  # the name of the last failure
+    Column("holder", Text),  # who is at it
+    Column("until", BigInteger, nullable=False),  # microseconds: held until then, or not tried again before then
+    Index("jobs_session", "space", "session"),
+)
+
+# What the models took, added up. Parts of a scope that are not set are "".
+usage = Table(
+    "usage",
+    metadata,
+    Column("operation", Text, primary_key=True),
+    Column("model", Text, primary_key=True),
+    Column("user_id", Text, primary_key=True),
+    Column("agent_id", Text, primary_key=True),
+    Column("run_id", Text, primary_key=True),
+    Column("calls", BigInteger, nullable=False),
+    Column("prompt_tokens", BigInteger, nullable=False),
+    Column("completion_tokens", BigInteger, nullable=False),
+    Column("cached_tokens", BigInteger, nullable=False),
+    Column("seconds", Float, nullable=False),
+    Column("cost", Float, nullable=False),
+    sqlite_with_rowid=False,
+)
+
 cursors = Table(
     "cursors",
     metadata,
     Column("projection", Text, primary_key=True),
     Column("change", BigInteger, nullable=False),
+)
+
+# Who delivers to a projection that several processes share; a holder that dies is succeeded when its time is over.
+leases = Table(
+    "leases",
+    metadata,
+    Column("projection", Text, primary_key=True),
+    Column("holder", Text),
+    Column("until", BigInteger, nullable=False),  # microseconds by the database's clock
 )
 
 # Rows that a store refuses: named in `verify`, tried again by `repair`, never in the others' way.

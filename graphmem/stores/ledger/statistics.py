@@ -3,17 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, func, or_, select
-from sqlalchemy.dialects.sqlite import insert as upsert
+import numpy as np
+from sqlalchemy import Connection, bindparam, func, or_, select
 
 from graphmem.model import VECTOR, Forms, MemoryRecord, Tells
+from graphmem.stores.ledger import memories as rows
+from graphmem.stores.ledger.dialects import upserting
+from graphmem.stores.ledger.lists import among
 from graphmem.stores.ledger.schema import embeddings, memories, spaces, terms
 from graphmem.text import asking, ends_asking, is_passage, term_counts
 
 if TYPE_CHECKING:
-    from graphmem.providers.base import Embedded
+    from graphmem.providers.base import Embedded, Matrix
+
+_MINE = (
+    embeddings.c.hash == bindparam("text"),
+    embeddings.c.model == bindparam("of"),
+    among(embeddings.c.form, "forms"),
+)
+_WINDOWS = select(embeddings.c.form, func.count()).where(*_MINE).group_by(embeddings.c.form)
+_USERS = select(func.max(embeddings.c.uses)).where(*_MINE)
+_COUNT = spaces.update().where(spaces.c.id == bindparam("space")).values(size=spaces.c.size + bindparam("by"))
+_MARK = (
+    memories.update()
+    .where(memories.c.id == bindparam("row"))
+    .values(
+        embedding=bindparam("made_of"),
+        windows=bindparam("points"),
+        tells=bindparam("telling"),
+        asks=bindparam("asking"),
+    )
+)
+_FREQUENCIES = select(terms.c.term, terms.c.df).where(
+    terms.c.space == bindparam("space"), among(terms.c.term, "wanted")
+)
 
 
 def known(connection: Connection, forms: Forms, hashes: Sequence[str]) -> set[str]:
@@ -37,18 +63,35 @@ def keep(connection: Connection, forms: Forms, text_hash: str, made: Embedded | 
 
     `made` None: they were known when the work began. Returns 0 if they have been erased since.
     """
-    mine = (embeddings.c.hash == text_hash, embeddings.c.model == forms.model, embeddings.c.form.in_(forms.names))
-    counted = select(embeddings.c.form, func.count()).where(*mine).group_by(embeddings.c.form)
-    there: dict[str, int] = dict(connection.execute(counted).all())
+    wanted = {"text": text_hash, "of": forms.model, "forms": forms.names}
+    there: dict[str, int] = dict(connection.execute(_WINDOWS, wanted).all())
     if there:
+        mine = (embeddings.c.hash == text_hash, embeddings.c.model == forms.model, embeddings.c.form.in_(forms.names))
         connection.execute(embeddings.update().where(*mine).values(uses=embeddings.c.uses + 1))
     if len(there) < len(forms.names):
         if made is None:
             return 0
-        users = connection.scalar(select(func.max(embeddings.c.uses)).where(*mine)) or 1
+        users = connection.scalar(_USERS, wanted) or 1
         rows = [row for row in _rows(forms, text_hash, made, users) if row["form"] not in there]
         connection.execute(embeddings.insert(), rows)
     return there.get(VECTOR) or (0 if made is None else len(made.vectors))
+
+
+def enrich(
+    connection: Connection,
+    record: MemoryRecord,
+    space: int,
+    forms: Forms,
+    text_hash: str,
+    made: Embedded | None,
+    tells: Tells,
+) -> bool:
+    """Gives a memory its vectors and counts its words. False where `keep` finds no vectors: nothing is done then."""
+    windows = keep(connection, forms, text_hash, made)
+    if windows:
+        mark_enriched(connection, record, text_hash, windows, tells)
+        count_text(connection, record, space, 1)
+    return bool(windows)
 
 
 def _rows(forms: Forms, text_hash: str, made: Embedded, users: int) -> Iterator[dict[str, Any]]:
@@ -77,28 +120,30 @@ def drop_other_forms(connection: Connection, forms: Forms) -> int:
 
 def count_text(connection: Connection, record: MemoryRecord, space: int, by: int) -> None:
     """Adds a memory to its space's statistics (`by` 1), or takes it out again (`by` -1)."""
-    connection.execute(spaces.update().where(spaces.c.id == space).values(size=spaces.c.size + by))
+    connection.execute(_COUNT, {"space": space, "by": by})
     found = list(term_counts(record.embedded_text))
     if not found:
         return
     if by > 0:
-        statement = upsert(terms).on_conflict_do_update(
-            index_elements=[terms.c.space, terms.c.term], set_={"df": terms.c.df + 1}
+        connection.execute(
+            _one_more(connection.dialect.name), [{"space": space, "term": term, "df": 1} for term in found]
         )
-        connection.execute(statement, [{"space": space, "term": term, "df": 1} for term in found])
         return
     mine = (terms.c.space == space, terms.c.term.in_(found))
     connection.execute(terms.update().where(*mine).values(df=terms.c.df - 1))
     connection.execute(terms.delete().where(*mine, terms.c.df <= 0))
 
 
+@lru_cache(maxsize=2)
+def _one_more(dialect: str) -> Any:
+    counted = {"df": terms.c.df + 1}
+    return upserting(dialect, terms).on_conflict_do_update(index_elements=[terms.c.space, terms.c.term], set_=counted)
+
+
 def document_frequencies(connection: Connection, space: str, wanted: Iterable[int]) -> tuple[int, dict[int, int]]:
     """N of a space, and how many of its memories hold each of these terms (absent: none)."""
-    row = connection.execute(select(spaces.c.id, spaces.c.size).where(spaces.c.key == space)).first()
-    if row is None:
-        return 0, {}
-    statement = select(terms.c.term, terms.c.df).where(terms.c.space == row[0], terms.c.term.in_(list(wanted)))
-    return row[1], dict(connection.execute(statement).all())
+    row, size = rows.sized_space(connection, space)
+    return size, dict(connection.execute(_FREQUENCIES, {"space": row, "wanted": list(wanted)}).all())
 
 
 def mark_enriched(connection: Connection, record: MemoryRecord, text_hash: str, windows: int, tells: Tells) -> None:
@@ -107,8 +152,34 @@ def mark_enriched(connection: Connection, record: MemoryRecord, text_hash: str, 
         tells |= Tells.ASKS
     if is_passage(record.text):
         tells |= Tells.TITLED
-    noted = {"embedding": text_hash, "windows": windows, "tells": int(tells), "asks": asking(record.text)}
-    connection.execute(memories.update().where(memories.c.id == record.row).values(noted))
+    noted = {"made_of": text_hash, "points": windows, "telling": int(tells), "asking": asking(record.text)}
+    connection.execute(_MARK, {"row": record.row, **noted})
+
+
+def vectors_of(connection: Connection, model: str, wanted: Sequence[int]) -> dict[int, Matrix]:
+    """The vectors of memories by row, (windows, dims); those that have none are left out."""
+    statement = (
+        select(memories.c.id, embeddings.c.data)
+        .join(embeddings, embeddings.c.hash == memories.c.embedding)
+        .where(among(memories.c.id, "wanted"), embeddings.c.model == model, embeddings.c.form == VECTOR)
+        .order_by(memories.c.id, embeddings.c.window)
+    )
+    found: dict[int, list[Matrix]] = {}
+    for row, data in connection.execute(statement, {"wanted": list(wanted)}):
+        found.setdefault(row, []).append(np.frombuffer(data, "<f4"))
+    return {row: np.stack(windows) for row, windows in found.items()}
+
+
+def first_vectors(connection: Connection, model: str, hashes: Sequence[str]) -> dict[str, Matrix]:
+    """The vector of the first window of texts, by hash."""
+    statement = select(embeddings.c.hash, embeddings.c.data).where(
+        among(embeddings.c.hash, "wanted"),
+        embeddings.c.model == model,
+        embeddings.c.form == VECTOR,
+        embeddings.c.window == 0,
+    )
+    found = connection.execute(statement, {"wanted": list(hashes)})
+    return {text_hash: np.frombuffer(data, "<f4") for text_hash, data in found}
 
 
 def unmark(connection: Connection, row: int) -> None:

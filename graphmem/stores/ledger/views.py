@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, bindparam, or_
 
-from graphmem.model import View, micros
+from graphmem.model import ALL_KINDS, View, micros
 from graphmem.stores.ledger.schema import memories
 
 
@@ -15,6 +15,7 @@ from graphmem.stores.ledger.schema import memories
 class Shape:
     """Which conditions a view has: the key under which its statements are kept."""
 
+    kinds: bool
     space: bool
     user_id: bool
     agent_id: bool
@@ -27,6 +28,7 @@ def shape(view: View) -> Shape:
     """The shape of a view."""
     scope = view.scope
     return Shape(
+        kinds=view.kinds != ALL_KINDS,
         space=view.space is not None,
         user_id=scope.user_id is not None,
         agent_id=scope.agent_id is not None,
@@ -44,9 +46,10 @@ def conditions(shape: Shape, *, of_ids: bool = False) -> list[ColumnElement[bool
     """
     m = memories.c
     found: list[ColumnElement[bool]] = [
-        m.kind.in_(bindparam("kinds", expanding=True)),
         or_(m.valid_to.is_(None), m.valid_to > bindparam("moment")),
     ]
+    if shape.kinds:
+        found.append(m.kind.in_(bindparam("kinds", expanding=True)))
     if shape.space:
         found.append((m.space + 0 if of_ids else m.space) == bindparam("space"))
     parts = [name for name in ("user_id", "agent_id", "run_id") if getattr(shape, name)]
@@ -61,10 +64,11 @@ def conditions(shape: Shape, *, of_ids: bool = False) -> list[ColumnElement[bool
 def values(view: View, space: int | None) -> dict[str, Any]:
     """The parameters of `conditions`; `space` is the row of `view.space`."""
     named: dict[str, Any] = {
-        "kinds": sorted(view.kinds),
         "moment": micros(view.moment),
         **view.scope.parts,
     }
+    if view.kinds != ALL_KINDS:
+        named["kinds"] = sorted(view.kinds)
     if view.space is not None:
         named["space"] = space
     return named

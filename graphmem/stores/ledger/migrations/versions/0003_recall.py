@@ -11,6 +11,9 @@ from alembic import op
 revision = "0003"
 down_revision = "0002"
 
+_TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+_ROW = sa.Integer().with_variant(sa.BigInteger(), "postgresql")
+
 
 def upgrade() -> None:
     """Adds columns with their defaults and two tables."""
@@ -19,19 +22,19 @@ def upgrade() -> None:
     op.add_column("supports", sa.Column("confidence", sa.Float(), nullable=False, server_default="1"))
     op.create_table(
         "aliases",
-        sa.Column("space", sa.Integer(), sa.ForeignKey("spaces.id"), primary_key=True),
-        sa.Column("key", sa.Text(), primary_key=True),
-        sa.Column("other", sa.Text(), primary_key=True),
-        sa.Column("origin", sa.Text(), nullable=False),
+        sa.Column("space", _ROW, sa.ForeignKey("spaces.id"), primary_key=True),
+        sa.Column("key", _TEXT, primary_key=True),
+        sa.Column("other", _TEXT, primary_key=True),
+        sa.Column("origin", _TEXT, nullable=False),
         sa.Column("apart", sa.Boolean(), nullable=False),
         sa.Column("at", sa.BigInteger(), nullable=False),
         sqlite_with_rowid=False,
     )
     op.create_table(
         "names",
-        sa.Column("space", sa.Integer(), sa.ForeignKey("spaces.id"), primary_key=True),
-        sa.Column("key", sa.Text(), primary_key=True),
-        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("space", _ROW, sa.ForeignKey("spaces.id"), primary_key=True),
+        sa.Column("key", _TEXT, primary_key=True),
+        sa.Column("name", _TEXT, nullable=False),
         sa.Column("at", sa.BigInteger(), nullable=False),
         sqlite_with_rowid=False,
     )

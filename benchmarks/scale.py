@@ -1,0 +1,312 @@
+"""How search, rebuild and adding hold up with many memories: made-up ones, so that a million does not take a day.
+
+    python benchmarks/scale.py --memories 100000 --spaces 1
+    NEO4J_URI=… NEO4J_PASSWORD=… QDRANT_URL=… python benchmarks/scale.py --memories 100000 --servers
+
+The rows are written into the ledger's tables as a commit would leave them. Their shape follows long conversations:
+sessions of twenty turns, twelve words each from a vocabulary with Zipf frequencies, three mentions, one entity in six
+memories of ten, half a relation. Vectors are random around a thousand topics, at most 100,000 different ones. So the
+figures tell what sizes cost, and nothing of how good the answers are. Questions and what is added at the end are real
+sentences read by the real models.
+
+A Qdrant server that has taken the points goes on making its graphs, with all the cores there are. Searching is measured
+once it says that it has done so; `indexed_s` are the seconds that took after the projections were filled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from functools import wraps
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import numpy as np
+
+from graphmem import Memory
+from graphmem.backends import note_embedder
+from graphmem.interfaces.bench.circumstances import circumstances
+from graphmem.providers.base import forms_of
+from graphmem.providers.minilm import TokenMiniLM
+from graphmem.recall import channels
+from graphmem.settings import Settings
+from graphmem.stores.ledger import Ledger, audit, log, schema
+
+SEED, DIMS, TOPICS, DISTINCT = 0, 384, 1000, 100_000
+SESSION, WORDS, VOCABULARY, TOKENS = 20, 12, 30_000, 12
+START, MINUTE = 1_600_000_000_000_000, 60_000_000
+ROWS = 20_000
+WARM, ASKED, ADDED = 30, 200, 200
+LOOKING = 1.0
+BASE = UUID("00000000-0000-4000-8000-000000000000").int
+FIRST = (
+    "Ada Boris Clara Dario Elena Felix Greta Hugo Ines Jonas Karim Lara Marek Nadia Oscar Petra Ravi Selma Tara".split()
+)
+LAST = (
+    "Abel Brandt Costa Dahl Evers Fink Grau Holm Ivanov Jung Kern Lund Moser Nagy Olsen Pohl Quist Rossi Stein".split()
+)
+SPOKEN = (
+    "{name} moved to Lisbon last year and likes the trams there.",
+    "I met {name} at the harbour, we talked about the new boat.",
+    "{name} is reading a book about glaciers and cannot stop.",
+    "Next week {name} starts a course in pottery with a friend.",
+)
+
+
+class Made:
+    """The made-up ledger: everything from one seed."""
+
+    def __init__(self, memories: int, spaces: int) -> None:
+        self.memories, self.spaces = memories, spaces
+        self._chance = np.random.default_rng(SEED)
+        self._entities = max(20, 3 * memories // 10)
+        weights = 1 / np.arange(1, VOCABULARY + 1)
+        self._known: set[tuple[int, int]] = set()
+        self._word = np.cumsum(weights / weights.sum())
+        self._topics = _unit(self._chance.standard_normal((TOPICS, DIMS), dtype=np.float32))
+
+    def users(self) -> list[str]:
+        return [f"user{space}" for space in range(self.spaces)]
+
+    def name(self, entity: int) -> str:
+        """A first name, a last one, and a number that makes it one of its kind."""
+        return f"{FIRST[entity % len(FIRST)]} {LAST[entity // len(FIRST) % len(LAST)]}{entity}"
+
+    def fill(self, ledger: Ledger) -> None:
+        """Writes everything: the last step sets what is derived from the rest."""
+        with ledger.write() as connection:
+            users = [{"id": s + 1, "key": f"user:{user}", "size": 0} for s, user in enumerate(self.users())]
+            connection.execute(schema.spaces.insert(), users)
+            self._embeddings(connection)
+            for start in range(0, self.memories, ROWS):
+                self._some(connection, range(start, min(self.memories, start + ROWS)))
+            connection.execute(schema.ledger.update().values(change=2 * self.memories + 10))
+        note_embedder(ledger, TokenMiniLM().model)
+        with ledger.write() as connection:
+            connection.execute(schema.entities.update().values(mentions=_mentions_of()))
+            connection.execute(schema.entities.delete().where(schema.entities.c.mentions == 0))
+            audit.recompute(connection)
+
+    def _embeddings(self, connection: Any) -> None:
+        forms = forms_of(TokenMiniLM())
+        for start in range(0, min(DISTINCT, self.memories), ROWS):
+            rows = range(start, min(DISTINCT, self.memories, start + ROWS))
+            topics = self._topics[self._chance.integers(0, TOPICS, len(rows))]
+            vectors = _unit(topics + 0.6 / DIMS**0.5 * self._chance.standard_normal(topics.shape, dtype=np.float32))
+            tokens = self._chance.integers(-40, 40, (len(rows), TOKENS, forms.token_dims), dtype=np.int8)
+            made = [
+                {"hash": f"{row:032x}", "model": forms.model, "form": form, "window": 0, "data": data, "uses": 1}
+                for row, vector, matrix in zip(rows, vectors, tokens, strict=True)
+                for form, data in (("vector", vector.tobytes()), (forms.tokens, matrix.tobytes()))
+            ]
+            connection.execute(schema.embeddings.insert(), made)
+
+    def _some(self, connection: Any, rows: range) -> None:
+        per_space = -(-self.memories // self.spaces)
+        mentioned = self._mentioned(rows, per_space)
+        entities = {entity for held in mentioned for entity in held}
+        fresh = [self._entity(space, entity) for space, entity in sorted(entities - self._known)]
+        self._known |= entities
+        connection.execute(schema.entities.insert(), fresh)
+        connection.execute(schema.memories.insert(), [self._memory(row, row // per_space) for row in rows])
+        held = [
+            {"memory": row + 1, "entity": self._row(*entity), "kind": 1, "at": START + row * MINUTE}
+            for row, some in zip(rows, mentioned, strict=True)
+            for entity in some
+        ]
+        connection.execute(schema.mentions.insert(), held)
+
+    def _mentioned(self, rows: range, per_space: int) -> list[list[tuple[int, int]]]:
+        """Three entities for each memory: the space's first in six of ten, the rest Zipf."""
+        ranks = self._chance.zipf(1.3, (len(rows), 3))
+        often = self._chance.random(len(rows)) < 0.6
+        most = max(4, self._entities // self.spaces)
+        return [
+            sorted(
+                {(row // per_space, 0 if first and place == 0 else int(rank) % most) for place, rank in enumerate(some)}
+            )
+            for row, some, first in zip(rows, ranks, often, strict=True)
+        ]
+
+    def _row(self, space: int, entity: int) -> int:
+        return space * max(4, self._entities // self.spaces) + entity + 1
+
+    def _entity(self, space: int, entity: int) -> dict[str, Any]:
+        name = self.name(entity)
+        row = self._row(space, entity)
+        return {"id": row, "space": space + 1, "key": name.lower(), "name": name, "type": "Person", "mentions": 1}
+
+    def _memory(self, row: int, space: int) -> dict[str, Any]:
+        words = np.searchsorted(self._word, self._chance.random(WORDS))
+        at = START + row * MINUTE
+        return {
+            "id": row + 1, "uid": str(UUID(int=BASE + row)), "space": space + 1, "user_id": f"user{space}",
+            "kind": "episode", "text": " ".join(f"w{word}" for word in words), "metadata": {}, "speaker": "Ada",
+            "session": f"s{row // SESSION}", "source_only": False, "at": at, "valid_from": at, "created_at": at,
+            "updated_at": at, "version": 1, "change": row + 1, "embedding": f"{row % DISTINCT:032x}", "windows": 1,
+        }  # fmt: skip
+
+    def questions(self) -> Iterator[tuple[str, str]]:
+        """Questions that name an entity, with whose they are."""
+        chance = np.random.default_rng(SEED + 1)
+        most = max(4, self._entities // self.spaces)
+        while True:
+            entity = int(chance.zipf(1.3)) % most
+            user = f"user{int(chance.integers(0, self.spaces))}"
+            yield f"When did {self.name(entity)} talk about w{int(chance.integers(1, 300))} with a friend?", user
+
+
+def _unit(matrix: Any) -> Any:
+    return matrix / np.linalg.norm(matrix, axis=1, keepdims=True)
+
+
+def _mentions_of() -> Any:
+    from sqlalchemy import func, select  # noqa: PLC0415
+
+    held = schema.mentions.c.entity == schema.entities.c.id
+    return select(func.count()).select_from(schema.mentions).where(held).scalar_subquery()
+
+
+def settings(*, servers: bool) -> Settings:
+    """The default, or vectors and graph on the servers that the environment names."""
+    if not servers:
+        return Settings()
+    vectors = {"url": os.environ["QDRANT_URL"], "grpc_port": int(os.environ.get("QDRANT_GRPC_PORT", "6334"))}
+    graph = {"url": os.environ["NEO4J_URI"], "password": os.environ["NEO4J_PASSWORD"]}
+    return Settings.from_dict(
+        {
+            "vector_store": {"config": {**vectors, "collection_name": f"scale-{uuid4().hex[:8]}"}},
+            "graph_store": {"provider": "neo4j", "config": graph},
+        }
+    )
+
+
+def indexed(chosen: Settings) -> float:
+    """Waits until the Qdrant server has no work left in our collection; returns the seconds."""
+    from qdrant_client import QdrantClient, models  # noqa: PLC0415  (an extra)
+
+    begun = time.perf_counter()
+    server = chosen.vector_store.config
+    with closing(QdrantClient(server.url.get_secret_value(), check_compatibility=False)) as client:
+        while client.get_collection(server.collection_name).status != models.CollectionStatus.GREEN:
+            time.sleep(LOOKING)
+    return round(time.perf_counter() - begun, 1)
+
+
+def clocked(owner: Any, method: str, spent: dict[str, list[float]], name: str) -> None:
+    """Puts a clock around a method."""
+    act: Callable[..., Any] = getattr(owner, method)
+
+    @wraps(act)
+    def timed(*args: Any, **kwargs: Any) -> Any:
+        begun = time.perf_counter()
+        try:
+            return act(*args, **kwargs)
+        finally:
+            spent[name].append(1000 * (time.perf_counter() - begun))
+
+    setattr(owner, method, timed)
+
+
+def searched(memory: Memory, made: Made) -> dict[str, Any]:
+    """Milliseconds of a search, and of its parts."""
+    spent: dict[str, list[float]] = defaultdict(list)
+    for method, name in (
+        ("ask", "question and arms"),
+        ("dense", "dense"),
+        ("keyword", "keyword"),
+        ("neighbourhood", "graph"),
+    ):
+        clocked(channels.Channels, method, spent, name)
+    total: list[float] = []
+    degraded: Counter[str] = Counter()
+    for number, (question, user) in zip(range(WARM + ASKED), made.questions(), strict=False):
+        if number == WARM:
+            spent.clear()
+        begun = time.perf_counter()
+        degraded.update(memory.search(question, user_id=user).get("degraded", []))
+        total += [1000 * (time.perf_counter() - begun)] if number >= WARM else []
+    return {
+        "questions": ASKED,
+        **_spread(total),
+        "degraded": dict(degraded),
+        "parts": {k: _spread(v) for k, v in spent.items()},
+    }
+
+
+def _spread(times: list[float]) -> dict[str, float]:
+    return {"p50_ms": round(float(np.percentile(times, 50)), 1), "p95_ms": round(float(np.percentile(times, 95)), 1)}
+
+
+def added(memory: Memory, made: Made) -> dict[str, float]:
+    """Messages a second, with the real models: one by one, all in one call, by eight threads."""
+    texts = iter(SPOKEN[n % len(SPOKEN)].format(name=made.name(n)) + f" Number {n}." for n in range(10 * ADDED))
+
+    def per_second(act: Callable[[], Any]) -> float:
+        begun = time.perf_counter()
+        act()
+        return round(ADDED / (time.perf_counter() - begun), 1)
+
+    some = lambda: [next(texts) for _ in range(ADDED)]  # noqa: E731
+    user = made.users()[0]
+    single, batch, threads = some(), some(), some()
+    memory.add("Ada begins.", user_id=user)
+    with ThreadPoolExecutor(8) as pool:
+        return {
+            "single": per_second(lambda: [memory.add(text, user_id=user) for text in single]),
+            "batch": per_second(
+                lambda: memory.add([{"role": "user", "content": text} for text in batch], user_id=user)
+            ),
+            "eight_threads": per_second(lambda: list(pool.map(lambda text: memory.add(text, user_id=user), threads))),
+        }
+
+
+def measure(memories: int, spaces: int, *, servers: bool) -> dict[str, Any]:
+    """The figures, ready for JSON."""
+    made = Made(memories, spaces)
+    with tempfile.TemporaryDirectory(prefix="graphmem-", dir=os.environ.get("TMPDIR")) as folder:
+        ledger = Ledger(Path(folder) / "ledger.sqlite")
+        begun = time.perf_counter()
+        made.fill(ledger)
+        filled = round(time.perf_counter() - begun, 1)
+        with ledger.write() as connection:
+            log.drop_cursor(connection, "vectors")
+        ledger.close()
+        chosen = settings(servers=servers)
+        begun = time.perf_counter()
+        with Memory(folder, settings=chosen) as memory:
+            try:
+                pending = memory.flush()["pending"]  # opening notices that the projections are empty, and fills them
+                rebuilt = round(time.perf_counter() - begun, 1)
+                settled = {"indexed_s": indexed(chosen)} if servers else {}
+                return {
+                    "benchmark": "scale", **circumstances(), "memories": memories, "spaces": spaces,
+                    "stores": "servers" if servers else "embedded", "ledger_filled_s": filled,
+                    "bytes": memory.stats()["bytes"], "rebuilt_s": rebuilt, **settled, "pending": pending,
+                    "search": searched(memory, made), "added_per_second": added(memory, made),
+                }  # fmt: skip
+            finally:
+                memory.reset()
+                memory.flush()
+
+
+def main() -> None:
+    """The program."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--memories", type=int, default=10_000)
+    parser.add_argument("--spaces", type=int, default=1)
+    parser.add_argument("--servers", action="store_true", help="vectors and graph on servers (see above)")
+    given = parser.parse_args()
+    print(json.dumps(measure(given.memories, given.spaces, servers=given.servers), indent=2))
+
+
+if __name__ == "__main__":
+    main()

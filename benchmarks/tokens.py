@@ -1,0 +1,71 @@
+"""Counts what of each request is ours: the instructions and the schema, apart from messages, memories and facts.
+
+    python benchmarks/tokens.py          # writes benchmarks/results/tokens.json
+
+By o200k_base, the vocabulary of OpenAI's models since GPT-4o, as the package rs-bpe brings it along. The schema is
+counted as it is sent. An ordinary exchange takes one request for facts and, if something known is near, one that
+decides; chunks of long input, summaries, decisions made anew after a lost race and rewritten questions are requests of
+their own.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from rs_bpe.bpe import openai
+
+from graphmem.prompts import load
+from graphmem.providers.base import Prompt
+from graphmem.remember import decide, extract, summarise
+
+RESULTS = Path(__file__).parent / "results" / "tokens.json"
+MOST = 1_500
+
+
+def counted() -> dict[str, Any]:
+    """The table: tokens of the instructions, of the schema and of the frame around what is sent, by request."""
+    vocabulary = openai.o200k_base()
+
+    def tokens(text: str) -> int:
+        return len(vocabulary.encode(text))
+
+    def parts(prompt: Prompt) -> dict[str, int]:
+        schema = "" if prompt.schema is None else json.dumps(prompt.schema, separators=(",", ":"))
+        found = {
+            "instructions": tokens(prompt.system),
+            "schema": tokens(schema),
+            "frame": tokens(prompt.user),
+        }
+        return {**found, "total": sum(found.values())}
+
+    requests = {
+        "facts": parts(extract.request([], "user")),
+        "decide": parts(decide.request([], [])),
+        "summary": parts(summarise.request("", [])),
+        "rewrite": {"instructions": tokens(load("rewrite")), "schema": 0, "frame": 0, "total": tokens(load("rewrite"))},
+    }
+    return {
+        "tokenizer": "o200k_base (rs-bpe)",
+        "requests": requests,
+        "an add": {
+            "small talk": {"calls": 1, "tokens": requests["facts"]["total"]},
+            "facts, nothing near": {"calls": 1, "tokens": requests["facts"]["total"]},
+            "facts, something near": {
+                "calls": 2,
+                "tokens": requests["facts"]["total"] + requests["decide"]["total"],
+            },
+        },
+        "apart from that, each": {
+            "a further chunk of 3,000 tokens of messages": requests["facts"]["total"],
+            "a decision made anew": requests["decide"]["total"],
+            "a summary, every 20 messages": requests["summary"]["total"],
+            "a weak question rewritten": requests["rewrite"]["total"],
+        },
+    }
+
+
+if __name__ == "__main__":
+    RESULTS.write_text(json.dumps(counted(), indent=1) + "\n", "utf-8")
+    print(RESULTS.read_text("utf-8"))

@@ -1,0 +1,16 @@
+// What is a memory based on: what was said around it, what it was drawn from, what it replaced?
+// :param user => 'demo'
+// :param memory => 'Hannah Osei'
+// "memory" is its id, or words of it. Follow NEXT for the order in which things were said, DRAWN_FROM to the sources of
+// a summary.
+CYPHER 5
+MATCH (m:Memory)
+WHERE (m.space = $user OR m.space ENDS WITH '/user:' + $user)
+  AND (m.id = $memory OR toLower(m.text) CONTAINS toLower($memory))
+WITH m ORDER BY m.id = $memory DESC, m.at DESC LIMIT 1
+OPTIONAL MATCH before = (:Memory)-[:NEXT*1..3]->(m)
+OPTIONAL MATCH after = (m)-[:NEXT*1..2]->(:Memory)
+OPTIONAL MATCH sources = (m)-[:DRAWN_FROM|REPLACES*1..3]->(:Memory)
+OPTIONAL MATCH replaced = (:Memory)-[:REPLACES]->(m)
+RETURN m, before, after, sources, replaced
+LIMIT 30

@@ -1,0 +1,20 @@
+// What is held, with its version: memories, relations and entities of which something is said.
+CYPHER 5
+CALL () {
+  MATCH (n:Memory)
+  WHERE n.ledger = $ledger AND n.id IS NOT NULL AND n.version IS NOT NULL
+  RETURN n.id AS id, n.version AS version, n.space AS space
+  UNION ALL
+  MATCH ()-[n:RELATES_TO]->()
+  USING INDEX SEEK n:RELATES_TO(ledger, id)
+  WHERE n.ledger = $ledger AND n.id IS NOT NULL
+  RETURN n.id AS id, n.version AS version, n.space AS space
+  UNION ALL
+  MATCH (n:Entity)
+  USING INDEX SEEK n:Entity(ledger, version)
+  WHERE n.ledger = $ledger AND n.version IS NOT NULL
+  RETURN n.id AS id, n.version AS version, n.space AS space
+}
+WITH id, version, space
+WHERE $all OR space IN $spaces
+RETURN id, version

@@ -1,0 +1,14 @@
+// Removes entities that nothing mentions, states or tells of any more, and memories that nothing refers to.
+CYPHER 5
+CALL () {
+  UNWIND $entities AS id
+  MATCH (e:Entity {ledger: $ledger, id: id})
+  WHERE e.version IS NULL AND NOT EXISTS { (e)<-[:MENTIONS]-() } AND NOT EXISTS { (e)-[:RELATES_TO]-() }
+  RETURN e AS gone
+  UNION
+  UNWIND $memories AS id
+  MATCH (m:Memory {ledger: $ledger, id: id})
+  WHERE m.version IS NULL AND NOT EXISTS { (m)-[:NEXT|DRAWN_FROM|REPLACES]-() }
+  RETURN m AS gone
+}
+DETACH DELETE gone

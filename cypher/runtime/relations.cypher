@@ -1,0 +1,20 @@
+// Writes relations whole, unless what is held of them is newer. Returns the ends of what was there before.
+CYPHER 5
+UNWIND $rows AS row
+OPTIONAL MATCH (a)-[old:RELATES_TO]->(b)
+USING INDEX SEEK old:RELATES_TO(ledger, id)
+WHERE old.ledger = $ledger AND old.id = row.id
+WITH row, old, [a.id, b.id] AS ends
+WHERE old IS NULL OR old.version <= row.version
+DELETE old
+WITH row, ends
+MATCH (source:Entity {ledger: $ledger, id: row.source})
+MATCH (target:Entity {ledger: $ledger, id: row.target})
+CREATE (source)-[r:RELATES_TO {ledger: $ledger}]->(target)
+SET r += row.properties,
+    r.since = datetime({epochMillis: row.properties.valid_at / 1000}),
+    r.until = CASE WHEN row.properties.invalid_at IS NOT NULL
+                   THEN datetime({epochMillis: row.properties.invalid_at / 1000}) END
+WITH ends WHERE ends[0] IS NOT NULL
+UNWIND ends AS end
+RETURN collect(DISTINCT end) AS entities

@@ -1,0 +1,8 @@
+// Removes a ledger's memories with their edges, chunk by chunk; broken off, the next run goes on.
+CYPHER 5
+MATCH (n:Memory)
+USING INDEX SEEK n:Memory(ledger, id)
+WHERE n.ledger = $ledger AND n.id IS NOT NULL
+CALL (n) {
+  DETACH DELETE n
+} IN TRANSACTIONS OF $chunk ROWS

@@ -1,0 +1,15 @@
+// Takes out what memories said before: mentions, what they stand on, what comes before them.
+// Returns the entities and memories at the other ends.
+CYPHER 5
+UNWIND $ids AS id
+MATCH (m:Memory {ledger: $ledger, id: id})
+CALL (m) {
+  MATCH (m)-[r:MENTIONS|DRAWN_FROM|REPLACES]->(x)
+  RETURN r, x
+  UNION ALL
+  MATCH (m)<-[r:NEXT]-(x)
+  RETURN r, x
+}
+DELETE r
+RETURN collect(DISTINCT CASE WHEN x:Entity THEN x.id END) AS entities,
+       collect(DISTINCT CASE WHEN x:Memory AND x.version IS NULL THEN x.id END) AS memories

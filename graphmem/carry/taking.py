@@ -1,0 +1,155 @@
+"""Taking in records, in batches that are each stored as a whole: what was broken off is repeated, and goes on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from graphmem import results
+from graphmem.carry.passing import as_allowed
+from graphmem.carry.reading import Here, Reader
+from graphmem.errors import ConfigError, ValidationError
+from graphmem.house import ENRICHMENT, House
+from graphmem.remember.plan import Outcome, Take, Taking
+from graphmem.remember.redact import BeforeStore, tell_refused
+from graphmem.stores.deliver import Progress
+
+# A batch has so many records, and so many characters of memories, at most (or one memory).
+BATCH, BATCH_CHARS = 200, 1_000_000
+# What to do about what ends an import. Repeating it as it is would end there again.
+_REMEDIES = {
+    "line": "the file itself is bad: copy or export it again, and import that",
+    "record": "mend that record, and import all of them again",
+    "hook": "mend before_store, and import all of it again",
+}
+
+
+def take(
+    house: House,
+    records: Iterable[Mapping[str, Any]],
+    *,
+    restore: bool = False,
+    progress: Progress | None = None,
+    total: int | None = None,
+    each: str = "record",
+) -> results.ImportResult:
+    """Takes in records as `reading` knows them, whoever makes them.
+
+    `progress` hears ("import", done, `total` or done) after each batch; `each` is what an error calls a record.
+    Raises ValidationError for one that cannot be taken, ConfigError when `before_store` fails; those before it are.
+    """
+    house.check_embedder()
+    taken = _Taken(house)
+    done = 0
+    steps = _Steps(
+        records,
+        Reader(Here(house.ledger.uuid, house.forms, house.dims), datetime.now(UTC), restore=restore),
+        house.settings.before_store,
+        each,
+    )
+    for batch in steps:
+        taken.take(batch)
+        done = steps.read
+        if progress is not None:
+            progress("import", done, total or done)
+    tell_refused(steps.refused, steps.asked)
+    if steps.error is not None:
+        remedy = _REMEDIES["hook" if isinstance(steps.error, ConfigError) else each]
+        told = f"{taken.so_far()}. {remedy[0].upper()}{remedy[1:]}; what is here stays as it is"
+        raise type(steps.error)(f"{steps.error}; {told if done else 'nothing was imported'}") from steps.error
+    return taken.result(steps.refused)
+
+
+class _Steps:
+    """Batches of steps. A record that cannot be read ends them; `error` then says why."""
+
+    def __init__(
+        self, records: Iterable[Mapping[str, Any]], reader: Reader, hook: BeforeStore | None, each: str
+    ) -> None:
+        self.read = self.refused = self.asked = 0
+        self.error: ValidationError | ConfigError | None = None
+        self._records = records
+        self._reader = reader
+        self._hook = hook
+        self._each = each
+
+    def __iter__(self) -> Iterator[list[Taking]]:
+        batch: list[Taking] = []
+        chars = 0
+        try:
+            for record in self._records:
+                step = self._step(record)
+                length = len(step.record.text) if isinstance(step, Take) else 0
+                if batch and (len(batch) == BATCH or chars + length > BATCH_CHARS):
+                    yield batch
+                    batch, chars = [], 0
+                self.read += 1
+                chars += length
+                if step is not None:
+                    batch.append(step)
+        except (ValidationError, ConfigError) as error:
+            self.error = error
+        yield batch
+
+    def _step(self, record: Mapping[str, Any]) -> Taking | None:
+        try:
+            step = self._reader.step(record)
+            if not isinstance(step, Take):
+                return step
+            allowed = as_allowed(self._hook, step, self._reader.ledger)
+        except (ValidationError, ConfigError) as error:
+            raise type(error)(f"{self._each} {self.read + 1}: {error}") from error
+        self.asked += 1
+        self.refused += allowed is None
+        return allowed
+
+
+class _Taken:
+    """What became of the records so far."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self._counts: Counter[str] = Counter()
+        self._spaces: set[str] = set()
+        self._owed = 0
+
+    def take(self, steps: list[Taking]) -> None:
+        """Stores a batch, and does what follows as after `add`."""
+        outcomes = self._house.commit(steps) if steps else []
+        for outcome in outcomes:
+            self._counts[outcome.reason or outcome.event] += 1
+            self._counts["skipped"] += outcome.untied
+        self._finish(outcomes)
+
+    def _finish(self, outcomes: list[Outcome]) -> None:
+        fresh = [outcome.record for outcome in outcomes if outcome.record is not None]
+        self._spaces |= {record.space for record in fresh}
+        if fresh:
+            self._house.finish(fresh, wait_for_it=True)
+            self._owed += self._house.count_owed(fresh)
+
+    def so_far(self) -> str:
+        """How many memories there are of it, for an error's text."""
+        added, known = self._counts["ADD"], self._counts["known"]
+        told = f"before that {added:,} {'memory was' if added == 1 else 'memories were'} added"
+        return f"{told} ({known:,} known already)" if known else told
+
+    def result(self, refused: int) -> results.ImportResult:
+        """What `import_` returns."""
+        counts = self._counts
+        result = results.ImportResult(
+            added=counts["ADD"],
+            known=counts["known"],
+            erased=counts["erased"],
+            refused=refused,
+            buried=counts["BURY"],
+            named=counts["NAME"],
+            skipped_links=counts["skipped"],
+            owed=self._owed,
+        )
+        pending = list(ENRICHMENT) if self._owed else self._house.deliver(sorted(self._spaces))
+        if pending:
+            result["pending"] = pending
+        return result

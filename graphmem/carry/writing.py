@@ -1,0 +1,173 @@
+"""What a ledger holds, as records of the format. Pure; `reading` is the other direction."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from graphmem import __version__, arguments
+from graphmem.carry.reading import FORMAT
+from graphmem.model import Event, MemoryRecord, Message, Scope, from_micros
+from graphmem.remember import words
+from graphmem.results import iso, maybe_iso
+from graphmem.stores.ledger.whole import Gone, Naming, Whole
+
+Record = dict[str, Any]
+
+_TIMES = ("at", "valid_from", "created_at", "updated_at")
+_OPEN_TIMES = ("valid_to", "expires_at")
+_PLAIN = (
+    "text", "memory_type", "metadata", "speaker", "actor_id", "role", "message_id", "session", "source_only",
+    "confidence", "version",
+)  # fmt: skip
+
+
+def header(ledger: str, embedder: str | None, scope: Scope | None, now: datetime) -> Record:
+    """The first record: what wrote the others, in which format."""
+    return {
+        "type": "graphmem",
+        "format": FORMAT,
+        "graphmem": __version__,
+        "ledger": ledger,
+        "embedder": embedder,
+        "exported_at": iso(now),
+        "scope": None if scope is None else scope.parts,
+    }
+
+
+def end(counts: Mapping[str, int], digest: str) -> Record:
+    """The last record, without which the others are not whole: `digest` is the SHA-256 of their bytes."""
+    return {"type": "end", **counts, "sha256": digest}
+
+
+def memory(whole: Whole, ledger: str, model: str | None) -> Record:
+    """A memory."""
+    record = whole.record
+    return {
+        "type": "memory",
+        "id": record.id,
+        **_scope(record.scope),
+        "kind": record.kind.value,
+        **_state(record),
+        "said": _said(whole, ledger),
+        "events": [_event(event) for event in whole.events],
+        "tells": whole.tells,
+        "mentions": _mentions(whole),
+        "statements": [
+            {
+                "subject": s.subject,
+                "predicate": s.predicate,
+                "object": s.object,
+                "fact": s.fact,
+                "confidence": s.confidence,
+                "valid_at": maybe_iso(s.valid_at),
+                "invalid_at": maybe_iso(s.invalid_at),
+            }
+            for s in whole.statements
+        ],
+        "links": [{"kind": kind, "by" if back else "memory": uid} for kind, uid, back in whole.ties],
+        "embeddings": _embeddings(whole, model),
+    }
+
+
+def _scope(scope: Scope) -> Record:
+    return {name: getattr(scope, name) for name in arguments.SCOPE_NAMES}
+
+
+def _state(record: MemoryRecord) -> Record:
+    return {
+        **{name: getattr(record, name) for name in _PLAIN},
+        **{name: iso(getattr(record, name)) for name in _TIMES},
+        **{name: maybe_iso(getattr(record, name)) for name in _OPEN_TIMES},
+        "metadata": dict(record.metadata),
+    }
+
+
+def _said(whole: Whole, ledger: str) -> Record | None:
+    """What recognises the message: in this ledger its key, elsewhere its id, or its place among its equals."""
+    if whole.said is None:
+        return None
+    key, hashed = whole.said
+    record = whole.record
+    first = whole.events[0].new_text if whole.events and whole.events[0].event == "ADD" else None
+    content = record.text if first is None else first
+    ordinal = None
+    if record.message_id is None and words.hashed(content, ledger) == hashed:
+        message = Message(record.role or "", content, record.at, record.actor_id)
+        ordinal = words.ordinal_of(key, message, record.scope, ledger, arguments.MAX_MESSAGES)
+    return {"key": key, "ordinal": ordinal}
+
+
+def _event(event: Event) -> Record:
+    return {
+        "id": event.id,
+        "event": event.event,
+        "old_memory": event.old_text,
+        "new_memory": event.new_text,
+        "before": None if event.before is None else _before(event.before),
+        "reason": event.reason,
+        "actor_id": event.actor_id,
+        "role": event.role,
+        "created_at": iso(event.created_at),
+        "at": iso(event.updated_at),
+    }
+
+
+def _before(state: Mapping[str, Any]) -> Record:
+    """A state as the ledger keeps it (its times are numbers), as a memory's own fields are written."""
+    open_times = {name: state.get(name) for name in _OPEN_TIMES}
+    corrected = {"corrects": state["corrects"]} if "corrects" in state else {}
+    return {
+        **corrected,
+        **{name: state.get(name) for name in _PLAIN},
+        **{name: iso(from_micros(state[name])) for name in _TIMES},
+        **{name: None if value is None else iso(from_micros(value)) for name, value in open_times.items()},
+    }
+
+
+def _mentions(whole: Whole) -> list[Record] | None:
+    """What its words mention; None while they are still to be read."""
+    if not whole.embedded and not whole.mentions:
+        return None
+    return [
+        {"key": entity.key, "name": entity.name, "type": entity.type.value, "kind": kind.name.lower()}
+        for entity, kind in whole.mentions
+    ]
+
+
+def _embeddings(whole: Whole, model: str | None) -> Record | None:
+    if not whole.windows:
+        return None
+    forms = {form: [b64encode(data).decode() for data in windows] for form, windows in whole.windows.items()}
+    return {"model": model, **forms}
+
+
+def erased(gone: Gone) -> Record:
+    """A memory that is no more: its history without the words, and what keeps it from coming back."""
+    return {
+        "type": "erased",
+        "id": gone.stone.uid,
+        **_scope(gone.stone.scope),
+        "at": iso(gone.stone.at),
+        "events": [_event(event) for event in gone.events],
+        "keys": gone.keys,
+    }
+
+
+def naming(said: Naming) -> Record:
+    """A link between two names, or a chosen one."""
+    whose, at = _owner(said.space), iso(from_micros(said.at))
+    if said.link is None:
+        return {"type": "name", **whose, "key": said.key, "name": said.name, "at": at}
+    key, other, origin = said.link
+    return {
+        "type": "alias", **whose, "key": key, "other": other, "origin": origin.value, "apart": said.apart, "at": at
+    }  # fmt: skip
+
+
+def _owner(space: str) -> Record:
+    """The scope that is a whole space."""
+    part, _, name = space.partition(":")
+    return {f"{part}_id": name}

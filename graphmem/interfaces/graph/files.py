@@ -1,0 +1,26 @@
+"""Where a written graph goes: standard output, or a file that is there as a whole or not at all."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import typer
+
+from graphmem.carry.files import replacing
+from graphmem.interfaces.options import failed
+
+
+def deliver(text: str, output: Path | None) -> None:
+    """Writes it in UTF-8, whatever the terminal's encoding. A file is readable by its owner only: it holds memories."""
+    content = text.encode(errors="replace")  # half a surrogate pair is no letter in any encoding
+    if output is None:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(content)
+        return
+    try:
+        with replacing(output) as write:
+            write(content)
+    except OSError as error:
+        raise failed(f"{output}: cannot be written ({error.strerror}); name a file in a folder of yours") from None
+    typer.echo(f"graphmem: written to {output}", err=True)

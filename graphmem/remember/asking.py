@@ -1,0 +1,58 @@
+"""What requests to a language model, and the reading of its answers, have in common. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from graphmem import arguments
+from graphmem.errors import ValidationError
+from graphmem.prompts import load
+from graphmem.providers.base import Prompt
+
+T = TypeVar("T")
+_SPACES = re.compile(r"\s+")
+
+
+def object_of(**properties: Any) -> dict[str, Any]:
+    """The strict JSON Schema of an object: each of these, and nothing else."""
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+def list_of(items: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON Schema of a list."""
+    return {"type": "array", "items": items}
+
+
+def request(
+    operation: str, told: Mapping[str, Any], schema: Mapping[str, Any], instructions: str | None = None
+) -> Prompt:
+    """Asks by the instructions and the contract that are named for an operation, about data.
+
+    `instructions` replace ours, not the contract: what an answer has to look like.
+    """
+    system = f"{instructions or load(operation)}\n\n{load(f'{operation}_contract')}"
+    return Prompt(operation, system, data(told), schema)
+
+
+def data(told: Mapping[str, Any]) -> str:
+    """What a request is about, as JSON: nothing in it can end it."""
+    return json.dumps(told, ensure_ascii=False)
+
+
+def line(value: Any, longest: int | None = None) -> str | None:
+    """Text in one line that any store can hold; None for what is no such text, or longer than that."""
+    if not isinstance(value, str) or (longest is not None and len(value) > longest):
+        return None
+    words = _SPACES.sub(" ", value).strip()
+    return checked(arguments.content, words, None) if words else None
+
+
+def checked(check: Callable[[Any, str], T], value: Any, otherwise: T | None) -> T | None:
+    """What an argument's check makes of a part of an answer; what it refuses is `otherwise`."""
+    try:
+        return check(value, "answer")
+    except ValidationError:
+        return otherwise

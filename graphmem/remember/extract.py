@@ -1,0 +1,310 @@
+"""What a language model finds in messages: the request that asks for it, and the reading of the answer. Pure.
+
+An answer is data from outside: what in it cannot be used is dropped and counted, the rest is taken.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from graphmem import arguments
+from graphmem.errors import LLMUnusable
+from graphmem.model import EntityType, MemoryRecord, Mention, MentionKind, Scope, Statement
+from graphmem.providers.base import Prompt
+from graphmem.remember import asking
+from graphmem.remember.asking import checked, line, list_of, object_of
+from graphmem.text import normalise_key, trimmed
+
+OPERATION = "facts"
+# Tokens of messages that one request holds: far from any model's limit, near enough for each of them to be read well.
+CHUNK_TOKENS = 3_000
+# What a fact, a name and a predicate may have at most; a longer one is not what was asked for.
+LONGEST_FACT, LONGEST_NAME, LONGEST_PREDICATE = 2_000, 256, 80
+# Characters of an earlier message, which is only there to be understood from.
+EARLIER = 400
+# How sure a fact is whose answer does not say.
+UNSAID = 0.7
+# What stands for the speaker in an answer.
+SPEAKERS = {"user": "user", "the user": "user", "speaker": "user", "i": "user", "用户": "user",
+            "assistant": "assistant", "the assistant": "assistant", "助手": "assistant"}  # fmt: skip
+
+_LATIN = re.compile(r"[A-Za-z]+")
+_SIGN = re.compile(r"[^\sA-Za-z]")
+_BORDER = re.compile(r"(?<=[.!?。！？\n])\s*")
+_SPACES = re.compile(r"\s+")
+
+_TEXT = {"type": "string"}
+_DATE = {"type": ["string", "null"]}
+SCHEMA = object_of(
+    facts=list_of(
+        object_of(
+            text=_TEXT,
+            type={"type": "string", "enum": list(arguments.MEMORY_TYPES)},
+            confidence={"type": "number"},
+            messages=list_of({"type": "integer"}),
+            entities=list_of(object_of(name=_TEXT, type={"type": "string", "enum": [str(one) for one in EntityType]})),
+            relations=list_of(
+                object_of(subject=_TEXT, predicate=_TEXT, object=_TEXT, valid_at=_DATE, invalid_at=_DATE)
+            ),
+        )
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Something worth remembering. `sources` are the messages that say it: numbers among those of the call."""
+
+    text: str
+    memory_type: str | None
+    confidence: float
+    sources: tuple[int, ...]
+    mentions: tuple[Mention, ...] = ()
+    statements: tuple[Statement, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The facts of an answer, and how many parts of it could not be used, by why."""
+
+    facts: tuple[Fact, ...] = ()
+    dropped: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A message as a request shows it: `n` is its number in the call; a very long one comes in several pieces."""
+
+    n: int
+    record: MemoryRecord
+    text: str
+
+
+# --- asking ---------------------------------------------------------------------------------------------------------
+
+
+def about(scope: Scope, records: Sequence[MemoryRecord]) -> str:
+    """Whose facts are taken: the assistant's own where an agent is named and speaks, beside the user's if there is one.
+
+    Without an agent the assistant's words are never anybody's facts.
+    """
+    if scope.agent_id is None or not any(record.role == "assistant" for record in records):
+        return "user"
+    return "both" if scope.user_id is not None else "assistant"
+
+
+def chunks(records: Sequence[MemoryRecord], limit: int = CHUNK_TOKENS) -> list[list[Piece]]:
+    """The messages in requests of at most `limit` tokens; nothing is left out.
+
+    They are parted between messages, one that is longer in itself between sentences.
+    """
+    found: list[list[Piece]] = []
+    room = 0
+    for n, record in enumerate(records):
+        for text in _pieces(record.text, limit):
+            size = tokens_in(text)
+            if not found or size > room:
+                found.append([])
+                room = limit
+            found[-1].append(Piece(n, record, text))
+            room -= size
+    return found
+
+
+def tokens_in(text: str) -> int:
+    """About how many tokens a text has, rather too many: one for four Latin letters begun, one for any other sign."""
+    return sum(-(-len(word) // 4) for word in _LATIN.findall(text)) + len(_SIGN.findall(text))
+
+
+def _pieces(text: str, limit: int) -> Iterator[str]:
+    if tokens_in(text) <= limit:
+        yield text
+        return
+    taken = ""
+    for sentence in _BORDER.split(text):
+        for part in _cut(sentence, limit):
+            if taken and tokens_in(taken) + tokens_in(part) > limit:
+                yield taken
+                taken = ""
+            taken = f"{taken} {part}".strip()
+    if taken:
+        yield taken
+
+
+def _cut(sentence: str, limit: int) -> Iterator[str]:
+    """A sentence that is itself too long, in pieces of as many signs as there may be tokens."""
+    if tokens_in(sentence) <= limit:
+        yield sentence
+        return
+    for start in range(0, len(sentence), limit):
+        yield sentence[start : start + limit]
+
+
+def request(
+    pieces: Sequence[Piece],
+    whose: str,
+    *,
+    instructions: str | None = None,
+    summary: str = "",
+    earlier: Sequence[MemoryRecord] = (),
+) -> Prompt:
+    """Asks for the facts in some messages. `instructions` replace ours, not what the answer has to look like."""
+    told = {
+        "about": whose,
+        "summary": summary,
+        "earlier": [shown(record, record.text[:EARLIER]) for record in earlier],
+        "messages": [{"n": piece.n, **shown(piece.record, piece.text)} for piece in pieces],
+    }
+    return asking.request(OPERATION, told, SCHEMA, instructions)
+
+
+def shown(record: MemoryRecord, text: str) -> dict[str, str]:
+    """A message as requests show it."""
+    named = {} if record.speaker is None else {"name": record.speaker}
+    return {"role": record.role or "user", **named, "at": f"{record.at:%a %Y-%m-%d %H:%M} UTC", "text": text}
+
+
+# --- reading the answer ---------------------------------------------------------------------------------------------
+
+
+def read(value: Any, records: Sequence[MemoryRecord], whose: str, shown: Iterable[int]) -> Found:
+    """The facts of an answer about these messages, of which it was `shown` some.
+
+    Also an answer in mem0's shape, a list of texts, is one. A fact that comes from none of the messages it may come
+    from is dropped. Raises LLMUnusable for what is no answer at all.
+    """
+    listed = value.get("facts") if isinstance(value, Mapping) else value
+    if not isinstance(listed, list):
+        raise LLMUnusable("the model's answer has no list of facts; a larger model, or one with JSON output, helps")
+    return _Reading(records, whose, sorted(set(shown))).read(listed)
+
+
+def distinct(facts: Iterable[Fact], records: Sequence[MemoryRecord]) -> list[Fact]:
+    """Without what is there twice. What two people say of themselves in the same words is not."""
+    found: dict[str, list[tuple[frozenset[tuple[str | None, str | None]], Fact]]] = {}
+    for fact in facts:
+        whose = frozenset((records[n].role, records[n].speaker) for n in fact.sources)
+        same = found.setdefault(normalise_key(fact.text) or fact.text, [])
+        if all(whose.isdisjoint(others) for others, _ in same):
+            same.append((whose, fact))
+    return [fact for same in found.values() for _, fact in same]
+
+
+class _Reading:
+    """One answer being read."""
+
+    def __init__(self, records: Sequence[MemoryRecord], whose: str, shown: Sequence[int]) -> None:
+        self._records = records
+        self._allowed = [n for n in shown if _speaks_for(whose, records[n].role)]
+        self._shown = frozenset(shown)
+        self._dropped: dict[str, int] = {}
+
+    def read(self, listed: Sequence[Any]) -> Found:
+        found = [fact for one in listed if (fact := self._fact(one)) is not None]
+        return Found(tuple(distinct(found, self._records)), self._dropped)
+
+    def _drop(self, why: str) -> None:
+        self._dropped[why] = self._dropped.get(why, 0) + 1
+
+    def _fact(self, one: Any) -> Fact | None:
+        told = {"text": one} if isinstance(one, str) else one
+        text = line(told.get("text"), LONGEST_FACT) if isinstance(told, Mapping) else None
+        if text is None:
+            self._drop("no fact")
+            return None
+        sources = self._sources(told.get("messages"))
+        if not sources:
+            self._drop("from nobody's message")
+            return None
+        names = _Names(self._records[sources[-1]])
+        for entity in _each(told.get("entities")):
+            names.note(entity.get("name"), entity.get("type"))
+        confidence = checked(arguments.share, told.get("confidence"), UNSAID) or 0.0
+        stated = [self._statement(one, names, text, confidence) for one in _each(told.get("relations"))]
+        statements = tuple(dict.fromkeys(one for one in stated if one is not None))
+        return Fact(text, _type(told.get("type")), confidence, sources, names.mentions, statements)
+
+    def _sources(self, named: Any) -> tuple[int, ...]:
+        """The messages a fact comes from: those it names, as far as there are such; all, if it names none."""
+        given = [n for n in named if isinstance(n, int) and not isinstance(n, bool)] if isinstance(named, list) else []
+        if unknown := len([n for n in given if n not in self._shown]):
+            self._dropped["unknown message"] = self._dropped.get("unknown message", 0) + unknown
+        known = [n for n in given if n in self._shown]
+        if not known:
+            return tuple(self._allowed)
+        return tuple(sorted({n for n in known if n in self._allowed}))
+
+    def _statement(self, told: Mapping[str, Any], names: _Names, fact: str, confidence: float) -> Statement | None:
+        subject, target = names.note(told.get("subject")), names.note(told.get("object"))
+        predicate = line(told.get("predicate"), LONGEST_PREDICATE)
+        if not subject or not target or predicate is None or subject == target:
+            self._drop("no relation")
+            return None
+        words = _SPACES.sub(" ", predicate.replace("_", " ")).casefold()
+        return Statement(
+            subject, words, target, fact, confidence, _day(told.get("valid_at")), _day(told.get("invalid_at"))
+        )
+
+
+class _Names:
+    """The entities of one fact, by key. Its speaker goes by the name there is, else by the role."""
+
+    def __init__(self, source: MemoryRecord) -> None:
+        self._found: dict[str, Mention] = {}
+        self._speaker = (source.role or "user", source.speaker)
+
+    @property
+    def mentions(self) -> tuple[Mention, ...]:
+        return tuple(self._found.values())
+
+    def note(self, name: Any, type_: Any = None) -> str:
+        """The key of a name; "" for what is none. A type that is said later counts if none was said before."""
+        words = line(name, LONGEST_NAME)
+        if words is None:
+            return ""
+        role = SPEAKERS.get(words.casefold())
+        if role is not None:
+            words = self._speaker[1] if role == self._speaker[0] and self._speaker[1] else role.title()
+            type_ = EntityType.PERSON if role == "user" else type_
+        key = normalise_key(words)
+        if not key:
+            return ""
+        kind = checked(arguments.entity_type, type_, None) or EntityType.OTHER
+        known = self._found.get(key)
+        if known is None or (known.type is EntityType.OTHER and kind is not EntityType.OTHER):
+            self._found[key] = Mention(key, trimmed(words), kind, MentionKind.NAME)
+        return key
+
+
+def _speaks_for(whose: str, role: str | None) -> bool:
+    """Whether facts may come from a message: what tools return is nobody's."""
+    return role in {"user", "assistant"} if whose == "both" else role == whose
+
+
+def _each(value: Any) -> Iterator[Mapping[str, Any]]:
+    for one in value if isinstance(value, list) else []:
+        if isinstance(one, Mapping):
+            yield one
+        elif isinstance(one, str):
+            yield {"name": one}
+
+
+def _type(value: Any) -> str | None:
+    return checked(arguments.memory_type, value.casefold() if isinstance(value, str) else None, None)
+
+
+def _day(value: Any) -> datetime | None:
+    """A date of an answer, also of a month or a year; None for what is none."""
+    if not isinstance(value, str):
+        return None
+    text = value.strip()
+    for form in ("%Y-%m", "%Y"):
+        try:
+            return datetime.strptime(text, form).replace(tzinfo=UTC)
+        except ValueError:
+            continue
+    return checked(arguments.moment, text, None)

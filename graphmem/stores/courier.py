@@ -1,0 +1,195 @@
+"""Who brings a projection up to date, and knows whether its store can be reached."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from threading import Event, Lock, Thread
+from time import monotonic
+from typing import TypeVar
+
+from tenacity import Retrying, retry_if_exception_type, sleep_using_event, stop_when_event_set, wait_random_exponential
+
+from graphmem.errors import ConfigError, GraphmemError, StoreError, StoreUnavailable
+from graphmem.stores.base import StoreLost
+from graphmem.stores.deliver import CLEAN, Projection
+from graphmem.threads import Pool
+
+logger = logging.getLogger("graphmem")
+T = TypeVar("T")
+# Seconds between tries: at first less than one, later up to five, each a random part of that, so that many
+# processes do not fall upon a server that has just come back.
+PAUSE, LONGEST_PAUSE = 0.5, 5.0
+
+
+class Courier:
+    """Delivers to one projection in a thread of its own: a store that hangs costs a caller his patience, no more.
+
+    When a store is out of reach, a background thread alone tries again until it gets through and has delivered what was
+    left; meanwhile every call learns at once that it is away. `check` reaches a store on a server (see `VectorIndex`);
+    None for stores inside this process, which are simply waited for.
+    """
+
+    def __init__(self, projection: Projection, check: Callable[[], None] | None = None) -> None:
+        self.projection = projection
+        self.name = projection.name
+        self._check = check
+        self._thread = Pool(1, thread_name_prefix=f"graphmem-{projection.name}")
+        self._away, self._closing, self._lock = Event(), Event(), Lock()
+        self._late: Future[None] | None = None
+        self._looker: Thread | None = None
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the store is out of reach, as far as is known."""
+        return self._away.is_set()
+
+    @property
+    def is_late(self) -> bool:
+        """Whether a delivery is under way that somebody has given up waiting for."""
+        return self._late is not None and not self._late.done()
+
+    def open(self) -> None:
+        """Reaches a store on a server, and sees to it that it holds what it should; the latter in the background.
+
+        Raises ConfigError for what only a change of the configuration helps; a store out of reach is no error.
+        """
+        if self._check is None:
+            return
+        try:
+            self._check()
+        except StoreUnavailable as error:
+            self.lose_sight(error)
+        else:
+            self._do(self.projection.inspect)
+
+    def send(self, spaces: Sequence[str]) -> Future[None] | None:
+        """Begins to deliver what these spaces need; None where that is hopeless for now."""
+        if self.is_away or (self.is_late and self._check is not None):
+            return None
+        return self._do(lambda: self.projection.deliver(spaces))
+
+    def _do(self, act: Callable[[], None]) -> Future[None]:
+        job = self._thread.submit(act)
+        job.add_done_callback(self._done)
+        return job
+
+    def _done(self, job: Future[None]) -> None:
+        error = None if job.cancelled() else job.exception()
+        if isinstance(error, StoreUnavailable) and self._check is not None:
+            self.lose_sight(error)
+        elif error is not None:
+            logger.warning("%s could not be delivered (%s); it stays recorded", self.name, type(error).__name__)
+
+    def arrived(self, job: Future[None] | None, patience: float | None) -> bool:
+        """Whether a delivery succeeds within so many seconds. One that is late goes on."""
+        if job is None:
+            return False
+        try:
+            job.result(patience)
+        except TimeoutError:
+            self._late = job
+            return False
+        except StoreError:
+            return False
+        return True
+
+    def settle(self, patience: float) -> bool:
+        """Waits until all is delivered, as long as something moves every `patience` seconds; whether it is."""
+        job = self._late if self.is_late else self.send([])
+        seen = -1
+        while job is not None and not job.done() and seen != self.projection.delivered:
+            seen = self.projection.delivered
+            self.arrived(job, patience if self._check is not None else None)
+        return job is not None and job.done() and self.arrived(job, 0)
+
+    def catch_up(self, spaces: Sequence[str], patience: float) -> bool:
+        """Before a read: whether the projection is up to date with all commits; on a server within `patience`."""
+        if self._check is None:
+            self.projection.catch_up(spaces)
+            return True
+        return not self.projection.pending() or self.arrived(self.send(spaces), patience)
+
+    def ask(self, act: Callable[[], T]) -> T:
+        """Reads from the store. Raises StoreUnavailable at once while it is away."""
+        if self.is_away:
+            raise StoreUnavailable(f"{self.name} is out of reach; it is tried again in the background")
+        try:
+            return act()
+        except StoreUnavailable as error:
+            if self._check is not None:
+                self.lose_sight(error)
+            raise
+
+    def look_over(self) -> None:
+        """Before a first read: sees to it that a store in this process holds what it should; servers are at opening."""
+        if self._check is None:
+            self.projection.inspect()
+
+    def verify(self) -> dict[str, list[str]]:
+        """What the projection's `verify` says, or at once that the store is away; a lost one is begun to be filled."""
+        if self.is_away or self.is_late:
+            return {**CLEAN, "unreachable": [f"{self.name} is out of reach, or behind; it is being brought up to date"]}
+        found = self.projection.verify()
+        if found["missing"] and self.projection.pending():
+            self.send([])
+        return found
+
+    def lose_sight(self, error: StoreUnavailable) -> None:
+        """Notes that the store is away, and begins to look for it."""
+        with self._lock:
+            if self.is_away or self._closing.is_set():
+                return
+            self._away.set()
+            logger.warning("%s is out of reach (%s); it is tried again in the background", self.name, error)
+            # A daemon: a program that ends while a server is away must not wait for it.
+            self._looker = Thread(target=self._look, args=(error,), name=f"graphmem-{self.name}-look", daemon=True)
+            self._looker.start()
+
+    def _look(self, error: StoreUnavailable) -> None:
+        again = Retrying(
+            retry=retry_if_exception_type((StoreUnavailable, ConfigError)),
+            wait=wait_random_exponential(PAUSE, LONGEST_PAUSE),
+            stop=stop_when_event_set(self._closing),
+            sleep=sleep_using_event(self._closing),
+            reraise=True,
+        )
+        begun = monotonic()
+        try:
+            if isinstance(error, StoreLost):
+                self.projection.forget()
+            again(self._reach)
+        except GraphmemError as last:
+            if not self._closing.is_set():
+                logger.warning("%s could not be brought up to date (%s)", self.name, type(last).__name__)
+        else:
+            logger.warning("%s is back after %.0f s and up to date", self.name, monotonic() - begun)
+        finally:
+            self._away.clear()
+            if not self._closing.is_set():
+                with suppress(GraphmemError):  # whoever wrote just now was told that the store is away
+                    self.send([])
+
+    def _reach(self) -> None:
+        if self._check is not None:
+            self._check()
+        self.projection.inspect()
+
+    def stop(self) -> None:
+        """Ends what waits for something."""
+        self._closing.set()
+        self.projection.stop()
+
+    def close(self, patience: float) -> None:
+        """Lets what is under way end, for so many seconds, and begins nothing new."""
+        self.stop()
+        done: Future[None] = self._thread.submit(lambda: None)
+        try:
+            done.result(None if self._check is None else patience)
+        except TimeoutError:
+            logger.warning("%s does not answer; closed without waiting for it", self.name)
+        self._thread.shutdown(wait=done.done())
+        if self._looker is not None:
+            self._looker.join(patience)

@@ -1,0 +1,206 @@
+"""What a language model has still to do: written with the words it is about, taken off with what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, func, or_, select
+
+from graphmem.model import NOTHING, Kind, MemoryRecord, Scope, micros
+from graphmem.stores.ledger.dialects import now_micros
+from graphmem.stores.ledger.memories import ensure_space, new_row, record_of
+from graphmem.stores.ledger.schema import jobs, links, memories, spaces
+
+MICROS = 1_000_000
+# Seconds that are left to whoever recorded a piece of work to begin it: others, who look for what nobody is at, would
+# take it from the call that waits for what comes of it.
+FIRST_TURN = 10
+SCOPE_NAMES = ("user_id", "agent_id", "run_id")
+_MEMORIES = select(memories, spaces.c.key.label("space_key")).join(spaces)
+
+
+class JobKind(StrEnum):
+    """What is to be made: facts of some messages, or a summary of a session."""
+
+    FACTS = "facts"
+    SUMMARY = "summary"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One piece of work. `memories` are the ids of the episodes it is about, in order; `request` is the rest of it."""
+
+    kind: JobKind
+    scope: Scope
+    session: str
+    memories: tuple[str, ...] = ()
+    request: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
+    attempts: int = 0
+    row: int = 0
+
+    @property
+    def space(self) -> str:
+        """The space it belongs to."""
+        return self.scope.space
+
+
+def record(connection: Connection, job: Job) -> Job:
+    """Notes a piece of work; of summaries of one session and scope there is at most one."""
+    space = ensure_space(connection, job.space)
+    if job.kind is JobKind.SUMMARY:
+        same = (jobs.c.kind == job.kind.value, jobs.c.space == space, jobs.c.session == job.session)
+        known = connection.execute(_ALL.where(*same, *_exactly(jobs, job.scope))).first()
+        if known is not None:
+            return _job(known)
+    line = {
+        "kind": job.kind.value,
+        "space": space,
+        **{name: getattr(job.scope, name) for name in SCOPE_NAMES},
+        "session": job.session,
+        "request": {"memories": list(job.memories), **job.request},
+        "attempts": 0,
+        "until": now_micros() + FIRST_TURN * MICROS if job.kind is JobKind.FACTS else 0,
+    }
+    row = new_row(connection.execute(jobs.insert().values(line)))
+    return Job(job.kind, job.scope, job.session, job.memories, job.request, 0, row)
+
+
+_ALL = select(jobs, spaces.c.key.label("space_key")).join(spaces)
+
+
+def _job(row: Row[Any]) -> Job:
+    request = dict(row.request)
+    return Job(
+        JobKind(row.kind),
+        Scope(row.user_id, row.agent_id, row.run_id),
+        row.session,
+        tuple(request.pop("memories", ())),
+        request,
+        row.attempts,
+        row.id,
+    )
+
+
+def get(connection: Connection, row: int) -> Job | None:
+    """A piece of work that is still to be done."""
+    found = connection.execute(_ALL.where(jobs.c.id == row)).first()
+    return None if found is None else _job(found)
+
+
+def open_(connection: Connection, *, also_waiting: bool = False) -> list[int]:
+    """What nobody is at, oldest first; without what has failed and is to wait a while, unless `also_waiting`."""
+    free: ColumnElement[bool] = jobs.c.until <= now_micros()
+    if also_waiting:
+        free = or_(jobs.c.holder.is_(None), free)
+    return list(connection.scalars(select(jobs.c.id).where(free).order_by(jobs.c.id)))
+
+
+def all_(connection: Connection) -> list[int]:
+    """Everything there is, whoever is at it, oldest first."""
+    return list(connection.scalars(select(jobs.c.id).order_by(jobs.c.id)))
+
+
+def kinds(connection: Connection) -> list[str]:
+    """Of which kinds there is something to do."""
+    return sorted(connection.scalars(select(jobs.c.kind).distinct()))
+
+
+def next_due(connection: Connection) -> float | None:
+    """In how many seconds something that waits, or that somebody held, may be tried; None: there is nothing."""
+    soonest = connection.scalar(select(func.min(jobs.c.until) - now_micros()))
+    return None if soonest is None else max(0.0, soonest / MICROS)
+
+
+def take(connection: Connection, row: int, holder: str, seconds: float, *, by_force: bool = False) -> bool:
+    """Makes `holder` the one who is at it, for so long. False: somebody else is, or it is done.
+
+    `by_force`: what a process that died was at, or what waits after a failure, is taken all the same.
+    """
+    free = or_(jobs.c.until <= now_micros(), jobs.c.holder.is_(None), jobs.c.holder == holder)
+    until = now_micros() + int(seconds * MICROS)
+    statement = jobs.update().where(jobs.c.id == row).values(holder=holder, until=until)
+    return bool(connection.execute(statement if by_force else statement.where(free)).rowcount)
+
+
+def fail(connection: Connection, row: int, error: str, seconds: float) -> None:
+    """Notes a failed attempt by the error's name; it is not tried again for so long."""
+    until = now_micros() + int(seconds * MICROS)
+    said = {"attempts": jobs.c.attempts + 1, "error": error, "holder": None, "until": until}
+    connection.execute(jobs.update().where(jobs.c.id == row).values(said))
+
+
+def done(connection: Connection, row: int) -> bool:
+    """Takes it off the list; False if it is not there any more."""
+    return bool(connection.execute(jobs.delete().where(jobs.c.id == row)).rowcount)
+
+
+# --- what the work is about -----------------------------------------------------------------------------------------
+
+
+def said_before(connection: Connection, record: MemoryRecord, limit: int) -> list[MemoryRecord]:
+    """The last messages of a memory's session, in its scope, before it, oldest first."""
+    m = memories.c
+    earlier = _of_session(Kind.EPISODE, record.scope, record.session).where(
+        m.at <= micros(record.at), m.id < record.row
+    )
+    found = connection.execute(earlier.order_by(m.at.desc(), m.id.desc()).limit(limit)).mappings()
+    return [record_of(row) for row in found][::-1]
+
+
+def _of_session(kind: Kind, scope: Scope, session: str) -> Select[Any]:
+    """The memories of a kind in a session, in exactly this scope."""
+    m = memories.c
+    return _MEMORIES.where(
+        spaces.c.key == scope.space, m.session == session, m.kind == kind.value, *_exactly(memories, scope)
+    )
+
+
+def _exactly(table: Any, scope: Scope) -> list[ColumnElement[bool]]:
+    return [table.c[name].is_not_distinct_from(getattr(scope, name)) for name in SCOPE_NAMES]
+
+
+def session_episodes(
+    connection: Connection, scope: Scope, session: str, after: int = 0, limit: int | None = None
+) -> list[MemoryRecord]:
+    """A session's messages in exactly this scope that were stored after a row, in the order of their telling."""
+    m = memories.c
+    statement = _of_session(Kind.EPISODE, scope, session).where(m.id > after).order_by(m.at, m.id).limit(limit)
+    return [record_of(row) for row in connection.execute(statement).mappings()]
+
+
+def summary_of(connection: Connection, scope: Scope, session: str) -> MemoryRecord | None:
+    """The summary of a session in exactly this scope."""
+    newest = _of_session(Kind.SUMMARY, scope, session).order_by(memories.c.id.desc()).limit(1)
+    row = connection.execute(newest).mappings().first()
+    return None if row is None else record_of(row)
+
+
+def last_summarised(connection: Connection, summary: MemoryRecord | None) -> int:
+    """The row of the last message that a summary covers; 0: none."""
+    if summary is None:
+        return 0
+    covered = select(func.max(links.c.other)).where(links.c.memory == summary.row, links.c.kind == "drawn_from")
+    return connection.scalar(covered) or 0
+
+
+def facts_since(connection: Connection, space: str, change: int) -> list[int]:
+    """Rows of the facts of a space that were stored or changed after a change number."""
+    m = memories.c
+    statement = (
+        select(m.id)
+        .join(spaces)
+        .where(m.change > bindparam("seen"), spaces.c.key == bindparam("space"), m.kind == Kind.FACT.value)
+    )
+    return list(connection.scalars(statement, {"seen": change, "space": space}))
+
+
+def with_text(connection: Connection, space: str, texts: Sequence[str]) -> list[MemoryRecord]:
+    """The facts of a space that are worded exactly so."""
+    m = memories.c
+    statement = _MEMORIES.where(
+        spaces.c.key == space, m.kind == Kind.FACT.value, m.valid_to.is_(None), m.text.in_(list(texts))
+    ).order_by(m.id)
+    return [record_of(row) for row in connection.execute(statement).mappings()]

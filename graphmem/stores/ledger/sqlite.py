@@ -1,0 +1,190 @@
+"""The ledger in an SQLite file, in WAL mode, or in memory.
+
+`synchronous=FULL`: every commit is synced before it is acknowledged, so a power cut costs nothing acknowledged (as far
+as the disk keeps its word). NORMAL would be about three times faster per single commit, but could lose the last ones;
+next to the milliseconds an embedding takes, that is not worth a promise.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from sqlalchemy import URL, Engine, create_engine, event
+from sqlalchemy.pool import StaticPool
+
+from graphmem.errors import StoreError, StoreUnavailable
+from graphmem.stores.ledger.engine import BUSY_SECONDS, Database
+
+# Marks the file as ours in SQLite's own header ("gmem").
+APPLICATION_ID = 0x676D656D
+_PRAGMAS = (
+    "PRAGMA journal_mode=WAL",
+    "PRAGMA synchronous=FULL",
+    "PRAGMA secure_delete=ON",
+    "PRAGMA foreign_keys=ON",
+    "PRAGMA cache_size=-65536",
+    "PRAGMA temp_store=MEMORY",
+)
+# How often this process has each file open, by device and inode, and what its parent had open at a fork.
+#
+# POSIX takes a process's locks on a file away as soon as it closes any descriptor of it. So nobody but SQLite may open
+# a file that SQLite has open here: another process would find it free, and remove the write-ahead log under us.
+# In a forked child SQLite's notes on such files came along, but not the locks they speak of: they cannot be used there.
+_open: Counter[tuple[int, int]] = Counter()
+_inherited: set[tuple[int, int]] = set()
+_turn = Lock()
+
+
+class Sqlite(Database):
+    """A file, or (path None) memory.
+
+    Processes meet at BEGIN IMMEDIATE; threads must not, for SQLite's busy handler sleeps and can starve one of them.
+    An in-memory database has one connection only, so there the readers take turns too.
+    """
+
+    reading = "BEGIN"
+    writing = "BEGIN IMMEDIATE"
+    failure = sqlite3.Error
+
+    def __init__(self, path: Path | None) -> None:
+        # Absolute, for to SQLite a name that begins with "file:" may be a URL.
+        self._path = None if path is None else path.absolute()
+        self._file: tuple[int, int] | None = None
+        if self._path is None:
+            super().__init__("the in-memory ledger", _memory_engine(), one_connection=True)
+            return
+        super().__init__(f"the ledger {str(path)!r}", _file_engine(self._path))
+        with _turn:
+            _make_ready(self._path)
+            self._file = _identity(self._path)
+            _open[self._file] += 1
+
+    def size(self) -> int:
+        return 0 if self._path is None else self._path.stat().st_size
+
+    def check(self) -> list[str]:
+        with self._alone() as cursor:
+            found = [line for (line,) in cursor.execute("PRAGMA integrity_check(10)")]
+        return [] if found == ["ok"] else found
+
+    def _damage(self, error: Exception) -> str | None:
+        cause = getattr(error, "orig", error)
+        if "UTF-8" in str(cause):  # the message goes on with the text itself
+            return "a text in it is not UTF-8"
+        # Extended codes have the plain one in their lowest byte.
+        code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
+        return str(cause) if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB} else None
+
+    def compact(self) -> None:
+        """Rewrites the file without its free pages."""
+        with self._alone() as cursor:
+            cursor.execute("VACUUM")
+
+    def close(self) -> None:
+        """Truncates the write-ahead log, so that deleted words are in no file, and lets go of the file."""
+        try:
+            if self._path is not None:
+                with self._alone() as cursor:
+                    cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        super().release()
+        with _turn:
+            if self._file is not None:
+                _open[self._file] -= 1
+                self._file = None
+
+
+def _make_ready(path: Path) -> None:
+    """Makes the file if there is none; one that is not ours is refused untouched: opening it in WAL mode writes."""
+    private_folder(path.parent)
+    try:
+        known = _identity(path) if path.exists() else None
+        if known in _inherited:
+            raise StoreUnavailable(
+                f"the process that this one was forked from has {str(path)!r} open; let it close that before it forks, "
+                "or start processes without forking (spawn)"
+            )
+        if known is not None and _open[known]:
+            return
+        # Made before SQLite does, which would give it the process's default mode; -wal and -shm take the file's mode.
+        descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            header = os.read(descriptor, 100)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise StoreUnavailable(f"cannot open {str(path)!r}: {error.strerror}; check the path and its rights") from error
+    if header and int.from_bytes(header[68:72], "big") != APPLICATION_ID:
+        raise StoreError(
+            f"history_db_path: {str(path)!r} is not a graphmem ledger; name a file of its own "
+            "(a history.db of mem0's is for `graphmem migrate mem0`)"
+        )
+    if not header:
+        try:
+            with closing(sqlite3.connect(path, timeout=BUSY_SECONDS)) as first:
+                first.execute(f"PRAGMA application_id={APPLICATION_ID}")
+        except sqlite3.Error as error:
+            raise StoreUnavailable(f"cannot write {str(path)!r}: {error}; check the path and its rights") from error
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_dev, found.st_ino
+
+
+def _file_engine(path: Path) -> Engine:
+    engine = create_engine(
+        URL.create("sqlite", database=str(path)),  # not as a text: a "?" or "%" in it would be no part of the path
+        connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False},
+        pool_size=16,
+        hide_parameters=True,
+    )
+    return _prepared(engine)
+
+
+def _memory_engine() -> Engine:
+    engine = create_engine(
+        "sqlite://", connect_args={"check_same_thread": False}, poolclass=StaticPool, hide_parameters=True
+    )
+    return _prepared(engine)
+
+
+def _prepared(engine: Engine) -> Engine:
+    @event.listens_for(engine, "connect")
+    def connected(dbapi: sqlite3.Connection, _record: Any) -> None:
+        dbapi.isolation_level = None  # the driver's own implicit BEGIN would not cover reads
+        for pragma in _PRAGMAS:
+            dbapi.execute(pragma)
+
+    return engine
+
+
+def private_folder(path: Path) -> None:
+    """Makes the folder, readable by its owner only; one that exists keeps its mode unless it is ours to set.
+
+    Raises StoreUnavailable when it cannot be made.
+    """
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreUnavailable(f"cannot make the folder {str(path)!r}: {error.strerror}; choose another") from error
+
+
+def _fork() -> None:
+    global _turn  # noqa: PLW0603
+    _turn = Lock()  # whoever held it is not in this process
+    _inherited.update(file for file, times in _open.items() if times)
+    _open.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_fork)

@@ -1,0 +1,142 @@
+"""What a language model does beside the caller's path: recorded work, taken up by one at a time, tried again later."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextvars import copy_context
+from threading import Lock, Timer
+from uuid import uuid4
+
+from graphmem.errors import GraphmemError
+from graphmem.remember.learn import Learned, Learner
+from graphmem.remember.summarise import summarise
+from graphmem.stores.ledger import Ledger, jobs
+from graphmem.stores.ledger.jobs import Job, JobKind
+from graphmem.threads import Pool
+
+logger = logging.getLogger("graphmem")
+# Requests at a time: they only wait.
+THREADS = 8
+# Seconds after which work that failed is tried again: doubled each time, up to an hour.
+FIRST_PAUSE, LONGEST_PAUSE = 30.0, 3600.0
+# How often it is doubled at most: work may fail thousands of times, and no number is that large.
+DOUBLED = 10
+
+
+class Thinker:
+    """Does recorded work in threads of its own. Safe to use from several threads and processes.
+
+    `patience` is how many seconds one piece of work may take at most before another process may think that its holder
+    has died; what it does all the same is taken by the ledger only once. `after` is called after what nobody waits for.
+    """
+
+    def __init__(self, ledger: Ledger, learner: Learner, patience: float, after: Callable[[], None]) -> None:
+        self._ledger = ledger
+        self._learner = learner
+        self._patience = patience
+        self._after = after
+        self._holder = str(uuid4())
+        self._pool = Pool(THREADS, thread_name_prefix="graphmem-model")
+        self._lock = Lock()
+        self._running: dict[int, Future[Learned | str]] = {}
+        self._timer: Timer | None = None
+        self._closed = False
+
+    def now(self, row: int, *, alone: bool = True, by_force: bool = False) -> Future[Learned | str]:
+        """Begins one piece of work: its result is what came of it, or the name of what went wrong.
+
+        `alone`: nobody waits for it, who would see to the rest.
+        """
+        with self._lock:
+            known = self._running.get(row)
+            if known is None:
+                known = self._running[row] = self._pool.submit(
+                    copy_context().run, self._do, row, alone=alone, by_force=by_force
+                )
+                known.add_done_callback(lambda _: self._running.pop(row, None))
+            return known
+
+    def later(self) -> None:
+        """Begins what is due, and sees to it that what is to wait a while is not forgotten."""
+        with self._ledger.read() as connection:
+            due = jobs.open_(connection)
+        for row in due:
+            self.now(row)
+        self._wake()
+
+    def finish(self, *, by_force: bool = False) -> dict[int, Learned | str]:
+        """Does all there is, also what waits after a failure, and waits for it; what came of each.
+
+        `by_force`: also what another process holds, which may have died.
+        """
+        tried: dict[int, Learned | str] = {}
+        while True:  # one piece of work may record another
+            with self._ledger.read() as connection:
+                rows = [row for row in jobs.open_(connection, also_waiting=True) if row not in tried]
+                if by_force:
+                    rows = [row for row in jobs.all_(connection) if row not in tried]
+            under_way = list(self._running.items())
+            if not rows and not under_way:
+                return tried
+            begun = [*under_way, *((row, self.now(row, by_force=by_force)) for row in rows)]
+            tried |= {row: job.result() for row, job in begun}
+
+    def close(self) -> None:
+        """Waits for what has been begun; what waits after a failure stays recorded."""
+        with self._lock:
+            self._closed = True
+            if self._timer is not None:
+                self._timer.cancel()
+        self._pool.shutdown(wait=True)
+
+    def _wake(self) -> None:
+        with self._ledger.read() as connection:
+            due = jobs.next_due(connection)
+        if due is not None:
+            self._look_again(due + 0.1)
+
+    def _look_again(self, seconds: float) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = Timer(seconds, self._woken)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _woken(self) -> None:
+        try:
+            self.later()
+        except GraphmemError as error:
+            logger.warning("a language model's work could not be taken up (%s)", type(error).__name__)
+            self._look_again(FIRST_PAUSE)
+
+    def _do(self, row: int, *, alone: bool, by_force: bool) -> Learned | str:
+        with self._ledger.write() as connection:
+            mine = jobs.take(connection, row, self._holder, self._patience, by_force=by_force)
+            job = jobs.get(connection, row) if mine else None
+        if job is None:
+            return Learned()
+        try:
+            learned = self._learner.learn(job) if job.kind is JobKind.FACTS else self._summarised(job)
+            if alone:
+                self._after()
+        except Exception as error:  # noqa: BLE001  (an answer is anybody's text: whatever it does, the work stays)
+            return self._failed(row, job.attempts, error)
+        return learned
+
+    def _summarised(self, job: Job) -> Learned:
+        summarise(job, self._learner, self._ledger)
+        return Learned()
+
+    def _failed(self, row: int, attempts: int, error: Exception) -> str:
+        name = type(error).__name__
+        logger.warning("a language model's work failed (%s); it stays recorded and is tried again", name)
+        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(attempts, DOUBLED))
+        with self._ledger.write() as connection:
+            jobs.fail(connection, row, name, pause)
+        self._wake()  # the call it was part of may be the last one for a long time
+        return name

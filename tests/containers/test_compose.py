@@ -1,0 +1,311 @@
+"""`docker-compose.yml` without a container engine: what it says, whether Compose takes it, and its health checks run.
+
+Compose itself reads the file (the installed one or, with BUILD_COMPOSE=1, one built from the Go module proxy, which
+takes minutes); it checks against the schema of the Compose specification. The health checks run here as they stand
+there, with other addresses, against real servers, nothing, and a server that is not ready. The Neo4j settings are
+looked up in a real server.
+
+Not covered, for want of an engine: that the images exist under these names and hold the tools that the health checks
+call, and that the servers start in them with these users, read-only roots and dropped capabilities.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import shutil
+import subprocess
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+
+from graphmem import Settings
+
+CHECKOUT = Path(__file__).parents[2]
+FILE = CHECKOUT / "docker-compose.yml"
+TEXT = FILE.read_text("utf-8")
+SERVICES: dict[str, dict[str, Any]] = yaml.safe_load(TEXT)["services"]
+SERVERS = {name: service for name, service in SERVICES.items() if "restart" in service}
+SECRETS = {"NEO4J_PASSWORD": "neo4jsecret", "QDRANT_API_KEY": "qdrantsecret", "POSTGRES_PASSWORD": "postgressecret"}
+
+
+# --- what the file says --------------------------------------------------------------------------------------------
+
+
+def test_the_servers_are_those_that_graphmem_uses() -> None:
+    assert set(SERVERS) == {"neo4j", "qdrant", "postgres"}
+    assert {name for name, service in SERVICES.items() if "profiles" not in service} == {"neo4j", "qdrant"}
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_what_stays_up_is_pinned_checked_kept_and_locked_in(name: str) -> None:
+    service = SERVERS[name]
+    assert re.fullmatch(r"[a-z0-9/]+:v?\d+\.\d+(\.\d+)?(-[a-z-]+)*(@sha256:[0-9a-f]{64})?", service["image"])
+    assert service["healthcheck"]["test"][0] in {"CMD", "CMD-SHELL"}
+    named = yaml.safe_load(TEXT)["volumes"]
+    assert service["volumes"]
+    assert all(volume.split(":")[0] in named for volume in service["volumes"])
+    assert service["restart"] == "unless-stopped"
+    assert service["mem_limit"]
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_ports_are_on_loopback_and_privileges_are_dropped(name: str) -> None:
+    service = SERVICES[name]
+    assert all(re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port) for port in service.get("ports", []))
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert "privileged" not in service
+
+
+def test_no_secret_has_a_default_nor_stands_in_the_file() -> None:
+    assert set(re.findall(r"\$\{(\w+):\?", TEXT)) == set(SECRETS)
+    for name in SECRETS:  # never without the question mark that refuses an empty value ($$ is the container's own)
+        assert not re.search(rf"(?<!\$)\$\{{?{name}\b(?!:\?)", TEXT)
+    example = (CHECKOUT / ".env.example").read_text("utf-8")
+    assert dict(re.findall(r"^(\w+)=(.*)$", example, re.MULTILINE)) == dict.fromkeys(SECRETS, "")
+    assert ".env" in (CHECKOUT / ".gitignore").read_text("utf-8").split()
+
+
+# --- whether Compose takes it --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def compose(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The command that runs Compose."""
+    if shutil.which("docker"):
+        installed = subprocess.run(["docker", "compose", "version"], check=False, capture_output=True, timeout=60)
+        if installed.returncode == 0:
+            return ["docker", "compose"]
+    if not (os.environ.get("BUILD_COMPOSE") and shutil.which("go")):
+        pytest.skip("no Docker Compose; BUILD_COMPOSE=1 builds it with Go, which takes minutes")
+    source = Path(__file__).parent / "compose"
+    built = tmp_path_factory.mktemp("compose") / "docker-compose"
+    subprocess.run(
+        ["go", "build", "-o", str(built), "github.com/docker/compose/v5/cmd"], cwd=source, check=True, timeout=900
+    )
+    return [str(built)]
+
+
+Config = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def config(compose: list[str], alone: Path) -> Config:
+    """`config(*arguments, **variables)`: what Compose makes of the file in `alone`, with these variables only."""
+
+    def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+        return subprocess.run(
+            [*compose, *arguments, "config", "--format", "json"],
+            cwd=alone, env=kept | variables, check=False, capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+
+    return run
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Path:
+    """A folder with the file and nothing else, so that nobody's .env is read."""
+    shutil.copy(FILE, tmp_path)
+    return tmp_path
+
+
+@pytest.mark.server
+@pytest.mark.parametrize(
+    ("profile", "expected"),
+    [
+        ([], {"neo4j", "qdrant"}),
+        (["--profile", "postgres"], {"neo4j", "qdrant", "postgres"}),
+        (["--profile", "cli"], {"neo4j", "qdrant", "graphmem"}),
+        (["--profile", "tests"], {"neo4j", "qdrant", "postgres", "tests"}),
+    ],
+)
+def test_compose_takes_the_file(config: Config, profile: list[str], expected: set[str]) -> None:
+    done = config(*profile, **SECRETS)
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr
+    services = json.loads(done.stdout)["services"]
+    assert set(services) == expected
+    for service in services.values():
+        assert all(port["host_ip"] == "127.0.0.1" for port in service.get("ports", []))
+        for name, condition in service.get("depends_on", {}).items():
+            assert condition["condition"] == "service_healthy", name
+
+
+@pytest.mark.server
+def test_compose_checks_the_schema(config: Config, alone: Path) -> None:
+    (alone / FILE.name).write_text(TEXT.replace("    healthcheck:", "    healthchek:"), "utf-8")
+    done = config(**SECRETS)
+    assert done.returncode != 0
+    assert "healthchek" in done.stderr
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("missing", SECRETS)
+@pytest.mark.parametrize("empty", [False, True])
+def test_compose_refuses_a_missing_secret_and_says_what_to_do(config: Config, missing: str, empty: bool) -> None:
+    given = {name: value for name, value in SECRETS.items() if name != missing} | ({missing: ""} if empty else {})
+    done = config(**given)
+    assert done.returncode != 0
+    assert f"set {missing} in .env, see .env.example" in done.stderr
+    assert not any(value in done.stderr for value in SECRETS.values())
+
+
+@pytest.mark.server
+def test_compose_refuses_the_example_as_it_is(config: Config, alone: Path) -> None:
+    shutil.copy(CHECKOUT / ".env.example", alone / ".env")
+    assert config().returncode != 0
+
+
+@pytest.mark.server
+def test_the_command_line_gets_settings_that_graphmem_takes(config: Config) -> None:
+    done = config("--profile", "cli", **SECRETS)
+    settings = Settings.from_env(json.loads(done.stdout)["services"]["graphmem"]["environment"])
+    assert settings.vector_store.config.url.get_secret_value() == "http://qdrant:6333"
+    assert settings.vector_store.config.api_key is not None
+    assert settings.vector_store.config.api_key.get_secret_value() == SECRETS["QDRANT_API_KEY"]
+    assert settings.graph_store.provider == "neo4j"
+    assert settings.graph_store.config.password.get_secret_value() == SECRETS["NEO4J_PASSWORD"]
+    assert settings.ledger_url is None
+
+
+# --- the health checks ---------------------------------------------------------------------------------------------
+
+ADDRESSES = {  # where each check looks inside its container, in the words of its command
+    "neo4j": ("http://127.0.0.1:7474", "http://{host}:{port}"),
+    "qdrant": ("/dev/tcp/127.0.0.1/6333", "/dev/tcp/{host}/{port}"),
+    "postgres": ("-h 127.0.0.1 -p 5432", "-h {host} -p {port}"),
+}
+
+
+def check(name: str, host: str, port: int, **environment: str) -> bool:
+    """Run the health check of this service against another address, as the engine would: is the server healthy?"""
+    kind, *command = SERVERS[name]["healthcheck"]["test"]
+    if kind == "CMD-SHELL":
+        command = ["/bin/sh", "-c", *command]
+    here, there = ADDRESSES[name]
+    assert sum(here in word for word in command) == 1
+    command = [word.replace(here, there.format(host=host, port=port)).replace("$$", "$") for word in command]
+    for tool in {"neo4j": ["wget"], "qdrant": ["bash"], "postgres": ["psql"]}[name]:
+        if not shutil.which(tool):
+            pytest.skip(f"no {tool} here")
+    # What a container has for it, or longer: a busy machine is no sick server.
+    timeout = max(30.0, float(SERVERS[name]["healthcheck"]["timeout"].removesuffix("s")))
+    variables = {"PATH": os.environ["PATH"], "NEO4J_AUTH": "neo4j/no-password", "POSTGRES_USER": "u",
+                 "POSTGRES_DB": "d", "POSTGRES_PASSWORD": "p", **environment}  # fmt: skip
+    try:
+        done = subprocess.run(command, env=variables, check=False, capture_output=True, timeout=timeout)
+    except subprocess.TimeoutExpired:
+        return False
+    return done.returncode == 0
+
+
+def from_url(variable: str) -> Any:
+    """The parts of the URL in this variable; without it the test is skipped."""
+    if not os.environ.get(variable):
+        pytest.skip(f"{variable} is not set: no such server to ask")
+    return urlsplit(os.environ[variable])
+
+
+@pytest.mark.server
+def test_neo4j_is_healthy() -> None:
+    from_url("NEO4J_URI")
+    url = from_url("NEO4J_BROWSER")  # the check asks over HTTP
+    assert check("neo4j", url.hostname, url.port, NEO4J_AUTH=f"neo4j/{os.environ['NEO4J_PASSWORD']}")
+
+
+@pytest.mark.server
+def test_qdrant_is_healthy() -> None:
+    url = from_url("QDRANT_URL")
+    assert check("qdrant", url.hostname, url.port)
+
+
+@pytest.mark.server
+def test_postgres_is_healthy() -> None:
+    url = from_url("POSTGRES_URL")
+    account = {
+        "POSTGRES_USER": url.username,
+        "POSTGRES_PASSWORD": url.password,
+        "POSTGRES_DB": url.path.removeprefix("/"),
+    }
+    assert check("postgres", url.hostname, url.port, **account)
+    assert not check("postgres", url.hostname, url.port, **account | {"POSTGRES_DB": "no-such-database"})
+
+
+class Unready(BaseHTTPRequestHandler):
+    """Answers everything as a server does that is still starting."""
+
+    def answer(self) -> None:
+        self.send_response(503)
+        self.end_headers()
+        self.wfile.write(b'{"results": [], "errors":[{"code": "Neo.TransientError.General.DatabaseUnavailable"}]}')
+
+    do_GET = do_POST = answer
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+class Unwilling(Unready):
+    """Answers at once, but the query failed: Neo4j says so in the body, with a status of success."""
+
+    def send_response(self, *_: Any) -> None:
+        super().send_response(200)
+
+    do_GET = do_POST = Unready.answer
+
+
+@contextmanager
+def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
+    """The port of an HTTP server on loopback."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server.server_port
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_nothing_and_a_server_that_is_not_ready_are_unhealthy(name: str) -> None:
+    with serving(Unready) as port:
+        assert not check(name, "127.0.0.1", port)
+    assert not check(name, "127.0.0.1", port)  # closed by now
+
+
+def test_a_neo4j_that_cannot_run_the_query_is_unhealthy() -> None:
+    with serving(Unwilling) as port:
+        assert not check("neo4j", "127.0.0.1", port)
+
+
+# --- Neo4j's settings ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.server
+def test_the_server_knows_every_setting() -> None:
+    browser = from_url("NEO4J_BROWSER")
+    account = base64.b64encode(f"neo4j:{os.environ['NEO4J_PASSWORD']}".encode()).decode()
+    statement = {"statements": [{"statement": "SHOW SETTINGS YIELD name RETURN name"}]}
+    request = urllib.request.Request(
+        f"http://{browser.netloc}/db/system/tx/commit",
+        json.dumps(statement).encode(),
+        {"Content-Type": "application/json", "Authorization": f"Basic {account}"},
+    )
+    with urllib.request.urlopen(request, timeout=20) as response:  # noqa: S310
+        (result,) = json.load(response)["results"]
+    known = {row["row"][0] for row in result["data"]}
+    variables = set(SERVERS["neo4j"]["environment"]) - {"NEO4J_AUTH"}
+    # As the image's start script reads them: _ is a dot, __ an underscore.
+    settings = {name.removeprefix("NEO4J_").replace("_", ".").replace("..", "_") for name in variables}
+    assert len(settings) > 5
+    assert settings <= known

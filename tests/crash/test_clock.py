@@ -1,0 +1,95 @@
+"""The clock of the machine jumps back an hour: while a folder is open, and between two openings.
+
+What a lease makes of it is in tests/contract/test_courier.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from child import open_memory
+from victims import in_memory, sound
+
+import graphmem.house
+import graphmem.memory
+import graphmem.remember.enrich
+from graphmem import Memory
+
+HOUR = timedelta(hours=1)
+
+
+class Clock(datetime):
+    """The machine's."""
+
+    behind = timedelta(0)
+
+    @classmethod
+    def now(cls, tz=None) -> datetime:
+        return datetime.now(tz) - cls.behind
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> type[Clock]:
+    for module in (graphmem.memory, graphmem.house, graphmem.remember.enrich):
+        monkeypatch.setattr(module, "datetime", Clock)
+    monkeypatch.setattr(Clock, "behind", timedelta(0))
+    return Clock
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    with in_memory() as made:
+        yield made / "home"
+
+
+def add(memory: Memory, text: str, key: str) -> dict:
+    return memory.add({"role": "user", "content": text, "id": key}, user_id="u")["results"][0]
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+@pytest.mark.parametrize("graph", ["ledger", "networkx"])
+def test_the_clock_is_set_back(graph: str, reopened: bool, home: Path, clock: type[Clock]) -> None:
+    memory = open_memory(home, graph=graph)
+    first, gone = (add(memory, text, text[:2])["id"] for text in ("Ada keeps zebrafinches", "Bob keeps mudskippers"))
+    memory.add("Ada sings", user_id="u", wait=False)
+    memory.rename_entity("ada", "Countess", user_id="u")
+    clock.behind = HOUR
+    if reopened:
+        memory.close()
+        memory = open_memory(home, graph=graph)
+    with memory:
+        assert add(memory, "Ada keeps zebrafinches", "Ad")["event"] == "NONE"
+        later = add(memory, "Ada feeds pangolins", "3")["id"]
+        memory.update(first, "Ada keeps nightjars")
+        memory.delete(gone)
+        assert add(memory, "Bob keeps mudskippers", "Bo")["reason"] == "erased"
+        assert memory.flush() == {"pending": []}
+        assert [event["event"] for event in memory.history(first)] == ["ADD", "UPDATE"]
+        assert [event["event"] for event in memory.history(gone)] == ["ADD", "DELETE"]
+        assert memory.get_all(user_id="u")["total"] == 3
+        assert memory.get(later)["at"] < memory.get(first)["at"]
+        for uid, word in ((later, "pangolins"), (first, "nightjars")):
+            assert memory.search(word, user_id="u")["results"][0]["id"] == uid
+        assert all(hit["id"] != gone for hit in memory.search("mudskippers", user_id="u")["results"])
+        sound(memory)
+        clock.behind = timedelta(0)
+        memory.update(later, "Ada feeds hornbills")
+        assert memory.search("hornbills", user_id="u")["results"][0]["id"] == later
+        sound(memory)
+    with open_memory(home, graph=graph) as again:
+        sound(again)
+        assert again.get_all(user_id="u")["total"] == 3
+
+
+def test_the_name_chosen_last_is_the_one_whatever_the_clock_said(home: Path, clock: type[Clock]) -> None:
+    with open_memory(home) as memory:
+        add(memory, "Ada keeps zebrafinches. Quentin sings.", "1")
+        memory.alias("ada", "quentin", user_id="u")
+        memory.rename_entity("ada", "Countess", user_id="u")
+        clock.behind = HOUR
+        assert memory.rename_entity("quentin", "Duke", user_id="u")["name"] == "Duke"
+        memory.unalias("ada", "quentin", user_id="u")
+        assert memory.alias("ada", "quentin", user_id="u")["name"] == "Duke"

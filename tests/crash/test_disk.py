@@ -1,0 +1,270 @@
+"""Disks: full ones, read-only ones, and files whose bytes are not what was written."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from child import SEEDS, open_memory
+
+from graphmem import Memory
+from graphmem.errors import GraphmemError, StoreUnavailable
+
+SEED = 6
+WAY_OUT = ("backup", "import")
+HEAD = f"""
+import faulthandler, os, sys
+
+faulthandler.enable()
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from pathlib import Path
+from child import open_memory
+from graphmem.errors import StoreError, StoreUnavailable
+
+home = Path(sys.argv[1])
+"""
+
+
+def run(home: Path, body: str) -> None:
+    """In a process of its own: what a full disk does to a mapped file is a signal."""
+    done = subprocess.run([sys.executable, "-c", HEAD + body, str(home)], timeout=120, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[:3000]
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of its own. Reading a hole of a mapped file takes a page there, and Edge's files have 140 MB of holes."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256m", "tmpfs", str(place)], capture_output=True)
+    if made.returncode:
+        pytest.skip("no file system can be mounted here")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def test_a_disk_that_runs_full_costs_nothing_acknowledged(disk: Path) -> None:
+    run(
+        disk / "home",
+        """
+memory = open_memory(home)
+kept = {memory.add(f"Adam likes thing{n}", user_id="u")["results"][0]["id"]: f"Adam likes thing{n}" for n in range(5)}
+filler = home.with_name("filler")
+room = os.statvfs(home)
+with filler.open("wb") as file:
+    for _ in range(room.f_bavail * room.f_frsize // 2**20 - 2):
+        file.write(bytes(2**20))
+
+def fails(act):
+    try:
+        act()
+    except StoreUnavailable as error:
+        assert "full" in str(error) or "disk" in str(error), error
+        assert "xylophone" not in str(error)
+        return True
+    return False
+
+for n in range(200):
+    text = f"Adam likes xylophone{n} " + 20_000 * "and more "
+    if fails(lambda: kept.update({memory.add(text, user_id="u")["results"][0]["id"]: text.rstrip()})):
+        break
+else:
+    raise AssertionError("the disk did not run full")
+uid = next(iter(kept))
+if not fails(lambda: memory.update(uid, 30_000 * "longer ")):
+    kept[uid] = 30_000 * "longer "
+held = {one["id"]: one["memory"] for one in memory.get_all(user_id="u", limit=1000)["results"]}
+assert held.keys() == kept.keys()
+assert memory.search("thing3", user_id="u")["results"]
+
+filler.unlink()
+kept[memory.add("Bella has room again", user_id="u")["results"][0]["id"]] = "Bella has room again"
+assert memory.flush() == {"pending": []}
+assert memory.verify(repair=True)["ok"], memory.verify()
+memory.close()
+with open_memory(home) as again:
+    held = {one["id"]: one["memory"] for one in again.get_all(user_id="u", limit=1000)["results"]}
+    assert held.keys() == kept.keys()
+    assert again.verify()["ok"]
+    assert again.search("who has room", user_id="u")["results"]
+""",
+    )
+
+
+def test_a_disk_full_at_the_end_lets_go_of_everything_all_the_same(disk: Path) -> None:
+    run(
+        disk / "home",
+        """
+memory = open_memory(home)
+memory.add("Adam likes quartz", user_id="u", wait=False)
+memory.flush()
+with home.with_name("filler").open("wb", buffering=0) as file:
+    try:
+        while file.write(bytes(2**16)):
+            pass
+    except OSError:
+        pass
+try:
+    memory.close()
+except StoreError as error:
+    assert "full" in str(error), error
+assert not [name for name in os.listdir("/proc/self/fd") if str(home) in os.path.realpath(f"/proc/self/fd/{name}")]
+home.with_name("filler").unlink()
+with open_memory(home) as again:
+    assert again.get_all(user_id="u")["total"] == 1
+    assert again.verify()["ok"]
+""",
+    )
+
+
+def test_a_folder_that_cannot_be_written(disk: Path) -> None:
+    """Neither a new one nor one that exists: the error says so, and nothing is changed."""
+    home = disk / "home"
+    with open_memory(home) as memory:
+        memory.add(SEEDS[0], user_id="u")
+    before = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+    for place in (home, disk / "new"):
+        run(
+            place,
+            """
+try:
+    open_memory(home)
+except StoreUnavailable as error:
+    assert str(home) in str(error) and ("read-only" in str(error).lower() or "readonly" in str(error)), error
+else:
+    raise AssertionError("opened")
+""",
+        )
+    assert before == {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
+
+
+# --- bytes that are not what was written -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A folder with sixty memories, closed."""
+    with open_memory(tmp_path / "whole") as memory:
+        for number in range(60):
+            memory.add(f"marmalade{number} Adam likes Bella{number}", user_id="u", wait=False, metadata={"n": number})
+        memory.flush()
+    return tmp_path / "whole"
+
+
+def every_door(memory: Memory) -> Iterator[object]:
+    yield lambda: memory.verify()
+    yield lambda: memory.search("what does Adam like", user_id="u")
+    yield lambda: memory.get_all(user_id="u", limit=1000)
+    yield lambda: memory.add("Carl met Dora", user_id="u")
+    yield lambda: memory.entities(user_id="u")
+    yield lambda: memory.graph(user_id="u")
+    yield lambda: memory.stats()
+    yield lambda: memory.verify(repair=True)
+
+
+def test_flipped_bytes_are_named_as_damage_or_do_no_harm(home: Path, tmp_path: Path) -> None:
+    """Whatever is hit: an answer or our error, which names the way out and quotes nothing."""
+    whole, dice = (home / "ledger.sqlite").read_bytes(), random.Random(SEED)
+    told = 0
+    for number in range(25):
+        place = tmp_path / f"flipped{number}"
+        shutil.copytree(home, place)
+        bytes_ = bytearray(whole)
+        for _ in range(dice.choice((1, 5, 40))):
+            bytes_[dice.randrange(100, len(whole))] ^= dice.randrange(1, 256)
+        (place / "ledger.sqlite").write_bytes(bytes_)
+        told += len(errors_of(place))
+        shutil.rmtree(place)
+    assert told > 10
+
+
+def errors_of(place: Path) -> list[str]:
+    told: list[str] = []
+    try:
+        with open_memory(place) as memory:
+            for act in every_door(memory):
+                try:
+                    act()
+                except GraphmemError as error:
+                    told.append(str(error))
+    except GraphmemError as error:
+        told.append(str(error))
+    for line in told:
+        assert "marmalade" not in line
+        assert not line.startswith("the ledger") or all(word in line for word in WAY_OUT), line
+    return told
+
+
+def test_words_that_changed_without_us_are_named(home: Path) -> None:
+    """A flipped letter leaves the file in good order: only what was computed from the words knows better."""
+    file = home / "ledger.sqlite"
+    with sqlite3.connect(file) as connection:
+        (uid,) = connection.execute("SELECT uid FROM memories WHERE text LIKE 'marmalade7 %'").fetchone()
+    file.write_bytes(file.read_bytes().replace(b"marmalade7 Adam likes", b"marmalade7 Adam lakes"))
+    with open_memory(home) as memory:
+        report = memory.verify()
+        assert (report["ok"], report["damaged"]) == (False, [uid])
+
+
+@pytest.mark.parametrize("kept", [0.5, 0.95])
+def test_a_file_that_was_cut_off_is_damaged(home: Path, kept: float) -> None:
+    file = home / "ledger.sqlite"
+    os.truncate(file, int(file.stat().st_size * kept))
+    assert errors_of(home)
+
+
+def test_a_file_whose_head_is_gone_is_refused_untouched(home: Path) -> None:
+    file = home / "ledger.sqlite"
+    file.write_bytes(bytes(4096) + file.read_bytes()[4096:])
+    before = file.read_bytes()
+    with pytest.raises(GraphmemError, match="ledger"):
+        open_memory(home)
+    assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.2, 0.7, 0.999])
+def test_a_log_that_was_cut_off_leaves_an_earlier_state(tmp_path: Path, kept: float) -> None:
+    """What is lost was on a disk that did not keep its word; what is left is whole, and the index follows it."""
+    home = tmp_path / "home"
+    run(
+        home,
+        """
+memory = open_memory(home)
+for number in range(12):
+    memory.add(f"marmalade{number} Adam likes Bella{number}", user_id="u")
+os.kill(os.getpid(), 9)
+""".replace("os.kill(os.getpid(), 9)", "os._exit(0)"),
+    )
+    log = home / "ledger.sqlite-wal"
+    os.truncate(log, int(log.stat().st_size * kept))
+    with open_memory(home) as memory:
+        left = {one["id"]: one["memory"] for one in memory.get_all(user_id="u", limit=100)["results"]}
+        assert sorted(left.values()) == sorted(f"marmalade{n} Adam likes Bella{n}" for n in range(len(left)))
+        hits = memory.search("marmalade11 Adam likes Bella11", user_id="u")["results"]
+        assert {hit["id"] for hit in hits} <= left.keys()
+        added = memory.add("Carl met Dora", user_id="u")["results"][0]["id"]
+        assert memory.search("Carl met Dora", user_id="u")["results"][0]["id"] == added
+        assert memory.verify(repair=True)["ok"]
+        assert memory.get_all(user_id="u")["total"] == len(left) + 1
+
+
+def test_a_ledger_that_is_damaged_is_not_made_anew(home: Path) -> None:
+    """Nothing of it is overwritten by trying again."""
+    file = home / "ledger.sqlite"
+    os.truncate(file, file.stat().st_size // 2)
+    size = file.stat().st_size
+    for _ in range(2):
+        try:
+            with open_memory(home) as memory, pytest.raises(StoreUnavailable):
+                memory.get_all(user_id="u", limit=1000)
+        except GraphmemError as error:
+            assert all(word in str(error) for word in WAY_OUT), error
+    assert file.stat().st_size >= size

@@ -1,0 +1,75 @@
+"""A process killed while it imports: whoever imports the file again has it all, once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from child import open_memory
+from test_kill import EDGE, HOUSE, LOG, Server, folder, server, sound  # noqa: F401  (two of them are fixtures)
+from wholes import same
+
+from graphmem.carry import files
+
+RECEIVE, ALIASES = "graphmem.remember.receive", "graphmem.stores.ledger.aliases"
+POINTS = [
+    ("the first memory is stored, its history is not", f"after {RECEIVE}:_stored", 1),
+    ("its history is written, what is derived is not", f"before {RECEIVE}:_derive", 1),
+    ("inside it, before COMMIT", f"after {RECEIVE}:_derive", 2),
+    ("the first batch is committed, not delivered", f"after {HOUSE}:commit", 1),
+    ("the second batch is committed, what it owes is not done", "before graphmem.remember.enrich:commit", 1),
+    ("that is done, not delivered", "after graphmem.remember.enrich:commit", 1),
+    ("a batch in the middle of Edge", "after shard.update", 3),
+    ("in the third batch", f"after {RECEIVE}:_derive", 5),
+    ("a tombstone is laid, before COMMIT", f"after {LOG}:bury", 1),
+    ("a link between names is taken, before COMMIT", f"after {ALIASES}:take", 1),
+    ("a name is taken, before COMMIT", f"after {ALIASES}:take_name", 1),
+    ("all is committed, the last delivery is not", f"before {HOUSE}:House.deliver", 4),
+    ("before Edge's first point", f"before {EDGE}:EdgeIndex.upsert", 1),
+]
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory):
+    """A memory and its export, of which two memories come without their vectors, one of them without mentions, too."""
+    home = tmp_path_factory.mktemp("source")
+    with open_memory(home) as memory:
+        said = [f"Nr{n} met Nr{n + 1} at Fagott{n}" for n in range(7)]
+        ids = [memory.add(text, user_id="u", timestamp="2024-01-01")["results"][0]["id"] for text in said]
+        memory.update(ids[0], "Nr0 met Bergen")
+        memory.delete(ids[1])
+        memory.alias("nr0", "nr3", user_id="u")
+        memory.rename_entity("nr5", "Five", user_id="u")
+        path = home / "export"
+        memory.export(path)
+        thin(path)
+        yield memory, path
+
+
+def thin(path: Path) -> None:
+    records = [json.loads(line) for line in path.read_text().splitlines()[:-1]]
+    records[3]["embeddings"] = None
+    records[4] |= {"embeddings": None, "mentions": None, "statements": None}
+    with path.open("wb") as file:
+        writer = files.Writer(file.write)
+        for record in records:
+            writer.put(record)
+        writer.close()
+
+
+@pytest.mark.parametrize(("name", "point", "nth"), [pytest.param(*one, id=one[0]) for one in POINTS])
+def test_killed_while_importing(name: str, point: str, nth: int, source, server: Server, folder: Path) -> None:  # noqa: F811
+    memory, path = source
+    home = folder / "home"
+    code, _ = server.order(home, "import", point=point, nth=nth, file=str(path))
+    assert code == -9, f"the point was not reached: {point} (exit {code})"
+    with open_memory(home) as again:
+        assert again.flush() == {"pending": []}
+        sound(again)
+        done = again.import_(path)
+        assert done["added"] + done["known"] >= 6
+        assert done["owed"] == 0
+        same(memory, again)
+        hits = [hit["id"] for hit in memory.search("Nr3", user_id="u")["results"]]
+        assert [hit["id"] for hit in again.search("Nr3", user_id="u")["results"]] == hits

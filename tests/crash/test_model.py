@@ -1,0 +1,78 @@
+"""Four processes with four threads each on one folder, for FAULTS_SECONDS, against what each of them knows."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from random import Random
+from typing import IO
+
+import pytest
+from child import open_memory
+from victims import in_memory, sound, words_in_files
+from worker import COMMON
+
+from graphmem import Memory
+
+SEED, SECONDS = os.environ.get("FAULTS_SEED", "6"), float(os.environ.get("FAULTS_SECONDS", "20"))
+NAMES, SAMPLE = "abcd", 30
+
+
+@pytest.mark.faults
+def test_processes_and_threads_on_one_folder() -> None:
+    with in_memory() as folder:
+        home = folder / "home"
+        told = [json.loads(answer) for answer in at_work(home)]
+        print(f"FAULTS_SEED={SEED}:", *(f"{one['calls']} calls in {one['openings']} openings" for one in told), sep=" ")
+        assert [one["errors"] for one in told] == [[]] * len(NAMES)
+        with open_memory(home) as memory:
+            assert memory._house._parts.vectors.projection.shared, "nobody let go of the vector index"
+            assert memory.flush() == {"pending": []}
+            sound(memory)
+            check(memory, told)
+        assert min(one["openings"] for one in told) > 1
+        assert sorted(path.name for path in home.glob("ledger*")) == ["ledger.sqlite"]
+        words = [text.split()[-1] for one in told for texts in one["gone"].values() for text in texts]
+        assert words_in_files(home, Random(SEED).sample(words, min(SAMPLE, len(words)))) == []
+
+
+def at_work(home: Path) -> list[str]:
+    script = str(Path(__file__).with_name("worker.py"))
+    with ExitStack() as running:
+        processes = []
+        for name in NAMES:
+            errors = running.enter_context(home.with_name(f"{name}.err").open("w+"))
+            order = [sys.executable, script, str(home), name, str(SECONDS), SEED]
+            made = running.enter_context(subprocess.Popen(order, stdout=subprocess.PIPE, stderr=errors, text=True))
+            running.callback(made.kill)
+            processes.append((made, errors))
+        return [answer_of(*one) for one in processes]
+
+
+def answer_of(process: subprocess.Popen, errors: IO[str]) -> str:
+    answer, _ = process.communicate(timeout=SECONDS + 120)
+    errors.seek(0)
+    assert process.returncode == 0, errors.read()
+    return answer
+
+
+def check(memory: Memory, told: list[dict]) -> None:
+    shared = {uid: text for one in told for uid, text in one["shared"].items()}
+    expected = {**{user: held for one in told for user, held in one["held"].items()}, COMMON: shared}
+    dice = Random(SEED)
+    for user, held in expected.items():
+        listed = memory.get_all(user_id=user, limit=100_000)["results"]
+        assert {one["id"]: one["memory"] for one in listed} == held
+        assert len(listed) == len(held)
+        for uid in dice.sample(sorted(held), min(SAMPLE, len(held))):
+            word = held[uid].split()[-1]
+            assert uid in {hit["id"] for hit in memory.search(word, user_id=user)["results"]}, word
+            assert memory.history(uid)[-1]["new_memory"] == held[uid]
+    for uid in [uid for one in told for uid in (*one["gone"], *one["unshared"])]:
+        assert memory.get(uid) is None
+        assert [event["event"] for event in memory.history(uid)].count("DELETE") == 1
+    assert memory.stats()["memories"] == sum(map(len, expected.values()))

@@ -1,0 +1,52 @@
+"""Processes killed at random points of everything they do, again and again on the same folder; see `rounds.py`.
+
+A short sequence is played by every test run, ten long ones with `-m faults`. FAULTS_SEED chooses other ones.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from rounds import Place, Rehearsals, Story
+from victims import Server, in_memory
+
+SEED = os.environ.get("FAULTS_SEED", "6")
+SHORT, SEQUENCES, ROUNDS = 10, 10, 20
+REPLAY = os.environ.get("FAULTS_ROUND", "")
+
+
+@pytest.fixture
+def folder():
+    with in_memory() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def server():
+    with closing(Server()) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def rehearsals(server: Server):
+    with in_memory() as made:
+        yield Rehearsals(Place(made / "home", server))
+
+
+@pytest.mark.skipif(bool(REPLAY), reason="FAULTS_ROUND asks for another play")
+@pytest.mark.parametrize(
+    ("sequence", "rounds"),
+    [(0, SHORT), *(pytest.param(one, ROUNDS, marks=pytest.mark.faults) for one in range(1, SEQUENCES + 1))],
+)
+def test_rounds(sequence: int, rounds: int, server: Server, rehearsals: Rehearsals, folder: Path) -> None:
+    story = Story(Place(folder / "home", server), f"{SEED}:{sequence}", rehearsals)
+    story.play(rounds)
+    assert story.deaths > rounds // 2
+
+
+@pytest.mark.skipif(not REPLAY, reason="FAULTS_ROUND names no play")
+def test_a_play_once_more(server: Server, folder: Path) -> None:
+    Story.once_more(Place(folder / "home", server), REPLAY)

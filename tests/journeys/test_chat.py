@@ -1,0 +1,302 @@
+"""ChatLink, beside a chat: what was saved is found, weak questions too, and the chat never notices when it fails."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from threading import Event
+from time import monotonic
+from typing import Any
+
+import pytest
+from databases import SQLITE_ONLY
+
+from graphmem import ChatLink, Memory
+from graphmem.errors import LLMUnavailable, StoreError, ValidationError
+from graphmem.house import House
+from graphmem.providers.base import Prompt, Reply, Usage
+from graphmem.recall import inject
+
+WHO = {"user_id": "u1", "agent_id": "a1"}
+
+
+class Model:
+    """A language model of one answer, or one error."""
+
+    name = "fake"
+
+    def __init__(self, said: Any) -> None:
+        self.said = said
+        self.asked: list[Prompt] = []
+
+    def answer(self, prompt: Prompt) -> Reply:
+        self.asked.append(prompt)
+        if isinstance(self.said, Exception):
+            raise self.said
+        return Reply(self.said, Usage(1))
+
+
+def asks(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every house has this language model."""
+    monkeypatch.setattr(House, "llm", property(lambda _: model), raising=False)
+
+
+def said(*texts: str) -> list[dict[str, Any]]:
+    """Turns of user and assistant."""
+    return [{"role": ("user", "assistant")[n % 2], "content": text} for n, text in enumerate(texts)]
+
+
+def stored(memory: Memory) -> list[str]:
+    memory.flush()
+    found = memory.get_all(**WHO, limit=100)["results"]
+    return [one["memory"] for one in reversed(found)]
+
+
+@pytest.fixture
+def link(memory: Memory) -> Iterator[ChatLink]:
+    with ChatLink(memory, **WHO) as made:
+        yield made
+
+
+# --- saving -----------------------------------------------------------------------------------------------------------
+
+
+def test_of_a_chat_that_is_saved_again_and_again_each_message_is_stored_once(memory: Memory) -> None:
+    whole = said("I like tea", "Noted", "ok", "Good", "And cake", "Noted", "ok", "Good")
+    with ChatLink(memory, **WHO) as link:
+        for end in range(1, len(whole) + 1):
+            link.saved(whole[:end])
+            link.saved(whole[:end])
+    assert stored(memory) == [one["content"] for one in whole]
+
+
+def test_only_the_last_rounds_are_stored(memory: Memory) -> None:
+    with ChatLink(memory, **WHO, rounds=1) as link:
+        link.saved(said("one", "1", "two", "2"))
+    assert stored(memory) == ["two", "2"]
+
+
+def test_another_link_to_the_same_chat_stores_nothing_twice(memory: Memory) -> None:
+    whole = said("I like tea", "Noted", "And cake", "Noted")
+    for _ in range(2):
+        with ChatLink(memory, **WHO) as link:
+            link.saved(whole)
+    assert stored(memory) == ["I like tea", "Noted", "And cake", "Noted"]
+
+
+def test_who_speaks_is_told_by_the_names_given(memory: Memory) -> None:
+    with ChatLink(memory, **WHO, user_name="Ana", agent_name="Max") as link:
+        link.saved([*said("I like tea", "Noted"), {"role": "user", "name": "Tom", "content": "Me too"}])
+    assert stored(memory) == ["I like tea", "Noted", "Me too"]
+    assert {one["memory"]: one["actor_id"] for one in memory.get_all(**WHO)["results"]} == {
+        "I like tea": "Ana",
+        "Noted": "Max",
+        "Me too": "Tom",
+    }
+
+
+def test_saving_returns_at_once_and_closing_waits_a_bounded_time(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go, add = Event(), Memory.add
+    monkeypatch.setattr(Memory, "add", lambda *args, **more: (go.wait(10), add(*args, **more))[1])
+    link = ChatLink(memory, **WHO, time_limit=0.2)
+    begun = monotonic()
+    for n in range(1, 6):
+        link.saved(said(*(f"message {k}" for k in range(2 * n))))
+    assert monotonic() - begun < 0.2
+    link.close()
+    assert monotonic() - begun < 1
+    go.set()
+    link._writer.shutdown(wait=True)
+    assert stored(memory) == [f"message {k}" for k in range(10)]
+
+
+def test_one_message_that_cannot_be_stored_keeps_no_other_out(memory: Memory) -> None:
+    with ChatLink(memory, **WHO) as link:
+        link.saved([{"role": "user", "content": "I like tea", "id": "1"}])
+        link.saved([{"role": "user", "content": "I like coffee", "id": "1"}, *said("Me too")])
+    assert stored(memory) == ["I like tea", "Me too"]
+
+
+@pytest.mark.parametrize("strange", [None, 7, "words", [None], [{"role": []}], [{"role": "user"}]])
+def test_what_is_no_chat_is_noted_and_nothing_else(link: ChatLink, memory: Memory, strange: Any) -> None:
+    link.saved(strange)
+    assert link.recall("What do I like?", strange) == ""
+    link.saved(said("I like tea"))
+    link.close()
+    link.saved(said("too late"))
+    assert stored(memory) == ["I like tea"]
+
+
+def test_a_memory_that_fails_is_no_matter(memory: Memory, caplog: pytest.LogCaptureFixture) -> None:
+    link = ChatLink(memory, **WHO)
+    memory.close()
+    link.saved(said("I like tea"))
+    assert link.recall("What do I like?", said("Hello")) == ""
+    link.close()
+    told = sorted(record.getMessage() for record in caplog.records if record.name == "graphmem")
+    assert told == ["a recall failed (StoreUnavailable)", "a saved chat was not stored (StoreUnavailable)"]
+
+
+# --- recalling --------------------------------------------------------------------------------------------------------
+
+
+def test_a_block_of_what_belongs_to_the_question(memory: Memory, link: ChatLink) -> None:
+    for n in range(6):
+        memory.add(f"tea number {n}", **WHO)
+    memory.add("tea of somebody else", user_id="u2", agent_id="a1")
+    block = link.recall("tea", top_k=3)
+    assert block.startswith(inject.OPEN)
+    assert block.count("tea number") == 3
+    assert len(link.recall("tea", max_chars=150)) <= 150
+    assert "somebody" not in link.recall("tea", top_k=100)
+
+
+@pytest.mark.parametrize("more", [{"top_k": 0}, {"max_chars": "x"}, {"recent": [7]}])
+def test_arguments_that_cannot_be_used_give_nothing(link: ChatLink, more: Any) -> None:
+    assert link.recall("tea", **more) == ""
+
+
+def test_what_takes_too_long_gives_what_was_found_until_then(
+    memory: Memory, make_memory: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go = Event()
+
+    class Slow(Model):
+        def answer(self, prompt: Prompt) -> Reply:
+            go.wait(10)
+            return super().answer(prompt)
+
+    memory.add("tea and cake", **WHO)
+    asks(Slow("tea"), monkeypatch)
+    with ChatLink(memory, **WHO, time_limit=1.5) as link:
+        begun = monotonic()
+        assert "tea and cake" in link.recall("Hm?", said("Hello"))
+        assert monotonic() - begun < 3
+        go.set()
+
+
+def test_what_has_found_nothing_yet_gives_nothing(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    from graphmem import chat
+
+    go = Event()
+    monkeypatch.setattr(chat, "search", lambda *_: go.wait(10))
+    with ChatLink(memory, **WHO, time_limit=0.1) as link:
+        assert link.recall("tea") == ""
+        go.set()
+
+
+def test_an_error_on_the_way_leaves_what_was_found_before(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    from graphmem import chat
+
+    search = chat.search
+
+    def failing(question: Any, stores: Any) -> Any:
+        if "\n" in question.text:
+            raise StoreError("gone")
+        return search(question, stores)
+
+    monkeypatch.setattr(chat, "search", failing)
+    memory.add("tea and cake", **WHO)
+    with ChatLink(memory, **WHO) as link:
+        assert "tea and cake" in link.recall("Hm?", said("Hello"))
+
+
+BAD = {"user_id": None, "rounds": 0, "time_limit": 0, "rewrite": 1, "rewrite_prompt": 7}
+
+
+@pytest.mark.parametrize("bad", [{name: value} for name, value in BAD.items()])
+def test_a_link_that_could_not_work_is_refused(memory: Memory, bad: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        ChatLink(memory, **{"user_id": "u1", **bad})
+
+
+# --- injecting --------------------------------------------------------------------------------------------------------
+
+
+def test_the_block_goes_to_the_end_of_the_first_system_message(link: ChatLink) -> None:
+    messages = [{"role": "user", "content": "Hi"}, {"role": "system", "content": "Be kind."}]
+    assert link.inject(messages, "BLOCK") == [messages[0], {"role": "system", "content": "Be kind.\n\nBLOCK"}]
+    assert messages[1]["content"] == "Be kind."
+    parts = [{"role": "system", "content": [{"type": "text", "text": "Be kind."}]}]
+    assert link.inject(parts, "BLOCK")[0]["content"] == [*parts[0]["content"], {"type": "text", "text": "BLOCK"}]
+    assert link.inject([{"role": "system", "content": None}], "BLOCK") == [{"role": "system", "content": "BLOCK"}]
+
+
+def test_or_in_a_system_message_in_front(link: ChatLink) -> None:
+    messages = said("Hi", "Hello")
+    assert link.inject(messages, "BLOCK") == [{"role": "system", "content": "BLOCK"}, *messages]
+    assert link.inject(messages, "") == messages
+    assert link.inject(messages, "") is not messages
+
+
+# --- the three cases, with the default models -------------------------------------------------------------------------
+
+NOISE = [
+    "我喜欢被称呼为“小雨”",
+    "周三有一场面试，要穿正式一点",
+    "最近在读一本关于海洋的书",
+    "我家的猫今年五岁了",
+    "下个月打算去成都旅行",
+    "公司楼下新开了一家咖啡馆",
+    "周末和朋友去爬山，感觉不错",
+    "我的吉他弦断了一根",
+]
+
+
+@pytest.fixture
+def chat(make_memory: Callable[..., Memory], monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., ChatLink]]:
+    """`chat(model)`: a link whose memory holds some of everything, with the models that graphmem brings along."""
+    memory = make_memory(embedder={"provider": "minilm"}, extractor={"provider": "spacy"})
+    made: list[ChatLink] = []
+
+    def open_(model: Any = None, *more: str) -> ChatLink:
+        memory.add([{"role": "user", "content": text} for text in (*NOISE, *more)], user_id="小雨", agent_id="小助手")
+        asks(model, monkeypatch)
+        made.append(ChatLink(memory, user_id="小雨", agent_id="小助手", time_limit=30.0))
+        return made[-1]
+
+    yield open_
+    for link in made:
+        link.close()
+
+
+@SQLITE_ONLY
+def test_case_a_a_clear_question_the_next_day(chat: Callable[..., ChatLink]) -> None:
+    link = chat()
+    link.saved(said("我海鲜过敏，别推荐海鲜", "好的，记住了，以后不推荐海鲜。"))
+    link._memory.flush()
+    link._writer.submit(lambda: None).result()
+    link._memory.flush()
+    assert "海鲜过敏" in link.recall("晚饭推荐什么？")
+    assert "海鲜过敏" in link.recall("晚饭推荐什么？", said("早上好", "早上好！今天过得怎么样？"))
+
+
+@SQLITE_ONLY
+def test_case_b_a_weak_question_with_its_context(chat: Callable[..., ChatLink]) -> None:
+    link = chat(None, "失眠的时候喝一杯热牛奶对我有用", "上个月也失眠过一次，因为工作压力大")
+    context = said("我昨晚失眠了，三点才睡着", "听起来很累，要不要聊聊？")
+    block = link.recall("你今天有什么不一样？", [*context, *said("你今天有什么不一样？")])
+    assert "热牛奶" in block
+    assert "上个月也失眠过" in block
+
+
+@SQLITE_ONLY
+def test_case_c_a_weak_question_rewritten(chat: Callable[..., ChatLink]) -> None:
+    model = Model("用户昨晚失眠，询问今天状态有何变化\n")
+    link = chat(model, "失眠的时候喝一杯热牛奶对我有用")
+    question, context = "你今天有什么不一样？", said("翻来覆去到天亮，眼睛都没合上", "哎呀，辛苦你了")
+    assert "热牛奶" in link.recall(question, context, top_k=2)
+    (prompt,) = model.asked
+    assert json.loads(prompt.user) == {
+        "user_name": "小雨",
+        "char_name": "小助手",
+        "user_question": question,
+        "recent_conversation": "user: 翻来覆去到天亮，眼睛都没合上\nassistant: 哎呀，辛苦你了",
+    }
+    model.said = LLMUnavailable("away")
+    assert link.recall(question, context)
+    with ChatLink(link._memory, user_id="小雨", agent_id="小助手", rewrite=False) as other:
+        assert other.recall(question, context)
+    assert len(model.asked) == 2

@@ -1,0 +1,609 @@
+"""Facts by a language model, through the public door: what is kept, changed, retired, taken back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from threading import Barrier, Thread
+from time import sleep
+from typing import Any
+
+import pytest
+from conftest import fake_models
+from scripted import CHANGED, DELETE, NONE, UPDATE, Scripted, fact
+
+from graphmem import AsyncMemory, Memory, Settings
+from graphmem.errors import ConfigError, NotFoundError, PartialWrite, ValidationError
+from graphmem.testing import ModelEndpoint
+
+ANN: dict[str, Any] = {"user_id": "ann7"}
+THEN = datetime(2024, 5, 1, 12, tzinfo=UTC)
+
+PARIS, ROME = "I live in Paris.", "I moved to Rome."
+LIVES = fact("Lives in Paris", ("user", "lives in", "Paris"))
+MOVED = fact("Moved to Rome", ("user", "lives in", "Rome"))
+FOUND = {
+    "My name is Ann.": [fact("Name is Ann", ("user", "is named", "Ann"))],
+    "I have a sister.": ["Has a sister"],
+    "Her name is Bea.": [fact("Has a sister named Bea", ("user", "has sister", "Bea"))],
+    PARIS: [LIVES],
+    ROME: [MOVED],
+    "I sing.": ["Sings"],
+    "I love singing.": ["Loves singing"],
+    "Cheese pizza? I hate it.": [fact("Dislikes cheese pizza", ("user", "dislikes", "cheese pizza"))],
+    "I love cheese pizza.": [fact("Loves cheese pizza", ("user", "loves", "cheese pizza"))],
+}
+DECIDED = {
+    ("Has a sister named Bea", "Has a sister"): UPDATE("Has a sister named Bea"),
+    ("Moved to Rome", "Lives in Paris"): CHANGED,
+    ("Loves singing", "Sings"): NONE,
+    ("Dislikes cheese pizza", "Loves cheese pizza"): DELETE,
+}
+
+
+def near(texts: list[str]) -> list[Any]:
+    """All texts near to each other, so that every fact is compared with what there is."""
+    import numpy as np
+
+    from graphmem.testing import HashEmbedder
+
+    return [np.append(HashEmbedder(31).embed_query(text), 3.0).tolist() for text in texts]
+
+
+Open = Callable[..., Memory]
+
+
+@pytest.fixture
+def model() -> Scripted:
+    return Scripted(FOUND, DECIDED)
+
+
+@pytest.fixture
+def endpoint(model: Scripted) -> Iterator[ModelEndpoint]:
+    with ModelEndpoint(default=model) as endpoint:
+        yield endpoint
+
+
+def config(url: str, **more: Any) -> dict[str, Any]:
+    llm = {"openai_base_url": url, "api_key": "any", "model": "scripted", "timeout": 5}
+    embedder = {"provider": "callable", "config": {"embed": near, "embedding_dims": 32, "model": "near"}}
+    return fake_models(llm={"provider": "openai", "config": llm}, embedder=embedder, **more)
+
+
+@pytest.fixture
+def opened(endpoint: ModelEndpoint, tmp_path: Any) -> Iterator[Open]:
+    with ExitStack() as things:
+
+        def open_(place: str | None = None, **more: Any) -> Memory:
+            settings = Settings.from_dict(config(endpoint.url, **more))
+            return things.enter_context(Memory(place or str(tmp_path / "home"), settings=settings))
+
+        yield open_
+
+
+@pytest.fixture
+def memory(opened: Open) -> Memory:
+    return opened(":memory:")
+
+
+@pytest.fixture
+def anywhere(make_memory: Callable[..., Memory], endpoint: ModelEndpoint) -> Memory:
+    """In memory, and with everything on servers."""
+    return make_memory(**config(endpoint.url))
+
+
+def facts(memory: Memory, **more: Any) -> list[str]:
+    listed = memory.get_all(**{**ANN, **more}, kinds="fact")["results"]
+    return [one["memory"] for one in reversed(listed)]
+
+
+def say(memory: Memory, *texts: str, **more: Any) -> list[Any]:
+    return [memory.add(text, timestamp=THEN + timedelta(minutes=n), **{**ANN, **more}) for n, text in enumerate(texts)]
+
+
+# --- what is stored --------------------------------------------------------------------------------------------------
+
+
+def test_a_fact_is_a_memory_with_its_source_beside_it(memory: Memory) -> None:
+    result = say(memory, "My name is Ann.")[0]
+    (one,) = result["results"]
+    assert (one["memory"], one["event"], one["kind"]) == ("Name is Ann", "ADD", "fact")
+    assert [(r["source"], r["relationship"], r["target"]) for r in result["relations"]] == [("User", "is named", "Ann")]
+    assert result["usage"]["calls"] == 1
+    assert "pending" not in result
+    told = memory.get(one["id"])
+    assert told is not None
+    assert (told["confidence"], told["memory_type"], told["at"]) == (
+        0.9,
+        "semantic",
+        "2024-05-01T12:00:00.000000+00:00",
+    )
+    explained = memory.explain(one["id"])
+    assert [message["content"] for message in explained["messages"]] == ["My name is Ann."]
+    assert [one["memory"] for one in memory.get_all(**ANN)["results"]] == ["Name is Ann"]
+    assert [one["memory"] for one in memory.get_all(**ANN, kinds="episode")["results"]] == ["My name is Ann."]
+    assert memory.history(memory.get_all(**ANN, kinds="episode")["results"][0]["id"]) == []
+    assert memory.verify()["ok"]
+
+
+def test_small_talk_gives_nothing_and_costs_one_call(memory: Memory) -> None:
+    result = say(memory, "Hello there!")[0]
+    assert result["results"] == []
+    assert result["usage"]["calls"] == 1
+    assert memory.search("hello", **ANN)["results"][0]["memory"] == "Hello there!"
+
+
+def test_an_update_keeps_id_and_history(anywhere: Memory) -> None:
+    memory = anywhere
+    _, second, third = say(memory, "My name is Ann.", "I have a sister.", "Her name is Bea.")
+    assert third["results"][0] | {"at": ""} == {
+        "id": second["results"][0]["id"],
+        "memory": "Has a sister named Bea",
+        "event": "UPDATE",
+        "kind": "fact",
+        "at": "",
+        "actor_id": None,
+        "role": "user",
+        "previous_memory": "Has a sister",
+    }
+    assert facts(memory) == ["Name is Ann", "Has a sister named Bea"]
+    lines = [line for one in memory.get_all(**ANN)["results"] for line in memory.history(one["id"])]
+    assert sorted(line["event"] for line in lines) == ["ADD", "ADD", "UPDATE"]
+    messages = memory.explain(second["results"][0]["id"])["messages"]
+    assert [one["content"] for one in messages] == ["I have a sister.", "Her name is Bea."]
+    assert memory.entity("Bea", **ANN) is not None
+    assert memory.verify()["ok"]
+
+
+def test_a_changed_world_retires_and_names_its_successor(anywhere: Memory) -> None:
+    memory = anywhere
+    first, second = say(memory, PARIS, ROME)
+    old, new = first["results"][0]["id"], second["results"][0]["id"]
+    added, retired = second["results"]
+    assert (added["event"], retired["event"], retired["id"]) == ("ADD", "DELETE", old)
+    assert retired["replaced_by"] == new
+    assert retired["reason"] == "another value of 'lives in'"
+    assert retired["valid_to"] == added["at"]
+    assert facts(memory) == ["Moved to Rome"]
+    assert facts(memory, as_of=THEN) == ["Lives in Paris"]
+    assert [line["event"] for line in memory.history(old)] == ["ADD", "RETIRE"]
+    assert [one["reason"] for one in memory.explain(old)["events"]] == [None, "another value of 'lives in'"]
+    assert (memory.explain(old)["replaced_by"], memory.explain(new)["replaces"]) == ([new], [old])
+    found = memory.search("where does she live?", **ANN)["results"]
+    assert "Lives in Paris" not in [one["memory"] for one in found]
+    before = memory.search("where does she live?", **ANN, as_of=THEN + timedelta(seconds=1))["results"]
+    assert "Lives in Paris" in [one["memory"] for one in before]
+    (relation,) = [one for one in memory.get_all(**ANN)["relations"] if one["relationship"] == "lives in"]
+    assert relation["target"] == "Rome"
+
+
+def test_a_mere_denial_retires_for_the_message_that_denies(memory: Memory) -> None:
+    _, result = say(memory, "I love cheese pizza.", "Cheese pizza? I hate it.")
+    (retired,) = result["results"]
+    assert retired["event"] == "DELETE"
+    source = memory.get(retired["replaced_by"])
+    assert source is not None
+    assert source["memory"] == "Cheese pizza? I hate it."
+    assert facts(memory) == []
+
+
+def test_what_cannot_contradict_does_not_retire(memory: Memory, model: Scripted) -> None:
+    model.decided = {("Sings", "Name is Ann"): CHANGED}
+    result = say(memory, "My name is Ann.", "I sing.")[1]
+    assert facts(memory) == ["Name is Ann", "Sings"]
+    assert result["usage"]["dropped"] == {"no contradiction": 1}
+
+
+def test_an_older_observation_never_retires_a_newer_one(memory: Memory, model: Scripted) -> None:
+    model.decided = {("Lives in Paris", "Moved to Rome"): CHANGED}
+    memory.add(ROME, **ANN, timestamp=THEN)
+    memory.add(PARIS, **ANN, timestamp=THEN - timedelta(days=9))
+    assert facts(memory) == ["Moved to Rome"]
+    assert facts(memory, as_of=THEN - timedelta(days=1)) == ["Lives in Paris"]
+
+
+def test_what_is_known_word_by_word_needs_no_second_call(memory: Memory) -> None:
+    _, again = say(memory, "I sing.", "I sing.")
+    assert again["usage"]["calls"] == 1
+    assert [one["event"] for one in again["results"]] == ["NONE"]
+    assert facts(memory) == ["Sings"]
+
+
+def test_what_the_model_knows_already_carries_agent_and_run_over(memory: Memory) -> None:
+    first = memory.add("I sing.", **ANN)["results"][0]["id"]
+    again = memory.add("I sing.", **ANN, agent_id="bot", run_id="r1")["results"]
+    assert [(one["id"], one["event"]) for one in again] == [(first, "NONE")]
+    kept = memory.get(first)
+    assert kept is not None
+    assert (kept["user_id"], kept["agent_id"], kept["run_id"]) == ("ann7", "bot", "r1")
+
+
+def test_nobody_elses_facts_are_shown_to_the_model(memory: Memory, model: Scripted) -> None:
+    say(memory, PARIS, user_id="somebody")
+    say(memory, PARIS, agent_id="other")
+    say(memory, ROME, agent_id="mine")
+    assert not [one for one in model.asked if one.get("memories")]
+
+
+def test_metadata_type_and_expiry_hold_for_the_facts(memory: Memory) -> None:
+    more = {"metadata": {"colour": "red"}, "memory_type": "preference", "expiration_date": "2999-01-01"}
+    uid = memory.add("I sing.", **ANN, **more)["results"][0]["id"]
+    told = memory.get(uid)
+    assert told is not None
+    assert (told["metadata"], told["memory_type"]) == ({"colour": "red"}, "preference")
+    assert str(told["expiration_date"]).startswith("2999")
+
+
+def test_a_message_that_is_known_is_not_thought_about_again(memory: Memory, endpoint: ModelEndpoint) -> None:
+    said = {"role": "user", "content": "I sing.", "id": "m1"}
+    memory.add(said, **ANN)
+    asked = len(endpoint.requests)
+    (one,) = memory.add(said, **ANN)["results"]
+    assert (one["event"], one["reason"]) == ("NONE", "known")
+    assert len(endpoint.requests) == asked
+
+
+def test_infer_false_keeps_the_words(memory: Memory, endpoint: ModelEndpoint) -> None:
+    assert memory.add("I sing.", **ANN, infer=False)["results"][0]["kind"] == "episode"
+    assert not endpoint.requests
+
+
+def test_infer_needs_a_model() -> None:
+    with Memory(":memory:", settings=Settings.from_dict(fake_models())) as memory:
+        with pytest.raises(ConfigError, match="llm"):
+            memory.add("I sing.", **ANN, infer=True)
+        with pytest.raises(ConfigError, match="llm"):
+            memory.redo()
+
+
+def test_the_context_comes_along(memory: Memory, model: Scripted) -> None:
+    say(memory, "I have a sister.", "Her name is Bea.")
+    asked = [one for one in model.asked if "about" in one][-1]
+    assert [one["text"] for one in asked["earlier"]] == ["I have a sister."]
+    assert [(one["n"], one["text"], one["at"]) for one in asked["messages"]] == [
+        (0, "Her name is Bea.", "Wed 2024-05-01 12:01 UTC")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("scope", "whose"),
+    [
+        ({"user_id": "u"}, "user"),
+        ({"agent_id": "a"}, "assistant"),
+        ({"user_id": "u", "agent_id": "a"}, "both"),
+        ({"run_id": "r"}, "user"),
+    ],
+)
+def test_whose_facts(memory: Memory, model: Scripted, scope: dict[str, str], whose: str) -> None:
+    model.found = {"I am Ann.": ["Name is Ann"], "I am Robot.": ["Name is Robot"]}
+    said = [{"role": "user", "content": "I am Ann."}, {"role": "assistant", "content": "I am Robot."}]
+    memory.add(said, **scope)
+    assert model.asked[0]["about"] == whose
+    kept = [one["memory"] for one in memory.get_all(**scope, kinds="fact")["results"]]
+    assert sorted(kept) == {"user": ["Name is Ann"], "assistant": ["Name is Robot"]}.get(
+        whose, ["Name is Ann", "Name is Robot"]
+    )
+
+
+TEA, TEA_TOO, NO_TEA = "I like tea.", "I like tea, too.", "I dislike tea."
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_the_same_words_of_user_and_agent_are_two_facts(memory: Memory, model: Scripted, *, together: bool) -> None:
+    model.found = {TEA: ["Likes tea"], TEA_TOO: ["Likes tea"]}
+    both = {**ANN, "agent_id": "bot9"}
+    said = [{"role": "user", "content": TEA}, {"role": "assistant", "content": TEA_TOO}]
+    for messages in [said] if together else [[one] for one in said]:
+        assert {one["event"] for one in memory.add(messages, **both)["results"]} == {"ADD"}
+    assert [one["role"] for one in memory.get_all(**both, kinds="fact")["results"]] == ["assistant", "user"]
+
+
+def test_the_same_words_of_two_people_in_one_call_are_two_facts(memory: Memory, model: Scripted) -> None:
+    model.found = {TEA: ["Likes tea"], TEA_TOO: ["Likes tea"]}
+    said = [{"role": "user", "name": name, "content": text} for name, text in (("Ana", TEA), ("Bo", TEA_TOO))]
+    memory.add(said, run_id="r")
+    assert {one["actor_id"] for one in memory.get_all(run_id="r", kinds="fact")["results"]} == {"Ana", "Bo"}
+
+
+@pytest.mark.parametrize("decision", [DELETE, UPDATE("Dislikes tea"), NONE])
+def test_what_the_agent_says_of_itself_changes_nothing_of_the_user(
+    memory: Memory, model: Scripted, decision: Any
+) -> None:
+    model.found = {TEA: ["Likes tea"], NO_TEA: ["Dislikes tea"]}
+    model.decided = {("Dislikes tea", "Likes tea"): decision}
+    both = {**ANN, "agent_id": "bot9"}
+    memory.add(TEA, **both)
+    result = memory.add({"role": "assistant", "content": NO_TEA}, **both)
+    assert [(one["event"], one["memory"]) for one in result["results"]] == [("ADD", "Dislikes tea")]
+    assert result["usage"]["dropped"] == {"of others": 1}
+    assert facts(memory, agent_id="bot9") == ["Likes tea", "Dislikes tea"]
+
+
+def test_long_input_comes_in_chunks_and_loses_nothing(memory: Memory, model: Scripted) -> None:
+    said = [{"role": "user", "content": f"Line {n}. " + "word " * 500} for n in range(20)]
+    said.append({"role": "user", "content": "One long message. " + "More of it. " * 3000})
+    result = memory.add(said, **ANN)
+    assert result["usage"]["chunks"] > 3
+    shown = [message for one in model.asked for message in one["messages"]]
+    assert {message["n"] for message in shown} == set(range(21))
+    words = " ".join(message["text"] for message in shown if message["n"] == 20)
+    assert words.split() == said[-1]["content"].split()
+
+
+# --- taking back -----------------------------------------------------------------------------------------------------
+
+
+def test_a_retirement_is_taken_back(anywhere: Memory) -> None:
+    memory = anywhere
+    old = say(memory, PARIS, ROME)[0]["results"][0]["id"]
+    event = memory.history(old)[-1]["id"]
+    back = memory.undo(event)
+    assert (back["id"], back["valid_to"]) == (old, None)
+    assert facts(memory) == ["Lives in Paris", "Moved to Rome"]
+    assert [line["event"] for line in memory.history(old)] == ["ADD", "RETIRE", "RESTORE"]
+    with pytest.raises(ValidationError, match="taken back already"):
+        memory.undo(event)
+    assert memory.verify()["ok"]
+
+
+def test_an_update_is_taken_back(memory: Memory) -> None:
+    uid = say(memory, "I have a sister.", "Her name is Bea.")[0]["results"][0]["id"]
+    assert memory.entity("Bea", **ANN) is not None
+    memory.undo(memory.history(uid)[-1]["id"])
+    assert facts(memory) == ["Has a sister"]
+    assert "Bea" not in [one["name"] for one in memory.explain(uid)["mentions"]]
+    memory.undo(memory.history(uid)[-1]["id"])
+    assert facts(memory) == ["Has a sister named Bea"]
+    (relation,) = memory.explain(uid)["relations"]
+    assert (relation["relationship"], relation["target"]) == ("has sister", "Bea")
+    assert memory.verify()["ok"]
+
+
+def test_another_embedding_model_keeps_what_the_language_model_found(endpoint: ModelEndpoint, tmp_path: Any) -> None:
+    with Memory(str(tmp_path), settings=Settings.from_dict(config(endpoint.url))) as memory:
+        uid = say(memory, PARIS)[0]["results"][0]["id"]
+        before = memory.explain(uid)["relations"]
+    other = config(endpoint.url)
+    other["embedder"]["config"]["model"] = "another"
+    with Memory(str(tmp_path), settings=Settings.from_dict(other)) as memory:
+        assert memory.rebuild()["ok"]
+        assert memory.explain(uid)["relations"] == before
+
+
+def test_what_cannot_be_taken_back(memory: Memory) -> None:
+    uid = say(memory, "I have a sister.", "Her name is Bea.")[0]["results"][0]["id"]
+    added, updated = memory.history(uid)
+    with pytest.raises(ValidationError, match="ADD.*delete"):
+        memory.undo(added["id"])
+    memory.update(uid, "Has two sisters")
+    with pytest.raises(ValidationError, match="later events"):
+        memory.undo(updated["id"])
+    for scope in ({"user_id": "bob"}, {"agent_id": "x"}):
+        with pytest.raises(NotFoundError):
+            memory.undo(memory.history(uid)[-1]["id"], **scope)
+    with pytest.raises(NotFoundError):
+        memory.undo("no such event")
+
+
+# --- when the model fails --------------------------------------------------------------------------------------------
+
+
+def test_words_are_kept_and_facts_drawn_later(memory: Memory, model: Scripted) -> None:
+    model.broken = True
+    result = memory.add("I sing.", **ANN)
+    assert (result["results"], result["pending"], result["failed"]) == ([], ["facts"], {"facts": "LLMUnusable"})
+    assert memory.search("sing", **ANN)["results"][0]["memory"] == "I sing."
+    assert memory.stats()["pending"] == ["facts"]
+    assert memory.redo() == {"done": 0, "failed": {"LLMUnusable": 1}, "pending": ["facts"]}
+    model.broken = False
+    assert memory.redo() == {"done": 1, "failed": {}, "pending": []}
+    assert facts(memory) == ["Sings"]
+    assert memory.stats()["pending"] == []
+
+
+def test_strict_says_so(memory: Memory, model: Scripted) -> None:
+    model.broken = True
+    with pytest.raises(PartialWrite, match="facts"):
+        memory.add("I sing.", **ANN, strict=True)
+
+
+def test_work_that_a_process_left_is_done_by_the_next(
+    opened: Open, endpoint: ModelEndpoint, model: Scripted, tmp_path: Any
+) -> None:
+    home = str(tmp_path / "left")
+    model.broken = True
+    with Memory(home, settings=Settings.from_dict(config(endpoint.url))) as first:
+        first.add("I sing.", **ANN)
+    model.broken = False
+    second = opened(home)
+    assert second.flush() == {"pending": []}
+    assert facts(second) == ["Sings"]
+
+
+def test_not_waiting(memory: Memory) -> None:
+    result = memory.add("I sing.", **ANN, wait=False)
+    assert (result["results"], result["pending"]) == ([], ["facts", "vectors", "graph"])
+    assert memory.flush() == {"pending": []}
+    assert facts(memory) == ["Sings"]
+
+
+def test_closing_waits_for_the_facts(endpoint: ModelEndpoint, tmp_path: Any) -> None:
+    for _ in range(2):
+        with Memory(str(tmp_path), settings=Settings.from_dict(config(endpoint.url))) as memory:
+            memory.add("I sing.", **ANN, wait=False)
+    with Memory(str(tmp_path), settings=Settings.from_dict(config(endpoint.url))) as memory:
+        assert facts(memory) == ["Sings"]
+
+
+def test_what_was_erased_while_the_model_thought_stays_away(memory: Memory, model: Scripted) -> None:
+    say(memory, "My name is Ann.")
+    model.before_deciding = lambda: memory.delete_all(**ANN) and None
+    result = memory.add("I sing.", **ANN)
+    assert result["results"] == []
+    assert memory.get_all(**ANN, kinds=["fact", "episode", "summary"])["total"] == 0
+
+
+# --- two at once -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_two_at_once_do_not_add_the_same_fact_twice(
+    opened: Open, model: Scripted, tmp_path: Any, *, apart: bool
+) -> None:
+    memories = [opened(), opened()] if apart else [opened(":memory:")] * 2
+    together = Barrier(2)
+    model.found = {"I sing.": ["Sings"], "Singing is what I do.": ["Sings"]}
+    find = model._find
+
+    def both_find(said: Any) -> str:
+        together.wait(10)
+        return find(said)
+
+    model._find = both_find  # type: ignore[method-assign]
+    texts = ["I sing.", "Singing is what I do."]
+    threads = [Thread(target=one.add, args=(text,), kwargs=ANN) for one, text in zip(memories, texts, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert facts(memories[0]) == ["Sings"]
+
+
+def test_many_at_once_wait_for_each_other_rather_than_give_up(memory: Memory, model: Scripted) -> None:
+    numbers = range(8)
+    model.found = {f"I sing song {n}.": [f"Sings song {n}"] for n in numbers}
+    model.before_deciding = lambda: sleep(0.05)
+    for n in numbers:
+        memory.add(f"I sing song {n}.", **ANN, wait=False)
+    assert memory.flush() == {"pending": []}
+    assert sorted(facts(memory)) == [f"Sings song {n}" for n in numbers]
+
+
+def test_what_was_decided_on_stale_candidates_is_decided_again(anywhere: Memory, model: Scripted) -> None:
+    memory = anywhere
+    model.found = {**FOUND, "Now in Oslo.": [fact("Lives in Oslo", ("user", "lives in", "Oslo"))]}
+    model.decided = {("Lives in Oslo", "Moved to Rome"): CHANGED, ("Lives in Oslo", "Name is Ann"): None}
+    say(memory, "My name is Ann.")
+
+    def meanwhile() -> None:
+        model.before_deciding = None
+        memory.add(ROME, **ANN, timestamp=THEN + timedelta(minutes=5))
+
+    model.before_deciding = meanwhile
+    result = memory.add("Now in Oslo.", **ANN, timestamp=THEN + timedelta(minutes=9))
+    assert result["usage"]["again"] == 1
+    assert facts(memory) == ["Name is Ann", "Lives in Oslo"]
+
+
+# --- summaries -------------------------------------------------------------------------------------------------------
+
+
+def test_a_session_is_summarised_every_so_often(opened: Open, model: Scripted) -> None:
+    memory = opened(":memory:", summary_messages=2)
+    say(memory, "My name is Ann.", "I sing.")
+    memory.flush()
+    memory.add("Hello.", **ANN, timestamp=THEN + timedelta(minutes=3))
+    (summary,) = memory.get_all(**ANN, kinds="summary")["results"]
+    assert summary["memory"] == "Of My name is Ann., I sing."
+    assert [message["content"] for message in memory.explain(summary["id"])["messages"]] == [
+        "My name is Ann.",
+        "I sing.",
+    ]
+    memory.add("I have a sister.", **ANN, timestamp=THEN + timedelta(minutes=4))
+    memory.flush()
+    (summary,) = memory.get_all(**ANN, kinds="summary")["results"]
+    assert summary["memory"] == "Of Hello., I have a sister."
+    assert [line["event"] for line in memory.history(summary["id"])] == ["ADD", "UPDATE"]
+    memory.add("Her name is Bea.", **ANN, timestamp=THEN + timedelta(minutes=5))
+    assert [one for one in model.asked if "about" in one][-1]["summary"] == "Of Hello., I have a sister."
+    assert "summary" in {one["kind"] for one in memory.search("sister", **ANN)["results"]}
+
+
+def test_a_summary_of_erased_words_is_made_anew(opened: Open) -> None:
+    memory = opened(":memory:", summary_messages=2)
+    first, _ = say(memory, "My name is Ann.", "I sing.")
+    memory.flush()
+    memory.delete(first["results"][0]["id"])
+    assert memory.get_all(**ANN, kinds="summary")["results"] == []
+    memory.flush()
+    (summary,) = memory.get_all(**ANN, kinds="summary")["results"]
+    assert summary["memory"] == "Of I sing."
+
+
+# --- the rest --------------------------------------------------------------------------------------------------------
+
+
+def test_what_it_took(memory: Memory) -> None:
+    say(memory, "My name is Ann.", "I sing.")
+    say(memory, "I sing.", user_id="other")
+    lines = {one["operation"]: one for one in memory.stats()["usage"]}
+    assert (lines["facts"]["calls"], lines["decide"]["calls"]) == (3, 1)
+    assert lines["facts"]["model"] == "scripted"
+    assert lines["facts"]["prompt_tokens"] > 100
+    mine = {one["operation"]: one["calls"] for one in memory.stats(user_id="other")["usage"]}
+    assert mine == {"facts": 1}
+
+
+def test_prices(endpoint: ModelEndpoint) -> None:
+    dear = config(endpoint.url)
+    dear["llm"]["config"]["prices"] = {"prompt": 1_000_000, "completion": 0, "cached": 0}
+    with Memory(":memory:", settings=Settings.from_dict(dear)) as memory:
+        result = memory.add("I sing.", **ANN)
+        assert result["usage"]["cost"] == pytest.approx(result["usage"]["prompt_tokens"])
+
+
+def test_async(endpoint: ModelEndpoint) -> None:
+    async def go() -> list[str]:
+        async with AsyncMemory(":memory:", settings=Settings.from_dict(config(endpoint.url))) as memory:
+            await memory.add("I sing.", **ANN)
+            await memory.redo()
+            return [one["memory"] for one in (await memory.get_all(**ANN))["results"]]
+
+    assert asyncio.run(go()) == ["Sings"]
+
+
+def test_an_export_brings_facts_and_what_they_came_from(memory: Memory, opened: Open, tmp_path: Any) -> None:
+    say(memory, PARIS, ROME)
+    path = tmp_path / "all.jsonl"
+    memory.export(path)
+    other = opened(str(tmp_path / "other"))
+    assert other.import_(path)["added"] == 4
+    assert facts(other) == ["Moved to Rome"]
+    assert facts(other, as_of=THEN) == ["Lives in Paris"]
+    uid = other.get_all(**ANN)["results"][0]["id"]
+    assert other.explain(uid)["messages"] == memory.explain(uid)["messages"]
+
+
+def test_the_command_line(endpoint: ModelEndpoint, model: Scripted, tmp_path: Any, monkeypatch: Any) -> None:
+    from typer.testing import CliRunner
+
+    from graphmem.interfaces import cli
+
+    file = tmp_path / "config.json"
+    llm = {"openai_base_url": endpoint.url, "api_key": "any", "model": "scripted"}
+    settings = {"home": str(tmp_path / "home"), "llm": {"config": llm}, "extractor": {"provider": "none"}}
+    file.write_text(json.dumps(settings))
+
+    def run(*words: str) -> Any:
+        return CliRunner().invoke(cli.app, [*words, "--config", str(file)])
+
+    assert "1 added" in run("add", "I live in Paris.", "--user", "ann7").output
+    told = run("add", "I moved to Rome.", "--user", "ann7", "--json")
+    added, retired = json.loads(told.stdout)["results"]
+    assert "RETIRE" in run("history", retired["id"]).output
+    assert "RETIRE  another value of 'lives in'" in run("explain", retired["id"]).output
+    (event,) = [
+        one["id"] for one in json.loads(run("history", retired["id"], "--json").stdout) if one["event"] == "RETIRE"
+    ]
+    assert run("undo", event).exit_code == 0
+    assert run("undo", event).exit_code == 1
+    model.broken = True
+    failed = run("add", "I sing.", "--user", "ann7")
+    assert "the model failed (LLMUnusable): redo" in failed.output
+    assert run("redo").exit_code == 1
+    model.broken = False
+    assert json.loads(run("redo", "--json").stdout)["done"] == 1
+    assert "As spoken" in run("add", "As spoken.", "--as-spoken", "--user", "ann7", "--json").stdout

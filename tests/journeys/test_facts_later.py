@@ -1,0 +1,118 @@
+"""A language model's work that could not be done at once: when it is taken up again, and by whom."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+import pytest
+from conftest import fake_models
+from scripted import fact
+
+from graphmem import Memory, Settings, thinking
+from graphmem.remember.learn import Learner
+from graphmem.stores.ledger import schema
+from graphmem.testing import ModelEndpoint, behaviours
+
+ANN = {"user_id": "ann7"}
+SINGS = json.dumps({"facts": [fact("Sings")]})
+NONSENSE = "I would rather talk about the weather."
+names = (f"later-{number}" for number in count())
+
+
+def opened(endpoint: ModelEndpoint, place: str = ":memory:", **more: Any) -> Memory:
+    config = {"openai_base_url": endpoint.url, "api_key": "any", "model": next(names), "timeout": 5}
+    return Memory(place, settings=Settings.from_dict(fake_models(llm={"provider": "openai", "config": config}, **more)))
+
+
+def facts(memory: Memory) -> list[str]:
+    return [one["memory"] for one in memory.get_all(**ANN, kinds="fact")["results"]]
+
+
+def soon(memory: Memory, *wanted: str) -> bool:
+    until = monotonic() + 10
+    while facts(memory) != list(wanted):
+        if monotonic() > until:
+            return False
+        sleep(0.02)
+    return True
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_what_failed_is_tried_again_though_nothing_else_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, *, waits: bool
+) -> None:
+    monkeypatch.setattr(thinking, "FIRST_PAUSE", 0.05)
+    with ModelEndpoint([NONSENSE] * 6, default=SINGS) as endpoint, opened(endpoint) as memory:
+        assert "facts" in memory.add("I sing.", **ANN, wait=waits)["pending"]
+        assert soon(memory, "Sings")
+        assert memory.stats()["pending"] == []
+
+
+def test_work_may_fail_thousands_of_times() -> None:
+    with ModelEndpoint(default=NONSENSE) as endpoint, opened(endpoint) as memory:
+        memory.add("I sing.", **ANN)
+        with memory._house.ledger.write() as connection:
+            connection.execute(schema.jobs.update().values(attempts=5000))
+        assert memory.redo() == {"done": 0, "failed": {"LLMUnusable": 1}, "pending": ["facts"]}
+        endpoint._default = SINGS
+        assert memory.redo() == {"done": 1, "failed": {}, "pending": []}
+
+
+class Between:
+    """Calls something after each commit of a memory that records a model's work."""
+
+    def __init__(self, memory: Memory, monkeypatch: pytest.MonkeyPatch, then: Callable[[int], None]) -> None:
+        commit = memory._house.commit
+
+        def committed(*given: Any) -> Any:
+            outcomes = commit(*given)
+            if outcomes[-1].event == "ASSIGN":
+                then(int(outcomes[-1].id))
+            return outcomes
+
+        monkeypatch.setattr(memory._house, "commit", committed)
+
+
+def test_who_looks_for_work_leaves_it_to_the_call_that_waits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    home = str(tmp_path / "home")
+    with ModelEndpoint(default=SINGS) as endpoint, opened(endpoint, home) as mine, opened(endpoint, home) as other:
+
+        def look(_: int) -> None:
+            other._house.thinker().later()
+            other._house.thinker().close()
+
+        Between(mine, monkeypatch, look)
+        assert [one["memory"] for one in mine.add("I sing.", **ANN)["results"]] == ["Sings"]
+
+
+def test_what_another_process_is_at_is_pending(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    home, slow = str(tmp_path / "home"), behaviours.slow(0.5, SINGS)
+    with ModelEndpoint([slow]) as endpoint, opened(endpoint, home) as mine, opened(endpoint, home) as other:
+
+        def take(row: int) -> None:
+            other._house.thinker().now(row)
+            while not endpoint.requests:
+                sleep(0.01)
+
+        Between(mine, monkeypatch, take)
+        assert "facts" in mine.add("I sing.", **ANN)["pending"]
+        assert soon(mine, "Sings")
+
+
+def test_the_same_words_stored_before_what_is_near_was_asked_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    near, add_all = Learner.near, json.dumps({"memory": [{"fact": 0, "event": "ADD", "id": None, "text": "Sings"}]})
+    with ModelEndpoint([SINGS, SINGS], default=add_all) as endpoint, opened(endpoint) as memory:
+
+        def meanwhile(*given: Any) -> Any:
+            monkeypatch.setattr(Learner, "near", near)
+            memory.add("Singing is what I do.", **ANN)
+            return near(*given)
+
+        monkeypatch.setattr(Learner, "near", meanwhile)
+        assert [one["event"] for one in memory.add("I sing.", **ANN)["results"]] == ["NONE"]
+        assert facts(memory) == ["Sings"]

@@ -1,0 +1,500 @@
+"""`graphmem graph --format …`: a neighbourhood as a page, as GraphML, as node-link data, as Cypher."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+from base64 import b64encode
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+
+import networkx as nx
+import pytest
+from typer.testing import CliRunner
+
+from graphmem import Memory
+from graphmem.interfaces.cli import app
+from graphmem.interfaces.demo import USER, messages
+from graphmem.interfaces.graph import commands, page
+from graphmem.interfaces.graph.cypher import cypher
+from graphmem.interfaces.graph.exchange import graphml, node_link
+from graphmem.interfaces.graph.page import LIBRARY, LIBRARY_STYLES, MOST, cut
+
+FOLDER = Path(page.__file__).parent
+HOSTILE = (
+    "</script><script>alert(1)</script><img src=x onerror=alert(2)> \"'`&amp;<!-- ]]> ${x} $data "
+    "\u2028\u2029 \\ \\u0027 \\\\u0027}) DETACH DELETE n // \x00\x1b[31m\x85\ud800 \r\nтекст 北京 🐈 __proto__"
+)
+runner = CliRunner()
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """The demo's conversation, with an alias."""
+    folder = tmp_path_factory.mktemp("graph") / "home"
+    with Memory(folder) as memory:
+        memory.add(list(messages()), user_id=USER)
+        memory.alias("Bela Moravec", "Hannah Osei", user_id=USER)
+    return folder
+
+
+@pytest.fixture
+def drawn(home):
+    with Memory(home) as memory:
+        return memory.graph(user_id=USER)
+
+
+@pytest.fixture
+def hostile(drawn):
+    """The same with a text in every place where a text can be that tries to be something else."""
+    for _, data in drawn.nodes(data=True):
+        data["name" if data["node"] == "entity" else "memory"] = HOSTILE
+        if data["node"] == "memory":
+            data["speaker"] = data["user_id"] = HOSTILE
+    for *_, data in drawn.edges(data=True):
+        if data["relationship"] == "RELATES_TO":
+            data |= {"predicate": HOSTILE, "facts": [HOSTILE]}
+    drawn.graph["space"] = f"user:{HOSTILE}"
+    return nx.relabel_nodes(drawn, {"entity:ravi": f"entity:{HOSTILE}"})
+
+
+def run(home, *arguments, status=0):
+    done = runner.invoke(app, ["graph", "--user", USER, "--home", str(home), *arguments])
+    assert done.exit_code == status, (done.exit_code, done.stdout, done.stderr, done.exception)
+    assert "Traceback" not in done.stderr
+    return done
+
+
+# --- what is asked for ---------------------------------------------------------------------------------------------
+
+
+def test_without_a_format_it_is_for_people(home):
+    told = run(home).stdout
+    assert told.startswith("27 memories, ")
+    assert "Greta Lindholm  Person, 2" in told
+
+
+def test_json_is_the_format_json(home):
+    given = run(home, "--json").stdout
+    assert given == run(home, "--format", "json").stdout == run(home, "--format", " JSON", "--json").stdout
+    graph = nx.node_link_graph(json.loads(given), edges="edges")
+    assert graph.nodes["entity:greta lindholm"]["type"] == "Person"
+    assert graph.graph["space"] == "user:demo"
+
+
+def test_each_format_goes_to_standard_output_or_a_file_alike(home, tmp_path):
+    for form in commands.Form:
+        file = tmp_path / f"graph.{form}"
+        printed = run(home, "--format", form, "--around", "greta lindholm")
+        written = run(home, "--output", str(file), "--around", "Greta Lindholm")
+        assert file.read_bytes() == printed.stdout_bytes, form
+        assert (written.stdout, printed.stderr) == ("", "")
+        assert written.stderr == f"graphmem: written to {file}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--format", "grapml"], "'grapml' is not one of html, graphml, json, cypher. Did you mean graphml?"),
+        (["--format", "pdf"], "'pdf' is not one of"),
+        (["--output", "graph.pdf"], "'graph.pdf' does not tell the format; add --format."),
+        (["--output", "graph.htm"], "Did you mean html?"),
+        (["--json", "--format", "html"], "contradict"),
+        (["--json", "--output", "graph.html", "--format", "html"], "contradict"),
+    ],
+)
+def test_unknown_formats_are_usage_errors(home, tmp_path, monkeypatch, arguments, told):
+    monkeypatch.chdir(tmp_path)
+    done = run(home, *arguments, status=2)
+    assert told in done.stderr
+    assert done.stdout == ""
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_page_is_not_poured_over_a_terminal(home, monkeypatch):
+    monkeypatch.setattr(commands, "sys", SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True)))
+    assert "name a file with --output" in run(home, "--format", "html", status=2).stderr
+    assert run(home, "--format", "json").stdout.startswith("{")
+
+
+def test_somebody_unknown_is_an_error_that_names_the_nearest(home, tmp_path):
+    for more in ([], ["--output", str(tmp_path / "graph.html")], ["--json"]):
+        done = run(home, "--around", "Gretta Lindhom", *more, status=1)
+        assert done.stderr.startswith("graphmem: no memory there mentions 'Gretta Lindhom'")
+        assert "the nearest: 'Greta Lindholm'" in done.stderr
+        assert (done.stdout, done.stderr.count("\n")) == ("", 1)
+    assert not list(tmp_path.iterdir())
+    assert "'graphmem graph' shows all" in run(home, "--around", "Zyxwvut", status=1).stderr
+
+
+def test_hops_and_scope_limit_what_is_written(home):
+    near = json.loads(run(home, "--around", "Greta Lindholm", "--hops", "1", "--json").stdout)
+    assert {node["id"] for node in near["nodes"] if node["node"] == "entity"} <= {
+        "entity:greta lindholm",
+        "entity:rent",
+    }
+    assert all("Greta" in node["memory"] for node in near["nodes"] if node["node"] == "memory")
+    other = runner.invoke(app, ["graph", "--user", "somebody", "--home", str(home), "--json"])
+    assert (other.exit_code, json.loads(other.stdout)["nodes"]) == (0, [])
+    assert "nothing is remembered there" in other.stderr
+
+
+# --- where it goes -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(os.name == "nt", reason="file modes")
+def test_a_file_is_its_owners_whole_or_not_there(home, tmp_path, monkeypatch):
+    file, link = tmp_path / "graph.json", tmp_path / "link.json"
+    file.write_text("old")
+    file.chmod(0o644)
+    link.symlink_to(file)
+    old = os.umask(0)
+    try:
+        run(home, "--output", str(link))
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert link.is_symlink()
+    assert json.loads(file.read_text())["nodes"]
+
+    def full(self, target):
+        raise OSError(28, "No space left on device")
+
+    before = file.read_bytes()
+    monkeypatch.setattr(Path, "replace", full)
+    assert "No space left on device" in run(home, "--output", str(file), status=1).stderr
+    assert file.read_bytes() == before
+    assert {one.name for one in tmp_path.iterdir()} == {"graph.json", "link.json"}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="named pipes")
+def test_what_is_no_file_is_left_alone(home, tmp_path):
+    pipe = tmp_path / "pipe.json"
+    os.mkfifo(pipe)
+    assert "is no file" in run(home, "--output", str(pipe), status=1).stderr
+    assert "is no file" in run(home, "--format", "json", "--output", str(tmp_path), status=1).stderr
+    done = run(home, "--output", str(tmp_path / "nowhere" / "graph.json"), status=1)
+    assert "cannot be written" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert pipe.is_fifo()
+
+
+def test_a_reader_that_goes_away_is_no_error(home):
+    command = [sys.executable, "-m", "graphmem", "graph", "--user", USER, "--home", str(home), "--format", "html"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process.stdout.read(10)
+    process.stdout.close()
+    errors = process.stderr.read()
+    process.stderr.close()
+    process.wait(timeout=30)
+    assert errors == ""
+
+
+def test_the_same_memories_give_the_same_bytes(home, drawn):
+    shuffled = nx.MultiDiGraph(**drawn.graph)
+    shuffled.add_nodes_from(reversed(list(drawn.nodes(data=True))))
+    for source, target, key, data in reversed(list(drawn.edges(keys=True, data=True))):
+        shuffled.add_edge(source, target, key=key, **data)
+    for form in (node_link, graphml, cypher, page.page):
+        assert form(drawn) == form(shuffled), form
+
+
+# --- other programs ------------------------------------------------------------------------------------------------
+
+
+def test_graphml_round_trips(drawn):
+    read = nx.read_graphml(io.BytesIO(graphml(drawn).encode()), force_multigraph=True, edge_key_type=str)
+    assert set(read) == set(drawn)
+    assert Counter(read.edges()) == Counter(drawn.edges())
+    for node, data in drawn.nodes(data=True):
+        kept = {name: value for name, value in data.items() if value is not None}
+        assert {name: read.nodes[node][name] for name in kept} == kept
+    assert read.nodes["entity:greta lindholm"]["label"] == "Greta Lindholm"
+    relations = {key: data for *_, key, data in drawn.edges(keys=True, data=True) if "predicate" in data}
+    assert relations
+    for *_, key, data in read.edges(keys=True, data=True):
+        if data["relationship"] == "RELATES_TO":
+            assert data["label"] == data["predicate"] == relations[key]["predicate"]
+            assert json.loads(data["facts"]) == relations[key]["facts"]
+    keys = re.findall(r'<key id="(\w+)"', graphml(drawn)), re.findall(r'<edge [^>]*id="([^"]+)"', graphml(drawn))
+    for ids in keys:
+        assert len(set(ids)) == len(ids) > 5
+
+
+def test_hostile_words_survive_as_words(hostile):
+    plain = json.loads(node_link(hostile))
+    assert {node["memory"] for node in plain["nodes"] if node["node"] == "memory"} == {HOSTILE}
+    assert not re.search("[\x7f-\x9f\ud800-\udfff]", node_link(hostile))
+    read = nx.read_graphml(io.BytesIO(graphml(hostile).encode()), force_multigraph=True)
+    xml = HOSTILE.replace("\r\n", "\n").replace("\x00", "\ufffd").replace("\x1b", "\ufffd").replace("\ud800", "\ufffd")
+    assert {data["memory"] for _, data in read.nodes(data=True) if data["node"] == "memory"} == {xml}
+    assert f"entity:{xml}" in read
+
+
+# --- the page ------------------------------------------------------------------------------------------------------
+
+
+def parts(text):
+    """The page's data, its executable scripts and its style."""
+    (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    return (
+        data,
+        re.findall(r"<script>(.*?)</script>", text, re.DOTALL),
+        re.findall(r"<style>(.*?)</style>", text, re.DOTALL),
+    )
+
+
+def hashed(text):
+    return "sha256-" + b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def test_the_page_holds_the_graph(drawn):
+    data = json.loads(parts(page.page(drawn))[0])
+    assert (data["title"], data["note"]) == ("demo", "")
+    nodes = {node["id"]: node for node in data["nodes"]}
+    greta = nodes["entity:greta lindholm"]
+    assert (greta["group"], greta["name"], greta["mentions"]) == ("Person", "Greta Lindholm", 2)
+    assert {"Person", "Organization", "Place", "episode"} <= set(data["groups"])
+    assert sum(group["count"] for group in data["groups"].values()) == len(drawn) == len(nodes)
+    kinds = Counter(link["kind"] for link in data["links"])
+    assert kinds == Counter(edge["relationship"] for *_, edge in drawn.edges(data=True))
+    assert kinds.keys() == {"MENTIONS", "NEXT", "RELATES_TO", "SAME_AS"}
+    assert all(bool(link["caption"]) == (link["kind"] == "RELATES_TO") for link in data["links"])
+
+
+def test_every_group_has_a_colour_by_day_and_by_night():
+    style = (FOLDER / "page.css").read_text()
+    for group in page._GROUPS:
+        assert len(re.findall(rf"--{group.value}: #[0-9a-f]{{6}};", style)) == 2, group
+
+
+def test_hostile_words_do_not_break_out_of_the_page(hostile, drawn):
+    text = page.page(hostile)
+    data, scripts, styles = parts(text)
+    assert data.isascii()
+    assert not set("<>&\n") & set(data)
+    assert {node["text"] for node in json.loads(data)["nodes"] if node["node"] == "memory"} == {HOSTILE}
+    harmless = parts(page.page(drawn))
+    assert (scripts, styles) == harmless[1:]
+    assert len(scripts) == 2
+    (title,) = re.findall("<title>(.*?)</title>", text, re.DOTALL)
+    assert not set("<>\"'") & set(title)
+    assert "alert(1)" not in text.replace(title, "").replace(data, "")
+
+
+def test_the_policy_allows_these_scripts_and_no_network(drawn):
+    text = page.page(drawn)
+    _, scripts, (style,) = parts(text)
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]+)"', text)
+    rules = {name: values for name, *values in (rule.split() for rule in policy.split("; "))}
+    assert rules["default-src"] == rules["base-uri"] == rules["form-action"] == ["'none'"]
+    assert rules["script-src"] == [f"'{hashed(script)}'" for script in scripts]
+    assert rules["style-src"] == [f"'{one}'" for one in [hashed(style), *LIBRARY_STYLES]]
+    assert set(rules) == {"default-src", "script-src", "style-src", "base-uri", "form-action"}
+    assert text.index("Content-Security-Policy") < text.index("<title>")
+    ours = text.replace(scripts[0], "")
+    assert not re.search(r"https?:|//[a-z]|\bsrc=|<link|@import|url\(", ours.replace("// ", ""))
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval", ours)
+
+
+def test_the_library_is_the_one_that_is_named():
+    library, told = (FOLDER / LIBRARY).read_bytes(), (FOLDER / "vendor/README.md").read_text()
+    assert hashlib.sha256(library).hexdigest() in told
+    version = re.match(rb"// Version (\S+) force-graph", library)[1].decode()
+    assert f"force-graph@{version}" in told or f"{version} (MIT)" in told
+    assert len(library) < 500_000
+    css = re.findall(r'createTextNode\(t\)\)\}\}\("([^"]*)"', library.decode())
+    assert {hashed(json.loads(f'"{one}"')) for one in [*css, ""]} == set(LIBRARY_STYLES)
+    assert (FOLDER / "vendor/LICENSES.txt").read_text().count("Permission") > 5
+
+
+def test_a_large_graph_is_cut_to_the_newest_and_best_connected_and_says_so(drawn, capsys):
+    large = nx.MultiDiGraph(ledger="l", space="user:much")
+    for i in range(MOST):
+        at = f"20{i // 100:02}-01-01T00:00:00+00:00"
+        large.add_node(f"m{i:04}", node="memory", memory="words", kind="episode", speaker=None, at=at)
+        large.add_node(f"entity:{i}", node="entity", key=str(i), name=str(i), type="Other")
+        large.add_edge(f"m{i:04}", f"entity:{i}", key="MENTIONS", relationship="MENTIONS", kind="name")
+        large.add_edge(f"m{i:04}", "entity:7", key="MENTIONS", relationship="MENTIONS", kind="name")
+    shown = cut(large, MOST)
+    assert sorted(node for node in shown if node[0] == "m") == [f"m{i:04}" for i in range(MOST // 2, MOST)]
+    assert "entity:7" in shown
+    assert len(shown) == MOST
+    data = json.loads(parts(page.page(large))[0])
+    assert data["note"].startswith("2,000 of 4,000 nodes are shown")
+    assert "2,000 of 4,000" in capsys.readouterr().err
+    few = large.subgraph([node for node in large if node[0] == "m" or node in {"entity:7", "entity:8"}])
+    assert len(cut(few, MOST)) == MOST
+    assert {"entity:7", "entity:8"} <= set(cut(few, MOST))
+    assert cut(drawn, MOST) is drawn
+
+
+# --- Cypher --------------------------------------------------------------------------------------------------------
+
+
+def statements(text):
+    lines = [line for line in text.split("\n") if not line.startswith("//")]
+    return [one for one in "\n".join(lines).split(";\n") if one.strip()]
+
+
+def test_cypher_takes_labels_and_names_from_closed_lists_only(hostile):
+    text = cypher(hostile)
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]", text)
+    without = re.sub(r"'(?:[^'\\]|\\.)*'", "''", text)
+    assert "alert" not in without
+    assert "DETACH" not in "\n".join(statements(without))
+    labels = set(re.findall(r"(?<=\w):([A-Z]\w+)", without))
+    types = {"Person", "Organization", "Place", "Event", "Concept", "Other"}
+    assert labels == {"Memory", "Entity", "MENTIONS", "NEXT", "RELATES_TO", "SAME_AS", *types}
+    assert not re.search(r"\\\\u", text), "some versions would read this as one letter"
+
+
+@pytest.fixture
+def database():
+    neo4j = pytest.importorskip("neo4j")
+    uri = os.environ.get("NEO4J_URI")
+    if uri is None:
+        pytest.skip("NEO4J_URI names no server")
+    login = os.environ.get("NEO4J_USERNAME", "neo4j"), os.environ.get("NEO4J_PASSWORD", "")
+    with neo4j.GraphDatabase.driver(uri, auth=login) as driver:
+        yield lambda query, **values: driver.execute_query(query, values).records
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("words", ["harmless", "hostile"])
+def test_cypher_rebuilds_the_graph_in_neo4j(database, request, words):
+    graph = request.getfixturevalue("drawn" if words == "harmless" else "hostile")
+    export = f"{graph.graph['ledger']}/{graph.graph['space']}".replace("\ud800", "\ufffd")
+    indexes = "SHOW INDEXES YIELD name WHERE name STARTS WITH 'graphmem_export_' RETURN collect(name) AS names"
+    before = database(indexes)[0]["names"]
+    try:
+        for statement in statements(cypher(graph)) * 2:  # the second time changes nothing
+            database(statement)
+        nodes = database("MATCH (n {export: $export}) RETURN n, labels(n) AS labels", export=export)
+        memories = {row["n"]["id"]: row["n"] for row in nodes if "Memory" in row["labels"]}
+        entities = {row["n"]["key"]: row for row in nodes if "Entity" in row["labels"]}
+        assert len(nodes) == len(graph) == len(memories) + len(entities)
+        for node, data in graph.nodes(data=True):
+            if data["node"] == "memory":
+                assert memories[node]["text"] == data["memory"].replace("\ud800", "\ufffd")
+                assert memories[node]["at"].iso_format()[:16] == data["at"][:16]
+        assert all(row["n"]["type"] in row["labels"] for row in entities.values())
+        found = "MATCH ({export: $export})-[r]->({export: $export}) RETURN type(r) AS type, r, r.predicate AS predicate"
+        edges = database(found, export=export)
+        assert Counter(row["type"] for row in edges) == Counter(d["relationship"] for *_, d in graph.edges(data=True))
+        predicates = [row["predicate"] for row in edges if row["type"] == "RELATES_TO"]
+        expected = [d["predicate"] for *_, d in graph.edges(data=True) if "predicate" in d]
+        assert Counter(predicates) == Counter(one.replace("\ud800", "\ufffd") for one in expected)
+    finally:
+        database("MATCH (n {export: $export}) DETACH DELETE n", export=export)
+        for name in set(database(indexes)[0]["names"]) - set(before):
+            database(f"DROP INDEX {name} IF EXISTS")
+
+
+# --- a real browser ------------------------------------------------------------------------------------------------
+
+CHROMIUM = next((Path(one) for one in ("/usr/bin/chromium", "/usr/bin/google-chrome") if Path(one).exists()), None)
+FLAGS = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
+).split()
+
+
+@pytest.fixture
+def browse():
+    """Opens a page; at the end nothing was asked of the network and nothing was complained about."""
+    if CHROMIUM is None:
+        pytest.skip("no Chromium is installed")
+    playwright = pytest.importorskip("playwright.sync_api", reason="the Python package playwright is not installed")
+    with playwright.sync_playwright() as running:
+        browser = running.chromium.launch(executable_path=str(CHROMIUM), headless=True, args=FLAGS)
+        opened = browser.new_page(viewport={"width": 1200, "height": 800})
+        complaints, requests = [], []
+        opened.on("console", lambda message: complaints.extend([message.text] if message.type == "error" else []))
+        opened.on("pageerror", lambda error: complaints.append(str(error)))
+        opened.on("dialog", lambda dialog: (complaints.append(dialog.message), dialog.dismiss()))
+        opened.on("request", lambda request: requests.append(request.url))
+
+        def go(path):
+            opened.goto(path.as_uri())
+            opened.wait_for_timeout(700)
+            return opened
+
+        yield go
+        assert complaints == []
+        assert [url for url in requests if not url.startswith("file:")] == []
+        assert len(requests) == 1
+        browser.close()
+
+
+def ink(opened):
+    """How many pixels of the picture are not paper."""
+    return opened.evaluate(
+        """() => {
+            const canvas = document.querySelector("#graph canvas");
+            const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+            let drawn = 0;
+            for (let i = 3; i < pixels.length; i += 4) drawn += pixels[i] > 0;
+            return drawn;
+        }"""
+    )
+
+
+@pytest.mark.server
+def test_in_a_browser_the_story_is_told(home, tmp_path, browse):
+    file = tmp_path / "graph.html"
+    run(home, "--output", str(file))
+    opened = browse(file)
+    assert ink(opened) > 5_000
+    opened.fill("#search", "greta")
+    assert "Greta Lindholm" in opened.inner_text("#panel")
+    opened.press("#search", "Enter")
+    told = opened.inner_text("#panel")
+    assert "Person, in 2 memories" in told
+    assert "Imagine, Greta Lindholm sits on the board of Kestrel Ferries." in told
+    opened.click("#panel button.memory >> nth=1")
+    assert "Kestrel Ferries" in opened.inner_text("#panel")
+    opened.keyboard.press("Escape")
+    assert "MENTIONED MOST" in opened.inner_text("#panel").upper()
+    before = ink(opened)
+    for box in opened.query_selector_all("#legend input"):
+        box.uncheck()
+    opened.wait_for_timeout(200)
+    assert ink(opened) == 0 < before
+
+
+@pytest.mark.server
+def test_in_a_browser_a_click_chooses_and_dark_is_dark(home, tmp_path, browse):
+    file = tmp_path / "graph.html"
+    run(home, "--around", "Greta Lindholm", "--hops", "0", "--output", str(file))
+    opened = browse(file)
+    box = opened.locator("#graph").bounding_box()
+    legend = opened.locator("#legend").bounding_box()
+    opened.mouse.click(box["x"] + box["width"] / 2, legend["y"] / 2)  # the only node is in the middle
+    opened.wait_for_timeout(300)
+    assert "Person, in" in opened.inner_text("#panel")
+    paper = "getComputedStyle(document.body).backgroundColor"
+    light = opened.evaluate(paper)
+    opened.emulate_media(color_scheme="dark")
+    assert opened.evaluate(paper) != light
+
+
+@pytest.mark.server
+def test_in_a_browser_hostile_words_are_words(hostile, tmp_path, browse):
+    file = tmp_path / "graph.html"
+    file.write_text(page.page(hostile), "utf-8", errors="replace")
+    opened = browse(file)
+    assert "</script><script>alert(1)</script>" in opened.inner_text("#panel")
+    opened.click("#panel button.entity")
+    opened.click("#panel button.memory")
+    box = opened.locator("#graph").bounding_box()
+    for step in range(12):
+        opened.mouse.move(box["x"] + box["width"] * step / 12, box["y"] + box["height"] / 2)
+    assert opened.query_selector_all("img, #panel script") == []

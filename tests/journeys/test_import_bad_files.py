@@ -1,0 +1,360 @@
+"""Files that are cut off, altered, of another kind or made to do harm: nothing half, and it is said what is wrong."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+from base64 import b64encode
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import pytest
+from wholes import contents, exported, same
+
+from graphmem import Memory
+from graphmem.carry import files
+from graphmem.carry.taking import take
+from graphmem.errors import StoreError, ValidationError
+from graphmem.remember.plan import Retire
+
+Make = Callable[..., Memory]
+
+
+@pytest.fixture
+def small(make: Make, tmp_path: Path) -> tuple[Memory, bytes]:
+    memory = make()
+    uid = memory.add(["Anna works at Siemens", "Bob met Carl"], user_id="u")["results"][0]["id"]
+    memory.delete(memory.add("gone", user_id="u")["results"][0]["id"])
+    memory.update(uid, "Anna left Siemens")
+    memory.export(tmp_path / "small")
+    return make(), (tmp_path / "small").read_bytes()
+
+
+def refused(memory: Memory, path: Path, data: bytes) -> str:
+    path.write_bytes(data)
+    with pytest.raises(ValidationError) as raised:
+        memory.import_(path)
+    assert contents(memory)["order"] == contents(memory)["tombstones"] == []
+    assert "nothing was imported" in str(raised.value)
+    return str(raised.value)
+
+
+def test_a_file_that_was_cut_off_anywhere_is_refused(small: tuple[Memory, bytes], tmp_path: Path) -> None:
+    memory, data = small
+    ends = [index for index, byte in enumerate(data) if byte == 10]
+    places = {0, 1, 100, *ends, *(end + 1 for end in ends[:-1]), len(data) // 2, len(data) - 2, len(data) - 1}
+    for place in sorted(places - {len(data)}):
+        told = refused(memory, tmp_path / "cut", data[:place])
+        assert "altered" not in told
+        assert ("not a whole one" if 0 < place < ends[0] else "cut off") in told, (place, told)
+        assert ("`graphmem import -`" in told) == (place >= ends[0]), "before the first line's end there is nothing"
+
+
+def test_a_file_with_one_altered_byte_is_refused(small: tuple[Memory, bytes], tmp_path: Path) -> None:
+    memory, data = small
+    for place in [*range(0, len(data), max(1, len(data) // 60)), *range(len(data) - 90, len(data))]:
+        altered = bytearray(data)
+        altered[place] ^= 1
+        refused(memory, tmp_path / "altered", bytes(altered))
+
+
+def test_lines_behind_the_end_and_lines_left_out_are_refused(small: tuple[Memory, bytes], tmp_path: Path) -> None:
+    memory, data = small
+    lines = data.splitlines(keepends=True)
+    refused(memory, tmp_path / "x", b"".join([*lines[:1], *lines[2:]]))
+    end = len(lines)
+    for more in (lines[1], data, b"\n"):
+        told = refused(memory, tmp_path / "x", data + more)
+        assert f"line {end + 1}: stands behind the end of the export, which is line {end}; remove what" in told
+        assert "altered" not in told
+    refused(memory, tmp_path / "x", b"".join(lines[1:]))
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b"", "line 1"),
+        (b"\n", "line 1: is not JSON"),
+        (b"\x00\xff\xfe garbage", "line 1: is not JSON"),
+        (b"[1, 2]\n", "line 1: is no JSON object"),
+        (b"[" * 50_000, "line 1: is not JSON"),
+        (b'{"type": "memory"}\n', "line 1: is not"),
+        (b'{"type": "graphmem"}\n', "format: is missing"),
+        (b'{"type": "graphmem", "format": "1"}\n', "format='1'"),
+        (b'{"type": "graphmem", "format": true}\n', "format=True"),
+        (b'{"type": "graphmem", "format": NaN}\n', "line 1: is not JSON"),
+        (b'{"type": "graphmem", "format": 2, "graphmem": "9.0"}\n', "format=2: written by graphmem 9.0; this one"),
+        (b"x" * 70_000, "line 1: is longer"),
+    ],
+)
+def test_what_is_no_export_is_refused(make: Make, tmp_path: Path, data: bytes, told: str) -> None:
+    assert told in refused(make(), tmp_path / "x", data)
+
+
+def test_a_line_has_a_limit(small: tuple[Memory, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory, data = small
+    monkeypatch.setattr(files, "MAX_LINE", 500)
+    assert "line 2: is longer than 500 bytes" in refused(memory, tmp_path / "x", data)
+    memory.add("tea " * 300, user_id="u")
+    with pytest.raises(StoreError, match="nothing was exported"):
+        memory.export(tmp_path / "never")
+    assert not (tmp_path / "never").exists()
+
+
+def test_a_stream_is_taken_as_it_comes_and_says_where_it_stopped(make: Make) -> None:
+    memory = make()
+    memory.add([f"Nr{n} met Nr{n + 1}" for n in range(15)], user_id="u")
+    file = io.BytesIO()
+    memory.export(file)
+    lines = file.getvalue().splitlines(keepends=True)
+    again = make()
+    whole = r"\. The file itself is bad: copy or export it again, and import that; what is here stays as it is"
+    with pytest.raises(ValidationError, match=f"line 8: the end is missing.* before that 6 memories were added{whole}"):
+        again.import_(io.BytesIO(b"".join(lines[:7])))
+    assert contents(again)["order"] == contents(memory)["order"][:6]
+    added = r"before that 4 memories were added \(6 known already\)"
+    with pytest.raises(ValidationError, match=f"line 12: breaks off; the file was cut off; {added}{whole}"):
+        again.import_(io.BytesIO(b"".join(lines[:11]) + lines[11][:50]))
+    with pytest.raises(ValidationError, match="altered"):
+        again.import_(io.BytesIO(b"".join([*lines[:5], *lines[6:]])))
+    again = make()
+    with pytest.raises(ValidationError):
+        again.import_(io.BytesIO(b"".join(lines[:11])))
+    again.import_(io.BytesIO(file.getvalue()))
+    same(memory, again)
+    with pytest.raises(ValidationError, match="stands behind the end"):
+        make().import_(io.BytesIO(file.getvalue() * 2))
+
+
+def test_of_what_is_no_export_nothing_is_said_to_be_taken(make: Make) -> None:
+    for data in (b"Dear diary,\n", b"{}\n", b""):
+        with pytest.raises(ValidationError, match="; nothing was imported$"):
+            make().import_(io.BytesIO(data))
+
+
+def test_a_compressed_file_may_be_cut_off_as_well(small: tuple[Memory, bytes]) -> None:
+    memory, data = small
+    cut = gzip.compress(data)[:-30]
+    with pytest.raises(ValidationError, match="breaks off; the file was cut off"):
+        memory.import_(gzip.open(io.BytesIO(cut)))
+
+
+MEMORY: dict[str, Any] = {
+    "type": "memory", "id": "6a8a1a2e-6d7d-4b62-8f0e-0d6c35c0f7e1", "user_id": "u", "text": "tea", "at": "2024-01-01"
+}  # fmt: skip
+EVENT = {"id": "e", "event": "ADD", "at": "2024-01-01"}
+NO_NUMBERS = b64encode(np.full(64, np.nan, np.float32).tobytes()).decode()
+HOSTILE: list[tuple[dict[str, Any], str]] = [
+    ({"type": "secret"}, "type"),
+    ({"type": ["memory"]}, "type"),
+    ({"type": None}, "type"),
+    ({"id": None}, "id: is missing"),
+    ({"id": "x"}, "id="),
+    ({"id": MEMORY["id"].upper()}, "id="),
+    ({"id": 7}, "id="),
+    ({"user_id": None}, "user_id"),
+    ({"user_id": "*"}, "user_id"),
+    ({"user_id": {"a": 1}}, "user_id"),
+    ({"text": ""}, "text"),
+    ({"text": 7}, "text"),
+    ({"text": "a\x00b"}, "text"),
+    ({"text": "\ud800"}, "text"),
+    ({"text": "x" * 1_000_001}, "text"),
+    ({"at": "soon"}, "at="),
+    ({"at": 1e300}, "at="),
+    ({"at": None}, "at: is missing"),
+    ({"valid_to": "never"}, "valid_to"),
+    ({"valid_to": "2023-12-31"}, "valid_to='2023-12-31': is before valid_from"),
+    ({"valid_from": "2025-01-02", "valid_to": "2025-01-01"}, "valid_to='2025-01-01': is before valid_from"),
+    ({"kind": "dream"}, "kind"),
+    ({"role": "system"}, "role"),
+    ({"memory_type": "x"}, "memory_type"),
+    ({"metadata": [1]}, "metadata"),
+    ({"metadata": {"a": "\x00"}}, "metadata.a"),
+    ({"metadata": {"a": 2**2000}}, "metadata.a"),
+    ({"version": 0}, "version"),
+    ({"version": 2**40}, "version"),
+    ({"session": "a\nb"}, "session"),
+    ({"source_only": 1}, "source_only"),
+    ({"tags": ["x"]}, "tags"),
+    ({"said": {"ordinal": 0}}, "said.ordinal"),
+    ({"said": "x"}, "said"),
+    ({"said": {"ordinal": 1, "x": 1}}, "said.'x'"),
+    ({"events": {}}, "events"),
+    ({"events": [7]}, "events[0]"),
+    ({"events": [{**EVENT, "event": "DROP"}]}, "events[0].event"),
+    ({"events": [{**EVENT, "at": None}]}, "events[0].at"),
+    ({"events": [EVENT, {**EVENT, "before": {"text": "x"}}]}, "events[1].before.at"),
+    ({"events": [{**EVENT, "before": {"text": "x", "at": 0, "user_id": "v"}}]}, "events[0].before.'user_id'"),
+    ({"links": [{"kind": "eats", "memory": MEMORY["id"]}]}, "links[0].kind"),
+    ({"links": [{"kind": "replaces"}]}, "links[0].memory"),
+    ({"tells": 128}, "tells"),
+    ({"mentions": "x"}, "mentions"),
+    ({"mentions": [{"key": ""}]}, "mentions[0].key"),
+    ({"mentions": [{"key": "x" * 513}]}, "mentions[0].key"),
+    ({"mentions": [{"key": "a"}, {"key": "a"}]}, "mentions"),
+    ({"mentions": [{"key": "a", "type": "God"}]}, "mentions[0].type"),
+    ({"mentions": [{"key": "a", "kind": 1}]}, "mentions[0].kind"),
+    ({"statements": [{"subject": "a", "predicate": "p", "object": "b", "fact": "f"}]}, "statements"),
+    (
+        {
+            "mentions": [{"key": "a"}],
+            "statements": [{"subject": "a", "predicate": "p", "object": "a", "fact": "f", "confidence": 2}],
+        },
+        "statements[0].confidence",
+    ),
+    ({"embeddings": []}, "embeddings"),
+    ({"embeddings": {"model": "hash-64", "vector": ["AAAA"], "tokens-64": [""]}}, "embeddings.vector[0]"),
+    ({"embeddings": {"model": "hash-64", "vector": ["?"], "tokens-64": [""]}}, "embeddings.vector[0]"),
+    ({"embeddings": {"model": "hash-64", "vector": [7], "tokens-64": [""]}}, "embeddings.vector[0]"),
+    ({"embeddings": {"model": "hash-64", "vector": [NO_NUMBERS], "tokens-64": [""]}}, "embeddings.vector[0]"),
+    ({"embeddings": {"model": "hash-64", "vector": [], "tokens-64": [""]}}, "embeddings"),
+]  # fmt: skip
+
+
+def test_hostile_records_are_refused_by_line_and_field(make: Make) -> None:
+    memory = make()
+    taken = []
+    for change, told in HOSTILE:
+        good = {**MEMORY, "id": str(uuid4())}
+        with pytest.raises(ValidationError) as raised:
+            take(memory._house, [good, {**MEMORY, **change}, good], each="line")
+        taken.append(good["id"])
+        said = str(raised.value)
+        assert said.startswith("line 2: "), said
+        assert told in said, said
+        assert "; before that 1 memory was added. The file itself is bad" in said
+        assert len(said) < 500
+    assert contents(memory)["order"] == taken
+
+
+@pytest.mark.parametrize(
+    ("record", "told"),
+    [
+        ({"type": "alias", "user_id": "u", "key": "a", "other": "a"}, "other"),
+        ({"type": "alias", "user_id": "u", "key": "a", "other": "b", "origin": "magic"}, "origin"),
+        ({"type": "alias", "key": "a", "other": "b"}, "user_id"),
+        ({"type": "name", "user_id": "u", "key": "a", "name": ""}, "name"),
+        ({"type": "erased", "id": "x", "user_id": "u", "at": 0}, "id"),
+        ({"type": "erased", "id": str(uuid4()), "user_id": "u"}, "at"),
+        ({"type": "erased", "id": str(uuid4()), "user_id": "u", "at": 0, "keys": [1]}, "keys[0]"),
+        ("tea", "record"),
+    ],
+)
+def test_other_hostile_records(make: Make, record: Any, told: str) -> None:
+    memory = make()
+    with pytest.raises(ValidationError, match=told.replace("[", r"\[")):
+        take(memory._house, [record])
+
+
+def test_what_is_just_allowed_can_be_stored(make: Make) -> None:
+    """In every database: what passes the door must not fail behind it."""
+    memory = make()
+    deep: Any = 2**1023
+    for _ in range(21):
+        deep = [deep]
+    long, name, last = "\U0001f600" * 512, "\U0001f600" * 256, "9999-12-31T23:59:59.999999Z"
+    times = dict.fromkeys(("at", "valid_from", "valid_to", "expires_at", "created_at", "updated_at"), last)
+    state = {
+        "text": "x" * 1_000_000, **times, "memory_type": "semantic", "metadata": {"a": deep, "b": -1e308},
+        "speaker": name, "actor_id": name, "role": "tool", "message_id": name, "session": name, "version": 2**31 - 1,
+    }  # fmt: skip
+    before = {**state, "at": "0001-01-01"}
+    event = {"id": name, "event": "UPDATE", "at": "0001-01-01", "before": before, "reason": "x" * 9999}
+    mentions = [{"key": long, "name": "x" * 9999, "type": "Time", "kind": "thing"}, {"key": "a"}]
+    statement = {"subject": long, "predicate": long, "object": "a", "fact": "x" * 99_999, "confidence": 0}
+    record = {
+        "type": "memory", "id": str(uuid4()), "user_id": name, "agent_id": name, "run_id": name, **state, "tells": 127,
+        "events": [event], "mentions": mentions, "statements": [statement], "said": {"ordinal": 10_000, "key": name},
+    }  # fmt: skip
+    least = {**MEMORY, "user_id": name, "at": "0001-01-01", "mentions": [{"key": "a"}]}
+    named = [
+        {"type": "alias", "user_id": name, "key": long, "other": "a", "at": last},
+        {"type": "name", "user_id": name, "key": "a", "name": name, "at": "0001-01-01"},
+        {"type": "erased", "id": str(uuid4()), "user_id": name, "at": last, "events": [event], "keys": [name]},
+    ]
+    assert take(memory._house, [record, least, *named])["added"] == 2
+    assert memory.verify()["ok"]
+    again = make()
+    take(again._house, exported(memory))
+    same(memory, again)
+
+
+def test_what_a_converter_gives_is_to_be_mended_there(make: Make) -> None:
+    with pytest.raises(ValidationError, match="record 2: .*before that 1 memory was added. Mend that record, and"):
+        make().import_([MEMORY, {**MEMORY, "text": ""}])
+
+
+def test_what_ended_as_it_began_comes_in(make: Make) -> None:
+    memory = make()
+    memory.import_([{**MEMORY, "valid_from": "2024-05-01", "valid_to": "2024-05-01"}])
+    assert memory.get(MEMORY["id"])["valid_to"][:10] == "2024-05-01"
+
+
+def test_nothing_ends_before_it_begins_here_either(make: Make) -> None:
+    """What we export has to come in again."""
+    memory = make()
+    memory.import_([{**MEMORY, "valid_from": "2025-01-01"}])
+    outcome = memory._house.commit([Retire(MEMORY["id"], datetime(2024, 6, 1, tzinfo=UTC), "moved")])[0]
+    assert (outcome.event, memory.get(MEMORY["id"])["valid_to"]) == ("NONE", None)
+
+
+def test_a_record_twice_in_one_file_is_taken_once(make: Make) -> None:
+    memory = make()
+    first = {**MEMORY, "events": [EVENT, EVENT]}
+    second = {**MEMORY, "id": str(uuid4()), "events": [EVENT]}
+    done = take(memory._house, [first, first, second])
+    assert (done["added"], done["known"]) == (2, 1)
+    assert [len(memory.history(one["id"])) for one in (first, second)] == [2, 1]
+
+
+@pytest.mark.parametrize("bad", [None, 7, "", "a\0b", object(), b"x"])
+def test_what_is_no_file_is_refused(memory: Memory, bad: Any) -> None:
+    for call in (memory.export, memory.import_):
+        with pytest.raises(ValidationError, match="path"):
+            call(bad)
+    with pytest.raises(ValidationError, match="progress"):
+        memory.export(io.BytesIO(), progress="x")  # type: ignore[arg-type]
+    with pytest.raises(ValidationError, match="restore"):
+        memory.import_(io.BytesIO(), restore=1)  # type: ignore[arg-type]
+
+
+def test_files_that_cannot_be_used_are_told_of(memory: Memory, tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="No such file"):
+        memory.import_(tmp_path / "none")
+    with pytest.raises(StoreError, match="No such file"):
+        memory.export(tmp_path / "none" / "x")
+    with pytest.raises(StoreError, match="is no file"):
+        memory.export(tmp_path)
+    closed = io.BytesIO()
+    closed.close()
+    with pytest.raises(ValidationError, match="open file"):
+        memory.export(closed)
+
+
+def test_a_failed_export_leaves_the_old_file_and_no_other(memory: Memory, tmp_path: Path) -> None:
+    memory.add("tea", user_id="u")
+    path = tmp_path / "x"
+    path.write_text("old")
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        memory.export(path, progress=stop)
+    assert (path.read_text(), os.listdir(tmp_path)) == ("old", ["x"])
+    memory.export(path)
+    assert path.read_text() != "old"
+
+
+def test_a_full_disk_is_told_of(memory: Memory) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full here")
+    memory.add("tea", user_id="u")
+    with open("/dev/full", "wb", buffering=0) as full, pytest.raises(StoreError, match="No space left"):
+        memory.export(full)

@@ -1,0 +1,205 @@
+"""How much one call may bring: exactly so much at every door, and beyond it an error that says what to do."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import fake_models
+from databases import SQLITE
+from typer.testing import CliRunner
+
+import graphmem
+from graphmem import Memory, Settings
+from graphmem.arguments import LIMITS, MAX_KEY_CHARS, MAX_NAME_CHARS, MAX_QUERY_CHARS
+from graphmem.errors import ConfigError, ValidationError
+from graphmem.interfaces.cli import app
+
+
+@pytest.fixture
+def database() -> str:
+    """Arguments: refused before any store is asked."""
+    return SQLITE
+
+
+ROOT = Path(graphmem.__file__).parents[1]
+SMALL = {
+    "max_message_chars": 40,
+    "max_messages": 3,
+    "max_metadata_bytes": 30,
+    "max_filter_depth": 2,
+    "max_top_k": 60,
+}
+
+
+@pytest.fixture
+def memory(make_memory):
+    made = make_memory(limits=SMALL)
+    made.add("Ann likes tea.", user_id="u")
+    return made
+
+
+def nested(levels: int) -> dict[str, Any]:
+    made: dict[str, Any] = {"colour": "red"}
+    for _ in range(levels):
+        made = {"NOT": [made]}
+    return made
+
+
+def uid(memory: Memory) -> str:
+    return memory.get_all(user_id="u")["results"][0]["id"]
+
+
+U = {"user_id": "u"}
+# At each door: a call with so much, and what the error says beyond.
+DOORS = {
+    "a message": (lambda m, n: m.add("x" * n, **U), 40, "messages.content=<41 characters>: has 41 characters; use at"),
+    "a message's parts": (
+        lambda m, n: m.add({"role": "user", "content": ["x" * 20, "x" * (n - 21)]}, **U),
+        40,
+        "messages.content=<41 characters>: has 41 characters; use at most 40",
+    ),
+    "one part": (
+        lambda m, n: m.add({"role": "user", "content": [{"type": "text", "text": "x" * n}]}, **U),
+        40,
+        re.escape("messages.content[0].text=<41 characters>: has 41 characters; use at most 40"),
+    ),
+    "the words of an update": (
+        lambda m, n: m.update(uid(m), "x" * n),
+        40,
+        "data=<41 characters>: has 41 characters; use at most 40",
+    ),
+    "messages": (lambda m, n: m.add(["x"] * n, **U), 3, "messages: 4 in one call; pass at most 3, then call again"),
+    "metadata": (
+        lambda m, n: m.add("x", **U, metadata={"a": "x" * (n - 9)}),
+        30,
+        "metadata=.*: takes 31 bytes as JSON; use at most 30",
+    ),
+    "a message's metadata": (
+        lambda m, n: m.add({"role": "user", "content": "x", "metadata": {"a": "x" * (n - 9)}}, **U),
+        30,
+        "messages.metadata=.*: takes 31 bytes as JSON; use at most 30",
+    ),
+    "an update's metadata": (
+        lambda m, n: m.update(uid(m), metadata={"a": "x" * (n - 9)}),
+        30,
+        "metadata=.*: takes 31 bytes as JSON; use at most 30",
+    ),
+    "an attachment": (
+        lambda m, n: m.add({"role": "user", "content": [{"type": "file", "f": "x" * (n - 25)}, "x"]}, **U),
+        30,
+        "takes 31 bytes as JSON; use at most 30",
+    ),
+    "a search's filters": (
+        lambda m, n: m.search("x", **U, filters=nested(n)),
+        2,
+        "filters.*is nested too deeply; use at most 2 levels of AND / OR / NOT",
+    ),
+    "a listing's filters": (
+        lambda m, n: m.get_all(**U, filters=nested(n)),
+        2,
+        "filters.*is nested too deeply; use at most 2 levels of AND / OR / NOT",
+    ),
+    "top_k": (lambda m, n: m.search("x", **U, top_k=n), 60, "top_k=61: must be a whole number from 1 to 60"),
+    "limit": (lambda m, n: m.search("x", **U, limit=n), 60, "limit=61: must be a whole number from 1 to 60"),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_so_much_and_no_more(memory, door):
+    call, most, told = DOORS[door]
+    call(memory, most)
+    with pytest.raises(ValidationError, match=told):
+        call(memory, most + 1)
+
+
+FIXED = {
+    "a question": (lambda m, n: m.search("x" * n, **U), MAX_QUERY_CHARS, "query=.*use at most 100,000"),
+    "an id": (lambda m, n: m.get_all(user_id="x" * n), MAX_NAME_CHARS, "user_id=.*use at most 256"),
+    "a name": (
+        lambda m, n: m.add({"role": "user", "content": "x", "name": "x" * n}, **U),
+        MAX_NAME_CHARS,
+        "messages.name=.*use at most 256",
+    ),
+    "a key": (lambda m, n: m.add("x", **U, metadata={"x" * n: 1}), MAX_NAME_CHARS, "metadata key=.*use at most 256"),
+    "a filter's key": (lambda m, n: m.get_all(**U, filters={"x" * n: 1}), MAX_NAME_CHARS, "filters key=.*most 256"),
+    "an entity": (lambda m, n: m.entity("x" * n, **U), MAX_KEY_CHARS, "key=.*use at most 512"),
+    "around": (lambda m, n: m.graph(around="x" * n, **U), MAX_KEY_CHARS, "around=.*use at most 512"),
+    "a listing": (lambda m, n: m.get_all(**U, limit=n), 100_000, "limit=100001: must be a whole number"),
+}
+
+
+@pytest.mark.parametrize("door", FIXED)
+def test_what_cannot_be_configured(make_memory, door):
+    call, most, told = FIXED[door]
+    memory = make_memory(limits={"max_metadata_bytes": 1000})
+    call(memory, most)
+    with pytest.raises(ValidationError, match=told):
+        call(memory, most + 1)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda m, long: m.delete(long),
+        lambda m, long: m.explain(long),
+        lambda m, long: m.update(long, "x"),
+        lambda m, long: m.get_all(**U, filters={long[:256]: {long: 1}}),
+        lambda m, long: m.get_all(**U, filters={"a": {"AND": {"b": long}}}),
+        lambda m, long: m.get_all(**U, filters={"NOT": [{long[:256]: {"gt": []}}]}),
+        lambda m, long: m.add("x", **U, metadata={long[:256]: {long[:255]: {long[:254]: object()}}}),
+        lambda m, long: m.alias(long[:999], "y", **U),
+        lambda m, long: m.add("x", user_id=long),
+        lambda m, long: m.add({"role": long, "content": long}, **U),
+        lambda m, long: m.search("x", **U, top_k=long),
+        lambda m, long: m.search("x", **U, as_of=long),
+        lambda m, long: m.search("x", **U, kinds=[long]),
+        lambda m, long: m.entities(**U, type=long),
+    ],
+)
+@pytest.mark.parametrize("long", ["x" * 100_000, "\n\x1b[31m\x85\u2028" * 30_000], ids=["long", "many lines"])
+def test_errors_are_short_and_in_one_line(memory, call, long):
+    with pytest.raises(graphmem.errors.GraphmemError) as caught:
+        call(memory, long)
+    assert len(str(caught.value)) < 1000
+    assert str(caught.value).isprintable()
+
+
+def test_defaults_are_documented():
+    assert Settings().limits.model_dump() == {name: getattr(LIMITS, name) for name in SMALL}
+    readme, security = ((ROOT / name).read_text("utf-8") for name in ("README.md", "SECURITY.md"))
+    for name in SMALL:
+        row = f"| `{name}` | {getattr(LIMITS, name):,} |"
+        assert row in security, row
+    assert "`limits`" in readme
+
+
+def test_limits_can_be_lowered_only():
+    for name, value in SMALL.items():
+        assert getattr(Settings.from_dict({"limits": {name: value}}).limits, name) == value
+        with pytest.raises(ConfigError, match=f"limits.{name}: Input should be less than or equal to"):
+            Settings.from_dict({"limits": {name: getattr(LIMITS, name) + 1}})
+    with pytest.raises(ConfigError, match=r"limits.max_top_k: Input should be greater than or equal to 50"):
+        Settings.from_dict({"limits": {"max_top_k": 49}})
+    with pytest.raises(ConfigError, match="did you mean 'max_top_k'"):
+        Settings.from_dict({"limits": {"top_k": 60}})
+
+
+def test_the_command_line_keeps_to_them(tmp_path, monkeypatch):
+    monkeypatch.setenv("GRAPHMEM_EXTRACTOR__PROVIDER", "none")
+    monkeypatch.setenv("GRAPHMEM_LIMITS__MAX_MESSAGE_CHARS", "40")
+    runner, more = CliRunner(), ["--user", "u", "--home", str(tmp_path / "home")]
+    assert runner.invoke(app, ["add", "x" * 40, *more]).exit_code == 0
+    refused = runner.invoke(app, ["add", "x" * 41, *more])
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "has 41 characters; use at most 40" in refused.stderr
+    file = tmp_path / "said.txt"
+    file.write_text("Short.\n\n" + "x" * 41)
+    assert "has 41 characters; use at most 40" in runner.invoke(app, ["add", str(file), *more]).stderr
+
+
+def test_in_memory_as_anywhere():
+    with Memory(":memory:", settings=Settings.from_dict(fake_models(limits=SMALL))) as memory:
+        assert memory.limits.max_messages == 3

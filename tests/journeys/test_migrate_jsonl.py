@@ -1,0 +1,255 @@
+"""Files of the MCP server `server-memory` and plain chat exports are taken over."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+from conftest import fake_models
+from typer.testing import CliRunner
+
+from graphmem import Memory, Settings
+from graphmem.errors import ValidationError
+from graphmem.interfaces.cli import app
+from graphmem.interfaces.migrate.server_memory import is_graph
+
+runner = CliRunner()
+# As that server writes it: one object on a line, entities first.
+GRAPH = [
+    {
+        "type": "entity",
+        "name": "John_Smith",
+        "entityType": "person",
+        "observations": ["Speaks fluent Spanish", "Prefers morning meetings", "Met Maria in Lisbon."],
+    },
+    {"type": "entity", "name": "Anthropic", "entityType": "organization", "observations": []},
+    {"type": "entity", "name": "standup", "entityType": "recurring_event", "observations": ["Is at nine"]},
+    {"type": "entity", "name": "default_user", "entityType": "unheard of", "observations": []},
+    {"type": "relation", "from": "John_Smith", "to": "Anthropic", "relationType": "works_at"},
+    {"type": "relation", "from": "default_user", "to": "John_Smith", "relationType": "knows"},
+]
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    folder = tmp_path / "home"
+    settings = Settings.from_dict(fake_models(home=folder, extractor={"provider": "spacy"}))
+    monkeypatch.setattr(Settings, "from_env", lambda **_: settings)
+    return folder
+
+
+def written(path, lines):
+    path.write_text("".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines))
+    os.utime(path, (1_700_000_000, 1_700_000_000))
+    return path
+
+
+def run(path, *arguments, status=0):
+    done = runner.invoke(app, ["migrate", "jsonl", str(path), "--user", "tom", *arguments])
+    assert done.exit_code == status, (done.exit_code, done.stdout, done.stderr, done.exception)
+    return done
+
+
+def migrate(path, *arguments, status=0):
+    return json.loads(run(path, *arguments, "--json", status=status).stdout)
+
+
+def words(memory, user="tom"):
+    return {one["memory"] for one in memory.get_all(user_id=user)["results"]}
+
+
+# --- a memory file of the MCP server ---------------------------------------------------------------------------------
+
+
+def test_observations_and_relations_become_memories(tmp_path, home):
+    report = migrate(written(tmp_path / "memory.jsonl", GRAPH))
+    assert (report["added"], report["left"]) == (10, {})
+    with Memory() as memory:
+        assert words(memory) == {
+            "John Smith is a person.",
+            "John Smith\nSpeaks fluent Spanish",
+            "John Smith\nPrefers morning meetings",
+            "John Smith\nMet Maria in Lisbon.",
+            "Anthropic is an organization.",
+            "standup is a recurring event.",
+            "Standup\nIs at nine",
+            "default user is an unheard of.",
+            "John Smith works at Anthropic",
+            "default user knows John Smith",
+        }
+        assert {one["at"][:10] for one in memory.get_all(user_id="tom")["results"]} == {"2023-11-14"}
+        assert {one["kind"] for one in memory.get_all(user_id="tom")["results"]} == {"fact"}
+        assert memory.verify()["ok"]
+
+
+def test_the_graph_is_theirs(tmp_path, home):
+    migrate(written(tmp_path / "memory.jsonl", GRAPH))
+    with Memory() as memory:
+        types = {one["name"]: one["type"] for one in memory.entities(user_id="tom")}
+        assert (types["John Smith"], types["Anthropic"], types["standup"]) == ("Person", "Organization", "Event")
+        assert types["default user"] == "Other"
+        known = memory.entity("John Smith", user_id="tom")
+        assert len(known["memories"]) == 6
+        stated = {(one["source"], one["relationship"], one["target"]) for one in known["relations"]}
+        assert {("John Smith", "works_at", "Anthropic"), ("default user", "knows", "John Smith")} <= stated
+        drawn = memory.graph(user_id="tom")
+        predicates = {data["predicate"] for _, _, data in drawn.edges(data=True) if "predicate" in data}
+        assert {"works_at", "knows"} <= predicates
+        # What our own extractor finds in an observation comes beside it.
+        assert "Maria" in types
+        found = memory.search("Which languages does the person at Anthropic speak?", user_id="tom", top_k=5)["results"]
+        assert "John Smith\nSpeaks fluent Spanish" in [hit["memory"] for hit in found]
+
+
+def test_a_second_time_adds_what_is_new(tmp_path, home):
+    path = written(tmp_path / "memory.jsonl", GRAPH)
+    assert migrate(path)["added"] == 10
+    assert (migrate(path)["added"], migrate(path)["known"]) == (0, 10)
+    GRAPH_GROWN = [{**GRAPH[0], "observations": [*GRAPH[0]["observations"], "Left in May"]}, *GRAPH[1:]]
+    assert migrate(written(path, GRAPH_GROWN))["added"] == 1
+    other = json.loads(runner.invoke(app, ["migrate", "jsonl", str(path), "--user", "ida", "--json"]).stdout)
+    assert other["added"] == 11
+
+
+def test_lines_that_are_no_good_are_told(tmp_path, home):
+    report = migrate(
+        written(
+            tmp_path / "memory.jsonl",
+            [
+                GRAPH[1],
+                "{ broken",
+                {"type": "entity", "name": "", "entityType": "person", "observations": ["x"]},
+                {"type": "entity", "name": "Ann", "entityType": "person", "observations": "x"},
+                {"type": "relation", "from": "Ann", "to": "Bo"},
+                {"type": "other"},
+                "",
+            ],
+        ),
+        status=1,
+    )
+    assert report["added"] == 2
+    assert sorted(place for places in report["left"].values() for place in places) == [f"line {n}" for n in range(2, 7)]
+
+
+def test_a_line_that_is_no_good_counts_once(tmp_path, home):
+    nothing = {"type": "entity", "name": "Ann"}
+    nameless = {"type": "entity", "entityType": "person", "observations": ["x"]}
+    path = written(tmp_path / "memory.jsonl", ["no JSON at all", GRAPH[1], nothing, nameless, nothing, nameless])
+    left = migrate(path, status=1)["left"]
+    assert sorted(place for places in left.values() for place in places) == [f"line {n}" for n in (1, 3, 4, 5, 6)]
+    told = run(path, status=1).stdout
+    assert "2 not taken: name: must be a text with words in it (line 4, line 6)" in told
+
+
+def test_a_time_may_be_given(tmp_path, home):
+    migrate(written(tmp_path / "memory.jsonl", GRAPH[1:2]), "--timestamp", "2024-02-03")
+    with Memory() as memory:
+        assert memory.get_all(user_id="tom")["results"][0]["at"][:10] == "2024-02-03"
+    assert "--timestamp" in run(tmp_path / "memory.jsonl", "--timestamp", "soon", status=1).stderr
+
+
+# --- a chat ----------------------------------------------------------------------------------------------------------
+
+CHAT = [
+    {"role": "system", "content": "Be kind."},
+    {"role": "user", "content": "I moved to Lisbon."},
+    {"role": "assistant", "content": "Noted."},
+    {"role": "user", "content": "ok"},
+    {"role": "user", "content": "ok"},
+    {"role": "user", "content": "In May.", "timestamp": "2024-05-01T10:00:00Z"},
+]
+
+
+@pytest.mark.parametrize(
+    "name, text",
+    [
+        ("chat.jsonl", "".join(json.dumps(one) + "\n" for one in CHAT)),
+        ("chat.json", json.dumps(CHAT)),
+        ("openai.jsonl", json.dumps({"messages": CHAT[:3]}) + "\n" + json.dumps({"messages": CHAT[3:]})),
+        ("openai.json", json.dumps({"messages": CHAT})),
+    ],
+)
+def test_a_chat_is_remembered_once(tmp_path, home, name, text):
+    path = written(tmp_path / name, [text])
+    assert [one["event"] for one in migrate(path)["results"]] == ["ADD"] * 5
+    os.utime(path, (1_800_000_000, 1_800_000_000))
+    assert [one["event"] for one in migrate(path)["results"]] == ["NONE"] * 5
+    assert "5 known already" in run(path).stdout
+    with Memory() as memory:
+        listed = memory.get_all(user_id="tom")["results"]
+        assert [one["at"][:10] for one in listed] == ["2024-05-01", *["2023-11-14"] * 4]
+        assert sorted(one["memory"] for one in listed) == ["I moved to Lisbon.", "In May.", "Noted.", "ok", "ok"]
+
+
+LONG = "x" * 1_000_001
+
+
+def test_of_a_chat_bad_lines_are_named_and_the_rest_is_taken(tmp_path, home):
+    path = written(
+        tmp_path / "chat.jsonl",
+        [
+            CHAT[1], "{ broken", "", {"role": "admin", "content": "Secret words."}, CHAT[2], "7", {"messages": 5},
+            {"messages": [CHAT[5], {"role": "user"}, {"role": "user", "content": LONG}]},
+            {"role": "user", "content": "x", "timestamp": "soon"},
+        ],
+    )  # fmt: skip
+    report = migrate(path, status=1)
+    assert [one["event"] for one in report["results"]] == ["ADD"] * 3
+    places = {place: reason for reason, places in report["left"].items() for place in places}
+    assert sorted(places) == [f"line {n}" for n in (2, 4, 6, 7, 8, 9)]
+    assert places["line 2"].startswith("is not valid JSON")
+    assert places["line 4"].startswith("role='admin': must be one of")
+    assert "messages" not in places["line 8"]
+    assert (
+        "line 9" in report["left"][next(reason for reason in report["left"] if reason.startswith("timestamp='soon'"))]
+    )
+    done = run(path, status=1)
+    assert "3 known already" in done.stdout
+    assert "1 not taken: role='admin'" in done.stdout
+    assert "Secret words" not in done.stdout + done.stderr
+    mended = written(path, [CHAT[1], {"role": "user", "content": "Secret words."}, CHAT[2], CHAT[5]])
+    assert [one["event"] for one in migrate(mended)["results"]] == ["NONE", "ADD", "NONE", "NONE"]
+
+
+def test_of_a_chat_in_one_list_bad_messages_are_counted(tmp_path, home):
+    path = written(tmp_path / "chat.json", [json.dumps([CHAT[1], {"role": "user"}, 7, CHAT[2]])])
+    report = migrate(path, status=1)
+    assert (len(report["results"]), sorted(map(tuple, report["left"].values()))) == (
+        2,
+        [("message 2",), ("message 3",)],
+    )
+    written(path, [CHAT[1]])
+    assert migrate(path)["left"] == {}
+
+
+def test_mistakes_are_one_line_with_a_remedy(tmp_path, home):
+    assert "cannot be read" in run(tmp_path / "none.jsonl", status=1).stderr
+    (tmp_path / "latin.jsonl").write_bytes(b'{"role": "user", "content": "caf\xe9"}')
+    assert "UTF-8" in run(tmp_path / "latin.jsonl", status=1).stderr
+    assert "bad.json, line 2" in run(written(tmp_path / "bad.json", ["[", "}"]), status=1).stderr
+    nobody = runner.invoke(app, ["migrate", "jsonl", str(written(tmp_path / "m.jsonl", GRAPH))])
+    assert (nobody.exit_code, "user_id" in nobody.stderr) == (1, True)
+
+
+def test_a_message_is_no_line_of_a_graph():
+    assert is_graph('\n{"type": "relation", "from": "a"}')
+    assert not is_graph('{"type": "entity", "role": "user", "content": "x"}')
+    for text in ("", "{", "[1]", '{"role": "user"}', "words"):
+        assert not is_graph(text)
+
+
+# --- what converters rely on -----------------------------------------------------------------------------------------
+
+UID = "00000000-0000-4000-8000-000000000001"
+
+
+def test_records_may_be_imported_themselves(memory):
+    one = {"type": "memory", "id": UID, "user_id": "tom", "text": "tea", "at": "2024-05-01"}
+    assert memory.import_([one])["added"] == 1
+    assert memory.import_(iter([one]))["known"] == 1
+    with pytest.raises(ValidationError, match="record 2"):
+        memory.import_([one, {**one, "colour": "red"}])
+    for none in (7, {"type": "memory"}, b"x"):
+        with pytest.raises(ValidationError, match="path_or_file"):
+            memory.import_(none)

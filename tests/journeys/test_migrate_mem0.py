@@ -1,0 +1,453 @@
+"""What a real mem0 wrote is taken over: by the command, as a user does it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from contextlib import closing
+from datetime import datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import mem0s
+import pytest
+import spacy
+from conftest import fake_models
+from typer.testing import CliRunner
+
+from graphmem import Memory, Settings
+from graphmem.interfaces.cli import app
+from graphmem.interfaces.migrate.mem0 import DELETED
+from graphmem.interfaces.migrate.payloads import TIMELESS
+from graphmem.providers.spacy import DEFAULT_MODELS
+
+OLDER = Path(__file__).parent.parent / "data" / "mem0-1.0.11"
+runner = CliRunner()
+
+
+@pytest.fixture
+def tmp_path():
+    """A folder in memory where there is one: every commit is synced, and none of this is about the disk."""
+    shm = Path("/dev/shm")
+    with TemporaryDirectory(dir=shm if shm.is_dir() and os.access(shm, os.W_OK) else None) as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """Where the command puts it, with models that need no files."""
+    folder = tmp_path / "home"
+    monkeypatch.setattr(Settings, "from_env", lambda **_: Settings.from_dict(fake_models(home=folder)))
+    return folder
+
+
+@pytest.fixture
+def theirs(tmp_path):
+    """An open mem0 2.x in a folder."""
+    memory = mem0s.opened(tmp_path / "theirs")
+    yield memory
+    mem0s.closed(memory)
+
+
+def run(*arguments, status=0):
+    done = runner.invoke(app, ["migrate", *map(str, arguments)])
+    assert done.exit_code == status, (done.exit_code, done.stdout, done.stderr, done.exception)
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def place(folder):
+    return ["mem0", "--history", folder / "history.db", "--qdrant", folder / "qdrant"]
+
+
+def migrate(folder, *arguments):
+    return json.loads(run(*place(folder), *arguments, "--json").stdout)
+
+
+def refused(*arguments):
+    return run("mem0", *arguments, status=1).stderr
+
+
+def say(theirs, content, infer=False, **more):
+    (one,) = theirs.add(content, **{"user_id": "tom", **more}, infer=infer)["results"]
+    return one["id"]
+
+
+def times(found):
+    return [datetime.fromisoformat(found[name]) for name in ("created_at", "updated_at")]
+
+
+# --- what a life of it leaves ----------------------------------------------------------------------------------------
+
+
+def test_memories_come_with_ids_times_metadata_and_histories(tmp_path, home, theirs):
+    ids = mem0s.live(theirs)
+    report = migrate(tmp_path / "theirs")
+    assert (report["added"], report["known"], report["owed"]) == (4, 0, 0)
+    with Memory() as ours:
+        for uid in ids[:3] + ids[4:]:
+            old, new = theirs.get(uid), ours.get(uid)
+            for name in ("id", "memory", "hash", "user_id"):
+                assert new[name] == old[name]
+            for name in ("agent_id", "actor_id", "role"):
+                assert new[name] == old.get(name)
+            assert times(new) == times(old)
+            assert new["at"] == new["created_at"]
+            told = old.get("metadata") or {}
+            assert new["metadata"] == told | ({"attributed_to": "user"} if old.get("attributed_to") else {})
+            assert new["kind"] == ("episode" if old.get("role") else "fact")
+            for before, after in zip(theirs.history(uid), ours.history(uid), strict=True):
+                for name in ("id", "memory_id", "event", "old_memory", "new_memory", "actor_id", "role", "is_deleted"):
+                    assert after[name] == before[name]
+        assert ours.search("coffee", user_id="tom")["results"][0]["id"] == ids[2]
+        assert ours.verify()["ok"]
+
+
+def test_a_second_time_adds_what_is_new(tmp_path, home, theirs):
+    mem0s.live(theirs)
+    assert migrate(tmp_path / "theirs")["added"] == 4
+    again = migrate(tmp_path / "theirs")
+    assert (again["added"], again["known"]) == (0, 4)
+    new = say(theirs, "I bought a kayak.")
+    assert migrate(tmp_path / "theirs")["added"] == 1
+    with Memory() as ours:
+        assert ours.get(new)["memory"] == "I bought a kayak."
+        ours.delete(new)
+    again = migrate(tmp_path / "theirs")
+    assert (again["added"], again["known"], again["erased"]) == (0, 4, 1)
+
+
+def test_the_graph_is_made_from_the_words(tmp_path, home, theirs, monkeypatch):
+    """Not from what mem0 keeps of names in a collection of its own."""
+    from mem0.utils import spacy_models
+
+    monkeypatch.setattr(Settings, "from_env", lambda **_: Settings(home=home))
+    monkeypatch.setattr(spacy_models, "_load_failed_full", False)
+    monkeypatch.setattr(spacy_models, "_nlp_full", spacy.load(DEFAULT_MODELS[-1]))
+    ids = mem0s.live(theirs)
+    theirs.update(ids[2], "I like the coffee at Nordlicht.")
+    assert "mem0_entities" in {one.name for one in theirs.vector_store.list_cols().collections}
+    assert migrate(tmp_path / "theirs")["left"] == {DELETED: [ids[3]]}
+    with Memory() as ours:
+        assert {"Anna", "Nordlicht"} <= {one["name"] for one in ours.entities(user_id="tom")}
+        found = ours.search("Where does the company Anna works for have an office?", user_id="tom", top_k=2)
+        assert "Nordlicht has an office in Bergen." in [hit["memory"] for hit in found["results"]]
+    said = refused("--qdrant", tmp_path / "theirs" / "qdrant", "--collection", "mem0_entities")
+    assert "collection_name" in said
+
+
+def test_what_an_older_mem0_wrote(home, tmp_path):
+    shutil.copytree(OLDER, tmp_path / "older")
+    report = migrate(tmp_path / "older")
+    assert report["added"] == 4
+    with Memory() as ours:
+        toms, idas = (ours.get_all(user_id=name)["results"] for name in ("tom", "ida"))
+        assert [one["memory"] for one in toms] == [
+            "I like coffee.",
+            "Nordlicht has an office in Bergen.",
+            "My sister Anna works at Nordlicht.",
+        ]
+        assert {one["agent_id"] for one in toms} == {"bot"}
+        assert [one["metadata"] for one in toms][1:] == [{"topic": "family"}] * 2
+        assert [(one["kind"], one["memory"]) for one in idas] == [("fact", mem0s.Model.found)]
+        assert [one["event"] for one in ours.history(toms[0]["id"])] == ["ADD", "UPDATE"]
+
+
+def test_nothing_there_is_changed(home, tmp_path):
+    shutil.copytree(OLDER, tmp_path / "older")
+    before = {path: path.read_bytes() for path in sorted((tmp_path / "older").rglob("*")) if path.is_file()}
+    for path in [*before, tmp_path / "older" / "qdrant", tmp_path / "older"]:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    assert migrate(tmp_path / "older")["added"] == 4
+    after = {path: path.read_bytes() for path in sorted((tmp_path / "older").rglob("*")) if path.is_file()}
+    assert after == before
+
+
+def test_without_a_history_each_memory_begins_with_its_words(home, tmp_path):
+    shutil.copytree(OLDER, tmp_path / "older")
+    report = json.loads(run("mem0", "--qdrant", tmp_path / "older" / "qdrant", "--json").stdout)
+    assert (report["added"], report["left"]) == (4, {})
+    with Memory() as ours:
+        for one in ours.get_all(user_id="tom")["results"]:
+            assert [(line["event"], line["new_memory"]) for line in ours.history(one["id"])] == [("ADD", one["memory"])]
+
+
+# --- whose it is -----------------------------------------------------------------------------------------------------
+
+
+def test_a_user_gets_no_others_memories(tmp_path, home, theirs):
+    ids = mem0s.live(theirs)
+    report = migrate(tmp_path / "theirs", "--user", "tom")
+    assert (report["added"], report["others"]) == (3, 1)
+    with Memory() as ours:
+        assert ours.get(ids[4]) is None
+    assert "1 of others" in run(*place(tmp_path / "theirs"), "--user", "tom", "--agent", "bot").stdout
+    assert migrate(tmp_path / "theirs", "--agent", "other")["others"] == 4
+
+
+def test_what_is_deleted_is_ones_where_all_is_ones(tmp_path, home, theirs):
+    keep, gone = say(theirs, "I like tea."), say(theirs, "Forget this.")
+    theirs.delete(gone)
+    report = migrate(tmp_path / "theirs")
+    assert (report["added"], report["buried"], report["left"]) == (1, 1, {})
+    with Memory() as ours:
+        lines = ours.history(gone, user_id="tom")
+        assert [(one["event"], one["old_memory"], one["new_memory"]) for one in lines] == [
+            ("ADD", None, None),
+            ("DELETE", None, None),
+        ]
+        assert ours.history(gone, user_id="ida") == []
+        assert ours.get(gone) is None
+        assert len(ours.history(keep)) == 1
+    assert b"Forget this" not in b"".join(path.read_bytes() for path in home.rglob("*") if path.is_file())
+
+
+def test_what_is_nobodys_is_given_to_whom_it_is_said_to_be(tmp_path, home, theirs):
+    uid, other = say(theirs, "I like tea."), say(theirs, "I like jam.", user_id="ida")
+    theirs.vector_store.client.delete_payload("mem0", keys=["user_id"], points=[uid])
+    report = migrate(tmp_path / "theirs")
+    assert report["added"] == 1
+    (reason,) = report["left"]
+    assert "--user" in reason
+    assert report["left"][reason] == [uid]
+    assert migrate(tmp_path / "theirs", "--user", "kim")["added"] == 1
+    with Memory() as ours:
+        assert (ours.get(uid)["user_id"], ours.get(other)["user_id"]) == ("kim", "ida")
+
+
+# --- odd things ------------------------------------------------------------------------------------------------------
+
+
+def put(theirs, uid, payload):
+    theirs.vector_store.insert([[1.0] * mem0s.DIMS], [payload], [uid])
+
+
+ONE, TWO = "00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"
+
+
+@pytest.mark.parametrize(
+    "payload, left",
+    [
+        ({"user_id": "tom", "type": "user_identity"}, "has no text"),
+        ({"data": "  ", "user_id": "tom"}, "has no text"),
+        ({"data": "tea", "user_id": "tom"}, "tells no time, neither created_at nor updated_at; say with --timestamp"),
+        ({"data": "tea", "user_id": "tom", "created_at": "yesterday"}, "created_at"),
+        ({"data": "tea", "user_id": "*", "created_at": "2024-05-01"}, "wildcard"),
+        ({"data": "a\0b", "user_id": "tom", "created_at": "2024-05-01"}, "no store can keep"),
+        ({"data": "tea", "entity_type": "PROPER", "linked_memory_ids": [], "user_id": "tom"}, "entity"),
+    ],
+)
+def test_what_cannot_be_taken_is_told(tmp_path, home, theirs, payload, left):
+    say(theirs, "I like cake.")
+    put(theirs, ONE, payload)
+    report = migrate(tmp_path / "theirs")
+    assert report["added"] == 1
+    assert [(left in reason, ids) for reason, ids in report["left"].items()] == [(True, [ONE])]
+    assert left in run(*place(tmp_path / "theirs")).stdout
+
+
+def test_what_tells_no_time_is_taken_with_one_that_is_given(tmp_path, home, theirs):
+    put(theirs, ONE, {"data": "tea", "user_id": "tom"})
+    put(theirs, TWO, {"data": "cake", "user_id": "tom", "created_at": "2024-05-01"})
+    assert list(migrate(tmp_path / "theirs")["left"]) == [TIMELESS]
+    assert "--timestamp='soon'" in run(*place(tmp_path / "theirs"), "--timestamp", "soon", status=1).stderr
+    report = migrate(tmp_path / "theirs", "--timestamp", "2023-02-03")
+    assert (report["added"], report["known"], report["left"]) == (1, 1, {})
+    with Memory() as ours:
+        assert {uid: ours.get(uid)["at"][:10] for uid in (ONE, TWO)} == {ONE: "2023-02-03", TWO: "2024-05-01"}
+        assert ours.history(ONE)[0]["created_at"][:10] == "2023-02-03"
+
+
+def test_times_in_any_zone_are_moments(tmp_path, home, theirs):
+    uid = say(theirs, "I like tea.", metadata={"created_at": "2024-03-01T10:00:00-08:00"})
+    put(theirs, ONE, {"data": "naive", "user_id": "tom", "created_at": "2024-03-01T10:00:00"})
+    assert migrate(tmp_path / "theirs")["added"] == 2
+    with Memory() as ours:
+        assert ours.get(uid)["at"] == "2024-03-01T18:00:00.000000+00:00"
+        assert ours.get(ONE)["at"] == "2024-03-01T10:00:00.000000+00:00"
+        assert [one["id"] for one in ours.get_all(user_id="tom")["results"]] == [uid, ONE]
+
+
+def test_what_mem0_keeps_in_fields_becomes_ours_or_stays_metadata(tmp_path, home, theirs):
+    said = {
+        "user_id": 7,
+        "created_at": "2024-05-01",
+        "memory_type": "procedural_memory",
+        "expiration_date": "2031-12-31",
+    }
+    put(theirs, ONE, {"data": "Step 1 is to wait.", **said})
+    odd = {
+        "role": "engineer",
+        "memory_type": "odd",
+        "actor_id": ["x"],
+        "attributed_to": ["x"],
+        "deep": {"a": [1, None]},
+    }
+    put(theirs, TWO, {"data": "Odd.", "run_id": "r1", "created_at": "2024-05-01", "text_lemmatized": "odd", **odd})
+    put(theirs, 12, {"data": "A number.", "agent_id": "bot", "created_at": "2024-05-01"})
+    assert migrate(tmp_path / "theirs")["added"] == 3
+    with Memory() as ours:
+        one, two = ours.get(ONE), ours.get(TWO)
+        assert (one["user_id"], one["memory_type"]) == ("7", "procedural")
+        assert one["expiration_date"].startswith("2031-12-31T23:59:59")
+        assert (two["run_id"], two["kind"], two["role"], two["memory_type"]) == ("r1", "fact", None, None)
+        assert two["metadata"] == odd
+        (number,) = ours.get_all(agent_id="bot")["results"]
+        assert number["metadata"] == {"mem0_id": "12"}
+    assert migrate(tmp_path / "theirs")["known"] == 3
+
+
+def test_a_history_of_an_older_version(tmp_path, home, theirs):
+    """Nine columns, and no time of a deletion: mem0 before 0.1.100."""
+    uid = say(theirs, "I like tea.")
+    old = tmp_path / "old.db"
+    with closing(sqlite3.connect(old)) as connection, connection:
+        connection.execute(
+            "CREATE TABLE history (id TEXT PRIMARY KEY, memory_id TEXT, old_memory TEXT, new_memory TEXT,"
+            " new_value TEXT, event TEXT, created_at DATETIME, updated_at DATETIME, is_deleted INTEGER)"
+        )
+        connection.executemany(
+            "INSERT INTO history VALUES (?, ?, ?, ?, NULL, ?, ?, ?, ?)",
+            [
+                ("e1", uid, None, "I like te.", "ADD", "2024-05-01T10:00:00-07:00", None, 0),
+                ("e2", uid, "I like te.", "I like tea.", "UPDATE", None, "2024-05-02T10:00:00-07:00", 0),
+                (None, ONE, None, "gone", "ADD", "2024-05-01T10:00:00-07:00", None, 0),
+                (None, ONE, "gone", None, "DELETE", None, None, 1),
+                ("e5", TWO, None, "lost", "ADD", "2024-05-01T10:00:00-07:00", None, 0),
+            ],
+        )
+    report = json.loads(run("mem0", "--history", old, "--qdrant", tmp_path / "theirs" / "qdrant", "--json").stdout)
+    assert (report["added"], report["buried"], list(report["left"].values())) == (1, 1, [[TWO]])
+    with Memory() as ours:
+        assert [(line["id"], line["new_memory"], line["updated_at"][:13]) for line in ours.history(uid)] == [
+            ("e1", "I like te.", "2024-05-01T17"),
+            ("e2", "I like tea.", "2024-05-02T17"),
+        ]
+        assert [(line["event"], line["updated_at"][:13]) for line in ours.history(ONE)] == [
+            ("ADD", "2024-05-01T17"),
+            ("DELETE", "2024-05-01T17"),
+        ]
+
+
+def test_a_pickle_can_ask_for_nothing(tmp_path, home, theirs):
+    """Qdrant's local mode keeps pickles; those of a stranger may hold any call."""
+    say(theirs, "I like tea.")
+    harm = tmp_path / "harm"
+    file = tmp_path / "theirs" / "qdrant" / "collection" / "mem0" / "storage.sqlite"
+
+    class Harm:
+        def __reduce__(self):
+            return os.mkdir, (str(harm),)
+
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("INSERT INTO points VALUES ('x', ?)", (pickle.dumps(Harm()),))
+        connection.execute("INSERT INTO points VALUES ('y', ?)", (b"\x80\x04no pickle",))
+    report = migrate(tmp_path / "theirs")
+    assert report["added"] == 1
+    assert [(len(ids), "damaged" in reason) for reason, ids in report["left"].items()] == [(2, True)]
+    assert not harm.exists()
+
+
+# --- long runs -------------------------------------------------------------------------------------------------------
+
+MANY = 600
+# A process that takes its time over each text.
+CHILD = """
+import sys, time
+from conftest import fake_models, hashed
+from graphmem import Settings
+from graphmem.interfaces.cli import main
+
+def slowly(texts):
+    time.sleep(0.001 * len(texts))
+    return hashed(texts)
+
+models = fake_models(home=sys.argv.pop(1))
+models["embedder"]["config"]["embed"] = slowly
+Settings.from_env = lambda **_: Settings.from_dict(models)
+main()
+"""
+
+
+def test_what_was_killed_is_taken_up_again(tmp_path, home, theirs):
+    payloads = [
+        {"data": f"Note {n}.", "user_id": "tom", "created_at": f"2024-05-{1 + n % 28:02}T10:00:00+00:00"}
+        for n in range(MANY)
+    ]
+    ids = [f"00000000-0000-4000-8000-{n:012}" for n in range(MANY)]
+    theirs.vector_store.insert([[1.0] * mem0s.DIMS] * MANY, payloads, ids)
+    command = [sys.executable, "-c", CHILD, home, "migrate", *place(tmp_path / "theirs")]
+    child = subprocess.Popen(
+        command, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, stdout=subprocess.DEVNULL
+    )
+    until = time.monotonic() + 60
+    while not stored(home) and child.poll() is None and time.monotonic() < until:
+        time.sleep(0.01)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    there = stored(home)
+    assert 0 < there < MANY
+    report = migrate(tmp_path / "theirs")
+    assert (report["added"], report["known"]) == (MANY - there, there)
+    with Memory() as ours:
+        assert {one["id"] for one in ours.get_all(user_id="tom", limit=2 * MANY)["results"]} == set(ids)
+        assert ours.verify()["ok"]
+
+
+def stored(home):
+    try:
+        with closing(sqlite3.connect(f"file:{home / 'ledger.sqlite'}?mode=ro", uri=True)) as connection:
+            return connection.execute("SELECT count(*) FROM memories").fetchone()[0]
+    except sqlite3.OperationalError:
+        return 0
+
+
+# --- mistakes --------------------------------------------------------------------------------------------------------
+
+
+def test_mistakes_are_one_line_with_a_remedy(tmp_path, home):
+    shutil.copytree(OLDER, tmp_path / "older")
+    older, qdrant = tmp_path / "older", tmp_path / "older" / "qdrant"
+    (tmp_path / "notes.txt").write_text("nothing of a database " * 100)
+    with closing(sqlite3.connect(tmp_path / "other.db")) as connection:
+        connection.execute("CREATE TABLE history (id, url)")
+    assert "no such file" in refused("--qdrant", qdrant, "--history", tmp_path / "none.db")
+    assert "cannot be read as SQLite" in refused("--qdrant", qdrant, "--history", tmp_path / "notes.txt")
+    assert "no database of mem0" in refused("--qdrant", qdrant, "--history", tmp_path / "other.db")
+    Memory(tmp_path / "ours", settings=Settings.from_dict(fake_models())).close()
+    assert "no database of mem0" in refused("--qdrant", qdrant, "--history", tmp_path / "ours" / "ledger.sqlite")
+    assert "http://host:port" in refused("--qdrant", "localhost:6333")
+    assert "it has 'mem0'" in refused("--qdrant", qdrant, "--collection", "../older")
+    assert "cannot be reached" in refused("--qdrant", "http://127.0.0.1:9")
+    (qdrant / "collection" / "mem0" / "storage.sqlite").rename(qdrant / "collection" / "mem0" / "storage.dbm")
+    assert "1.1.7" in refused("--qdrant", qdrant, "--history", older / "history.db")
+    assert runner.invoke(app, ["migrate", "mem0"]).exit_code == 2
+    assert not home.exists()
+
+
+@pytest.mark.parametrize(
+    "status, said", [(401, "--api-key"), (403, "--api-key"), (404, "status 404"), (200, "no Qdrant server")]
+)
+def test_a_server_that_answers_something_else(home, status, said):
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(b"<html>")
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        assert said in refused("--qdrant", f"http://127.0.0.1:{server.server_port}")
+        server.shutdown()

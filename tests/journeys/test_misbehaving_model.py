@@ -1,0 +1,230 @@
+"""A language model that misbehaves in every way we know of: what is stored, what is reported, what is tried again.
+
+The words as spoken are there whatever happens, and no error leaves `add` that is not ours.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import pytest
+from conftest import fake_models
+from scripted import fact
+
+from graphmem import Memory, Settings
+from graphmem.testing import Behaviour, ModelEndpoint, behaviours
+
+ANN = {"user_id": "ann7"}
+SAID = "I drink matcha, and I never drink coffee."
+GOOD = json.dumps(
+    {"facts": [{"messages": [0], **fact("Drinks matcha")}, {"messages": [0], **fact("Never drinks coffee")}]}
+)
+BOTH = {"Drinks matcha", "Never drinks coffee"}
+names = (f"misbehaving-{number}" for number in count())
+
+
+@dataclass(frozen=True)
+class Case:
+    """`facts` that are stored at last; `failed` the error's name (None: none); `asked` how many requests there were."""
+
+    script: tuple[Behaviour | str, ...]
+    facts: frozenset[str] = frozenset(BOTH)
+    failed: str | None = None
+    asked: int = 1
+    refuses: tuple[Any, ...] = ()
+
+
+NOTHING: frozenset[str] = frozenset()
+MANY = json.dumps({"facts": [{"messages": [0], **fact(f"Fact number {n}")} for n in range(100)]})
+UNKNOWN = json.dumps(
+    {"facts": [{**fact("Drinks matcha"), "messages": [0, 7, -3]}, {**fact("Hates tea"), "messages": [99]}]}
+)
+ODD = json.dumps(
+    {
+        "facts": [
+            7,
+            None,
+            {"text": 5},
+            {"text": ""},
+            {"text": "x" * 5000},
+            {"text": "Has a \u0000 in it"},
+            {
+                "text": "Drinks matcha",
+                "type": 3,
+                "confidence": "sure",
+                "messages": "0",
+                "entities": 4,
+                "relations": [1, {}],
+            },
+            {
+                "text": "Never drinks coffee",
+                "confidence": 9,
+                "messages": [True],
+                "entities": [{"name": 3}],
+                "relations": None,
+            },
+        ]
+    }
+)
+LONE = '{"facts": ["Drinks matcha \\ud800", "Never drinks coffee"]}'
+MEM0 = json.dumps({"facts": ["Drinks matcha", "Never drinks coffee"]})
+ASKED_ANOTHER_WAY = 2
+
+CASES = {
+    "well": Case((behaviours.well(GOOD),)),
+    "slow": Case((behaviours.slow(0.5, GOOD),)),
+    "fenced": Case((behaviours.fenced(GOOD),)),
+    "prose around": Case((behaviours.surrounded(GOOD),)),
+    "trailing commas": Case((behaviours.trailing_commas(GOOD),)),
+    "single quotes": Case((behaviours.single_quotes(GOOD),)),
+    "as mem0 wants it": Case((MEM0,)),
+    "another language": Case((json.dumps({"facts": [fact("喝抹茶")]}),), frozenset({"喝抹茶"})),
+    "messages that are not there": Case((UNKNOWN,), frozenset({"Drinks matcha", "Hates tea"})),
+    "a hundred facts": Case((MANY,), frozenset(f"Fact number {n}" for n in range(100))),
+    "odd parts": Case((ODD,)),
+    "half a sign": Case((LONE,), frozenset({"Never drinks coffee"})),
+    "nothing worth knowing": Case(('{"facts": []}',), NOTHING),
+    "truncated": Case((behaviours.truncated(GOOD),), NOTHING, "LLMTruncated"),
+    "length": Case((behaviours.length(GOOD),), NOTHING, "LLMTruncated"),
+    "wrong types": Case((behaviours.wrong_types(GOOD),), NOTHING, "LLMUnusable"),
+    "empty content": Case((behaviours.empty_content(),) * 3, NOTHING, "LLMUnusable"),
+    "empty body": Case((behaviours.empty_body(),) * 3, NOTHING, "LLMUnusable"),
+    "refused": Case((behaviours.refused(),), NOTHING, "LLMRefused"),
+    "filtered": Case((behaviours.filtered(),), NOTHING, "LLMRefused"),
+    "too many requests, then well": Case((behaviours.rate_limited(0.05), GOOD), asked=2),
+    "too many requests": Case((behaviours.rate_limited(0.05),) * 3, NOTHING, "LLMUnavailable", 3),
+    "a broken server, then well": Case((behaviours.failed(500), GOOD), asked=2),
+    "a broken server": Case((behaviours.failed(500),) * 3, NOTHING, "LLMUnavailable", 3),
+    "no right key": Case((behaviours.failed(401),), NOTHING, "LLMRejected"),
+    "dropped, then well": Case((behaviours.dropped(GOOD), GOOD), asked=2),
+    "dropped": Case((behaviours.dropped(GOOD),) * 3, NOTHING, "LLMUnavailable", 3),
+    "times out": Case((behaviours.silent(),) * 3, NOTHING, "LLMUnavailable", 3),
+    "no json_schema": Case((GOOD,), asked=2, refuses=("json_schema",)),
+    "no json_schema, no json_object": Case((GOOD,), asked=3, refuses=("json_schema", "json_object")),
+    "no temperature": Case((GOOD,), NOTHING, "LLMRejected", 1, ("temperature",)),
+}
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    import openai._base_client
+
+    monkeypatch.setattr(openai._base_client, "INITIAL_RETRY_DELAY", 0.01)
+
+
+def settings(endpoint: ModelEndpoint, **llm: Any) -> Settings:
+    config = {"openai_base_url": endpoint.url, "api_key": "any", "model": next(names), "timeout": 1, **llm}
+    return Settings.from_dict(fake_models(llm={"provider": "openai", "config": config}))
+
+
+@pytest.fixture(params=CASES)
+def case(request: pytest.FixtureRequest) -> Case:
+    return CASES[request.param]
+
+
+@pytest.fixture
+def endpoint(case: Case) -> Iterator[ModelEndpoint]:
+    with ModelEndpoint(case.script, refuses=case.refuses, default="neither here nor there") as endpoint:
+        yield endpoint
+
+
+def stored(memory: Memory, kind: str) -> list[str]:
+    return [one["memory"] for one in memory.get_all(**ANN, kinds=kind)["results"]]
+
+
+def test_finding_facts(case: Case, endpoint: ModelEndpoint) -> None:
+    llm = {"temperature": 0.5} if "temperature" in case.refuses else {}
+    with Memory(":memory:", settings=settings(endpoint, **llm)) as memory:
+        result = memory.add(SAID, **ANN)
+        assert stored(memory, "episode") == [SAID]
+        assert set(stored(memory, "fact")) == case.facts
+        assert {one["memory"] for one in result["results"]} == case.facts
+        assert result.get("failed", {}).get("facts") == case.failed
+        assert ("facts" in result.get("pending", [])) == (case.failed is not None)
+        assert memory.search("matcha", **ANN)["results"]
+        usage = memory.stats()["usage"]
+        assert sum(one["calls"] for one in usage) == len(endpoint.requests)
+        if case.asked != 1 or case.failed is None:
+            assert len(endpoint.requests) == case.asked
+        # Whatever it was: later it is made good.
+        if case.failed is not None and not case.refuses:
+            endpoint._script.clear()
+            endpoint._default = GOOD
+            assert memory.redo() == {"done": 1, "failed": {}, "pending": []}
+            assert set(stored(memory, "fact")) == BOTH
+        assert memory.verify()["ok"]
+
+
+DECIDED = {
+    "ids that are not there": (
+        {
+            "memory": [
+                {"fact": 0, "event": "DELETE", "id": 7, "text": ""},
+                {"fact": 0, "event": "UPDATE", "id": -1, "text": "x"},
+            ]
+        },
+        {"unknown id": 2},
+    ),
+    "the same id twice": (
+        {"memory": [{"fact": 0, "event": "UPDATE", "id": 0, "text": "Sings a lot"}] * 2},
+        {"repeated id": 1},
+    ),
+    "facts that are not there": ({"memory": [{"fact": 9, "event": "NONE", "id": 0, "text": ""}]}, {"unknown fact": 1}),
+    "an event that is none": ({"memory": [{"fact": 0, "event": "PURGE", "id": 0, "text": ""}, 5]}, {"no decision": 2}),
+    "nothing at all": ({"memory": []}, {}),
+    **{
+        f"an UPDATE to {name}": (
+            {"memory": [{"fact": 0, "event": "UPDATE", "id": 0, "text": text}]},
+            {"no text": 1},
+        )
+        for name, text in {
+            "half a sign": "Sings \ud800",
+            "a NUL": "Sings \x00",
+            "nothing": None,
+            "a novel": "x" * 5000,
+        }.items()
+    },
+    "a DELETE for no reason": (
+        {"memory": [{"fact": 0, "event": "DELETE", "id": 0, "text": ""}]},
+        {"no contradiction": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DECIDED)
+def test_deciding(name: str) -> None:
+    answer, dropped = DECIDED[name]
+    found = {"facts": [{"messages": [0], **fact("Sings in a choir")}]}
+    with ModelEndpoint([json.dumps({"facts": [fact("Sings")]}), json.dumps(found), json.dumps(answer)]) as endpoint:
+        with Memory(":memory:", settings=settings(endpoint)) as memory:
+            memory.add("I sing.", **ANN)
+            result = memory.add("I sing in a choir.", **ANN)
+            assert result["usage"]["dropped"] == dropped
+            kept = stored(memory, "fact")
+            if name == "the same id twice":
+                assert kept == ["Sings a lot"]
+            else:
+                assert sorted(kept) == ["Sings", "Sings in a choir"]
+            assert memory.verify()["ok"]
+
+
+@pytest.mark.parametrize("content", ["[]", "7", '"words"', '{"memory": 7}', "null"])
+def test_decisions_that_are_none_leave_the_work_to_be_done(content: str) -> None:
+    script = [
+        json.dumps({"facts": [fact("Sings")]}),
+        json.dumps({"facts": [fact("Sings in a choir")]}),
+        content,
+        content,
+    ]
+    with ModelEndpoint(script, default=content) as endpoint, Memory(":memory:", settings=settings(endpoint)) as memory:
+        memory.add("I sing.", **ANN)
+        result = memory.add("I sing in a choir.", **ANN)
+        if content == "[]":  # a list of no decisions
+            assert "failed" not in result
+        else:
+            assert result["failed"] == {"facts": "LLMUnusable"}
+            assert stored(memory, "fact") == ["Sings"]

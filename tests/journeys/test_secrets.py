@@ -1,0 +1,256 @@
+"""Passwords and keys go to the servers they are for, and are told to nobody else, whatever goes wrong."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+from conftest import fake_models
+from databases import postgres
+from errors_told import told
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from logs import listening
+from servers import NEO4J, PASSWORD, QDRANT, graph_config
+from sqlalchemy import make_url
+from typer.testing import CliRunner
+
+from graphmem import Memory, Settings
+from graphmem.errors import ConfigError, GraphmemError, StoreError
+from graphmem.interfaces.cli import app
+from graphmem.stores.ledger.postgres import parsed
+
+SECRET = "hunter2-Zq7"
+PARTS = ("hunter", "Zq7")
+NOWHERE = "127.0.0.1:9"
+FULL: dict[str, Any] = {
+    "vector_store": {"provider": "qdrant", "config": {"url": f"https://u:{SECRET}@h:1", "api_key": SECRET}},
+    "graph_store": {
+        "provider": "neo4j",
+        "config": {"url": f"neo4j://u:{SECRET}@h", "username": "u", "password": SECRET, "database": "d"},
+    },
+    "embedder": {"provider": "openai", "config": {"api_key": SECRET, "openai_base_url": f"https://u:{SECRET}@h"}},
+    "llm": {"provider": "openai", "config": {"api_key": SECRET, "openai_base_url": f"https://u:{SECRET}@h"}},
+    "ledger_url": f"postgresql://u:{SECRET}@h/db",
+}
+runner = CliRunner()
+
+
+def quiet(*texts: object) -> None:
+    for text in texts:
+        assert not [part for part in PARTS if part in str(text)], text
+
+
+def refused(config: Any, **more: Any) -> None:
+    """Opening fails, without telling."""
+    with pytest.raises(GraphmemError) as caught:
+        Memory(settings=Settings.from_dict(config)).close()
+    quiet(told(caught.value))
+
+
+# --- settings -------------------------------------------------------------------------------------------------------
+
+
+def test_settings_do_not_show_them():
+    full = Settings.from_dict(FULL)
+    quiet(repr(full), str(full), f"{full}", full.model_dump(), full.model_dump_json(), vars(full))
+    for section in (full.vector_store, full.graph_store, full.embedder, full.llm):
+        quiet(repr(section), section.model_dump(), section.config.model_dump_json())
+
+
+def spoilt(value: Any) -> Iterator[Any]:
+    """A configuration with one thing wrong somewhere, in every place and many ways."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            rest = {name: one for name, one in value.items() if name != key}
+            yield {**rest, f"{key}x": inner}
+            yield {**rest, f"{key}:{SECRET}": inner}
+            yield {**value, SECRET + " ": 1}
+            for bad in spoilt(inner):
+                yield {**value, key: bad}
+    for bad in (SECRET, [SECRET], {SECRET + "!": SECRET}, 5, b"hunter2-Zq7", object(), {"provider": SECRET}):
+        yield bad
+
+
+def test_no_mistake_in_a_configuration_tells_them():
+    tried = 0
+    for config in spoilt(FULL):
+        try:
+            Settings.from_dict(config).check_available()
+        except ConfigError as error:
+            quiet(told(error))
+            tried += 1
+    assert tried > 150
+
+
+FILES = {
+    "toml": (
+        f'ledger_url = "postgresql://u:{SECRET}@h/db"\n[graph_store]\nprovider = "neo4j"\n'
+        f'[graph_store.config]\nurl = "neo4j://h"\npassword = "{SECRET}"\n'
+    ),
+    "json": json.dumps(FULL, indent=1),
+    "yaml": f"ledger_url: postgresql://u:{SECRET}@h/db\ngraph_store:\n  provider: neo4j\n"
+    f"  config:\n    url: neo4j://h\n    password: {SECRET}\n",
+}
+ODD = "\"'{}[]:=#,\n\t -\\&*!|>%@`?\x00\x01\udc80é\u2028"
+
+
+@settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(data=st.data(), form=st.sampled_from(sorted(FILES)))
+def test_no_typing_error_in_a_file_tells_them(data, form, tmp_path_factory):
+    text = FILES[form]
+    for _ in range(data.draw(st.integers(1, 2))):
+        at = data.draw(st.integers(0, len(text)))
+        text = text[:at] + data.draw(st.text(ODD, max_size=2)) + text[at + data.draw(st.integers(0, 3)) :]
+    file = tmp_path_factory.getbasetemp() / f"c.{form}"
+    file.write_bytes(text.encode(errors="surrogateescape"))
+    with suppress(GraphmemError):
+        try:
+            Settings.from_file(file)
+        except ConfigError as error:
+            quiet(told(error))
+            done = runner.invoke(app, ["stats", "--config", str(file)])
+            assert done.exit_code == 1
+            quiet(done.stdout, done.stderr, repr(done.exception))
+            raise
+
+
+def test_variables_do_not_tell_them():
+    for name in ("LEDGER_URL", "LLM", "GRAPH_STORE", "VECTOR_STORE__CONFIG", "GRAPH_STORE__CONFIG__PASSWORD__X", "X"):
+        for environ in ({f"GRAPHMEM_{name}": SECRET}, {f"GRAPHMEM_{name}__": SECRET}):
+            try:
+                Settings.from_env(environ).check_available()
+            except ConfigError as error:
+                quiet(told(error))
+
+
+# --- URLs -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"postgresql://u:{SECRET}@{SECRET}@h/db",  # an @ that was not escaped: half of it would be the host's name
+        f"postgresql://u:x@{SECRET}@h/db",
+        f"postgresql://u:x@y/{SECRET}@h/db",
+        f"postgresql://u:x@h/db?options=a@{SECRET}",
+        f"postgresql://u:{SECRET}@h:port/db",
+        f"mysql://u:{SECRET}@h/db",
+        f"postgresql+asyncpg://u:{SECRET}@h/db",
+        f"postgresql://u:{SECRET}@h/db?shoesize={SECRET}",
+    ],
+)
+def test_a_ledgers_url_that_cannot_be_used(url):
+    refused(fake_models(ledger_url=url))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [f"http://u:{SECRET}@h:1", f"http://u:1/{SECRET}@h", f"http://u:{SECRET}", f"u:{SECRET}@h", f"ftp://{SECRET}"],
+)
+def test_a_qdrant_url_that_cannot_be_used(url, tmp_path):
+    pytest.importorskip("qdrant_client")
+    refused(fake_models(home=str(tmp_path), vector_store={"config": {"url": url}}))
+
+
+@pytest.mark.parametrize("url", [f"neo4j://u:{SECRET}@h", f"http://u:{SECRET}@h", f"bolt://h:{SECRET}", SECRET])
+def test_a_neo4j_url_that_cannot_be_used(url, tmp_path):
+    pytest.importorskip("neo4j")
+    graph = {"provider": "neo4j", "config": {"url": url, "password": SECRET}}
+    refused(fake_models(home=str(tmp_path), graph_store=graph))
+
+
+def test_an_escaped_password_is_fine():
+    assert parsed("postgresql://u:a%40b%2Fc@h/db").password == "a@b/c"
+
+
+# --- servers that are not there, or refuse --------------------------------------------------------------------------
+
+
+def test_a_ledger_out_of_reach_does_not_tell(tmp_path):
+    refused(fake_models(home=str(tmp_path), ledger_url=f"postgresql://u:{SECRET}@{NOWHERE}/db"))
+
+
+def lived(config: dict[str, Any]) -> None:
+    """A life with servers that do not answer: calls, reports, logs."""
+    with listening() as logs, Memory(settings=Settings.from_dict({**config, "delivery_wait": 0.1})) as memory:
+        said = [memory.add("Anna moved.", user_id="u"), memory.search("Anna", user_id="u"), memory.stats()]
+        said += [memory.verify(), memory.flush()]
+        quiet(said, repr(memory), repr(memory._house), repr(memory._house._parts))
+        for attempt in (memory.repair, lambda: memory.rebuild("vectors"), lambda: memory.rebuild("graph")):
+            try:
+                quiet(attempt())
+            except GraphmemError as error:
+                quiet(told(error))
+    quiet(*logs.lines)
+
+
+@pytest.mark.filterwarnings("ignore:vector_store. the api key goes over plain http")
+def test_vectors_and_graph_out_of_reach_do_not_tell(tmp_path):
+    pytest.importorskip("qdrant_client")
+    pytest.importorskip("neo4j")
+    vectors = {"config": {"url": f"http://{NOWHERE}", "api_key": SECRET}}
+    graph = {"provider": "neo4j", "config": {"url": f"bolt://{NOWHERE}", "password": SECRET}}
+    lived(fake_models(home=str(tmp_path), vector_store=vectors, graph_store=graph))
+
+
+class Parrot(BaseHTTPRequestHandler):
+    """A server that says no, and quotes what it was told."""
+
+    status = 403
+
+    def answer(self) -> None:
+        body = json.dumps({"status": {"error": f"no: {self.headers}"}, "time": 0}).encode()
+        self.send_response(self.status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_GET = do_PUT = do_POST = answer
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture(params=[401, 403, 404, 418, 500])
+def parrot(request) -> Iterator[str]:
+    server = HTTPServer(("127.0.0.1", 0), type("Answering", (Parrot,), {"status": request.param}))
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_server_that_quotes_its_key_is_not_quoted(parrot, tmp_path):
+    pytest.importorskip("qdrant_client")
+    config = fake_models(home=str(tmp_path), vector_store={"config": {"url": parrot, "api_key": SECRET}})
+    with listening() as logs:
+        try:
+            lived(config)
+        except GraphmemError as error:
+            quiet(error, repr(error), error.args)  # what the client raised is its cause, and quotes the answer
+    quiet(*logs.lines)
+
+
+@pytest.mark.server
+def test_a_refused_password_is_not_told(tmp_path, servers):
+    with postgres() as url:
+        wrong = make_url(url).set(password=SECRET).render_as_string(hide_password=False)
+        try:
+            refused(fake_models(home=str(tmp_path), ledger_url=wrong))
+        except pytest.fail.Exception:  # a server that trusts this machine asks for no password
+            refused(fake_models(home=str(tmp_path), ledger_url=wrong.replace("//graphmem:", "//nobody:")))
+        if NEO4J and QDRANT:
+            config = graph_config()
+            config["config"] = {**config["config"], "password": SECRET}
+            refused({**servers.laid_under(fake_models(home=str(tmp_path), ledger_url=url)), "graph_store": config})
+            with pytest.raises((ConfigError, StoreError)) as caught:
+                config["config"] = {**config["config"], "password": PASSWORD, "database": SECRET.lower()}
+                Memory(settings=Settings.from_dict(fake_models(home=str(tmp_path), graph_store=config)))
+            assert "database" in str(caught.value)

@@ -1,0 +1,111 @@
+"""Plays the cases against an endpoint: recordings, a desk that makes them, or a live model."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from recorded.cases import NOON, Case, Told
+from recorded.examples import Example
+
+from graphmem import Memory
+from graphmem.model import Kind, MemoryRecord, Scope
+from graphmem.providers.openai import OpenaiModel
+from graphmem.remember import decide
+from graphmem.remember.decide import Draft, Known, What
+from graphmem.remember.extract import Fact
+from graphmem.testing import HashEmbedder
+
+RECORDINGS = Path(__file__).parent / "recordings"
+DIMS = 32
+HOW = (
+    "a prompt, a case or what is sent has changed: record anew as README, 'Tests', says, "
+    "with replies written from the requests alone"
+)
+
+
+def all_near(texts: list[str]) -> list[Any]:
+    """Vectors that are all near to each other, so that what is compared depends on no model's rounding."""
+    return [np.append(HashEmbedder(DIMS - 1).embed_query(text), 3.0).tolist() for text in texts]
+
+
+def config(url: str, model: str, key: str, more: Mapping[str, Any]) -> dict[str, Any]:
+    endpoint = {"openai_base_url": url, "model": model, "api_key": key, "timeout": 1200}
+    embedder = {"embed": all_near, "embedding_dims": DIMS, "model": "all-near"}
+    return {
+        "llm": {"provider": "openai", "config": endpoint},
+        "embedder": {"provider": "callable", "config": embedder},
+        "extractor": {"provider": "none"},
+        "summary_messages": 0,
+        **more,
+    }
+
+
+def play(case: Case, home: Path, url: str, model: str = "desk", key: str = "any") -> dict[str, bool]:
+    """What came of each check."""
+    with Memory.from_config({"home": str(home), **config(url, model, key, case.config)}) as memory:
+        results = [
+            memory.add(one.messages, **one.scope, timestamp=NOON + timedelta(days=one.days), **one.more)
+            for one in case.adds
+        ]
+        memory.flush()
+        told = Told(memory, results)
+        if any("failed" in result for result in results):
+            return {"answered": False}
+        return {name: bool(check(told)) for name, check in case.checks.items()}
+
+
+def decided(example: Example, url: str, model: str = "desk", key: str = "any") -> tuple[list[str | None], list[str]]:
+    """What becomes of the known, and what is added."""
+    known = [Known(_record(text)) for text in example.known]
+    drafts = [Draft(Fact(text, None, 1.0, (0,)), _record(text, 1)) for text in example.facts]
+    endpoint = OpenaiModel(model, api_key=key, base_url=url, timeout=1200)
+    try:
+        answer = endpoint.answer(decide.request(drafts, known))
+    finally:
+        endpoint.close()
+    texts: list[str | None] = list(example.known)
+    added = []
+    for action in decide.read(answer.value, drafts, known).actions:
+        if action.what is What.ADD:
+            added.append(drafts[action.fact].fact.text)
+        elif action.what is What.DELETE:
+            texts[action.memory or 0] = None
+        elif action.what is What.UPDATE:
+            texts[action.memory or 0] = action.text
+    return texts, added
+
+
+def _record(text: str, days: int = 0) -> MemoryRecord:
+    at = NOON + timedelta(days=days)
+    scope = Scope("u1")
+    return MemoryRecord("id", scope.space, scope, Kind.FACT, text, at, at, at, at, "s")
+
+
+def sha_of(body: Mapping[str, Any]) -> str:
+    """The name of a request's recording, as the desk has it."""
+    canonical = json.dumps(body, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()[:20]
+
+
+class Recorded:
+    """Answers from recordings; `missing` are requests that there is none for, `used` those that there was."""
+
+    def __init__(self, folder: Path = RECORDINGS) -> None:
+        self._folder = folder
+        self.missing: list[str] = []
+        self.used: set[str] = set()
+
+    def __call__(self, body: Mapping[str, Any]) -> str:
+        sha = sha_of(body)
+        path = self._folder / f"{sha}.json"
+        if not path.exists():
+            self.missing.append(sha)
+            return ""
+        self.used.add(sha)
+        return str(json.loads(path.read_text("utf-8"))["content"])

@@ -1,0 +1,96 @@
+"""What is explored: the demo conversation and what came of it, stored in a Neo4j, and the files that people run."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from neo4j_servers import Server
+
+from graphmem import Memory
+from graphmem.interfaces.demo import USER, messages
+from graphmem.model import Kind
+from graphmem.remember.plan import Retire
+from graphmem.stores.ledger import log, memories
+from graphmem.stores.ledger.schema import links
+
+EXPLORE = Path(__file__).parents[2] / "cypher" / "explore"
+FILES = sorted(EXPLORE.glob("*.cypher"))
+MOVED = datetime(2025, 6, 2, 12, 10, tzinfo=UTC)
+
+
+@contextmanager
+def told(server: Server, home: Path) -> Iterator[Memory]:
+    """A memory of the demo conversation, with the usual models and its graph on a server; removed at the end."""
+    neo4j = {"url": server.uri, "username": server.username, "password": server.password}
+    config = {
+        "history_db_path": str(home / "ledger.sqlite"),
+        "vector_store": {"provider": "qdrant", "config": {"path": str(home / "vectors")}},
+        "graph_store": {"provider": "neo4j", "config": neo4j},
+    }
+    memory = Memory.from_config(config)
+    try:
+        memory.add(list(messages()), user_id=USER)
+        assert memory.flush() == {"pending": []}
+        yield memory
+    finally:
+        memory.close()
+        server.remove(memory._house.ledger.uuid)
+
+
+def space(memory: Memory) -> str:
+    """The full name of the demo's space: others on the server may have told the demo, too."""
+    return f"{memory._house.ledger.uuid}/user:{USER}"
+
+
+def found(memory: Memory, words: str) -> str:
+    """The id of the memory with these words."""
+    (uid,) = (hit["id"] for hit in memory.get_all(user_id=USER, top_k=1000)["results"] if words in hit["memory"])
+    return str(uid)
+
+
+def go_on(memory: Memory) -> None:
+    """What the conversation lacks: a change, a contradiction, a summary, an assistant, two names of one man."""
+    for when, words in (
+        ("2025-06-03T09:00:00+00:00", "Hannah Osei lives in Bergen."),
+        ("2025-06-04T09:00:00+00:00", "Hannah Osei lives in Oslo."),
+        ("2025-06-04T19:00:00+00:00", "Samir Haddad likes jazz."),
+        ("2025-06-05T19:00:00+00:00", "Samir Haddad does not like jazz."),
+        ("2025-06-05T20:00:00+00:00", "Mr Moravec sent a postcard from Ljubljana."),
+        ("2025-06-05T21:00:00+00:00", "Samir Haddad and Bela Moravec cannot make it on weekdays."),
+    ):
+        memory.add([{"role": "user", "name": "Ravi", "content": words, "timestamp": when}], user_id=USER)
+    memory.add(
+        [{"role": "assistant", "content": "I have booked Kestrel Ferries for Maya.", "timestamp": "2025-06-05T22:00Z"}],
+        user_id=USER,
+        agent_id="helper",
+    )
+    memory.alias("Mr Moravec", "Bela Moravec", user_id=USER)
+    cellar, gone = found(memory, "Harbour Street"), found(memory, "gone to live")
+    memory._house.commit([Retire(cellar, at=MOVED, reason="moved", successor=gone)])
+    _summarise(memory, found(memory, "cannot make it"), found(memory, "itches"), found(memory, "glued the crack"))
+    assert memory.flush() == {"pending": []}
+
+
+def _summarise(memory: Memory, summary: str, *sources: str) -> None:
+    """Makes a memory one that was drawn from others, as a language model would have done."""
+    with memory._house.ledger.write() as connection:
+        record = memories.find(connection, summary)
+        assert record is not None
+        memories.update(connection, replace(record, kind=Kind.SUMMARY, change=log.next_change(connection)))
+        for source in sources:
+            other = memories.find(connection, source)
+            assert other is not None
+            connection.execute(links.insert().values(memory=record.row, kind="drawn_from", other=other.row))
+
+
+def parameters(path: Path) -> dict[str, Any]:
+    """The parameters that a file's head names, with the values it gives as examples."""
+    lines = re.findall(r"^// :param (\w+) => (.+)$", path.read_text("utf-8"), re.MULTILINE)
+    return {name: ast.literal_eval(value) for name, value in lines}

@@ -1,0 +1,58 @@
+"""Another process on a ledger: `python peer.py URL HOME ORDER NAME`. It says "ready", waits for a line, then does it.
+
+`open` prints the ledger's id; `write` adds and prints ids; `linger` adds one, and in the middle of its transaction says
+"inside" and waits for another line.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from conftest import fake_models
+
+from graphmem import Memory, Settings
+from graphmem.remember import commit
+from graphmem.stores.ledger import Ledger
+from graphmem.stores.ledger.postgres import parsed
+
+WRITTEN = 15
+
+
+def say(what: object) -> None:
+    print(json.dumps(what), flush=True)
+
+
+def linger() -> None:
+    """Holds the next transaction open at its last statement but few: its change number is taken, its rows are there."""
+    real = commit.log.add_event
+
+    def waiting(*args: object, **more: object) -> None:
+        real(*args, **more)
+        commit.log.add_event = real
+        say("inside")
+        sys.stdin.readline()
+
+    commit.log.add_event = waiting
+
+
+def main(url: str, home: str, order: str, name: str) -> None:
+    say("ready")
+    sys.stdin.readline()
+    if order == "open":
+        ledger = Ledger(parsed(url))
+        say(ledger.uuid)
+        ledger.close()
+        return
+    with Memory(home, settings=Settings.from_dict(fake_models(ledger_url=url))) as memory:
+        if order == "linger":
+            linger()
+        texts = [f"{name} says {n}" for n in range(WRITTEN if order == "write" else 1)]
+        say([memory.add(text, user_id="u1")["results"][0]["id"] for text in texts])
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,413 @@
+"""What only a real Neo4j shows: plans, hubs, other applications beside us, what breaks and comes back."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from threading import Event, Thread
+from time import monotonic, sleep
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from neo4j import Driver
+from neo4j_servers import VARIABLES, Server
+
+from graph_index import NOON, SPACE, VIEW, memory, relation, told  # isort: skip
+
+from graphmem.errors import ConfigError, StoreError, StoreUnavailable
+from graphmem.model import Limits, Seeds, micros
+from graphmem.stores.base import StoreLost
+from graphmem.stores.cypher import statement
+from graphmem.stores.neo4j import Neo4jGraph, rows, server, writing
+
+pytestmark = pytest.mark.server
+CYPHER = Path(__file__).parents[2] / "cypher"
+
+
+@pytest.fixture(params=VARIABLES)
+def at(request: Any) -> Server:
+    return Server.at(request.param)
+
+
+@pytest.fixture
+def graph(at: Server) -> Iterator[Neo4jGraph]:
+    with at.filled() as graph:
+        yield graph
+
+
+@pytest.fixture
+def driver(at: Server) -> Iterator[Driver]:
+    with at.driver() as driver:
+        yield driver
+
+
+def ask(driver: Driver, text: str, **parameters: Any) -> list[dict[str, Any]]:
+    return [record.data() for record in driver.execute_query(text, parameters).records]
+
+
+def seen(graph: Neo4jGraph, *keys: str, memories: Any = (), limits: Limits = Limits()) -> Any:
+    return graph.neighbourhood(VIEW, Seeds(keys, memories), limits)
+
+
+# --- plans -----------------------------------------------------------------------------------------------------------
+
+ROW = {"id": "", "version": 1, "type": "Other", "source": "", "target": "", "properties": {}}
+PARAMETERS: dict[str, Any] = {
+    **rows.asked("ledger", VIEW, Seeds(), Limits()),
+    "rows": [], "ids": [], "entities": [], "memories": [], "spaces": [], "all": True, "chunk": 10, "schema": 1,
+}  # fmt: skip
+SCANS = ("AllNodesScan", "NodeByLabelScan", "RelationshipTypeScan", "AllRelationshipsScan", "RelationshipIndexScan")
+
+
+def operators(plan: Any) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("children", ()):
+        yield from operators(child)
+
+
+@pytest.mark.parametrize("path", sorted(CYPHER.glob("runtime/*.cypher")), ids=lambda path: path.stem)
+def test_no_statement_reads_all_there_is(graph: Neo4jGraph, driver: Driver, path: Path) -> None:
+    text = statement(f"runtime/{path.stem}")
+    summary = driver.execute_query("EXPLAIN " + text, PARAMETERS).summary
+    names = [operator["operatorType"] for operator in operators(summary.plan or {})]
+    assert not [name for name in names if any(scan in name for scan in SCANS)]
+    assert not [said for said in summary.gql_status_objects if said.is_notification]
+
+
+@pytest.mark.parametrize("path", sorted(CYPHER.glob("*/*.cypher")), ids=lambda path: f"{path.parent.stem}/{path.stem}")
+def test_every_file_says_what_it_does_and_in_which_cypher(path: Path) -> None:
+    lines = path.read_text().splitlines()
+    assert lines[0].startswith("// ")
+    assert next(line for line in lines if not line.startswith("//")).startswith("CYPHER 5")
+    assert not [line for line in lines if ";" in line and not line.startswith("//")]
+
+
+def test_a_hub_costs_no_more_than_its_best_mentions(graph: Neo4jGraph, driver: Driver) -> None:
+    graph.upsert([memory("m", "hub", "rare", minute=30_000, row=1), memory("n", "rare", minute=30_001, row=2)])
+    ask(
+        driver,
+        """MATCH (hub:Entity {ledger: $ledger, key: 'hub'})
+        UNWIND range(1, 20000) AS n
+        CREATE (m:Memory {ledger: $ledger, id: 'h' + n, space: $space, user_id: 'alice', kind: 'episode', at: $at + n,
+                          valid_from: $at + n, row: n + 2, version: 1})
+        CREATE (m)-[:MENTIONS {ledger: $ledger, kind: 1, ekey: hub.id, rank: '2' + ($shift + n) + '000000000000'}]
+               ->(hub)""",
+        ledger=graph._ledger, space=f"{graph._ledger}/{SPACE}", at=micros(NOON), shift=10**17 + micros(NOON),
+    )  # fmt: skip
+    for seeds in (Seeds(["hub"], ["n"]), Seeds(["rare"], ["m"])):
+        asked = rows.asked(graph._ledger, VIEW, seeds, Limits(frontier=10))
+        result = driver.execute_query("PROFILE " + statement("runtime/neighbourhood"), asked)
+        hits = sum(operator["args"].get("DbHits", 0) for operator in operators(result.summary.profile))
+        (found,) = result.records
+        assert len(found["memories"]) > 10
+        assert hits < 40 * len(found["memories"]) + 100
+
+
+def test_searches_of_other_shapes_are_not_planned_anew(graph: Neo4jGraph) -> None:
+    """Planning takes a second or more, and would count against those searches' time."""
+    seen(graph, "anna")
+    began = monotonic()
+    for count in (1, 2, 12, 120):
+        ids = [str(n) for n in range(count)]
+        seen(graph, *ids, memories=ids)
+    graph.neighbourhood(
+        VIEW.__class__(VIEW.scope, NOON, "user:b", frozenset(list(VIEW.kinds)[:1]), NOON, show_expired=True),
+        Seeds(["x" * 1000], ["y"]),
+        Limits(1, 1, 1, 1, 1),
+    )
+    assert monotonic() - began < 5
+
+
+# --- beside others ---------------------------------------------------------------------------------------------------
+
+
+def test_other_applications_nodes_are_left_alone(at: Server, graph: Neo4jGraph, driver: Driver) -> None:
+    """Same labels, same property names, even the same ids; and things of theirs tied to ours."""
+    theirs = str(uuid4())
+    try:
+        for _ in range(2):  # ours constrain nothing of theirs
+            ask(driver, "CREATE (:Memory {id: 'm', app: $app})-[:MENTIONS {app: $app}]->(:Entity {id: 'e', app: $app})",
+                app=theirs)  # fmt: skip
+        ask(driver, "CREATE (:Person {name: 'Anna', app: $app})-[:RELATES_TO {id: 'r'}]->(:Other {app: $app})",
+            app=theirs)  # fmt: skip
+        graph.upsert([memory("m", "anna", "acme")], [relation("r", "anna", "acme", "m")])
+        assert seen(graph, "anna").memories == ("m",)
+        graph.delete(["m"], ["r"])
+        graph.upsert([memory("m", "anna", "acme")], [relation("r", "anna", "acme", "m")])
+        graph.wipe()
+        counted = ask(driver, "MATCH (n {app: $app}) RETURN count(n) AS n, sum(COUNT { (n)--() }) AS edges", app=theirs)
+        assert counted == [{"n": 6, "edges": 6}]
+    finally:
+        ask(driver, "MATCH (n {app: $app}) DETACH DELETE n", app=theirs)
+
+
+def test_two_ledgers_never_see_each_other(at: Server, graph: Neo4jGraph) -> None:
+    with at.filled() as other:
+        mine = [memory("m", "anna", "acme"), memory("n", "anna", minute=1, previous="m")]
+        graph.upsert(mine, [relation("r", "anna", "acme", "m")], [told("anna", "Anna K.", "acme"), told("acme", "A")])
+        other.upsert([memory("m", "anna", "bob", change=9)])
+        assert list(other.held()) == [("m", 9)]
+        assert seen(other, "anna").frequencies == {"anna": 1}
+        assert seen(other, "anna", memories=["m", "n"]).memories == ("m",)
+        other.delete(["m", "n"], ["r"])
+        before = sorted(graph.held())
+        other.wipe()
+        assert sorted(graph.held()) == before
+        assert seen(graph, "anna").frequencies == {"anna": 2, "acme": 1} or seen(graph, "anna").frequencies == {
+            "anna": 2
+        }
+
+
+def test_eight_threads_write_overlapping_entities(graph: Neo4jGraph) -> None:
+    def write(worker: int) -> None:
+        for batch in range(4):
+            keys = [f"e{(worker * 7 + batch * 3 + n) % 10}" for n in range(5)]
+            some = [memory(f"{worker}-{batch}-{n}", "hub", *keys[: n + 1], row=worker * 100 + batch * 10 + n + 1)
+                    for n in range(5)]  # fmt: skip
+            graph.upsert(
+                some, [relation(f"r{keys[0]}", keys[0], "hub", some[0].record.id, change=worker * 10 + batch + 1)]
+            )
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(8)))
+    assert seen(graph, "hub", limits=Limits(seed_mentions=1)).frequencies["hub"] == 160
+    held = dict(graph.held())
+    assert len([uid for uid in held if "-" in uid]) == 160
+
+
+# --- lost, broken off ------------------------------------------------------------------------------------------------
+
+
+def test_what_was_emptied_behind_our_back_is_noticed(graph: Neo4jGraph, driver: Driver) -> None:
+    graph.upsert([memory("m", "anna")])
+    ask(driver, "MATCH (n {ledger: $ledger}) DETACH DELETE n", ledger=graph._ledger)
+    for act in (
+        lambda: seen(graph, "anna"), lambda: graph.upsert([memory("m", "anna")]), lambda: graph.delete(["m"]),
+        graph.count, lambda: list(graph.held()),
+    ):  # fmt: skip
+        with pytest.raises(StoreLost):
+            act()
+    graph.wipe()
+    graph.upsert([memory("m", "anna")])
+    assert seen(graph, "anna").memories == ("m",)
+
+
+def test_before_anything_was_written_it_is_lost_too(at: Server) -> None:
+    graph = at.graph()
+    graph.check()
+    with pytest.raises(StoreLost):
+        seen(graph, "anna")
+    graph.close()
+
+
+def test_without_indexes_it_is_lost(at: Server, graph: Neo4jGraph, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new server, or one that was emptied with its schema: what names an index does not even parse."""
+    graph.upsert([memory("m", "anna")])
+    elsewhere = lambda path: (
+        statement(path)
+        .replace("(ledger, ekey, rank)", "(ledger, ekey, none)")
+        .replace("RELATES_TO(ledger, id)", "RELATES_TO(ledger, none)")
+    )
+    monkeypatch.setattr("graphmem.stores.neo4j.statement", elsewhere)
+    for act in (lambda: seen(graph, "anna"), lambda: list(graph.held())):
+        with pytest.raises(StoreLost):
+            act()
+    graph = at.graph()
+    graph.check()
+    graph.close()
+
+
+def test_a_server_that_is_too_old(graph: Neo4jGraph, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "OLDEST", (9999, 1))
+    with pytest.raises(ConfigError, match="too old; use 5.26"):
+        graph.check()
+
+
+def test_another_schema(graph: Neo4jGraph, driver: Driver) -> None:
+    graph.upsert([memory("m", "anna")])
+    mark = "MATCH (n:GraphmemLedger {ledger: $ledger}) SET n.schema = $schema"
+    ask(driver, mark, ledger=graph._ledger, schema=writing.SCHEMA + 1)
+    for act in (graph.check, graph.wipe, lambda: seen(graph, "anna"), lambda: graph.upsert([memory("n")])):
+        with pytest.raises(StoreError, match="upgrade graphmem") as caught:
+            act()
+        assert not isinstance(caught.value, StoreUnavailable)
+    ask(driver, mark, ledger=graph._ledger, schema=writing.SCHEMA - 1)
+    graph.check()
+    with pytest.raises(StoreLost):
+        seen(graph, "anna")
+    graph.wipe()
+    assert list(graph.held()) == []
+
+
+def test_a_wipe_that_was_broken_off_goes_on(graph: Neo4jGraph, driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph.upsert([memory(f"m{n}", "anna", f"e{n}", minute=n) for n in range(30)])
+    monkeypatch.setattr("graphmem.stores.neo4j.WIPE_CHUNK", 7)
+    left = "MATCH (n {ledger: $ledger}) RETURN count(n) AS n"
+    with monkeypatch.context() as broken:
+        run = graph._server.run
+
+        def fail(text: str, parameters: Any) -> Any:
+            if "wipe" in text or ":Entity" in text and "CALL" in text:
+                raise StoreUnavailable("killed")
+            return run(text, parameters)
+
+        broken.setattr(graph._server, "run", fail)
+        with pytest.raises(StoreUnavailable):
+            graph.wipe()
+    assert ask(driver, left, ledger=graph._ledger) == [{"n": 32}]  # the entities and the marker
+    graph.wipe()
+    assert ask(driver, left, ledger=graph._ledger) == [{"n": 1}]
+
+
+def test_many_are_deleted_in_transactions_of_some(graph: Neo4jGraph, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph.upsert([memory(f"m{n}", "anna", minute=n) for n in range(25)])
+    monkeypatch.setattr("graphmem.stores.neo4j.CHUNK", 10)
+    assert graph.delete([f"m{n}" for n in range(24)]) == 48
+    assert seen(graph, "anna").memories == ("m24",)
+    assert graph.delete(["m24"]) == 3  # with the mention and the entity
+
+
+# --- out of reach ----------------------------------------------------------------------------------------------------
+
+
+class Freezing:
+    """A way to the server that can hang: what is sent arrives, but nothing comes back."""
+
+    def __init__(self, uri: str) -> None:
+        host, _, port = uri.partition("//")[2].partition(":")
+        self._server = (host, int(port))
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.uri = f"bolt://127.0.0.1:{self._listening.getsockname()[1]}"
+        self.moving = Event()
+        self.moving.set()
+        self._open: list[socket.socket] = []
+        self._threads: list[Thread] = []
+        self._start(self._accept)
+
+    def _start(self, act: Any, *given: Any) -> None:
+        self._threads.append(Thread(target=act, args=given, daemon=True))
+        self._threads[-1].start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                here, _ = self._listening.accept()
+            except OSError:
+                return
+            there = socket.create_connection(self._server)
+            self._open += [here, there]
+            self._start(self._pass_on, here, there)
+            self._start(self._pass_on, there, here)
+
+    def _pass_on(self, one: socket.socket, other: socket.socket) -> None:
+        with suppress(OSError):
+            while data := one.recv(65536):
+                self.moving.wait()
+                other.sendall(data)
+
+    def close(self) -> None:
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        self._threads[0].join()
+        self.moving.set()
+        for one in self._open:
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join()
+        for one in self._open:
+            one.close()
+
+
+def test_a_server_that_hangs_in_the_middle_is_left_after_two_seconds(at: Server) -> None:
+    way = Freezing(at.uri)
+    with at.filled() as direct:
+        graph = Neo4jGraph(way.uri, at.username, at.password, "neo4j", direct._ledger)
+        direct.upsert([memory("m", "anna")])
+        assert seen(graph, "anna").memories == ("m",)
+        way.moving.clear()
+        for _ in range(2):
+            began = monotonic()
+            with pytest.raises(StoreUnavailable):
+                seen(graph, "anna")
+            assert 1 < monotonic() - began < 3
+        way.moving.set()
+        sleep(0.5)
+        assert seen(graph, "anna").memories == ("m",)
+        way.moving.clear()
+        began = monotonic()
+        graph.close()
+        assert monotonic() - began < 3
+    way.close()
+
+
+def test_readers_lost_to_a_hanging_server_are_bounded(at: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "READERS", 2)
+    monkeypatch.setattr(server, "PATIENCE", 0.3)
+    way = Freezing(at.uri)
+    hung = server.Server(way.uri, at.username, at.password, "neo4j", user_agent="test")
+    hung.read("RETURN 1", {}, 5)
+    way.moving.clear()
+    with ThreadPoolExecutor(6) as pool:
+        began = monotonic()
+        jobs = [pool.submit(hung.read, "RETURN 1", {}, 0.3) for _ in range(6)]
+        assert all(isinstance(job.exception(), StoreUnavailable) for job in jobs)
+        assert monotonic() - began < 1.5
+    hung.close()
+    way.close()
+
+
+def test_nobody_there(at: Server) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    graph = Neo4jGraph(f"bolt://127.0.0.1:{port}", "neo4j", "secret", "neo4j", "x")
+    for act in (graph.check, lambda: seen(graph, "anna")):
+        began = monotonic()
+        with pytest.raises(StoreUnavailable, match="out of reach") as caught:
+            act()
+        assert monotonic() - began < 3
+        assert "secret" not in str(caught.value)
+    graph.close()
+
+
+def test_the_wrong_database(at: Server) -> None:
+    graph = Neo4jGraph(at.uri, at.username, at.password, "nosuch", "x")
+    with pytest.raises(ConfigError, match=r"graph_store.config: .*DatabaseNotFound"):
+        graph.check()
+    with pytest.raises(StoreUnavailable, match="check url, username, password and database"):
+        graph.upsert([memory("m")])
+    graph.close()
+
+
+def test_the_wrong_password(at: Server) -> None:
+    graph = Neo4jGraph(at.uri, "nosuchuser", "wrong-secret", "neo4j", "x")  # not the real one: it would be locked
+    with pytest.raises(ConfigError, match="Unauthorized|RateLimit") as caught:
+        graph.check()
+    assert "wrong-secret" not in str(caught.value)
+    graph.close()
+
+
+@pytest.mark.parametrize("url", ["http://x", "nonsense", "bolt://u:secret@h:1/?x=y", "bolt://h:abc"])
+def test_no_url(url: str) -> None:
+    with pytest.raises(ConfigError, match="graph_store.config.url") as caught:
+        Neo4jGraph(url, "neo4j", "p", "neo4j", "x")
+    assert "secret" not in str(caught.value)
+
+
+def test_a_row_that_cannot_be_stored_is_refused_and_nothing_written(graph: Neo4jGraph) -> None:
+    good, bad = memory("m", "anna"), memory("n", "anna", text="\ud800")
+    with pytest.raises(StoreError, match="cannot be sent") as caught:
+        graph.upsert([good, bad])
+    assert not isinstance(caught.value, StoreUnavailable)
+    assert list(graph.held()) == []
+    graph.upsert([good])
+    assert list(graph.held()) == [("m", 1)]
+
+
+def test_no_graph_in_the_system_database() -> None:
+    with pytest.raises(ConfigError, match="graph_store.config.database"):
+        Neo4jGraph("bolt://h:1", "neo4j", "x", "system", "x")

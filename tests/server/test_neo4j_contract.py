@@ -1,0 +1,31 @@
+"""The graph in Neo4j keeps the contract, in the oldest and the newest version we name."""
+
+from __future__ import annotations
+
+import pytest
+from neo4j_servers import Server  # first: it shows the way to the contracts
+
+from graph_index import GraphIndexContract  # isort: skip
+
+from graphmem.stores.base import GraphIndex
+from graphmem.stores.ledger import Ledger
+
+pytestmark = pytest.mark.server
+
+
+class OnNeo4j(GraphIndexContract):
+    variable: str
+
+    def fresh(self, ledger: Ledger) -> GraphIndex:
+        return Server.at(self.variable).graph(ledger.uuid)
+
+    def leave(self, ledger: Ledger) -> None:
+        Server.at(self.variable).remove(ledger.uuid)
+
+
+class TestNeo4j5(OnNeo4j):
+    variable = "NEO4J_URI"
+
+
+class TestNeo4j2026(OnNeo4j):
+    variable = "NEO4J2026_URI"

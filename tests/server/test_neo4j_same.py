@@ -1,0 +1,188 @@
+"""What people see in Neo4j is what the ledger says, whatever happened to it and in whichever steps it was delivered."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from neo4j_servers import VARIABLES, Server
+
+from graph import ALICE, enrich, fill, tell  # isort: skip
+
+from sqlalchemy import select
+
+from graphmem.errors import NotFoundError
+from graphmem.model import micros
+from graphmem.remember.plan import Alias, Erase, Rename, Restore, Retire, Revise, Unalias
+from graphmem.stores.deliver import Graphs, Projection
+from graphmem.stores.ledger import aliases, changes, memories
+from graphmem.stores.ledger.schema import entities, relations, spaces
+from graphmem.stores.ledger.schema import memories as memories_table
+from graphmem.stores.neo4j import Neo4jGraph
+
+pytestmark = pytest.mark.server
+
+
+@pytest.fixture(params=VARIABLES)
+def at(request: Any) -> Server:
+    return Server.at(request.param)
+
+
+@pytest.fixture
+def graph(at: Server, clerk: Any) -> Iterator[Neo4jGraph]:
+    with at.filled(clerk.ledger.uuid) as graph:
+        yield graph
+
+
+MEMORIES = """MATCH (n:Memory {ledger: $ledger}) WHERE n.version IS NOT NULL
+RETURN n.id, n.space, n.user_id, n.agent_id, n.run_id, n.kind, n.text, n.at, n.valid_to, n.version,
+       n.date.epochMillis = n.at / 1000"""
+MENTIONS = """MATCH (m:Memory {ledger: $ledger})-[r:MENTIONS {ledger: $ledger}]->(e:Entity {ledger: $ledger})
+RETURN m.id, e.space, e.key, r.kind"""
+ENTITIES = """MATCH (n:Entity {ledger: $ledger})
+RETURN n.space, n.key, n.name, n.type, [l IN labels(n) WHERE l <> 'Entity']"""
+SAME = "MATCH (a:Entity)-[r:SAME_AS {ledger: $ledger}]->(b:Entity) RETURN a.space, a.key, b.key"
+RELATIONS = """MATCH (a:Entity)-[r:RELATES_TO {ledger: $ledger}]->(b:Entity)
+RETURN r.id, a.key, r.predicate, b.key, r.facts, r.memory_ids, r.confidence, r.version"""
+CHAIN = "MATCH (a:Memory)-[r:NEXT {ledger: $ledger}]->(b:Memory) RETURN a.id, b.id"
+OTHERS = """MATCH (n {ledger: $ledger}) WHERE n.version IS NULL AND NOT n:Entity AND NOT n:GraphmemLedger RETURN n.id"""
+
+
+def shown(at: Server, ledger: Any) -> dict[str, Any]:
+    """What somebody in the Browser sees."""
+    found = {}
+    with at.driver() as driver:
+        for name, text in (
+            ("memories", MEMORIES), ("mentions", MENTIONS), ("entities", ENTITIES), ("same", SAME),
+            ("relations", RELATIONS), ("chain", CHAIN), ("others", OTHERS),
+        ):  # fmt: skip
+            records = driver.execute_query(text, {"ledger": ledger.uuid}).records
+            found[name] = sorted(_line(name, record.values()) for record in records)
+    return found
+
+
+def _line(name: str, values: list[Any]) -> str:
+    return repr((values[0], *sorted(values[1:])) if name == "same" else tuple(values))  # which way a link goes is open
+
+
+def said(ledger: Any) -> dict[str, Any]:
+    """The same from the ledger."""
+    with ledger.read() as connection:
+        uids = list(connection.scalars(select(memories_table.c.uid)))
+        records = list(memories.records(connection, uids).values())
+        states = changes.memory_states(connection, records)
+        name = aliases.chosen_name(entities).label("called")
+        columns = select(spaces.c.key, entities.c.key, name, entities.c.type).join(spaces)
+        named = connection.execute(columns).all()
+        related = changes.relation_states(connection, connection.scalars(select(relations.c.uid)).all())
+        linked = {
+            (space, *sorted((link.key, link.other)))
+            for space, row in connection.execute(select(spaces.c.key, spaces.c.id)).all()
+            for link in aliases.all_links(connection, row)
+            if {(space, link.key), (space, link.other)} <= {(s, k) for s, k, *_ in named}
+        }
+    at = lambda space: f"{ledger.uuid}/{space}"
+    return {
+        "memories": sorted(
+            repr((r.id, at(r.space), r.scope.user_id, r.scope.agent_id, r.scope.run_id, r.kind.value, r.text,
+                  micros(r.at), None if r.valid_to is None else micros(r.valid_to), r.change, True)) for r in records
+        ),
+        "mentions": sorted(
+            repr((s.record.id, at(s.record.space), e.key, int(kind))) for s in states for e, kind in s.mentions
+        ),
+        "entities": sorted(repr((at(s), k, called, type_, [type_])) for s, k, called, type_ in named),
+        "same": sorted(repr((at(space), *ends)) for space, *ends in linked),
+        "relations": sorted(
+            repr((s.relation.id, s.relation.source, s.relation.predicate, s.relation.target, list(s.relation.facts),
+                  list(s.relation.memory_ids), s.relation.confidence, s.change)) for s in related
+        ),
+        "chain": sorted(repr((s.previous, s.record.id)) for s in states if s.previous is not None),
+        "others": [],
+    }  # fmt: skip
+
+
+def delivered(clerk: Any, graph: Neo4jGraph) -> Projection:
+    return Projection("graph", clerk.ledger, Graphs(graph), shared=True)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_everything_the_ledger_holds_is_there(at: Server, clerk: Any, graph: Neo4jGraph, seed: int) -> None:
+    fill(clerk, seed)
+    delivered(clerk, graph).catch_up([])
+    assert shown(at, clerk.ledger) == said(clerk.ledger)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_whatever_happens_and_in_whichever_steps_it_comes(
+    at: Server, clerk: Any, graph: Neo4jGraph, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("graphmem.stores.deliver.BATCH", 3)
+    chance, projection = random.Random(seed), delivered(clerk, graph)
+    keys, told = [f"e{n}" for n in range(6)], []
+    for n in range(60):
+        what = chance.choice(["tell", "tell", "erase", "revise", "retire", "restore", "alias", "unalias", "rename"])
+        some, pair = chance.choice(told or [None]), chance.sample(keys, 2)
+        try:
+            if what == "tell" or some is None:
+                told.append(tell(clerk, *chance.sample(keys, chance.randint(0, 3)), at=chance.randint(0, 99)).id)
+            elif what == "erase":
+                clerk.commit(Erase(some))
+                told.remove(some)
+            elif what == "revise":
+                clerk.commit(Revise(some, text=f"words {n}"))
+                enrich(clerk, clerk.record(some), chance.sample(keys, 2))
+            elif what == "retire":
+                clerk.commit(Retire(some, at=clerk.record(some).at + timedelta(hours=1), reason="x"))
+            elif what == "restore":
+                clerk.commit(Restore(some, reason="x"))
+            elif what == "alias":
+                clerk.commit(Alias(ALICE, *pair))
+            elif what == "unalias":
+                clerk.commit(Unalias(ALICE, *pair))
+            else:
+                clerk.commit(Rename(ALICE, pair[0], f"Name {n}"))
+        except NotFoundError:
+            continue
+        if chance.random() < 0.3:
+            projection.catch_up([])
+            assert shown(at, clerk.ledger) == said(clerk.ledger)
+    projection.catch_up([])
+    now = said(clerk.ledger)
+    assert shown(at, clerk.ledger) == now
+    assert not any(projection.verify().values())
+    projection.rebuild([])
+    assert shown(at, clerk.ledger) == now
+
+
+def test_through_the_door(at: Server, tmp_path: Path, make_memory: Any) -> None:
+    """A Memory whose graph is in Neo4j: it finds, it forgets, it resets; and what it needs is said when it is wrong."""
+    config = {"url": at.uri, "username": at.username, "password": at.password}
+    memory = make_memory(tmp_path, graph_store={"provider": "neo4j", "config": config}, extractor={"provider": "spacy"})
+    ledger = memory._house.ledger
+    try:
+        for words in ("My sister Anna works at Nordlicht.", "Nordlicht is building a new lab in Bergen."):
+            memory.add(words, user_id="tom")
+        found = memory.search("Where does Anna's company build?", user_id="tom", explain=True)
+        assert "degraded" not in found
+        assert len(found["results"]) == 2
+        memory.alias("Nordlicht", "Anna", user_id="tom")
+        memory.rename_entity("Nordlicht", "Nordlicht AS", user_id="tom")
+        assert memory.flush() == {"pending": []}
+        assert memory.verify()["ok"]
+        assert shown(at, ledger) == said(ledger)
+        assert len(shown(at, ledger)["same"]) == 1
+        memory.rebuild("graph")
+        assert shown(at, ledger) == said(ledger)
+        memory.delete_all(user_id="tom")
+        assert memory.flush() == {"pending": []}
+        assert {name: lines for name, lines in shown(at, ledger).items() if lines} == {}
+        memory.add("Anna sings.", user_id="tom")
+        memory.reset()
+        assert {name: lines for name, lines in shown(at, ledger).items() if lines} == {}
+    finally:
+        memory.close()
+        at.remove(ledger.uuid)

@@ -1,0 +1,442 @@
+"""What only a PostgreSQL server can show: several processes, broken connections, other people's tables."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import fake_models
+from databases import postgres
+from sqlalchemy import inspect, make_url, select, text
+
+from graphmem import Memory, Settings
+from graphmem.errors import ConfigError, GraphmemError, StoreError, StoreUnavailable, ValidationError
+from graphmem.model import EntityType
+from graphmem.stores.deliver import Graphs, Projection
+from graphmem.stores.ledger import Ledger, aliases, log, schema
+from graphmem.stores.ledger import memories as rows
+from graphmem.stores.ledger.postgres import parsed
+from graphmem.stores.networkx import NetworkxGraph
+
+psycopg = pytest.importorskip("psycopg")
+pytestmark = pytest.mark.server
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    with postgres() as made:
+        yield made
+
+
+@contextmanager
+def opened(url: str, home: Path, **config: Any) -> Iterator[Memory]:
+    with Memory(home, settings=Settings.from_dict(fake_models(ledger_url=url, **config))) as memory:
+        yield memory
+
+
+@contextmanager
+def ledger_on(url: str) -> Iterator[Ledger]:
+    with closing(Ledger(parsed(url))) as ledger:
+        yield ledger
+
+
+def sql(url: str, statement: str) -> list[Any]:
+    with psycopg.connect(url, autocommit=True) as connection:
+        found = connection.execute(statement)
+        return found.fetchall() if found.description else []
+
+
+class Peer:
+    """Another process; see `peer.py`."""
+
+    def __init__(self, url: str, home: Path, order: str, name: str = "peer") -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("peer.py")), url, str(home / name), order, name],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert self.answer() == "ready"
+
+    def go(self) -> None:
+        self._process.stdin.write("go\n")
+        self._process.stdin.flush()
+
+    def answer(self) -> Any:
+        return json.loads(self._process.stdout.readline())
+
+    def end(self) -> None:
+        self._process.stdin.close()
+        assert self._process.wait(60) == 0
+        self._process.stdout.close()
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait(60)
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
+        self._process.stdout.close()
+
+
+# --- several at once -------------------------------------------------------------------------------------------------
+
+
+def test_two_processes_open_an_empty_database_at_once(url: str, tmp_path: Path) -> None:
+    peers = [Peer(url, tmp_path, "open", f"p{n}") for n in range(3)]
+    for peer in peers:
+        peer.go()
+    assert len({peer.answer() for peer in peers}) == 1
+    for peer in peers:
+        peer.end()
+    assert sql(url, "SELECT count(*) FROM graphmem.ledger") == [(1,)]
+
+
+def test_processes_that_write_at_once_lose_and_double_nothing(url: str, tmp_path: Path) -> None:
+    names = ["p0", "p1"]
+    peers = [Peer(url, tmp_path, "write", name) for name in names]
+    for peer in peers:
+        peer.go()
+    told = [uid for peer in peers for uid in peer.answer()]
+    for peer in peers:
+        peer.end()
+    with ledger_on(url) as ledger, ledger.read() as connection:
+        found = rows.changed(connection, 0, 1000)
+        last = log.last_change(connection)
+    assert sorted(record.id for record in found) == sorted(told)
+    texts = [record.text for record in found]
+    for name in names:  # each process's own in its order
+        mine = [int(said.split()[-1]) for said in texts if said.startswith(name)]
+        assert sorted(mine) == list(range(len(told) // 2))
+    numbers = [record.change for record in found]
+    assert numbers == sorted(set(numbers))
+    assert numbers[-1] <= last <= 4 * len(told)  # each add takes a few, and none is given out for nothing
+    with opened(url, tmp_path / "p0") as memory:
+        memory.repair()
+        assert memory.verify()["ok"]
+        assert len(memory.search("says", user_id="u1", top_k=100)["results"]) == len(told)
+
+
+def test_no_cursor_passes_a_transaction_that_lingers(url: str, tmp_path: Path) -> None:
+    """One has its change number and is not committed; what another wants to commit after it has to wait."""
+    with ledger_on(url) as ledger:
+        copy = NetworkxGraph()
+        projection = Projection("graph", ledger, Graphs(copy), shared=True)
+        with opened(url, tmp_path / "mine") as memory:
+            known = memory.add("I like tea", user_id="u1")["results"][0]["id"]
+        projection.catch_up([])
+        slow, fast = Peer(url, tmp_path, "linger", "slow"), Peer(url, tmp_path, "write", "fast")
+        slow.go()
+        assert slow.answer() == "inside"
+        fast.go()
+        for _ in range(5):
+            projection.catch_up([])
+            time.sleep(0.1)
+        assert [uid for uid, _ in copy.held()] == [known]
+        slow.go()
+        (first,) = slow.answer()
+        later = fast.answer()
+        for peer in (slow, fast):
+            peer.end()
+        projection.catch_up([])
+        assert {uid for uid, _ in copy.held()} == {known, first, *later}
+        assert not projection.pending()
+        assert projection.verify() == dict.fromkeys(projection.verify(), [])
+        with ledger.read() as connection:
+            found = rows.records(connection, [first, *later])
+        assert found[first].row < min(found[uid].row for uid in later)
+
+
+def test_a_writer_killed_in_the_middle_leaves_nothing_and_nobody_waits(url: str, tmp_path: Path) -> None:
+    with opened(url, tmp_path / "mine") as memory:
+        before = memory.add("I like tea", user_id="u1")["results"][0]["id"]
+        dying = Peer(url, tmp_path, "linger", "dying")
+        dying.go()
+        assert dying.answer() == "inside"
+        dying.kill()
+        begun = time.monotonic()
+        after = memory.add("I like cake", user_id="u1")["results"][0]["id"]
+        assert time.monotonic() - begun < 10
+        assert {one["id"] for one in memory.get_all(user_id="u1")["results"]} == {before, after}
+        assert sql(url, "SELECT count(*) FROM graphmem.events") == [(2,)]
+        assert memory.verify()["ok"]
+
+
+# --- what goes wrong -------------------------------------------------------------------------------------------------
+
+
+def terminate(url: str) -> None:
+    """Ends every connection to the database but this one."""
+    sql(url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
+        "AND pid <> pg_backend_pid()")  # fmt: skip
+
+
+def test_connections_that_were_cut_while_idle_are_replaced_unnoticed(url: str, tmp_path: Path) -> None:
+    with opened(url, tmp_path) as memory:
+        memory.add("I like tea", user_id="u1")
+        terminate(url)
+        assert len(memory.search("tea", user_id="u1")["results"]) == 1
+        terminate(url)
+        memory.add("I like cake", user_id="u1")
+        assert memory.get_all(user_id="u1")["total"] == 2
+
+
+def test_a_connection_that_is_cut_in_a_transaction_is_our_error_and_the_next_call_works(url: str) -> None:
+    with ledger_on(url) as ledger:
+        with pytest.raises(StoreUnavailable, match="graphmem_test.*terminating connection"), ledger.write() as writing:
+            log.next_change(writing)
+            terminate(url)
+            log.next_change(writing)
+        with ledger.write() as writing:
+            assert log.next_change(writing) == 1
+        with pytest.raises(StoreUnavailable), ledger.read() as reading:
+            log.last_change(reading)
+            terminate(url)
+            log.last_change(reading)
+        with ledger.read() as reading:
+            assert log.last_change(reading) == 1
+
+
+def told_by(error: BaseException) -> str:
+    """All that a traceback would print of it."""
+    return "".join(traceback.format_exception(error))
+
+
+def test_a_wrong_password_is_told_without_it(url: str) -> None:
+    wrong = make_url(url).set(password="Xanthippe").render_as_string(hide_password=False)
+    with suppress(psycopg.OperationalError), psycopg.connect(wrong):
+        pytest.skip("this server lets everybody in")
+    with pytest.raises(ConfigError, match="password authentication failed") as caught:
+        Ledger(parsed(wrong))
+    assert "Xanthippe" not in told_by(caught.value)
+
+
+def test_what_a_row_holds_is_in_no_error(url: str) -> None:
+    with ledger_on(url) as ledger:
+        values = {"key": "Xanthippe", "memory": "x", "words": None}
+        with pytest.raises(StoreUnavailable, match="duplicate key") as caught, ledger.write() as connection:
+            for _ in range(2):
+                connection.execute(schema.messages.insert().values(values))
+        assert "Xanthippe" not in str(caught.value)
+
+
+def test_a_database_that_is_not_there_says_so(url: str) -> None:
+    with pytest.raises(ConfigError, match="ledger_url: .*nowhere.*does not exist"):
+        Ledger(parsed(make_url(url).set(database="nowhere").render_as_string(hide_password=False)))
+
+
+def test_a_server_that_is_not_there_or_does_not_answer_is_out_of_reach_soon() -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        port = silent.getsockname()[1]
+        for closed in (False, True):
+            if closed:
+                silent.close()
+            begun = time.monotonic()
+            with pytest.raises(StoreUnavailable, match=f"127.0.0.1:{port}"):
+                Ledger(parsed(f"postgresql://u:secret@127.0.0.1:{port}/db"))
+            assert time.monotonic() - begun < 5
+
+
+def test_an_option_nobody_knows_is_a_configuration_error() -> None:
+    with pytest.raises(ConfigError, match='ledger_url: invalid connection option "shoesize"'):
+        Ledger(parsed("postgresql://u:secret@h/db?shoesize=44"))
+
+
+def test_closing_leaves_no_connection_behind(url: str, tmp_path: Path) -> None:
+    with opened(url, tmp_path) as memory:
+        memory.add("I like tea", user_id="u1")
+        memory.search("tea", user_id="u1")
+    count = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    deadline = time.monotonic() + 10
+    while sql(url, count) != [(0,)]:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+# --- where it lives --------------------------------------------------------------------------------------------------
+
+
+def test_other_peoples_tables_are_never_touched(url: str, tmp_path: Path) -> None:
+    sql(url, "CREATE TABLE public.memories AS SELECT 'theirs' AS x")
+    sql(url, "CREATE TABLE public.alembic_version AS SELECT '17' AS version_num")
+    with opened(url, tmp_path) as memory:
+        memory.add("I like tea", user_id="u1")
+        memory.reset()
+        assert memory.get_all(user_id="u1")["total"] == 0
+    assert sql(url, "SELECT * FROM public.memories") == [("theirs",)]
+    assert sql(url, "SELECT * FROM public.alembic_version") == [("17",)]
+    found = sql(url, "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'")
+    assert sorted(found) == [("alembic_version",), ("memories",)]
+
+
+def test_a_schema_that_was_made_for_us_is_enough(url: str) -> None:
+    sql(url, "CREATE SCHEMA graphmem")
+    with ledger_on(url) as ledger:
+        assert ledger.uuid
+
+
+def test_a_newer_schema_is_refused_and_says_what_to_do(url: str) -> None:
+    Ledger(parsed(url)).close()
+    sql(url, "UPDATE graphmem.alembic_version SET version_num = '9999'")
+    with pytest.raises(StoreError, match="9999.*newer.*upgrade"):
+        Ledger(parsed(url))
+
+
+def columns(ledger: Ledger) -> dict[str, list[tuple[Any, ...]]]:
+    def told(column: Any) -> tuple[Any, ...]:
+        kind = column["type"]
+        return column["name"], str(kind), str(vars(kind).get("collation")), column["nullable"]
+
+    with ledger.read() as connection:
+        there = inspect(connection)
+        return {table: sorted(map(told, there.get_columns(table))) for table in there.get_table_names()}
+
+
+def test_an_older_schema_is_migrated(url: str) -> None:
+    with ledger_on(url) as ledger:
+        uuid, new = ledger.uuid, columns(ledger)
+    # What the migrations bring, taken away again.
+    sql(url, "SET search_path = graphmem; DROP TABLE aliases, names, leases, jobs, usage;"
+        "ALTER TABLE ledger DROP epoch;"
+        "ALTER TABLE memories DROP tells, DROP asks, DROP previous, DROP confidence; ALTER TABLE entities DROP change;"
+        "ALTER TABLE supports DROP confidence;"
+        "UPDATE alembic_version SET version_num = '0001'")  # fmt: skip
+    with ledger_on(url) as again:
+        assert (again.uuid, columns(again)) == (uuid, new)
+
+
+def test_a_database_that_cannot_hold_all_text_is_refused() -> None:
+    with postgres("TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'") as url, pytest.raises(StoreError, match="UTF8"):
+        Ledger(parsed(url))
+
+
+# --- the same as on SQLite -------------------------------------------------------------------------------------------
+
+KEYS = ["ann", "ann b", "ann-b", "Ann c", "anna", "änn", "ann ä", "ann Z", "ann a", "ann \U0001f600", "ann \U0010fffe"]
+
+
+def beginning(ledger: Ledger, prefix: str) -> list[str]:
+    with ledger.write() as connection:
+        space = connection.scalar(select(schema.spaces.c.id)) or rows.ensure_space(connection, "user:u")
+        if connection.scalar(select(schema.entities.c.id).limit(1)) is None:
+            record = {"space": space, "name": "x", "type": "Person", "mentions": 1}
+            connection.execute(schema.entities.insert(), [{**record, "key": key} for key in KEYS])
+            connection.execute(text(MENTIONED))
+        return [found.key for found in aliases.beginning(connection, space, prefix, list(EntityType), 100)]
+
+
+MENTIONED = (
+    "INSERT INTO memories (uid, space, kind, text, metadata, session, source_only, at, valid_from, created_at, "
+    "updated_at, version, change, windows) SELECT 'm', id, 'episode', 'x', '{}', 's', false, 0, 0, 0, 0, 1, 1, 0 "
+    "FROM spaces; INSERT INTO mentions (memory, entity, kind, at) SELECT memories.id, entities.id, 0, 0 "
+    "FROM memories, entities"
+)
+
+
+def test_text_is_compared_by_its_bytes_whatever_the_databases_language() -> None:
+    with postgres("TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en-US' LOCALE 'C.UTF-8'") as url:
+        assert sql(url, "SELECT 'a' < 'Z'") == [(True,)]  # as people sort
+        with ledger_on(url) as ledger:
+            for prefix in ("ann", "ann ", "a", "Ä", ""):
+                assert beginning(ledger, prefix) == sorted(key for key in KEYS if key.startswith(prefix))
+
+
+ODD = ["\x01\x1f\x7f", "a\r\n\tb", "e\u0301 \ufeff\u200b\u2028", "\U0010ffff\ufffe", "%s %(x)s :name $1 \\ ' \" {}"]
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_odd_text_is_kept_as_it_is(url: str, tmp_path: Path, odd: str) -> None:
+    with opened(url, tmp_path) as memory:
+        said = f"I like {odd} tea"
+        uid = memory.add(said, user_id="u1", metadata={odd: [odd, {"n": 2**70, "x": 1e300}]})["results"][0]["id"]
+        found = memory.get(uid)
+        assert (found["memory"], found["metadata"]) == (said, {odd: [odd, {"n": 2**70, "x": 1e300}]})
+        assert memory.history(uid)[0]["new_memory"] == said
+
+
+@pytest.mark.parametrize("bad", ["a\x00b", "\ud800"])
+def test_what_no_store_can_keep_is_refused_before_it_gets_there(url: str, tmp_path: Path, bad: str) -> None:
+    with opened(url, tmp_path) as memory:
+        for call in (
+            lambda: memory.add(bad, user_id="u1"),
+            lambda: memory.add("x", user_id=bad),
+            lambda: memory.add({"role": "user", "content": "x", "name": bad}, user_id="u1"),
+        ):
+            with pytest.raises(ValidationError):
+                call()
+        for call in (
+            lambda: memory.add("y", user_id="u1", metadata={"k": bad}),
+            lambda: memory.add("y", user_id="u1", metadata={bad: 1}),
+            lambda: memory.search(bad, user_id="u1"),
+            lambda: memory.entity(bad, user_id="u1"),
+            lambda: memory.graph(user_id="u1", entity=bad),
+            lambda: memory.get_all(user_id="u1", filters={"k": bad}),
+            lambda: memory.get(bad),
+        ):
+            try:
+                call()
+            except StoreError as error:
+                raise AssertionError(error) from error
+            except (GraphmemError, TypeError):
+                pass
+
+
+def test_history_reads_as_in_sqlite(url: str, tmp_path: Path) -> None:
+    for place, config in ((tmp_path / "pg", {"ledger_url": url}), (tmp_path / "lite", {})):
+        with Memory(place, settings=Settings.from_dict(fake_models(**config))) as memory:
+            uid = memory.add("I like tea", user_id="u1")["results"][0]["id"]
+            memory.update(uid, "I like cake")
+            memory.delete(uid)
+            told = memory.history(uid)
+    with closing(sqlite3.connect(tmp_path / "lite" / "ledger.sqlite")) as lite:
+        cursor = lite.execute("SELECT * FROM history")
+        names, theirs = [column[0] for column in cursor.description], cursor.fetchall()
+    with psycopg.connect(url) as connection:
+        found = connection.execute("SELECT * FROM graphmem.history")
+        assert [column.name for column in found.description] == names
+        mine = found.fetchall()
+    assert [(row[2:5], row[7:]) for row in mine] == [(row[2:5], row[7:]) for row in theirs]
+    assert [type(value) for row in mine for value in row] == [type(value) for row in theirs for value in row]
+    assert [row[5:7] for row in theirs] == [(one["created_at"], one["updated_at"]) for one in told]
+    with ledger_on(url) as ledger, ledger.read() as connection:
+        events = [event for row in mine[:1] for event in log.history(connection, row[1])]
+    assert [row[5:7] for row in mine] == [
+        (e.created_at.isoformat(timespec="microseconds"), e.updated_at.isoformat(timespec="microseconds"))
+        for e in events
+    ]
+
+
+def test_size_and_compacting(url: str, tmp_path: Path) -> None:
+    with opened(url, tmp_path) as memory:
+        memory.add([f"I like tea number {n} " * 20 for n in range(60)], user_id="u1")
+        full = memory.stats()["bytes"]
+        memory.reset()
+        assert 0 < memory.stats()["bytes"] < full
+
+
+def test_two_homes_with_vectors_of_their_own_share_a_ledger(tmp_path: Path) -> None:
+    """Each home's index has a cursor of its own: what one was given, the other still has to get."""
+    with postgres() as url:
+        one, other = (Memory(tmp_path / home, settings=_settings(url)) for home in ("one", "other"))
+        with one, other:
+            for number in range(3):
+                one.add(f"Anna paints boat {number}", user_id="u")
+                other.add(f"Bo sells boat {number}", user_id="u")
+                for memory in (one, other):
+                    found = {hit["memory"] for hit in memory.search("boat", user_id="u", top_k=50)["results"]}
+                    assert len(found) == 2 * (number + 1)
+            assert one.verify()["ok"]
+            assert other.verify()["ok"]
+
+
+def _settings(url: str) -> Settings:
+    return Settings.from_dict(fake_models(ledger_url=url))

@@ -1,0 +1,188 @@
+"""The format: what is written is read as the same, and whatever else is read is refused by name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from graphmem import Memory, Settings, backends
+from graphmem.carry import files, writing
+from graphmem.carry.giving import give
+from graphmem.carry.reading import FORMAT, Here, Reader
+from graphmem.errors import ValidationError
+from graphmem.model import Forms, Kind, MentionKind, Message, Scope
+from graphmem.remember import words
+from graphmem.remember.plan import Bury, Take, TakeLink, TakeName, Tie
+from graphmem.testing import HashEmbedder, WordExtractor
+
+NOW = datetime(2024, 6, 1, tzinfo=UTC)
+HERE = Here("a-ledger", Forms("hash-64", "tokens-64", 64), 64)
+UID = "6a8a1a2e-6d7d-4b62-8f0e-0d6c35c0f7e1"
+OTHER = "11111111-2222-4333-8444-555555555555"
+LEAST = {"type": "memory", "id": UID, "agent_id": "helper", "text": "Tea is ready", "at": "2024-01-01T10:00:00Z"}
+
+
+def read(record: dict[str, Any], **more: Any) -> Any:
+    return Reader(HERE, NOW, **more).step(record)
+
+
+@pytest.fixture(scope="module")
+def records() -> Iterator[list[dict[str, Any]]]:
+    """One of each kind."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(backends, "_embedder", lambda _: HashEmbedder(64))
+        patch.setattr(backends, "_extractor", lambda _: WordExtractor())
+        with Memory(":memory:", settings=Settings()) as memory:
+            ids = [
+                one["id"]
+                for one in memory.add(["Anna met Bob in Rome", "Bob left", "gone"], user_id="u", timestamp=NOW)[
+                    "results"
+                ]
+            ]
+            memory.update(ids[0], "Anna Berg met Bob", metadata={"a": [1]}, expiration_date="2030-01-01")
+            memory.delete(ids[2])
+            memory.alias("bob", "anna berg", user_id="u")
+            memory.rename_entity("bob", "Robert", user_id="u")
+            found: list[dict[str, Any]] = []
+            give(memory._house.ledger, None, found.append, None)
+            yield found
+
+
+def test_the_least_record_is_like_something_said_now() -> None:
+    step = read(LEAST)
+    record = step.record
+    assert (record.id, record.scope, record.space) == (UID, Scope(agent_id="helper"), "agent:helper")
+    assert (record.kind, record.version, record.session, record.speaker) == (Kind.EPISODE, 1, "", None)
+    assert record.at == record.valid_from == datetime(2024, 1, 1, 10, tzinfo=UTC)
+    assert record.created_at == record.updated_at == NOW
+    assert (step.key, step.events, step.ties, step.found, step.embedded) == (None, (), (), None, None)
+
+
+def test_who_speaks_is_found_as_after_add_unless_it_is_said() -> None:
+    assert read({**LEAST, "role": "assistant"}).record.speaker == "Helper"
+    assert read({**LEAST, "actor_id": "Tom"}).record.speaker == "Tom"
+    assert read({**LEAST, "actor_id": "Tom", "speaker": None}).record.speaker is None
+    assert read({**LEAST, "role": "assistant", "kind": "fact"}).record.speaker is None
+
+
+def test_links_lead_both_ways() -> None:
+    links = [{"kind": "drawn_from", "memory": OTHER}, {"kind": "replaces", "by": OTHER}]
+    assert read({**LEAST, "links": links}).ties == (Tie("drawn_from", OTHER), Tie("replaces", OTHER, back=True))
+
+
+def test_mentions_need_a_key_only() -> None:
+    mentions = [{"key": "tea"}, {"key": "bergen", "name": "Bergen", "type": "Place", "kind": "title"}]
+    tea, bergen = read({**LEAST, "mentions": mentions}).found.mentions
+    assert (tea.name, tea.type, tea.kind) == ("tea", "Other", MentionKind.NAME)
+    assert (bergen.name, bergen.type, bergen.kind) == ("Bergen", "Place", MentionKind.TITLE)
+
+
+def test_what_recognises_a_message_is_made_for_the_ledger_that_takes_it() -> None:
+    scope = Scope(agent_id="helper")
+    by_id = read({**LEAST, "message_id": "m"})
+    assert by_id.key == words.key_by_id("m", scope, "a-ledger")
+    assert by_id.words == words.hashed("Tea is ready", "a-ledger")
+    message = Message("user", "Tea was ready", datetime(2024, 1, 1, 10, tzinfo=UTC))
+    events = [{"id": "e", "event": "ADD", "new_memory": message.content, "at": 0}]
+    said = {**LEAST, "role": "user", "events": events, "said": {"key": "theirs", "ordinal": 3}}
+    step = read(said)
+    assert step.key == words.key_by_words(message, scope, "a-ledger", 3)
+    assert words.ordinal_of(step.key, message, scope, "a-ledger", 5) == 3
+    assert words.ordinal_of(step.key, message, scope, "a-ledger", 2) is None
+    assert step.words == words.hashed(message.content, "a-ledger")
+    reader = Reader(HERE, NOW)
+    reader.step({"type": "graphmem", "format": 1, "ledger": "a-ledger"})
+    assert reader.step(said).key == "theirs"
+    assert reader.step({**LEAST, "said": {"key": "theirs", "ordinal": None}}).key == "theirs"
+
+
+def test_embeddings_of_another_kind_are_left(records: list[dict[str, Any]]) -> None:
+    memory = next(one for one in records if one["type"] == "memory")
+    assert read(memory).embedded is not None
+    assert read({**memory, "embeddings": {**memory["embeddings"], "model": "other"}}).embedded is None
+    without = {name: value for name, value in memory["embeddings"].items() if name != "tokens-64"}
+    assert read({**memory, "embeddings": without}).embedded is None
+    only = Reader(Here("a-ledger", Forms("hash-64"), 64), NOW).step({**memory, "embeddings": without})
+    assert only.embedded.vectors.shape == (1, 64)
+
+
+def test_each_kind_of_record_becomes_its_step(records: list[dict[str, Any]]) -> None:
+    kinds = {"graphmem": type(None), "memory": Take, "erased": Bury, "alias": TakeLink, "name": TakeName}
+    assert {one["type"] for one in records} == kinds.keys()
+    assert records[0]["format"] == FORMAT
+    for record in records:
+        assert isinstance(read(json.loads(json.dumps(record))), kinds[record["type"]])
+
+
+def test_the_erased_say_nothing(records: list[dict[str, Any]]) -> None:
+    (gone,) = [one for one in records if one["type"] == "erased"]
+    assert "gone" not in json.dumps(gone)
+    telling = {**gone, "events": [{**gone["events"][0], "new_memory": "words", "reason": "words"}]}
+    assert "words" not in repr(read(telling))
+    assert read(gone).keys == ()  # of another ledger
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | st.sampled_from([UID, "u", "ADD"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=10), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield path
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, inner in items:
+        yield from places(inner, (*path, name))
+
+
+def changed(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+    if not path:
+        return new
+    copied = dict(value) if isinstance(value, dict) else list(value)
+    copied[path[0]] = changed(value[path[0]], path[1:], new)
+    return copied
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(data=st.data())
+def test_whatever_stands_anywhere_is_read_or_refused(records: list[dict[str, Any]], data: st.DataObject) -> None:
+    record = data.draw(st.sampled_from(records))
+    place = data.draw(st.sampled_from(sorted(places(record), key=repr)))
+    new = data.draw(JSON)
+    try:
+        read(changed(record, place, new))
+    except ValidationError as error:
+        assert len(str(error)) < 600
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.binary(max_size=200))
+def test_whatever_bytes_are_no_file(data: bytes) -> None:
+    lines = iter([data, b""])
+    with pytest.raises(ValidationError, match="line 1"):
+        list(files.records(lambda _: next(lines)))
+
+
+def test_the_seal_holds_what_was_written(records: list[dict[str, Any]]) -> None:
+    lines: list[bytes] = []
+    writer = files.Writer(lines.append)
+    for record in records:
+        writer.put(record)
+    assert writer.close() == {"memories": 2, "erased": 1, "aliases": 1, "names": 1}
+    assert list(files.records(lambda _, rest=iter([*lines, b""]): next(rest))) == records
+    assert json.loads(lines[-1])["type"] == "end"
+
+
+def test_times_are_written_with_microseconds(records: list[dict[str, Any]]) -> None:
+    memory = next(one for one in records if one["type"] == "memory")
+    assert memory["at"] == "2024-06-01T00:00:00.000000+00:00"
+    assert read(memory).record.at == NOW
+    header = writing.header("x", None, None, NOW + timedelta(microseconds=1))
+    assert header["exported_at"] == "2024-06-01T00:00:00.000001+00:00"

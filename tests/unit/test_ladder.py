@@ -1,0 +1,186 @@
+"""Weak questions: when the next step is taken, what it asks, and what is left when all of them find little."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from graphmem.errors import LLMUnavailable
+from graphmem.model import Kind, MemoryRecord, Message, Scope
+from graphmem.providers.base import Prompt, Reply, Usage
+from graphmem.recall import ladder
+from graphmem.recall.ladder import Asking, climb
+from graphmem.recall.search import Answer, Hit
+
+NOW = datetime(2024, 5, 1, tzinfo=UTC)
+
+
+class Model:
+    """Answers with a line, or raises."""
+
+    name = "fake"
+
+    def __init__(self, said: Any) -> None:
+        self.said = said
+        self.asked: list[Prompt] = []
+
+    def answer(self, prompt: Prompt) -> Reply:
+        self.asked.append(prompt)
+        if isinstance(self.said, Exception):
+            raise self.said
+        return Reply(self.said, Usage(1))
+
+
+def hit(text: str, similarity: float = 0.1) -> Hit:
+    record = MemoryRecord(text, "user:u", Scope("u"), Kind.FACT, text, NOW, NOW, NOW, NOW, "")
+    return Hit(record, 1.0, similarity, None)
+
+
+def turns(*said: str) -> list[Message]:
+    return [Message(("user", "assistant")[n % 2], text, NOW) for n, text in enumerate(said)]
+
+
+def climbed(asking: Asking, answers: dict[str, Answer], model: Any = None, left: float = 9.0) -> list[Any]:
+    return list(climb(asking, answers.__getitem__, model, lambda: left))
+
+
+def texts(step: Any) -> list[str]:
+    return [one.record.text for one in step.hits]
+
+
+WEAK = Answer((hit("noise"),))
+ASKED = "And how did that turn out?"
+TALK = turns("My landlord raises the rent.", "Did you write to him?")
+WITH_TALK = "My landlord raises the rent.\nDid you write to him?\n" + ASKED
+
+
+@pytest.mark.parametrize(
+    "enough",
+    [
+        Answer((hit("a", 0.2), hit("b", 0.5))),
+        Answer((hit("a"),), named=("anna",)),
+        Answer((hit("a"),), named=("anna",), understood=False),
+    ],
+)
+def test_a_question_that_finds_enough_is_asked_once(enough: Answer) -> None:
+    model = Model("never asked")
+    (step,) = climbed(Asking(ASKED, TALK), {ASKED: enough}, model)
+    assert (step.query, step.hits, step.enough, model.asked) == (ASKED, enough.hits, True, [])
+
+
+@pytest.mark.parametrize("little", [WEAK, Answer((hit("noise", 0.9),), understood=False)])
+def test_one_that_finds_too_little_is_asked_with_the_last_turns(little: Answer) -> None:
+    found = climbed(Asking(ASKED, TALK), {ASKED: little, WITH_TALK: Answer((hit("rent", 0.6),))}, Model("never"))
+    assert [(step.query, texts(step), step.enough) for step in found] == [
+        (ASKED, ["noise"], False),
+        (WITH_TALK, ["rent"], True),
+    ]
+
+
+def test_and_then_rewritten() -> None:
+    model = Model("What became of the rent?")
+    answers = {ASKED: WEAK, WITH_TALK: WEAK, "What became of the rent?": Answer((hit("rent", 0.6),))}
+    found = climbed(Asking(ASKED, TALK, "Ana", "Max"), answers, model)
+    assert [step.query for step in found] == [ASKED, WITH_TALK, "What became of the rent?"]
+    assert texts(found[-1]) == ["rent"]
+    (prompt,) = model.asked
+    assert (prompt.operation, prompt.schema, prompt.timeout) == ("rewrite", None, 2.5)
+    assert json.loads(prompt.user) == {
+        "user_name": "Ana",
+        "char_name": "Max",
+        "user_question": ASKED,
+        "recent_conversation": "user: My landlord raises the rent.\nassistant: Did you write to him?",
+    }
+
+
+def test_instructions_of_the_callers_own_stand_in_for_ours() -> None:
+    assert ladder.rewriting(Asking(ASKED, prompt="Do it"), 1.0).system == "Do it"
+    assert "{" in ladder.rewriting(Asking(ASKED), 1.0).system
+
+
+@pytest.mark.parametrize(
+    "model", [None, Model(LLMUnavailable("away")), Model(""), Model(None), Model(["x"]), Model(ASKED)]
+)
+def test_without_a_rewritten_query_what_was_found_before_stands(model: Any) -> None:
+    answers = {ASKED: Answer((hit("a"), hit("b"), hit("c"))), WITH_TALK: Answer((hit("x"), hit("b")))}
+    found = climbed(Asking(ASKED, TALK), answers, model)
+    assert [texts(step) for step in found] == [["a", "b", "c"], ["x", "a", "b", "c"]]
+    assert not found[-1].enough
+
+
+def test_a_weak_question_without_a_conversation_is_rewritten_at_once_or_left() -> None:
+    assert len(climbed(Asking(ASKED), {ASKED: WEAK})) == 1
+    model = Model("What became of the rent?")
+    assert len(climbed(Asking(ASKED), {ASKED: WEAK, model.said: WEAK}, model)) == 2
+
+
+def test_where_nothing_is_there_nothing_is_tried() -> None:
+    model = Model("never")
+    assert [step.hits for step in climbed(Asking(ASKED, TALK), {ASKED: Answer()}, model)] == [()]
+    assert model.asked == []
+
+
+def test_no_step_begins_that_the_time_left_is_too_short_for() -> None:
+    model = Model("What became of the rent?")
+    answers = {ASKED: WEAK, WITH_TALK: WEAK, model.said: WEAK}
+    assert len(climbed(Asking(ASKED, TALK), answers, model, left=0.2)) == 1
+    assert len(climbed(Asking(ASKED, TALK), answers, model, left=0.4)) == 2
+    assert len(climbed(Asking(ASKED, TALK), answers, model, left=1.0)) == 3
+    assert [prompt.timeout for prompt in model.asked] == [0.75]
+
+
+# --- the query with the last turns ------------------------------------------------------------------------------------
+
+
+def test_the_newest_turns_are_kept_whole_as_far_as_they_fit() -> None:
+    assert ladder.with_turns("why?", turns("aaaa", "bbbb", "cc"), 12) == "bbbb\ncc\nwhy?"
+    assert ladder.with_turns("why?", turns("aaaa", "bbbb", "cc"), 11) == "cc\nwhy?"
+    assert ladder.with_turns("why?", []) == "why?"
+
+
+def test_of_a_newest_turn_that_does_not_fit_the_end_is_kept() -> None:
+    assert ladder.with_turns("why?", turns("a", "0123456789"), 10) == "56789\nwhy?"
+    assert ladder.with_turns("0123456789", turns("a"), 10) == "0123456789"
+    assert len(ladder.with_turns("q" * 3000, turns("a"))) == ladder.MOST_CHARS
+
+
+# --- what the model answers -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Who raised Ana's rent?",
+        '"Who raised Ana\'s rent?"',
+        "“Who raised Ana's rent?”\n",
+        "```\nWho raised Ana's rent?\n```",
+        "```text\nWho raised Ana's rent?",
+        "Query: Who raised Ana's rent?",
+        '**Rewritten query:** "Who raised Ana\'s rent?"',
+        "Here is the rewritten query:\n\nWho raised Ana's rent?\n\nI resolved the pronoun.",
+        "- Who raised Ana's rent?",
+        "# Who raised Ana's rent?",
+        "1. Who raised Ana's rent?",
+    ],
+)
+def test_of_an_answer_the_query_is_taken(said: str) -> None:
+    assert ladder.cleaned(said) == "Who raised Ana's rent?"
+
+
+@pytest.mark.parametrize(
+    ("said", "query"),
+    [
+        ("改写后的查询：用户昨晚失眠，今天状态有何变化", "用户昨晚失眠，今天状态有何变化"),
+        ("「用户昨晚失眠」", "用户昨晚失眠"),
+        ("2024 budget?", "2024 budget?"),
+        ("  ", ""),
+        ("```", ""),
+        (7, ""),
+        ("x" * 1000, "x" * ladder.LONGEST_REWRITTEN),
+    ],
+)
+def test_whatever_it_is_one_line_comes_of_it(said: Any, query: str) -> None:
+    assert ladder.cleaned(said) == query

@@ -1,0 +1,40 @@
+"""How the URL of a PostgreSQL ledger is read; what a server does is in tests/server."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import fake_models
+
+from graphmem import Memory
+from graphmem.errors import ConfigError
+from graphmem.stores.ledger import Ledger
+from graphmem.stores.ledger.postgres import parsed
+
+SECRET = "Xanthippe"
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+psycopg"])
+def test_any_name_of_postgresql_means_the_one_driver(scheme: str) -> None:
+    url = parsed(f"{scheme}://ana:p%40ss@h:5433/db?sslmode=require")
+    assert (url.drivername, url.username, url.password) == ("postgresql+psycopg", "ana", "p@ss")
+    assert (url.host, url.port, url.database, url.query["sslmode"]) == ("h", 5433, "db", "require")
+
+
+@pytest.mark.parametrize(
+    "bad", ["postgresql:/h/db", "postgresql", f"postgresql://u:{SECRET}@h:port/db", f"postgresql+asyncpg://u:{SECRET}@h/db",
+            f"postgresql://u:a@{SECRET}@h/db", f"postgresql://u:a@{SECRET}/b@h/db"]
+)  # fmt: skip
+def test_what_is_no_such_url_is_refused_without_its_password(bad: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="ledger_url: ") as caught:
+        Memory.from_config({**fake_models(), "home": str(tmp_path), "ledger_url": bad})
+    assert SECRET not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_without_psycopg_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(ConfigError, match=r"pip install 'graphmem\[postgres\]'"):
+        Ledger(parsed("postgresql://h/db"))

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import http.client
+import json
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graphmem.testing import Behaviour, HashEmbedder, ModelEndpoint, behaviours
+
+ASKED = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
+FACTS = json.dumps({"facts": ["tea"]})
+
+
+def ask(endpoint: ModelEndpoint, path: str = "/chat/completions", body: Any = ASKED) -> tuple[int, Any, Any]:
+    host = endpoint.url.removeprefix("http://").removesuffix("/v1")
+    connection = http.client.HTTPConnection(host, timeout=5)
+    try:
+        connection.request("GET" if body is None else "POST", f"/v1{path}", json.dumps(body), {"X-Who": "me"})
+        response = connection.getresponse()
+        words = response.read()
+        return response.status, json.loads(words) if words else None, response.headers
+    finally:
+        connection.close()
+
+
+def test_the_script_is_followed_then_the_default() -> None:
+    with ModelEndpoint(
+        ["one", behaviours.failed(503)], default=lambda body: body["messages"][0]["content"]
+    ) as endpoint:
+        endpoint.then(behaviours.fenced("two"))
+        answers = [ask(endpoint) for _ in range(4)]
+        assert [status for status, *_ in answers] == [200, 503, 200, 200]
+        contents = [body["choices"][0]["message"]["content"] for status, body, _ in answers if status == 200]
+        assert contents == ["one", "```json\ntwo\n```", "hello"]
+        assert [request.body for request in endpoint.requests] == [ASKED] * 4
+        assert endpoint.requests[0].headers["x-who"] == "me"
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "content"),
+    [
+        (behaviours.trailing_commas(), '{\n "facts": [\n  "tea",\n ],\n}'),
+        (behaviours.single_quotes(), "{'facts': ['tea']}"),
+        (behaviours.truncated(), '{"facts": ["'),
+        (behaviours.wrong_types(), '{"facts": "several"}'),
+        (behaviours.empty_content(), None),
+    ],
+)
+def test_content_is_spoilt_as_named(behaviour: Behaviour, content: str | None) -> None:
+    with ModelEndpoint([behaviour], default=FACTS, cached_tokens=3) as endpoint:
+        _, body, _ = ask(endpoint)
+        assert body["choices"][0]["message"]["content"] == content
+        assert body["choices"][0]["finish_reason"] == "stop"
+        assert body["usage"]["completion_tokens"] == -(-len(content or "") // 4)
+        assert body["usage"]["prompt_tokens_details"] == {"cached_tokens": 3}
+
+
+def test_other_ways_to_fail() -> None:
+    script = [behaviours.rate_limited(0.5), behaviours.empty_body(), behaviours.dropped(), behaviours.length(),
+              behaviours.refused(), behaviours.filtered(), behaviours.slow(0.1)]  # fmt: skip
+    with ModelEndpoint(script, default=FACTS) as endpoint:
+        status, _, headers = ask(endpoint)
+        assert (status, headers["Retry-After"]) == (429, "0.5")
+        assert ask(endpoint)[:2] == (200, None)
+        with pytest.raises(http.client.IncompleteRead):
+            ask(endpoint)
+        assert ask(endpoint)[1]["choices"][0]["finish_reason"] == "length"
+        assert ask(endpoint)[1]["choices"][0]["message"]["refusal"]
+        assert ask(endpoint)[1]["choices"][0]["finish_reason"] == "content_filter"
+        begun = time.monotonic()
+        ask(endpoint)
+        assert time.monotonic() - begun >= 0.1
+
+
+def test_what_is_refused_uses_up_nothing() -> None:
+    with ModelEndpoint(["one"], refuses=("json_object", "temperature")) as endpoint:
+        assert ask(endpoint, body={**ASKED, "response_format": {"type": "json_object"}})[0] == 400
+        assert ask(endpoint, body={**ASKED, "temperature": 0})[1]["error"]["param"] == "temperature"
+        assert ask(endpoint)[1]["choices"][0]["message"]["content"] == "one"
+
+
+def test_embeddings_and_models() -> None:
+    with ModelEndpoint(dims=8, most_inputs=2, models=["a"]) as endpoint:
+        _, body, _ = ask(endpoint, "/embeddings", {"input": ["tea", "coffee"], "model": "a"})
+        rows = [one["embedding"] for one in body["data"]]
+        assert np.array_equal(rows, [HashEmbedder(8).embed_query(text) for text in ("tea", "coffee")])
+        _, body, _ = ask(endpoint, "/embeddings", {"input": "tea", "dimensions": 4, "encoding_format": "base64"})
+        assert len(body["data"][0]["embedding"]) == 24
+        for bad in ("", [""], 5, ["a", "b", "c"]):
+            assert ask(endpoint, "/embeddings", {"input": bad})[0] in {400, 422}
+        assert [one["id"] for one in ask(endpoint, "/models", None)[1]["data"]] == ["a"]
+        assert ask(endpoint, "/nothing")[0] == 404
+
+
+def test_closing_lets_go_of_those_who_wait() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as pool:
+        with ModelEndpoint([behaviours.silent()]) as endpoint:
+            waiting = pool.submit(ask, endpoint)
+            while not endpoint.requests:
+                time.sleep(0.01)
+        with pytest.raises((http.client.HTTPException, ConnectionError)):
+            waiting.result(5)
+        endpoint.close()
