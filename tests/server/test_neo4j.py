@@ -308,6 +308,7 @@ class Freezing:
             while data := one.recv(65536):
                 self.moving.wait()
                 other.sendall(data)
+            other.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
         self._listening.shutdown(socket.SHUT_RDWR)
@@ -358,6 +359,24 @@ def test_readers_lost_to_a_hanging_server_are_bounded(at: Server, monkeypatch: p
         assert all(isinstance(job.exception(), StoreUnavailable) for job in jobs)
         assert monotonic() - began < 1.5
     hung.close()
+    way.close()
+
+
+def test_a_connection_that_was_being_made_at_the_closing_is_closed(at: Server) -> None:
+    way = Freezing(at.uri)
+    way.moving.clear()
+    hung = server.Server(way.uri, at.username, at.password, "neo4j", user_agent="test")
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(hung.write, lambda transaction: transaction.run("RETURN 1").consume())
+        while not way._open:
+            sleep(0.01)
+        hung.close()
+        way.moving.set()
+        writing.exception()
+    # Both of the way's ends read until somebody hangs up.
+    for thread in way._threads[1:]:
+        thread.join(5)
+    assert not any(thread.is_alive() for thread in way._threads[1:])
     way.close()
 
 

@@ -165,12 +165,22 @@ class Server:
             if ours is None:
                 raise
             raise ours from error
+        finally:
+            if self._closed:
+                self._close_late()
 
     def close(self) -> None:
         """Closes the connections, also those that somebody waits for."""
         self._closed = True
         self._reads.close()
         self._writes.close()
+
+    def _close_late(self) -> None:
+        """Closes a connection that was being made when the driver was closed: the driver puts it into its pool after
+        that, and its own close() does nothing twice.
+        """
+        self._reads._pool.close()  # noqa: SLF001
+        self._writes._pool.close()  # noqa: SLF001
 
 
 def _is_usable(url: str) -> bool:
