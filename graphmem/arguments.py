@@ -17,11 +17,10 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any, NoReturn, TypeVar
 
 from graphmem.errors import ValidationError
-from graphmem.model import EPOCH, EntityType, Kind, Message, Scope
+from graphmem.model import EPOCH, SCOPE_NAMES, EntityType, Kind, Message, Scope
 
 T = TypeVar("T")
 
-SCOPE_NAMES = ("user_id", "agent_id", "run_id")
 REMEMBERED_ROLES = frozenset({"user", "assistant", "tool", "function"})
 SILENT_ROLES = frozenset({"system", "developer"})
 MEMORY_TYPES = ("semantic", "episodic", "preference", "procedural")

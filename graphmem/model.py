@@ -68,6 +68,10 @@ class MentionKind(IntEnum):
     THING = 3  # one common noun, only because a relation ends there: links nothing
 
 
+# What the parts of a scope are called: arguments, columns, keys of what is exported.
+SCOPE_NAMES = ("user_id", "agent_id", "run_id")
+
+
 @dataclass(frozen=True, slots=True)
 class Scope:
     """Whose memories: at least one part is set. Made by `graphmem.arguments.scope`, which checks the values."""
@@ -88,7 +92,7 @@ class Scope:
     @property
     def parts(self) -> dict[str, str]:
         """The parts that are set, by name."""
-        named = {"user_id": self.user_id, "agent_id": self.agent_id, "run_id": self.run_id}
+        named = {name: getattr(self, name) for name in SCOPE_NAMES}
         return {name: value for name, value in named.items() if value is not None}
 
     def sees(self, other: Scope) -> bool:

@@ -20,6 +20,7 @@ from graphmem.errors import ValidationError
 from graphmem.model import (
     NOTHING,
     NOTHING_TOLD,
+    SCOPE_NAMES,
     EntityType,
     Event,
     Extraction,
@@ -83,7 +84,7 @@ class Fields:
 
     def scope(self) -> Scope:
         """Whose it is."""
-        given = {name: self._left.pop(name, None) for name in arguments.SCOPE_NAMES}
+        given = {name: self._left.pop(name, None) for name in SCOPE_NAMES}
         return arguments.required_scope(**given)[0]
 
     def done(self) -> None:

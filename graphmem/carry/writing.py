@@ -9,7 +9,7 @@ from typing import Any
 
 from graphmem import __version__, arguments
 from graphmem.carry.reading import FORMAT
-from graphmem.model import Event, MemoryRecord, Message, Scope, from_micros
+from graphmem.model import SCOPE_NAMES, Event, MemoryRecord, Message, Scope, from_micros
 from graphmem.remember import words
 from graphmem.results import iso, maybe_iso
 from graphmem.stores.ledger.whole import Gone, Naming, Whole
@@ -73,7 +73,7 @@ def memory(whole: Whole, ledger: str, model: str | None) -> Record:
 
 
 def _scope(scope: Scope) -> Record:
-    return {name: getattr(scope, name) for name in arguments.SCOPE_NAMES}
+    return {name: getattr(scope, name) for name in SCOPE_NAMES}
 
 
 def _state(record: MemoryRecord) -> Record:

@@ -74,14 +74,13 @@ def _has_new_neighbours(step: Settle, transaction: Transaction) -> bool:
 def _is_long(step: Settle, transaction: Transaction) -> bool:
     scope, session = step.job.scope, step.job.session
     covered = jobs.last_summarised(transaction.connection, jobs.summary_of(transaction.connection, scope, session))
-    waiting = jobs.session_episodes(transaction.connection, scope, session, covered, step.summarise_every)
-    return len(waiting) >= step.summarise_every
+    return jobs.holds_episodes(transaction.connection, scope, session, step.summarise_every, covered)
 
 
 def summarise_anew(summaries: Sequence[MemoryRecord], transaction: Transaction) -> None:
     """Records that summaries which held erased words are to be made of what is left, if anything is."""
     for one in summaries:
-        if jobs.session_episodes(transaction.connection, one.scope, one.session, limit=1):
+        if jobs.holds_episodes(transaction.connection, one.scope, one.session, 1):
             jobs.record(transaction.connection, Job(JobKind.SUMMARY, one.scope, one.session))
 
 

@@ -17,6 +17,7 @@ from scripted import CHANGED, DELETE, NONE, UPDATE, Scripted, fact
 
 from graphmem import AsyncMemory, Memory, Settings
 from graphmem.errors import ConfigError, NotFoundError, PartialWrite, ValidationError
+from graphmem.remember import summarise
 from graphmem.testing import ModelEndpoint
 
 ANN: dict[str, Any] = {"user_id": "ann7"}
@@ -531,6 +532,20 @@ def test_a_summary_of_erased_words_is_made_anew(opened: Open) -> None:
     memory.flush()
     (summary,) = memory.get_all(**ANN, kinds="summary")["results"]
     assert summary["memory"] == "Of I sing."
+
+
+def test_what_one_summary_leaves_is_in_the_next(opened: Open, model: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(summarise, "AT_ONCE", 2)
+    memory = opened(":memory:", summary_messages=3)
+    for minute, text in enumerate(["One.", "Two.", "Three.", "Four.", "Five."]):  # each told before the last one
+        memory.add(text, **ANN, timestamp=THEN - timedelta(minutes=minute))
+        memory.flush()
+    told = [
+        [message["text"] for message in one["messages"]]
+        for one in model.asked
+        if "about" not in one and "facts" not in one
+    ]
+    assert [one for one in told if len(one) == 2] == [["Two.", "One."], ["Four.", "Three."]]
 
 
 # --- the rest --------------------------------------------------------------------------------------------------------

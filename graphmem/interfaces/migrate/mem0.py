@@ -13,7 +13,7 @@ from graphmem.interfaces.migrate.history import History
 from graphmem.interfaces.migrate.payloads import erased, memory, said_at
 from graphmem.interfaces.migrate.points import Key, Point, Points
 from graphmem.interfaces.migrate.records import Left, Record, checked
-from graphmem.model import Scope
+from graphmem.model import SCOPE_NAMES, Scope
 
 AT_ONCE = 500
 
@@ -76,7 +76,7 @@ class Mem0:
 
     def _owner(self, payload: Mapping[str, Any]) -> Scope:
         # mem0 takes an empty id for none.
-        own = arguments.scope(*(payload.get(name) or None for name in arguments.SCOPE_NAMES))[0] or self.whose
+        own = arguments.scope(*(payload.get(name) or None for name in SCOPE_NAMES))[0] or self.whose
         if own is None:
             raise ValidationError(NOBODYS)
         return own

@@ -15,11 +15,11 @@ from graphmem import arguments
 from graphmem.errors import ValidationError
 from graphmem.interfaces.migrate.history import Row
 from graphmem.interfaces.migrate.records import Record
-from graphmem.model import Kind, Message, Scope
+from graphmem.model import SCOPE_NAMES, Kind, Message, Scope
 from graphmem.remember.words import speaker
 from graphmem.results import iso, maybe_iso
 
-_TAKEN = frozenset({"data", "created_at", "updated_at", "expiration_date", *arguments.SCOPE_NAMES})
+_TAKEN = frozenset({"data", "created_at", "updated_at", "expiration_date", *SCOPE_NAMES})
 _DERIVED = frozenset({"hash", "text_lemmatized"})
 _EVENTS = frozenset({"ADD", "UPDATE", "DELETE"})
 

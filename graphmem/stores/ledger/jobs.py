@@ -9,17 +9,15 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, func, or_, select
 
-from graphmem.model import NOTHING, Kind, MemoryRecord, Scope, micros
+from graphmem.model import NOTHING, SCOPE_NAMES, Kind, MemoryRecord, Scope, micros
 from graphmem.stores.ledger.dialects import now_micros
-from graphmem.stores.ledger.memories import ensure_space, new_row, record_of
+from graphmem.stores.ledger.memories import RECORD, ensure_space, exactly, new_row, record_of
 from graphmem.stores.ledger.schema import jobs, links, memories, spaces
 
 MICROS = 1_000_000
 # Seconds that are left to whoever recorded a piece of work to begin it: others, who look for what nobody is at, would
 # take it from the call that waits for what comes of it.
 FIRST_TURN = 10
-SCOPE_NAMES = ("user_id", "agent_id", "run_id")
-_MEMORIES = select(memories, spaces.c.key.label("space_key")).join(spaces)
 
 
 class JobKind(StrEnum):
@@ -52,7 +50,7 @@ def record(connection: Connection, job: Job) -> Job:
     space = ensure_space(connection, job.space)
     if job.kind is JobKind.SUMMARY:
         same = (jobs.c.kind == job.kind.value, jobs.c.space == space, jobs.c.session == job.session)
-        known = connection.execute(_ALL.where(*same, *_exactly(jobs, job.scope))).first()
+        known = connection.execute(_ALL.where(*same, *exactly(jobs, job.scope))).first()
         if known is not None:
             return _job(known)
     line = {
@@ -153,22 +151,24 @@ def said_before(connection: Connection, record: MemoryRecord, limit: int) -> lis
 def _of_session(kind: Kind, scope: Scope, session: str) -> Select[Any]:
     """The memories of a kind in a session, in exactly this scope."""
     m = memories.c
-    return _MEMORIES.where(
-        spaces.c.key == scope.space, m.session == session, m.kind == kind.value, *_exactly(memories, scope)
+    return RECORD.where(
+        spaces.c.key == scope.space, m.session == session, m.kind == kind.value, *exactly(memories, scope)
     )
 
 
-def _exactly(table: Any, scope: Scope) -> list[ColumnElement[bool]]:
-    return [table.c[name].is_not_distinct_from(getattr(scope, name)) for name in SCOPE_NAMES]
-
-
-def session_episodes(
-    connection: Connection, scope: Scope, session: str, after: int = 0, limit: int | None = None
-) -> list[MemoryRecord]:
-    """A session's messages in exactly this scope that were stored after a row, in the order of their telling."""
+def session_episodes(connection: Connection, scope: Scope, session: str, after: int, limit: int) -> list[MemoryRecord]:
+    """The first messages of a session in exactly this scope stored after a row, in the order of their telling."""
     m = memories.c
-    statement = _of_session(Kind.EPISODE, scope, session).where(m.id > after).order_by(m.at, m.id).limit(limit)
-    return [record_of(row) for row in connection.execute(statement).mappings()]
+    # The first by row: what is left has higher ones, whenever it was told.
+    statement = _of_session(Kind.EPISODE, scope, session).where(m.id > after).order_by(m.id).limit(limit)
+    found = [record_of(row) for row in connection.execute(statement).mappings()]
+    return sorted(found, key=lambda record: (record.at, record.row))
+
+
+def holds_episodes(connection: Connection, scope: Scope, session: str, number: int, after: int = 0) -> bool:
+    """Whether so many of a session's messages in exactly this scope were stored after a row."""
+    some = _of_session(Kind.EPISODE, scope, session).where(memories.c.id > after).offset(number - 1).limit(1)
+    return connection.scalar(some.with_only_columns(memories.c.id)) is not None
 
 
 def summary_of(connection: Connection, scope: Scope, session: str) -> MemoryRecord | None:
@@ -200,7 +200,7 @@ def facts_since(connection: Connection, space: str, change: int) -> list[int]:
 def with_text(connection: Connection, space: str, texts: Sequence[str]) -> list[MemoryRecord]:
     """The facts of a space that are worded exactly so."""
     m = memories.c
-    statement = _MEMORIES.where(
+    statement = RECORD.where(
         spaces.c.key == space, m.kind == Kind.FACT.value, m.valid_to.is_(None), m.text.in_(list(texts))
     ).order_by(m.id)
     return [record_of(row) for row in connection.execute(statement).mappings()]

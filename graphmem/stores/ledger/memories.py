@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, CursorResult, RowMapping, Select, bindparam, func, select
+from sqlalchemy import ColumnElement, Connection, CursorResult, RowMapping, Select, Table, bindparam, func, select
 
 from graphmem.errors import StoreError
-from graphmem.model import Kind, MemoryRecord, Scope, View, from_micros, micros
+from graphmem.model import SCOPE_NAMES, Kind, MemoryRecord, Scope, View, from_micros, micros
 from graphmem.stores.ledger import views
 from graphmem.stores.ledger.dialects import upsert
 from graphmem.stores.ledger.lists import among
@@ -21,10 +21,10 @@ CHUNK = 10_000
 # Begins the sessions of texts that nothing else joins.
 ALONE = "alone:"
 
-_RECORD = select(memories, spaces.c.key.label("space_key")).join(spaces)
-_BY_ID = _RECORD.where(among(memories.c.uid, "wanted"))
-_BY_ONE_ID = _RECORD.where(memories.c.uid == bindparam("one"))
-_BY_ROW = _RECORD.where(among(memories.c.id, "wanted"))
+RECORD = select(memories, spaces.c.key.label("space_key")).join(spaces)
+_BY_ID = RECORD.where(among(memories.c.uid, "wanted"))
+_BY_ONE_ID = RECORD.where(memories.c.uid == bindparam("one"))
+_BY_ROW = RECORD.where(among(memories.c.id, "wanted"))
 _TOUCH = memories.update().where(memories.c.id == bindparam("row")).values(change=bindparam("now"))
 _SPACE = select(spaces.c.id, spaces.c.size).where(spaces.c.key == bindparam("key"))
 _IDS = select(memories.c.id, memories.c.uid).where(among(memories.c.id, "wanted"))
@@ -129,13 +129,13 @@ def listing(connection: Connection, view: View, *, with_sources: bool) -> Iterat
 
 @lru_cache(maxsize=128)
 def _listing(shape: views.Shape, *, with_sources: bool) -> Select[Any]:
-    statement = _RECORD.where(*views.conditions(shape)).order_by(memories.c.at.desc(), memories.c.id.desc())
+    statement = RECORD.where(*views.conditions(shape)).order_by(memories.c.at.desc(), memories.c.id.desc())
     return statement if with_sources else statement.where(memories.c.source_only.is_(False))
 
 
 def changed(connection: Connection, after: int, limit: int, space: int | None = None) -> list[MemoryRecord]:
     """Records whose change number is past `after`, in its order."""
-    statement = _RECORD.where(memories.c.change > after).order_by(memories.c.change).limit(limit)
+    statement = RECORD.where(memories.c.change > after).order_by(memories.c.change).limit(limit)
     if space is not None:
         statement = statement.where(memories.c.space == space)
     return [record_of(row) for row in connection.execute(statement).mappings()]
@@ -144,7 +144,7 @@ def changed(connection: Connection, after: int, limit: int, space: int | None = 
 def in_scope(connection: Connection, scope: Scope, limit: int) -> list[MemoryRecord]:
     """Records of every kind and state that a scope's deletion takes."""
     parts = [memories.c[name] == value for name, value in scope.parts.items()]
-    statement = _RECORD.where(*parts).order_by(memories.c.id).limit(limit)
+    statement = RECORD.where(*parts).order_by(memories.c.id).limit(limit)
     return [record_of(row) for row in connection.execute(statement).mappings()]
 
 
@@ -188,13 +188,18 @@ def touch(connection: Connection, row: int, change: int) -> None:
     connection.execute(_TOUCH, {"row": row, "now": change})
 
 
+def exactly(table: Table, scope: Scope) -> list[ColumnElement[bool]]:
+    """That a row was written under this very scope: what it does not name is named by none."""
+    return [table.c[name].is_not_distinct_from(getattr(scope, name)) for name in SCOPE_NAMES]
+
+
 def session_near(connection: Connection, space: int, scope: Scope, at: datetime, gap: timedelta) -> str | None:
     """The session of the earlier, then later neighbour of exactly this scope within the gap."""
     same = [
         memories.c.space == space,
         memories.c.kind == Kind.EPISODE,
         memories.c.session.not_like(f"{ALONE}%"),
-        *(memories.c[name].is_not_distinct_from(getattr(scope, name)) for name in ("user_id", "agent_id", "run_id")),
+        *exactly(memories, scope),
     ]
     moment, reach = micros(at), gap // timedelta(microseconds=1)
     earlier = (
@@ -257,13 +262,13 @@ def unlink(connection: Connection, row: int, kind: str) -> None:
 
 def linked(connection: Connection, row: int, kind: str) -> list[MemoryRecord]:
     """What this memory is drawn from, or what it replaces."""
-    statement = _RECORD.join(links, links.c.other == memories.c.id).where(links.c.memory == row, links.c.kind == kind)
+    statement = RECORD.join(links, links.c.other == memories.c.id).where(links.c.memory == row, links.c.kind == kind)
     return [record_of(found) for found in connection.execute(statement).mappings()]
 
 
 def linking(connection: Connection, row: int, kind: str) -> list[MemoryRecord]:
     """What is drawn from this memory, or what replaced it."""
-    statement = _RECORD.join(links, links.c.memory == memories.c.id).where(links.c.other == row, links.c.kind == kind)
+    statement = RECORD.join(links, links.c.memory == memories.c.id).where(links.c.other == row, links.c.kind == kind)
     return [record_of(found) for found in connection.execute(statement).mappings()]
 
 
@@ -291,7 +296,7 @@ def _facts() -> Select[Any]:
 def columns_of(record: MemoryRecord) -> dict[str, Any]:
     """A record as column values, but for what only the ledger decides (row, uid, space, embedding)."""
     return {
-        **{name: getattr(record.scope, name) for name in ("user_id", "agent_id", "run_id")},
+        **{name: getattr(record.scope, name) for name in SCOPE_NAMES},
         **{name: getattr(record, name) for name in _PLAIN},
         **{name: micros(getattr(record, name)) for name in _TIMES},
         **{name: _maybe_micros(getattr(record, name)) for name in _OPEN_TIMES},

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, func, select
 
-from graphmem.model import Scope
+from graphmem.model import SCOPE_NAMES, Scope
 from graphmem.stores.ledger.dialects import upsert
 from graphmem.stores.ledger.schema import usage
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from graphmem.providers.base import Usage
 
 _COUNTED = ("calls", "prompt_tokens", "completion_tokens", "cached_tokens", "seconds", "cost")
-_NAMED = ("operation", "model", "user_id", "agent_id", "run_id")
+_NAMED = ("operation", "model", *SCOPE_NAMES)
 
 
 def spend(connection: Connection, operation: str, model: str, scope: Scope, used: Usage) -> None:
     """Adds what a call took."""
-    named = {"operation": operation, "model": model, "user_id": "", "agent_id": "", "run_id": "", **scope.parts}
+    named = {"operation": operation, "model": model, **dict.fromkeys(SCOPE_NAMES, ""), **scope.parts}
     counted = {name: getattr(used, name) for name in _COUNTED}
     statement = upsert(connection, usage).values({**named, **counted})
     more = {name: usage.c[name] + counted[name] for name in _COUNTED}

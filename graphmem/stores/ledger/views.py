@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, bindparam, or_
 
-from graphmem.model import ALL_KINDS, View, micros
+from graphmem.model import ALL_KINDS, SCOPE_NAMES, View, micros
 from graphmem.stores.ledger.schema import memories
 
 
@@ -52,7 +52,7 @@ def conditions(shape: Shape, *, of_ids: bool = False) -> list[ColumnElement[bool
         found.append(m.kind.in_(bindparam("kinds", expanding=True)))
     if shape.space:
         found.append((m.space + 0 if of_ids else m.space) == bindparam("space"))
-    parts = [name for name in ("user_id", "agent_id", "run_id") if getattr(shape, name)]
+    parts = [name for name in SCOPE_NAMES if getattr(shape, name)]
     found.extend((m[name].concat("") if of_ids else m[name]) == bindparam(name) for name in parts)
     if shape.as_of:
         found.append(m.valid_from <= bindparam("moment"))
