@@ -74,9 +74,8 @@ class Thinker:
         tried: dict[int, Learned | str] = {}
         while True:  # one piece of work may record another
             with self._ledger.read() as connection:
-                rows = [row for row in jobs.open_(connection, also_waiting=True) if row not in tried]
-                if by_force:
-                    rows = [row for row in jobs.all_(connection) if row not in tried]
+                left = jobs.all_(connection) if by_force else jobs.open_(connection, also_waiting=True)
+            rows = [row for row in left if row not in tried]
             under_way = list(self._running.items())
             if not rows and not under_way:
                 return tried
