@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
+from threading import Event
 from time import monotonic, sleep
 from typing import Any
 
@@ -16,7 +17,7 @@ from scripted import fact
 from graphmem import Memory, Settings, thinking
 from graphmem.remember.learn import Learner
 from graphmem.stores.ledger import schema
-from graphmem.testing import ModelEndpoint, behaviours
+from graphmem.testing import ModelEndpoint
 
 ANN = {"user_id": "ann7"}
 SINGS = json.dumps({"facts": [fact("Sings")]})
@@ -91,8 +92,13 @@ def test_who_looks_for_work_leaves_it_to_the_call_that_waits(monkeypatch: pytest
 
 
 def test_what_another_process_is_at_is_pending(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    home, slow = str(tmp_path / "home"), behaviours.slow(0.5, SINGS)
-    with ModelEndpoint([slow]) as endpoint, opened(endpoint, home) as mine, opened(endpoint, home) as other:
+    home, told = str(tmp_path / "home"), Event()
+
+    def answer(_: Any) -> str:
+        told.wait(4)
+        return SINGS
+
+    with ModelEndpoint(default=answer) as endpoint, opened(endpoint, home) as mine, opened(endpoint, home) as other:
 
         def take(row: int) -> None:
             other._house.thinker().now(row)
@@ -101,6 +107,7 @@ def test_what_another_process_is_at_is_pending(monkeypatch: pytest.MonkeyPatch, 
 
         Between(mine, monkeypatch, take)
         assert "facts" in mine.add("I sing.", **ANN)["pending"]
+        told.set()
         assert soon(mine, "Sings")
 
 
