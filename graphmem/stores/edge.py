@@ -52,8 +52,9 @@ _KEYWORDS = ("memory", "space", "agent_id", "run_id", "kind")
 _INTEGERS = ("valid_from", "valid_to", "expires_at")
 _PAGE = 2000
 _SOUND = 0.01
-# Delivered points after which the segments are merged and indexed.
-_OPTIMIZE_AFTER = 20_000
+# Delivered points after which the segments are merged and indexed: so many, and this share of what there is. Merging
+# writes most of it anew, so with a number alone filling would take quadratic time.
+_OPTIMIZE_AFTER, _OPTIMIZE_SHARE = 20_000, 1 / 8
 # Edge writes through mapped files with holes. Where the disk has no block left for one, the system ends the process, so
 # so many bytes must be free before a batch: more than one ever takes.
 _ROOM = 32 * 2**20
@@ -136,10 +137,14 @@ class EdgeIndex:
                 self._shard.update(UpdateOperation.upsert_points(made))
             self._flush()
             self._since_optimized += len(made)
-            if self._since_optimized >= _OPTIMIZE_AFTER and self._has_room(_ROOM + self._size()):
+            if self._is_unmerged() and self._has_room(_ROOM + self._size()):
                 self._shard.optimize()
                 self._since_optimized = 0
                 self._flush()
+
+    def _is_unmerged(self) -> bool:
+        new = self._since_optimized
+        return new >= _OPTIMIZE_AFTER and new >= _OPTIMIZE_SHARE * self._shard.count(CountRequest(exact=True))
 
     def delete(self, ids: Sequence[str]) -> int:
         with self._our_errors():

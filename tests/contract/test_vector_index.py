@@ -11,10 +11,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
 import pytest
+from qdrant_edge import EdgeShard
 from vector_index import (
     DIMS,
     VectorIndexContract,
@@ -30,6 +32,7 @@ from vector_index import (
 )
 
 from graphmem.errors import StoreLocked, StoreUnavailable
+from graphmem.stores import edge
 from graphmem.stores.base import VectorIndex
 from graphmem.stores.edge import EdgeIndex
 from graphmem.stores.exact import ExactIndex
@@ -130,6 +133,33 @@ def test_edge_without_its_folder_opens_empty(folder: Path) -> None:
     again.upsert([point(3)])
     assert near(again) == [uid(3)]
     again.close()
+
+
+class Counting:
+    """A shard that counts how often it is merged."""
+
+    def __init__(self, shard: EdgeShard) -> None:
+        self._shard, self.merged = shard, 0
+
+    def optimize(self) -> bool:
+        self.merged += 1
+        return self._shard.optimize()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._shard, name)
+
+
+def test_edge_is_merged_less_often_the_more_it_holds(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edge, "_OPTIMIZE_AFTER", 2)
+    monkeypatch.setattr(edge, "_OPTIMIZE_SHARE", 0.5)
+    index = EdgeIndex(folder, DIMS)
+    index._shard = shard = Counting(index._shard)
+    for number in range(64):
+        index.upsert([point(number + 1, towards(1, number))])
+    # After 2, 4, 8, 16, 32 and 64 points.
+    assert shard.merged == 6
+    assert index.count() == 64
+    index.close()
 
 
 def test_edge_of_other_dimensions_opens_empty(folder: Path) -> None:

@@ -199,7 +199,8 @@ def carry_out(order: dict) -> None:
     if what == "batches":
         importlib.import_module("graphmem.stores.deliver").BATCH = 1
     if what == "optimize":
-        importlib.import_module(EDGE)._OPTIMIZE_AFTER = 1
+        edge = importlib.import_module(EDGE)
+        edge._OPTIMIZE_AFTER, edge._OPTIMIZE_SHARE = 1, 0
     if what == "remodel":
         memory.close()
         memory = open_memory(home, 32)
