@@ -1,4 +1,7 @@
-"""A language model whose answers follow a list: what it finds in which words, and what it makes of which facts."""
+"""Language models whose answers tests choose: by what they find in which words, or one and the same.
+
+And an embedding function for which everything is near, so that every fact is compared with what there is.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,12 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from graphmem.providers.base import Prompt, Reply, Usage
+from graphmem.testing import HashEmbedder
+
+NEAR_DIMS = 32
 Fact = str | dict[str, Any]
 Decision = Mapping[str, Any]
 
@@ -71,3 +80,24 @@ UPDATE: Callable[[str], Decision] = lambda text: {"event": "UPDATE", "text": tex
 DELETE: Decision = {"event": "DELETE"}
 CHANGED: Decision = {"event": "DELETE", "and_add": True}
 NONE: Decision = {"event": "NONE"}
+
+
+class OneAnswer:
+    """A language model of one answer, or one error."""
+
+    name = "fake"
+
+    def __init__(self, said: Any) -> None:
+        self.said = said
+        self.asked: list[Prompt] = []
+
+    def answer(self, prompt: Prompt) -> Reply:
+        self.asked.append(prompt)
+        if isinstance(self.said, Exception):
+            raise self.said
+        return Reply(self.said, Usage(1))
+
+
+def all_near(texts: list[str]) -> list[Any]:
+    """Vectors of `NEAR_DIMS` that are all near to each other, whatever a model's rounding."""
+    return [np.append(HashEmbedder(NEAR_DIMS - 1).embed_query(text), 3.0).tolist() for text in texts]

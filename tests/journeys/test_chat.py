@@ -10,30 +10,15 @@ from typing import Any
 
 import pytest
 from databases import SQLITE_ONLY
+from scripted import OneAnswer
 
 from graphmem import ChatLink, Memory
 from graphmem.errors import LLMUnavailable, StoreError, ValidationError
 from graphmem.house import House
-from graphmem.providers.base import Prompt, Reply, Usage
+from graphmem.providers.base import Prompt, Reply
 from graphmem.recall import inject
 
 WHO = {"user_id": "u1", "agent_id": "a1"}
-
-
-class Model:
-    """A language model of one answer, or one error."""
-
-    name = "fake"
-
-    def __init__(self, said: Any) -> None:
-        self.said = said
-        self.asked: list[Prompt] = []
-
-    def answer(self, prompt: Prompt) -> Reply:
-        self.asked.append(prompt)
-        if isinstance(self.said, Exception):
-            raise self.said
-        return Reply(self.said, Usage(1))
 
 
 def asks(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +148,7 @@ def test_what_takes_too_long_gives_what_was_found_until_then(
 ) -> None:
     go = Event()
 
-    class Slow(Model):
+    class Slow(OneAnswer):
         def answer(self, prompt: Prompt) -> Reply:
             go.wait(10)
             return super().answer(prompt)
@@ -284,7 +269,7 @@ def test_case_b_a_weak_question_with_its_context(chat: Callable[..., ChatLink]) 
 
 @SQLITE_ONLY
 def test_case_c_a_weak_question_rewritten(chat: Callable[..., ChatLink]) -> None:
-    model = Model("用户昨晚失眠，询问今天状态有何变化\n")
+    model = OneAnswer("用户昨晚失眠，询问今天状态有何变化\n")
     link = chat(model, "失眠的时候喝一杯热牛奶对我有用")
     question, context = "你今天有什么不一样？", said("翻来覆去到天亮，眼睛都没合上", "哎呀，辛苦你了")
     assert "热牛奶" in link.recall(question, context, top_k=2)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from conftest import fake_models
-from scripted import CHANGED, DELETE, NONE, UPDATE, Scripted, fact
+from scripted import CHANGED, DELETE, NEAR_DIMS, NONE, UPDATE, Scripted, all_near, fact
 
 from graphmem import AsyncMemory, Memory, Settings
 from graphmem.errors import ConfigError, NotFoundError, PartialWrite, ValidationError
@@ -45,15 +45,6 @@ DECIDED = {
 }
 
 
-def near(texts: list[str]) -> list[Any]:
-    """All texts near to each other, so that every fact is compared with what there is."""
-    import numpy as np
-
-    from graphmem.testing import HashEmbedder
-
-    return [np.append(HashEmbedder(31).embed_query(text), 3.0).tolist() for text in texts]
-
-
 Open = Callable[..., Memory]
 
 
@@ -70,7 +61,7 @@ def endpoint(model: Scripted) -> Iterator[ModelEndpoint]:
 
 def config(url: str, **more: Any) -> dict[str, Any]:
     llm = {"openai_base_url": url, "api_key": "any", "model": "scripted", "timeout": 5}
-    embedder = {"provider": "callable", "config": {"embed": near, "embedding_dims": 32, "model": "near"}}
+    embedder = {"provider": "callable", "config": {"embed": all_near, "embedding_dims": NEAR_DIMS, "model": "near"}}
     return fake_models(llm={"provider": "openai", "config": llm}, embedder=embedder, **more)
 
 

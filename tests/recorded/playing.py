@@ -9,9 +9,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from recorded.cases import NOON, Case, Told
 from recorded.examples import Example
+from scripted import NEAR_DIMS, all_near
 
 from graphmem import Memory
 from graphmem.model import Kind, MemoryRecord, Scope
@@ -19,24 +19,17 @@ from graphmem.providers.openai import OpenaiModel
 from graphmem.remember import decide
 from graphmem.remember.decide import Draft, Known, What
 from graphmem.remember.extract import Fact
-from graphmem.testing import HashEmbedder
 
 RECORDINGS = Path(__file__).parent / "recordings"
-DIMS = 32
 HOW = (
     "a prompt, a case or what is sent has changed: record anew as README, 'Tests', says, "
     "with replies written from the requests alone"
 )
 
 
-def all_near(texts: list[str]) -> list[Any]:
-    """Vectors that are all near to each other, so that what is compared depends on no model's rounding."""
-    return [np.append(HashEmbedder(DIMS - 1).embed_query(text), 3.0).tolist() for text in texts]
-
-
 def config(url: str, model: str, key: str, more: Mapping[str, Any]) -> dict[str, Any]:
     endpoint = {"openai_base_url": url, "model": model, "api_key": key, "timeout": 1200}
-    embedder = {"embed": all_near, "embedding_dims": DIMS, "model": "all-near"}
+    embedder = {"embed": all_near, "embedding_dims": NEAR_DIMS, "model": "all-near"}
     return {
         "llm": {"provider": "openai", "config": endpoint},
         "embedder": {"provider": "callable", "config": embedder},

@@ -7,31 +7,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from scripted import OneAnswer
 
 from graphmem.errors import LLMUnavailable
 from graphmem.model import Kind, MemoryRecord, Message, Scope
-from graphmem.providers.base import Prompt, Reply, Usage
 from graphmem.recall import ladder
 from graphmem.recall.ladder import Asking, climb
 from graphmem.recall.search import Answer, Hit
 
 NOW = datetime(2024, 5, 1, tzinfo=UTC)
-
-
-class Model:
-    """Answers with a line, or raises."""
-
-    name = "fake"
-
-    def __init__(self, said: Any) -> None:
-        self.said = said
-        self.asked: list[Prompt] = []
-
-    def answer(self, prompt: Prompt) -> Reply:
-        self.asked.append(prompt)
-        if isinstance(self.said, Exception):
-            raise self.said
-        return Reply(self.said, Usage(1))
 
 
 def hit(text: str, similarity: float = 0.1) -> Hit:
@@ -66,14 +50,14 @@ WITH_TALK = "My landlord raises the rent.\nDid you write to him?\n" + ASKED
     ],
 )
 def test_a_question_that_finds_enough_is_asked_once(enough: Answer) -> None:
-    model = Model("never asked")
+    model = OneAnswer("never asked")
     (step,) = climbed(Asking(ASKED, TALK), {ASKED: enough}, model)
     assert (step.query, step.hits, step.enough, model.asked) == (ASKED, enough.hits, True, [])
 
 
 @pytest.mark.parametrize("little", [WEAK, Answer((hit("noise", 0.9),), understood=False)])
 def test_one_that_finds_too_little_is_asked_with_the_last_turns(little: Answer) -> None:
-    found = climbed(Asking(ASKED, TALK), {ASKED: little, WITH_TALK: Answer((hit("rent", 0.6),))}, Model("never"))
+    found = climbed(Asking(ASKED, TALK), {ASKED: little, WITH_TALK: Answer((hit("rent", 0.6),))}, OneAnswer("never"))
     assert [(step.query, texts(step), step.enough) for step in found] == [
         (ASKED, ["noise"], False),
         (WITH_TALK, ["rent"], True),
@@ -81,7 +65,7 @@ def test_one_that_finds_too_little_is_asked_with_the_last_turns(little: Answer) 
 
 
 def test_and_then_rewritten() -> None:
-    model = Model("What became of the rent?")
+    model = OneAnswer("What became of the rent?")
     answers = {ASKED: WEAK, WITH_TALK: WEAK, "What became of the rent?": Answer((hit("rent", 0.6),))}
     found = climbed(Asking(ASKED, TALK, "Ana", "Max"), answers, model)
     assert [step.query for step in found] == [ASKED, WITH_TALK, "What became of the rent?"]
@@ -102,7 +86,8 @@ def test_instructions_of_the_callers_own_stand_in_for_ours() -> None:
 
 
 @pytest.mark.parametrize(
-    "model", [None, Model(LLMUnavailable("away")), Model(""), Model(None), Model(["x"]), Model(ASKED)]
+    "model",
+    [None, OneAnswer(LLMUnavailable("away")), OneAnswer(""), OneAnswer(None), OneAnswer(["x"]), OneAnswer(ASKED)],
 )
 def test_without_a_rewritten_query_what_was_found_before_stands(model: Any) -> None:
     answers = {ASKED: Answer((hit("a"), hit("b"), hit("c"))), WITH_TALK: Answer((hit("x"), hit("b")))}
@@ -113,18 +98,18 @@ def test_without_a_rewritten_query_what_was_found_before_stands(model: Any) -> N
 
 def test_a_weak_question_without_a_conversation_is_rewritten_at_once_or_left() -> None:
     assert len(climbed(Asking(ASKED), {ASKED: WEAK})) == 1
-    model = Model("What became of the rent?")
+    model = OneAnswer("What became of the rent?")
     assert len(climbed(Asking(ASKED), {ASKED: WEAK, model.said: WEAK}, model)) == 2
 
 
 def test_where_nothing_is_there_nothing_is_tried() -> None:
-    model = Model("never")
+    model = OneAnswer("never")
     assert [step.hits for step in climbed(Asking(ASKED, TALK), {ASKED: Answer()}, model)] == [()]
     assert model.asked == []
 
 
 def test_no_step_begins_that_the_time_left_is_too_short_for() -> None:
-    model = Model("What became of the rent?")
+    model = OneAnswer("What became of the rent?")
     answers = {ASKED: WEAK, WITH_TALK: WEAK, model.said: WEAK}
     assert len(climbed(Asking(ASKED, TALK), answers, model, left=0.2)) == 1
     assert len(climbed(Asking(ASKED, TALK), answers, model, left=0.4)) == 2
