@@ -14,7 +14,7 @@ import reprlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from graphmem.errors import ValidationError
 from graphmem.model import EPOCH, SCOPE_NAMES, EntityType, Kind, Message, Scope
@@ -24,6 +24,8 @@ T = TypeVar("T")
 REMEMBERED_ROLES = frozenset({"user", "assistant", "tool", "function"})
 SILENT_ROLES = frozenset({"system", "developer"})
 MEMORY_TYPES = ("semantic", "episodic", "preference", "procedural")
+# By mem0's name, and with a language model: the record of what an agent did, in place of facts.
+PROCEDURAL_MEMORY = "procedural_memory"
 LOGIC = ("AND", "OR", "NOT")
 
 MAX_NAME_CHARS = 256
@@ -169,7 +171,19 @@ def folder(value: object, argument: str = "path") -> str:
 # --- what was said -------------------------------------------------------------------------------------------------
 
 
+class Heard(NamedTuple):
+    """The messages of a call that are to be remembered, and the places of those that hold attachments but no text."""
+
+    messages: list[Message]
+    wordless: list[int]
+
+
 def messages(value: object, *, timestamp: object = None, now: datetime, limits: Limits = LIMITS) -> list[Message]:
+    """The messages to be remembered, as `heard` finds them."""
+    return heard(value, timestamp=timestamp, now=now, limits=limits).messages
+
+
+def heard(value: object, *, timestamp: object = None, now: datetime, limits: Limits = LIMITS) -> Heard:
     """What is to be remembered of `value`: a string, one message dict, or a list of either, in order.
 
     A dict has `role`, `content`, and perhaps `name`, `timestamp`, `id`, `metadata`; other keys, which clients of models
@@ -185,7 +199,11 @@ def messages(value: object, *, timestamp: object = None, now: datetime, limits: 
     given = None if timestamp is None else moment(timestamp, "timestamp")
     names = ["messages"] if said is not value else [f"messages[{index}]" for index in range(len(said))]
     read = [_message(one, name, given, now, limits) for one, name in zip(said, names, strict=True)]
-    return [one for one in read if one.role in REMEMBERED_ROLES and one.content.strip()]
+    remembered = [(place, one) for place, one in enumerate(read) if one.role in REMEMBERED_ROLES]
+    return Heard(
+        [one for _, one in remembered if one.content.strip()],
+        [place for place, one in remembered if one.attachments and not one.content.strip()],
+    )
 
 
 def _message(value: object, argument: str, given: datetime | None, now: datetime, limits: Limits) -> Message:

@@ -161,8 +161,10 @@ class House:
         """Carries out steps in one transaction; see `graphmem.remember.commit`."""
         return commit(self.ledger, Plan(tuple(steps), datetime.now(UTC), within), self._gap)
 
-    def learn(self, job: int, records: Sequence[MemoryRecord], *, wait_for_it: bool) -> tuple[Learned | str, list[str]]:
-        """What follows when facts are to be drawn: from what was said, beside its enrichment; then delivery.
+    def learn(
+        self, job: int, records: Sequence[MemoryRecord], kind: JobKind, *, wait_for_it: bool
+    ) -> tuple[Learned | str, list[str]]:
+        """What follows when facts or a procedure are to be drawn from what was said: beside its enrichment; delivery.
 
         Returns what came of it, or the name of what went wrong, and what lacks something.
         """
@@ -170,10 +172,10 @@ class House:
         thinking = thinker.now(job, alone=not wait_for_it)
         lacking = self.finish(records, wait_for_it=wait_for_it)
         if not wait_for_it:
-            return Learned(), [JobKind.FACTS.value, *lacking]
+            return Learned(), [kind.value, *lacking]
         learned = thinking.result()
         if isinstance(learned, str) or (not learned.usage and self._is_left(job)):
-            return learned, [JobKind.FACTS.value, *lacking]
+            return learned, [kind.value, *lacking]
         thinker.later()
         left = self.deliver([records[0].space])
         return learned, lacking if set(lacking) >= set(ENRICHMENT) else left

@@ -42,6 +42,7 @@ from graphmem.remember.words import say
 from graphmem.settings import Settings
 from graphmem.stores.deliver import Progress
 from graphmem.stores.ledger import log, memories, reading, shown
+from graphmem.stores.ledger.jobs import JobKind
 from graphmem.text import normalise_key
 from graphmem.tracing import operation as traced_as
 
@@ -143,12 +144,19 @@ class Memory:
             arguments.content(prompt, "prompt")
         waits, strictly = arguments.flag(wait, "wait"), arguments.flag(strict, "strict")
         scope, _ = arguments.required_scope(user_id, agent_id, run_id)
-        steps = self._said(messages, scope, metadata, timestamp, memory_type, expiration_date)
+        heard = arguments.heard(messages, timestamp=timestamp, now=datetime.now(UTC), limits=self.limits)
+        steps = self._said(heard.messages, scope, metadata, memory_type, expiration_date)
         self._house.check_embedder()
-        added, operation = (self._learned, "upsert_memory") if infers else (self._kept, "create_memory")
-        with traced_as(operation) as traced:
-            result = added(steps, scope, prompt, waits=waits)
+        kind = JobKind.PROCEDURE if memory_type == arguments.PROCEDURAL_MEMORY else JobKind.FACTS
+        with traced_as("upsert_memory" if infers else "create_memory") as traced:
+            result = (
+                self._learned(steps, Assign(scope, prompt, procedure=kind is JobKind.PROCEDURE), kind, waits=waits)
+                if infers
+                else self._kept(steps, scope, waits=waits)
+            )
             traced.note(**{"gen_ai.memory.record.count": len(result["results"])})
+        if heard.wordless:
+            result["skipped"] = results.skipped(heard.wordless)
         pending = result.get("pending", [])
         if pending and strictly and waits:
             raise PartialWrite(f"stored, but not yet in {' and '.join(pending)}; repair() brings it there", result)
@@ -166,7 +174,7 @@ class Memory:
             )
         return wanted
 
-    def _kept(self, steps: Sequence[Say], scope: Scope, _: str | None, *, waits: bool) -> results.AddResult:
+    def _kept(self, steps: Sequence[Say], scope: Scope, *, waits: bool) -> results.AddResult:
         """The words as spoken."""
         outcomes = self._house.commit(steps)
         fresh = _fresh(outcomes)
@@ -179,38 +187,38 @@ class Memory:
             result["pending"] = pending
         return result
 
-    def _learned(self, steps: Sequence[Say], scope: Scope, prompt: str | None, *, waits: bool) -> results.AddResult:
+    def _learned(self, steps: Sequence[Say], assign: Assign, kind: JobKind, *, waits: bool) -> results.AddResult:
         """The words, as mere sources, and what a language model makes of them."""
         said = [replace(step, source_only=True) for step in steps]
-        *outcomes, assigned = self._house.commit([*said, Assign(scope, prompt)])
+        *outcomes, assigned = self._house.commit([*said, assign])
         known = [results.added(s, o) for s, o in zip(steps, outcomes, strict=True) if o.event == "NONE"]
         fresh = _fresh(outcomes)
         if not fresh:
             return results.AddResult(results=known, relations=[])
-        learned, pending = self._house.learn(int(assigned.id), fresh, wait_for_it=waits)
+        learned, pending = self._house.learn(int(assigned.id), fresh, kind, wait_for_it=waits)
         result = results.AddResult(results=known, relations=[])
         if isinstance(learned, str):
-            result["failed"] = {"facts": learned}
+            result["failed"] = {kind.value: learned}
         else:
             result["results"] += results.learned(learned.outcomes)
-            result["relations"] = self._stated(_fresh(learned.outcomes, "UPDATE"), scope)
+            result["relations"] = self._stated(_fresh(learned.outcomes, "UPDATE"), assign.scope)
             result["usage"] = results.usage(learned)
+            if unusable := results.unusable(learned.dropped):
+                result["failed"] = {"answer": unusable}
         if pending:
             result["pending"] = pending
         return result
 
     def _said(
         self,
-        messages: object,
+        messages: Sequence[Message],
         scope: Scope,
         metadata: object,
-        timestamp: object,
         memory_type: object,
         expiration_date: object,
     ) -> tuple[Say, ...]:
-        heard = arguments.messages(messages, timestamp=timestamp, now=datetime.now(UTC), limits=self.limits)
         return say(
-            heard,
+            messages,
             scope,
             self._house.ledger.uuid,
             metadata=arguments.metadata(metadata, most=self.limits.max_metadata_bytes),
@@ -761,7 +769,10 @@ class Memory:
         warnings.warn(
             'version "v1.0" returns bare lists; set version "v1.1" for {"results": …}', DeprecationWarning, stacklevel=3
         )
-        return cast("R", result["results"])
+        if failed := cast("dict[str, Any]", result).get("failed"):
+            told = ", ".join(f"{name}: {why}" for name, why in failed.items())
+            warnings.warn(f"add: the language model's work failed ({told})", RuntimeWarning, stacklevel=3)
+        return cast("R", results.BareList(result))
 
 
 def _fresh(outcomes: Iterable[Outcome], *also: str) -> list[MemoryRecord]:

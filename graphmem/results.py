@@ -108,16 +108,27 @@ class UsageDict(TypedDict):
     dropped: dict[str, int]
 
 
+class SkippedDict(TypedDict):
+    """A message that is not remembered: its place among those of the call (from 0), and why."""
+
+    message: int
+    reason: str
+
+
 class AddResult(TypedDict):
     """What `add` did.
 
-    `pending`: durable, but not in these projections yet; "facts": not yet drawn. `failed`: why, by an error's name.
+    `pending`: durable, but not in these projections yet; "facts" or "procedure": not yet drawn. `failed`: why, by an
+    error's name; its "answer" counts the parts of a language model's answer that could not be used, by why: the facts
+    they may have been about are stored as they were found. `skipped`: messages of which nothing is stored, as they hold
+    only images or other attachments.
     """
 
     results: list[AddedDict]
     relations: list[RelationDict]
     pending: NotRequired[list[str]]
     failed: NotRequired[dict[str, str]]
+    skipped: NotRequired[list[SkippedDict]]
     usage: NotRequired[UsageDict]
 
 
@@ -135,6 +146,16 @@ class ListResult(TypedDict):
     results: list[MemoryDict]
     relations: list[RelationDict]
     total: int
+
+
+class BareList(list[Any]):
+    """The results alone, as version "v1.0" returns them; `details` has what else is in a result: "pending", "failed",
+    "usage", "relations", "total".
+    """
+
+    def __init__(self, result: AddResult | SearchResult | ListResult) -> None:
+        super().__init__(result["results"])
+        self.details = {name: value for name, value in result.items() if name != "results"}
 
 
 class ErasedCounts(TypedDict):
@@ -367,6 +388,23 @@ def usage(learned: Learned) -> UsageDict:
         again=learned.again,
         dropped=dict(learned.dropped),
     )
+
+
+def skipped(wordless: Iterable[int]) -> list[SkippedDict]:
+    """The messages that hold attachments but no text."""
+    return [SkippedDict(message=place, reason="holds no text; images are not remembered") for place in wordless]
+
+
+# Parts of an answer that are left out by rule, and cost nothing that the model decided.
+_LEFT_OUT_BY_RULE = frozenset(
+    {"no relation", "unknown message", "from nobody's message", "of others", "no contradiction"}
+)
+
+
+def unusable(dropped: Mapping[str, int]) -> str:
+    """The parts of a language model's answer that were lost because nothing could be made of them, by why; ""."""
+    lost = {why: count for why, count in dropped.items() if why not in _LEFT_OUT_BY_RULE}
+    return ", ".join(f"{why}: {count}" for why, count in sorted(lost.items()))
 
 
 def receipt(erased: Erased, pending: list[str], message: str) -> Receipt:

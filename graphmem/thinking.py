@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from graphmem.errors import GraphmemError
 from graphmem.remember.learn import Learned, Learner
-from graphmem.remember.summarise import summarise
+from graphmem.remember.summarise import record_procedure, summarise
 from graphmem.stores.ledger import Ledger, jobs
 from graphmem.stores.ledger.jobs import Job, JobKind
 from graphmem.threads import Pool
@@ -120,16 +120,20 @@ class Thinker:
         if job is None:
             return Learned()
         try:
-            learned = self._learner.learn(job) if job.kind is JobKind.FACTS else self._summarised(job)
+            learned = self._work(job)
             if alone:
                 self._after()
         except Exception as error:  # noqa: BLE001  (an answer is anybody's text: whatever it does, the work stays)
             return self._failed(row, job.attempts, error)
         return learned
 
-    def _summarised(self, job: Job) -> Learned:
-        summarise(job, self._learner, self._ledger)
-        return Learned()
+    def _work(self, job: Job) -> Learned:
+        if job.kind is JobKind.PROCEDURE:
+            return record_procedure(job, self._learner, self._ledger)
+        if job.kind is JobKind.SUMMARY:
+            summarise(job, self._learner, self._ledger)
+            return Learned()
+        return self._learner.learn(job)
 
     def _failed(self, row: int, attempts: int, error: Exception) -> str:
         name = type(error).__name__

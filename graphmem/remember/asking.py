@@ -56,3 +56,13 @@ def checked(check: Callable[[Any, str], T], value: Any, otherwise: T | None) -> 
         return check(value, "answer")
     except ValidationError:
         return otherwise
+
+
+def number(value: Any) -> int | None:
+    """A whole number of an answer, also one written as text; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        return None
+    try:
+        return int(value)
+    except ValueError:
+        return None

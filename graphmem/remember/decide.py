@@ -19,7 +19,7 @@ from graphmem.errors import LLMUnusable
 from graphmem.model import MemoryRecord, Mention, Statement
 from graphmem.providers.base import Prompt
 from graphmem.remember import asking
-from graphmem.remember.asking import line, list_of, object_of
+from graphmem.remember.asking import line, list_of, number, object_of
 from graphmem.remember.contradiction import Said, contradicts
 from graphmem.remember.extract import LONGEST_FACT, Fact
 
@@ -138,7 +138,7 @@ def read(value: Any, drafts: Sequence[Draft], known: Sequence[Known]) -> Decided
     if not isinstance(listed, list):
         raise LLMUnusable("the model's answer has no list of decisions; a larger model, or one with JSON output, helps")
     reading = _Reading(drafts, known)
-    decisions = [one for entry in listed if (one := reading.decision(entry)) is not None]
+    decisions = reading.decisions(listed)
     return Decided(tuple(_Settling(drafts, known, decisions, reading.dropped).actions()), reading.dropped)
 
 
@@ -150,8 +150,23 @@ def of_others(one: MemoryRecord, other: MemoryRecord) -> bool:
     return one.role != other.role and None not in {one.role, other.role}
 
 
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One entry of an answer: a valid event, the number of a memory, its text, and the number of a fact, if any."""
+
+    what: What
+    memory: int | None
+    text: str
+    fact: int | None
+
+
 class _Reading:
-    """One answer being read."""
+    """One answer being read.
+
+    Entries that carry the number of a fact are about that fact. Those without, as in mem0's shape, are matched by their
+    words. That shape lists every memory, most of them only to say that nothing changes: such a NONE is about a fact
+    only if it has the fact's very words.
+    """
 
     def __init__(self, drafts: Sequence[Draft], known: Sequence[Known]) -> None:
         self._drafts = drafts
@@ -159,50 +174,85 @@ class _Reading:
         self._changed: set[int] = set()
         self.dropped: Counter[str] = Counter()
 
-    def decision(self, entry: Any) -> Decision | None:
+    def decisions(self, listed: Sequence[Any]) -> list[Decision]:
+        """The usable entries, each with the fact it is about."""
+        entries = [entry for one in listed if (entry := self._entry(one)) is not None]
+        facts = [self._fact(entry) for entry in entries]
+        unnamed = set(range(len(self._drafts))).difference(fact for fact in facts if fact is not None)
+        made: list[Decision | None] = []
+        for entry, matched in zip(entries, facts, strict=True):
+            fact = matched
+            if fact is None and entry.what is not What.NONE:
+                # An explicit change whose words match no fact is about the only one it can be about.
+                fact = 0 if len(self._drafts) == 1 else next(iter(unnamed)) if len(unnamed) == 1 else None
+                if fact is None:
+                    self.dropped["of no fact"] += 1
+            if fact is not None:
+                made.append(self._decision(entry, fact))
+        return [one for one in made if one is not None]
+
+    def _entry(self, entry: Any) -> _Entry | None:
         what = _what(entry.get("event")) if isinstance(entry, Mapping) else None
         if what is None:
             self.dropped["no decision"] += 1
+            return None
+        fact = number(entry.get("fact"))
+        if fact is not None and not 0 <= fact < len(self._drafts):
+            self.dropped["unknown fact"] += 1
             return None
         memory = None if what is What.ADD else self._memory(entry.get("id"))
         if what is not What.ADD and memory is None:
             self.dropped["unknown id"] += 1
             return None
-        text = line(entry.get("text"), LONGEST_FACT) or ""
-        fact = self._fact(entry.get("fact"), what, memory, text)
-        if fact is None:
-            return None
+        return _Entry(what, memory, line(entry.get("text"), LONGEST_FACT) or "", fact)
+
+    def _memory(self, given: Any) -> int | None:
+        known = number(given)
+        return known if known is not None and 0 <= known < len(self._known) else None
+
+    def _decision(self, entry: _Entry, fact: int) -> Decision | None:
+        memory = entry.memory
         if memory is not None and of_others(self._known[memory].record, self._drafts[fact].record):
             self.dropped["of others"] += 1
             return None
-        if what in {What.UPDATE, What.DELETE} and memory is not None:
+        if entry.what in {What.UPDATE, What.DELETE} and memory is not None:
             if memory in self._changed:
                 self.dropped["repeated id"] += 1
                 return None
             self._changed.add(memory)
-        return Decision(fact, what, memory, text)
+        return Decision(fact, entry.what, memory, entry.text)
 
-    def _memory(self, given: Any) -> int | None:
-        number = _number(given)
-        return number if number is not None and 0 <= number < len(self._known) else None
+    def _fact(self, entry: _Entry) -> int | None:
+        """The number of the fact that an entry is about: as given, else by its words; None if it matches none."""
+        if entry.fact is not None:
+            return entry.fact
+        known = None if entry.memory is None else self._known[entry.memory]
+        if entry.what is What.NONE:
+            words = {_same_words(entry.text), "" if known is None else _same_words(known.record.text)} - {""}
+            return next((n for n, one in enumerate(self._drafts) if _same_words(one.fact.text) in words), None)
+        if entry.what is What.DELETE and known is not None:
+            # A memory shares few words with the fact that denies it, but the two contradict each other.
+            opposed = [n for n, one in enumerate(self._drafts) if contradicts(known.said, one.said) is not None]
+            if opposed:
+                return self._most_alike(known.record.text, opposed)[0]
+        words_of = known.record.text if known is not None and entry.what is What.DELETE else ""
+        best, alike = self._most_alike(entry.text or words_of, range(len(self._drafts)))
+        return best if alike >= ALIKE else None
 
-    def _fact(self, given: Any, what: What, memory: int | None, text: str) -> int | None:
-        """The fact that an entry is about: by its number, else by the words; None if it is about none of them.
+    def _most_alike(self, words: str, among: Sequence[int]) -> tuple[int, float]:
+        """The number of the fact whose words are most alike, and how alike they are (0..100)."""
 
-        Answers in mem0's shape name every memory, most of them only to say that nothing changes.
-        """
-        number = _number(given)
-        if number is not None:
-            if 0 <= number < len(self._drafts):
-                return number
-            self.dropped["unknown fact"] += 1
-            return None
-        words = text if what in {What.ADD, What.UPDATE} or memory is None else self._known[memory].record.text
-        alike = [fuzz.token_set_ratio(words.casefold(), one.fact.text.casefold()) for one in self._drafts]
-        best = max(range(len(alike)), key=alike.__getitem__)
-        # What is deleted shares few words with what denies it; if there is only one fact, it is that.
-        sure = alike[best] >= ALIKE or (what is not What.NONE and len(alike) == 1)
-        return best if sure else None
+        def alike(n: int) -> tuple[float, float]:
+            pair = words.casefold(), self._drafts[n].fact.text.casefold()
+            return fuzz.token_set_ratio(*pair), fuzz.ratio(*pair)
+
+        best = max(among, key=alike)
+        return best, alike(best)[0]
+
+
+def _same_words(text: str) -> str:
+    """Text by which two are compared that say the same in the same words: no case, no closing signs."""
+    return text.casefold().strip().rstrip(".!。！")
 
 
 def _what(value: Any) -> What | None:
@@ -211,17 +261,8 @@ def _what(value: Any) -> What | None:
     return What(name) if name in set(What) else None
 
 
-def _number(value: Any) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        return None
-    try:
-        return int(value)
-    except ValueError:
-        return None
-
-
 class _Settling:
-    """Decisions become actions, by the discipline NONE, DELETE, UPDATE, ADD for each fact."""
+    """Decisions become actions: for each fact what retires memories, what updates them, and whether it is added."""
 
     def __init__(
         self, drafts: Sequence[Draft], known: Sequence[Known], decisions: Sequence[Decision], dropped: Counter[str]
@@ -236,18 +277,21 @@ class _Settling:
             yield from self._of(n, [one for one in self._decisions if one.fact == n])
 
     def _of(self, n: int, mine: Sequence[Decision]) -> Iterator[Action]:
-        same = [one for one in mine if one.what is What.NONE]
-        if same:
-            yield Action(What.NONE, n, same[0].memory)
-            return
+        """What is to be done about one fact. An explicit change counts more than a NONE: that is of another memory."""
         ends = [action for one in mine if one.what is What.DELETE for action in self._ending(one)]
         updates = [action for one in mine if one.what is What.UPDATE for action in self._updating(one)]
-        ended = min((one.ended for one in (*ends, *updates) if one.ended is not None), default=None)
-        yield from (one for one in ends if one.what is What.DELETE)
-        if updates and updates[0].what is not What.ADD:
-            yield updates[0]
-        elif not ends or What.ADD in {one.what for one in mine} | {one.what for one in (*ends, *updates)}:
-            yield Action(What.ADD, n, text=self._text(n, ends, mine), ended=ended)
+        made = [*ends, *updates]
+        ended = min((one.ended for one in made if one.ended is not None), default=None)
+        kept = [one for one in made if one.what is not What.ADD]
+        changed = {one.memory for one in kept}
+        same = [one.memory for one in mine if one.what is What.NONE and one.memory not in changed]
+        text = self._text(n, ends, mine)
+        yield from kept
+        if What.ADD in [*(one.what for one in mine), *(one.what for one in made)] or not (kept or same):
+            if _same_words(text) not in {_same_words(one.text) for one in kept if one.what is What.UPDATE}:
+                yield Action(What.ADD, n, text=text, ended=ended)
+        elif same and not any(one.what in {What.UPDATE, What.NONE} for one in kept):
+            yield Action(What.NONE, n, same[0])
 
     def _text(self, n: int, ends: Sequence[Action], mine: Sequence[Decision]) -> str:
         """The fact's own words. Where it takes a memory's place, what the model has put in of that counts."""

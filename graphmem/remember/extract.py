@@ -16,7 +16,7 @@ from graphmem.errors import LLMUnusable
 from graphmem.model import EntityType, MemoryRecord, Mention, MentionKind, Scope, Statement
 from graphmem.providers.base import Prompt
 from graphmem.remember import asking
-from graphmem.remember.asking import checked, line, list_of, object_of
+from graphmem.remember.asking import checked, line, list_of, number, object_of
 from graphmem.text import normalise_key, trimmed
 
 OPERATION = "facts"
@@ -28,6 +28,9 @@ LONGEST_FACT, LONGEST_NAME, LONGEST_PREDICATE = 2_000, 256, 80
 EARLIER = 400
 # How sure a fact is whose answer does not say.
 UNSAID = 0.7
+# Names under which answers have the text of a fact: ours, then those of prompts that were written for mem0.
+TEXT_KEYS = ("text", "fact", "memory", "content")
+NO_FACTS = "the model's answer has no list of facts; a larger model, or one with JSON output, helps"
 # What stands for the speaker in an answer.
 SPEAKERS = {"user": "user", "the user": "user", "speaker": "user", "i": "user", "用户": "user",
             "assistant": "assistant", "the assistant": "assistant", "助手": "assistant"}  # fmt: skip
@@ -174,13 +177,26 @@ def shown(record: MemoryRecord, text: str) -> dict[str, str]:
 def read(value: Any, records: Sequence[MemoryRecord], whose: str, shown: Iterable[int]) -> Found:
     """The facts of an answer about these messages, of which it was `shown` some.
 
-    Also an answer in mem0's shape, a list of texts, is one. A fact that comes from none of the messages it may come
-    from is dropped. Raises LLMUnusable for what is no answer at all.
+    Answers in mem0's shapes are read, too: a list of texts, or of objects that have the text under another name. A fact
+    that comes from none of the messages it may come from is dropped. Raises LLMUnusable for what is no answer at all,
+    and for one that holds text of which nothing can be read.
     """
     listed = value.get("facts") if isinstance(value, Mapping) else value
     if not isinstance(listed, list):
-        raise LLMUnusable("the model's answer has no list of facts; a larger model, or one with JSON output, helps")
-    return _Reading(records, whose, sorted(set(shown))).read(listed)
+        raise LLMUnusable(NO_FACTS)
+    reading = _Reading(records, whose, sorted(set(shown)))
+    found = reading.read(listed)
+    if listed and found.dropped.get("no fact") == len(listed) and any(map(_holds_text, listed)):
+        raise LLMUnusable(NO_FACTS)
+    return found
+
+
+def _holds_text(value: Any) -> bool:
+    """Whether there is text anywhere in a part of an answer."""
+    if isinstance(value, str):
+        return bool(value.strip())
+    within = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return any(map(_holds_text, within))
 
 
 def distinct(facts: Iterable[Fact], records: Sequence[MemoryRecord]) -> list[Fact]:
@@ -212,13 +228,13 @@ class _Reading:
 
     def _fact(self, one: Any) -> Fact | None:
         told = {"text": one} if isinstance(one, str) else one
-        text = line(told.get("text"), LONGEST_FACT) if isinstance(told, Mapping) else None
+        words = [told.get(key) for key in TEXT_KEYS] if isinstance(told, Mapping) else []
+        text = next((text for one in words if (text := line(one, LONGEST_FACT)) is not None), None)
         if text is None:
             self._drop("no fact")
             return None
         sources = self._sources(told.get("messages"))
         if not sources:
-            self._drop("from nobody's message")
             return None
         names = _Names(self._records[sources[-1]])
         for entity in _each(told.get("entities")):
@@ -229,14 +245,21 @@ class _Reading:
         return Fact(text, _type(told.get("type")), confidence, sources, names.mentions, statements)
 
     def _sources(self, named: Any) -> tuple[int, ...]:
-        """The messages a fact comes from: those it names, as far as there are such; all, if it names none."""
-        given = [n for n in named if isinstance(n, int) and not isinstance(n, bool)] if isinstance(named, list) else []
+        """The messages a fact comes from: those it names, or if it names none, all it may come from.
+
+        Empty, and counted as dropped, if none of those it names was shown, or if it may come from none of them.
+        """
+        given = [n for one in named if (n := number(one)) is not None] if isinstance(named, list) else []
+        known = {n for n in given if n in self._shown}
         if unknown := len([n for n in given if n not in self._shown]):
             self._dropped["unknown message"] = self._dropped.get("unknown message", 0) + unknown
-        known = [n for n in given if n in self._shown]
-        if not known:
-            return tuple(self._allowed)
-        return tuple(sorted({n for n in known if n in self._allowed}))
+        if given and not known:
+            self._drop("from no message shown")
+            return ()
+        sources = tuple(n for n in self._allowed if n in known or not given)
+        if not sources:
+            self._drop("from nobody's message")
+        return sources
 
     def _statement(self, told: Mapping[str, Any], names: _Names, fact: str, confidence: float) -> Statement | None:
         subject, target = names.note(told.get("subject")), names.note(told.get("object"))

@@ -7,6 +7,7 @@ somebody else stores in the meantime is decided upon again, so that two calls ne
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -225,7 +226,9 @@ class _Learning:
         read = [self._with_found(draft, one) for draft, one in zip(drafts, self._read(drafts), strict=True)]
         vectors = self._learner.vectors(read)
         turn = self._learner.turn(self._job.space)
+        dropped = dict(self._dropped)
         for again in range(TRIES):
+            self._dropped = dict(dropped)
             try:
                 with turn if again or turn.locked() else nullcontext():
                     outcomes = self._decided(drafts, read, vectors)
@@ -316,6 +319,7 @@ class _Learning:
                 plan.carry(said[n], n)
             else:
                 plan.take(actions[n])
+        self._drop(plan.dropped)
         outcomes = self._learner.commit([settle, *plan.steps])
         return [outcome for step, outcome in zip(plan.steps, outcomes[1:], strict=True) if not isinstance(step, Enrich)]
 
@@ -353,6 +357,7 @@ class _Plan:
         self._records = records
         self._known = known
         self._changed: set[int] = set()
+        self.dropped: Counter[str] = Counter()
         self.steps: list[Step] = []
 
     def carry(self, record: MemoryRecord, fact: int) -> None:
@@ -377,6 +382,7 @@ class _Plan:
 
     def _is_first(self, one: Action) -> bool:
         if one.memory is None or one.memory in self._changed:
+            self.dropped["repeated id"] += 1
             return False
         self._changed.add(one.memory)
         return True

@@ -44,10 +44,14 @@ class Say:
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """Record that a language model has to draw facts from what this plan stores as new; `prompt`: by whose rules."""
+    """Record that a language model has to draw facts from what this plan stores as new, or the `procedure` it tells.
+
+    `prompt` replaces our instructions.
+    """
 
     scope: Scope
     prompt: str | None = None
+    procedure: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,8 @@ def _(step: Assign, transaction: Transaction) -> Outcome:
     if not fresh:
         return Outcome("NONE", "", reason="nothing new")
     request = {} if step.prompt is None else {"prompt": step.prompt}
-    asked = Job(JobKind.FACTS, step.scope, fresh[-1].session, tuple(record.id for record in fresh), request)
+    kind = JobKind.PROCEDURE if step.procedure else JobKind.FACTS
+    asked = Job(kind, step.scope, fresh[-1].session, tuple(record.id for record in fresh), request)
     return Outcome("ASSIGN", str(jobs.record(transaction.connection, asked).row), kind=Kind.FACT)
 
 
@@ -78,9 +79,11 @@ def _is_long(step: Settle, transaction: Transaction) -> bool:
 
 
 def summarise_anew(summaries: Sequence[MemoryRecord], transaction: Transaction) -> None:
-    """Records that summaries which held erased words are to be made of what is left, if anything is."""
+    """Records that running summaries which held erased words are to be made of what is left, if anything is."""
     for one in summaries:
-        if jobs.holds_episodes(transaction.connection, one.scope, one.session, 1):
+        if one.memory_type != jobs.PROCEDURAL and jobs.holds_episodes(
+            transaction.connection, one.scope, one.session, 1
+        ):
             jobs.record(transaction.connection, Job(JobKind.SUMMARY, one.scope, one.session))
 
 

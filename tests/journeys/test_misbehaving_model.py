@@ -29,13 +29,16 @@ names = (f"misbehaving-{number}" for number in count())
 
 @dataclass(frozen=True)
 class Case:
-    """`facts` that are stored at last; `failed` the error's name (None: none); `asked` how many requests there were."""
+    """`facts` that are stored at last; `failed` the error's name (None: none); `asked` how many requests there were;
+    `lost` the parts of the answer that the result tells were lost.
+    """
 
     script: tuple[Behaviour | str, ...]
     facts: frozenset[str] = frozenset(BOTH)
     failed: str | None = None
     asked: int = 1
     refuses: tuple[Any, ...] = ()
+    lost: str | None = None
 
 
 NOTHING: frozenset[str] = frozenset()
@@ -83,10 +86,15 @@ CASES = {
     "single quotes": Case((behaviours.single_quotes(GOOD),)),
     "as mem0 wants it": Case((MEM0,)),
     "another language": Case((json.dumps({"facts": [fact("喝抹茶")]}),), frozenset({"喝抹茶"})),
-    "messages that are not there": Case((UNKNOWN,), frozenset({"Drinks matcha", "Hates tea"})),
+    "messages that are not there": Case((UNKNOWN,), frozenset({"Drinks matcha"}), lost="from no message shown: 1"),
+    "facts under another name": Case((json.dumps({"facts": [{"fact": text} for text in sorted(BOTH)]}),)),
+    "a bare list of memories": Case((json.dumps([{"memory": text} for text in sorted(BOTH)]),) * 2, asked=2),
+    "contents": Case((json.dumps({"facts": [{"content": text} for text in sorted(BOTH)]}),)),
+    "facts under no name we know": Case((json.dumps({"facts": [{"claim": "Drinks matcha"}]}),), NOTHING, "LLMUnusable"),
+    "facts without text": Case((json.dumps({"facts": [{"text": ""}, {}, None]}),), NOTHING, lost="no fact: 3"),
     "a hundred facts": Case((MANY,), frozenset(f"Fact number {n}" for n in range(100))),
-    "odd parts": Case((ODD,)),
-    "half a sign": Case((LONE,), frozenset({"Never drinks coffee"})),
+    "odd parts": Case((ODD,), lost="no fact: 6"),
+    "half a sign": Case((LONE,), frozenset({"Never drinks coffee"}), lost="no fact: 1"),
     "nothing worth knowing": Case(('{"facts": []}',), NOTHING),
     "truncated": Case((behaviours.truncated(GOOD),), NOTHING, "LLMTruncated"),
     "length": Case((behaviours.length(GOOD),), NOTHING, "LLMTruncated"),
@@ -144,6 +152,7 @@ def test_finding_facts(case: Case, endpoint: ModelEndpoint) -> None:
         assert set(stored(memory, "fact")) == case.facts
         assert {one["memory"] for one in result["results"]} == case.facts
         assert result.get("failed", {}).get("facts") == case.failed
+        assert result.get("failed", {}).get("answer") == case.lost
         assert ("facts" in result.get("pending", [])) == (case.failed is not None)
         assert memory.search("matcha", **ANN)["results"]
         usage = memory.stats()["usage"]
@@ -204,6 +213,8 @@ def test_deciding(name: str) -> None:
             memory.add("I sing.", **ANN)
             result = memory.add("I sing in a choir.", **ANN)
             assert result["usage"]["dropped"] == dropped
+            told = {why: count for why, count in dropped.items() if why != "no contradiction"}
+            assert result.get("failed", {}).get("answer", "") == ", ".join(f"{why}: {n}" for why, n in told.items())
             kept = stored(memory, "fact")
             if name == "the same id twice":
                 assert kept == ["Sings a lot"]

@@ -15,15 +15,18 @@ from graphmem.stores.ledger.memories import RECORD, ensure_space, exactly, new_r
 from graphmem.stores.ledger.schema import jobs, links, memories, spaces
 
 MICROS = 1_000_000
+# The memory type of a summary that tells a procedure, and is no session's running summary.
+PROCEDURAL = "procedural"
 # Seconds that are left to whoever recorded a piece of work to begin it: others, who look for what nobody is at, would
 # take it from the call that waits for what comes of it.
 FIRST_TURN = 10
 
 
 class JobKind(StrEnum):
-    """What is to be made: facts of some messages, or a summary of a session."""
+    """What is to be made: facts of some messages, the procedure they went through, or a summary of a session."""
 
     FACTS = "facts"
+    PROCEDURE = "procedure"
     SUMMARY = "summary"
 
 
@@ -60,7 +63,7 @@ def record(connection: Connection, job: Job) -> Job:
         "session": job.session,
         "request": {"memories": list(job.memories), **job.request},
         "attempts": 0,
-        "until": now_micros() + FIRST_TURN * MICROS if job.kind is JobKind.FACTS else 0,
+        "until": now_micros() + FIRST_TURN * MICROS if job.kind is not JobKind.SUMMARY else 0,
     }
     row = new_row(connection.execute(jobs.insert().values(line)))
     return Job(job.kind, job.scope, job.session, job.memories, job.request, 0, row)
@@ -172,8 +175,9 @@ def holds_episodes(connection: Connection, scope: Scope, session: str, number: i
 
 
 def summary_of(connection: Connection, scope: Scope, session: str) -> MemoryRecord | None:
-    """The summary of a session in exactly this scope."""
-    newest = _of_session(Kind.SUMMARY, scope, session).order_by(memories.c.id.desc()).limit(1)
+    """The running summary of a session in exactly this scope."""
+    running = memories.c.memory_type.is_distinct_from(PROCEDURAL)
+    newest = _of_session(Kind.SUMMARY, scope, session).where(running).order_by(memories.c.id.desc()).limit(1)
     row = connection.execute(newest).mappings().first()
     return None if row is None else record_of(row)
 
