@@ -378,4 +378,29 @@ CASES = [
         ),
         {"Carla quit": lambda t: t.has("Carla", "quit")},
     ),
+    Case(
+        "a procedure",
+        [
+            Add(
+                [
+                    user("Please find out why the nightly backup of db-3 fails, and mend it."),
+                    assistant("I looked into /var/log/backup.log: 'No space left on device' since 12 May."),
+                    assistant("I removed the dumps older than 30 days from /srv/dumps; 41 GB are free again."),
+                    assistant("I ran backup-now db-3: it finished with code 0 after 7 minutes."),
+                    user("Good. Also set up an alert when less than 10 GB are free, please."),
+                    assistant("I will do that next."),
+                ],
+                scope={"agent_id": "ops-agent"},
+                more={"memory_type": "procedural_memory"},
+            )
+        ],
+        {
+            "one summary": lambda t: [one["kind"] for one in t.results[0]["results"]] == ["summary"],
+            "to the letter": lambda t: all(
+                word in t.results[0]["results"][0]["memory"]
+                for word in ("/var/log/backup.log", "No space left on device", "/srv/dumps", "db-3", "10 GB")
+            ),
+            "no facts": lambda t: not t.facts(agent_id="ops-agent"),
+        },
+    ),
 ]
