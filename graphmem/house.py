@@ -287,11 +287,13 @@ class House:
         with self.ledger.read() as connection:
             counted, embedded = audit.counts(connection), audit.embedding_bytes(connection)
             used, kinds = spent.spent(connection, scope), jobs.kinds(connection)
+            unguarded = audit.unguarded(connection)
         return {
             **counted,
             "embedder": self._parts.embedder.model,
             "embedding_bytes": embedded,
             "bytes": self.ledger.size(),
+            "unguarded": unguarded,
             "pending": kinds + [projection.name for projection in self.projections if projection.pending()],
             "usage": used,
         }

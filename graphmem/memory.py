@@ -212,7 +212,7 @@ class Memory:
         return say(
             heard,
             scope,
-            self._house.ledger.uuid,
+            self._house.ledger.digests,
             metadata=arguments.metadata(metadata, most=self.limits.max_metadata_bytes),
             memory_type=arguments.memory_type(memory_type),
             expires_at=arguments.expiration(expiration_date),
@@ -645,6 +645,9 @@ class Memory:
 
     def stats(self, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None) -> dict[str, Any]:
         """Counts, the size of the ledger's file and of the embeddings in it (bytes), what is pending.
+
+        `unguarded`: how many erased messages are not recognised when they come again, because the ledger's secret was
+        lost.
 
         `usage` is what models took, a line for each operation and model: `{"operation", "model", "calls",
         "prompt_tokens", "completion_tokens", "cached_tokens", "seconds", "cost"}`; with a scope only what was done for
