@@ -98,6 +98,14 @@ def home_of(settings: Settings) -> Path:
     return Path(settings.home or os.environ.get("GRAPHMEM_HOME") or Path.home() / ".graphmem").expanduser()
 
 
+def kept_in(settings: Settings) -> list[Path]:
+    """The folders and files that hold a memory: nothing else is to be put there."""
+    vectors, ledger = settings.vector_store.config.path, _ledger_place(settings)
+    files = [] if isinstance(ledger, URL) else [ledger.with_name(f"{ledger.name}{end}") for end in ("", "-wal", "-shm")]
+    keys = [file.with_name(secret.FILE) for file in files[:1]]
+    return [place.absolute() for place in (home_of(settings), *([vectors] if vectors else []), *files, *keys)]
+
+
 def _ledger_place(settings: Settings) -> Path | URL:
     if settings.ledger_url is not None:
         url = settings.ledger_url.get_secret_value()

@@ -60,8 +60,12 @@ def replacing(path: Path) -> Iterator[Callable[[bytes], object]]:
             # A link cannot take a name's place. The name in between is the target's, so that the next one removes it.
             between = path.with_name(f".graphmem-{sha256(os.fsencode(path.name)).hexdigest()[:16]}")
             between.unlink(missing_ok=True)
-            _link(descriptor, between)
-            between.replace(path)
+            try:
+                _link(descriptor, between)
+                between.replace(path)
+            except BaseException:
+                between.unlink(missing_ok=True)
+                raise
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from time import monotonic
 from typing import Any
 from weakref import WeakSet, finalize
 
-from graphmem.backends import Backends, embedder_of, note_embedder, open_backends
+from graphmem.backends import Backends, embedder_of, kept_in, note_embedder, open_backends
 from graphmem.errors import CLOSED, FORKED, ConfigError, GraphmemError, ModelError, StoreError, StoreUnavailable
 from graphmem.model import Forms, MemoryRecord, Scope
 from graphmem.providers.base import LanguageModel
@@ -48,6 +48,7 @@ class House:
     def __init__(self, settings: Settings, *, in_memory: bool) -> None:
         self.settings = settings
         self._parts: Backends = open_backends(settings, in_memory=in_memory)
+        self.kept = [] if in_memory else kept_in(settings)
         self.ledger = self._parts.ledger
         self._gap = timedelta(minutes=settings.session_gap)
         # Leaf work only: nothing that runs in a pool waits for the same pool.
