@@ -236,11 +236,11 @@ def test_an_erased_pin_cannot_be_confirmed_from_the_ledgers_file(make_memory: Ma
     message = {"role": "user", "content": PIN, "timestamp": SAID}
     with make_memory(home) as memory:
         memory.delete(memory.add(message, user_id="ana")["results"][0]["id"])
-        digests = memory._house.ledger.digests
     candidates = [f"{number:04}" for number in range(10_000)]
     assert confirmed(home / "ledger.sqlite", candidates) == []
     with make_memory(home) as memory:  # which has the secret, and so had somebody with the whole folder
         assert memory.add(message, user_id="ana")["results"][0]["reason"] == "erased"
+        digests = memory._house.ledger.digests
         with memory._house.ledger.read() as connection:
             kept = set(connection.scalars(select(schema.messages.c.key)))
     found = {text for text in candidates for guess in guesses(digests.ledger, text) if digests.wrapped(guess) in kept}
