@@ -25,10 +25,11 @@ from graphmem.stores.base import Graph, GraphIndex, VectorIndex
 from graphmem.stores.courier import Courier
 from graphmem.stores.deliver import Graphs, Projection, Vectors
 from graphmem.stores.exact import ExactIndex
-from graphmem.stores.ledger import Ledger
+from graphmem.stores.ledger import Ledger, secret
 from graphmem.stores.ledger.graphs import LedgerGraph
 from graphmem.stores.ledger.postgres import parsed
 from graphmem.stores.ledger.schema import ledger as ledger_table
+from graphmem.stores.ledger.secret import Keyring
 from graphmem.stores.ledger.sqlite import private_folder
 
 if TYPE_CHECKING:
@@ -82,7 +83,8 @@ def open_backends(settings: Settings, *, in_memory: bool) -> Backends:
         llm, embedder, extractor = _llm(settings), _embedder(settings), _extractor(settings)
         if isinstance(embedder, Closeable):
             refused.callback(embedder.close)
-        ledger = Ledger(None if in_memory else _ledger_place(settings))
+        place = None if in_memory else _ledger_place(settings)
+        ledger = Ledger(place, _keyring(settings, place))
         refused.callback(ledger.close)
         index, vectors = _vectors(settings, ledger, embedder, in_memory=in_memory)
         refused.callback(index.close)
@@ -96,11 +98,29 @@ def home_of(settings: Settings) -> Path:
     return Path(settings.home or os.environ.get("GRAPHMEM_HOME") or Path.home() / ".graphmem").expanduser()
 
 
+def kept_in(settings: Settings) -> list[Path]:
+    """The folders and files that hold a memory: nothing else is to be put there."""
+    vectors, ledger = settings.vector_store.config.path, _ledger_place(settings)
+    files = [] if isinstance(ledger, URL) else [ledger.with_name(f"{ledger.name}{end}") for end in ("", "-wal", "-shm")]
+    keys = [file.with_name(secret.FILE) for file in files[:1]]
+    return [place.absolute() for place in (home_of(settings), *([vectors] if vectors else []), *files, *keys)]
+
+
 def _ledger_place(settings: Settings) -> Path | URL:
     if settings.ledger_url is not None:
         url = settings.ledger_url.get_secret_value()
         return parsed(url) if url.startswith("postgres") else Path(url.partition("///")[2])
     return Path(settings.history_db_path or home_of(settings) / "ledger.sqlite").expanduser()
+
+
+def _keyring(settings: Settings, place: Path | URL | None) -> Keyring:
+    beside = place.parent if isinstance(place, Path) else home_of(settings)
+    return Keyring(
+        configured=_revealed(settings.secret_key),
+        file=None if place is None else beside.absolute() / secret.FILE,
+        replaces=settings.replace_secret_key,
+        local=not isinstance(place, URL),
+    )
 
 
 def _embedder(settings: Settings) -> Embedder:

@@ -61,7 +61,7 @@ class ChatLink:
         self._seconds = _seconds(time_limit)
         self._rewrite = arguments.flag(rewrite, "rewrite")
         self._prompt = None if rewrite_prompt is None else arguments.content(rewrite_prompt, "rewrite_prompt")
-        self._chat = Chat()
+        self._chat = Chat(memory._house.ledger.digests.keyed)  # noqa: SLF001  (as below)
         self._lock = Lock()
         self._jobs: set[Future[None]] = set()
         # One thread: what is saved first is stored first. Recalls do not wait for it.

@@ -13,7 +13,7 @@ from time import monotonic
 from typing import Any
 from weakref import WeakSet, finalize
 
-from graphmem.backends import Backends, embedder_of, note_embedder, open_backends
+from graphmem.backends import Backends, embedder_of, kept_in, note_embedder, open_backends
 from graphmem.errors import CLOSED, FORKED, ConfigError, GraphmemError, ModelError, StoreError, StoreUnavailable
 from graphmem.model import Forms, MemoryRecord, Scope
 from graphmem.providers.base import LanguageModel
@@ -48,6 +48,7 @@ class House:
     def __init__(self, settings: Settings, *, in_memory: bool) -> None:
         self.settings = settings
         self._parts: Backends = open_backends(settings, in_memory=in_memory)
+        self.kept = [] if in_memory else kept_in(settings)
         self.ledger = self._parts.ledger
         self._gap = timedelta(minutes=settings.session_gap)
         # Leaf work only: nothing that runs in a pool waits for the same pool.
@@ -289,11 +290,13 @@ class House:
         with self.ledger.read() as connection:
             counted, embedded = audit.counts(connection), audit.embedding_bytes(connection)
             used, kinds = spent.spent(connection, scope), jobs.kinds(connection)
+            unguarded = audit.unguarded(connection)
         return {
             **counted,
             "embedder": self._parts.embedder.model,
             "embedding_bytes": embedded,
             "bytes": self.ledger.size(),
+            "unguarded": unguarded,
             "pending": kinds + [projection.name for projection in self.projections if projection.pending()],
             "usage": used,
         }

@@ -220,7 +220,7 @@ class Memory:
         return say(
             messages,
             scope,
-            self._house.ledger.uuid,
+            self._house.ledger.digests,
             metadata=arguments.metadata(metadata, most=self.limits.max_metadata_bytes),
             memory_type=arguments.memory_type(memory_type),
             expires_at=arguments.expiration(expiration_date),
@@ -654,6 +654,9 @@ class Memory:
     def stats(self, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None) -> dict[str, Any]:
         """Counts, the size of the ledger's file and of the embeddings in it (bytes), what is pending.
 
+        `unguarded`: how many erased messages are not recognised when they come again, because the ledger's secret was
+        lost.
+
         `usage` is what models took, a line for each operation and model: `{"operation", "model", "calls",
         "prompt_tokens", "completion_tokens", "cached_tokens", "seconds", "cost"}`; with a scope only what was done for
         that. The rest is about the whole ledger.
@@ -710,13 +713,14 @@ class Memory:
         """Writes a scope's memories, or without a scope everything, as JSON Lines that `import_` takes in again.
 
         With ids, times, history, links, entities and embeddings; of what was erased there is that it was. All of it is
-        one moment's state. A path is a whole file in the end or none, readable by its owner only; an open file
-        (text or bytes) is written on and stays open. `progress("export", done, total)` is called after some memories
+        one moment's state. A path is a whole file in the end or none, readable by its owner only, and is refused where
+        it is a link or leads to where the memory itself is kept; an open file (text or bytes) is written on and stays
+        open. `progress("export", done, total)` is called after some memories
         each. Returns `{"memories", "erased", "aliases", "names", "path"}`. Raises StoreError when it cannot be written.
         """
         self._house.check_open()
         scope, heard = _within(user_id, agent_id, run_id), _progress(progress)
-        with files.open_to_write(path_or_file) as write:
+        with files.open_to_write(path_or_file, self._house.kept) as write:
             writer = files.Writer(write)
             give(self._house.ledger, scope, writer.put, heard)
             counts = writer.close()

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pydantic
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 from pydantic_core import PydanticCustomError
 
 from graphmem.arguments import LIMITS
@@ -27,6 +27,8 @@ ENVIRONMENT_PREFIX = "GRAPHMEM_"
 # Variables with our prefix that are not settings: where the test servers live.
 _NOT_SETTINGS = frozenset({"GRAPHMEM_SERVERS"})
 
+# Of characters that a machine has chosen; a sentence of so many could be guessed.
+LEAST_SECRET = 32
 _NAME = re.compile(r"[\w-]{0,80}")
 
 Embed = Callable[[list[str]], Any]
@@ -51,6 +53,14 @@ def _path(value: object) -> object:
 def _function(value: object) -> object:
     if not callable(value):  # a name in a file or a variable would be a way to run any code there is
         raise PydanticCustomError("no_function", "must be a function; only code can give one")
+    return value
+
+
+def _long(value: SecretStr) -> SecretStr:
+    if len(value.get_secret_value()) < LEAST_SECRET:
+        raise PydanticCustomError(
+            "short_secret", f"is shorter than {LEAST_SECRET} characters; make one by: openssl rand -hex 32"
+        )
     return value
 
 
@@ -298,7 +308,8 @@ class Settings(_Section):
 
     `before_store` is asked about each message before anything is done with it. `delivery_wait` is how long a write
     waits for a store, in seconds; `session_gap` how long a silence may last within one session, in minutes. A session
-    is summarised by the language model after each `summary_messages` messages (0: never).
+    is summarised by the language model after each `summary_messages` messages (0: never). `secret_key` is by default a
+    file beside the ledger; `replace_secret_key`: it counts instead of one that is lost.
     """
 
     home: FilePath | None = None
@@ -315,6 +326,8 @@ class Settings(_Section):
     llm: OpenaiLlm | None = None
     history_db_path: FilePath | None = None
     ledger_url: SecretUrl | None = None
+    secret_key: Annotated[SecretStr, AfterValidator(_long)] | None = None
+    replace_secret_key: bool = False
     custom_fact_extraction_prompt: Text | None = None
     custom_instructions: Text | None = None  # what mem0 2 calls it
     custom_update_memory_prompt: Text | None = None

@@ -166,7 +166,7 @@ class Clerk:
     ) -> MemoryRecord:
         """Stores one message; `at` may be minutes after noon. Nobody's id counts as a speaker's name here."""
         moment = at if isinstance(at, datetime) else NOON + timedelta(minutes=at)
-        (step,) = say([Message("user", text, moment, name=name)], scope, self.ledger.uuid, **more)
+        (step,) = say([Message("user", text, moment, name=name)], scope, self.ledger.digests, **more)
         record = self.commit(replace(step, speaker=name))[0].record
         assert record is not None
         if enrich:

@@ -11,8 +11,13 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import make_url
 
+from graphmem.stores.ledger.secret import Keyring
+
 SQLITE = "sqlite"
 POSTGRES = pytest.param("postgresql", marks=pytest.mark.server)
+# What several processes on one server have in common.
+KEY = "a key that is for tests only, and so no secret"
+KEYRING = Keyring(configured=KEY, local=False)
 # For tests that look into the file.
 SQLITE_ONLY = pytest.mark.parametrize("database", [SQLITE], indirect=True)
 

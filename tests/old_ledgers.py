@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from graphmem import Memory
 
+# Of those that have a secret it lies beside them, under their own name.
 FILES = sorted((Path(__file__).parent / "data").glob("ledger-*.sqlite"))
 MODEL = "hash"  # graphmem.testing.HashEmbedder, under this name
+
+
+def put(kept: Path, path: Path) -> None:
+    """Copies a kept file, and its secret."""
+    shutil.copy(kept, path)
+    if (key := kept.with_suffix(".key")).exists():
+        shutil.copy(key, path.with_name("secret.key"))
 
 
 def check_what_they_held(memory: Memory) -> None:

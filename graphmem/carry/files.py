@@ -6,17 +6,17 @@ import json
 import os
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any, NoReturn, TypeGuard
 
-from graphmem import arguments
+from graphmem import arguments, drafts
 from graphmem.carry import writing
 from graphmem.carry.reading import Fields, check_format
 from graphmem.errors import StoreError, ValidationError
+from graphmem.escapes import json_text
 
 # The longest memory with all its windows takes some seventy megabytes; then there is its history.
 MAX_LINE = 256 * 1024 * 1024
@@ -44,7 +44,7 @@ class Seal:
 
 
 def _line(record: Mapping[str, Any]) -> bytes:
-    return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    return json_text(json.dumps(record, ensure_ascii=False, separators=(",", ":"))).encode() + b"\n"
 
 
 # --- writing -------------------------------------------------------------------------------------------------------
@@ -75,11 +75,14 @@ class Writer:
 
 
 @contextmanager
-def open_to_write(target: object) -> Iterator[Callable[[bytes], object]]:
-    """Where the bytes go: a file object (of text or bytes), or a path, whose file is there as a whole or not at all."""
+def open_to_write(target: object, kept: Sequence[Path] = ()) -> Iterator[Callable[[bytes], object]]:
+    """Where the bytes go: a file object (of text or bytes), or a path, whose file is there as a whole or not at all.
+
+    `kept` are the folders and files in which memories are kept, where no path may lead.
+    """
     if isinstance(target, str | os.PathLike):
         path = Path(arguments.folder(target, "path_or_file"))
-        with _our_errors(f"{path} cannot be written"), replacing(path) as write:
+        with _our_errors(f"{path} cannot be written"), replacing(path, kept) as write:
             yield write
         return
     write_to = getattr(target, "write", None)
@@ -103,22 +106,24 @@ def _whole(write: Callable[[bytes], object]) -> Callable[[bytes], object]:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Callable[[bytes], object]]:
+def replacing(path: Path, kept: Sequence[Path]) -> Iterator[Callable[[bytes], object]]:
     """A file that takes the place of `path` at the end, readable by its owner only: it holds memories."""
-    path = path.resolve()  # the file that a link leads to, not the link
+    check_target(path, kept)
+    with drafts.replacing(path) as write:
+        yield write
+
+
+def check_target(path: Path, kept: Sequence[Path]) -> None:
+    """Raises StoreError for a path that leads to something else than a file, or to where memories are kept."""
+    if path.is_symlink():
+        raise StoreError(f"{path}: is a link; name the file itself")
     if path.exists() and not path.is_file():
         raise StoreError(f"{path}: is no file; name one in a folder of yours")
-    # Its mode is 0600 from the first moment on, and os.replace keeps that, whatever the old file's was.
-    with NamedTemporaryFile(dir=path.parent, prefix=".graphmem-", delete=False) as file:
-        try:
-            yield file.write
-            file.flush()
-            os.fsync(file.fileno())
-            Path(file.name).replace(path)
-        except BaseException:
-            with suppress(OSError):
-                Path(file.name).unlink()
-            raise
+    resolved = path.resolve()
+    there = [one for one in (resolved, *resolved.parents) if one.exists()]
+    # Whatever they are called: by links, or in other case where that makes no difference.
+    if any(one.samefile(place) for place in kept if place.exists() for one in there):
+        raise StoreError(f"{path}: is where the memories themselves are kept; name a file elsewhere")
 
 
 @contextmanager

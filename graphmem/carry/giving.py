@@ -23,10 +23,10 @@ def give(
     with ledger.read() as connection:  # reads inside it see the same snapshot
         model = embedder_of(ledger)
         total, done = whole.count(connection, scope), 0
-        put(writing.header(ledger.uuid, model, scope, datetime.now(UTC)))
+        put(writing.header(ledger.digests, model, scope, datetime.now(UTC)))
         for page in whole.pages(connection, scope, model):
             for one in page:
-                put(writing.memory(one, ledger.uuid, model))
+                put(writing.memory(one, ledger.digests, model))
             done += len(page)
             if progress is not None:
                 progress("export", done, total)

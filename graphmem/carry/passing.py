@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from graphmem.digests import Digests
 from graphmem.model import Event, MemoryRecord, Message
 from graphmem.remember import words
 from graphmem.remember.plan import Take
@@ -16,7 +17,7 @@ from graphmem.text import content_hash
 Passed = tuple[Message, Mapping[str, Any]]
 
 
-def as_allowed(hook: BeforeStore | None, step: Take, ledger: str) -> Take | None:
+def as_allowed(hook: BeforeStore | None, step: Take, digests: Digests) -> Take | None:
     """A memory as it may be stored; None where it may not.
 
     What was found in its words and their vectors is made anew if they change. Raises ConfigError when the hook fails.
@@ -41,7 +42,7 @@ def as_allowed(hook: BeforeStore | None, step: Take, ledger: str) -> Take | None
         step,
         record=record,
         text_hash=content_hash(record.embedded_text),
-        words=words.hashed(record.text, ledger),
+        words=digests.of_words(record.text),
         found=None,
         embedded=None,
     )

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from graphmem import __version__, arguments
+from graphmem.digests import Digests
 from graphmem.errors import ValidationError
 from graphmem.model import (
     NOTHING,
@@ -95,9 +96,9 @@ class Fields:
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """The ledger that takes the records: its UUID, and what it keeps of texts."""
+    """The ledger that takes the records: its digests, and what it keeps of texts."""
 
-    ledger: str
+    digests: Digests
     forms: Forms
     dims: int
 
@@ -109,12 +110,13 @@ class Reader:
         self._here = here
         self._now = now
         self._restore = restore
-        self._from_here = False
+        # What makes a key of the file one of this ledger; None for those of another ledger or secret.
+        self._as_key: Callable[[str], str] | None = None
 
     @property
-    def ledger(self) -> str:
-        """The UUID of the ledger that takes the records."""
-        return self._here.ledger
+    def digests(self) -> Digests:
+        """The digests of the ledger that takes the records."""
+        return self._here.digests
 
     def step(self, record: Mapping[str, Any]) -> Taking | None:
         """What a record asks for; None for one that is about the others. Raises ValidationError."""
@@ -128,7 +130,13 @@ class Reader:
     def header(self, fields: Fields) -> None:
         """Which ledger the records are from."""
         check_format(fields)
-        self._from_here = fields.may("ledger", arguments.stored_name) == self._here.ledger
+        ledger, secret = (fields.may(name, arguments.stored_name) for name in ("ledger", "secret"))
+        if ledger != self.digests.ledger:
+            return
+        if secret is None:  # written before there was a secret
+            self._as_key = self.digests.wrapped
+        elif secret == self.digests.id:
+            self._as_key = str
 
     def end(self, fields: Fields) -> None:
         """The seal of a file, which the file's reader has checked."""
@@ -147,7 +155,7 @@ class Reader:
             forms=self._here.forms,
             text_hash=hashed,
             key=key,
-            words=words.hashed(content, self._here.ledger),
+            words=self.digests.of_words(content),
             events=events,
             ties=fields.each("links", _tie) or (),
             found=found,
@@ -215,14 +223,14 @@ class Reader:
         content = record.text if first is None else first
         said = fields.may("said", lambda value, path: _said(Fields(value, path)))
         key, ordinal = said or (None, None)
-        if key is not None and self._from_here:
-            return key, content
+        if key is not None and self._as_key is not None:
+            return self._as_key(key), content
         if record.message_id is not None:
-            return words.key_by_id(record.message_id, record.scope, self._here.ledger), content
+            return self.digests.by_id(record.message_id, record.scope), content
         if ordinal is None:
             return None, content
         message = Message(record.role or "user", content, record.at, record.actor_id)
-        return words.key_by_words(message, record.scope, self._here.ledger, ordinal), content
+        return self.digests.by_words(message, record.scope, ordinal), content
 
     def erased(self, fields: Fields) -> Bury:
         """A memory that is no more."""
@@ -230,7 +238,8 @@ class Reader:
         gone = _blank(uid, scope, Kind.EPISODE, at)
         events = fields.each("events", lambda value, path: self._event(Fields(value, path), gone)) or ()
         keys = fields.each("keys", arguments.stored_name) or ()
-        return Bury(uid, scope, at, tuple(map(_wordless, events)), keys if self._from_here else ())
+        known = () if self._as_key is None else tuple(map(self._as_key, keys))
+        return Bury(uid, scope, at, tuple(map(_wordless, events)), known)
 
     def alias(self, fields: Fields) -> TakeLink:
         """Two names that mean one, or (apart) do not."""

@@ -45,7 +45,7 @@ def take(
     done = 0
     steps = _Steps(
         records,
-        Reader(Here(house.ledger.uuid, house.forms, house.dims), datetime.now(UTC), restore=restore),
+        Reader(Here(house.ledger.digests, house.forms, house.dims), datetime.now(UTC), restore=restore),
         house.settings.before_store,
         each,
     )
@@ -98,7 +98,7 @@ class _Steps:
             step = self._reader.step(record)
             if not isinstance(step, Take):
                 return step
-            allowed = as_allowed(self._hook, step, self._reader.ledger)
+            allowed = as_allowed(self._hook, step, self._reader.digests)
         except (ValidationError, ConfigError) as error:
             raise type(error)(f"{self._each} {self.read + 1}: {error}") from error
         self.asked += 1

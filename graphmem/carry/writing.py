@@ -9,8 +9,8 @@ from typing import Any
 
 from graphmem import __version__, arguments
 from graphmem.carry.reading import FORMAT
+from graphmem.digests import Digests
 from graphmem.model import SCOPE_NAMES, Event, MemoryRecord, Message, Scope, from_micros
-from graphmem.remember import words
 from graphmem.results import iso, maybe_iso
 from graphmem.stores.ledger.whole import Gone, Naming, Whole
 
@@ -24,13 +24,14 @@ _PLAIN = (
 )  # fmt: skip
 
 
-def header(ledger: str, embedder: str | None, scope: Scope | None, now: datetime) -> Record:
+def header(digests: Digests, embedder: str | None, scope: Scope | None, now: datetime) -> Record:
     """The first record: what wrote the others, in which format."""
     return {
         "type": "graphmem",
         "format": FORMAT,
         "graphmem": __version__,
-        "ledger": ledger,
+        "ledger": digests.ledger,
+        "secret": digests.id,  # which one the keys were made with, not what it is
         "embedder": embedder,
         "exported_at": iso(now),
         "scope": None if scope is None else scope.parts,
@@ -42,7 +43,7 @@ def end(counts: Mapping[str, int], digest: str) -> Record:
     return {"type": "end", **counts, "sha256": digest}
 
 
-def memory(whole: Whole, ledger: str, model: str | None) -> Record:
+def memory(whole: Whole, digests: Digests, model: str | None) -> Record:
     """A memory."""
     record = whole.record
     return {
@@ -51,7 +52,7 @@ def memory(whole: Whole, ledger: str, model: str | None) -> Record:
         **_scope(record.scope),
         "kind": record.kind.value,
         **_state(record),
-        "said": _said(whole, ledger),
+        "said": _said(whole, digests),
         "events": [_event(event) for event in whole.events],
         "tells": whole.tells,
         "mentions": _mentions(whole),
@@ -85,7 +86,7 @@ def _state(record: MemoryRecord) -> Record:
     }
 
 
-def _said(whole: Whole, ledger: str) -> Record | None:
+def _said(whole: Whole, digests: Digests) -> Record | None:
     """What recognises the message: in this ledger its key, elsewhere its id, or its place among its equals."""
     if whole.said is None:
         return None
@@ -94,9 +95,9 @@ def _said(whole: Whole, ledger: str) -> Record | None:
     first = whole.events[0].new_text if whole.events and whole.events[0].event == "ADD" else None
     content = record.text if first is None else first
     ordinal = None
-    if record.message_id is None and words.hashed(content, ledger) == hashed:
+    if record.message_id is None and digests.of_words(content) == hashed:
         message = Message(record.role or "", content, record.at, record.actor_id)
-        ordinal = words.ordinal_of(key, message, record.scope, ledger, arguments.MAX_MESSAGES)
+        ordinal = digests.ordinal_of(key, message, record.scope, arguments.MAX_MESSAGES)
     return {"key": key, "ordinal": ordinal}
 
 

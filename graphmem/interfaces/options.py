@@ -6,7 +6,6 @@ import functools
 import inspect
 import json
 import os
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
 import typer
 
 from graphmem.errors import GraphmemError
+from graphmem.escapes import json_text
 
 if TYPE_CHECKING:
     from graphmem.interfaces.show import Screen
@@ -30,7 +30,6 @@ Kinds = Annotated[
 ]
 Metadata = Annotated[str | None, typer.Option(metavar="JSON", help="A JSON object to keep with it.")]
 INTERRUPTED = 130
-_TERMINAL = re.compile("[\x7f-\x9f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +82,7 @@ class Call:
         show(Screen())
 
     def _print(self, value: object) -> None:
-        text = json.dumps(value, ensure_ascii=False, indent=2)
-        # JSON escapes the older control characters itself, but not those above; a terminal may obey them.
-        typer.echo(
-            "".join(f"\\u{ord(c):04x}" if "\x7f" <= c <= "\x9f" or "\ud800" <= c <= "\udfff" else c for c in text)
-        )
+        typer.echo(json_text(json.dumps(value, ensure_ascii=False, indent=2)))
 
 
 def _options(

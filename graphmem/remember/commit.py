@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from sqlalchemy import Connection, or_
 
+from graphmem.digests import Digests
 from graphmem.errors import NotFoundError, ValidationError
 from graphmem.model import Kind, MemoryRecord, Scope
 from graphmem.remember import dim, naming, receive, settle, undo
@@ -46,7 +47,7 @@ def commit(ledger: Ledger, plan: Plan, session_gap: timedelta) -> list[Outcome]:
     `plan.within`), ValidationError for a message id that comes with other words, StoreUnavailable.
     """
     with ledger.write() as connection:
-        transaction = Transaction(connection, plan, session_gap)
+        transaction = Transaction(connection, ledger.digests, plan, session_gap)
         outcomes = [carry_out(step, transaction) for step in plan.steps]
         for space in transaction.unsure_in:
             naming.forget(connection, space)
@@ -56,8 +57,9 @@ def commit(ledger: Ledger, plan: Plan, session_gap: timedelta) -> list[Outcome]:
 class Transaction:
     """One plan being carried out on one connection."""
 
-    def __init__(self, connection: Connection, plan: Plan, session_gap: timedelta) -> None:
+    def __init__(self, connection: Connection, digests: Digests, plan: Plan, session_gap: timedelta) -> None:
         self.connection = connection
+        self.digests = digests
         self.now = plan.now
         self.within = plan.within
         self.session_gap = session_gap
@@ -207,7 +209,7 @@ def _strip(record: MemoryRecord, transaction: Transaction, *, graph_too: bool = 
 def _withdraw(record: MemoryRecord, space: int, transaction: Transaction) -> int:
     """Takes a memory out of the graph; returns how many parts that were."""
     keys = aliases.mentioned_by(transaction.connection, record.row)
-    withdrawn = graph.withdraw(transaction.connection, record, transaction.now)
+    withdrawn = graph.withdraw(transaction.connection, record, transaction.now, transaction.digests)
     naming.review(transaction.connection, space, keys)
     return withdrawn.mentions + withdrawn.entities + withdrawn.relations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -23,7 +23,9 @@ def _begins(messages: Sequence[Mapping[str, Any]], place: int) -> bool:
 class Chat:
     """One chat as it was last given: what has neither id nor time is recognised by its place in it."""
 
-    def __init__(self) -> None:
+    def __init__(self, keyed: Callable[..., str]) -> None:
+        """`keyed` makes ids of words (`graphmem.digests`): an id outlives the message before it, which is in it."""
+        self._keyed = keyed
         self._signs: list[str] = []
         self._ids: list[str] = []
 
@@ -35,10 +37,20 @@ class Chat:
         """
         signs = [_sign(message) for message in messages]
         known = self._known(signs)
-        ids = known + _made(signs)[len(known) :]
+        ids = known + self._made(signs)[len(known) :]
         self._signs, self._ids = signs, ids
         start = last_rounds(messages, rounds)
         return [_with_id(message, made) for message, made in zip(messages[start:], ids[start:], strict=True)]
+
+    def _made(self, signs: Sequence[str]) -> list[str]:
+        """Ids that say what was said after what, and for the how manieth time."""
+        pairs = list(zip(["", *signs], signs, strict=False))
+        said: Counter[tuple[str, str]] = Counter()
+        made = []
+        for pair in pairs:
+            said[pair] += 1
+            made.append(self._keyed(*pair, said[pair]))
+        return made
 
     def _known(self, signs: Sequence[str]) -> list[str]:
         """The ids of what the messages begin with: the chat as it was, or the end of it."""
@@ -56,20 +68,6 @@ def _with_id(message: Mapping[str, Any], made: str) -> Mapping[str, Any]:
     return message if known else {**message, "id": made}
 
 
-def _made(signs: Sequence[str]) -> list[str]:
-    """Ids that say what was said after what, and for the how manieth time."""
-    pairs = list(zip(["", *signs], signs, strict=False))
-    said: Counter[tuple[str, str]] = Counter()
-    made = []
-    for pair in pairs:
-        said[pair] += 1
-        made.append(_digest([*pair, said[pair]]))
-    return made
-
-
 def _sign(message: Mapping[str, Any]) -> str:
-    return _digest([message.get(name) for name in ("role", "name", "content", "id")])
-
-
-def _digest(value: Any) -> str:
-    return blake2b(json.dumps(value, default=str).encode(), digest_size=16).hexdigest()
+    told = [message.get(name) for name in ("role", "name", "content", "id")]
+    return blake2b(json.dumps(told, default=str).encode(), digest_size=16).hexdigest()

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from hashlib import blake2b
 from typing import Any
 
-from graphmem.model import NOTHING, Message, Scope, micros
+from graphmem.digests import Digests
+from graphmem.model import NOTHING, Message, Scope
 from graphmem.remember.plan import Say
 from graphmem.remember.redact import BeforeStore, passed, tell_refused
 
@@ -22,7 +21,7 @@ _NO_NAMES = frozenset({"user", "users", "default", "test", "tester", "anonymous"
 def say(
     messages: Sequence[Message],
     scope: Scope,
-    ledger_uuid: str,
+    digests: Digests,
     *,
     metadata: Mapping[str, Any] = NOTHING,
     memory_type: str | None = None,
@@ -45,8 +44,8 @@ def say(
             Say(
                 scope=scope,
                 message=message,
-                key=_key(message, scope, ledger_uuid, ordinals),
-                words=hashed(message.content, ledger_uuid),
+                key=_key(message, scope, digests, ordinals),
+                words=digests.of_words(message.content),
                 speaker=speaker(message, scope),
                 metadata=kept,
                 memory_type=memory_type,
@@ -67,45 +66,14 @@ def _with_its_own(metadata: Mapping[str, Any], message: Message) -> Mapping[str,
     return {**attached, **metadata, **message.metadata}
 
 
-def _key(message: Message, scope: Scope, ledger_uuid: str, ordinals: Counter[str]) -> str | None:
+def _key(message: Message, scope: Scope, digests: Digests, ordinals: Counter[str]) -> str | None:
     if message.id is not None:
-        return key_by_id(message.id, scope, ledger_uuid)
+        return digests.by_id(message.id, scope)
     if not message.timed:
         return None
-    said = _said(message, scope, ledger_uuid)
+    said = digests.said(message, scope)
     ordinals[said] += 1
-    return _digest(ledger_uuid, said, ordinals[said])
-
-
-def key_by_id(message_id: str, scope: Scope, ledger_uuid: str) -> str:
-    """What recognises a message that has an id."""
-    return _digest(ledger_uuid, scope.parts, "id", message_id)
-
-
-def key_by_words(message: Message, scope: Scope, ledger_uuid: str, ordinal: int) -> str:
-    """What recognises a message by who said what when, as the `ordinal`-th of its equals in one call."""
-    return _digest(ledger_uuid, _said(message, scope, ledger_uuid), ordinal)
-
-
-def ordinal_of(key: str, message: Message, scope: Scope, ledger_uuid: str, most: int) -> int | None:
-    """The ordinal by which a key recognises a message; None if it does not."""
-    said = _said(message, scope, ledger_uuid)
-    return next((ordinal for ordinal in range(1, most + 1) if _digest(ledger_uuid, said, ordinal) == key), None)
-
-
-def hashed(content: str, ledger_uuid: str) -> str:
-    """What tells whether a message that comes again has other words."""
-    return _digest(ledger_uuid, content)
-
-
-def _said(message: Message, scope: Scope, ledger_uuid: str) -> str:
-    who, at = message.name or message.role, micros(message.at)
-    return _digest(ledger_uuid, scope.parts, "said", who, message.content, at)
-
-
-def _digest(ledger_uuid: str, *parts: Any) -> str:
-    # Keyed by the ledger, so that a digest left behind by an erased message means nothing elsewhere.
-    return blake2b(json.dumps(parts, sort_keys=True).encode(), key=ledger_uuid.encode(), digest_size=16).hexdigest()
+    return digests.by_words(message, scope, ordinals[said])
 
 
 def speaker(message: Message, scope: Scope) -> str | None:

@@ -264,7 +264,7 @@ class Projection:
         with self._ledger.read() as connection:
             standing = log.standing(connection, self._known_as)
             cursor = self._cursor(standing, space)
-            batch = changes.since(connection, cursor or 0, BATCH, space)
+            batch = changes.since(connection, self._ledger.digests, cursor or 0, BATCH, space)
             write = self._target.take(connection, batch)
         if cursor is None and self.shared:
             self._begin_anew()
@@ -301,6 +301,8 @@ class Projection:
             log.accept(connection, self._known_as, batch.named)
             log.refuse(connection, self._known_as, refused, batch.upto)
             log.move_cursor(connection, self._known_as, batch.upto)
+            if ended := [stone.change for stone in batch.gone if stone.kind == "entity"]:
+                log.prune(connection, ended)
             self._release(connection)
 
     def forget(self) -> None:

@@ -41,7 +41,7 @@ def source(tmp_path_factory: pytest.TempPathFactory):
         memory.delete(ids[1])
         memory.alias("nr0", "nr3", user_id="u")
         memory.rename_entity("nr5", "Five", user_id="u")
-        path = home / "export"
+        path = tmp_path_factory.mktemp("export") / "export"
         memory.export(path)
         thin(path)
         yield memory, path

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 from contextlib import closing
 from pathlib import Path
 from random import Random
 
 import pytest
-from old_ledgers import FILES, MODEL, check_what_they_held
+from old_ledgers import FILES, MODEL, check_what_they_held, put
 from operations import Open
 from rounds import DIED, Place
 from victims import Server, in_memory
@@ -47,5 +46,5 @@ def test_killed_while_migrating(kept: Path, kills: int, server: Server) -> None:
 
 def place_of(kept: Path, home: Path, server: Server) -> Place:
     home.mkdir()
-    shutil.copy(kept, home / "ledger.sqlite")
+    put(kept, home / "ledger.sqlite")
     return Place(home, server, {"model": MODEL})

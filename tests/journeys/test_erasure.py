@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from datetime import datetime
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +16,12 @@ import pytest
 from databases import SQLITE_ONLY
 from sqlalchemy import select
 
-from graphmem import Memory
+from graphmem import ChatLink, Memory
+from graphmem.digests import Digests
 from graphmem.errors import NotFoundError
+from graphmem.model import micros
 from graphmem.stores.ledger import schema
+from graphmem.text import entity_id
 
 Make = Callable[..., Memory]
 # Words, names and numbers that nothing else here says.
@@ -184,3 +192,90 @@ def test_a_crash_after_the_delete_leaves_nothing_once_it_was_opened_again(
         again.delete(ids[1])
         clean(again, ids)
     assert [word for word in SECRETS if in_files(home, word.encode())] == []
+
+
+# --- what can still be guessed --------------------------------------------------------------------------------------
+
+PIN = "4711"
+SAID = "2024-03-01T09:30:00+00:00"
+
+
+def without_a_secret(uuid: str, *parts: Any) -> str:
+    """The digest that ledgers had before there was a secret: keyed by what lies in the same file."""
+    return blake2b(json.dumps(parts, sort_keys=True).encode(), key=uuid.encode(), digest_size=16).hexdigest()
+
+
+def guesses(uuid: str, text: str) -> Iterator[str]:
+    """What a message with these words would have left, computed from the ledger's file alone."""
+    scope, at = {"user_id": "ana"}, micros(datetime.fromisoformat(SAID))
+    said = without_a_secret(uuid, scope, "said", "user", text, at)
+    yield from (said, without_a_secret(uuid, said, 1), without_a_secret(uuid, text))
+
+
+def confirmed(ledger: Path, candidates: Iterable[str]) -> list[str]:
+    """Which of the candidates somebody can tell to have been said who has this file, and all of our source."""
+    with closing(sqlite3.connect(ledger)) as connection:
+        (row,) = connection.execute("SELECT * FROM ledger")
+        kept = {key for (key,) in connection.execute("SELECT key FROM messages")}
+    told = [str(value) for value in row]
+    uuid = told[1]
+    # Whatever stands in the file may be tried as a secret.
+    secrets = [bytes(32), uuid.encode(), *(part.encode()[:64] for value in told for part in (value, *value.split(":")))]
+    digests = [Digests(uuid, key) for key in secrets if key]
+    return [
+        text
+        for text in candidates
+        for guess in guesses(uuid, text)
+        if guess in kept or any(one.wrapped(guess) in kept for one in digests)
+    ]
+
+
+@SQLITE_ONLY
+def test_an_erased_pin_cannot_be_confirmed_from_the_ledgers_file(make_memory: Make, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    message = {"role": "user", "content": PIN, "timestamp": SAID}
+    with make_memory(home) as memory:
+        memory.delete(memory.add(message, user_id="ana")["results"][0]["id"])
+    candidates = [f"{number:04}" for number in range(10_000)]
+    assert confirmed(home / "ledger.sqlite", candidates) == []
+    with make_memory(home) as memory:  # which has the secret, and so had somebody with the whole folder
+        assert memory.add(message, user_id="ana")["results"][0]["reason"] == "erased"
+        digests = memory._house.ledger.digests
+        with memory._house.ledger.read() as connection:
+            kept = set(connection.scalars(select(schema.messages.c.key)))
+    found = {text for text in candidates for guess in guesses(digests.ledger, text) if digests.wrapped(guess) in kept}
+    assert found == {PIN}
+
+
+@SQLITE_ONLY
+def test_the_ids_of_a_saved_chat_do_not_tell_what_was_said_before(make_memory: Make, tmp_path: Path) -> None:
+    """A message's id is made of the one before it as well, and outlives it."""
+    chats = [{"role": "user", "content": PIN}, {"role": "assistant", "content": "Thank you."}]
+    with make_memory(tmp_path / "home") as memory:
+        with ChatLink(memory, user_id="ana") as link:
+            link.saved(chats)
+        pin = next(one for one in memory.get_all(user_id="ana")["results"] if one["memory"] == PIN)
+        memory.delete(pin["id"])
+        (kept,) = memory.get_all(user_id="ana")["results"]
+        (message,) = memory.explain(kept["id"])["messages"]
+
+    def digest(value: Any) -> str:
+        return blake2b(json.dumps(value, default=str).encode(), digest_size=16).hexdigest()
+
+    signs = [digest([one["role"], None, one["content"], None]) for one in chats]
+    assert message["id"] is not None
+    assert message["id"] != digest([*signs, 1])
+
+
+@SQLITE_ONLY
+def test_an_erased_name_cannot_be_confirmed_from_the_folder(make: Make, tmp_path: Path) -> None:
+    """Once what was said of it is gone from the projections, nothing of it has to be kept."""
+    home = tmp_path / "home"
+    memory = make(home)
+    uid = memory.add("Zarathustra sleeps", user_id="ana")["results"][0]["id"]
+    memory.rename_entity("zarathustra", "Z.", user_id="ana")
+    memory.delete(uid)
+    memory.close()
+    assert in_files(home, entity_id("user:ana", "zarathustra").encode()) == []
+    with closing(sqlite3.connect(home / "ledger.sqlite")) as connection:
+        assert connection.execute("SELECT count(*) FROM tombstones WHERE kind = 'entity'").fetchone() == (0,)

@@ -157,11 +157,12 @@ def test_a_file_is_its_owners_whole_or_not_there(home, tmp_path, monkeypatch):
     link.symlink_to(file)
     old = os.umask(0)
     try:
-        run(home, "--output", str(link))
+        assert "is a link" in run(home, "--output", str(link), status=1).stderr
+        assert (file.read_text(), link.is_symlink()) == ("old", True)
+        run(home, "--output", str(file))
     finally:
         os.umask(old)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert link.is_symlink()
     assert json.loads(file.read_text())["nodes"]
 
     def full(self, target):
@@ -186,6 +187,15 @@ def test_what_is_no_file_is_left_alone(home, tmp_path):
     assert pipe.is_fifo()
 
 
+@pytest.mark.parametrize("name", ["ledger.sqlite", "secret.key", "graph.json", "vectors/graph.json"])
+def test_nothing_is_written_to_where_the_memories_are_kept(home, name):
+    ledger = (home / "ledger.sqlite").read_bytes()
+    done = run(home, "--format", "json", "--output", str(home / name), status=1)
+    assert "where the memories themselves are kept" in done.stderr
+    assert (home / "ledger.sqlite").read_bytes() == ledger
+    assert not list(home.rglob("graph.json"))
+
+
 def test_a_reader_that_goes_away_is_no_error(home):
     command = [sys.executable, "-m", "graphmem", "graph", "--user", USER, "--home", str(home), "--format", "html"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -195,6 +205,11 @@ def test_a_reader_that_goes_away_is_no_error(home):
     process.stderr.close()
     process.wait(timeout=30)
     assert errors == ""
+
+
+@pytest.mark.parametrize("form", [graphml, node_link, cypher])
+def test_a_text_on_a_terminal_has_no_characters_that_it_obeys(form, hostile):
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", form(hostile))
 
 
 def test_the_same_memories_give_the_same_bytes(home, drawn):

@@ -5,6 +5,9 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import re
+import subprocess
+import sys
 from base64 import b64encode
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -16,7 +19,7 @@ import numpy as np
 import pytest
 from wholes import contents, exported, same
 
-from graphmem import Memory
+from graphmem import Memory, drafts
 from graphmem.carry import files
 from graphmem.carry.taking import take
 from graphmem.errors import StoreError, ValidationError
@@ -350,6 +353,98 @@ def test_a_failed_export_leaves_the_old_file_and_no_other(memory: Memory, tmp_pa
     assert (path.read_text(), os.listdir(tmp_path)) == ("old", ["x"])
     memory.export(path)
     assert path.read_text() != "old"
+
+
+KILLED = """
+import os, signal, sys
+from conftest import fake_models
+from graphmem import Memory, Settings
+with Memory(sys.argv[1], settings=Settings.from_dict(fake_models())) as memory:
+    memory.add("tea", user_id="u")
+    memory.export(sys.argv[2], progress=lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="no files without a name here")
+def test_a_killed_export_leaves_nothing(tmp_path: Path) -> None:
+    target = tmp_path / "out" / "x"
+    target.parent.mkdir()
+    target.write_text("old")
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "home"), str(target)], env=environment)
+    assert done.returncode == -9
+    assert (target.read_text(), os.listdir(target.parent)) == ("old", ["x"])
+
+
+def test_where_there_are_no_unnamed_files_it_is_whole_or_not_there_either(
+    memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drafts, "_UNNAMED", 0)
+    test_a_failed_export_leaves_the_old_file_and_no_other(memory, tmp_path)
+
+
+BETWEEN = """
+import os, sys
+from pathlib import Path
+from graphmem import drafts
+link = drafts._link
+def once(descriptor, path):
+    link(descriptor, path)
+    if path.name.startswith("."):
+        os._exit(9)
+drafts._link = once
+with drafts.replacing(Path(sys.argv[1])) as write:
+    write(b"new")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="no files without a name here")
+def test_what_was_left_between_two_names_is_removed_by_the_next_export(memory: Memory, tmp_path: Path) -> None:
+    memory.add("tea", user_id="u")
+    memory.export(tmp_path / "x")
+    assert subprocess.run([sys.executable, "-c", BETWEEN, str(tmp_path / "x")]).returncode == 9
+    assert len(os.listdir(tmp_path)) == 2
+    memory.export(tmp_path / "x")
+    assert os.listdir(tmp_path) == ["x"]
+
+
+def test_nothing_is_written_through_a_link_or_to_where_the_memory_is_kept(make: Make, tmp_path: Path) -> None:
+    home, file = tmp_path / "home", tmp_path / "file"
+    memory = make(home)
+    memory.add("tea", user_id="u")
+    file.write_text("old")
+    (tmp_path / "link").symlink_to(file)
+    (tmp_path / "loose").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "folder").symlink_to(home)
+    for link in ("link", "loose"):
+        with pytest.raises(StoreError, match="is a link; name the file itself"):
+            memory.export(tmp_path / link)
+    for inside in ("home/export", "home/ledger.sqlite", "home/secret.key", "folder/export", "home/../folder/x"):
+        with pytest.raises(StoreError, match="where the memories themselves are kept"):
+            memory.export(tmp_path / inside)
+    assert (file.read_text(), (tmp_path / "nowhere").exists(), (home / "export").exists()) == ("old", False, False)
+    assert memory.verify()["ok"]
+
+
+def test_a_ledger_elsewhere_is_not_written_over(make_memory: Make, tmp_path: Path) -> None:
+    ledger = tmp_path / "data" / "mine.sqlite"
+    memory = make_memory(tmp_path / "home", history_db_path=str(ledger))
+    for name in ("mine.sqlite", "mine.sqlite-wal", "secret.key"):
+        with pytest.raises(StoreError, match="where the memories themselves are kept"):
+            memory.export(ledger.with_name(name))
+    memory.export(ledger.with_name("export"))
+    assert memory.verify()["ok"]
+
+
+def test_a_line_on_a_terminal_has_no_characters_that_it_obeys(make: Make) -> None:
+    memory, again = make(), make()
+    text = "tea \x9b31m and \x85\x7f\x1b[1m cake"
+    memory.add(text, user_id="u")
+    memory.export(file := io.BytesIO())
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", file.getvalue().decode())
+    file.seek(0)
+    again.import_(file)
+    assert again.get_all(user_id="u")["results"][0]["memory"] == text
 
 
 def test_a_full_disk_is_told_of(memory: Memory) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from conftest import fake_models
+from databases import KEY, KEYRING
 
 from graphmem import Memory, Settings
 from graphmem.remember import commit
@@ -43,11 +44,11 @@ def main(url: str, home: str, order: str, name: str) -> None:
     say("ready")
     sys.stdin.readline()
     if order == "open":
-        ledger = Ledger(parsed(url))
+        ledger = Ledger(parsed(url), KEYRING)
         say(ledger.uuid)
         ledger.close()
         return
-    with Memory(home, settings=Settings.from_dict(fake_models(ledger_url=url))) as memory:
+    with Memory(home, settings=Settings.from_dict(fake_models(ledger_url=url, secret_key=KEY))) as memory:
         if order == "linger":
             linger()
         texts = [f"{name} says {n}" for n in range(WRITTEN if order == "write" else 1)]

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from conftest import fake_models
-from databases import postgres
+from databases import KEY, KEYRING, postgres
 from sqlalchemy import inspect, make_url, select, text
 
 from graphmem import Memory, Settings
@@ -40,13 +40,13 @@ def url() -> Iterator[str]:
 
 @contextmanager
 def opened(url: str, home: Path, **config: Any) -> Iterator[Memory]:
-    with Memory(home, settings=Settings.from_dict(fake_models(ledger_url=url, **config))) as memory:
+    with Memory(home, settings=Settings.from_dict(fake_models(ledger_url=url, secret_key=KEY, **config))) as memory:
         yield memory
 
 
 @contextmanager
 def ledger_on(url: str) -> Iterator[Ledger]:
-    with closing(Ledger(parsed(url))) as ledger:
+    with closing(Ledger(parsed(url), KEYRING)) as ledger:
         yield ledger
 
 
@@ -97,6 +97,26 @@ def test_two_processes_open_an_empty_database_at_once(url: str, tmp_path: Path) 
     for peer in peers:
         peer.end()
     assert sql(url, "SELECT count(*) FROM graphmem.ledger") == [(1,)]
+
+
+def test_two_machines_need_one_secret(url: str, tmp_path: Path) -> None:
+    def on(machine: str, **config: Any) -> Memory:
+        return Memory(tmp_path / machine, settings=Settings.from_dict(fake_models(ledger_url=url, **config)))
+
+    said = {"role": "user", "content": "My PIN is 4711", "timestamp": "2024-03-01"}
+    with on("one") as memory:
+        memory.delete(memory.add(said, user_id="u")["results"][0]["id"])
+    with pytest.raises(ConfigError, match="secret_key: .*another machine .*configure its text as secret_key on all"):
+        on("two")
+    assert not (tmp_path / "two" / "secret.key").exists()
+    key = (tmp_path / "one" / "secret.key").read_text()
+    with on("two", secret_key=key) as memory:
+        assert memory.add(said, user_id="u")["results"][0]["reason"] == "erased"
+    with on("two", secret_key=KEY, replace_secret_key=True) as memory:
+        assert memory.stats()["unguarded"] == 1
+        assert memory.add(said, user_id="u")["results"][0]["event"] == "ADD"
+    with pytest.raises(ConfigError, match="secret_key: .*was configured, and none is"):
+        on("one")
 
 
 def test_processes_that_write_at_once_lose_and_double_nothing(url: str, tmp_path: Path) -> None:
@@ -306,7 +326,7 @@ def test_an_older_schema_is_migrated(url: str) -> None:
         uuid, new = ledger.uuid, columns(ledger)
     # What the migrations bring, taken away again.
     sql(url, "SET search_path = graphmem; DROP TABLE aliases, names, leases, jobs, usage;"
-        "ALTER TABLE ledger DROP epoch;"
+        "ALTER TABLE ledger DROP epoch, DROP secret, DROP unguarded;"
         "ALTER TABLE memories DROP tells, DROP asks, DROP previous, DROP confidence; ALTER TABLE entities DROP change;"
         "ALTER TABLE supports DROP confidence;"
         "UPDATE alembic_version SET version_num = '0001'")  # fmt: skip
@@ -439,4 +459,4 @@ def test_two_homes_with_vectors_of_their_own_share_a_ledger(tmp_path: Path) -> N
 
 
 def _settings(url: str) -> Settings:
-    return Settings.from_dict(fake_models(ledger_url=url))
+    return Settings.from_dict(fake_models(ledger_url=url, secret_key=KEY))

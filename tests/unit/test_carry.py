@@ -15,14 +15,15 @@ from graphmem import Memory, Settings, backends
 from graphmem.carry import files, writing
 from graphmem.carry.giving import give
 from graphmem.carry.reading import FORMAT, Here, Reader
+from graphmem.digests import Digests
 from graphmem.errors import ValidationError
 from graphmem.model import Forms, Kind, MentionKind, Message, Scope
-from graphmem.remember import words
 from graphmem.remember.plan import Bury, Take, TakeLink, TakeName, Tie
 from graphmem.testing import HashEmbedder, WordExtractor
 
 NOW = datetime(2024, 6, 1, tzinfo=UTC)
-HERE = Here("a-ledger", Forms("hash-64", "tokens-64", 64), 64)
+DIGESTS = Digests("a-ledger", bytes(32))
+HERE = Here(DIGESTS, Forms("hash-64", "tokens-64", 64), 64)
 UID = "6a8a1a2e-6d7d-4b62-8f0e-0d6c35c0f7e1"
 OTHER = "11111111-2222-4333-8444-555555555555"
 LEAST = {"type": "memory", "id": UID, "agent_id": "helper", "text": "Tea is ready", "at": "2024-01-01T10:00:00Z"}
@@ -86,20 +87,34 @@ def test_mentions_need_a_key_only() -> None:
 def test_what_recognises_a_message_is_made_for_the_ledger_that_takes_it() -> None:
     scope = Scope(agent_id="helper")
     by_id = read({**LEAST, "message_id": "m"})
-    assert by_id.key == words.key_by_id("m", scope, "a-ledger")
-    assert by_id.words == words.hashed("Tea is ready", "a-ledger")
+    assert by_id.key == DIGESTS.by_id("m", scope)
+    assert by_id.words == DIGESTS.of_words("Tea is ready")
     message = Message("user", "Tea was ready", datetime(2024, 1, 1, 10, tzinfo=UTC))
     events = [{"id": "e", "event": "ADD", "new_memory": message.content, "at": 0}]
     said = {**LEAST, "role": "user", "events": events, "said": {"key": "theirs", "ordinal": 3}}
     step = read(said)
-    assert step.key == words.key_by_words(message, scope, "a-ledger", 3)
-    assert words.ordinal_of(step.key, message, scope, "a-ledger", 5) == 3
-    assert words.ordinal_of(step.key, message, scope, "a-ledger", 2) is None
-    assert step.words == words.hashed(message.content, "a-ledger")
+    assert step.key == DIGESTS.by_words(message, scope, 3)
+    assert DIGESTS.ordinal_of(step.key, message, scope, 5) == 3
+    assert DIGESTS.ordinal_of(step.key, message, scope, 2) is None
+    assert step.words == DIGESTS.of_words(message.content)
+
+
+@pytest.mark.parametrize(
+    ("header", "key"),
+    [
+        ({"ledger": "a-ledger", "secret": DIGESTS.id}, "theirs"),
+        ({"ledger": "a-ledger"}, DIGESTS.wrapped("theirs")),  # of before there was a secret
+        ({"ledger": "a-ledger", "secret": "another"}, None),
+        ({"ledger": "another", "secret": DIGESTS.id}, None),
+        ({}, None),
+    ],
+)
+def test_keys_count_in_their_own_ledger_and_with_their_own_secret(header: dict[str, str], key: str | None) -> None:
     reader = Reader(HERE, NOW)
-    reader.step({"type": "graphmem", "format": 1, "ledger": "a-ledger"})
-    assert reader.step(said).key == "theirs"
-    assert reader.step({**LEAST, "said": {"key": "theirs", "ordinal": None}}).key == "theirs"
+    reader.step({"type": "graphmem", "format": 1, **header})
+    assert reader.step({**LEAST, "said": {"key": "theirs", "ordinal": None}}).key == key
+    gone = {"type": "erased", "id": UID, "user_id": "u", "at": 0, "keys": ["theirs"]}
+    assert reader.step(gone).keys == (() if key is None else (key,))
 
 
 def test_embeddings_of_another_kind_are_left(records: list[dict[str, Any]]) -> None:
@@ -108,7 +123,7 @@ def test_embeddings_of_another_kind_are_left(records: list[dict[str, Any]]) -> N
     assert read({**memory, "embeddings": {**memory["embeddings"], "model": "other"}}).embedded is None
     without = {name: value for name, value in memory["embeddings"].items() if name != "tokens-64"}
     assert read({**memory, "embeddings": without}).embedded is None
-    only = Reader(Here("a-ledger", Forms("hash-64"), 64), NOW).step({**memory, "embeddings": without})
+    only = Reader(Here(DIGESTS, Forms("hash-64"), 64), NOW).step({**memory, "embeddings": without})
     assert only.embedded.vectors.shape == (1, 64)
 
 
@@ -184,5 +199,5 @@ def test_times_are_written_with_microseconds(records: list[dict[str, Any]]) -> N
     memory = next(one for one in records if one["type"] == "memory")
     assert memory["at"] == "2024-06-01T00:00:00.000000+00:00"
     assert read(memory).record.at == NOW
-    header = writing.header("x", None, None, NOW + timedelta(microseconds=1))
+    header = writing.header(DIGESTS, None, None, NOW + timedelta(microseconds=1))
     assert header["exported_at"] == "2024-06-01T00:00:00.000001+00:00"

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from graphmem.digests import Digests
 from graphmem.remember.rounds import Chat, last_rounds
+
+KEYED = Digests("ledger", bytes(32)).keyed
 
 
 def chat(*said: str) -> list[dict[str, Any]]:
@@ -36,7 +39,7 @@ def test_a_round_is_what_the_user_says_with_its_answers(said: tuple[str, ...], r
 
 
 def test_a_growing_chat_keeps_its_ids() -> None:
-    link = Chat()
+    link = Chat(KEYED)
     first = ids(link.numbered(chat("u1", "a1"), 2))
     second = ids(link.numbered(chat("u1", "a1", "u2", "a2"), 2))
     third = ids(link.numbered(chat("u1", "a1", "u2", "a2", "u3", "a3"), 2))
@@ -46,7 +49,7 @@ def test_a_growing_chat_keeps_its_ids() -> None:
 
 
 def test_so_does_one_of_which_only_the_end_is_given() -> None:
-    link = Chat()
+    link = Chat(KEYED)
     first = ids(link.numbered(chat("u1", "a1", "u2", "a2"), 2))
     second = ids(link.numbered(chat("u2", "a2", "u3", "a3"), 2))
     assert second[:2] == first[2:]
@@ -54,13 +57,13 @@ def test_so_does_one_of_which_only_the_end_is_given() -> None:
 
 
 def test_the_same_words_in_another_place_are_another_message() -> None:
-    link = Chat()
+    link = Chat(KEYED)
     said = ids(link.numbered(chat("u", "a", "u", "a", "u", "a"), 9))
     assert len(set(said)) == 6
 
 
 def test_an_answer_that_was_made_anew_is_another_message() -> None:
-    link = Chat()
+    link = Chat(KEYED)
     first = ids(link.numbered(chat("u1", "a1"), 2))
     second = ids(link.numbered(chat("u1", "b1"), 2))
     assert second[0] == first[0]
@@ -68,18 +71,18 @@ def test_an_answer_that_was_made_anew_is_another_message() -> None:
 
 
 def test_another_process_finds_the_same_ids_in_a_whole_chat() -> None:
-    link, whole = Chat(), chat("u1", "a1", "u2", "a2", "u1", "a1")
+    link, whole = Chat(KEYED), chat("u1", "a1", "u2", "a2", "u1", "a1")
     link.numbered(whole[:2], 2)
     link.numbered(whole[:4], 2)
-    assert ids(link.numbered(whole, 2)) == ids(Chat().numbered(whole, 2))
+    assert ids(link.numbered(whole, 2)) == ids(Chat(KEYED).numbered(whole, 2))
 
 
 def test_what_has_an_id_or_a_time_is_left_as_it_is() -> None:
     told = [{"role": "user", "content": "x", "id": "7"}, {"role": "assistant", "content": "y", "timestamp": 0}]
-    assert Chat().numbered(told, 1) == told
+    assert Chat(KEYED).numbered(told, 1) == told
 
 
 @pytest.mark.parametrize("strange", [None, 7, ["x"], "words", [None]])
 def test_what_is_no_chat_is_refused(strange: Any) -> None:
     with pytest.raises((TypeError, AttributeError)):
-        Chat().numbered(strange, 1)
+        Chat(KEYED).numbered(strange, 1)

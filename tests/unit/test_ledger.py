@@ -86,14 +86,14 @@ def test_saying_stores_words_event_and_task_at_once(clerk: Any) -> None:
 def test_a_plan_is_carried_out_whole_or_not_at_all(clerk: Any) -> None:
     messages = [Message("user", "one", clerk.view().now), Message("user", "two", clerk.view().now)]
     with pytest.raises(NotFoundError):
-        clerk.commit(*say(messages, ALICE, clerk.ledger.uuid), Erase("no such"))
+        clerk.commit(*say(messages, ALICE, clerk.ledger.digests), Erase("no such"))
     assert clerk.counts()["memories"] == clerk.counts()["events"] == clerk.counts()["tasks"] == 0
     assert change(clerk) == 0
 
 
 def test_known_ids_with_other_words_undo_the_whole_plan(clerk: Any) -> None:
     steps = lambda *told: say(
-        [Message("user", text, clerk.view().now, id=uid) for uid, text in told], ALICE, clerk.ledger.uuid
+        [Message("user", text, clerk.view().now, id=uid) for uid, text in told], ALICE, clerk.ledger.digests
     )
     clerk.commit(*steps(("m1", "one")))
     with pytest.raises(ValidationError, match="other words"):
@@ -421,7 +421,7 @@ def test_a_session_lasts_while_no_silence_is_longer_than_its_gap(clerk: Any) -> 
 
 def test_the_gap_can_be_set(clerk: Any) -> None:
     clerk.say("one")
-    steps = say([Message("user", "two", clerk.view().now - timedelta(days=1) + 5 * HOUR)], ALICE, clerk.ledger.uuid)
+    steps = say([Message("user", "two", clerk.view().now - timedelta(days=1) + 5 * HOUR)], ALICE, clerk.ledger.digests)
     record = commit(clerk.ledger, Plan(steps, clerk.view().now), 6 * HOUR)[0].record
     assert len({row[0] for row in clerk.rows(select(memories.memories.c.session))}) == 1
     assert record.session

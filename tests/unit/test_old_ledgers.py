@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from old_ledgers import FILES, MODEL, check_what_they_held
+from old_ledgers import FILES, MODEL, check_what_they_held, put
 
 from graphmem import Memory
 from graphmem.stores.ledger import Ledger, schema
@@ -48,7 +47,7 @@ def test_there_is_a_file_of_this_version() -> None:
 @pytest.mark.parametrize("kept", FILES, ids=lambda path: path.stem)
 def test_an_older_file_is_migrated_with_everything_it_held(kept: Path, tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
-    shutil.copy(kept, path)
+    put(kept, path)
     with opened(path, tmp_path / "home") as memory:
         check_what_they_held(memory)
         memory.reset()
@@ -57,8 +56,8 @@ def test_an_older_file_is_migrated_with_everything_it_held(kept: Path, tmp_path:
 
 @pytest.mark.parametrize("kept", FILES, ids=lambda path: path.stem)
 def test_a_migrated_file_has_the_schema_of_a_new_one(kept: Path, tmp_path: Path) -> None:
-    old, new = tmp_path / "old.sqlite", tmp_path / "new.sqlite"
-    shutil.copy(kept, old)
+    old, new = tmp_path / "old.sqlite", tmp_path / "new" / "new.sqlite"
+    put(kept, old)
     Ledger(old).close()
     Ledger(new).close()
     assert columns(old) == columns(new)

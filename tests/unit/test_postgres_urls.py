@@ -25,7 +25,9 @@ def test_any_name_of_postgresql_means_the_one_driver(scheme: str) -> None:
 
 @pytest.mark.parametrize(
     "bad", ["postgresql:/h/db", "postgresql", f"postgresql://u:{SECRET}@h:port/db", f"postgresql+asyncpg://u:{SECRET}@h/db",
-            f"postgresql://u:a@{SECRET}@h/db", f"postgresql://u:a@{SECRET}/b@h/db"]
+            f"postgresql://u:a@{SECRET}@h/db", f"postgresql://u:a@{SECRET}/b@h/db",
+            f"postgresql://u:a@h?{SECRET}=x@h/db", f"postgresql://u@h/db?password=a@{SECRET}",
+            f"postgresql://h:5432/db?password=a@{SECRET}", f"postgresql://u@h/db?connect_timeout=a@{SECRET}"]
 )  # fmt: skip
 def test_what_is_no_such_url_is_refused_without_its_password(bad: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="ledger_url: ") as caught:

@@ -54,13 +54,14 @@ def graph(
     """
     chosen = _chosen(call, form, output)
     with call.memory() as memory:
+        kept = memory._house.kept  # noqa: SLF001  (what users have no door to)
         drawn = _drawn(memory, call.scope, around, hops)
     if chosen is None:
         call.answer(None, lambda screen: screen.graph(drawn))
         return
     from graphmem.interfaces.graph.files import deliver  # noqa: PLC0415
 
-    deliver(_written(chosen, drawn), output)
+    deliver(_written(chosen, drawn), output, kept)
 
 
 def _chosen(call: Call, form: str | None, output: Path | None) -> Form | None:

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import networkx as nx
 from networkx.readwrite.graphml import write_graphml_xml
 
+from graphmem.escapes import json_text, xml_text
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 LABEL = 60
 # What XML 1.0 has no way to write, not even escaped.
 _NO_XML = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-# JSON escapes the older control characters itself, but not those above; a terminal may obey them.
-_NO_JSON = re.compile("[\x7f-\x9f\ud800-\udfff]")
 
 
 def node_link(drawn: nx.MultiDiGraph[str]) -> str:
@@ -29,8 +29,7 @@ def node_link(drawn: nx.MultiDiGraph[str]) -> str:
     graph.add_nodes_from(sorted_nodes(drawn))
     for source, target, key, data in sorted_edges(drawn):
         graph.add_edge(source, target, key=key, **data)
-    text = json.dumps(nx.node_link_data(graph, edges="edges"), ensure_ascii=False, indent=2)
-    return _NO_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n"
+    return json_text(json.dumps(nx.node_link_data(graph, edges="edges"), ensure_ascii=False, indent=2)) + "\n"
 
 
 def sorted_nodes(drawn: nx.MultiDiGraph[str]) -> list[tuple[str, dict[str, Any]]]:
@@ -59,7 +58,7 @@ def graphml(drawn: nx.MultiDiGraph[str]) -> str:
         graph.add_edge(_xml(source), _xml(target), key=own, label=label, **_flat(data))
     file = BytesIO()
     write_graphml_xml(graph, file)
-    return file.getvalue().decode()
+    return xml_text(file.getvalue().decode())
 
 
 def _label(node: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import typer
@@ -11,15 +12,18 @@ from graphmem.carry.files import replacing
 from graphmem.interfaces.options import failed
 
 
-def deliver(text: str, output: Path | None) -> None:
-    """Writes it in UTF-8, whatever the terminal's encoding. A file is readable by its owner only: it holds memories."""
+def deliver(text: str, output: Path | None, kept: Sequence[Path]) -> None:
+    """Writes it in UTF-8, whatever the terminal's encoding. A file is readable by its owner only: it holds memories.
+
+    `kept` is where memories are kept: no place for it.
+    """
     content = text.encode(errors="replace")  # half a surrogate pair is no letter in any encoding
     if output is None:
         sys.stdout.flush()
         sys.stdout.buffer.write(content)
         return
     try:
-        with replacing(output) as write:
+        with replacing(output, kept) as write:
             write(content)
     except OSError as error:
         raise failed(f"{output}: cannot be written ({error.strerror}); name a file in a folder of yours") from None

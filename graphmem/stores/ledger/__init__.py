@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from sqlalchemy import URL, Connection, select
+from sqlalchemy import URL, Connection
 
+from graphmem.digests import Digests
 from graphmem.errors import ConfigError, StoreUnavailable
-from graphmem.stores.ledger import migrate, schema
+from graphmem.stores.ledger import migrate, secret
 from graphmem.stores.ledger.engine import Database
 from graphmem.stores.ledger.postgres import Postgres
+from graphmem.stores.ledger.secret import Keyring
 from graphmem.stores.ledger.sqlite import Sqlite
 
 
@@ -19,29 +21,37 @@ class Ledger:
     """An open ledger: a file, a PostgreSQL database (`postgres.parsed`), or None for memory.
 
     Raises StoreError for one that cannot be used, StoreUnavailable for one out of reach, ConfigError for one that
-    refuses what the URL says.
+    refuses what the URL says, or a secret that is not the ledger's (`keyring`: by default a file beside the ledger).
+
+    `digests` are what it keeps of words that may be erased; `digests.keyed` makes one of anything.
     """
 
-    def __init__(self, place: Path | URL | None) -> None:
+    def __init__(self, place: Path | URL | None, keyring: Keyring | None = None) -> None:
         self.on_server = isinstance(place, URL)
         self._database: Database = Postgres(place) if isinstance(place, URL) else Sqlite(place)
         with ExitStack() as refused:
             refused.callback(self._database.release)
             try:
-                self.uuid = self._made_ready()
+                self.digests = self._made_ready(keyring or _keyring_of(place))
             except StoreUnavailable as error:
                 if self._database.is_refusal(error):
                     raise ConfigError(f"ledger_url: {error}; check user, password, database and rights") from error
                 raise
             refused.pop_all()
 
-    def _made_ready(self) -> str:
+    @property
+    def uuid(self) -> str:
+        """What tells it from other ledgers."""
+        return self.digests.ledger
+
+    def _made_ready(self, keyring: Keyring) -> Digests:
         with self._database.read() as connection:
-            ready = migrate.is_current(connection)
-        with self._database.read() if ready else self._database.write() as connection:
-            if not ready:  # asked again inside the transaction: another process may have been faster
-                migrate.ensure(connection)
-            return str(connection.scalar(select(schema.ledger.c.uuid)))
+            found = secret.known(connection, keyring) if migrate.is_current(connection) else None
+        if found is not None:
+            return found
+        with self._database.write() as connection:  # asked again inside: another process may have been faster
+            migrate.ensure(connection)
+            return secret.settled(connection, keyring)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -70,3 +80,9 @@ class Ledger:
     def close(self) -> None:
         """Lets go of it; a file's write-ahead log is emptied."""
         self._database.close()
+
+
+def _keyring_of(place: Path | URL | None) -> Keyring:
+    if isinstance(place, Path):
+        return Keyring(file=place.absolute().with_name(secret.FILE))
+    return Keyring(local=place is None)

@@ -62,6 +62,11 @@ def altered(connection: Connection) -> list[str]:
     ]
 
 
+def unguarded(connection: Connection) -> int:
+    """How many erased messages are not recognised when they come again, because the secret was lost."""
+    return connection.scalar(select(ledger.c.unguarded)) or 0
+
+
 def wrong(connection: Connection) -> list[str]:
     """The derived columns that disagree with the rows they are derived from, by name."""
     checks = {
@@ -106,7 +111,7 @@ def wipe(connection: Connection) -> None:
         terms, embeddings, messages, events, tombstones, memories, spaces,
     ):  # fmt: skip
         connection.execute(table.delete())
-    connection.execute(ledger.update().values(embedder=None, epoch=ledger.c.epoch + 1))
+    connection.execute(ledger.update().values(embedder=None, unguarded=0, epoch=ledger.c.epoch + 1))
 
 
 def _order() -> Subquery:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 from sqlalchemy import Column, ColumnElement, Connection, RowMapping, Select, Table, select
 
+from graphmem.digests import Digests
 from graphmem.model import Entity, EntityType, MemoryRecord, MentionKind, Relation, from_micros
 from graphmem.stores.base import EntityState, MemoryState, Point, RelationState, Support
 from graphmem.stores.ledger import aliases, glimpses, log, memories, reading
@@ -41,7 +42,7 @@ class Changes:
         return [stone.uid for stone in self.gone if stone.kind == kind]
 
 
-def since(connection: Connection, after: int, limit: int, space: str | None = None) -> Changes:
+def since(connection: Connection, digests: Digests, after: int, limit: int, space: str | None = None) -> Changes:
     """The next batch of changes, of one space or of all; what is not in it, up to where it reaches, has no change."""
     last = log.last_change(connection)
     row = None if space is None else memories.space_row(connection, space)
@@ -65,8 +66,12 @@ def since(connection: Connection, after: int, limit: int, space: str | None = No
         records=tuple(record for record in records if record.change <= upto),
         relations=tuple(relation for relation, change in related if change <= upto),
         entities=tuple(entity for entity, change in told if change <= upto),
-        gone=tuple(stone for stone in gone if stone.change <= upto),
+        gone=tuple(_opened(stone, digests) for stone in gone if stone.change <= upto),
     )
+
+
+def _opened(stone: log.Tombstone, digests: Digests) -> log.Tombstone:
+    return replace(stone, uid=digests.opened(stone.uid)) if stone.kind == "entity" else stone
 
 
 def of(connection: Connection, ids: Sequence[str]) -> Changes:

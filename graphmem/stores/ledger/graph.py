@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from sqlalchemy import ColumnElement, Connection, bindparam, func, or_, select
 
+from graphmem.digests import Digests
 from graphmem.model import Extraction, MemoryRecord, Mention, Scope, Statement, micros
 from graphmem.stores.ledger import aliases, log
 from graphmem.stores.ledger.dialects import larger, upserting
@@ -116,14 +117,14 @@ def _relation(
     return new_row(connection.execute(relations.insert(), new))
 
 
-def withdraw(connection: Connection, record: MemoryRecord, now: datetime) -> Withdrawn:
+def withdraw(connection: Connection, record: MemoryRecord, now: datetime, digests: Digests) -> Withdrawn:
     """Takes out exactly what this memory supports; what others support stays."""
     relation_rows = list(connection.scalars(select(supports.c.relation).where(supports.c.memory == record.row)))
     connection.execute(supports.delete().where(supports.c.memory == record.row))
     gone = sum(_settle(connection, row, record.space, now) for row in relation_rows)
     entity_rows = list(connection.scalars(select(mentions.c.entity).where(mentions.c.memory == record.row)))
     connection.execute(mentions.delete().where(mentions.c.memory == record.row))
-    return Withdrawn(len(entity_rows), _release(connection, entity_rows, record.space, now), gone)
+    return Withdrawn(len(entity_rows), _release(connection, entity_rows, record.space, now, digests), gone)
 
 
 def _settle(connection: Connection, row: int, space: str, now: datetime) -> int:
@@ -139,14 +140,15 @@ def _settle(connection: Connection, row: int, space: str, now: datetime) -> int:
     return 1
 
 
-def _release(connection: Connection, rows: Iterable[int], space: str, now: datetime) -> int:
+def _release(connection: Connection, rows: Iterable[int], space: str, now: datetime, digests: Digests) -> int:
     mine = entities.c.id.in_(list(rows))
     connection.execute(entities.update().where(mine).values(mentions=entities.c.mentions - 1))
     unmentioned = entities.delete().where(mine, entities.c.mentions <= 0)
     gone = connection.execute(unmentioned.returning(entities.c.key, entities.c.change)).all()
     for key, told in gone:
         if told is not None:
-            log.bury(connection, "entity", entity_id(space, key), space, Scope(), now, log.next_change(connection))
+            sealed = digests.sealed(entity_id(space, key))
+            log.bury(connection, "entity", sealed, space, Scope(), now, log.next_change(connection))
     return len(gone)
 
 

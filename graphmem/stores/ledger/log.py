@@ -179,7 +179,10 @@ def forget_content(connection: Connection, uid: str) -> None:
 
 
 def bury(connection: Connection, kind: str, uid: str, space: str, scope: Scope, now: datetime, change: int) -> None:
-    """Leaves a tombstone, for the projections and against replays. An entity may die more than once."""
+    """Leaves a tombstone, for the projections and against replays.
+
+    That of an entity has its id sealed (`Digests.sealed`), which is another one each time it dies.
+    """
     statement = upsert(connection, tombstones).values(
         uid=uid,
         kind=kind,
@@ -192,6 +195,15 @@ def bury(connection: Connection, kind: str, uid: str, space: str, scope: Scope, 
     )
     again = {"at": micros(now), "change": change}
     connection.execute(statement.on_conflict_do_update(index_elements=[tombstones.c.uid], set_=again))
+
+
+def prune(connection: Connection, numbers: Sequence[int] | None = None) -> None:
+    """Takes away entities' tombstones that every projection has heard of: all, or those with these change numbers."""
+    heard = select(func.min(cursors.c.change)).scalar_subquery()
+    statement = tombstones.delete().where(tombstones.c.kind == "entity", tombstones.c.change <= heard)
+    if numbers is not None:
+        statement = statement.where(tombstones.c.change.in_(numbers))
+    connection.execute(statement)
 
 
 def tombstone(connection: Connection, uid: str) -> Tombstone | None:

@@ -94,8 +94,8 @@ def parsed(url: str) -> URL:
         found = make_url(url)
     except (exc.ArgumentError, ValueError):
         found = None
-    # An "@" that was not escaped leaves a part of the password in the host or database, which errors name.
-    split = found is not None and "@" in f"{found.host}{found.database}"
+    # An "@" that was not escaped leaves a part of the password in host, database or an option, which errors name.
+    split = url.count("@") > 1 or "@" in url.partition("?")[2]
     if found is None or split or not _OURS.fullmatch(found.drivername):
         raise ConfigError(
             "ledger_url: is not a PostgreSQL URL; write postgresql://user:password@host:port/database, "

@@ -21,7 +21,7 @@ from sqlalchemy import (
 from graphmem.stores.ledger.dialects import Text
 
 # The alembic revision this code reads and writes: an older file is migrated to it, a newer one refused.
-REVISION = "0006"
+REVISION = "0007"
 
 # Where PostgreSQL keeps all of it, apart from what others have in the same database.
 SCHEMA = "graphmem"
@@ -43,6 +43,8 @@ ledger = Table(
     Column("change", BigInteger, nullable=False),  # the last change number given out
     Column("epoch", BigInteger, nullable=False),  # how often it was reset
     Column("embedder", Text),  # the model whose vectors the projections hold
+    Column("secret", Text),  # where the secret of its digests is kept, and the secret's id
+    Column("unguarded", BigInteger, nullable=False, server_default="0"),  # erased messages whose secret was lost
 )
 
 spaces = Table(
@@ -100,7 +102,7 @@ memories = Table(
 messages = Table(
     "messages",
     metadata,
-    Column("key", Text, primary_key=True),
+    Column("key", Text, primary_key=True),  # keyed by the secret, as are the words
     Column("memory", Text, nullable=False),
     Column("words", Text),  # hash of the words; NULL once erased
 )
@@ -137,8 +139,8 @@ events = Table(
     Index("events_memory", "memory", "id"),
 )
 
-# What is no more: `kind` memory, relation or entity (by a hash of its key). A memory's scope stays, so that its
-# history stays inside it.
+# What is no more: `kind` memory, relation or entity (by a hash of its key, sealed by the secret, until all projections
+# have heard of it). A memory's scope stays, so that its history stays inside it.
 tombstones = Table(
     "tombstones",
     metadata,
