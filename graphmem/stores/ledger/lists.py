@@ -79,7 +79,7 @@ def found_by(row: ColumnElement[Any], statement: Select[Any]) -> ColumnElement[b
 
 
 class _ByName(FunctionElement[dict[str, Any]]):
-    """An aggregate: the second column's values by the first's; nothing, or {}, for no rows."""
+    """An aggregate: the second column's values by the first's."""
 
     type = JSON()
     inherit_cache = True
@@ -96,5 +96,5 @@ def _object_agg(element: _ByName, compiler: SQLCompiler, **more: Any) -> str:
 
 
 def by_name(name: ColumnElement[Any], value: ColumnElement[Any]) -> ColumnElement[dict[str, Any]]:
-    """Two columns of several rows as one dictionary, where rows are wanted beside another row."""
+    """Two columns of a group of rows as one dictionary."""
     return _ByName(name, value)

@@ -34,6 +34,7 @@ ALONE = "alone:"
 _RUNS = (
     select(by_name(further_runs.c.run_id, further_runs.c.place))
     .where(further_runs.c.memory == memories.c.id)
+    .group_by(further_runs.c.memory)
     .correlate(memories)
     .scalar_subquery()
 )
@@ -355,7 +356,7 @@ def record_of(row: RowMapping) -> MemoryRecord:
         **{name: from_micros(row[name]) for name in _TIMES},
         **{name: _maybe_moment(row[name]) for name in _OPEN_TIMES},
     }
-    places: dict[str, int] = row["further_runs"] or {}
+    places: dict[str, int] | None = row["further_runs"]
     return MemoryRecord(
         id=row["uid"],
         row=row["id"],
@@ -363,7 +364,7 @@ def record_of(row: RowMapping) -> MemoryRecord:
         scope=Scope(row["user_id"], row["agent_id"], row["run_id"]),
         kind=Kind(row["kind"]),
         metadata=row["metadata"],
-        further_runs=tuple(sorted(places, key=places.__getitem__)),
+        further_runs=() if places is None else tuple(sorted(places, key=places.__getitem__)),
         **plain,
     )
 
