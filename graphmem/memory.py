@@ -331,7 +331,7 @@ class Memory:
     def delete_all(self, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None) -> results.Receipt:
         """Erases every memory of a scope, of every kind and state, in steps that can be taken up again.
 
-        Returns a receipt as `delete` does.
+        With a `run_id`, a fact that was said elsewhere, too, stays there. Returns a receipt as `delete` does.
         """
         self._house.check_open()
         scope = arguments.required_scope(user_id, agent_id, run_id)[0]
@@ -342,9 +342,8 @@ class Memory:
             if not found:
                 break
             spaces |= {record.space for record in found}
-            erased = sum(
-                (outcome.erased for outcome in self._house.commit([Erase(r.id, if_there=True) for r in found])), erased
-            )
+            steps = [Erase(record.id, if_there=True, run_id=scope.run_id) for record in found]
+            erased = sum((outcome.erased for outcome in self._house.commit(steps)), erased)
         return results.receipt(
             erased, self._house.deliver(sorted(spaces)), f"{len(erased.ids)} memories deleted successfully!"
         )
@@ -430,7 +429,7 @@ class Memory:
     def _find(self, memory_id: str, within: Scope | None) -> MemoryRecord | None:
         with self._house.ledger.read() as connection:
             record = memories.find(connection, memory_id)
-        return record if record is not None and (within is None or within.sees(record.scope)) else None
+        return record if record is not None and (within is None or record.is_in(within)) else None
 
     def get_all(
         self,
@@ -470,7 +469,8 @@ class Memory:
     ) -> list[results.HistoryDict]:
         """What happened to a memory, oldest first, in mem0's ten columns; [] if there is none in this scope.
 
-        Of an erased memory the events remain, without the words.
+        Of an erased memory the events remain, without the words. What `add` calls DELETE has retired a memory, and is a
+        RETIRE here, with `is_retired`; `is_deleted` means erased.
         """
         self._house.check_open()
         uid = arguments.memory_id(memory_id)
@@ -478,10 +478,13 @@ class Memory:
 
     def _events(self, memory_id: str, within: Scope | None) -> list[Any]:
         with self._house.ledger.read() as connection:
-            there = memories.find(connection, memory_id) or log.tombstone(connection, memory_id)
-            if there is None or (within is not None and not within.sees(there.scope)):
-                return []
-            return log.history(connection, memory_id)
+            record = memories.find(connection, memory_id)
+            if record is None:
+                gone = log.tombstone(connection, memory_id)
+                is_seen = gone is not None and (within is None or within.sees(gone.scope))
+            else:
+                is_seen = within is None or record.is_in(within)
+            return log.history(connection, memory_id) if is_seen else []
 
     def explain(
         self, memory_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
@@ -498,21 +501,26 @@ class Memory:
         if record is None:
             raise NotFoundError(f"no memory {uid!r:.80} in this scope; search() and get_all() give the ids that exist")
         view = View(within or record.scope, datetime.now(UTC), show_expired=True, as_of=record.valid_from)
+
+        def seen(found: Sequence[MemoryRecord]) -> list[MemoryRecord]:
+            return [one for one in found if within is None or one.is_in(within)]
+
         with self._house.ledger.read() as connection:
-            sources = memories.linked(connection, record.row, "drawn_from") or [record]
+            drawn_from = memories.linked(connection, record.row, "drawn_from")
             mentioned = [entity for _, entity, _ in reading.mentions_of(connection, [uid], view.scope.space)]
             stated = reading.relations_stated_by(connection, view, [uid])
             events = log.history(connection, uid)
             older = memories.linked(connection, record.row, "replaces")
             newer = memories.linking(connection, record.row, "replaces")
+        sources = seen(drawn_from) if drawn_from else [record]
         return {
             "id": uid,
             "memory": record.text,
             "messages": [_message(source, _said_first(source, events)) for source in sources],
             "mentions": [{"key": e.key, "name": e.name, "type": e.type.value} for e in mentioned],
             "relations": results.relations(stated),
-            "replaces": [one.id for one in older if view.scope.sees(one.scope)],
-            "replaced_by": [one.id for one in newer if view.scope.sees(one.scope)],
+            "replaces": [one.id for one in seen(older)],
+            "replaced_by": [one.id for one in seen(newer)],
             "events": [{**results.event(event), "reason": event.reason} for event in events],
         }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum, IntFlag, StrEnum
 from types import MappingProxyType
@@ -127,7 +127,7 @@ class View:
         """The rule itself, for stores that filter in Python; SQL and Cypher say the same in their words."""
         if self.space is not None and record.space != self.space:
             return False
-        if not self.scope.sees(record.scope) or record.kind not in self.kinds:
+        if not record.is_in(self.scope) or record.kind not in self.kinds:
             return False
         return self.is_current(record.valid_from, record.valid_to, record.expires_at)
 
@@ -195,7 +195,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class MemoryRecord:
-    """A memory as the ledger holds it."""
+    """A memory as the ledger holds it. Beside its scope's run, it may have been said again in `further_runs`."""
 
     id: str
     space: str
@@ -220,6 +220,20 @@ class MemoryRecord:
     version: int = 1
     change: int = 0
     row: int = 0
+    further_runs: tuple[str, ...] = ()
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """Every run it was said in, its own first."""
+        own = self.scope.run_id
+        return self.further_runs if own is None else (own, *self.further_runs)
+
+    def is_in(self, scope: Scope) -> bool:
+        """Whether it carries every value that a scope asks for; of its runs each counts."""
+        run = scope.run_id
+        if run is not None and run in self.further_runs:
+            scope = replace(scope, run_id=None)
+        return scope.sees(self.scope)
 
     @property
     def embedded_text(self) -> str:

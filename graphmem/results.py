@@ -16,7 +16,7 @@ from graphmem.remember.plan import Erased, Outcome, Say
 
 
 class MemoryDict(TypedDict):
-    """A memory."""
+    """A memory. `further_runs` (absent: none) are the runs beside `run_id` that it was said again in."""
 
     id: str
     memory: str
@@ -34,6 +34,7 @@ class MemoryDict(TypedDict):
     user_id: str | None
     agent_id: str | None
     run_id: str | None
+    further_runs: NotRequired[list[str]]
     actor_id: str | None
     role: str | None
     session: str
@@ -207,7 +208,12 @@ class ImportResult(TypedDict):
 
 
 class HistoryDict(TypedDict):
-    """One line of a memory's history, in mem0's ten columns."""
+    """One line of a memory's history: mem0's ten columns, and `is_retired`.
+
+    A memory that is not true any more is retired: `add` calls that DELETE, as mem0 does, but nothing is erased, and its
+    line is a RETIRE with `is_retired`. A DELETE with `is_deleted` is an erasure. A SCOPE says that the memory was said
+    again in another run or with an agent, or that a run it was said in was deleted.
+    """
 
     id: str
     memory_id: str
@@ -217,6 +223,7 @@ class HistoryDict(TypedDict):
     created_at: str
     updated_at: str
     is_deleted: bool
+    is_retired: bool
     actor_id: str | None
     role: str | None
 
@@ -262,7 +269,7 @@ def maybe_iso(moment: datetime | None) -> str | None:
 
 def memory(record: MemoryRecord) -> MemoryDict:
     """A record for people and programs outside."""
-    return MemoryDict(
+    shown = MemoryDict(
         id=record.id,
         memory=record.text,
         kind=record.kind.value,
@@ -283,6 +290,9 @@ def memory(record: MemoryRecord) -> MemoryDict:
         role=record.role,
         session=record.session,
     )
+    if record.further_runs:
+        shown["further_runs"] = list(record.further_runs)
+    return shown
 
 
 def hit(found: Hit) -> HitDict:
@@ -438,6 +448,7 @@ def event(found: Event) -> HistoryDict:
         created_at=iso(found.created_at),
         updated_at=iso(found.updated_at),
         is_deleted=found.is_deleted,
+        is_retired=found.event == "RETIRE",
         actor_id=found.actor_id,
         role=found.role,
     )

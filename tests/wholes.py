@@ -45,6 +45,7 @@ def contents(memory: Memory) -> dict[str, list[Any]]:
             "lives": [
                 (e.memory, e.event) for e in c.execute(select(s.events).order_by(s.events.c.memory, s.events.c.id))
             ],
+            "further_runs": rows(s.further_runs, memory=uids),
             "tombstones": sorted((t.uid, t.space, t.user_id, t.agent_id, t.run_id, t.at) for t in c.execute(stones)),
             "entities": rows(s.entities, "id change", space=spaces),
             "mentions": rows(s.mentions, memory=uids, entity=keys),

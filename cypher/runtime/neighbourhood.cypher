@@ -8,7 +8,7 @@ CALL () {
   WHERE m.space = $view.space AND m.kind IN $view.kinds
     AND ($view.user_id IS NULL OR m.user_id = $view.user_id)
     AND ($view.agent_id IS NULL OR m.agent_id = $view.agent_id)
-    AND ($view.run_id IS NULL OR m.run_id = $view.run_id)
+    AND ($view.run_id IS NULL OR m.run_id = $view.run_id OR $view.run_id IN m.further_runs)
     AND (m.valid_to IS NULL OR m.valid_to > $view.moment)
     AND ($view.as_of IS NULL OR m.valid_from <= $view.as_of)
     AND ($view.show_expired OR m.expires_at IS NULL OR m.expires_at > $view.moment)
@@ -25,7 +25,7 @@ CALL (start) {
     AND x.space = $view.space AND x.kind IN $view.kinds
     AND ($view.user_id IS NULL OR x.user_id = $view.user_id)
     AND ($view.agent_id IS NULL OR x.agent_id = $view.agent_id)
-    AND ($view.run_id IS NULL OR x.run_id = $view.run_id)
+    AND ($view.run_id IS NULL OR x.run_id = $view.run_id OR $view.run_id IN x.further_runs)
     AND (x.valid_to IS NULL OR x.valid_to > $view.moment)
     AND ($view.as_of IS NULL OR x.valid_from <= $view.as_of)
     AND ($view.show_expired OR x.expires_at IS NULL OR x.expires_at > $view.moment)
@@ -42,7 +42,7 @@ CALL () {
       AND m.space = $view.space AND m.kind IN $view.kinds
       AND ($view.user_id IS NULL OR m.user_id = $view.user_id)
       AND ($view.agent_id IS NULL OR m.agent_id = $view.agent_id)
-      AND ($view.run_id IS NULL OR m.run_id = $view.run_id)
+      AND ($view.run_id IS NULL OR m.run_id = $view.run_id OR $view.run_id IN m.further_runs)
       AND (m.valid_to IS NULL OR m.valid_to > $view.moment)
       AND ($view.as_of IS NULL OR m.valid_from <= $view.as_of)
       AND ($view.show_expired OR m.expires_at IS NULL OR m.expires_at > $view.moment)
@@ -72,7 +72,7 @@ CALL (frontier) {
       AND m.space = $view.space AND m.kind IN $view.kinds
       AND ($view.user_id IS NULL OR m.user_id = $view.user_id)
       AND ($view.agent_id IS NULL OR m.agent_id = $view.agent_id)
-      AND ($view.run_id IS NULL OR m.run_id = $view.run_id)
+      AND ($view.run_id IS NULL OR m.run_id = $view.run_id OR $view.run_id IN m.further_runs)
       AND (m.valid_to IS NULL OR m.valid_to > $view.moment)
       AND ($view.as_of IS NULL OR m.valid_from <= $view.as_of)
       AND ($view.show_expired OR m.expires_at IS NULL OR m.expires_at > $view.moment)
@@ -109,7 +109,7 @@ CALL (found) {
   WHERE x.space = $view.space AND x.kind IN $view.kinds
     AND ($view.user_id IS NULL OR x.user_id = $view.user_id)
     AND ($view.agent_id IS NULL OR x.agent_id = $view.agent_id)
-    AND ($view.run_id IS NULL OR x.run_id = $view.run_id)
+    AND ($view.run_id IS NULL OR x.run_id = $view.run_id OR $view.run_id IN x.further_runs)
     AND (x.valid_to IS NULL OR x.valid_to > $view.moment)
     AND ($view.as_of IS NULL OR x.valid_from <= $view.as_of)
     AND ($view.show_expired OR x.expires_at IS NULL OR x.expires_at > $view.moment)

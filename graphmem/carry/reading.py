@@ -46,8 +46,8 @@ from graphmem.text import content_hash
 T = TypeVar("T")
 Check = Callable[[object, str], T]
 
-FORMAT = 1
-EVENTS = ("ADD", "UPDATE", "RETIRE", "RESTORE", "DELETE")
+FORMAT = 2
+EVENTS = ("ADD", "UPDATE", "RETIRE", "RESTORE", "SCOPE", "DELETE")
 TIES = ("drawn_from", "corrects", "replaces")
 MENTION_KINDS = {kind.name.lower(): kind for kind in MentionKind}
 MOST_VERSIONS = 2**31 - 1
@@ -144,7 +144,9 @@ class Reader:
     def memory(self, fields: Fields) -> Take:
         """A memory with its history and what is derived from it."""
         uid, scope = fields.must("id", arguments.uuid), fields.scope()
-        record = self._state(fields, _blank(uid, scope, _kind(fields), self._now))
+        further = fields.each("further_runs", arguments.stored_name) or ()
+        blank = replace(_blank(uid, scope, _kind(fields), self._now), further_runs=_others(further, scope))
+        record = self._state(fields, blank)
         events = fields.each("events", lambda value, path: self._event(Fields(value, path), record)) or ()
         key, content = self._recognised(fields, record, events)
         found = _found(fields)
@@ -284,6 +286,11 @@ def check_format(fields: Fields) -> None:
 def _blank(uid: str, scope: Scope, kind: Kind, at: datetime) -> MemoryRecord:
     """A memory of which no more is read yet."""
     return MemoryRecord(uid, scope.space, scope, kind, "", at, at, at, at, "")
+
+
+def _others(runs: tuple[str, ...], scope: Scope) -> tuple[str, ...]:
+    """Further runs, each once and none of them the memory's own."""
+    return tuple(run for run in dict.fromkeys(runs) if run != scope.run_id)
 
 
 def _kind_of_record(value: object, path: str) -> str:

@@ -50,6 +50,7 @@ def memory(whole: Whole, digests: Digests, model: str | None) -> Record:
         "type": "memory",
         "id": record.id,
         **_scope(record.scope),
+        **({"further_runs": list(record.further_runs)} if record.further_runs else {}),
         "kind": record.kind.value,
         **_state(record),
         "said": _said(whole, digests),

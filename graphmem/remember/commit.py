@@ -71,7 +71,7 @@ class Transaction:
 
     def find(self, uid: str) -> MemoryRecord:
         record = memories.find(self.connection, uid)
-        if record is None or (self.within is not None and not self.within.sees(record.scope)):
+        if record is None or (self.within is not None and not record.is_in(self.within)):
             raise NotFoundError(NOT_FOUND.format(id=uid))
         return record
 
@@ -227,12 +227,14 @@ def _(step: Renew, transaction: Transaction) -> Outcome:
 @carry_out.register
 def _(step: Revise, transaction: Transaction) -> Outcome:
     record = transaction.find(step.id)
-    revised = _revised(record, step)
-    if revised == record:
+    if _revised(record, step) == record:
         return Outcome("NONE", record.id, kind=record.kind, record=record, reason="nothing to change")
     sources = settle.sources_of(step.sources, transaction)
     if sources is None:
         return Outcome("NONE", record.id, kind=record.kind, record=record, reason=settle.ERASED)
+    if step.scope is not None:
+        record = settle.said_in(step.scope, record, transaction)
+    revised = _revised(record, step)
     before = {**memories.columns_of(record), **dim.marks(transaction, record)}
     if revised.text != record.text:
         before |= undo.derived_from(record, transaction)
@@ -313,6 +315,9 @@ def _(step: Erase, transaction: Transaction) -> Outcome:
     if step.if_there and memories.find(transaction.connection, step.id) is None:
         return Outcome("NONE", step.id, reason="not there")
     record = transaction.find(step.id)
+    kept = None if step.run_id is None else settle.leave(step.run_id, record, transaction)
+    if kept is not None:
+        return Outcome("NONE", record.id, kind=record.kind, record=kept, reason="said elsewhere, too")
     gone = _with_its_words(record, transaction)
     erased = sum((_erase(other, transaction) for other in gone), Erased())
     settle.summarise_anew([one for one in gone if one.kind is Kind.SUMMARY and one.id != record.id], transaction)
@@ -357,6 +362,7 @@ def _erase(record: MemoryRecord, transaction: Transaction) -> Erased:
     connection.execute(links.delete().where(or_(links.c.memory == row, links.c.other == row)))
     connection.execute(tasks.delete().where(tasks.c.memory == row))
     connection.execute(set_aside.delete().where(set_aside.c.memory == record.id))
+    memories.set_further_runs(connection, row, ())
     transaction.leave(record)
     change = transaction.next_change()
     transaction.record_event("DELETE", replace(record, change=change))

@@ -19,7 +19,7 @@ from uuid import uuid4
 import numpy as np
 
 from graphmem.errors import LLMError, LLMUnavailable, NotFoundError, StoreUnavailable
-from graphmem.model import Extraction, Forms, Kind, MemoryRecord, Mention, Statement, View
+from graphmem.model import Extraction, Forms, Kind, MemoryRecord, Mention, Scope, Statement, View
 from graphmem.providers.base import LanguageModel, Matrix, Prompt, Usage
 from graphmem.remember import decide, extract
 from graphmem.remember.commit import commit
@@ -156,7 +156,7 @@ class Learner:
         return [known[one.text_hash] if one.embedded is None else one.embedded.vectors[0] for one in read]
 
     def near(self, job: Job, vectors: Sequence[Matrix]) -> tuple[int, list[list[str]]]:
-        """Which facts of the scope are near to each of these, and the change number up to which that is known.
+        """Which known facts are near to each of these, and the change number up to which that is known.
 
         Raises StoreUnavailable: what is near cannot be known without the index, and nothing is decided blindly.
         """
@@ -164,13 +164,13 @@ class Learner:
             seen = log.last_change(connection)
         if not self._vectors.catch_up([job.space], BEHIND):
             raise StoreUnavailable("the vector index is behind; new facts are compared once it has caught up")
-        view = View(job.scope, datetime.now(UTC), job.space, frozenset({Kind.FACT}))
+        view = View(_whose(job), datetime.now(UTC), job.space, frozenset({Kind.FACT}))
         found = self._vectors.ask(lambda: [self._index.dense(view, vector, NEAREST) for vector in vectors])
         return seen, [[uid for uid, nearness in one if nearness >= NEAR] for one in found]
 
     def known(self, job: Job, uids: Iterable[str]) -> dict[str, Known]:
-        """Memories by id with what they state, as far as they are current and in the scope."""
-        view = View(job.scope, datetime.now(UTC), job.space)
+        """Memories by id with what they state, as far as they are current and may be compared."""
+        view = View(_whose(job), datetime.now(UTC), job.space)
         with self._ledger.read() as connection:
             seen = memories.seen(connection, view, uids)
             stated = reading.statements_of(connection, list(seen))
@@ -182,16 +182,18 @@ class Learner:
         return found
 
     def said_already(self, job: Job, drafts: Sequence[Draft]) -> dict[int, MemoryRecord]:
-        """Current facts in the very words of new ones that the scope sees, or that have no agent and run of their own.
+        """Current facts in the very words of new ones, also those that have no agent (or run) where one is asked for.
 
         By the number of the new fact. What two people say of themselves is not the same.
         """
         with self._ledger.read() as connection:
             found = jobs.with_text(connection, job.space, [draft.fact.text for draft in drafts])
+        whose = _whose(job)
         mine = [
             record
             for record in found
-            if all(getattr(record.scope, name) in {None, value} for name, value in job.scope.parts.items())
+            if all(getattr(record.scope, name) in {None, value} for name, value in whose.parts.items())
+            or record.is_in(whose)
         ]
         return {
             n: record
@@ -407,8 +409,9 @@ class _Plan:
         stated = tuple(replace(said, fact=one.text) for said in dict.fromkeys((*kept, *fact.statements)))
         found = _merged(read.found, (*old.mentions, *fact.mentions), stated)
         revise = Revise(
-            record.id, text=one.text, reason=one.reason, corrects=one.corrects, sources=self._sources(one.fact)
-        )
+            record.id, text=one.text, reason=one.reason, corrects=one.corrects, sources=self._sources(one.fact),
+            scope=self._drafts[one.fact].record.scope,
+        )  # fmt: skip
         self.steps += [revise, replace(read, found=found)]
         return record.id
 
@@ -417,6 +420,11 @@ class _Plan:
         sources = self._sources(one.fact)
         at, old = self._drafts[one.fact].record.at, self._known[one.memory or 0].record
         self.steps.append(Retire(old.id, at, one.reason or "", successor or sources[-1], sources))
+
+
+def _whose(job: Job) -> Scope:
+    """Whose facts new ones are compared with: a user says the same of themselves in every run."""
+    return job.scope if job.scope.user_id is None else replace(job.scope, run_id=None)
 
 
 def _merged(found: Extraction, mentions: Iterable[Mention], statements: tuple[Statement, ...]) -> Extraction:

@@ -81,7 +81,7 @@ class Learn:
 
 @dataclass(frozen=True, slots=True)
 class Carry:
-    """A memory is said again: `sources` say it, too, and the parts of the scope that it lacks become its own."""
+    """A memory is said again: `sources` say it, too. It takes the agent that it lacks, and the run as a further one."""
 
     id: str
     scope: Scope
@@ -108,8 +108,8 @@ class Revise:
     """Correct or refine a memory in place.
 
     `corrects`: its new words are not what its sources said (see `graphmem.remember.dim`). `sources` are further
-    messages that it is drawn from now; if one of them has been erased, it stays as it is. `found`: what the new words
-    mention and state, where that is known already.
+    messages that it is drawn from now; if one of them has been erased, it stays as it is. `scope` is where they were
+    said (see `Carry`). `found`: what the new words mention and state, where that is known already.
     """
 
     id: str
@@ -119,6 +119,7 @@ class Revise:
     reason: str | None = None
     corrects: bool = False
     sources: tuple[str, ...] = ()
+    scope: Scope | None = None
     found: Extraction | None = None
 
 
@@ -153,10 +154,14 @@ class Undo:
 
 @dataclass(frozen=True, slots=True)
 class Erase:
-    """Delete for good, from every store. `if_there`: an id that is not (any more) is no error."""
+    """Delete for good, from every store. `if_there`: an id that is not (any more) is no error.
+
+    `run_id`: only what was said in that run. A memory that was said elsewhere, too, stays there.
+    """
 
     id: str
     if_there: bool = False
+    run_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

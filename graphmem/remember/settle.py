@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphmem.model import Kind, MemoryRecord
+from graphmem.model import Kind, MemoryRecord, Scope
 from graphmem.remember.plan import Assign, Carry, Learn, Outcome, Settle, Settling
 from graphmem.stores.ledger import jobs, log, memories, statistics
 from graphmem.stores.ledger.jobs import Job, JobKind
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from graphmem.remember.commit import Transaction
 
 ERASED = "its messages were erased meanwhile"
+SAID_AGAIN, RUN_DELETED = "said again in another scope", "a run that it was said in was deleted"
 
 
 class DecidedAnew(Exception):
@@ -119,11 +120,45 @@ def _(step: Carry, transaction: Transaction) -> Outcome:
     if record is None or sources is None:
         return Outcome("NONE", step.id, kind=Kind.FACT, reason=ERASED)
     draw(record, sources, transaction)
-    lacking = {
-        name: value for name, value in step.scope.parts.items() if name != "user_id" and not getattr(record.scope, name)
-    }
-    # Whose graph it lives in never changes.
-    scope = replace(record.scope, **lacking) if record.space == step.scope.space else record.scope
-    record = replace(record, scope=scope, change=transaction.next_change())
-    memories.update(transaction.connection, record)
+    record = said_in(step.scope, record, transaction)
+    record = replace(record, change=transaction.next_change())
+    memories.touch(transaction.connection, record.row, record.change)
     return Outcome("NONE", record.id, kind=record.kind, record=record, reason="known")
+
+
+def said_in(scope: Scope, record: MemoryRecord, transaction: Transaction) -> MemoryRecord:
+    """Notes that a memory was said again under a scope: it takes the agent that it lacks, the run as a further one."""
+    if record.space != scope.space:  # whose graph it lives in never changes
+        return record
+    own = replace(record.scope, agent_id=record.scope.agent_id or scope.agent_id)
+    new = () if scope.run_id is None or scope.run_id in record.runs else (scope.run_id,)
+    return _moved(
+        replace(record, scope=own, further_runs=(*record.further_runs, *new)), record, SAID_AGAIN, transaction
+    )
+
+
+def leave(run: str, record: MemoryRecord, transaction: Transaction) -> MemoryRecord | None:
+    """Takes a memory out of a run that is deleted; None if it was said nowhere else, and goes with it.
+
+    The next run takes the place of its own. What was first said in no run stays without one of its own.
+    """
+    own = record.scope.run_id
+    left = tuple(one for one in record.further_runs if one != run)
+    if own != run:
+        return _moved(replace(record, further_runs=left), record, RUN_DELETED, transaction)
+    if not left:
+        return None
+    session = left[0] if record.session == own else record.session
+    moved = replace(record, scope=replace(record.scope, run_id=left[0]), session=session, further_runs=left[1:])
+    return _moved(moved, record, RUN_DELETED, transaction)
+
+
+def _moved(moved: MemoryRecord, record: MemoryRecord, reason: str, transaction: Transaction) -> MemoryRecord:
+    """Writes down where a memory was said by now, with its line of history, if that has changed."""
+    if moved == record:
+        return record
+    moved = replace(moved, change=transaction.next_change())
+    memories.update(transaction.connection, moved)
+    memories.set_further_runs(transaction.connection, moved.row, moved.further_runs)
+    transaction.record_event("SCOPE", moved, old=record.text, new=record.text, reason=reason)
+    return moved

@@ -40,12 +40,17 @@ def reverse_of(step: Undo, transaction: Transaction) -> Restore | Revise:
     """
     event = log.event(transaction.connection, step.event)
     there = None if event is None else memories.find(transaction.connection, event.memory_id)
-    if event is None or there is None or (transaction.within and not transaction.within.sees(there.scope)):
+    if event is None or there is None or (transaction.within and not there.is_in(transaction.within)):
         raise NotFoundError(
             f"no event {step.event!r:.80} in this scope; history() and explain() give the ids there are"
         )
     if event.event == "RETIRE":
         return Restore(there.id, f"undo of {event.id}")
+    if event.event == "SCOPE":
+        raise ValidationError(
+            f"event_id: SCOPE {event.id!r} cannot be taken back: what was said in a run was said there; "
+            "delete_all(run_id=…) takes the memory out of a run"
+        )
     if event.event != "UPDATE" or event.before is None:
         raise ValidationError(
             f"event_id: {event.event} {event.id!r} cannot be taken back, only an UPDATE or a RETIRE; "

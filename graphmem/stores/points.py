@@ -30,6 +30,8 @@ def payload(record: MemoryRecord) -> dict[str, Any]:
         "valid_from": micros(record.valid_from),
         **{name: micros(end) for name, end in ends.items() if end is not None},
         **record.scope.parts,
+        # Of a list each element meets a condition.
+        **({"run_id": list(record.runs)} if record.further_runs else {}),
     }
 
 

@@ -25,7 +25,7 @@ from graphmem.model import (
     View,
 )
 from graphmem.providers.base import Embedded
-from graphmem.remember.plan import Enrich, Erase, Retire, Revise
+from graphmem.remember.plan import Carry, Enrich, Erase, Retire, Revise
 from graphmem.stores.base import Graph
 from graphmem.stores.ledger import log, memories
 from graphmem.text import content_hash
@@ -249,6 +249,27 @@ class GraphContract:
         hidden = tell(clerk, "acme", scope=Scope("alice", "other"))
         tell(clerk, "acme", scope=Scope("alice", "mine"), at=far(1))
         assert self.around(clerk, memories=[hidden], view=clerk.view(Scope("alice", "mine"))) == Subgraph()
+
+    def test_a_run_sees_what_was_said_again_in_it(self, clerk: Any) -> None:
+        first, second, third = (
+            tell(clerk, "anna", "acme", scope=Scope("alice", None, run), at=far(n)) for n, run in enumerate("rrt")
+        )
+        next_ = tell(clerk, "acme", scope=Scope("alice", None, "r"), at=far(1) + 1)
+        seen = clerk.view(Scope("alice", None, "s"))
+        assert self.around(clerk, "anna", memories=[first, third], view=seen) == Subgraph()
+        for record in (first, second, next_):
+            clerk.commit(Carry(record.id, Scope("alice", None, "s")))
+        found = self.around(clerk, "anna", memories=[third], view=seen, limits=Limits(steps=1))
+        assert set(found.memories) == {first.id, second.id, next_.id}
+        assert set(found.next) == {(first.id, second.id), (second.id, next_.id)}
+        assert set(self.around(clerk, memories=[second], view=seen, limits=Limits(1, 0, 0, 0)).memories) == {
+            first.id, second.id, next_.id
+        }  # fmt: skip
+        own = self.around(clerk, "anna", view=clerk.view(Scope("alice", None, "r")))
+        assert set(own.memories) == {first.id, second.id, next_.id}
+        clerk.commit(Erase(second.id, run_id="s"))
+        assert second.id not in self.around(clerk, "anna", memories=[second], view=seen).memories
+        assert second.id in self.around(clerk, "anna", memories=[second]).memories
 
     def test_neighbours_outside_the_view_are_left_out_of_the_chain(self, clerk: Any) -> None:
         first, hidden, last = (tell(clerk, at=minute) for minute in range(3))

@@ -233,6 +233,27 @@ class VectorIndexContract:
         assert arm(index, view(Scope(None, None, "r"), anywhere=True)) == [uid(2), uid(3)]
 
     @pytest.mark.parametrize("arm", [near, worded])
+    def test_a_run_sees_what_was_said_again_in_it(self, index: VectorIndex, arm: Any) -> None:
+        told = [(None, ()), ("r", ("s", "t")), (None, ("s",)), ("s", ()), ("t", ("r",))]
+        index.upsert(
+            [
+                point(
+                    n, at_cosine(0.9 - n / 10), weights={7: 9.0 - n}, scope=Scope("alice", None, own), further_runs=more
+                )
+                for n, (own, more) in enumerate(told)
+            ]
+        )
+        index.upsert([point(9, scope=Scope("bob", None, "x"), further_runs=("s",))])
+        assert arm(index) == [uid(n) for n in range(5)]
+        assert arm(index, view(Scope("alice", None, "r"))) == [uid(1), uid(4)]
+        assert arm(index, view(Scope("alice", None, "s"))) == [uid(1), uid(2), uid(3)]
+        assert arm(index, view(Scope("alice", None, "t"))) == [uid(1), uid(4)]
+        assert arm(index, view(Scope("alice", None, "x"))) == []
+        assert set(arm(index, view(Scope(None, None, "s"), anywhere=True))) == {uid(1), uid(2), uid(3), uid(9)}
+        index.upsert([point(1, scope=Scope("alice", None, "r"), change=77)])
+        assert arm(index, view(Scope("alice", None, "t"))) == [uid(4)]
+
+    @pytest.mark.parametrize("arm", [near, worded])
     def test_kinds_are_kept_apart(self, index: VectorIndex, arm: Any) -> None:
         index.upsert([point(n, kind=kind) for n, kind in enumerate(Kind)])
         for number, kind in enumerate(Kind):
@@ -292,6 +313,7 @@ def random_points(seed: int, count: int = 150) -> list[Point]:
             valid_from=start,
             valid_to=chance.choice([None, None, start + HOUR * chance.randint(1, 60)]),
             expires_at=chance.choice([None, None, start + HOUR * chance.randint(1, 60)]),
+            further_runs=chance.choice([(), (), ("q",), ("q", "r")]),
         )
         words = {term: chance.uniform(0.1, 3) for term in chance.sample(range(30), chance.randint(0, 8))}
         points.append(Point(made, rows / np.linalg.norm(rows, axis=1, keepdims=True), words))

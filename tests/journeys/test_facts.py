@@ -210,7 +210,7 @@ def test_what_the_model_knows_already_carries_agent_and_run_over(memory: Memory)
     assert [(one["id"], one["event"]) for one in again] == [(first, "NONE")]
     kept = memory.get(first)
     assert kept is not None
-    assert (kept["user_id"], kept["agent_id"], kept["run_id"]) == ("ann7", "bot", "r1")
+    assert (kept["user_id"], kept["agent_id"], kept["run_id"], kept["further_runs"]) == ("ann7", "bot", None, ["r1"])
 
 
 def test_nobody_elses_facts_are_shown_to_the_model(memory: Memory, model: Scripted) -> None:

@@ -91,7 +91,7 @@ def test_lines_behind_the_end_and_lines_left_out_are_refused(small: tuple[Memory
         (b'{"type": "graphmem", "format": "1"}\n', "format='1'"),
         (b'{"type": "graphmem", "format": true}\n', "format=True"),
         (b'{"type": "graphmem", "format": NaN}\n', "line 1: is not JSON"),
-        (b'{"type": "graphmem", "format": 2, "graphmem": "9.0"}\n', "format=2: written by graphmem 9.0; this one"),
+        (b'{"type": "graphmem", "format": 99, "graphmem": "9.0"}\n', "format=99: written by graphmem 9.0; this one"),
         (b"x" * 70_000, "line 1: is longer"),
     ],
 )

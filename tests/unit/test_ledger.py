@@ -9,15 +9,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import NOON
+from databases import SQLITE_ONLY
 from sqlalchemy import func, select
 
 from graphmem.errors import NotFoundError, ValidationError
-from graphmem.model import VECTOR, Extraction, Forms, Kind, Message, Scope, micros
+from graphmem.model import VECTOR, Extraction, Forms, Kind, Message, Scope, View, micros
 from graphmem.providers.base import Embedded
 from graphmem.remember.commit import commit
 from graphmem.remember.plan import Enrich, Erase, Plan, Renew, Restore, Retire, Revise
 from graphmem.remember.words import say
-from graphmem.stores.ledger import audit, log, memories, reading
+from graphmem.stores.ledger import audit, log, memories, reading, views
 from graphmem.stores.ledger.schema import (
     embeddings,
     entities,
@@ -373,6 +375,22 @@ def test_a_plan_bound_to_a_scope_does_not_find_outside_it(clerk: Any) -> None:
         with pytest.raises(NotFoundError):
             clerk.commit(step, within=Scope("alice", "b"))
     assert clerk.commit(Erase(record.id), within=Scope("alice"))[0].event == "DELETE"
+
+
+@SQLITE_ONLY
+def test_what_was_said_in_a_run_is_found_by_its_indexes(clerk: Any) -> None:
+    view = View(Scope(run_id="r"), NOON)
+    statement = select(rows.c.id).where(*views.conditions(views.shape(view)))
+    with clerk.ledger.read() as connection:
+        named = statement.compile(connection, compile_kwargs={"render_postcompile": True})
+        asked = named.construct_params({**views.values(view, None)})
+        steps = connection.exec_driver_sql(
+            f"EXPLAIN QUERY PLAN {named}", tuple(asked[name] for name in named.positiontup or ())
+        )
+        plan = [step[3] for step in steps]
+    assert "SEARCH memories USING INDEX memories_run (run_id=?)" in plan
+    assert "SEARCH further_runs USING PRIMARY KEY (run_id=?)" in plan
+    assert not [step for step in plan if step.startswith("SCAN")]
 
 
 def test_erasing_a_fact_takes_its_mere_sources_along(clerk: Any) -> None:

@@ -14,6 +14,7 @@ from graphmem.stores.ledger.schema import (
     embeddings,
     entities,
     events,
+    further_runs,
     jobs,
     leases,
     ledger,
@@ -107,8 +108,8 @@ def recompute(connection: Connection) -> None:
 def wipe(connection: Connection) -> None:
     """Empties the ledger. Its UUID stays, and so do the change numbers: they never go back."""
     for table in (
-        tasks, jobs, usage, set_aside, cursors, leases, links, aliases, names, supports, relations, mentions, entities,
-        terms, embeddings, messages, events, tombstones, memories, spaces,
+        tasks, jobs, usage, set_aside, cursors, leases, links, further_runs, aliases, names, supports, relations,
+        mentions, entities, terms, embeddings, messages, events, tombstones, memories, spaces,
     ):  # fmt: skip
         connection.execute(table.delete())
     connection.execute(ledger.update().values(embedder=None, unguarded=0, epoch=ledger.c.epoch + 1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from sqlalchemy import ColumnElement, Dialect, Text, bindparam
+from sqlalchemy import JSON, ColumnElement, Dialect, Select, Text, bindparam
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -53,3 +53,48 @@ def _any_of(element: _Among, compiler: SQLCompiler, **more: Any) -> str:
 def among(column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
     """Whether a column's value is in the list that the parameter `name` holds."""
     return _Among(column, bindparam(name, type_=Listed(column.type)))
+
+
+class _FoundBy(FunctionElement[bool]):
+    """`row IN (SELECT …)`. PostgreSQL takes an index for that beside an OR only where it is an array."""
+
+    inherit_cache = True
+
+
+@compiles(_FoundBy, "sqlite")
+def _in_select(element: _FoundBy, compiler: SQLCompiler, **more: Any) -> str:
+    row, wanted = (compiler.process(clause, **more) for clause in element.clauses)
+    return f"({row} IN {wanted})"
+
+
+@compiles(_FoundBy, "postgresql")
+def _any_of_select(element: _FoundBy, compiler: SQLCompiler, **more: Any) -> str:
+    row, wanted = (compiler.process(clause, **more) for clause in element.clauses)
+    return f"({row} = ANY (ARRAY{wanted}))"
+
+
+def found_by(row: ColumnElement[Any], statement: Select[Any]) -> ColumnElement[bool]:
+    """Whether a row is among those that a statement finds."""
+    return _FoundBy(row, statement.scalar_subquery())
+
+
+class _ByName(FunctionElement[dict[str, Any]]):
+    """An aggregate: the second column's values by the first's."""
+
+    type = JSON()
+    inherit_cache = True
+
+
+@compiles(_ByName, "sqlite")
+def _group_object(element: _ByName, compiler: SQLCompiler, **more: Any) -> str:
+    return f"json_group_object({compiler.process(element.clauses, **more)})"
+
+
+@compiles(_ByName, "postgresql")
+def _object_agg(element: _ByName, compiler: SQLCompiler, **more: Any) -> str:
+    return f"json_object_agg({compiler.process(element.clauses, **more)})"
+
+
+def by_name(name: ColumnElement[Any], value: ColumnElement[Any]) -> ColumnElement[dict[str, Any]]:
+    """Two columns of a group of rows as one dictionary."""
+    return _ByName(name, value)

@@ -7,21 +7,38 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, CursorResult, RowMapping, Select, Table, bindparam, func, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    CursorResult,
+    RowMapping,
+    Select,
+    Table,
+    bindparam,
+    func,
+    select,
+)
 
 from graphmem.errors import StoreError
 from graphmem.model import SCOPE_NAMES, Kind, MemoryRecord, Scope, View, from_micros, micros
 from graphmem.stores.ledger import views
 from graphmem.stores.ledger.dialects import upsert
-from graphmem.stores.ledger.lists import among
-from graphmem.stores.ledger.schema import links, memories, spaces
+from graphmem.stores.ledger.lists import among, by_name
+from graphmem.stores.ledger.schema import further_runs, links, memories, spaces
 
 # SQLite takes at most 32,766 parameters in a statement; lists of ids go in pieces.
 CHUNK = 10_000
 # Begins the sessions of texts that nothing else joins.
 ALONE = "alone:"
 
-RECORD = select(memories, spaces.c.key.label("space_key")).join(spaces)
+_RUNS = (
+    select(by_name(further_runs.c.run_id, further_runs.c.place))
+    .where(further_runs.c.memory == memories.c.id)
+    .group_by(further_runs.c.memory)
+    .correlate(memories)
+    .scalar_subquery()
+)
+RECORD = select(memories, spaces.c.key.label("space_key"), _RUNS.label("further_runs")).join(spaces)
 _BY_ID = RECORD.where(among(memories.c.uid, "wanted"))
 _BY_ONE_ID = RECORD.where(memories.c.uid == bindparam("one"))
 _BY_ROW = RECORD.where(among(memories.c.id, "wanted"))
@@ -143,8 +160,7 @@ def changed(connection: Connection, after: int, limit: int, space: int | None = 
 
 def in_scope(connection: Connection, scope: Scope, limit: int) -> list[MemoryRecord]:
     """Records of every kind and state that a scope's deletion takes."""
-    parts = [memories.c[name] == value for name, value in scope.parts.items()]
-    statement = RECORD.where(*parts).order_by(memories.c.id).limit(limit)
+    statement = RECORD.where(*views.in_scope(scope)).order_by(memories.c.id).limit(limit)
     return [record_of(row) for row in connection.execute(statement).mappings()]
 
 
@@ -152,7 +168,18 @@ def insert(connection: Connection, record: MemoryRecord, space: int) -> int:
     """Stores a record, an episode behind those of its session that are not later; returns its row."""
     before = connection.scalar(_last_until(), _place(record, space)) if record.kind is Kind.EPISODE else None
     placed = {"uid": record.id, "space": space, "previous": before, "windows": 0}
-    return new_row(connection.execute(memories.insert(), {**placed, **columns_of(record)}))
+    row = new_row(connection.execute(memories.insert(), {**placed, **columns_of(record)}))
+    if record.further_runs:
+        set_further_runs(connection, row, record.further_runs)
+    return row
+
+
+def set_further_runs(connection: Connection, row: int, runs: Iterable[str]) -> None:
+    """Writes which runs beside its own a memory was said in, over those that are noted."""
+    connection.execute(further_runs.delete().where(further_runs.c.memory == row))
+    noted = [{"memory": row, "run_id": run, "place": place} for place, run in enumerate(runs)]
+    if noted:
+        connection.execute(further_runs.insert(), noted)
 
 
 def _place(record: MemoryRecord, space: int) -> dict[str, Any]:
@@ -179,7 +206,7 @@ def _in_session() -> Select[Any]:
 
 
 def update(connection: Connection, record: MemoryRecord) -> None:
-    """Writes a record back over its row."""
+    """Writes a record back over its row, but for its further runs."""
     connection.execute(memories.update().where(memories.c.id == record.row).values(columns_of(record)))
 
 
@@ -294,7 +321,7 @@ def _facts() -> Select[Any]:
 
 
 def columns_of(record: MemoryRecord) -> dict[str, Any]:
-    """A record as column values, but for what only the ledger decides (row, uid, space, embedding)."""
+    """A record as values of its row's columns, but for what only the ledger decides (row, uid, space, embedding)."""
     return {
         **{name: getattr(record.scope, name) for name in SCOPE_NAMES},
         **{name: getattr(record, name) for name in _PLAIN},
@@ -329,6 +356,7 @@ def record_of(row: RowMapping) -> MemoryRecord:
         **{name: from_micros(row[name]) for name in _TIMES},
         **{name: _maybe_moment(row[name]) for name in _OPEN_TIMES},
     }
+    places: dict[str, int] | None = row["further_runs"]
     return MemoryRecord(
         id=row["uid"],
         row=row["id"],
@@ -336,6 +364,7 @@ def record_of(row: RowMapping) -> MemoryRecord:
         scope=Scope(row["user_id"], row["agent_id"], row["run_id"]),
         kind=Kind(row["kind"]),
         metadata=row["metadata"],
+        further_runs=() if places is None else tuple(sorted(places, key=places.__getitem__)),
         **plain,
     )
 

@@ -21,7 +21,7 @@ from sqlalchemy import (
 from graphmem.stores.ledger.dialects import Text
 
 # The alembic revision this code reads and writes: an older file is migrated to it, a newer one refused.
-REVISION = "0007"
+REVISION = "0008"
 
 # Where PostgreSQL keeps all of it, apart from what others have in the same database.
 SCHEMA = "graphmem"
@@ -96,6 +96,17 @@ memories = Table(
     Index("memories_previous", "previous"),
     Index("memories_agent", "agent_id", "at"),
     Index("memories_run", "run_id", "at"),
+)
+
+# The runs beside its own that a memory was said again in, in the order of `place`.
+further_runs = Table(
+    "further_runs",
+    metadata,
+    Column("run_id", Text, primary_key=True),
+    Column("memory", ForeignKey("memories.id"), primary_key=True),
+    Column("place", Integer, nullable=False),
+    Index("further_runs_memory", "memory", "place"),
+    sqlite_with_rowid=False,
 )
 
 # What was said, by who-said-what-when: keeps a replay from storing twice and an erased message from coming back.

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, bindparam, or_
+from sqlalchemy import ColumnElement, FromClause, bindparam, or_, select
 
-from graphmem.model import ALL_KINDS, SCOPE_NAMES, View, micros
-from graphmem.stores.ledger.schema import memories
+from graphmem.model import ALL_KINDS, Scope, View, micros
+from graphmem.stores.ledger.lists import found_by
+from graphmem.stores.ledger.schema import further_runs, memories
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +53,30 @@ def conditions(shape: Shape, *, of_ids: bool = False) -> list[ColumnElement[bool
         found.append(m.kind.in_(bindparam("kinds", expanding=True)))
     if shape.space:
         found.append((m.space + 0 if of_ids else m.space) == bindparam("space"))
-    parts = [name for name in SCOPE_NAMES if getattr(shape, name)]
+    parts = [name for name in ("user_id", "agent_id") if getattr(shape, name)]
     found.extend((m[name].concat("") if of_ids else m[name]) == bindparam(name) for name in parts)
+    if shape.run_id:
+        found.append(_in_run(memories, bindparam("run_id"), of_ids=of_ids))
     if shape.as_of:
         found.append(m.valid_from <= bindparam("moment"))
     if shape.hide_expired:
         found.append(or_(m.expires_at.is_(None), m.expires_at > bindparam("moment")))
     return found
+
+
+def _in_run(table: FromClause, run: Any, *, of_ids: bool = False) -> ColumnElement[bool]:
+    """That a memory was said in a run: its own, or a further one."""
+    own, row = table.c.run_id, table.c.id
+    again = select(further_runs.c.memory).where(further_runs.c.run_id == run)
+    return or_((own.concat("") if of_ids else own) == run, found_by(row + 0 if of_ids else row, again))
+
+
+def in_scope(scope: Scope, table: FromClause = memories) -> list[ColumnElement[bool]]:
+    """That a memory carries every value a scope asks for (`MemoryRecord.is_in`)."""
+    parts = dict(scope.parts)
+    run = parts.pop("run_id", None)
+    said = [] if run is None else [_in_run(table, run)]
+    return [*(table.c[name] == value for name, value in parts.items()), *said]
 
 
 def values(view: View, space: int | None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, Connection, and_, func, or_, select
 
 from graphmem.model import Entity, Event, Link, MemoryRecord, MentionKind, Origin, Scope, Statement, from_micros
-from graphmem.stores.ledger import log, reading
+from graphmem.stores.ledger import log, reading, views
 from graphmem.stores.ledger import memories as rows
 from graphmem.stores.ledger.lists import among
 from graphmem.stores.ledger.schema import (
@@ -89,7 +89,7 @@ def pages(connection: Connection, scope: Scope | None, model: str | None) -> Ite
 
 
 def _of(scope: Scope | None, table: Any = memories) -> list[ColumnElement[bool]]:
-    return [] if scope is None else [table.c[name] == value for name, value in scope.parts.items()]
+    return [] if scope is None else views.in_scope(scope, table)
 
 
 def _next(connection: Connection, scope: Scope | None, after: int) -> list[int]:
@@ -189,7 +189,8 @@ def _windows(connection: Connection, wanted: Sequence[int], model: str | None) -
 def gone(connection: Connection, scope: Scope | None) -> Iterator[list[Gone]]:
     """A scope's erased memories, in pages, those erased first first."""
     after = -1
-    mine = [tombstones.c.kind == "memory", *_of(scope, tombstones)]
+    parts = {} if scope is None else scope.parts
+    mine = [tombstones.c.kind == "memory", *(tombstones.c[name] == value for name, value in parts.items())]
     while True:
         statement = select(tombstones).where(tombstones.c.change > after, *mine).order_by(tombstones.c.change)
         stones = log.tombstones_of(connection, statement.limit(PAGE))

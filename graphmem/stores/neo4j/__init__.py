@@ -1,6 +1,6 @@
 """The graph in Neo4j: a `GraphIndex` that people can look at. See `cypher/` for the statements.
 
-    (:Memory {ledger, id, space, user_id, agent_id, run_id, kind, speaker, text, date, until,
+    (:Memory {ledger, id, space, user_id, agent_id, run_id, further_runs, kind, speaker, text, date, until,
               at, valid_from, valid_to, expires_at, row, version})
     (:Entity:<type> {ledger, id, space, key, name, type, version})
     (:Memory)-[:MENTIONS {ledger, kind, ekey, rank}]->(:Entity)

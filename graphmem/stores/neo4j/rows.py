@@ -29,6 +29,7 @@ def memory(ledger: str, state: MemoryState) -> Row:
         "user_id": record.scope.user_id,
         "agent_id": record.scope.agent_id,
         "run_id": record.scope.run_id,
+        "further_runs": list(record.further_runs) or None,
         "kind": record.kind.value,
         "speaker": record.speaker,
         "text": record.text,

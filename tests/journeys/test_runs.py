@@ -1,0 +1,257 @@
+"""What a user says in one run and again in another is one memory of both, and stays where only one is deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from conftest import fake_models
+from scripted import CHANGED, NEAR_DIMS, NONE, UPDATE, Scripted, all_near, fact
+from wholes import exported, same
+
+from graphmem import Memory
+from graphmem.errors import NotFoundError, ValidationError
+from graphmem.testing import ModelEndpoint
+
+ANN: dict[str, Any] = {"user_id": "ann7"}
+ONE, TWO, THREE = ({**ANN, "run_id": run} for run in ("r1", "r2", "r3"))
+
+SISTER, AGAIN, NAMED = "My sister Bea sings.", "Bea, my sister, is a singer.", "My sister Bea sings in Oslo."
+PARIS, ROME, TEA = "I live in Paris.", "I moved to Rome.", "I like tea."
+SINGS = fact("Has a sister Bea who sings", ("user", "has sister", "Bea"))
+FOUND = {
+    SISTER: [SINGS],
+    AGAIN: [fact("Bea, a sister, is a singer", ("user", "has sister", "Bea"))],
+    NAMED: [fact("Has a sister Bea who sings in Oslo", ("user", "has sister", "Bea"))],
+    PARIS: [fact("Lives in Paris", ("user", "lives in", "Paris"))],
+    ROME: [fact("Moved to Rome", ("user", "lives in", "Rome"))],
+    TEA: ["Likes tea"],
+}
+DECIDED = {
+    ("Bea, a sister, is a singer", "Has a sister Bea who sings"): NONE,
+    ("Has a sister Bea who sings in Oslo", "Has a sister Bea who sings"): UPDATE("Has a sister Bea who sings in Oslo"),
+    ("Moved to Rome", "Lives in Paris"): CHANGED,
+}
+
+Make = Callable[..., Memory]
+
+
+@pytest.fixture
+def model() -> Scripted:
+    return Scripted(FOUND, DECIDED)
+
+
+@pytest.fixture
+def thinking(make_memory: Make, model: Scripted) -> Iterator[Make]:
+    """Memories with this model, in memory and with everything on servers."""
+    with ModelEndpoint(default=model) as endpoint:
+        llm = {"openai_base_url": endpoint.url, "api_key": "any", "model": "scripted", "timeout": 5}
+        embedder = {"provider": "callable", "config": {"embed": all_near, "embedding_dims": NEAR_DIMS, "model": "near"}}
+
+        def make(path: Any = None, **more: Any) -> Memory:
+            return make_memory(
+                path, **fake_models(llm={"provider": "openai", "config": llm}, embedder=embedder), **more
+            )
+
+        yield make
+
+
+@pytest.fixture
+def memory(thinking: Make) -> Memory:
+    return thinking()
+
+
+def facts(memory: Memory, **scope: Any) -> list[str]:
+    return sorted(one["memory"] for one in memory.get_all(**scope, kinds="fact")["results"])
+
+
+def sees(memory: Memory, uid: str, **scope: Any) -> set[bool]:
+    """Whether each door shows a fact about Bea in a scope."""
+    drawn = memory.graph(**scope)
+    return {
+        uid in [one["id"] for one in memory.get_all(**scope)["results"]],
+        uid in [one["id"] for one in memory.search("who sings?", **scope, kinds="fact")["results"]],
+        uid in [one["id"] for one in memory.search("Bea", **scope, kinds="fact", as_of="2999-01-01")["results"]],
+        uid in [other for one in memory.get_all(**scope)["relations"] for other in one["memory_ids"]],
+        memory.get(uid, **scope) is not None,
+        bool(memory.history(uid, **scope)),
+        "bea" in [one["key"] for one in memory.entities(**scope)] and memory.entity("Bea", **scope) is not None,
+        uid in drawn and "entity:bea" in drawn,
+    }
+
+
+def test_new_facts_are_compared_with_the_users_of_every_run(memory: Memory, model: Scripted) -> None:
+    memory.add(SISTER, **ONE)
+    memory.add(TEA, **TWO)
+    assert [one["text"] for one in model.asked[-1]["memories"]] == ["Has a sister Bea who sings"]
+
+
+@pytest.mark.parametrize(("words", "event"), [(SISTER, "NONE"), (AGAIN, "NONE"), (NAMED, "UPDATE")])
+def test_what_is_said_again_in_another_run_is_one_memory_of_both(memory: Memory, words: str, event: str) -> None:
+    (first,) = memory.add(SISTER, **ONE)["results"]
+    uid = first["id"]
+    assert sees(memory, uid, **TWO) == {False}
+    (again,) = memory.add(words, **TWO)["results"]
+    assert (again["id"], again["event"]) == (uid, event)
+    for scope in (ANN, ONE, TWO, {"run_id": "r1"}, {"run_id": "r2"}):
+        assert sees(memory, uid, **scope) == {True}, scope
+        assert memory.get_all(**scope, kinds="fact")["total"] == 1
+    assert sees(memory, uid, **THREE) == {False}
+    told = memory.get(uid)
+    assert told is not None
+    assert (told["run_id"], told["further_runs"]) == ("r1", ["r2"])
+    assert memory.verify()["ok"]
+
+
+def test_a_memory_of_one_run_names_no_further_ones(memory: Memory) -> None:
+    for scope in (ONE, ONE):
+        memory.add(SISTER, **scope)
+    (one,) = memory.get_all(**ANN, kinds="fact")["results"]
+    assert (one["run_id"], "further_runs" in one) == ("r1", False)
+
+
+def test_runs_come_in_the_order_in_which_they_said_it(memory: Memory) -> None:
+    for run in ("r9", "r1", "r5", "r1", "r9", "r3"):
+        memory.add(SISTER, **ANN, run_id=run)
+    (one,) = memory.get_all(**ANN, kinds="fact")["results"]
+    assert (one["run_id"], one["further_runs"]) == ("r9", ["r1", "r5", "r3"])
+
+
+def test_a_run_shows_no_message_of_another(memory: Memory) -> None:
+    uid = memory.add(SISTER, **ONE)["results"][0]["id"]
+    memory.add(AGAIN, **TWO)
+    said = lambda **scope: [one["content"] for one in memory.explain(uid, **scope)["messages"]]  # noqa: E731
+    assert (said(**ONE), said(**TWO), said(**ANN)) == ([SISTER], [AGAIN], [SISTER, AGAIN])
+
+
+def test_a_change_told_in_another_run_retires(memory: Memory) -> None:
+    old = memory.add(PARIS, **ONE)["results"][0]["id"]
+    new = memory.add(ROME, **TWO)["results"][0]["id"]
+    assert (facts(memory, **ANN), facts(memory, **ONE)) == (["Moved to Rome"], [])
+    assert (memory.explain(new)["replaces"], memory.explain(new, **TWO)["replaces"]) == ([old], [])
+
+
+def test_other_agents_and_other_users_stay_apart(memory: Memory, model: Scripted) -> None:
+    memory.add(SISTER, **ONE, agent_id="bot")
+    for scope in (
+        {"user_id": "bob", "run_id": "r1"},
+        {**TWO, "agent_id": "other"},
+        {"agent_id": "bot", "run_id": "r2"},
+    ):
+        (one,) = memory.add(SISTER, **scope)["results"]
+        assert one["event"] == "ADD"
+        assert memory.get(one["id"])["run_id"] == scope["run_id"]  # type: ignore[index]
+    assert not [one for one in model.asked if one.get("memories")]
+    assert [one["user_id"] for one in memory.get_all(run_id="r2", kinds="fact")["results"]] == [None, "ann7"]
+
+
+def test_a_further_run_makes_nothing_visible_to_another_user(memory: Memory) -> None:
+    uid = memory.add(SISTER, **ONE)["results"][0]["id"]
+    memory.add(SISTER, **TWO)
+    memory.add(TEA, user_id="bob", run_id="r2")
+    assert sees(memory, uid, user_id="bob", run_id="r2") == {False}
+    with pytest.raises(NotFoundError):
+        memory.delete(uid, user_id="bob", run_id="r2")
+    assert memory.delete_all(user_id="bob", run_id="r2")["deleted"]
+    assert memory.get(uid)["further_runs"] == ["r2"]  # type: ignore[index]
+
+
+# --- deleting a run --------------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_only_repeated_it_is_deleted(memory: Memory) -> None:
+    uid = memory.add(SISTER, **ONE)["results"][0]["id"]
+    memory.add(AGAIN, **TWO)
+    memory.add(TEA, **TWO)
+    receipt = memory.delete_all(**TWO)
+    assert (len(receipt["deleted"]), uid in receipt["deleted"]) == (3, False)
+    assert (sees(memory, uid, **ONE), sees(memory, uid, **TWO)) == ({True}, {False})
+    assert memory.get_all(**TWO, kinds=["fact", "episode"])["total"] == 0
+    told = memory.get(uid)
+    assert told is not None
+    assert (told["run_id"], "further_runs" in told) == ("r1", False)
+    assert [one["content"] for one in memory.explain(uid)["messages"]] == [SISTER]
+    assert memory.verify()["ok"]
+
+
+def test_where_its_own_run_is_deleted_the_next_one_becomes_its_own(memory: Memory) -> None:
+    uid = memory.add(SISTER, **ONE)["results"][0]["id"]
+    memory.add(AGAIN, **TWO)
+    memory.add(SISTER, **THREE)
+    assert uid not in memory.delete_all(run_id="r1")["deleted"]
+    told = memory.get(uid)
+    assert told is not None
+    assert (told["run_id"], told["further_runs"], told["session"]) == ("r2", ["r3"], "r2")
+    assert (sees(memory, uid, **ONE), sees(memory, uid, **TWO), sees(memory, uid, **THREE)) == ({False}, {True}, {True})
+    memory.delete_all(**TWO)
+    assert uid in memory.delete_all(**THREE)["deleted"]
+    assert memory.get(uid) is None
+    assert memory.verify()["ok"]
+
+
+def test_what_was_said_in_no_run_first_outlives_the_runs(memory: Memory) -> None:
+    uid = memory.add(SISTER, **ANN)["results"][0]["id"]
+    memory.add(SISTER, **ONE)
+    assert (sees(memory, uid, **ANN), sees(memory, uid, **ONE)) == ({True}, {True})
+    told = memory.get(uid)
+    assert told is not None
+    assert (told["run_id"], told["further_runs"]) == (None, ["r1"])
+    memory.delete_all(**ONE)
+    assert (facts(memory, **ANN), facts(memory, **ONE)) == (["Has a sister Bea who sings"], [])
+
+
+def test_all_of_a_user_goes_whatever_the_runs(memory: Memory) -> None:
+    uid = memory.add(SISTER, **ONE)["results"][0]["id"]
+    memory.add(SISTER, **TWO)
+    assert uid in memory.delete_all(**ANN)["deleted"]
+    assert memory.get_all(run_id="r2", kinds=["fact", "episode"])["total"] == 0
+    assert memory.verify()["ok"]
+
+
+# --- history ---------------------------------------------------------------------------------------------------------
+
+
+def test_where_it_was_said_again_stands_in_its_history(memory: Memory) -> None:
+    uid = memory.add(SISTER, **ANN)["results"][0]["id"]
+    memory.add(SISTER, **ONE, agent_id="bot")
+    memory.add(SISTER, **ONE, agent_id="bot")
+    memory.add(NAMED, **TWO, agent_id="bot")
+    memory.delete_all(**ONE)
+    events = memory.explain(uid)["events"]
+    assert [one["event"] for one in events] == ["ADD", "SCOPE", "SCOPE", "UPDATE", "SCOPE"]
+    assert [one["reason"] for one in events if one["event"] == "SCOPE"] == [
+        "said again in another scope", "said again in another scope", "a run that it was said in was deleted"
+    ]  # fmt: skip
+    assert all(one["old_memory"] == one["new_memory"] for one in events if one["event"] == "SCOPE")
+    with pytest.raises(ValidationError, match="said in a run was said there; delete_all"):
+        memory.undo(events[1]["id"])
+    memory.undo(events[3]["id"])
+    assert facts(memory, **TWO) == ["Has a sister Bea who sings"]
+
+
+def test_a_retirement_is_told_from_an_erasure(memory: Memory) -> None:
+    old = memory.add(PARIS, **ANN)["results"][0]["id"]
+    new, retired = memory.add(ROME, **ANN)["results"]
+    assert (retired["id"], retired["event"]) == (old, "DELETE")
+    memory.delete(new["id"])
+    told = lambda uid: [(one["event"], one["is_deleted"], one["is_retired"]) for one in memory.history(uid)]  # noqa: E731
+    assert told(old) == [("ADD", False, False), ("RETIRE", False, True)]
+    assert told(new["id"]) == [("ADD", False, False), ("DELETE", True, False)]
+
+
+# --- out and in ------------------------------------------------------------------------------------------------------
+
+
+def test_runs_are_exported_and_come_back(thinking: Make, tmp_path: Any) -> None:
+    one, other = thinking(), thinking()
+    uid = one.add(SISTER, **ONE)["results"][0]["id"]
+    one.add(AGAIN, **THREE)
+    one.add(SISTER, **TWO)
+    one.export(str(tmp_path / "whole"))
+    assert other.import_(str(tmp_path / "whole"))["added"] == 4
+    same(one, other)
+    assert sees(other, uid, **TWO) == {True}
+    (record,) = [record for record in exported(one, **TWO) if record.get("kind") == "fact"]
+    assert (record["run_id"], record["further_runs"]) == ("r1", ["r3", "r2"])
+    assert [event["event"] for event in record["events"]] == ["ADD", "SCOPE", "SCOPE"]
