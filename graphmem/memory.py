@@ -16,7 +16,7 @@ from graphmem import filters as filtering
 from graphmem.carry import files
 from graphmem.carry.giving import give
 from graphmem.carry.taking import take
-from graphmem.errors import ConfigError, NotFoundError, PartialWrite, ValidationError
+from graphmem.errors import ConfigError, NotFoundError, PartialWrite, StoreError, ValidationError
 from graphmem.house import ENRICHMENT, House
 from graphmem.model import ALL_KINDS, Event, Kind, MemoryRecord, Message, Scope, View
 from graphmem.recall import inject, picture
@@ -221,8 +221,11 @@ class Memory:
 
     def _stated(self, records: Sequence[MemoryRecord], scope: Scope) -> list[results.RelationDict]:
         view = View(scope, datetime.now(UTC), scope.space, show_expired=True)
-        with self._house.ledger.read() as connection:
-            return results.relations(reading.relations_stated_by(connection, view, [r.id for r in records]))
+        try:
+            with self._house.ledger.read() as connection:
+                return results.relations(reading.relations_stated_by(connection, view, [r.id for r in records]))
+        except StoreError:  # closed since: what was stored is stored, and that is what the call has to say
+            return []
 
     def update(
         self,
