@@ -81,7 +81,8 @@ class EdgeIndex:
         self._unflushed = False
         self._closed = False
         try:
-            self._shard = self._open()
+            with self._our_errors():
+                self._shard = self._open()
         except BaseException:
             self._lock.release()
             raise
