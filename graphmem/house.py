@@ -354,7 +354,7 @@ def _left_for_later() -> Iterator[None]:
     try:
         yield
     except (ModelError, StoreError) as error:
-        logger.warning("enrichment failed (%s); it stays recorded and is tried again", type(error).__name__)
+        logger.warning("what follows a write failed (%s); it stays recorded and is tried again", type(error).__name__)
 
 
 def _let_go(parts: Backends) -> None:
