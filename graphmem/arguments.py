@@ -14,6 +14,7 @@ import reprlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from graphmem.errors import ValidationError
@@ -165,7 +166,26 @@ def folder(value: object, argument: str = "path") -> str:
     path = os.fspath(value)
     if not isinstance(path, str) or not path or "\0" in path:
         refuse(argument, value, 'must be the path of a folder, or ":memory:"')
+    if not is_encodable(path):
+        refuse(argument, value, "holds a lone surrogate, which no name of a file can; correct it")
     return path
+
+
+def is_encodable(path: str) -> bool:
+    """Whether a file can have this name, as far as its letters go."""
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def home(value: object, argument: str = "path") -> Path:
+    """The path of a folder that everything is kept in, "~" written out."""
+    try:
+        return Path(folder(value, argument)).expanduser()
+    except RuntimeError:
+        refuse(argument, value, "begins with ~, but that home folder is unknown; write it out")
 
 
 # --- what was said -------------------------------------------------------------------------------------------------
@@ -507,7 +527,10 @@ def kinds(value: object, argument: str = "kinds") -> frozenset[Kind] | None:
     asked = [value] if isinstance(value, str) else value
     if not isinstance(asked, Iterable) or isinstance(asked, Mapping | bytes):
         refuse(argument, value, f"must be a list of {_listed(Kind)}")
-    named = list(asked)
+    try:
+        named = list(asked)
+    except TypeError:  # an array without dimensions
+        refuse(argument, value, f"must be a list of {_listed(Kind)}")
     for one in named:
         if not isinstance(one, str) or one not in list(Kind):
             refuse(argument, one, f"is not a kind; use {_listed(Kind)}")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pydantic import SecretStr
 from sqlalchemy import URL, select
 
+from graphmem.arguments import is_encodable
 from graphmem.errors import ConfigError, StoreLocked
 from graphmem.providers.base import Closeable, Embedder, Extractor, LanguageModel
 from graphmem.settings import CallableEmbedder as CallableSettings
@@ -95,7 +96,15 @@ def open_backends(settings: Settings, *, in_memory: bool) -> Backends:
 
 def home_of(settings: Settings) -> Path:
     """The folder of the embedded stores: as configured, else $GRAPHMEM_HOME, else ~/.graphmem."""
-    return Path(settings.home or os.environ.get("GRAPHMEM_HOME") or Path.home() / ".graphmem").expanduser()
+    if settings.home is not None:
+        return settings.home
+    try:
+        named = os.environ.get("GRAPHMEM_HOME")
+        return Path(named).expanduser() if named else Path.home() / ".graphmem"
+    except RuntimeError as error:
+        raise ConfigError(
+            "home: the folder that ~ stands for is unknown; set home (or GRAPHMEM_HOME) to a path written out"
+        ) from error
 
 
 def kept_in(settings: Settings) -> list[Path]:
@@ -109,7 +118,12 @@ def kept_in(settings: Settings) -> list[Path]:
 def _ledger_place(settings: Settings) -> Path | URL:
     if settings.ledger_url is not None:
         url = settings.ledger_url.get_secret_value()
-        return parsed(url) if url.startswith("postgres") else Path(url.partition("///")[2])
+        if url.startswith("postgres"):
+            return parsed(url)
+        path = url.partition("///")[2]
+        if not is_encodable(path):
+            raise ConfigError("ledger_url: holds a lone surrogate, which no name of a file can; correct it")
+        return Path(path)
     return Path(settings.history_db_path or home_of(settings) / "ledger.sqlite").expanduser()
 
 

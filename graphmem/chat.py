@@ -88,7 +88,7 @@ class ChatLink:
                 job = self._writer.submit(self._store, [self._named(one, now) for one in told])
                 self._jobs.add(job)
             job.add_done_callback(self._done)
-        except (GraphmemError, TypeError, AttributeError) as error:  # the latter two: what was given is no chat
+        except (GraphmemError, TypeError, AttributeError, ValueError, RecursionError) as error:  # it is no chat
             logger.warning("a saved chat could not be taken (%s)", type(error).__name__)
 
     def _named(self, message: Mapping[str, Any], now: datetime) -> dict[str, Any]:
@@ -183,9 +183,18 @@ class ChatLink:
     def inject(self, messages: Sequence[Mapping[str, Any]], block: str) -> list[dict[str, Any]]:
         """The messages with a block at the end of the first system message, or in a system message in front.
 
-        A new list; nothing of the given one is changed. Without a block they stay as they are.
+        A new list; nothing of the given one is changed. Without a block they stay as they are. Raises ValidationError
+        for what are no messages, or no text.
         """
-        return inject.injected(messages, block)
+        if not isinstance(messages, list | tuple):
+            arguments.refuse("messages", type(messages).__name__, 'must be a list of {"role", "content"} dicts')
+        for message in messages:
+            named = arguments.fields(message, "a message").get("role")
+            if not (named is None or isinstance(named, str)):
+                arguments.refuse("role", type(named).__name__, "must be a string")
+            if not isinstance(content := message.get("content"), str | list | tuple | None):
+                arguments.refuse("content", type(content).__name__, "must be a string, None, or a list of content parts")
+        return inject.injected(messages, arguments.stored_text(block, "block"))
 
     def close(self) -> None:
         """Waits for what was saved to be stored and for recalls under way, at most for the time limit.

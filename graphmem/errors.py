@@ -24,6 +24,10 @@ from collections.abc import Mapping
 from typing import Any
 
 CLOSED = "this Memory is closed; open a new one"
+NO_THREAD = (
+    "no thread can be started for this: the process is ending, or it has as many as it may have; what was stored is "
+    "safe, and its enrichment and delivery are done by the next process that opens this memory, or by flush()"
+)
 FORKED = "this Memory was opened before this process was forked; open it after the fork, in each process its own"
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from threading import Lock
 from time import monotonic
@@ -170,14 +171,21 @@ class House:
         Returns what came of it, or the name of what went wrong, and what lacks something.
         """
         thinker = self.thinker()
-        thinking = thinker.now(job, alone=not wait_for_it)
+        thinking: Future[Learned | str] | None = None
+        with _left_for_later():
+            thinking = thinker.now(job, alone=not wait_for_it)
         lacking = self.finish(records, wait_for_it=wait_for_it)
-        if not wait_for_it:
+        if thinking is None or not wait_for_it:
             return Learned(), [kind.value, *lacking]
-        learned = thinking.result()
-        if isinstance(learned, str) or (not learned.usage and self._is_left(job)):
+        try:
+            learned = thinking.result()
+            is_left = isinstance(learned, str) or (not learned.usage and self._is_left(job))
+        except StoreError as error:
+            learned, is_left = type(error).__name__, True
+        if is_left:
             return learned, [kind.value, *lacking]
-        thinker.later()
+        with _left_for_later():
+            thinker.later()
         left = self.deliver([records[0].space])
         return learned, lacking if set(lacking) >= set(ENRICHMENT) else left
 
@@ -193,14 +201,20 @@ class House:
         return {"done": len(came) - failed.total(), "failed": dict(failed), "pending": self._flushed()}
 
     def finish(self, records: Sequence[MemoryRecord], *, wait_for_it: bool) -> list[str]:
-        """What follows a commit: enrichment and delivery. Returns the projections that lack something of it."""
-        if not wait_for_it:
+        """What follows a commit: enrichment and delivery. Returns the projections that lack something of it.
+
+        The words are durable: whatever a model or a store does now, also that this was closed in the meantime, makes it
+        a pending call, never a failed one.
+        """
+        with _left_for_later():
+            if wait_for_it:
+                return self._finished(records)
             self.work_later()
-            return list(ENRICHMENT)
-        try:
+        return list(ENRICHMENT)
+
+    def _finished(self, records: Sequence[MemoryRecord]) -> list[str]:
+        with _left_for_later():
             self._enricher.work([record.row for record in records])
-        except (ModelError, StoreError) as error:  # the words are durable: never a failed call, but a pending one
-            logger.warning("enrichment failed (%s); it stays recorded and is tried again", type(error).__name__)
         left = self.count_owed(records)
         pending = self.deliver(list({record.space for record in records}))
         return list(ENRICHMENT) if left else pending
@@ -213,7 +227,12 @@ class House:
     def deliver(self, spaces: Sequence[str]) -> list[str]:
         """Lets both projections catch up at once; returns those that have not within `delivery_wait`."""
         until = monotonic() + self.settings.delivery_wait
-        jobs = [(courier, courier.send(spaces)) for courier in self.couriers]
+        jobs: list[tuple[Courier, Future[None] | None]] = []
+        for courier in self.couriers:
+            job = None
+            with _left_for_later():
+                job = courier.send(spaces)
+            jobs.append((courier, job))
         return [courier.name for courier, job in jobs if not courier.arrived(job, max(0.0, until - monotonic()))]
 
     def work_later(self) -> None:
@@ -332,6 +351,15 @@ class House:
             courier.close(self.settings.delivery_wait)
         self._pool.shutdown(wait=True)
         self._let_go()
+
+
+@contextmanager
+def _left_for_later() -> Iterator[None]:
+    """What follows a commit and cannot be done now stays recorded."""
+    try:
+        yield
+    except (ModelError, StoreError) as error:
+        logger.warning("what follows a write failed (%s); it stays recorded and is tried again", type(error).__name__)
 
 
 def _let_go(parts: Backends) -> None:

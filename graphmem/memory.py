@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
 
 from graphmem import arguments, results
@@ -16,7 +15,7 @@ from graphmem import filters as filtering
 from graphmem.carry import files
 from graphmem.carry.giving import give
 from graphmem.carry.taking import take
-from graphmem.errors import ConfigError, NotFoundError, PartialWrite, ValidationError
+from graphmem.errors import ConfigError, NotFoundError, PartialWrite, StoreError, ValidationError
 from graphmem.house import ENRICHMENT, House
 from graphmem.model import ALL_KINDS, Event, Kind, MemoryRecord, Message, Scope, View
 from graphmem.recall import inject, picture
@@ -76,12 +75,16 @@ class Memory:
         `settings` is for those who build them in code; `from_config` and `from_file` are the usual ways. Raises
         ConfigError for a configuration that cannot be used, StoreError for a folder that cannot.
         """
-        folder = None if path is None else arguments.folder(path)
-        in_memory = folder == ":memory:"
-        named = None if in_memory else folder
+        in_memory = path is not None and arguments.folder(path) == ":memory:"
+        named = None if path is None or in_memory else arguments.home(path)
         chosen = Settings.from_env(home=named) if settings is None else settings
+        if not isinstance(chosen, Settings):
+            raise ConfigError(
+                f"settings: must be a Settings, not {type(chosen).__name__}; open a dict with Memory.from_config, "
+                "a file with Memory.from_file"
+            )
         if named is not None:
-            chosen = chosen.model_copy(update={"home": Path(named).expanduser()})
+            chosen = chosen.model_copy(update={"home": named})
         self._version = chosen.version
         self.limits = arguments.Limits(**chosen.limits.model_dump())
         self._house = House(chosen, in_memory=in_memory)
@@ -229,8 +232,11 @@ class Memory:
 
     def _stated(self, records: Sequence[MemoryRecord], scope: Scope) -> list[results.RelationDict]:
         view = View(scope, datetime.now(UTC), scope.space, show_expired=True)
-        with self._house.ledger.read() as connection:
-            return results.relations(reading.relations_stated_by(connection, view, [r.id for r in records]))
+        try:
+            with self._house.ledger.read() as connection:
+                return results.relations(reading.relations_stated_by(connection, view, [r.id for r in records]))
+        except StoreError:  # closed since: what was stored is stored, and that is what the call has to say
+            return []
 
     def update(
         self,
@@ -704,7 +710,7 @@ class Memory:
         after each batch, in change numbers. Returns what `verify` says afterwards.
         """
         self._house.check_open()
-        if projection is not None and projection not in ENRICHMENT:
+        if projection is not None and (not isinstance(projection, str) or projection not in ENRICHMENT):
             arguments.refuse("projection", projection, "use 'vectors', 'graph', or leave it out for all")
         self._house.rebuild(projection, _progress(progress))
         return self._house.verify()

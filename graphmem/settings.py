@@ -19,7 +19,8 @@ import pydantic
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 from pydantic_core import PydanticCustomError
 
-from graphmem.arguments import LIMITS
+from graphmem import arguments
+from graphmem.arguments import LIMITS, is_encodable
 from graphmem.errors import ConfigError
 from graphmem.remember.redact import BeforeStore
 
@@ -41,6 +42,8 @@ def _path(value: object) -> object:
     if isinstance(value, str) and "\0" in value:
         raise PydanticCustomError("nul_in_path", "holds a NUL character, which no path can")
     if isinstance(value, str | Path):
+        if not is_encodable(str(value)):
+            raise PydanticCustomError("surrogate_in_path", "holds a lone surrogate, which no name of a file can")
         try:
             return Path(value).expanduser()
         except RuntimeError as error:
@@ -359,7 +362,7 @@ class Settings(_Section):
 
         Variables (see `from_env`) fill in what it leaves out: secrets need not stand in it.
         """
-        read, variables = _read(Path(path)), _nested(os.environ)
+        read, variables = _read(Path(arguments.folder(path))), _nested(os.environ)
         if not isinstance(read, Mapping):
             return _checked(read, str(path))
         return _checked(_over(variables, read), str(path), lambda steps: _is_in(variables, steps, but_not_in=read))
@@ -383,7 +386,7 @@ class Settings(_Section):
                 "puts the ledger elsewhere; unset it, or do not name a folder"
             )
             raise ConfigError(message)
-        return found.model_copy(update={"home": Path(home).expanduser()})
+        return found.model_copy(update={"home": arguments.home(home, "home")})
 
     def check_available(self) -> None:
         """Raise `ConfigError` for what is asked that this release does not have."""

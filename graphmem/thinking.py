@@ -14,7 +14,7 @@ from graphmem.remember.learn import Learned, Learner
 from graphmem.remember.summarise import record_procedure, summarise
 from graphmem.stores.ledger import Ledger, jobs
 from graphmem.stores.ledger.jobs import Job, JobKind
-from graphmem.threads import Pool
+from graphmem.threads import Pool, begin
 
 logger = logging.getLogger("graphmem")
 # Requests at a time: they only wait.
@@ -104,7 +104,7 @@ class Thinker:
                 self._timer.cancel()
             self._timer = Timer(seconds, self._woken)
             self._timer.daemon = True
-            self._timer.start()
+            begin(self._timer)
 
     def _woken(self) -> None:
         try:

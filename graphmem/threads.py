@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
-from threading import Lock
+from threading import Lock, Thread, current_thread, main_thread
 from typing import Any, ParamSpec, TypeVar
 
-from graphmem.errors import CLOSED, StoreUnavailable
+from graphmem.errors import CLOSED, NO_THREAD, StoreUnavailable
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -25,13 +25,35 @@ _inside: list[Any] = []
 
 
 class Pool(ThreadPoolExecutor):
-    """Threads; work that comes after the closing is refused with an error of ours."""
+    """Threads; work that comes after the closing, or for which there can be no thread, is refused with our error."""
+
+    _is_closed = False
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         try:
             return super().submit(fn, *args, **kwargs)
         except RuntimeError as error:
-            raise StoreUnavailable(CLOSED) from error
+            raise StoreUnavailable(CLOSED if self._is_closed else NO_THREAD) from error
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002
+        self._is_closed = True
+        super().shutdown(wait, cancel_futures=cancel_futures)
+
+
+def begin(thread: Thread) -> None:
+    """Starts a thread. Raises StoreUnavailable where there can be none."""
+    try:
+        thread.start()
+    except RuntimeError as error:
+        raise StoreUnavailable(NO_THREAD) from error
+
+
+def is_callers_limit(error: BaseException) -> bool:
+    """Whether an error is what a program's own handler of an alarm usually raises, and no system call's.
+
+    Handlers run in the main thread only.
+    """
+    return isinstance(error, TimeoutError) and error.errno is None and current_thread() is main_thread()
 
 
 @contextmanager

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -29,7 +29,7 @@ def export(
     from graphmem.interfaces.show import Bar  # noqa: PLC0415
 
     target: str | IO[bytes] = sys.stdout.buffer if file == STANDARD else file
-    replaces = file != STANDARD and Path(file).exists()
+    replaces = file != STANDARD and os.path.exists(file)  # noqa: PTH110  (a name too long is there no more than others)
     with call.memory() as memory, Bar() as bar:
         done = memory.export(target, **call.scope, progress=bar.update)
     if not done["memories"]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Executor, Future, wait
+from contextvars import copy_context
 from datetime import UTC, datetime, timedelta
 
 from graphmem.errors import ModelError
@@ -72,14 +73,19 @@ class Enricher:
         with self._ledger.read() as connection:
             known = statistics.known(connection, self.forms, list(set(hashes)))
         fresh = {h: r.embedded_text for h, r in zip(hashes, records, strict=True) if h not in known}
+        # Both in the pool: a model may fail in any way, and its errors are told from what a signal's handler raises,
+        # which runs in the main thread only, by where they come from.
         extracting = self._pool.submit(self._extract, records)
-        embedded = dict(zip(fresh, self._embed(list(fresh.values())), strict=True)) if fresh else {}
+        embedding = self._pool.submit(copy_context().run, self._embed, list(fresh.values()))
+        embedded = dict(zip(fresh, embedding.result(), strict=True))
         return tuple(
             Enrich(record.id, record.version, self.forms, h, embedded.get(h), found)
             for record, h, found in zip(records, hashes, extracting.result(), strict=True)
         )
 
     def _embed(self, texts: Sequence[str]) -> list[Embedded]:
+        if not texts:
+            return []
         if isinstance(self._embedder, TokenEmbedder):
             return self._embedder.embed_tokens(texts)
         return [Embedded(vectors, ()) for vectors in self._embedder.embed(texts)]

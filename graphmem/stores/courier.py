@@ -12,10 +12,10 @@ from typing import TypeVar
 
 from tenacity import Retrying, retry_if_exception_type, sleep_using_event, stop_when_event_set, wait_random_exponential
 
-from graphmem.errors import ConfigError, GraphmemError, StoreError, StoreUnavailable
+from graphmem.errors import ConfigError, GraphmemError, StoreUnavailable
 from graphmem.stores.base import StoreLost
 from graphmem.stores.deliver import CLEAN, Projection
-from graphmem.threads import Pool
+from graphmem.threads import Pool, begin
 
 logger = logging.getLogger("graphmem")
 T = TypeVar("T")
@@ -88,13 +88,10 @@ class Courier:
         if job is None:
             return False
         try:
-            job.result(patience)
+            return job.exception(patience) is None  # `_done` has logged one; what was written is durable all the same
         except TimeoutError:
             self._late = job
             return False
-        except StoreError:
-            return False
-        return True
 
     def settle(self, patience: float) -> bool:
         """Waits until all is delivered, as long as something moves every `patience` seconds; whether it is."""
@@ -146,7 +143,11 @@ class Courier:
             logger.warning("%s is out of reach (%s); it is tried again in the background", self.name, error)
             # A daemon: a program that ends while a server is away must not wait for it.
             self._looker = Thread(target=self._look, args=(error,), name=f"graphmem-{self.name}-look", daemon=True)
-            self._looker.start()
+            try:
+                begin(self._looker)
+            except StoreUnavailable:  # whoever asks next finds out, and may begin to look
+                self._looker = None
+                self._away.clear()
 
     def _look(self, error: StoreUnavailable) -> None:
         again = Retrying(
@@ -185,11 +186,14 @@ class Courier:
     def close(self, patience: float) -> None:
         """Lets what is under way end, for so many seconds, and begins nothing new."""
         self.stop()
-        done: Future[None] = self._thread.submit(lambda: None)
+        is_done = True
         try:
-            done.result(None if self._check is None else patience)
+            self._thread.submit(lambda: None).result(None if self._check is None else patience)
         except TimeoutError:
+            is_done = False
             logger.warning("%s does not answer; closed without waiting for it", self.name)
-        self._thread.shutdown(wait=done.done())
+        except StoreUnavailable:  # there can be no thread, so nothing is under way
+            pass
+        self._thread.shutdown(wait=is_done)
         if self._looker is not None:
             self._looker.join(patience)

@@ -43,7 +43,7 @@ from qdrant_edge import (
 from graphmem.errors import CLOSED, StoreError, StoreLocked, StoreUnavailable
 from graphmem.model import View
 from graphmem.stores.base import Point
-from graphmem.stores.ledger.sqlite import private_folder
+from graphmem.stores.ledger.sqlite import identity, private_folder
 from graphmem.stores.points import DENSE, SPARSE, best_memories, conditions, payload, windows_held
 
 if TYPE_CHECKING:
@@ -73,30 +73,52 @@ class EdgeIndex:
             self._lock.acquire()
         except Timeout as error:
             raise StoreLocked(f"another process holds the vector index {str(folder)!r}") from error
+        except (OSError, NotImplementedError) as error:  # the latter: a file system without locks
+            raise StoreUnavailable(
+                f"cannot lock {self._lock.lock_file!r}: {_told(error)}; check the path and its rights"
+            ) from error
         self._since_optimized = 0
         self._unflushed = False
         self._closed = False
-        self._shard = self._open()
+        try:
+            with self._our_errors():
+                self._shard = self._open()
+        except BaseException:
+            self._lock.release()
+            raise
 
     @property
     def place(self) -> str:
         """A name for this folder, made once: a ledger on a server may have such a folder in many homes."""
         named = self._folder.with_suffix(".place")
-        if not named.exists():
-            named.write_text(str(uuid4()))
-            named.chmod(0o600)
-        return named.read_text()
+        with self._our_errors():
+            if not named.exists():
+                named.write_text(str(uuid4()))
+                named.chmod(0o600)
+            return named.read_text()
 
     def _open(self) -> EdgeShard:
         if (self._folder / "edge_config.json").exists():
             try:
-                return EdgeShard.load(str(self._folder), self._config())
-            except BaseException as error:  # noqa: BLE001  (handed on at once unless it is Edge's)
-                _reraise_if_not_edges(error)  # whatever is wrong with the folder: it is only a projection
-        return self._create()
+                shard = EdgeShard.load(str(self._folder), self._config())
+            except BaseException as error:
+                if not _is_edges(error):
+                    raise  # else: whatever is wrong with the folder, it is only a projection
+            else:
+                self._place = identity(self._folder)
+                return shard
+        try:
+            return self._create()
+        except StoreUnavailable:
+            raise
+        except StoreError as error:
+            raise StoreError(
+                f"the vector index cannot be made in {str(self._folder)!r}; remove that folder, which the ledger fills "
+                "again, or name another place in vector_store.config.path"
+            ) from error
 
     def _create(self) -> EdgeShard:
-        self._check_room()
+        self._check_disk()
         shutil.rmtree(self._folder, ignore_errors=True)
         private_folder(self._folder)
         with self._our_errors():
@@ -107,6 +129,7 @@ class EdgeIndex:
                 shard.update(UpdateOperation.create_field_index(name, PayloadSchemaType.Integer))
             shard.flush()
             self._keep_private()
+            self._place = identity(self._folder)
         return shard
 
     def _keep_private(self) -> None:
@@ -127,6 +150,21 @@ class EdgeIndex:
         return shutil.disk_usage(self._folder.parent).free >= needed
 
     def _check_room(self) -> None:
+        if not self._is_in_place():
+            raise StoreUnavailable(
+                f"the vector index {str(self._folder)!r} was moved, replaced or removed while it was open; "
+                "close this Memory and open it again"
+            )
+        self._check_disk()
+
+    def _is_in_place(self) -> bool:
+        """Whether its folder is still the one that was opened: Edge writes by the path, whoever's files are there."""
+        try:
+            return identity(self._folder) == self._place
+        except OSError:
+            return False
+
+    def _check_disk(self) -> None:
         if not self._has_room():
             raise StoreUnavailable(
                 f"the disk is full: fewer than {_ROOM >> 20} MB are free for the vector index {str(self._folder)!r}"
@@ -234,13 +272,22 @@ class EdgeIndex:
         if self._closed:
             return
         try:
-            with self._our_errors():
-                self._shard.flush()
-                self._closed = True
-                self._shard.close()
-                self._keep_private()
+            if self._is_in_place():
+                self._close_in_place()
+            else:  # it went with its folder, and with it what there was to keep
+                with suppress(StoreError), self._our_errors():
+                    self._closed = True
+                    self._shard.close()
         finally:
+            self._closed = True
             self._lock.release()
+
+    def _close_in_place(self) -> None:
+        with self._our_errors():
+            self._shard.flush()
+            self._closed = True
+            self._shard.close()
+            self._keep_private()
 
     @contextmanager
     def _our_errors(self) -> Iterator[None]:
@@ -252,9 +299,14 @@ class EdgeIndex:
         except StoreError:
             raise
         except BaseException as error:
-            _reraise_if_not_edges(error)
+            is_of_files = isinstance(error, OSError) and error.errno is not None
+            if not is_of_files and not _is_edges(error):
+                raise
             if self._closed:
                 raise StoreUnavailable(CLOSED) from error
+            if is_of_files:
+                told = f"the files of the vector index {str(self._folder)!r} cannot be used: {_told(error)}"
+                raise StoreUnavailable(told) from error
             failed = f"the vector index failed ({type(error).__name__}); `verify(repair=True)` mends it"
             raise StoreError(failed) from error
 
@@ -294,7 +346,27 @@ def _filter(view: View) -> Filter:
     return Filter(must=list(must), must_not=list(without))
 
 
-def _reraise_if_not_edges(error: BaseException) -> None:
-    """A damaged file makes Edge panic, which arrives as a BaseException of its own; interrupts are not Edge's."""
-    if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-        raise error
+def _told(error: BaseException) -> str:
+    return getattr(error, "strerror", None) or type(error).__name__
+
+
+def _is_edges(error: BaseException) -> bool:
+    """Whether an exception is Edge's: a plain one, a panic over a damaged file (a BaseException of its own), or one
+    about a value that it cannot take.
+
+    Everything else passes through: interrupts, and what the handler of a signal raises, at any moment, in a class of
+    its own. A plain exception is Edge's if it was raised here: Edge has no frames.
+    """
+    kind = type(error)
+    if kind is Exception:
+        return _raised_in(error) is globals()
+    if kind.__module__ == "builtins":
+        return isinstance(error, TypeError | ValueError | OverflowError | KeyError)
+    return kind.__name__ == "PanicException"
+
+
+def _raised_in(error: BaseException) -> object:
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    return None if at is None else at.tb_frame.f_globals

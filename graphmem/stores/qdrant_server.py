@@ -28,11 +28,14 @@ from qdrant_client.http.exceptions import ApiException, ResponseHandlingExceptio
 from graphmem.errors import CLOSED, ConfigError, GraphmemError, StoreError, StoreUnavailable
 from graphmem.stores.base import StoreLost
 from graphmem.stores.points import DENSE, SPARSE
+from graphmem.threads import is_callers_limit
 
 if TYPE_CHECKING:
     from graphmem.providers.base import Matrix
 
 SCHEMA = 1
+# What a collection of ours says of itself.
+_MARKED = {"schema": int, "model": str, "dims": int, "id": str}
 # Seconds that a server which does not answer costs. The client takes whole ones.
 READ, WRITE = 1, 10
 # Collection metadata and conditional upserts came with it.
@@ -51,6 +54,10 @@ _GRPC = {
 }
 
 
+# What the client and its parts raise: about values that cannot be sent, and about everything else. RuntimeError is what
+# they say of connections that are closed, and of threads that cannot be started.
+_VALUES = (ValueError, TypeError, OverflowError, LookupError)
+_CLIENTS = (ApiException, QdrantException, RpcError, httpx.HTTPError, httpx.InvalidURL, OSError, RuntimeError, *_VALUES)
 _CONFLICT = 409
 _BY_STATUS = {401: "denied", 403: "denied", 404: "lost", 408: "unreachable", 429: "unreachable"}
 _BY_CODE = {
@@ -325,7 +332,9 @@ class Collection:
             with self._rest() as rest:
                 self._check_version(rest)
                 self._held = self._found(rest)
-        except Exception as error:  # noqa: BLE001  (whatever it is, it leaves as ours)
+        except Exception as error:
+            if not _is_clients(error):
+                raise
             ours = self._as_ours(error, opening=True)
             self._failure = ours if isinstance(ours, StoreUnavailable) else None
             raise ours from None  # the client's own error quotes the answer, and that perhaps what was asked
@@ -402,14 +411,15 @@ class Collection:
 
     def _said(self, info: models.CollectionInfo) -> Held:
         told = (info.config.metadata or {}).get("graphmem")
-        if not isinstance(told, dict) or "schema" not in told:
+        if not isinstance(told, dict) or not _MARKED.items() <= {name: type(told[name]) for name in told}.items():
             raise ConfigError(
                 f"vector_store: the collection {self.name!r} on {self._server.place} is not graphmem's and is left as "
                 "it is; choose another vector_store.config.collection_name"
             )
         if told["schema"] > SCHEMA:
             raise StoreError(
-                f"the collection {self.name!r} on {self._server.place} is of a newer graphmem; upgrade this one"
+                f"the collection {self.name!r} on {self._server.place} is of a newer graphmem; upgrade this one, "
+                "or choose another vector_store.config.collection_name"
             )
         return Held(told["model"], told["dims"], told["id"])
 
@@ -447,7 +457,9 @@ class Collection:
             yield
         except GraphmemError:
             raise
-        except Exception as error:  # noqa: BLE001  (whatever it is, it leaves as ours)
+        except Exception as error:
+            if not _is_clients(error):
+                raise
             raise self._as_ours(error) from None
 
     def _as_ours(self, error: Exception, *, opening: bool = False) -> GraphmemError:
@@ -465,13 +477,21 @@ class Collection:
         return StoreUnavailable(f"{here} {'refuses the api key' if fate == 'denied' else 'is out of reach'} ({kind})")
 
 
+def _is_clients(error: Exception) -> bool:
+    """Whether an exception is of the client, or of what it is made of.
+
+    What the handler of a signal raises in its own class, at any moment, says nothing about the server and passes.
+    """
+    return isinstance(error, _CLIENTS) and not is_callers_limit(error)
+
+
 def _fate(error: Exception) -> str:
     """What became of a call: "lost", "denied", "refused" or "unreachable"."""
     if isinstance(error, UnexpectedResponse):
         return _BY_STATUS.get(error.status_code or 0, "refused" if _is_callers(error.status_code) else "unreachable")
     if isinstance(error, RpcError):
         return _BY_CODE.get(_named(error), "unreachable")
-    return "unreachable" if isinstance(error, ApiException | QdrantException) or _is_unread(error) else "refused"
+    return "refused" if isinstance(error, _VALUES) and not _is_unread(error) else "unreachable"
 
 
 def _is_unread(error: Exception) -> bool:

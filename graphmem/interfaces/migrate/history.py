@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from graphmem import arguments
 from graphmem.interfaces.migrate.sqlite import reading
 
 Row = dict[str, Any]
@@ -66,5 +67,5 @@ def opened(path: Path | None) -> Iterator[History]:
     if path is None:
         yield History(None)
         return
-    with reading(path.expanduser(), "history", _NEEDED, "--history") as connection:
+    with reading(arguments.home(path, "--history"), "history", _NEEDED, "--history") as connection:
         yield History(connection)

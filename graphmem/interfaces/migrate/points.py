@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
+from graphmem import arguments
 from graphmem.errors import ConfigError, StoreError, StoreUnavailable, ValidationError
 from graphmem.interfaces.migrate import pickled
 from graphmem.interfaces.migrate.sqlite import reading
@@ -54,7 +56,9 @@ def opened(place: str, collection: str, api_key: str | None) -> AbstractContextM
 
     Raises ValidationError for a folder or collection that is not there, StoreUnavailable, ConfigError.
     """
-    return _server(place, collection, api_key) if _URL.match(place) else _folder(Path(place).expanduser(), collection)
+    if _URL.match(place):
+        return _server(place, collection, api_key)
+    return _folder(arguments.home(place, "--qdrant"), collection)
 
 
 def _refuse_collection(place: str, collection: str, there: Iterable[str]) -> ValidationError:
@@ -98,7 +102,7 @@ def _unpickled(row: tuple[int, bytes]) -> Point:
 @contextmanager
 def _folder(path: Path, collection: str) -> Iterator[Points]:
     collections = path / "collection"
-    if not collections.is_dir():
+    if not os.path.isdir(collections):  # noqa: PTH112  (a name too long is none either)
         raise ValidationError(
             f"--qdrant={str(path)!r}: is no folder of Qdrant's local mode; give the one in mem0's "
             "vector_store.config.path, or a server as http://host:port"

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, Transaction, event, exc
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from graphmem.errors import GraphmemError, StoreUnavailable
+from graphmem.errors import CLOSED, GraphmemError, StoreUnavailable
 
 # How long a writer waits for another process's transaction before giving up.
 BUSY_SECONDS = 30
@@ -52,6 +52,7 @@ class Database(ABC):
         if (outer := getattr(self._mine, "reading", None)) is not None:
             yield outer
             return
+        self._check_place(now_and_then=True)
         with self._reading, self._our_errors(), self._transaction(self.reading) as connection:
             self._mine.reading = connection
             try:
@@ -61,9 +62,16 @@ class Database(ABC):
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """A transaction: committed at the end, rolled back by any exception."""
-        with self._turn, self._our_errors(ROLLED_BACK), self._transaction(self.writing) as connection:
-            yield connection
+        """A transaction: committed at the end, rolled back by any exception.
+
+        What is stored where nobody will look for it is not stored: the place is looked at before the commit, and after
+        it, for it may have gone in between.
+        """
+        with self._turn:
+            with self._our_errors(ROLLED_BACK), self._transaction(self.writing) as connection:
+                yield connection
+                self._check_place()
+            self._check_place()
 
     @abstractmethod
     def size(self) -> int:
@@ -82,7 +90,7 @@ class Database(ABC):
         self.release()
 
     def release(self) -> None:
-        """Lets go of it as it is; a connection still in use is closed when it comes back."""
+        """Lets go of it as it is; a connection still in use is closed when it comes back, and no other is opened."""
         self._closed = True
         with self._reading:  # where there is one connection only, it is closed at once, and must not be in use
             self._engine.dispose()
@@ -92,8 +100,16 @@ class Database(ABC):
         if self._closed:
             record.invalidate()
 
+    def _check_place(self, *, now_and_then: bool = False) -> None:
+        """Raises StoreUnavailable where what is open is no longer what its name leads to. A server sees to that itself.
+
+        `now_and_then`: only if it was not looked at just before.
+        """
+
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[Connection]:
+        if self._closed:
+            raise StoreUnavailable(CLOSED)
         with self._engine.connect() as connection:
             connection.execution_options(graphmem_begin=begin)
             with _begun(connection):
@@ -102,6 +118,7 @@ class Database(ABC):
     @contextmanager
     def _alone(self) -> Iterator[Any]:
         """A cursor of the driver's, outside of any transaction, while no other thread writes."""
+        self._check_place()
         with self._turn, self._our_errors(), self._engine.connect() as connection:
             yield connection.connection.cursor()
 

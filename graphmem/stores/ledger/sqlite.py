@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections import Counter
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from threading import Lock
+from time import monotonic
 from typing import Any
 
 from sqlalchemy import URL, Engine, create_engine, event
@@ -31,6 +32,12 @@ _PRAGMAS = (
     "PRAGMA cache_size=-65536",
     "PRAGMA temp_store=MEMORY",
 )
+MOVED = (
+    "{name} is no longer the one that was opened: its file {part!r} was moved, replaced or removed meanwhile, so "
+    "nothing can be stored or found there; put back what is to be kept, then close this Memory and open it again"
+)
+# Seconds after which a read looks whether the file is still the one at its path.
+_LOOK_AGAIN = 1.0
 # How often this process has each file open, by device and inode, and what its parent had open at a fork.
 #
 # POSIX takes a process's locks on a file away as soon as it closes any descriptor of it. So nobody but SQLite may open
@@ -56,17 +63,62 @@ class Sqlite(Database):
         # Absolute, for to SQLite a name that begins with "file:" may be a URL.
         self._path = None if path is None else path.absolute()
         self._file: tuple[int, int] | None = None
+        self._log: tuple[int, int] | None = None
+        self._connections: set[int] = set()
+        self._looked = 0.0
         if self._path is None:
             super().__init__("the in-memory ledger", _memory_engine(), one_connection=True)
             return
         super().__init__(f"the ledger {str(path)!r}", _file_engine(self._path))
+        event.listen(self._engine, "do_connect", self._connecting)
+        event.listen(self._engine, "connect", self._connected)
+        event.listen(self._engine, "close", self._closing)
         with _turn:
             _make_ready(self._path)
-            self._file = _identity(self._path)
+            self._file = identity(self._path)
+            self._log_path = _log_of(self._path)
             _open[self._file] += 1
 
+    def _connecting(self, *_: Any) -> None:
+        # Where the file is gone SQLite would make a new one.
+        self._check_place()
+
+    def _connected(self, dbapi: sqlite3.Connection, _record: Any) -> None:
+        # Once something was read the log is there; it stays the same file as long as any connection is open.
+        dbapi.execute("SELECT 1 FROM sqlite_master").fetchall()
+        self._connections.add(id(dbapi))
+        if self._log is None:
+            with suppress(OSError):
+                self._log = identity(self._log_path)
+
+    def _closing(self, dbapi: sqlite3.Connection, _record: Any) -> None:
+        self._connections.discard(id(dbapi))
+        if not self._connections:
+            self._log = None
+
+    def _check_place(self, *, now_and_then: bool = False) -> None:
+        """By device and inode: a folder that was renamed, removed or put back from a backup takes its words along."""
+        now = monotonic()
+        if self._path is None or self._file is None or (now_and_then and now - self._looked < _LOOK_AGAIN):
+            return
+        for place, known in ((self._path, self._file), (self._log_path, self._log)):
+            try:
+                is_same = known is None or identity(place) == known
+            except OSError:
+                is_same = False
+            if not is_same:
+                self._looked = 0.0
+                raise StoreUnavailable(MOVED.format(name=self._name, part=place.name))
+        self._looked = now
+
     def size(self) -> int:
-        return 0 if self._path is None else self._path.stat().st_size
+        if self._path is None:
+            return 0
+        self._check_place()
+        try:
+            return self._path.stat().st_size
+        except OSError as error:
+            raise StoreUnavailable(f"{self._name} cannot be looked at: {error.strerror}") from error
 
     def check(self) -> list[str]:
         with self._alone() as cursor:
@@ -87,13 +139,23 @@ class Sqlite(Database):
             cursor.execute("VACUUM")
 
     def close(self) -> None:
-        """Truncates the write-ahead log, so that deleted words are in no file, and lets go of the file."""
+        """Truncates the write-ahead log, so that deleted words are in no file, and lets go of the file.
+
+        A file that is no longer at its path is left as it is.
+        """
         try:
-            if self._path is not None:
+            if self._path is not None and self._is_in_place():
                 with self._alone() as cursor:
                     cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         finally:
             self.release()
+
+    def _is_in_place(self) -> bool:
+        try:
+            self._check_place()
+        except StoreUnavailable:
+            return False
+        return True
 
     def release(self) -> None:
         super().release()
@@ -107,7 +169,7 @@ def _make_ready(path: Path) -> None:
     """Makes the file if there is none; one that is not ours is refused untouched: opening it in WAL mode writes."""
     private_folder(path.parent)
     try:
-        known = _identity(path) if path.exists() else None
+        known = identity(path) if path.exists() else None
         if known in _inherited:
             raise StoreUnavailable(
                 f"the process that this one was forked from has {str(path)!r} open; let it close that before it forks, "
@@ -136,9 +198,16 @@ def _make_ready(path: Path) -> None:
             raise StoreUnavailable(f"cannot write {str(path)!r}: {error}; check the path and its rights") from error
 
 
-def _identity(path: Path) -> tuple[int, int]:
+def identity(path: Path) -> tuple[int, int]:
+    """Which file or folder is at a path, by device and inode. Raises OSError."""
     found = path.stat()
     return found.st_dev, found.st_ino
+
+
+def _log_of(path: Path) -> Path:
+    """The write-ahead log, which lies beside the file itself, not beside a link to it."""
+    real = Path(os.path.realpath(path))
+    return real.with_name(f"{real.name}-wal")
 
 
 def _file_engine(path: Path) -> Engine:

@@ -32,6 +32,7 @@ from neo4j.exceptions import ConfigurationError, DriverError, Neo4jError
 from graphmem.errors import CLOSED, ConfigError, StoreError, StoreUnavailable
 from graphmem.stores.base import StoreLost
 from graphmem.stores.cypher import statement
+from graphmem.threads import begin, is_callers_limit
 
 T = TypeVar("T")
 Parameters = Mapping[str, Any]
@@ -103,7 +104,11 @@ class Server:
                 self._slots.release()
 
         # A daemon: a process does not wait for a hanging server in order to end.
-        Thread(target=fetch, name="graphmem-neo4j", daemon=True).start()
+        try:
+            begin(Thread(target=fetch, name="graphmem-neo4j", daemon=True))
+        except StoreUnavailable:
+            self._slots.release()
+            raise
         try:
             return found.result(timeout=max(0.0, until - monotonic()))
         except TimeoutError as error:
@@ -161,7 +166,8 @@ class Server:
         except Exception as error:
             if self._closed:
                 raise StoreUnavailable(CLOSED) from error
-            ours = _ours_for(error)
+            # What else passes by, such as what the handler of a signal raises, says nothing about the server.
+            ours = None if is_callers_limit(error) else _ours_for(error)
             if ours is None:
                 raise
             raise ours from error
