@@ -27,6 +27,7 @@ from graphmem.errors import (
     LLMUnusable,
 )
 from graphmem.providers.base import LanguageModel, Prompt, Usage
+from graphmem.providers.endpoint import endpoint_of
 from graphmem.providers.openai import OpenaiModel, Prices
 from graphmem.testing import Behaviour, ModelEndpoint, behaviours
 
@@ -380,6 +381,63 @@ def test_the_environment_says_where_and_with_what_key(monkeypatch: pytest.Monkey
         model.close()
         keys = [request.headers["authorization"] for request in endpoint.requests]
         assert keys == [f"Bearer {SECRET}", "Bearer own", "Bearer none"]
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_no_redirect_is_followed(serve: Any, status: int) -> None:
+    """The words would be posted again, to a host that nobody configured."""
+    with ModelEndpoint(default=CONTENT) as elsewhere:
+        there = {"Location": f"{elsewhere.url}/chat/completions?key={SECRET}"}
+        endpoint, model = serve(Behaviour(status=status, headers=there))
+        error = failing(model, LLMRejected)
+        assert "llm.config.openai_base_url" in str(error) and str(status) in str(error)
+        assert (len(endpoint.requests), elsewhere.requests) == (1, [])
+
+
+def test_what_the_environment_holds_for_openai_goes_to_no_url_that_is_configured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    monkeypatch.setenv("OPENAI_ORG_ID", SECRET)
+    monkeypatch.setenv("OPENAI_PROJECT_ID", SECRET)
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", f"authorization: Bearer {SECRET}\nX-Gateway: {SECRET}")
+    with ModelEndpoint([behaviours.failed(401)] * 2, default="hi") as endpoint:
+
+        def asked(**config: Any) -> str:
+            model = OpenaiModel("m", base_url=endpoint.url, **config)
+            try:
+                model.answer(Prompt("x", "", "y"))
+                model.answer(Prompt("x", "", "y", timeout=3))
+            except LLMRejected as error:
+                return str(error)
+            finally:
+                model.close()
+            return json.dumps([dict(one.headers) for one in endpoint.requests[-2:]])
+
+        assert "beside its URL (OPENAI_API_KEY is not sent)" in asked()
+        assert "OPENAI_API_KEY" in asked(api_key="own")
+        assert SECRET not in asked() and asked().count("Bearer none") == 2
+        assert SECRET not in asked(api_key="own") and asked(api_key="own").count("Bearer own") == 2
+        for name in ("OPENAI_BASE_URL", "GRAPHMEM_LLM__CONFIG__OPENAI_BASE_URL"):
+            with monkeypatch.context() as patch:
+                patch.setenv(name, f"{endpoint.url}/")
+                assert asked().count(f"Bearer {SECRET}") == 2
+
+
+@pytest.mark.parametrize(
+    ("url", "key"),
+    [
+        ("https://api.openai.com/v1", SECRET),
+        ("https://eu.api.openai.com/v1/", SECRET),
+        ("http://api.openai.com/v1", "none"),
+        ("https://api.openai.com.evil.example/v1", "none"),
+        ("https://evil-api.openai.com/v1", "none"),
+        ("https://api.openai.com@evil.example/v1", "none"),
+    ],
+)
+def test_openais_own_hosts(url: str, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    assert endpoint_of("llm.config", None, url).key == key
 
 
 @pytest.mark.parametrize(
