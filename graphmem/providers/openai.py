@@ -26,7 +26,7 @@ from graphmem.errors import (
     LLMUnavailable,
     LLMUnusable,
 )
-from graphmem.providers.answers import fits, read_json
+from graphmem.providers.answers import LONGEST, fits, read_json
 from graphmem.providers.base import Prompt, Reply, Usage
 from graphmem.providers.endpoint import Connection, Refusal, ask, endpoint_of, patience, sendable
 from graphmem.tracing import span
@@ -317,6 +317,11 @@ def _text(body: Mapping[str, Any]) -> str:
             "answers at more length"
         )
     content = message.get("content")
+    if isinstance(content, str) and len(content) > LONGEST:
+        raise LLMUnusable(
+            f"the model's answer has more than {LONGEST:,} characters; set llm.config.max_tokens, or use a model that "
+            "keeps to what it is asked for"
+        )
     if isinstance(content, str) and content.strip():
         return content
     raise LLMUnusable(

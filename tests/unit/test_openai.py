@@ -233,6 +233,12 @@ def test_wrong_types_are_handed_on(serve: Any) -> None:
     assert model.answer(PROMPT).value == {"facts": "several"}
 
 
+def test_an_answer_that_never_ends_is_not_read(serve: Any) -> None:
+    endpoint, model = serve(f'{{"facts": ["{"a" * 500_000}"]}}')
+    assert "500,000" in str(failing(model, LLMUnusable))
+    assert len(endpoint.requests) == 1  # another form would not make it shorter
+
+
 def test_a_hundred_facts_in_another_language(serve: Any) -> None:
     many = {"facts": [f"事实 {number}" for number in range(100)]}
     _, model = serve(json.dumps(many, ensure_ascii=False))
