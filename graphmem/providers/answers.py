@@ -22,7 +22,7 @@ MENDED, LOOKS = 8_000, 100_000
 # What a model thinks aloud before it answers; some servers keep the first tag to themselves.
 _THOUGHTS = re.compile(r"\A(?!\s*[\[{`]).*?</think(?:ing)?>", re.DOTALL)
 _SIGN = re.compile(r"\\.|[\"'{}\[\]]", re.DOTALL)
-# A string, also one that does not end (else each quotation mark in it would be tried), or a comma with nothing after it.
+# A string, also one that does not end (else each quotation mark in it would be tried), or a comma with nothing after.
 _STRING_OR_COMMA = re.compile(r'"(?:\\.|[^"\\])*+"?|,(?=\s*+[}\]])', re.DOTALL)
 _OPENS = {"{": "}", "[": "]"}
 _ROOTS = {"object": "{", "array": "["}

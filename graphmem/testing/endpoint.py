@@ -19,7 +19,7 @@ from typing import Any, Literal, Self, TypeAlias, cast
 from graphmem.testing.behaviours import Behaviour
 from graphmem.testing.models import HashEmbedder
 
-Trait: TypeAlias = Literal["json_schema", "json_object", "temperature", "max_tokens", "dimensions"]
+Trait: TypeAlias = Literal["json_schema", "json_object", "temperature", "top_p", "max_tokens", "dimensions"]
 """What a server may refuse in a request."""
 
 _POLL = 0.02
@@ -33,6 +33,11 @@ _REFUSALS: Mapping[str, Mapping[str, Any]] = {
         "value is supported.",
         "param": "temperature",
         "code": "unsupported_value",
+    },
+    "top_p": {
+        "message": "Unsupported parameter: 'top_p' is not supported with this model.",
+        "param": "top_p",
+        "code": "unsupported_parameter",
     },
     "max_tokens": {
         "message": "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' "

@@ -200,10 +200,11 @@ def test_models_that_want_another_name_for_max_tokens(serve: Any) -> None:
     assert model.answer(PROMPT).usage.calls == 1
 
 
-def test_a_refused_temperature_is_named(serve: Any) -> None:
-    endpoint, model = serve(refuses=("temperature",), temperature=0.2)
-    assert "llm.config.temperature" in str(failing(model, LLMRejected))
-    assert len(endpoint.requests) == 1
+@pytest.mark.parametrize("name", ["temperature", "top_p"])
+def test_a_refused_parameter_is_named(serve: Any, name: str) -> None:
+    endpoint, model = serve(refuses=(name,), **{name: 0.2})
+    assert f"llm.config.{name}" in str(failing(model, LLMRejected))
+    assert [request.body[name] for request in endpoint.requests] == [0.2]
 
 
 def test_a_refused_limit_is_named(serve: Any) -> None:
@@ -502,9 +503,11 @@ def test_a_memory_opens_and_closes_it() -> None:
     prices = {"prompt": 1, "completion": 2}
     with ModelEndpoint(default="hi") as endpoint:
         config = {"openai_base_url": endpoint.url, "max_tokens": 5, "temperature": 0, "timeout": 5, "prices": prices}
+        config["top_p"] = 0.3
         parts = open_backends(Settings.from_dict(fake_models(llm={"config": config})), in_memory=True)
         assert parts.llm is not None
         assert parts.llm.answer(Prompt("x", "", "y")).usage.cost > 0
+        assert endpoint.requests[0].body.items() >= {"max_tokens": 5, "temperature": 0, "top_p": 0.3}.items()
         parts.close_projections()
         parts.ledger.close()
         failing(parts.llm, LLMUnavailable)
