@@ -8,6 +8,8 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
+from pydantic import BaseModel
+
 from graphmem.memory import Memory
 
 P = ParamSpec("P")
@@ -32,7 +34,7 @@ class AsyncMemory:
         self.sync = Memory(*args, **kwargs)
 
     @classmethod
-    def from_config(cls, config_dict: Mapping[str, Any]) -> AsyncMemory:
+    def from_config(cls, config_dict: Mapping[str, Any] | BaseModel) -> AsyncMemory:
         """See `Memory.from_config`."""
         return cls._around(Memory.from_config(config_dict))
 

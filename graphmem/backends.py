@@ -180,6 +180,7 @@ def _llm(settings: Settings) -> LanguageModel | None:
         api_key=_revealed(config.api_key),
         base_url=_revealed(config.openai_base_url),
         temperature=config.temperature,
+        top_p=config.top_p,
         max_tokens=config.max_tokens,
         timeout=config.timeout,
         prices=None if prices is None else Prices(prices.prompt, prices.completion, prices.cached),

@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import IO, TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
 
+from pydantic import BaseModel
+
 from graphmem import arguments, results
 from graphmem import filters as filtering
 from graphmem.carry import files
@@ -69,12 +71,27 @@ class Memory:
     call may bring.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None = None, *, settings: Settings | None = None) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | Mapping[str, Any] | BaseModel | None = None,
+        *,
+        settings: Settings | None = None,
+        config: Mapping[str, Any] | BaseModel | None = None,
+    ) -> None:
         """Opens or makes a memory in a folder (created readable by its owner only).
 
-        `settings` is for those who build them in code; `from_config` and `from_file` are the usual ways. Raises
-        ConfigError for a configuration that cannot be used, StoreError for a folder that cannot.
+        `settings` is for those who build them in code; `from_config` and `from_file` are the usual ways. `config`, also
+        in the place of `path`, is a configuration as `from_config` takes it. Raises ConfigError for a configuration
+        that cannot be used, StoreError for a folder that cannot.
         """
+        if isinstance(path, Mapping | BaseModel):
+            if config is not None:
+                raise ConfigError("config: is given twice; give one, by Memory.from_config(…)")
+            path, config = None, path
+        if config is not None:
+            if settings is not None:
+                raise ConfigError("config: settings are given, too; give one of the two")
+            settings = Settings.from_dict(config)
         in_memory = path is not None and arguments.folder(path) == ":memory:"
         named = None if path is None or in_memory else arguments.home(path)
         chosen = Settings.from_env(home=named) if settings is None else settings
@@ -85,13 +102,18 @@ class Memory:
             )
         if named is not None:
             chosen = chosen.model_copy(update={"home": named})
+        for told in chosen.without_effect:
+            warnings.warn(told, stacklevel=2)
         self._version = chosen.version
         self.limits = arguments.Limits(**chosen.limits.model_dump())
         self._house = House(chosen, in_memory=in_memory)
 
     @classmethod
-    def from_config(cls, config_dict: Mapping[str, Any]) -> Memory:
-        """Opens a memory as configured by a dict in mem0's shape (README, "Configuration"). Raises ConfigError."""
+    def from_config(cls, config_dict: Mapping[str, Any] | BaseModel) -> Memory:
+        """Opens a memory as configured by a dict in mem0's shape (README, "Configuration"). Raises ConfigError.
+
+        A `MemoryConfig` of mem0's will do, too.
+        """
         return cls(settings=Settings.from_dict(config_dict))
 
     @classmethod

@@ -76,6 +76,58 @@ def _assume(provider: str) -> BeforeValidator:
     return BeforeValidator(fill)
 
 
+# Other names that mem0 has for models, with the OpenAI-compatible address where it is known.
+_ADDRESSES: Mapping[str, str | None] = {
+    "anthropic": "https://api.anthropic.com/v1/",
+    "aws_bedrock": None,
+    "azure_openai": "https://RESOURCE.openai.azure.com/openai/v1/",
+    "azure_openai_structured": "https://RESOURCE.openai.azure.com/openai/v1/",
+    "deepseek": "https://api.deepseek.com",
+    "fastembed": None,
+    "gemini": "https://generativelanguage.googleapis.com/v1beta/openai/",
+    "groq": "https://api.groq.com/openai/v1",
+    "huggingface": None,
+    "langchain": None,
+    "litellm": None,
+    "lmstudio": "http://localhost:1234/v1",
+    "minimax": None,
+    "mistral": "https://api.mistral.ai/v1",
+    "ollama": "http://localhost:11434/v1",
+    "openai_structured": "https://api.openai.com/v1",
+    "openrouter": "https://openrouter.ai/api/v1",
+    "sarvam": None,
+    "together": "https://api.together.xyz/v1",
+    "vertexai": None,
+    "vllm": "http://localhost:8000/v1",
+    "xai": "https://api.x.ai/v1",
+}
+# Of these there is none for embeddings.
+_CHAT_ONLY = frozenset({"anthropic", "deepseek", "groq", "xai"})
+
+
+def _reach(section: str, *known: str) -> BeforeValidator:
+    """Say by which address another provider's model is reached."""
+
+    def check(data: object) -> object:
+        name = data.get("provider") if isinstance(data, Mapping) else None
+        if name is None or name in known:
+            return data
+        theirs = name.lower() if isinstance(name, str) else ""
+        address = None if section == "embedder" and theirs in _CHAT_ONLY else _ADDRESSES.get(theirs)
+        told = {
+            "names": " or ".join(f"'{one}'" for one in known),
+            "which": f"'{theirs}'" if theirs in _ADDRESSES else "any other",
+            "setting": f"{section}.config.openai_base_url",
+            "where": "its OpenAI-compatible endpoint, if it has one" if address is None else f"'{address}'",
+        }
+        text = "must be {names}; {which} is reached with provider 'openai' and {setting} set to {where}"
+        raise PydanticCustomError("other_provider", text, told)
+
+    return BeforeValidator(check)
+
+
+# What is only taken note of, for it has no meaning here. Its value is not kept.
+Given = Annotated[bool, BeforeValidator(lambda _: True)]
 FilePath = Annotated[Path, BeforeValidator(_path)]
 Text = Annotated[str, Field(min_length=1)]
 # A URL may hold a password.
@@ -93,7 +145,7 @@ class _Section(BaseModel):
         if not isinstance(data, Mapping):
             return data
         for key in data:
-            if key not in cls.model_fields:
+            if key not in cls.model_fields and data[key] is not None:
                 near = get_close_matches(str(key), cls.model_fields, 1, 0.5)
                 known = ", ".join(cls.model_fields) or "none, leave it out"
                 hint = f"did you mean '{near[0]}'?" if near else f"known: {known}"
@@ -103,6 +155,10 @@ class _Section(BaseModel):
                 told = {"text": f"unknown key {shown}; {hint}", "key": str(key) if is_name else None}
                 raise PydanticCustomError("unknown_key", "{text}", told)
         return {key: value for key, value in data.items() if value is not None}
+
+    def given(self, *names: str) -> list[str]:
+        """Which of these fields were set to something."""
+        return [name for name in names if getattr(self, name)]
 
 
 class _NoConfig(_Section):
@@ -168,21 +224,29 @@ class Neo4jConfig(_Section):
     database: Text = "neo4j"
 
 
-class Neo4jGraph(_Section):
+class _Graph(_Section):
+    """A graph store. `llm`, `custom_prompt` and `threshold` are mem0 1's, for what a model of the graph's own was."""
+
+    llm: Given = False
+    custom_prompt: Given = False
+    threshold: Given = False
+
+
+class Neo4jGraph(_Graph):
     """The graph in Neo4j."""
 
     provider: Literal["neo4j"]
     config: Neo4jConfig
 
 
-class LedgerGraph(_Section):
+class LedgerGraph(_Graph):
     """The graph in the ledger's own tables."""
 
     provider: Literal["ledger"] = "ledger"
     config: _NoConfig = _NoConfig()
 
 
-class NetworkxGraph(_Section):
+class NetworkxGraph(_Graph):
     """The graph in memory."""
 
     provider: Literal["networkx"]
@@ -272,13 +336,19 @@ class LlmPrices(_Section):
 
 
 class OpenaiLlmConfig(_Section):
-    """An OpenAI-compatible chat endpoint. `timeout` in seconds, of each of at most three tries."""
+    """An OpenAI-compatible chat endpoint. `timeout` in seconds, of each of at most three tries.
+
+    `enable_vision` and `vision_details` are mem0's: images are not read yet.
+    """
 
     model: Text = "gpt-4o-mini"
     api_key: SecretStr | None = None
     openai_base_url: SecretUrl | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(ge=0, le=1)] | None = None
     max_tokens: Annotated[int, Field(ge=1)] | None = None
+    enable_vision: bool = False
+    vision_details: Given = False
     timeout: Annotated[float, Field(gt=0, le=86_400)] = 60.0
     prices: LlmPrices | None = None
 
@@ -321,12 +391,15 @@ class Settings(_Section):
         Neo4jGraph | LedgerGraph | NetworkxGraph, Field(discriminator="provider"), _assume("ledger")
     ] = LedgerGraph()
     embedder: Annotated[
-        MinilmEmbedder | OpenaiEmbedder | CallableEmbedder, Field(discriminator="provider"), _assume("minilm")
+        MinilmEmbedder | OpenaiEmbedder | CallableEmbedder,
+        Field(discriminator="provider"),
+        _assume("minilm"),
+        _reach("embedder", "minilm", "openai", "callable"),
     ] = MinilmEmbedder()
     extractor: Annotated[SpacyExtractor | NoExtractor, Field(discriminator="provider"), _assume("spacy")] = (
         SpacyExtractor()
     )
-    llm: OpenaiLlm | None = None
+    llm: Annotated[OpenaiLlm | None, _reach("llm", "openai")] = None
     history_db_path: FilePath | None = None
     ledger_url: SecretUrl | None = None
     secret_key: Annotated[SecretStr, AfterValidator(_long)] | None = None
@@ -351,10 +424,28 @@ class Settings(_Section):
             raise PydanticCustomError("no_file", "the ledger is a file; for one in memory open Memory(':memory:')")
         return self
 
+    @property
+    def without_effect(self) -> list[str]:
+        """What is configured and has no effect, a sentence for each with its keys."""
+        prompts = self.given("custom_fact_extraction_prompt", "custom_instructions", "custom_update_memory_prompt")
+        graphs = [f"graph_store.{name}" for name in self.graph_store.given("llm", "custom_prompt", "threshold")]
+        images = [] if self.llm is None else self.llm.config.given("enable_vision")
+        found = {
+            "for no language model is configured that could be asked by it; set llm, or leave it out": (
+                prompts if self.llm is None else []
+            ),
+            "for relations come from the extractor and from what llm finds; leave it out": graphs,
+            "for images are not read yet; leave it out": [f"llm.config.{name}" for name in images],
+        }
+        return [f"{', '.join(keys)}: without effect, {why}" for why, keys in found.items() if keys]
+
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Settings:
-        """Settings from a dict in mem0's shape. Raises `ConfigError` naming each key that cannot be used."""
-        return _checked(data, "configuration")
+    def from_dict(cls, data: Mapping[str, Any] | BaseModel) -> Settings:
+        """Settings from a dict in mem0's shape, or from a `MemoryConfig` of mem0's, of which only what was set counts.
+
+        Raises `ConfigError` naming each key that cannot be used.
+        """
+        return _checked(_dumped(data) if isinstance(data, BaseModel) else data, "configuration")
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> Settings:
@@ -402,6 +493,20 @@ class Settings(_Section):
         return self.ledger_url is None or self.ledger_url.get_secret_value().startswith(known)
 
 
+def _dumped(config: BaseModel) -> dict[str, Any]:
+    """What was set of mem0's configuration as the dict it was made from."""
+    found = config.model_dump(exclude_unset=True, warnings=False)
+    for name in found.keys() & {"llm", "embedder", "vector_store"}:
+        section = found[name]
+        if isinstance(section, dict):
+            section.setdefault("provider", getattr(getattr(config, name), "provider", None))
+            # It puts that in itself where no path is given.
+            store = section.get("config")
+            if isinstance(store, dict) and store.get("path") == f"/tmp/{section['provider']}":  # noqa: S108
+                del store["path"]
+    return found
+
+
 def _checked(data: object, source: str, is_variable: Callable[[Sequence[str]], bool] = lambda _: False) -> Settings:
     """`is_variable` tells of a path of keys whether a variable sets it, so that an error names the one to mend."""
     if not isinstance(data, Mapping):
@@ -425,6 +530,8 @@ def _told(error: pydantic.ValidationError, source: str, is_variable: Callable[[S
         if len(steps) > 1 and Settings.model_fields[steps[0]].discriminator is not None:
             del steps[1]  # pydantic's name of the provider, no key of the dict
         message = one["msg"]
+        if one["type"] == "other_provider":
+            steps.append("provider")
         if one["type"].startswith("union_tag"):
             steps.append("provider")
             message = f"must be one of {one['ctx']['expected_tags']}"

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import json
 import re
+from collections import deque
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, SupportsIndex
 
 from graphmem.errors import LLMTruncated, LLMUnusable
+
+# Characters of an answer. The longest that is asked for, 40 memories and 12 facts in 2,000 characters each, has about
+# 110,000; the rest is room for what a model thinks aloud, of which 32,000 tokens have about 130,000.
+LONGEST = 500_000
+# Bracketed parts of an answer that are tried, the last ones.
+PARTS = 50
+# What the library that mends gets of an answer: characters, and looks at any of them. It guesses and goes back, which
+# takes two or three looks for each character of what models write, and without end where one makes it so.
+MENDED, LOOKS = 8_000, 100_000
 
 # What a model thinks aloud before it answers; some servers keep the first tag to themselves.
 _THOUGHTS = re.compile(r"\A(?!\s*[\[{`]).*?</think(?:ing)?>", re.DOTALL)
 _SIGN = re.compile(r"\\.|[\"'{}\[\]]", re.DOTALL)
-# A string, or a comma with nothing after it.
-_STRING_OR_COMMA = re.compile(r'"(?:\\.|[^"\\])*+"|,(?=\s*[}\]])', re.DOTALL)
+# A string, also one that does not end (else each quotation mark in it would be tried), or a comma with nothing after.
+_STRING_OR_COMMA = re.compile(r'"(?:\\.|[^"\\])*+"?|,(?=\s*+[}\]])', re.DOTALL)
 _OPENS = {"{": "}", "[": "]"}
 _ROOTS = {"object": "{", "array": "["}
 _NOTHING = object()
@@ -35,11 +45,19 @@ def read_json(text: str, schema: Mapping[str, Any]) -> Any:
     whole = _strict(text)
     if whole is not _NOTHING:
         return whole
-    opens = _ROOTS.get(str(schema.get("type")), "{[")
-    found = [value for part in _parts(text, opens) if (value := _lenient(part)) is not _NOTHING]
-    if not found:
+    parts = deque(_parts(text, _ROOTS.get(str(schema.get("type")), "{[")), PARTS)
+    looks, room, last = _Looks(), MENDED, _NOTHING
+    for part in reversed(parts):
+        value = _tidied(part)
+        if value is _NOTHING and len(part) <= room:
+            room -= len(part)
+            value = _mended(part, looks)
+        if value is not _NOTHING and fits(value, schema):
+            return value
+        last = value if last is _NOTHING else last
+    if last is _NOTHING:
         raise LLMUnusable("the model's answer is not the JSON it was asked for; use a model that is better at JSON")
-    return next((value for value in reversed(found) if fits(value, schema)), found[-1])
+    return last
 
 
 def _strict(text: str) -> Any:
@@ -54,19 +72,50 @@ def _refuse(name: str) -> None:
     raise ValueError(name)
 
 
-def _lenient(text: str) -> Any:
+def _tidied(text: str) -> Any:
     # The commonest slip first: the library, which guesses, is not always true to the strings.
-    tidy = _STRING_OR_COMMA.sub(lambda found: "" if found[0] == "," else found[0], text)
-    found = _strict(tidy)
-    return _mended(text) if found is _NOTHING else found
+    return _strict(_STRING_OR_COMMA.sub(lambda found: "" if found[0] == "," else found[0], text))
 
 
-def _mended(text: str) -> Any:
+class _Looks:
+    """Counts looks at the characters of an answer. Raises ValueError for too many."""
+
+    def __init__(self) -> None:
+        self.left = LOOKS
+
+    def take(self, count: int) -> None:
+        self.left -= count
+        if self.left < 0:
+            raise ValueError
+
+
+class _Watched(str):
+    """A text that counts the looks at it, and so do its parts and what is put together from it."""
+
+    __slots__ = ("_looks",)
+    _looks: _Looks
+
+    @classmethod
+    def by(cls, looks: _Looks, text: str) -> _Watched:
+        made = cls(text)
+        made._looks = looks
+        return made
+
+    def __getitem__(self, key: SupportsIndex | slice) -> str:
+        found = super().__getitem__(key)
+        self._looks.take(1 + len(found) // 100)
+        return _Watched.by(self._looks, found) if isinstance(key, slice) else found
+
+    def __add__(self, other: str) -> str:
+        return _Watched.by(self._looks, super().__add__(other))
+
+
+def _mended(text: str, looks: _Looks) -> Any:
     import json_repair
 
     try:
-        found = json_repair.loads(text, skip_json_loads=True)
-    except (ValueError, RecursionError):
+        found = json_repair.loads(_Watched.by(looks, text), skip_json_loads=True)
+    except Exception:  # noqa: BLE001  (too many looks, brackets too deep, its own assertions)
         return _NOTHING
     return found if isinstance(found, dict if text[0] == "{" else list) else _NOTHING
 

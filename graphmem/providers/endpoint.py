@@ -35,6 +35,7 @@ NO_KEY = "none"
 _TOO_LARGE = 413
 _BAD = frozenset((400, 404, 422))
 _PASSING = frozenset((408, 409, 429))
+_REDIRECTS = range(300, 400)
 _FAILED = 500
 
 _hushed: ContextVar[bool] = ContextVar("hushed", default=False)
@@ -44,13 +45,15 @@ _hushed: ContextVar[bool] = ContextVar("hushed", default=False)
 class Endpoint:
     """`url` is without user and password; those of a URL are in `headers`, in place of the key.
 
-    `section` is where the configuration speaks of it, for error texts.
+    `section` is where the configuration speaks of it, for error texts. `takes_environment`: whether what the
+    environment holds for OpenAI (OPENAI_API_KEY and more) is sent there.
     """
 
     section: str
     url: str = field(repr=False)
     key: str = field(repr=False)
     headers: Mapping[str, str] = field(repr=False)
+    takes_environment: bool = False
 
     @property
     def is_openai(self) -> bool:
@@ -65,9 +68,13 @@ class Endpoint:
 
 
 def endpoint_of(section: str, api_key: str | None, base_url: str | None) -> Endpoint:
-    """The endpoint that is configured, else that of OPENAI_BASE_URL and OPENAI_API_KEY. Raises ConfigError."""
+    """The endpoint that is configured, else that of OPENAI_BASE_URL and OPENAI_API_KEY. Raises ConfigError.
+
+    OPENAI_API_KEY is for OpenAI and for URLs that the environment names, too: a key is configured beside its URL.
+    """
     url, headers = _place(section, base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL)
-    key = (api_key or os.environ.get("OPENAI_API_KEY") or "").strip()
+    takes_environment = not base_url or _is_openais(url) or _is_in_environment(section, base_url)
+    key = (api_key or (os.environ.get("OPENAI_API_KEY") if takes_environment else None) or "").strip()
     if not key and url == OPENAI_URL:
         raise ConfigError(
             f"{section}.api_key: OpenAI's endpoint needs a key; set it, or OPENAI_API_KEY, or for a server of your own "
@@ -75,7 +82,19 @@ def endpoint_of(section: str, api_key: str | None, base_url: str | None) -> Endp
         )
     if not (key.isascii() and key.isprintable()):
         raise ConfigError(f"{section}.api_key: holds characters that no key has; copy it anew (not shown)")
-    return Endpoint(section, url, key or NO_KEY, headers)
+    return Endpoint(section, url, key or NO_KEY, headers, takes_environment)
+
+
+def _is_openais(url: str) -> bool:
+    """Whether a URL is OpenAI's, of any region."""
+    parts = urlsplit(url)
+    return parts.scheme == "https" and f".{parts.hostname}".endswith(f".{urlsplit(OPENAI_URL).hostname}")
+
+
+def _is_in_environment(section: str, url: str) -> bool:
+    """Whether a variable names the URL that is configured."""
+    names = "OPENAI_BASE_URL", f"GRAPHMEM_{section.replace('.', '__').upper()}__OPENAI_BASE_URL"
+    return any((os.environ.get(name) or "").strip().rstrip("/") == url.strip().rstrip("/") for name in names)
 
 
 def _place(section: str, said: str) -> tuple[str, dict[str, str]]:
@@ -139,14 +158,28 @@ def _connect(endpoint: Endpoint, timeout: float, failed: type[ModelError]) -> Op
         return openai.OpenAI(
             api_key=endpoint.key,
             base_url=endpoint.url,
-            default_headers=endpoint.headers,
+            default_headers={**_withheld(endpoint), **endpoint.headers},
             timeout=patience(timeout),
             max_retries=RETRIES,
+            # The SDK's own with its own defaults, but for redirects: those it would follow with the words, to any host.
+            http_client=openai.DefaultHttpxClient(follow_redirects=False),
         )
     except Exception as error:  # noqa: BLE001  (a proxy it cannot use, certificates it cannot read)
         raise failed(
             f"the openai SDK cannot be set up ({type(error).__name__}); check HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE"
         ) from None
+
+
+def _withheld(endpoint: Endpoint) -> dict[str, Any]:
+    """What keeps the headers that the SDK takes from the environment from being sent."""
+    if endpoint.takes_environment:
+        return {}
+    import openai
+
+    lines = os.environ.get("OPENAI_CUSTOM_HEADERS", "").split("\n")
+    names = {line.partition(":")[0].strip() for line in lines if ":" in line}
+    omitted = dict.fromkeys(("OpenAI-Organization", "OpenAI-Project", *names), openai.Omit())
+    return {**omitted, "Authorization": f"Bearer {endpoint.key}"}
 
 
 def sendable(text: str) -> str:
@@ -207,8 +240,14 @@ class Refusal:
             return f"finds the request too large (HTTP {self.status}); use a model that takes more"
         if self.code == "insufficient_quota":
             return "says that the account has no credit left; add some, or use another key"
+        if self.status in _REDIRECTS:
+            return (
+                f"answers that it is at another address (HTTP {self.status}), which is not followed: words and keys go "
+                f"only where the configuration says; correct {section}.openai_base_url, or OPENAI_BASE_URL"
+            )
+        other = "or OPENAI_API_KEY" if endpoint.takes_environment else "beside its URL (OPENAI_API_KEY is not sent)"
         known = {
-            401: f"does not accept the key; set {section}.api_key, or OPENAI_API_KEY",
+            401: f"does not accept the key; set {section}.api_key, {other}",
             403: f"does not let this key use the model {model!r}; check the key's rights",
             404: f"knows no model {model!r}, or its address is another; check {section}.model, and that "
             f"{section}.openai_base_url ends as it should (mostly in /v1)",

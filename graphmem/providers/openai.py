@@ -26,7 +26,7 @@ from graphmem.errors import (
     LLMUnavailable,
     LLMUnusable,
 )
-from graphmem.providers.answers import fits, read_json
+from graphmem.providers.answers import LONGEST, fits, read_json
 from graphmem.providers.base import Prompt, Reply, Usage
 from graphmem.providers.endpoint import Connection, Refusal, ask, endpoint_of, patience, sendable
 from graphmem.tracing import span
@@ -115,8 +115,9 @@ class OpenaiModel:
     """A LanguageModel. Nothing is imported or connected before the first prompt.
 
     `timeout` is in seconds, of each try; there are two more tries where those help. A prompt's own `timeout` is of
-    everything, in one try. `temperature` and `max_tokens` are sent if they are given. Without `api_key` and `base_url`,
-    OPENAI_API_KEY and OPENAI_BASE_URL count. ConfigError if there is no key for OpenAI's own endpoint.
+    everything, in one try. `temperature`, `top_p` and `max_tokens` are sent if they are given. Without `api_key` and
+    `base_url`, OPENAI_API_KEY and OPENAI_BASE_URL count (see `endpoint_of`). ConfigError if there is no key for
+    OpenAI's own endpoint.
     """
 
     def __init__(
@@ -126,6 +127,7 @@ class OpenaiModel:
         api_key: str | None = None,
         base_url: str | None = None,
         temperature: float | None = None,
+        top_p: float | None = None,
         max_tokens: int | None = None,
         timeout: float = 60.0,
         prices: Prices | None = None,
@@ -133,6 +135,7 @@ class OpenaiModel:
         self.name = model
         self._endpoint = endpoint_of("llm.config", api_key, base_url)
         self._temperature = temperature
+        self._top_p = top_p
         self._max_tokens = max_tokens
         self._timeout = timeout
         self._prices = prices or Prices()
@@ -144,6 +147,7 @@ class OpenaiModel:
             "gen_ai.operation.name": "chat",
             "gen_ai.request.model": self.name,
             "gen_ai.request.temperature": self._temperature,
+            "gen_ai.request.top_p": self._top_p,
             "gen_ai.request.max_tokens": self._max_tokens,
             **self._endpoint.attributes,
         }
@@ -246,6 +250,8 @@ class OpenaiModel:
                 request["response_format"] = {"type": "json_object"}
         if self._temperature is not None:
             request["temperature"] = self._temperature
+        if self._top_p is not None:
+            request["top_p"] = self._top_p
         if self._max_tokens is not None:
             request[manners.limit] = self._max_tokens
         told = (("system", system), ("user", prompt.user))
@@ -269,6 +275,7 @@ class OpenaiModel:
         if not refusal.is_too_large:
             for key, value, names in (
                 ("temperature", self._temperature, ("temperature",)),
+                ("top_p", self._top_p, ("top_p",)),
                 ("max_tokens", self._max_tokens, ("max_tokens", "max_completion_tokens")),
             ):
                 if value is not None and refusal.speaks_of(*names):
@@ -317,6 +324,11 @@ def _text(body: Mapping[str, Any]) -> str:
             "answers at more length"
         )
     content = message.get("content")
+    if isinstance(content, str) and len(content) > LONGEST:
+        raise LLMUnusable(
+            f"the model's answer has more than {LONGEST:,} characters; set llm.config.max_tokens, or use a model that "
+            "keeps to what it is asked for"
+        )
     if isinstance(content, str) and content.strip():
         return content
     raise LLMUnusable(

@@ -26,6 +26,8 @@ from graphmem.remember.extract import LONGEST_FACT, Fact
 OPERATION = "decide"
 # How alike (0..100) the texts must be by which an answer without numbers, as mem0's is, belongs to a fact.
 ALIKE = 55
+# Entries of one answer that are read: every memory shown for every fact, the most that any shape lists (see `learn`).
+DECISIONS = 1_000
 _NAMES = {"NOOP": "NONE", "NO CHANGE": "NONE", "NOCHANGE": "NONE", "UNCHANGED": "NONE", "REMOVE": "DELETE"}
 
 
@@ -176,7 +178,9 @@ class _Reading:
 
     def decisions(self, listed: Sequence[Any]) -> list[Decision]:
         """The usable entries, each with the fact it is about."""
-        entries = [entry for one in listed if (entry := self._entry(one)) is not None]
+        if len(listed) > DECISIONS:
+            self.dropped["over the limit of decisions"] += len(listed) - DECISIONS
+        entries = [entry for one in listed[:DECISIONS] if (entry := self._entry(one)) is not None]
         facts = [self._fact(entry) for entry in entries]
         unnamed = set(range(len(self._drafts))).difference(fact for fact in facts if fact is not None)
         made: list[Decision | None] = []

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from graphmem import arguments
 from graphmem.errors import LLMUnusable
@@ -19,11 +19,15 @@ from graphmem.remember import asking
 from graphmem.remember.asking import checked, line, list_of, number, object_of
 from graphmem.text import normalise_key, trimmed
 
+T = TypeVar("T")
 OPERATION = "facts"
 # Tokens of messages that one request holds: far from any model's limit, near enough for each of them to be read well.
 CHUNK_TOKENS = 3_000
 # What a fact, a name and a predicate may have at most; a longer one is not what was asked for.
 LONGEST_FACT, LONGEST_NAME, LONGEST_PREDICATE = 2_000, 256, 80
+# What an answer may have of facts, and a fact of relations and entities. `CHUNK_TOKENS` of messages are some 200
+# sentences, of which few say anything to be remembered; each twelve facts are another request.
+FACTS, RELATIONS, ENTITIES = 100, 20, 40
 # Characters of an earlier message, which is only there to be understood from.
 EARLIER = 400
 # How sure a fact is whose answer does not say.
@@ -220,11 +224,17 @@ class _Reading:
         self._dropped: dict[str, int] = {}
 
     def read(self, listed: Sequence[Any]) -> Found:
-        found = [fact for one in listed if (fact := self._fact(one)) is not None]
+        found = [fact for one in self._limited(listed, FACTS, "facts") if (fact := self._fact(one)) is not None]
         return Found(tuple(distinct(found, self._records)), self._dropped)
 
-    def _drop(self, why: str) -> None:
-        self._dropped[why] = self._dropped.get(why, 0) + 1
+    def _drop(self, why: str, count: int = 1) -> None:
+        self._dropped[why] = self._dropped.get(why, 0) + count
+
+    def _limited(self, listed: Sequence[T], most: int, what: str) -> Sequence[T]:
+        """The first of a list; what is over is counted."""
+        if len(listed) > most:
+            self._drop(f"over the limit of {what}", len(listed) - most)
+        return listed[:most]
 
     def _fact(self, one: Any) -> Fact | None:
         told = {"text": one} if isinstance(one, str) else one
@@ -237,10 +247,11 @@ class _Reading:
         if not sources:
             return None
         names = _Names(self._records[sources[-1]])
-        for entity in _each(told.get("entities")):
+        for entity in self._limited(_each(told.get("entities")), ENTITIES, "entities"):
             names.note(entity.get("name"), entity.get("type"))
         confidence = checked(arguments.share, told.get("confidence"), UNSAID) or 0.0
-        stated = [self._statement(one, names, text, confidence) for one in _each(told.get("relations"))]
+        relations = self._limited(_each(told.get("relations")), RELATIONS, "relations")
+        stated = [self._statement(one, names, text, confidence) for one in relations]
         statements = tuple(dict.fromkeys(one for one in stated if one is not None))
         return Fact(text, _type(told.get("type")), confidence, sources, names.mentions, statements)
 
@@ -252,7 +263,7 @@ class _Reading:
         given = [n for one in named if (n := number(one)) is not None] if isinstance(named, list) else []
         known = {n for n in given if n in self._shown}
         if unknown := len([n for n in given if n not in self._shown]):
-            self._dropped["unknown message"] = self._dropped.get("unknown message", 0) + unknown
+            self._drop("unknown message", unknown)
         if given and not known:
             self._drop("from no message shown")
             return ()
@@ -308,12 +319,10 @@ def _speaks_for(whose: str, role: str | None) -> bool:
     return role in {"user", "assistant"} if whose == "both" else role == whose
 
 
-def _each(value: Any) -> Iterator[Mapping[str, Any]]:
-    for one in value if isinstance(value, list) else []:
-        if isinstance(one, Mapping):
-            yield one
-        elif isinstance(one, str):
-            yield {"name": one}
+def _each(value: Any) -> list[Mapping[str, Any]]:
+    listed = value if isinstance(value, list) else []
+    named = ({"name": one} if isinstance(one, str) else one for one in listed)
+    return [one for one in named if isinstance(one, Mapping)]
 
 
 def _type(value: Any) -> str | None:

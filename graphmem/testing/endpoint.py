@@ -19,10 +19,12 @@ from typing import Any, Literal, Self, TypeAlias, cast
 from graphmem.testing.behaviours import Behaviour
 from graphmem.testing.models import HashEmbedder
 
-Trait: TypeAlias = Literal["json_schema", "json_object", "temperature", "max_tokens", "dimensions"]
+Trait: TypeAlias = Literal["json_schema", "json_object", "temperature", "top_p", "max_tokens", "dimensions"]
 """What a server may refuse in a request."""
 
 _POLL = 0.02
+# Seconds that a connection's thread is waited for.
+_PATIENCE = 5.0
 
 # As DeepSeek, LM Studio, OpenAI and vLLM put it.
 _REFUSALS: Mapping[str, Mapping[str, Any]] = {
@@ -33,6 +35,11 @@ _REFUSALS: Mapping[str, Mapping[str, Any]] = {
         "value is supported.",
         "param": "temperature",
         "code": "unsupported_value",
+    },
+    "top_p": {
+        "message": "Unsupported parameter: 'top_p' is not supported with this model.",
+        "param": "top_p",
+        "code": "unsupported_parameter",
     },
     "max_tokens": {
         "message": "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' "
@@ -129,13 +136,17 @@ class ModelEndpoint:
         self.close()
 
     def close(self) -> None:
-        """Stops answering, also those who wait for an answer that never comes. A second call does nothing."""
+        """Stops answering, also those who wait for an answer that never comes, and ends every connection.
+
+        A second call does nothing.
+        """
         self._closing.set()
         if self._thread is not None:
             self._server.shutdown()
             self._thread.join()
             self._thread = None
         self._server.server_close()
+        self._server.end_connections()
 
     def respond(self, request: Request) -> tuple[Behaviour, bytes]:
         """How a request is answered, and with what body. To be overridden for what scripts cannot say."""
@@ -227,7 +238,28 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, endpoint: ModelEndpoint) -> None:
         self.endpoint = endpoint
+        self._connections: dict[Thread, socket.socket] = {}
         super().__init__(("127.0.0.1", 0), _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        thread = Thread(
+            target=self.process_request_thread,
+            args=(request, client_address),
+            name="model-endpoint-connection",
+            daemon=True,
+        )
+        self._connections = {one: there for one, there in self._connections.items() if one.is_alive()}
+        self._connections[thread] = request
+        thread.start()
+
+    def end_connections(self) -> None:
+        """Ends those that clients keep alive, and their threads. Not while new ones are taken."""
+        connections, self._connections = self._connections, {}
+        for connection in connections.values():
+            with suppress(OSError):  # it is over
+                connection.shutdown(socket.SHUT_RDWR)
+        for thread in connections:
+            thread.join(_PATIENCE)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         if not isinstance(sys.exc_info()[1], ConnectionError):  # clients that give up are what is tested

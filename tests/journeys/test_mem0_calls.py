@@ -17,6 +17,7 @@ from databases import SQLITE
 
 from graphmem import AsyncMemory, Memory, Settings
 from graphmem.errors import ConfigError, NotFoundError, ValidationError
+from graphmem.testing import ModelEndpoint
 
 
 @pytest.fixture
@@ -45,6 +46,7 @@ LINE = {
     "role",
 }  # fmt: skip
 DONE = {"message"}
+CONFIG = {"version": "v1.1"}
 
 
 class Found(NamedTuple):
@@ -158,8 +160,6 @@ DIFFERENT = [
     Call("1", "m.search('x', user_id='alice', filters={'category': '*'})", Found(0, HIT), FILTERS),
     # Ids by keyword only; a positional one is too easily another's.
     Call("1", "m.delete_all('alice')", TypeError, CODE),
-    # The settings are a dict (`from_config`), a file, or ours; not mem0's objects.
-    Call("1", "type(m)(config={'version': 'v1.1'})", TypeError, ASYNC),
 ]
 
 
@@ -277,13 +277,53 @@ def test_configurations_of_mem0_are_read(tmp_path: Any) -> None:
         "custom_instructions": "Films only.",
         **fake_models(),
     }
-    for made in (Memory.from_config(config), Memory.from_config(config_dict=config)):
-        with made as memory:
+    for make in (
+        lambda: Memory.from_config(config),
+        lambda: Memory.from_config(config_dict=config),
+        lambda: Memory(config=config),
+        lambda: Memory(config),
+        lambda: AsyncMemory(config=config).sync,
+    ):
+        with pytest.warns(UserWarning, match="custom_fact_extraction_prompt, custom_instructions"), make() as memory:
             check(memory.add("I love pizza", user_id="alice", infer=False), Found(1, NEW))
     with pytest.raises(ConfigError, match="reranker"):
         Memory.from_config({**config, "reranker": {"provider": "cohere"}})
     key = {"api_key": "k", "model": "gpt-4o", "temperature": 0.1, "max_tokens": 2000}
     Memory.from_config({**config, "llm": {"provider": "openai", "config": key}}).close()
+
+
+def test_objects_of_mem0s_configuration_are_read(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was set in them counts: what mem0 puts there by itself are its own collection and history."""
+    from mem0.configs.base import MemoryConfig
+
+    monkeypatch.setenv("GRAPHMEM_HOME", str(tmp_path / "home"))
+    with ModelEndpoint(default='{"facts": ["Loves pizza"]}', dims=64) as endpoint:
+        config = {"openai_base_url": endpoint.url, "api_key": "k", "model": "any"}
+        theirs = MemoryConfig(
+            llm={"config": {**config, "temperature": 0.1, "max_tokens": 2000, "top_p": 0.1}},
+            embedder={"config": {**config, "embedding_dims": 64}},
+            vector_store={"config": {"collection_name": "mine", "embedding_model_dims": 64}},
+            history_db_path=str(tmp_path / "history.db"),
+        )
+        for make in (lambda: Memory(theirs), lambda: Memory(config=theirs), lambda: Memory.from_config(theirs)):
+            with make() as memory:
+                check(memory.add("I love pizza", user_id="alice", infer=False), Found(1, NEW))
+        with Memory(theirs) as memory:
+            assert [one["memory"] for one in memory.add("Pizza!", user_id="alice")["results"]] == ["Loves pizza"]
+        assert endpoint.requests[-1].headers["authorization"] == "Bearer k"
+    assert (tmp_path / "history.db").exists()
+    assert {one.name.partition("-")[0] for one in (tmp_path / "home" / "vectors").iterdir()} == {"mine"}
+    for wrong in (MemoryConfig(reranker={"provider": "cohere", "config": {}}), MemoryConfig(llm={"provider": "groq"})):
+        with pytest.raises(ConfigError, match=r"reranker|api\.groq\.com"):
+            Memory(wrong)
+
+
+def test_a_configuration_is_given_once() -> None:
+    for arguments in (((CONFIG,), {"config": CONFIG}), ((), {"config": CONFIG, "settings": Settings()})):
+        with pytest.raises(ConfigError, match="config: "):
+            Memory(*arguments[0], **arguments[1])
+    with pytest.raises(ConfigError, match="must be a dict of settings, not int"):
+        Memory(config=5)  # type: ignore[arg-type]
 
 
 def test_reset_leaves_nothing(memory: Memory) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from conftest import fake_models
-from scripted import fact
+from scripted import NEAR_DIMS, all_near, fact
 
 from graphmem import Memory, Settings
 from graphmem.testing import Behaviour, ModelEndpoint, behaviours
@@ -239,3 +239,27 @@ def test_decisions_that_are_none_leave_the_work_to_be_done(content: str) -> None
         else:
             assert result["failed"] == {"facts": "LLMUnusable"}
             assert stored(memory, "fact") == ["Sings"]
+
+
+def test_a_flood_of_facts_is_taken_up_to_the_limit_and_the_rest_is_told() -> None:
+    """Each twelve facts are another request: nobody's answer decides how many there are."""
+    stated = [("user", "likes", f"thing {n}") for n in range(300)]
+    named = [{"name": f"Name {n}", "type": "person"} for n in range(500)]
+    first = fact("Fact number 0", *stated, entities=named)
+    flood = {"facts": [{"messages": [0], **first}, *({"text": f"Fact number {n}"} for n in range(1, 1_000))]}
+    embedder = {"provider": "callable", "config": {"embed": all_near, "embedding_dims": NEAR_DIMS, "model": "near"}}
+    with ModelEndpoint([json.dumps({"facts": ["Sings"]}), json.dumps(flood)], default='{"memory": []}') as endpoint:
+        config = {"openai_base_url": endpoint.url, "model": next(names)}
+        chosen = Settings.from_dict(fake_models(llm={"config": config}, embedder=embedder))
+        with Memory(":memory:", settings=chosen) as memory:
+            memory.add("I sing.", **ANN)
+            before = len(endpoint.requests)
+            result = memory.add(SAID, **ANN)
+            assert len(endpoint.requests) - before == 1 + 9  # to find, and to decide upon a hundred
+            assert len(result["results"]) == 100
+            assert len(result["relations"]) == 20
+            assert result["usage"]["dropped"] == {
+                "over the limit of facts": 900,
+                "over the limit of relations": 280,
+                "over the limit of entities": 460,
+            }

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 from typing import Any
 
@@ -10,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphmem.errors import LLMError, LLMTruncated, LLMUnusable
+from graphmem.providers import answers
 from graphmem.providers.answers import read_json
 from graphmem.testing import behaviours
 
@@ -92,6 +95,57 @@ def test_bombs_do_not_go_off(text: str) -> None:
     except LLMError as error:
         assert "{{" not in told(error)
     assert time.monotonic() - begun < 5
+
+
+ENDLESS = [
+    '{"a":' + '\\"' * 250_000 + "}",
+    '{"a": "' + '\\"' * 250_000 + "\\",
+    '{"a": "' + '\\"' * 250_000 + "}]\\",
+    "{" + "a: b, " * 80_000 + "}",
+    "{'a': '" + "\\\\' \\' \" " * 50_000 + "'}",
+    "{" + "," * 490_000 + "}",
+    "{'" + " ' " * 160_000 + "'}",
+    "{'a': 'b'" + ", " * 240_000 + "}",
+    "{(}" * 160_000,
+    "<think>" * 60_000 + '{"facts": [}',
+    "[" * 490_000,
+    '{"a":' * 80_000 + "}" * 80_000,
+    '{"facts": [' + "1" * 490_000 + "]}",
+    '{/*"*/”*/' + ":" * 7_900 + '/*"*/}',
+]
+
+
+def test_hostile_answers_are_refused_in_time() -> None:
+    """Some took minutes, with the whole process standing still; that is why it is another one."""
+    code = (
+        "import ast, sys\nfrom graphmem.errors import LLMError\nfrom graphmem.providers.answers import read_json\n"
+        "for text in ast.literal_eval(sys.stdin.read()):\n"
+        "    try:\n        read_json(text, {'type': 'object', 'required': ['facts']})\n"
+        "    except LLMError:\n        print('refused')\n    else:\n        print('read')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=repr(ENDLESS), capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.split() == ["refused"] * len(ENDLESS)
+
+
+def test_mending_ends_after_so_many_looks() -> None:
+    """What needs a million of them is given up: the answer holds the process as long as it is mended."""
+    looks = answers._Looks()
+    assert answers._mended("{'facts': ['it is \"tea\"']}" + " " * 900, looks) == {"facts": ['it is "tea"']}
+    assert looks.left > answers.LOOKS * 0.9
+    assert answers._mended('{/*"*/”*/' + ":" * 2_000 + '/*"*/}', looks) is answers._NOTHING
+    assert looks.left < 0
+
+
+def test_what_the_mending_library_stumbles_over_is_unusable() -> None:
+    with pytest.raises(LLMUnusable):
+        read_json('{"```json 1```"}', SCHEMA)
+
+
+def test_the_last_of_many_drafts_that_fits_counts() -> None:
+    drafts = " ".join(json.dumps({"facts": [n]}) for n in range(1_000))
+    assert read_json(drafts + ' {"x": 1}', SCHEMA) == {"facts": [999]}
 
 
 @given(st.text(st.sampled_from("{}[]'\",:a \\\n`</think>1"), max_size=60))

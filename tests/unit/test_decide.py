@@ -152,6 +152,13 @@ def test_a_change_that_belongs_to_no_fact_is_told_and_the_facts_are_added() -> N
     assert decided.dropped == {"of no fact": 1}
 
 
+def test_decisions_over_the_limit_are_told_and_the_fact_is_added() -> None:
+    entries = [none(0, "Likes tea")] * decide.DECISIONS + [{"id": "0", "text": "Likes black tea", "event": "UPDATE"}]
+    decided = read(["Likes tea"], ["Likes black tea"], {"memory": entries})
+    assert [one.what.value for one in decided.actions] == ["ADD"]
+    assert decided.dropped == {"over the limit of decisions": 1}
+
+
 def test_every_memory_listed_as_none_costs_no_fact_and_is_no_failure() -> None:
     memories = [f"Likes number {n}" for n in range(20)]
     decided = read(memories, ["Likes number 21"], {"memory": [none(n, text) for n, text in enumerate(memories)]})

@@ -27,6 +27,7 @@ from graphmem.errors import (
     LLMUnusable,
 )
 from graphmem.providers.base import LanguageModel, Prompt, Usage
+from graphmem.providers.endpoint import endpoint_of
 from graphmem.providers.openai import OpenaiModel, Prices
 from graphmem.testing import Behaviour, ModelEndpoint, behaviours
 
@@ -199,10 +200,11 @@ def test_models_that_want_another_name_for_max_tokens(serve: Any) -> None:
     assert model.answer(PROMPT).usage.calls == 1
 
 
-def test_a_refused_temperature_is_named(serve: Any) -> None:
-    endpoint, model = serve(refuses=("temperature",), temperature=0.2)
-    assert "llm.config.temperature" in str(failing(model, LLMRejected))
-    assert len(endpoint.requests) == 1
+@pytest.mark.parametrize("name", ["temperature", "top_p"])
+def test_a_refused_parameter_is_named(serve: Any, name: str) -> None:
+    endpoint, model = serve(refuses=(name,), **{name: 0.2})
+    assert f"llm.config.{name}" in str(failing(model, LLMRejected))
+    assert [request.body[name] for request in endpoint.requests] == [0.2]
 
 
 def test_a_refused_limit_is_named(serve: Any) -> None:
@@ -230,6 +232,12 @@ def test_answers_that_are_read_in_one_request(serve: Any, behaviour: Behaviour) 
 def test_wrong_types_are_handed_on(serve: Any) -> None:
     _, model = serve(behaviours.wrong_types())
     assert model.answer(PROMPT).value == {"facts": "several"}
+
+
+def test_an_answer_that_never_ends_is_not_read(serve: Any) -> None:
+    endpoint, model = serve(f'{{"facts": ["{"a" * 500_000}"]}}')
+    assert "500,000" in str(failing(model, LLMUnusable))
+    assert len(endpoint.requests) == 1  # another form would not make it shorter
 
 
 def test_a_hundred_facts_in_another_language(serve: Any) -> None:
@@ -382,6 +390,63 @@ def test_the_environment_says_where_and_with_what_key(monkeypatch: pytest.Monkey
         assert keys == [f"Bearer {SECRET}", "Bearer own", "Bearer none"]
 
 
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_no_redirect_is_followed(serve: Any, status: int) -> None:
+    """The words would be posted again, to a host that nobody configured."""
+    with ModelEndpoint(default=CONTENT) as elsewhere:
+        there = {"Location": f"{elsewhere.url}/chat/completions?key={SECRET}"}
+        endpoint, model = serve(Behaviour(status=status, headers=there))
+        error = failing(model, LLMRejected)
+        assert "llm.config.openai_base_url" in str(error) and str(status) in str(error)
+        assert (len(endpoint.requests), elsewhere.requests) == (1, [])
+
+
+def test_what_the_environment_holds_for_openai_goes_to_no_url_that_is_configured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    monkeypatch.setenv("OPENAI_ORG_ID", SECRET)
+    monkeypatch.setenv("OPENAI_PROJECT_ID", SECRET)
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", f"authorization: Bearer {SECRET}\nX-Gateway: {SECRET}")
+    with ModelEndpoint([behaviours.failed(401)] * 2, default="hi") as endpoint:
+
+        def asked(**config: Any) -> str:
+            model = OpenaiModel("m", base_url=endpoint.url, **config)
+            try:
+                model.answer(Prompt("x", "", "y"))
+                model.answer(Prompt("x", "", "y", timeout=3))
+            except LLMRejected as error:
+                return str(error)
+            finally:
+                model.close()
+            return json.dumps([dict(one.headers) for one in endpoint.requests[-2:]])
+
+        assert "beside its URL (OPENAI_API_KEY is not sent)" in asked()
+        assert "OPENAI_API_KEY" in asked(api_key="own")
+        assert SECRET not in asked() and asked().count("Bearer none") == 2
+        assert SECRET not in asked(api_key="own") and asked(api_key="own").count("Bearer own") == 2
+        for name in ("OPENAI_BASE_URL", "GRAPHMEM_LLM__CONFIG__OPENAI_BASE_URL"):
+            with monkeypatch.context() as patch:
+                patch.setenv(name, f"{endpoint.url}/")
+                assert asked().count(f"Bearer {SECRET}") == 2
+
+
+@pytest.mark.parametrize(
+    ("url", "key"),
+    [
+        ("https://api.openai.com/v1", SECRET),
+        ("https://eu.api.openai.com/v1/", SECRET),
+        ("http://api.openai.com/v1", "none"),
+        ("https://api.openai.com.evil.example/v1", "none"),
+        ("https://evil-api.openai.com/v1", "none"),
+        ("https://api.openai.com@evil.example/v1", "none"),
+    ],
+)
+def test_openais_own_hosts(url: str, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    assert endpoint_of("llm.config", None, url).key == key
+
+
 @pytest.mark.parametrize(
     "url",
     [f"h/{SECRET}", f"ftp://{SECRET}@h/v1", f"http://h/v1?key={SECRET}", f"http://h/v1#{SECRET}", "http://", "http://[h",
@@ -438,9 +503,11 @@ def test_a_memory_opens_and_closes_it() -> None:
     prices = {"prompt": 1, "completion": 2}
     with ModelEndpoint(default="hi") as endpoint:
         config = {"openai_base_url": endpoint.url, "max_tokens": 5, "temperature": 0, "timeout": 5, "prices": prices}
+        config["top_p"] = 0.3
         parts = open_backends(Settings.from_dict(fake_models(llm={"config": config})), in_memory=True)
         assert parts.llm is not None
         assert parts.llm.answer(Prompt("x", "", "y")).usage.cost > 0
+        assert endpoint.requests[0].body.items() >= {"max_tokens": 5, "temperature": 0, "top_p": 0.3}.items()
         parts.close_projections()
         parts.ledger.close()
         failing(parts.llm, LLMUnavailable)

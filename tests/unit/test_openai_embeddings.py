@@ -206,6 +206,29 @@ def test_failures_say_what_to_do(serve: Any, behaviour: Behaviour, requests: int
     assert len(endpoint.requests) == requests
 
 
+@pytest.mark.parametrize("status", [302, 307, 308])
+def test_no_redirect_is_followed(serve: Any, status: int) -> None:
+    """The words would be posted again, to a host that nobody configured."""
+    endpoint, embedder = serve()
+    with ModelEndpoint() as elsewhere:
+        there = Behaviour(status=status, headers={"Location": f"{elsewhere.url}/embeddings?key={SECRET}"})
+        endpoint.answer = lambda _: (there, b"")
+        failing(embedder, "embedder.config.openai_base_url", str(status))
+        assert (len(endpoint.requests), elsewhere.requests) == (1, [])
+
+
+def test_the_key_of_the_environment_goes_to_no_url_that_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    with ModelEndpoint(dims=8) as endpoint:
+        for variable, key in ((None, "none"), ("GRAPHMEM_EMBEDDER__CONFIG__OPENAI_BASE_URL", SECRET)):
+            if variable is not None:
+                monkeypatch.setenv(variable, endpoint.url)
+            embedder = OpenaiEmbedder(next(names), base_url=endpoint.url, dims=8)
+            embedder.embed([SAID])
+            embedder.close()
+            assert endpoint.requests[-1].headers["authorization"] == f"Bearer {key}"
+
+
 @pytest.mark.parametrize(
     "data",
     [None, 5, [], [1], [{"index": 0, "embedding": [1.0]}], [{"index": 0}, {"index": 0}], [{"index": 0}, {"index": 2}],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from types import MappingProxyType
@@ -75,6 +76,61 @@ def test_a_provider_may_be_left_out() -> None:
     assert Settings.from_dict({"graph_store": {"provider": None, "config": None}}) == Settings()
 
 
+def test_the_error_of_a_variable_that_names_another_provider() -> None:
+    with pytest.raises(
+        ConfigError, match=r"^GRAPHMEM_LLM__PROVIDER: must be 'openai'; 'xai' .*'https://api\.x\.ai/v1'"
+    ):
+        Settings.from_env({"GRAPHMEM_LLM__PROVIDER": "xai"})
+
+
+def test_every_provider_of_mem0_is_known() -> None:
+    import inspect
+
+    from mem0.embeddings.configs import EmbedderConfig
+    from mem0.llms.configs import LlmConfig
+
+    for config, section in ((LlmConfig, "llm"), (EmbedderConfig, "embedder")):
+        theirs = set(re.findall(r'"([a-z_]+)",?\n', inspect.getsource(config.validate_config))) - {"openai"}
+        assert len(theirs) > 8
+        for name in theirs:
+            with pytest.raises(ConfigError, match=f"'{name}' is reached with"):
+                Settings.from_dict({section: {"provider": name}})
+
+
+def test_what_mem0_has_and_we_do_not_is_taken_and_told() -> None:
+    """And none of it is kept: mem0's graph had a model, and so a key, of its own."""
+    theirs = {
+        "llm": {"provider": "openai", "config": {"api_key": SECRET}},
+        "custom_prompt": SECRET,
+        "threshold": 0.7,
+    }
+    llm = {"config": {"top_p": 0.1, "enable_vision": True, "vision_details": "high", "max_tokens": 5, "api_key": "k"}}
+    made = Settings.from_dict({"graph_store": {"provider": "ledger", **theirs}, "llm": llm})
+    assert SECRET not in repr(made.model_dump())
+    assert [one.partition(":")[0] for one in made.without_effect] == [
+        "graph_store.llm, graph_store.custom_prompt, graph_store.threshold",
+        "llm.config.enable_vision",
+    ]
+    plain = {"config": {"enable_vision": False, "vision_details": "auto"}}
+    assert Settings.from_dict({"llm": plain, "graph_store": {"threshold": None}}).without_effect == []
+
+
+def test_prompts_without_a_model_are_told(tmp_path: Path) -> None:
+    prompts = {"custom_fact_extraction_prompt": "Films only.", "custom_update_memory_prompt": "Be brief."}
+    data = {**prompts, "home": str(tmp_path / "m")}
+    with pytest.warns(UserWarning) as told:
+        Memory.from_config(data).close()
+    (one,) = told
+    assert str(one.message).startswith("custom_fact_extraction_prompt, custom_update_memory_prompt: without effect")
+    assert "Films" not in str(one.message)
+    assert Settings.from_dict({**prompts, "llm": {"config": {"api_key": "k"}}}).without_effect == []
+
+
+def test_none_is_the_same_as_leaving_out_whatever_the_key() -> None:
+    """As configurations that were dumped have it."""
+    assert Settings.from_dict({"reranker": None, "vector_store": {"config": {"client": None}}}) == Settings()
+
+
 def test_a_function_as_embedder() -> None:
     config = {"embed": lambda texts: [[0.0] for _ in texts], "embedding_dims": 1, "model": "zero"}
     made = Settings.from_dict({"embedder": {"provider": "callable", "config": config}})
@@ -107,6 +163,28 @@ def test_home_is_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
             "graph_store.config: unknown key 'ulr'; did you",
         ),
         ({"graph_store": {"config": {"url": "x"}}}, "graph_store.config: unknown key 'url'; known: none"),
+        (
+            {"llm": {"provider": "ollama", "config": {"ollama_base_url": SECRET}}},
+            "'ollama' is reached with provider 'openai' and llm.config.openai_base_url set to 'http://localhost:11434/v1'",
+        ),
+        ({"llm": {"provider": "LMStudio"}}, "set to 'http://localhost:1234/v1'"),
+        ({"llm": {"provider": "vllm"}}, "set to 'http://localhost:8000/v1'"),
+        ({"llm": {"provider": "azure_openai"}}, "set to 'https://RESOURCE.openai.azure.com/openai/v1/'"),
+        ({"llm": {"provider": "deepseek"}}, "set to 'https://api.deepseek.com'"),
+        ({"llm": {"provider": "groq"}}, "set to 'https://api.groq.com/openai/v1'"),
+        ({"llm": {"provider": "together"}}, "set to 'https://api.together.xyz/v1'"),
+        (
+            {"llm": {"provider": "litellm"}},
+            "'litellm' is reached with provider 'openai' and llm.config.openai_base_url",
+        ),
+        ({"llm": {"provider": SECRET}}, "llm.provider: must be 'openai'; any other is reached with provider 'openai'"),
+        ({"llm": {"provider": [SECRET]}}, "llm.provider: must be 'openai'; any other"),
+        (
+            {"embedder": {"provider": "ollama", "config": {"model": SECRET}}},
+            "embedder.provider: must be 'minilm' or 'openai' or 'callable'; 'ollama' is reached with provider 'openai'",
+        ),
+        ({"embedder": {"provider": "groq"}}, "openai_base_url set to its OpenAI-compatible endpoint, if it has one"),
+        ({"llm": {"config": {"top_p": 2}}}, "llm.config.top_p: "),
         ({"llm": {"config": {"modl": "x"}}}, "llm.config: unknown key 'modl'; did you mean 'model'?"),
         ({"vector_store": {"provider": "chroma"}}, "vector_store.provider: Input should be 'qdrant'"),
         ({"graph_store": {"provider": SECRET}}, "graph_store.provider: must be one of 'neo4j', 'ledger', 'networkx'"),

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import threading
 import time
 from typing import Any
 
@@ -106,3 +107,21 @@ def test_closing_lets_go_of_those_who_wait() -> None:
         with pytest.raises((http.client.HTTPException, ConnectionError)):
             waiting.result(5)
         endpoint.close()
+
+
+def test_closing_ends_connections_that_are_kept_alive() -> None:
+    def alive() -> list[threading.Thread]:
+        return [thread for thread in threading.enumerate() if thread.name.startswith("model-endpoint")]
+
+    before = alive()
+    with ModelEndpoint(default="hi") as endpoint:
+        host = endpoint.url.removeprefix("http://").removesuffix("/v1")
+        connections = [http.client.HTTPConnection(host, timeout=5) for _ in range(3)]
+        for connection in connections:
+            connection.request("POST", "/v1/chat/completions", json.dumps(ASKED))
+            connection.getresponse().read()
+        assert len(endpoint.requests) == 3
+    assert alive() == before
+    for connection in connections:
+        assert connection.sock.recv(1) == b""
+        connection.close()
