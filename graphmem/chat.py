@@ -193,7 +193,9 @@ class ChatLink:
             if not (named is None or isinstance(named, str)):
                 arguments.refuse("role", type(named).__name__, "must be a string")
             if not isinstance(content := message.get("content"), str | list | tuple | None):
-                arguments.refuse("content", type(content).__name__, "must be a string, None, or a list of content parts")
+                arguments.refuse(
+                    "content", type(content).__name__, "must be a string, None, or a list of content parts"
+                )
         return inject.injected(messages, arguments.stored_text(block, "block"))
 
     def close(self) -> None:
