@@ -1,4 +1,4 @@
-"""Words that were stored are told as stored: where a process ends, is closed or may have no thread, the rest is pending.
+"""Words that were stored are told as stored, also where a process ends, is closed or may have no thread.
 
 In processes of their own, for what is done to them lasts.
 """

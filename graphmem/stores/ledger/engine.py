@@ -100,8 +100,9 @@ class Database(ABC):
         if self._closed:
             record.invalidate()
 
+    @abstractmethod
     def _check_place(self, *, now_and_then: bool = False) -> None:
-        """Raises StoreUnavailable where what is open is no longer what its name leads to. A server sees to that itself.
+        """Raises StoreUnavailable where what is open is no longer what its name leads to; nothing on a server.
 
         `now_and_then`: only if it was not looked at just before.
         """

@@ -68,6 +68,9 @@ class Postgres(Database):
     def check(self) -> list[str]:
         return []
 
+    def _check_place(self, *, now_and_then: bool = False) -> None:
+        """A server's name leads to the server."""
+
     def is_refusal(self, error: StoreUnavailable) -> bool:
         cause = getattr(error.__cause__, "orig", None)
         state = getattr(cause, "sqlstate", None)

@@ -22,8 +22,8 @@ def check_marker(schema: int | None) -> None:
         raise StoreLost("Neo4j no longer holds this ledger's graph; rebuild() fills it again")
     if schema > SCHEMA:
         raise StoreError(
-            f"the graph in Neo4j is of schema {schema}, this graphmem knows {SCHEMA}; upgrade graphmem, or open without "
-            "graph_store, or with another database in graph_store.config.database"
+            f"the graph in Neo4j is of schema {schema}, this graphmem knows {SCHEMA}; upgrade graphmem, or open "
+            "without graph_store, or with another database in graph_store.config.database"
         )
     if schema < SCHEMA:
         raise StoreLost(f"the graph in Neo4j is of the older schema {schema}; rebuild() fills it again")
