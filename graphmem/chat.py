@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, wait
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from threading import Lock
 from time import monotonic
@@ -16,12 +17,13 @@ from typing import Any, Self
 from graphmem import arguments
 from graphmem.errors import GraphmemError, ValidationError
 from graphmem.memory import Memory
-from graphmem.model import View
+from graphmem.model import Message, View
 from graphmem.providers.base import LanguageModel
 from graphmem.recall import inject
 from graphmem.recall.channels import Question
 from graphmem.recall.ladder import Asking, Step, climb
 from graphmem.recall.search import Answer, search
+from graphmem.remember.plan import UNSET, Unset
 from graphmem.remember.rounds import Chat
 from graphmem.threads import Pool
 
@@ -31,13 +33,24 @@ RECALLING = 4
 MOST_ROUNDS, MOST_SECONDS = 100, 600.0
 
 
+@dataclass(frozen=True, slots=True)
+class _Recall:
+    """One recall: at most so many memories, of at least that similarity, until a moment of the monotonic clock."""
+
+    asking: Asking
+    most: int | None
+    threshold: float | None
+    rewrites: bool
+    until: float
+
+
 class ChatLink:
     """Joins a chat application and a `Memory`: `saved` after a chat was saved, `recall` before the model is asked.
 
     `user_name` and `agent_name` are what the two are called where messages do not say. `rounds` (1..100): how many of
     the last rounds, a user's message with its answers, are handed over at each saving. `time_limit` in seconds is how
     long `recall` may take, and `close` wait. `rewrite=False` never asks the language model; `rewrite_prompt` stands in
-    for our instructions to it. Safe to use from several threads; one for each chat. It does not close the memory.
+    for our instructions to it (`recall` takes both for one call, too). Safe to use from several threads; one for each chat. It does not close the memory.
     """
 
     def __init__(
@@ -60,7 +73,7 @@ class ChatLink:
         self._rounds = arguments.count(rounds, "rounds", 1, MOST_ROUNDS)
         self._seconds = _seconds(time_limit)
         self._rewrite = arguments.flag(rewrite, "rewrite")
-        self._prompt = None if rewrite_prompt is None else arguments.content(rewrite_prompt, "rewrite_prompt")
+        self._prompt = _prompt(rewrite_prompt)
         self._chat = Chat(memory._house.ledger.digests.keyed)  # noqa: SLF001  (as below)
         self._lock = Lock()
         self._jobs: set[Future[None]] = set()
@@ -121,41 +134,79 @@ class ChatLink:
         scope = self._scope
         self._memory.add(messages, user_id=scope.user_id, agent_id=scope.agent_id, run_id=scope.run_id, wait=False)
 
+    def flush(self) -> dict[str, list[str]]:
+        """Waits for all that `saved` has begun, and for the memory's background work (facts, summaries, delivery).
+
+        It takes as long as that takes. Returns, and raises, what `Memory.flush` does.
+        """
+        with self._lock:
+            left = set(self._jobs)
+        wait(left)
+        return self._memory.flush()
+
     def recall(
-        self, question: str, recent: Sequence[Mapping[str, Any]] = (), top_k: int = 5, max_chars: int = 1200
+        self,
+        question: str,
+        recent: Sequence[Mapping[str, Any]] = (),
+        top_k: int = 5,
+        max_chars: int = 1200,
+        *,
+        threshold: float | Unset | None = UNSET,
+        rewrite: bool | None = None,
+        rewrite_prompt: str | None = None,
     ) -> str:
         """The prompt block for a question, of at most `top_k` memories and `max_chars` characters; "" for none.
 
         `recent`: the turns of the conversation, oldest first; the question itself may be the last of them. A question
         that finds too little by itself is asked again with these turns, and then rewritten by the language model if
-        there is one (`graphmem.recall.ladder`). After the time limit, or an error: what was found until then.
+        there is one (`graphmem.recall.ladder`). After the time limit, or an error: what was found until then. Memories
+        that have nothing to do with what is asked are left out, as in `Memory.context`, whose `threshold` this is.
+        `rewrite` and `rewrite_prompt` stand in for those of the link, for this call.
         """
         until = monotonic() + self._seconds
         found: list[Step] = []
         try:
             most = arguments.top_k(top_k, most=self._memory.limits.max_top_k)
             room = arguments.count(max_chars, "max_chars", 1, 1_000_000)
-            self._look(self._asking(question, recent), most, until, found)
+            only_related = isinstance(threshold, Unset)
+            least = None if isinstance(threshold, Unset) else arguments.threshold(threshold)
+            rewrites = self._rewrite if rewrite is None else arguments.flag(rewrite, "rewrite")
+            asking = self._asking(question, recent, _prompt(rewrite_prompt) or self._prompt, only_related=only_related)
+            self._look(_Recall(asking, most, least, rewrites, until), found)
             return inject.block([hit.record for hit in found[-1].hits[:most]], room) if found else ""
         except GraphmemError as error:
             logger.warning("a recall failed (%s)", type(error).__name__)
             return ""
 
-    def _asking(self, question: str, recent: Sequence[Mapping[str, Any]]) -> Asking:
-        asked, limits = arguments.query(question), self._memory.limits
+    def _asking(
+        self, question: str, recent: Sequence[Mapping[str, Any]], prompt: str | None, *, only_related: bool
+    ) -> Asking:
+        asked = arguments.query(question)
+        turns = self._turns(recent)
+        if turns and turns[-1].content.strip() == asked.strip():
+            turns.pop()
+        user, char = self._names["user"] or self._scope.user_id, self._names["assistant"] or self._scope.agent_id
+        return Asking(asked, turns, user or "", char or "", prompt, only_related)
+
+    def _turns(self, recent: Sequence[Mapping[str, Any]]) -> list[Message]:
+        """The turns given, without those that cannot be read."""
+        limits, now = self._memory.limits, datetime.now(UTC)
         try:
             last = list(recent)[-limits.max_messages :]
         except TypeError:
             arguments.refuse("recent", recent, "must be a list of messages")
-        turns = arguments.messages(last, now=datetime.now(UTC), limits=limits)
-        if turns and turns[-1].content.strip() == asked.strip():
-            turns.pop()
-        user, char = self._names["user"] or self._scope.user_id, self._names["assistant"] or self._scope.agent_id
-        return Asking(asked, turns, user or "", char or "", self._prompt)
+        turns: list[Message] = []
+        for message in last:
+            try:
+                turns += arguments.messages([message], now=now, limits=limits)
+            except ValidationError:
+                logger.warning("a message of a recent conversation could not be read, and is left out")
+        return turns
 
-    def _look(self, asking: Asking, most: int | None, until: float, found: list[Step]) -> None:
+    def _look(self, recall: _Recall, found: list[Step]) -> None:
         """Fills `found` step by step, until the time is up; what is under way then ends by itself."""
-        job = self._readers.submit(self._climb, asking, most, until, found)
+        until = recall.until
+        job = self._readers.submit(self._climb, recall, found)
         with self._lock:
             self._jobs.add(job)
         job.add_done_callback(self._done)
@@ -167,17 +218,19 @@ class ChatLink:
         else:
             job.result()
 
-    def _climb(self, asking: Asking, most: int | None, until: float, found: list[Step]) -> None:
+    def _climb(self, recall: _Recall, found: list[Step]) -> None:
         house = self._memory._house  # noqa: SLF001  (a part of the door that stands in a file of its own)
         house.check_embedder()
-        model: LanguageModel | None = getattr(house, "llm", None) if self._rewrite else None
+        model: LanguageModel | None = getattr(house, "llm", None) if recall.rewrites else None
         space = self._scope.space if self._scope.user_id is not None else None
 
         def find(query: str) -> Answer:
             house.check_open()
-            return search(Question(query, View(self._scope, datetime.now(UTC), space), most), house.stores)
+            view = View(self._scope, datetime.now(UTC), space)
+            question = Question(query, view, recall.most, threshold=recall.threshold, relates=True)
+            return search(question, house.stores)
 
-        for step in climb(asking, find, model, lambda: until - monotonic()):
+        for step in climb(recall.asking, find, model, lambda: recall.until - monotonic()):
             found.append(step)  # noqa: PERF402  (one by one: `recall` may take what is there while this goes on)
 
     def inject(self, messages: Sequence[Mapping[str, Any]], block: str) -> list[dict[str, Any]]:
@@ -209,6 +262,10 @@ class ChatLink:
             left = set(self._jobs)
         if wait(left, self._seconds).not_done:
             logger.warning("a chat was closed while something of it was under way")
+
+
+def _prompt(value: str | None) -> str | None:
+    return None if value is None else arguments.content(value, "rewrite_prompt")
 
 
 def _seconds(value: object) -> float:

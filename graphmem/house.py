@@ -196,7 +196,7 @@ class House:
 
     def redo(self) -> dict[str, Any]:
         """Does what a model has still to do, whoever held it; returns how much was done, what failed, what is left."""
-        came = self.thinker().finish(by_force=True).values()
+        came = self.thinker().finish(by_force=True)
         failed = Counter(one for one in came if isinstance(one, str))
         return {"done": len(came) - failed.total(), "failed": dict(failed), "pending": self._flushed()}
 

@@ -431,20 +431,37 @@ class Memory:
         return self._shaped(results.answer(found))
 
     def context(
-        self, query: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None, max_chars: int = 1200
+        self,
+        query: str,
+        *,
+        user_id: Any = None,
+        agent_id: Any = None,
+        run_id: Any = None,
+        max_chars: int = 1200,
+        threshold: float | Unset | None = UNSET,
     ) -> str:
         """The prompt block for a question: what is relevant, delimited and marked as data, the newest first.
 
         Facts and summaries have the room first, what is left is for words as they were spoken. At most `max_chars`
         characters; "" when nothing is found, or nothing fits (the block itself takes about 90).
+
+        What has nothing to do with the question is left out: it shares no word with it, is not near in meaning, is not
+        beside such a memory in its session, and no path leads to it from one or from what the question names. A
+        question without any word that names something ("What do you know?") gets all that is found. `threshold`: a
+        least cosine similarity instead, as in `search`; None: all that is found.
         """
         self._house.check_open()
         room = arguments.count(max_chars, "max_chars", 1, 1_000_000)
         scope = arguments.required_scope(user_id, agent_id, run_id)[0]
         view = _view(scope, None, None, show_expired=False)
         self._house.check_embedder()
-        found = search(Question(arguments.query(query), view, CONTEXT_MEMORIES), self._house.stores)
-        return inject.block([hit.record for hit in found.hits], room)
+        question = Question(arguments.query(query), view, CONTEXT_MEMORIES)
+        if isinstance(threshold, Unset):
+            hits = search(replace(question, relates=True), self._house.stores).related
+        else:
+            least = arguments.threshold(threshold)
+            hits = search(replace(question, threshold=least), self._house.stores).hits
+        return inject.block([hit.record for hit in hits], room)
 
     def get(
         self, memory_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None

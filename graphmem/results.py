@@ -377,6 +377,8 @@ def _became(outcome: Outcome) -> AddedDict:
         shown["reason"] = outcome.reason
     if outcome.event == "UPDATE" and outcome.previous is not None:
         shown["previous_memory"] = outcome.previous
+    if outcome.event == "ADD" and record.valid_to is not None:  # over already: something said later is otherwise
+        shown["valid_to"] = iso(record.valid_to)
     if outcome.event == "RETIRE":
         shown["valid_to"] = maybe_iso(record.valid_to) or ""
         shown["replaced_by"] = outcome.successor or ""

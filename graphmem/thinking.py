@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextvars import copy_context
-from threading import Lock, Timer
+from threading import RLock, Timer
 from uuid import uuid4
 
 from graphmem.errors import GraphmemError
@@ -39,7 +39,7 @@ class Thinker:
         self._after = after
         self._holder = str(uuid4())
         self._pool = Pool(THREADS, thread_name_prefix="graphmem-model")
-        self._lock = Lock()
+        self._lock = RLock()  # of what is done at once it is also told at once, in the same thread
         self._running: dict[int, Future[Learned | str]] = {}
         self._timer: Timer | None = None
         self._closed = False
@@ -51,12 +51,17 @@ class Thinker:
         """
         with self._lock:
             known = self._running.get(row)
-            if known is None:
+            if known is None or known.done():  # what is done may have left its number to other work
                 known = self._running[row] = self._pool.submit(
                     copy_context().run, self._do, row, alone=alone, by_force=by_force
                 )
-                known.add_done_callback(lambda _: self._running.pop(row, None))
+                known.add_done_callback(lambda job: self._forget(row, job))
             return known
+
+    def _forget(self, row: int, job: Future[Learned | str]) -> None:
+        with self._lock:
+            if self._running.get(row) is job:
+                del self._running[row]
 
     def later(self) -> None:
         """Begins what is due, and sees to it that what is to wait a while is not forgotten."""
@@ -66,21 +71,25 @@ class Thinker:
             self.now(row)
         self._wake()
 
-    def finish(self, *, by_force: bool = False) -> dict[int, Learned | str]:
+    def finish(self, *, by_force: bool = False) -> list[Learned | str]:
         """Does all there is, also what waits after a failure, and waits for it; what came of each.
 
         `by_force`: also what another process holds, which may have died.
         """
-        tried: dict[int, Learned | str] = {}
-        while True:  # one piece of work may record another
+        came: list[Learned | str] = []
+        failed: set[int] = set()
+        while True:  # one piece of work may record another, in a ledger that gives numbers again under its own
             with self._ledger.read() as connection:
                 left = jobs.all_(connection) if by_force else jobs.open_(connection, also_waiting=True)
-            rows = [row for row in left if row not in tried]
-            under_way = list(self._running.items())
+            with self._lock:
+                under_way = {row: job for row, job in self._running.items() if not job.done()}
+            rows = [row for row in left if row not in failed and row not in under_way]
             if not rows and not under_way:
-                return tried
-            begun = [*under_way, *((row, self.now(row, by_force=by_force)) for row in rows)]
-            tried |= {row: job.result() for row, job in begun}
+                return came
+            begun = {**under_way, **{row: self.now(row, by_force=by_force) for row in rows}}
+            done = {row: job.result() for row, job in begun.items()}
+            failed |= {row for row, one in done.items() if isinstance(one, str)}
+            came += done.values()
 
     def close(self) -> None:
         """Waits for what has been begun; what waits after a failure stays recorded."""
@@ -125,7 +134,16 @@ class Thinker:
                 self._after()
         except Exception as error:  # noqa: BLE001  (an answer is anybody's text: whatever it does, the work stays)
             return self._failed(row, job.attempts, error)
+        if alone and job.kind is JobKind.FACTS:
+            self._go_on()
         return learned
+
+    def _go_on(self) -> None:
+        """Begins the summary that facts may have made due."""
+        try:
+            self.later()
+        except GraphmemError as error:  # closed meanwhile: it stays recorded
+            logger.debug("a summary is left for later (%s)", type(error).__name__)
 
     def _work(self, job: Job) -> Learned:
         if job.kind is JobKind.PROCEDURE:

@@ -53,7 +53,7 @@ class Question:
     """A search as asked: `only` is the metadata filter, `threshold` a least cosine; `explain` asks for reasons.
 
     `limit` None: as many as are not far behind the best. `now` is the moment it is asked from (None: the view's), for
-    "last week" and the like.
+    "last week" and the like. `relates` asks of each hit whether it has anything to do with the question.
     """
 
     text: str
@@ -63,6 +63,7 @@ class Question:
     threshold: float | None = None
     explain: bool = False
     now: datetime | None = None
+    relates: bool = False
 
 
 @dataclass(frozen=True, slots=True)

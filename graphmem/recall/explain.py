@@ -14,6 +14,8 @@ from graphmem.recall.walk import Node, Reached
 QUOTED = 60
 # Nodes of a way that tells anything: over more of them everything in a long session is reached from everything else.
 LONGEST_WAY = 9
+# From an entity to a memory that mentions it, and on over another entity to one more.
+SHORT_WAY = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,13 @@ class Explainer:
     def starts_from(self, uid: str) -> str:
         """The memory that the way to a hit starts from: itself, if it matched by itself."""
         return next((name for kind, name in self._way(uid) if kind == "memory"), uid)
+
+    def near_start(self, uid: str) -> Node:
+        """What a short way over entities to a hit begins at, an entity or a memory; the hit itself if it has none."""
+        way = self._way(uid)
+        kinds = [kind for kind, _ in way]
+        short = len(way) <= SHORT_WAY and ("memory", "memory") not in zip(kinds, kinds[1:], strict=False)
+        return way[0] if way and short else ("memory", uid)
 
     def on_the_ways(self, ids: Sequence[str], kind: str) -> list[str]:
         """What lies on the ways to these: the ids of each "memory", or the keys of each "entity"."""

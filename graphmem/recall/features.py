@@ -116,10 +116,15 @@ class Evidence:
         return np.array([self._reply(uid, tokens) for uid in ids])
 
     def _reply(self, uid: str, tokens: Mapping[str, float]) -> float:
+        before = self.replies_to(uid)
+        return 0.0 if before is None else tokens.get(before, 0.0)
+
+    def replies_to(self, uid: str) -> str | None:
+        """The memory just before one in its session, if somebody else asks something in it."""
         before = self.beside.get(uid, (None, None))[0]
-        if before is None or before not in tokens or not self.glimpses[before].tells & ASKS:
-            return 0.0
-        return tokens[before] if self.glimpses[before].speaker != self.glimpses[uid].speaker else 0.0
+        if before is None or not self.glimpses[before].tells & ASKS:
+            return None
+        return before if self.glimpses[before].speaker != self.glimpses[uid].speaker else None
 
     def _answers(self, ids: Sequence[str], asked: Asked) -> dict[str, Column]:
         rows = [self.glimpses[uid] for uid in ids]

@@ -4,8 +4,8 @@
 2. with the last turns of the conversation in front;
 3. rewritten by a language model into a query that stands for itself.
 
-A step has found enough if one of its hits is as similar as LEAST, or if what it asked names something that memories
-mention. Similarity counts only where the embedder reads the language.
+A step has found enough if what it asked names something that memories mention, or if one of its hits shares enough
+words with it, or is near enough in meaning. Nearness counts only where the embedder reads the language.
 """
 
 from __future__ import annotations
@@ -20,15 +20,9 @@ from graphmem import prompts
 from graphmem.errors import LLMError
 from graphmem.model import Message
 from graphmem.providers.base import LanguageModel, Prompt
+from graphmem.recall import relevance
 from graphmem.recall.search import Answer, Hit
 
-# The cosine, by the default embedder, at which a question has found what it is about. Measured on a LOCOMO conversation
-# of 419 turns: the best hit of real questions has .55 at least among turns and observations (5th percentile .60; turns
-# alone .45, 10th percentile .52, and all that are below .5 name somebody), of two dozen weak ones ("How did that thing
-# turn out?") .31 in the median and .48 at most. In Chinese, of which MiniLM knows few signs, the same figures are .78
-# and .63, with .86 for the most similar weak one: nothing to go by. Names tell there: 83 % of 58 questions name
-# something known, of 21 weak ones one did. Words they share do not: one or two, of either.
-LEAST = 0.5
 # Of the query with the last turns in front: a longer one is about everything.
 MOST_CHARS = 1200
 REWRITE_SECONDS = 2.5
@@ -38,7 +32,14 @@ LONGEST_REWRITTEN = 400
 
 _FENCE = re.compile(r"\s*```")
 _MARKS = re.compile(r"^\s*(?:[-*•>#]+\s+|\d+[.)]\s+)")
-_LABEL = re.compile(r"^(?:(?:rewritten |search )*query|查询|改写后的(?:查询|query|问题))\s*[:：]\s*", re.IGNORECASE)
+# What models write in front of a query, or in a line that announces it: a row of such words, and a colon.
+_LABEL = re.compile(
+    r"^(?:(?:(?:here(?: is|['’]s)|the|an?|my|your|self-contained|stand-?alone|final|new|improved|search|user|memory"
+    r"|retrieval|rewritten|rewrite|rephrased|reformulated|query|question|output|answer|result|version)(?![^\W_])[ _-]*)+"
+    r"|(?:改写|改寫|重写|重寫|查询|查詢|检索|檢索|搜索|搜尋|问题|問題|问句|問句|语句|語句|句|词|詞|结果|結果|输出|輸出|答案"
+    r"|用户|用戶|自包含|独立|獨立|语义|語義|后|後|的|为|為|是|如下|query)+)[*_\s]*[:：]\s*",
+    re.IGNORECASE,
+)
 _QUOTES = "\"'`“”‘’«»「」『』*_ "
 
 
@@ -46,7 +47,8 @@ _QUOTES = "\"'`“”‘’«»「」『』*_ "
 class Asking:
     """A question in its conversation. `recent` are the turns before it, oldest first.
 
-    `prompt` stands in for ours, which says how a question is to be rewritten.
+    `prompt` stands in for ours, which says how a question is to be rewritten. `only_related`: whether hits that have
+    nothing to do with what is asked are left out.
     """
 
     question: str
@@ -54,6 +56,7 @@ class Asking:
     user_name: str = ""
     char_name: str = ""
     prompt: str | None = None
+    only_related: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,7 @@ def climb(
         answer = find(query)
         found.append(answer)
         enough = is_enough(answer)
-        yield Step(query, answer.hits if enough else in_turn(found), enough)
+        yield Step(query, in_turn([answer] if enough else found, only_related=asking.only_related), enough)
         if enough or not answer.hits:
             return
 
@@ -100,15 +103,23 @@ def is_enough(answer: Answer) -> bool:
     """Whether a step has found what was asked for, by the rule above."""
     if not answer.hits:
         return False
-    return bool(answer.named) or (answer.understood and max(hit.similarity for hit in answer.hits) >= LEAST)
+    return bool(answer.named) or any(
+        relevance.is_enough(hit.shared, hit.similarity, understood=answer.understood) for hit in answer.hits
+    )
 
 
-def in_turn(answers: Sequence[Answer]) -> tuple[Hit, ...]:
+def in_turn(answers: Sequence[Answer], *, only_related: bool = True) -> tuple[Hit, ...]:
     """The hits of steps none of which found enough, each once: of each step the best, then of each the next.
 
-    The last step knows best what is meant, so it comes first.
+    The last step knows best what is meant, so it comes first. A question without a word that names something counts
+    only as long as there is none that has one, unless everything is wanted.
     """
-    rows = zip_longest(*(answer.hits for answer in reversed(answers)))
+    if only_related:
+        told = [answer for answer in answers if answer.worded] or answers
+        some = [answer.related for answer in told]
+    else:
+        some = [answer.hits for answer in answers]
+    rows = zip_longest(*reversed(some))
     return tuple({hit.record.id: hit for row in rows for hit in row if hit is not None}.values())
 
 
@@ -130,7 +141,8 @@ def with_turns(question: str, recent: Sequence[Message], most: int = MOST_CHARS)
 
 def rewriting(asking: Asking, seconds: float) -> Prompt:
     """What the model is asked: the conversation as data."""
-    said = (f"{message.name or message.role}: {message.content}" for message in asking.recent)
+    names = {"user": asking.user_name, "assistant": asking.char_name}
+    said = (f"{message.name or names.get(message.role) or message.role}: {message.content}" for message in asking.recent)
     asked = {
         "user_name": asking.user_name,
         "char_name": asking.char_name,

@@ -10,7 +10,7 @@ import numpy as np
 
 from graphmem.model import ALL_KINDS, MemoryRecord, MentionKind, Relation, Seeds, Subgraph, micros
 from graphmem.providers.base import forms_of
-from graphmem.recall import fuse, hop, passages, tokens
+from graphmem.recall import fuse, hop, passages, relevance, tokens
 from graphmem.recall.asked import asked
 from graphmem.recall.candidates import Candidates
 from graphmem.recall.channels import DENSE, KEYWORD, READ, SPACES, Channels, Question, Read, Space, Stores
@@ -36,7 +36,8 @@ class Hit:
     """A memory found. `score` orders this search's hits (0..1), `similarity` is the cosine with the question.
 
     `because` is None unless the question asked to explain. `sources` are mere sources that were found as well, and are
-    folded into this fact, best first.
+    folded into this fact, best first. `shared` is the weight of the question's words in it, `related` whether it has
+    anything to do with the question: both only if the question asks for it (`relates`).
     """
 
     record: MemoryRecord
@@ -44,6 +45,8 @@ class Hit:
     similarity: float
     because: Because | None
     sources: tuple[MemoryRecord, ...] = ()
+    shared: float = 0.0
+    related: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,8 @@ class Answer:
     """Hits, best first; the relations that they and their sources state; the arms that had to be left out.
 
     `named` are the keys of what the question names and memories mention. `understood`: whether the embedder reads the
-    question's language, so that similarities tell something.
+    question's language, so that similarities tell something. `worded`: whether the question has a word that names
+    something; whether a memory has to do with a question without any cannot be told.
     """
 
     hits: tuple[Hit, ...] = ()
@@ -59,6 +63,12 @@ class Answer:
     degraded: tuple[str, ...] = ()
     named: tuple[str, ...] = ()
     understood: bool = True
+    worded: bool = True
+
+    @property
+    def related(self) -> tuple[Hit, ...]:
+        """The hits that have anything to do with the question; all of them where that cannot be told."""
+        return tuple(hit for hit in self.hits if hit.related) if self.worded else self.hits
 
 
 def search(question: Question, stores: Stores, recipe: Recipe = FULL) -> Answer:
@@ -276,7 +286,53 @@ class _Search:
             for one in best
             if one.id in records
         )
-        return Answer(hits, tuple(relations), tuple(sorted(self._channels.degraded)), self._named(), self._understood())
+        terms = relevance.terms_asked(self._question.text)
+        if self._question.relates:
+            hits = self._related(hits, terms, explainer)
+        degraded = tuple(sorted(self._channels.degraded))
+        return Answer(hits, tuple(relations), degraded, self._named(), self._understood(), bool(terms))
+
+    def _related(self, hits: Sequence[Hit], terms: Sequence[int], explainer: Explainer) -> tuple[Hit, ...]:
+        """The hits with what they share with the question.
+
+        One is related if it shares a word or is not remote; if somebody else's question before it does or is; or if a
+        short path leads to it from what the question names, or over an entity from what would be enough by itself.
+        """
+        if not hits:
+            return ()
+        evidence, named, understood = self._candidates.evidence, set(self._named()), self._understood()
+        before = {hit.record.id: evidence.replies_to(hit.record.id) for hit in hits}
+        starts = {hit.record.id: explainer.near_start(hit.record.id) for hit in hits}
+        others = {*filter(None, before.values()), *(name for kind, name in starts.values() if kind == "memory")}
+        with self._stores.ledger.read() as connection:
+            rows = {uid: evidence.glimpses[uid].row for uid in others}
+            texts = glimpses.texts_of(connection, list(rows.values()))
+            counted = statistics.document_frequencies(connection, self._spaces[0].key, terms)
+        words = relevance.weighed(terms, *counted)
+        shared = {uid: words.shared([texts[row]]) for uid, row in rows.items() if row in texts}
+        shared |= {
+            hit.record.id: words.shared([one.embedded_text for one in (hit.record, *hit.sources)]) for hit in hits
+        }
+
+        def relates(uid: str) -> bool:
+            near = understood and evidence.similarity.get(uid, 0.0) >= relevance.REMOTE
+            return near or shared.get(uid, 0.0) > 0
+
+        def leads_on(kind: str, name: str) -> bool:
+            if kind == "entity":
+                return name in named
+            near = evidence.similarity.get(name, 0.0)
+            return relevance.is_enough(shared.get(name, 0.0), near, understood=understood)
+
+        return tuple(
+            replace(
+                hit,
+                shared=shared[uid],
+                related=relates(uid) or relates(before[uid] or "") or leads_on(*starts[uid]),
+            )
+            for hit in hits
+            for uid in [hit.record.id]
+        )
 
     def _named(self) -> tuple[str, ...]:
         """Without common nouns that only end a relation: they name nothing in particular."""

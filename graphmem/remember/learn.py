@@ -122,9 +122,13 @@ class Learner:
     # --- what a piece of work reads and writes -------------------------------------------------------------------
 
     def context(self, first: MemoryRecord) -> tuple[str, list[MemoryRecord]]:
-        """The summary of the session so far, and the last messages before this one."""
+        """The summary of the session so far, and the last messages before this one.
+
+        Of a session without a summary yet: the user's latest one, so that a new session begins with what is known.
+        """
         with self._ledger.read() as connection:
             summary = jobs.summary_of(connection, first.scope, first.session)
+            summary = summary or jobs.latest_summary(connection, first.scope)
             return ("" if summary is None else summary.text), jobs.said_before(connection, first, EARLIER)
 
     def turn(self, space: str) -> Lock:

@@ -138,9 +138,71 @@ def test_a_block_of_what_belongs_to_the_question(memory: Memory, link: ChatLink)
     assert "somebody" not in link.recall("tea", top_k=100)
 
 
-@pytest.mark.parametrize("more", [{"top_k": 0}, {"max_chars": "x"}, {"recent": [7]}])
-def test_arguments_that_cannot_be_used_give_nothing(link: ChatLink, more: Any) -> None:
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"top_k": 0},
+        {"max_chars": "x"},
+        {"recent": 7},
+        {"threshold": 2},
+        {"rewrite": 1},
+        {"rewrite_prompt": 7},
+        {"rewrite_prompt": ""},
+    ],
+)
+def test_arguments_that_cannot_be_used_give_nothing(memory: Memory, link: ChatLink, more: Any) -> None:
+    memory.add("I like tea", **WHO)
+    assert "I like tea" in link.recall("tea")
     assert link.recall("tea", **more) == ""
+
+
+@pytest.mark.parametrize("strange", [7, None, "words", {"role": []}, {"role": "user", "content": 7}, {"content": "x" * 10**7}])
+def test_a_turn_of_unknown_shape_is_left_out_and_the_others_count(
+    memory: Memory, link: ChatLink, caplog: pytest.LogCaptureFixture, strange: Any
+) -> None:
+    memory.add("tea and cake", **WHO)
+    first, second = said("What about the cake?", "Which one?")
+    assert "tea and cake" in link.recall("Hm?", [first, strange, second])
+    assert "cake" not in caplog.text
+
+
+def test_what_has_nothing_to_do_with_the_question_is_left_out(memory: Memory, link: ChatLink) -> None:
+    for text in ("I like tea", "My cat is old", "Work begins at nine"):
+        memory.add(text, **WHO)
+    block = link.recall("Is the cat well?")
+    assert "cat" in block
+    assert "tea" not in block
+    assert link.recall("Mongolia's capital?", said("Hello", "Hi")) == ""
+    assert link.recall("Is the cat well?", threshold=0.999) == ""
+    everything = link.recall("Mongolia's capital?", threshold=None)
+    assert all(word in everything for word in ("tea", "cat", "Work"))
+
+
+def test_rewriting_is_chosen_for_a_call(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory.add("tea and cake", **WHO)
+    model = OneAnswer("tea")
+    asks(model, monkeypatch)
+    with ChatLink(memory, **WHO, rewrite_prompt="Ours.") as link:
+        assert link.recall("Hm?", rewrite=False) == ""
+        assert model.asked == []
+        assert "tea and cake" in link.recall("Hm?")
+        assert "tea and cake" in link.recall("Hm?", rewrite_prompt="Mine.")
+    with ChatLink(memory, **WHO, rewrite=False) as link:
+        assert link.recall("Hm?") == ""
+        assert "tea and cake" in link.recall("Hm?", rewrite=True)
+    assert [prompt.system == own for prompt, own in zip(model.asked, ("Ours.", "Mine."), strict=False)] == [True, True]
+    assert len(model.asked) == 3
+
+
+def test_flush_waits_for_what_was_saved(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    go, add = Event(), Memory.add
+    monkeypatch.setattr(Memory, "add", lambda *args, **more: (go.wait(0.3), add(*args, **more))[1])
+    with ChatLink(memory, **WHO) as link:
+        for n in range(1, 4):
+            link.saved(said(*(f"message {k}" for k in range(2 * n))))
+        assert link.flush() == {"pending": []}
+        assert memory.get_all(**WHO)["total"] == 6
+        assert memory.stats()["pending"] == []
 
 
 def test_what_takes_too_long_gives_what_was_found_until_then(
@@ -157,7 +219,7 @@ def test_what_takes_too_long_gives_what_was_found_until_then(
     asks(Slow("tea"), monkeypatch)
     with ChatLink(memory, **WHO, time_limit=1.5) as link:
         begun = monotonic()
-        assert "tea and cake" in link.recall("Hm?", said("Hello"))
+        assert "tea and cake" in link.recall("Hm?", said("Hello"), threshold=None)
         assert monotonic() - begun < 3
         go.set()
 
@@ -185,7 +247,7 @@ def test_an_error_on_the_way_leaves_what_was_found_before(memory: Memory, monkey
     monkeypatch.setattr(chat, "search", failing)
     memory.add("tea and cake", **WHO)
     with ChatLink(memory, **WHO) as link:
-        assert "tea and cake" in link.recall("Hm?", said("Hello"))
+        assert "tea and cake" in link.recall("Hm?", said("Hello"), threshold=None)
 
 
 BAD = {"user_id": None, "rounds": 0, "time_limit": 0, "rewrite": 1, "rewrite_prompt": 7}
@@ -278,10 +340,30 @@ def test_case_c_a_weak_question_rewritten(chat: Callable[..., ChatLink]) -> None
         "user_name": "小雨",
         "char_name": "小助手",
         "user_question": question,
-        "recent_conversation": "user: 翻来覆去到天亮，眼睛都没合上\nassistant: 哎呀，辛苦你了",
+        "recent_conversation": "小雨: 翻来覆去到天亮，眼睛都没合上\n小助手: 哎呀，辛苦你了",
     }
     model.said = LLMUnavailable("away")
-    assert link.recall(question, context)
+    assert link.recall(question, context) == ""  # nothing there has to do with either
+    assert link.recall(question, context, threshold=None)
     with ChatLink(link._memory, user_id="小雨", agent_id="小助手", rewrite=False) as other:
-        assert other.recall(question, context)
-    assert len(model.asked) == 2
+        assert other.recall(question, context, threshold=None)
+    assert len(model.asked) == 3
+
+
+@SQLITE_ONLY
+def test_a_clear_chinese_question_is_asked_as_it_is(chat: Callable[..., ChatLink]) -> None:
+    model = OneAnswer("never asked")
+    link = chat(model, "我海鲜过敏，别推荐海鲜", "下午一般不喝咖啡")
+    talk = said("早上好", "早上好！今天过得怎么样？")
+    for question, word in {
+        "晚饭推荐什么？": "海鲜过敏",
+        "旅行要去哪个城市？": "成都",
+        "面试是哪一天？": "周三",
+        "我的猫几岁了？": "五岁",
+    }.items():
+        block = link.recall(question, talk)
+        assert word in block
+        assert "吉他" not in block
+    assert model.asked == []
+    link.recall("那件事后来怎么样了？", talk)
+    assert len(model.asked) == 1

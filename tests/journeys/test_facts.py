@@ -191,8 +191,10 @@ def test_what_cannot_contradict_does_not_retire(memory: Memory, model: Scripted)
 
 def test_an_older_observation_never_retires_a_newer_one(memory: Memory, model: Scripted) -> None:
     model.decided = {("Lives in Paris", "Moved to Rome"): CHANGED}
-    memory.add(ROME, **ANN, timestamp=THEN)
-    memory.add(PARIS, **ANN, timestamp=THEN - timedelta(days=9))
+    (newer,) = memory.add(ROME, **ANN, timestamp=THEN)["results"]
+    (older,) = memory.add(PARIS, **ANN, timestamp=THEN - timedelta(days=9))["results"]
+    assert "valid_to" not in newer
+    assert (older["event"], older["valid_to"]) == ("ADD", newer["at"])
     assert facts(memory) == ["Moved to Rome"]
     assert facts(memory, as_of=THEN - timedelta(days=1)) == ["Lives in Paris"]
 
@@ -512,6 +514,44 @@ def test_a_session_is_summarised_every_so_often(opened: Open, model: Scripted) -
     memory.add("Her name is Bea.", **ANN, timestamp=THEN + timedelta(minutes=5))
     assert [one for one in model.asked if "about" in one][-1]["summary"] == "Of Hello., I have a sister."
     assert "summary" in {one["kind"] for one in memory.search("sister", **ANN)["results"]}
+
+
+def test_flush_makes_the_summary_that_facts_in_the_background_make_due(opened: Open) -> None:
+    memory = opened(":memory:", summary_messages=2)
+    for minute, text in enumerate(["My name is Ann.", "I sing."]):
+        memory.add(text, **ANN, timestamp=THEN + timedelta(minutes=minute), wait=False)
+    assert memory.flush() == {"pending": []}
+    assert [one["memory"] for one in memory.get_all(**ANN, kinds="summary")["results"]] == ["Of My name is Ann., I sing."]
+
+
+def test_it_is_made_without_flush_as_well(opened: Open) -> None:
+    memory = opened(":memory:", summary_messages=1)
+    memory.add("I sing.", **ANN, timestamp=THEN, wait=False)
+    for _ in range(100):
+        if memory.get_all(**ANN, kinds="summary")["results"]:
+            break
+        sleep(0.1)
+    assert [one["memory"] for one in memory.get_all(**ANN, kinds="summary")["results"]] == ["Of I sing."]
+
+
+def test_a_new_session_begins_with_the_latest_summary_of_the_user(opened: Open, model: Scripted) -> None:
+    memory = opened(":memory:", summary_messages=1)
+    memory.add("My name is Ann.", **ANN, run_id="r1", timestamp=THEN)
+    memory.flush()
+    memory.add("I sing.", user_id="bob", timestamp=THEN + timedelta(minutes=1))
+    memory.add("I sing.", **ANN, agent_id="max", timestamp=THEN + timedelta(minutes=1))
+    memory.flush()
+
+    def told(text: str, **scope: Any) -> str:
+        memory.add(text, timestamp=THEN + timedelta(days=2), **scope)
+        return str([one for one in model.asked if "about" in one][-1]["summary"])
+
+    assert told("Hello.", **ANN, run_id="r2") == "Of My name is Ann."
+    memory.flush()
+    assert told("Hello again.", **ANN, run_id="r2") == "Of Hello."  # the session's own
+    assert told("Hello.", **ANN, agent_id="max", run_id="r2") == "Of I sing."
+    assert told("Hello.", **ANN, agent_id="mia") == ""
+    assert told("Hello.", run_id="r1") == ""
 
 
 def test_a_summary_of_erased_words_is_made_anew(opened: Open) -> None:

@@ -18,9 +18,9 @@ from graphmem.recall.search import Answer, Hit
 NOW = datetime(2024, 5, 1, tzinfo=UTC)
 
 
-def hit(text: str, similarity: float = 0.1) -> Hit:
+def hit(text: str, similarity: float = 0.1, **more: Any) -> Hit:
     record = MemoryRecord(text, "user:u", Scope("u"), Kind.FACT, text, NOW, NOW, NOW, NOW, "")
-    return Hit(record, 1.0, similarity, None)
+    return Hit(record, 1.0, similarity, None, **more)
 
 
 def turns(*said: str) -> list[Message]:
@@ -47,6 +47,8 @@ WITH_TALK = "My landlord raises the rent.\nDid you write to him?\n" + ASKED
         Answer((hit("a", 0.2), hit("b", 0.5))),
         Answer((hit("a"),), named=("anna",)),
         Answer((hit("a"),), named=("anna",), understood=False),
+        Answer((hit("a"), hit("b", shared=0.7)), understood=False),
+        Answer((hit("a", shared=1.4),)),
     ],
 )
 def test_a_question_that_finds_enough_is_asked_once(enough: Answer) -> None:
@@ -55,7 +57,15 @@ def test_a_question_that_finds_enough_is_asked_once(enough: Answer) -> None:
     assert (step.query, step.hits, step.enough, model.asked) == (ASKED, enough.hits, True, [])
 
 
-@pytest.mark.parametrize("little", [WEAK, Answer((hit("noise", 0.9),), understood=False)])
+@pytest.mark.parametrize(
+    "little",
+    [
+        WEAK,
+        Answer((hit("noise", 0.9),), understood=False),
+        Answer((hit("noise", shared=0.6),), understood=False),
+        Answer((hit("noise", shared=1.3),)),
+    ],
+)
 def test_one_that_finds_too_little_is_asked_with_the_last_turns(little: Answer) -> None:
     found = climbed(Asking(ASKED, TALK), {ASKED: little, WITH_TALK: Answer((hit("rent", 0.6),))}, OneAnswer("never"))
     assert [(step.query, texts(step), step.enough) for step in found] == [
@@ -76,8 +86,14 @@ def test_and_then_rewritten() -> None:
         "user_name": "Ana",
         "char_name": "Max",
         "user_question": ASKED,
-        "recent_conversation": "user: My landlord raises the rent.\nassistant: Did you write to him?",
+        "recent_conversation": "Ana: My landlord raises the rent.\nMax: Did you write to him?",
     }
+
+
+def test_a_turn_keeps_its_own_name_and_its_role_where_nobody_has_one() -> None:
+    said = [Message("user", "Hi", NOW, name="Tom"), Message("assistant", "Hello", NOW), Message("tool", "7", NOW)]
+    asked = json.loads(ladder.rewriting(Asking(ASKED, said, "Ana"), 1.0).user)
+    assert asked["recent_conversation"] == "Tom: Hi\nassistant: Hello\ntool: 7"
 
 
 def test_instructions_of_the_callers_own_stand_in_for_ours() -> None:
@@ -100,6 +116,21 @@ def test_a_weak_question_without_a_conversation_is_rewritten_at_once_or_left() -
     assert len(climbed(Asking(ASKED), {ASKED: WEAK})) == 1
     model = OneAnswer("What became of the rent?")
     assert len(climbed(Asking(ASKED), {ASKED: WEAK, model.said: WEAK}, model)) == 2
+
+
+def test_hits_that_have_nothing_to_do_with_what_is_asked_are_left_out() -> None:
+    found = Answer((hit("a"), hit("noise", related=False), hit("b")), named=("anna",))
+    assert [texts(step) for step in climbed(Asking(ASKED), {ASKED: found})] == [["a", "b"]]
+    assert [texts(step) for step in climbed(Asking(ASKED, only_related=False), {ASKED: found})] == [["a", "noise", "b"]]
+    little = Answer((hit("noise", related=False), hit("c")))
+    answers = {ASKED: Answer((hit("noise", related=False),)), WITH_TALK: little}
+    assert [texts(step) for step in climbed(Asking(ASKED, TALK), answers)] == [[], ["c"]]
+
+
+def test_a_question_without_a_word_that_names_something_counts_only_by_itself() -> None:
+    wordless = Answer((hit("whatever", related=False),), worded=False)
+    found = climbed(Asking(ASKED, TALK), {ASKED: wordless, WITH_TALK: Answer((hit("rent", related=True),))})
+    assert [texts(step) for step in found] == [["whatever"], ["rent"]]
 
 
 def test_where_nothing_is_there_nothing_is_tried() -> None:
@@ -149,6 +180,14 @@ def test_of_a_newest_turn_that_does_not_fit_the_end_is_kept() -> None:
         "- Who raised Ana's rent?",
         "# Who raised Ana's rent?",
         "1. Who raised Ana's rent?",
+        "Here's the rewritten search query: Who raised Ana's rent?",
+        "Rewrite: Who raised Ana's rent?",
+        "rewritten_query: Who raised Ana's rent?",
+        "Standalone question: Who raised Ana's rent?",
+        "User question: Who raised Ana's rent?",
+        "Search Query：Who raised Ana's rent?",
+        "**Output**: Who raised Ana's rent?",
+        "改写：\nWho raised Ana's rent?",
     ],
 )
 def test_of_an_answer_the_query_is_taken(said: str) -> None:
@@ -160,6 +199,15 @@ def test_of_an_answer_the_query_is_taken(said: str) -> None:
     [
         ("改写后的查询：用户昨晚失眠，今天状态有何变化", "用户昨晚失眠，今天状态有何变化"),
         ("「用户昨晚失眠」", "用户昨晚失眠"),
+        ("改写:用户昨晚失眠", "用户昨晚失眠"),
+        ("**改写：** “用户昨晚失眠”", "用户昨晚失眠"),
+        ("改写后的问题为：用户昨晚失眠", "用户昨晚失眠"),
+        ("检索句：用户昨晚失眠", "用户昨晚失眠"),
+        ("改寫後的查詢：用戶昨晚失眠", "用戶昨晚失眠"),
+        ("查询语句如下：用户昨晚失眠", "用户昨晚失眠"),
+        ("面试结果：通过了吗", "面试结果：通过了吗"),
+        ("Ana's question: who?", "Ana's question: who?"),
+        ("The rent: who raised it?", "The rent: who raised it?"),
         ("2024 budget?", "2024 budget?"),
         ("  ", ""),
         ("```", ""),

@@ -182,6 +182,18 @@ def summary_of(connection: Connection, scope: Scope, session: str) -> MemoryReco
     return None if row is None else record_of(row)
 
 
+def latest_summary(connection: Connection, scope: Scope) -> MemoryRecord | None:
+    """The summary that was made or renewed last of any session of the same user and agent, whatever the run.
+
+    Of a scope by run alone only one of that run.
+    """
+    m = memories.c
+    mine = [m[name].is_not_distinct_from(getattr(scope, name)) for name in ("user_id", "agent_id")]
+    statement = RECORD.where(spaces.c.key == scope.space, m.kind == Kind.SUMMARY.value, m.valid_to.is_(None), *mine)
+    row = connection.execute(statement.order_by(m.updated_at.desc(), m.id.desc()).limit(1)).mappings().first()
+    return None if row is None else record_of(row)
+
+
 def last_summarised(connection: Connection, summary: MemoryRecord | None) -> int:
     """The row of the last message that a summary covers; 0: none."""
     if summary is None:
