@@ -174,22 +174,26 @@ def holds_episodes(connection: Connection, scope: Scope, session: str, number: i
     return connection.scalar(some.with_only_columns(memories.c.id)) is not None
 
 
+_RUNNING = memories.c.memory_type.is_distinct_from(PROCEDURAL)
+
+
 def summary_of(connection: Connection, scope: Scope, session: str) -> MemoryRecord | None:
     """The running summary of a session in exactly this scope."""
-    running = memories.c.memory_type.is_distinct_from(PROCEDURAL)
-    newest = _of_session(Kind.SUMMARY, scope, session).where(running).order_by(memories.c.id.desc()).limit(1)
+    newest = _of_session(Kind.SUMMARY, scope, session).where(_RUNNING).order_by(memories.c.id.desc()).limit(1)
     row = connection.execute(newest).mappings().first()
     return None if row is None else record_of(row)
 
 
 def latest_summary(connection: Connection, scope: Scope) -> MemoryRecord | None:
-    """The summary that was made or renewed last of any session of the same user and agent, whatever the run.
+    """The running summary that was made or renewed last of any session of the same user and agent, whatever the run.
 
     Of a scope by run alone only one of that run.
     """
     m = memories.c
     mine = [m[name].is_not_distinct_from(getattr(scope, name)) for name in ("user_id", "agent_id")]
-    statement = RECORD.where(spaces.c.key == scope.space, m.kind == Kind.SUMMARY.value, m.valid_to.is_(None), *mine)
+    statement = RECORD.where(
+        spaces.c.key == scope.space, m.kind == Kind.SUMMARY.value, m.valid_to.is_(None), _RUNNING, *mine
+    )
     row = connection.execute(statement.order_by(m.updated_at.desc(), m.id.desc()).limit(1)).mappings().first()
     return None if row is None else record_of(row)
 
