@@ -61,3 +61,14 @@ def test_a_migrated_file_has_the_schema_of_a_new_one(kept: Path, tmp_path: Path)
     Ledger(old).close()
     Ledger(new).close()
     assert columns(old) == columns(new)
+
+
+@pytest.mark.parametrize("kept", FILES, ids=lambda path: path.stem)
+def test_a_migrated_file_has_no_digests_left_that_it_could_confirm_itself(kept: Path, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(kept)) as connection:
+        keyed = "secret" in {name for _, name, *_ in connection.execute("PRAGMA table_info(ledger)")}
+        before = [digest for row in connection.execute("SELECT key, words FROM messages") for digest in row if digest]
+    put(kept, tmp_path / "ledger.sqlite")
+    Ledger(tmp_path / "ledger.sqlite").close()
+    content = (tmp_path / "ledger.sqlite").read_bytes()
+    assert {digest.encode() in content for digest in before} == {keyed}
