@@ -512,7 +512,8 @@ class Memory:
     def history(
         self, memory_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
     ) -> list[results.HistoryDict]:
-        """What happened to a memory, oldest first, in mem0's ten columns; [] if there is none in this scope.
+        """What happened to a memory, oldest first, in mem0's ten columns and `is_retired`; [] if there is none in this
+        scope.
 
         Of an erased memory the events remain, without the words. What `add` calls DELETE has retired a memory, and is a
         RETIRE here, with `is_retired`; `is_deleted` means erased.

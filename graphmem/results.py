@@ -223,9 +223,9 @@ class HistoryDict(TypedDict):
     created_at: str
     updated_at: str
     is_deleted: bool
-    is_retired: bool
     actor_id: str | None
     role: str | None
+    is_retired: bool
 
 
 class AliasDict(TypedDict):
@@ -450,9 +450,9 @@ def event(found: Event) -> HistoryDict:
         created_at=iso(found.created_at),
         updated_at=iso(found.updated_at),
         is_deleted=found.is_deleted,
-        is_retired=found.event == "RETIRE",
         actor_id=found.actor_id,
         role=found.role,
+        is_retired=found.event == "RETIRE",
     )
 
 

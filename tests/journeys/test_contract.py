@@ -764,7 +764,7 @@ def test_update_refuses_what_means_nothing(memory: Memory) -> None:
     assert len(memory.history(uid)) == 1
 
 
-def test_history_has_mem0s_ten_columns(memory: Memory) -> None:
+def test_history_has_mem0s_ten_columns_and_what_is_retired(memory: Memory) -> None:
     uid = added(memory, {"role": "user", "content": "tea", "name": "Ann"})
     memory.delete(uid)
     first, last = memory.history(uid)
@@ -779,6 +779,7 @@ def test_history_has_mem0s_ten_columns(memory: Memory) -> None:
         "is_deleted",
         "actor_id",
         "role",
+        "is_retired",
     ]
     assert list(first) == list(last) == columns
     assert (first["event"], first["is_deleted"], last["event"], last["is_deleted"]) == ("ADD", False, "DELETE", True)
@@ -1252,7 +1253,8 @@ def test_history_can_be_read_with_plain_sqlite(tmp_path: Path, make_memory: Make
     connection.row_factory = sqlite3.Row
     rows = [dict(row) for row in connection.execute("SELECT * FROM history")]
     connection.close()
-    assert [{**row, "is_deleted": bool(row["is_deleted"])} for row in rows] == memory.history(uid)
+    told = [{**row, "is_deleted": bool(row["is_deleted"]), "is_retired": False} for row in rows]
+    assert told == memory.history(uid)
     assert len(rows[0]) == 10
 
 
