@@ -887,6 +887,33 @@ def test_context_keeps_to_its_room(memory: Memory) -> None:
             memory.context("tea", user_id="u1", max_chars=bad)
 
 
+@SQLITE_ONLY
+def test_context_leaves_out_what_has_nothing_to_do_with_the_question(make_memory: Any) -> None:
+    memory = make_memory(embedder={"provider": "minilm"}, extractor={"provider": "spacy"})
+    for n, text in enumerate(["Tea is green", "My cat sleeps", "面试在周三", "Paul works at Siemens"]):
+        memory.add(text, user_id="u1", timestamp=JANUARY + timedelta(days=n))
+
+    def shown(question: str, **more: Any) -> list[str]:
+        return [line[15:] for line in memory.context(question, user_id="u1", **more).splitlines()[2:-1]]
+
+    assert shown("Is the cat well?") == ["My cat sleeps"]
+    assert shown("面试是哪一天？") == ["面试在周三"]
+    assert shown("Who is Paul?") == ["Paul works at Siemens"]
+    assert memory.context("Mongolia's capital?", user_id="u1") == ""
+    assert memory.context("蒙古国的首都叫什么？", user_id="u1") == ""
+    assert len(shown("Mongolia's capital?", threshold=None)) == 4
+    assert len(shown("What do you know?")) == 4  # no word to go by
+    assert shown("Is the cat well?", threshold=0.999) == []
+    with pytest.raises(ValidationError, match="threshold"):
+        memory.context("tea", user_id="u1", threshold=2)
+
+
+def test_context_keeps_the_answer_to_a_question_that_was_asked_before(memory: Memory) -> None:
+    said = [("Ana", "Where is the key?"), ("Max", "Below some stone"), ("Ana", "Bye")]
+    memory.add([{"role": "user", "name": who, "content": text} for who, text in said], user_id="u1", timestamp=JANUARY)
+    assert "stone" in memory.context("the key?", user_id="u1")
+
+
 def test_explain_tells_where_a_memory_comes_from(anna: Memory) -> None:
     uid = ids(anna.get_all(user_id="u1", filters={"at": {"lt": "2024-01-01T00:05"}}))[0]
     told = anna.explain(uid)

@@ -1,0 +1,58 @@
+"""What a memory shares with a question: words that name something, by their rarity, in any script."""
+
+from __future__ import annotations
+
+import pytest
+
+from graphmem.recall import relevance
+from graphmem.text import term_counts
+
+SAID = ["The dentist is on Monday", "Tea on Monday", "面试在周三", "Кот спит", "เชียงใหม่"]
+
+
+def shared(question: str, text: str) -> float:
+    frequencies: dict[int, int] = {}
+    for said in SAID:
+        for term in term_counts(said):
+            frequencies[term] = frequencies.get(term, 0) + 1
+    return relevance.weighed(relevance.terms_asked(question), len(SAID), frequencies).shared([text])
+
+
+def test_a_word_of_one_memory_alone_weighs_one_and_a_more_frequent_one_less() -> None:
+    assert shared("When is the dentist?", SAID[0]) == pytest.approx(1.0)
+    assert 0 < shared("On Monday?", SAID[0]) < relevance.WORDS
+    assert shared("The dentist on Monday?", SAID[0]) > relevance.WORDS_BESIDE_COSINE
+    assert shared("When is the dentist?", SAID[1]) == 0.0
+
+
+@pytest.mark.parametrize(("question", "text"), [("面试是哪一天？", SAID[2]), ("Где кот?", SAID[3]), ("เชียงใหม่ไหม", SAID[4])])
+def test_in_any_script(question: str, text: str) -> None:
+    assert shared(question, text) >= relevance.WORDS
+
+
+@pytest.mark.parametrize(
+    ("question", "text"),
+    [
+        ("Do you remember that thing?", "I remember many things"),
+        ("你还记得吗？", "我记得很清楚"),
+        ("你覺得呢", "我覺得不錯"),
+        ("你现在好吗？", "现在下雨"),
+    ],
+)
+def test_words_that_name_nothing_do_not_count(question: str, text: str) -> None:
+    assert shared(question, text) == 0.0
+
+
+@pytest.mark.parametrize("question", ["And what happened then?", "What do you know?", "…", "后来他怎么说？"])
+def test_a_question_of_such_words_alone_has_none(question: str) -> None:
+    assert relevance.terms_asked(question) == []
+
+
+@pytest.mark.parametrize(
+    ("shared", "similarity", "understood", "enough"),
+    [(0.7, 0.0, False, True), (0.6, 0.9, False, False), (0.7, 0.4, True, False), (0.0, 0.5, True, True), (1.4, 0.0, True, True)],
+)  # fmt: skip
+def test_cosines_count_only_where_the_embedder_reads_the_language(
+    shared: float, similarity: float, understood: bool, enough: bool
+) -> None:
+    assert relevance.is_enough(shared, similarity, understood=understood) is enough
