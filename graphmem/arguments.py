@@ -169,6 +169,14 @@ def folder(value: object, argument: str = "path") -> str:
 # --- what was said -------------------------------------------------------------------------------------------------
 
 
+class Paragraph(dict[str, Any]):
+    """A message that is a part of a document, read from a file."""
+
+    def __init__(self, message: Mapping[str, Any], document: str) -> None:
+        super().__init__(message)
+        self.document = document
+
+
 def messages(value: object, *, timestamp: object = None, now: datetime, limits: Limits = LIMITS) -> list[Message]:
     """What is to be remembered of `value`: a string, one message dict, or a list of either, in order.
 
@@ -210,6 +218,7 @@ def _message(value: object, argument: str, given: datetime | None, now: datetime
         timed=at is not None,
         attachments=attachments,
         metadata=metadata(value.get("metadata"), f"{argument}.metadata", limits.max_metadata_bytes),
+        document=value.document if isinstance(value, Paragraph) else None,
     )
 
 
