@@ -274,10 +274,14 @@ class Extraction:
 
 @dataclass(frozen=True, slots=True)
 class Utterance:
-    """A text with its speaker, as an extractor gets it."""
+    """A text with its speaker, as an extractor gets it.
+
+    `is_fact`: it is written about the speaker, who is left out as its subject ("Lives in Paris").
+    """
 
     text: str
     speaker: str | None = None
+    is_fact: bool = False
 
 
 class Origin(StrEnum):
