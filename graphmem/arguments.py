@@ -198,6 +198,14 @@ class Heard(NamedTuple):
     wordless: list[int]
 
 
+class Paragraph(dict[str, Any]):
+    """A message that is a part of a document, read from a file."""
+
+    def __init__(self, message: Mapping[str, Any], document: str) -> None:
+        super().__init__(message)
+        self.document = document
+
+
 def messages(value: object, *, timestamp: object = None, now: datetime, limits: Limits = LIMITS) -> list[Message]:
     """The messages to be remembered, as `heard` finds them."""
     return heard(value, timestamp=timestamp, now=now, limits=limits).messages
@@ -248,6 +256,7 @@ def _message(value: object, argument: str, given: datetime | None, now: datetime
         timed=at is not None,
         attachments=attachments,
         metadata=metadata(value.get("metadata"), f"{argument}.metadata", limits.max_metadata_bytes),
+        document=value.document if isinstance(value, Paragraph) else None,
     )
 
 

@@ -180,7 +180,8 @@ class Glimpse(NamedTuple):
 class Message:
     """One thing said. `at` is the observation time; `timed` tells whether the caller gave it (replays need that).
 
-    `metadata` is what came in the message itself, beside that of the call.
+    `metadata` is what came in the message itself, beside that of the call; `document` tells of which document the words
+    are a part, if nobody said them.
     """
 
     role: str
@@ -191,6 +192,7 @@ class Message:
     timed: bool = False
     attachments: tuple[Mapping[str, Any], ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
+    document: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,10 +288,14 @@ class Extraction:
 
 @dataclass(frozen=True, slots=True)
 class Utterance:
-    """A text with its speaker, as an extractor gets it."""
+    """A text with its speaker, as an extractor gets it.
+
+    `is_fact`: it is written about the speaker, who is left out as its subject ("Lives in Paris").
+    """
 
     text: str
     speaker: str | None = None
+    is_fact: bool = False
 
 
 class Origin(StrEnum):

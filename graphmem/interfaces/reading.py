@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
+from graphmem.arguments import Paragraph
 from graphmem.errors import ValidationError
 
 Messages = list[Any]
@@ -56,7 +58,7 @@ def read(given: str, defaults: Defaults) -> tuple[str, Messages]:
         _refuse_misspelt(path, given)
         return "the text", [defaults.message(given)]
     try:
-        return given, _messages(given, path.suffix.lower(), path.read_bytes(), defaults)
+        return given, _messages(given, path.suffix.lower(), path.read_bytes(), defaults, document=str(uuid4()))
     except OSError as error:
         raise ValidationError(f"{given}: cannot be read ({error.strerror}); give a readable file") from None
 
@@ -75,7 +77,7 @@ def _refuse_misspelt(path: Path, given: str) -> None:
         raise ValidationError(f"{given}: there is no such file; to remember these very words, pipe them to 'add -'")
 
 
-def _messages(source: str, suffix: str, raw: bytes, defaults: Defaults) -> Messages:
+def _messages(source: str, suffix: str, raw: bytes, defaults: Defaults, document: str | None = None) -> Messages:
     text = _decoded(source, raw)
     if not text.strip():
         raise ValidationError(f"{source}: is empty; there is nothing to remember")
@@ -84,7 +86,7 @@ def _messages(source: str, suffix: str, raw: bytes, defaults: Defaults) -> Messa
     elif suffix in _JSON or _LOOKS_LIKE_JSON.match(text):
         found = _document(source, text)
     else:
-        return list(_prose(text, defaults))
+        return list(_prose(text, defaults, document))
     return [defaults.complete(message) for message in found]
 
 
@@ -173,8 +175,8 @@ def _said(value: Any) -> Messages:
 # --- prose ---------------------------------------------------------------------------------------------------------
 
 
-def _prose(text: str, defaults: Defaults) -> Iterator[dict[str, Any]]:
-    """A transcript's turns, or a text's paragraphs."""
+def _prose(text: str, defaults: Defaults, document: str | None) -> Iterator[dict[str, Any]]:
+    """A transcript's turns, or a text's paragraphs: parts of a document, if somebody did not say them."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     turns = [_TURN.fullmatch(line) for line in lines]
     if _is_transcript(turns):
@@ -182,7 +184,8 @@ def _prose(text: str, defaults: Defaults) -> Iterator[dict[str, Any]]:
         return
     for paragraph in re.split(r"\n[^\S\n]*\n", text.replace("\r\n", "\n")):
         if paragraph.strip():
-            yield defaults.message(paragraph.strip())
+            message = defaults.message(paragraph.strip())
+            yield message if document is None or defaults.name is not None else Paragraph(message, document)
 
 
 def _is_transcript(turns: list[re.Match[str] | None]) -> bool:

@@ -92,7 +92,10 @@ class Extractor(Protocol):
     def name(self) -> str: ...
 
     def extract(self, utterances: Sequence[Utterance]) -> list[Extraction]:
-        """One extraction for each utterance, in order. "I" and "my" are the speaker. Raises ModelError."""
+        """One extraction for each utterance, in order. "I" and "my" are the speaker, and who a fact leaves out is.
+
+        Raises ModelError.
+        """
         ...
 
     def keys(self, question: str) -> list[Mention]:

@@ -45,3 +45,8 @@ class Keys:
     def of(self, token: Token) -> str:
         """The key, "" for a token that stands for nothing in particular."""
         return self.speaker if token.lower_ in FIRST_PERSON else self.entity(token)
+
+    def owner(self, noun: Token) -> str:
+        """The key of whose it is, as far as that is said by a name or a pronoun."""
+        owners = (child for child in noun.children if child.dep_ == "poss" and child.pos_ in ("PRON", "PROPN"))
+        return next((self.of(owner) for owner in owners), "")

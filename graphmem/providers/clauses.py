@@ -15,7 +15,7 @@ from graphmem.model import Statement
 from graphmem.providers.claims import GUESSED, INDIRECT, PLAIN, TELLING, Claim, Keys
 from graphmem.providers.complements import all_of, complements, denied, is_none, prepositional
 from graphmem.providers.predicates import SUBJECTS, VERBS, is_passive, is_seldom, is_unreal, modal, negation
-from graphmem.providers.relatives import bearer, is_apposition, is_naming, meant, names_given, relatives
+from graphmem.providers.relatives import bearer, is_apposition, is_favorite, is_naming, meant, names_given, relatives
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Span, Token
@@ -68,11 +68,17 @@ def _claims(sentence: Span, keys: Keys) -> Iterator[Claim]:
 
 
 def _clause(verb: Token, keys: Keys) -> Iterator[Claim]:
+    ends = list(complements(verb))
+    if any(is_favorite(child) and keys.owner(child) for child in verb.children):
+        # That sushi is my favorite food, not that a food is sushi: see `relatives`.
+        ends = [end for end in ends if end.predicate != "be"]
+        if not ends:
+            return
     subjects = [subject for subject in _subjects(verb, keys) if subject.key]
     if not subjects or _is_cheer(verb):
         return
     doubt = GUESSED if is_seldom(verb) else 1.0
-    for complement in complements(verb):
+    for complement in ends:
         found = keys.of(complement.target)
         for subject in subjects:
             words = denied(complement.predicate) if subject.denied else complement.predicate

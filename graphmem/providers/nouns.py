@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from graphmem.providers.pieces import CALLED_OUT
+
 if TYPE_CHECKING:
     from spacy.tokens import Span, Token
 
@@ -22,7 +24,9 @@ EMPTY = frozenset(
 
 def is_name(token: Token) -> bool:
     """Whether a word is (part of) a name."""
-    return token.pos_ == "PROPN" and token.ent_type_ not in AMOUNTS
+    # What is called out is in small letters by then: see `plain`.
+    is_called_out = token.is_sent_start and token.text in CALLED_OUT
+    return token.pos_ == "PROPN" and token.ent_type_ not in AMOUNTS and not is_called_out
 
 
 def run(token: Token) -> Span:
@@ -41,8 +45,12 @@ def is_maker(token: Token) -> bool:
 
 
 def is_list(entity: Span) -> bool:
-    """Two cats, taken for a company: "my cats, Miso and Tofu"."""
-    return entity.root.head.tag_ == "NNS" and entity.root.dep_ == "appos" and any(each.dep_ == "cc" for each in entity)
+    """Two cats, taken for a company: "my cats, Miso and Tofu", "my cats are Miso and Tofu"."""
+    root = entity.root
+    described = [root.head] if root.dep_ == "appos" else []
+    if root.dep_ == "attr":
+        described = [child for child in root.head.children if child.dep_ == "nsubj"]
+    return any(each.tag_ == "NNS" for each in described) and any(each.dep_ == "cc" for each in entity)
 
 
 def _are_one_name(left: Token, right: Token) -> bool:

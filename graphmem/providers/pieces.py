@@ -15,7 +15,28 @@ PLAIN = {ord("’"): "'", ord("ʼ"): "'"} | dict.fromkeys(range(0xD800, 0xE000),
 # Verbs of notes in which "I" is left out: the tagger takes "Met Greta" for a name.
 _STARTS = re.compile(
     r"(?:^|(?<=[.!?] )|(?<=\n))(?:Met|Saw|Visited|Called|Phoned|Texted|Emailed|Messaged|Invited|Hired|Married|Asked"
-    r"|Told|Helped|Interviewed|Contacted|Joined|Bought|Watched|Finished|Started|Adopted|Introduced|Hosted)(?= [A-Z])"
+    r"|Told|Tell|Ask|Remember|Helped|Interviewed|Contacted|Joined|Bought|Watched|Finished|Started|Adopted|Introduced"
+    r"|Hosted)(?= [A-Z])"
+)
+
+# What is called out before anything is said: "Congrats Anna", "Wow".
+OPENINGS = frozenset(
+    """
+    wow yep yup yeah nope nah hey hi hello thanks congrats congratulations glad lol haha ok okay oh hmm bye yay woohoo
+    hooray woah whoa aw aww awww phew oof oops ouch yum damn dang gosh geez jeez yikes ugh omg fyi gotcha lemme
+    y'all cheers awesome agreed sorry please honestly seriously anytime
+    """.split()
+)
+# May also begin a name, unless a comma or an exclamation mark follows: "Imagine, Greta is moving".
+_CALLS = frozenset(
+    """
+    imagine guess listen look see wait remember believe trust dude man bro buddy super cool good great brave well
+    """.split()
+)
+CALLED_OUT = OPENINGS | _CALLS
+_CALLED_OUT = re.compile(
+    rf"(?:^|(?<=[.!?] )|(?<=\n))(?:(?:{'|'.join(sorted(OPENINGS))})\b|(?:{'|'.join(sorted(_CALLS))})(?=[,!]))",
+    re.IGNORECASE,
 )
 _BRACKETS = re.compile(r"\s*\([^)]*\)")
 _PARAGRAPH = re.compile(r"\n\s*\n")
@@ -44,4 +65,7 @@ def _piece_end(text: str) -> int:
 
 def plain(text: str) -> str:
     """A text as the parser reads it best, of the same length."""
-    return _STARTS.sub(lambda found: found.group().lower(), text.translate(PLAIN))
+    straight = text.translate(PLAIN)
+    for pattern in (_STARTS, _CALLED_OUT):
+        straight = pattern.sub(lambda found: found.group().lower(), straight)
+    return straight

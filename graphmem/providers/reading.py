@@ -23,8 +23,8 @@ from graphmem.providers.nouns import (
     run,
     whole_of,
 )
-from graphmem.providers.pieces import pieces, title_forms
-from graphmem.providers.relatives import meant
+from graphmem.providers.pieces import OPENINGS, pieces, title_forms
+from graphmem.providers.relatives import is_favorite, meant
 from graphmem.providers.tells import tells_of
 from graphmem.providers.unspaced import names_by_sight
 from graphmem.text import mostly_latin, normalise_key, split_title, trimmed
@@ -47,8 +47,6 @@ TYPES = {
     "LAW": EntityType.CONCEPT,
 }
 VAGUE = frozenset((EntityType.CONCEPT, EntityType.OTHER))
-# What chats begin with in capitals, which the tagger takes for names.
-INTERJECTIONS = frozenset("wow yep yup yeah nope hey hi hello thanks congrats glad lol haha ok okay oh hmm bye".split())
 
 LONGEST_KEY = 100
 
@@ -56,7 +54,8 @@ LONGEST_KEY = 100
 class Reading:
     """What one text says, as it is being read."""
 
-    def __init__(self, speaker: str | None) -> None:
+    def __init__(self, speaker: str | None, *, is_fact: bool = False) -> None:
+        self.is_fact = is_fact
         self.mentions: dict[str, Mention] = {}
         self.tells = NOTHING_TOLD
         self._statements: dict[tuple[str, ...], Statement] = {}
@@ -96,13 +95,13 @@ class Reading:
         entities = doc.ents
         self._entities = {place: entity for entity in entities for place in range(entity.start, entity.end)}
         for entity in entities:
-            if entity.label_ not in AMOUNTS:
+            if entity.label_ not in AMOUNTS and not is_list(entity):
                 self._name(entity)
         for chunk in self._chunks.values():
             for token in chunk:
                 if is_name(token):
                     self._name(run(token))
-            if len(content_words(chunk)) > 1 and chunk.root.ent_type_ not in AMOUNTS:
+            if len(content_words(chunk)) > 1 and chunk.root.ent_type_ not in AMOUNTS and not is_favorite(chunk.root):
                 self._chunk(chunk)
 
     def read_clauses(self, doc: Doc, text: str) -> None:
@@ -110,7 +109,10 @@ class Reading:
             for word, type_ in clues(token) if token.pos_ in TELLING else ():
                 if word.ent_type_ or is_name(word):
                     self._clues.setdefault(normalise_key(self._span(word).text), type_)
-        for found in statements(doc, text, Keys(self.entity, self._speaker)):
+        quoted = doc.text if self.is_fact else text
+        for said in statements(doc, quoted, Keys(self.entity, self._speaker)):
+            # A fact may have been read with a subject that its words leave out.
+            found = replace(said, fact=text) if self.is_fact else said
             same = (found.subject, found.predicate, found.object, found.fact)
             known = self._statements.setdefault(same, found)
             # Read in two ways, it is as sure as the better one.
@@ -174,6 +176,6 @@ class Reading:
 
 
 def _is_usable(key: str) -> bool:
-    if key in INTERJECTIONS or len(key) > LONGEST_KEY or not any(map(str.isalpha, key)):
+    if key in OPENINGS or len(key) > LONGEST_KEY or not any(map(str.isalpha, key)):
         return False
     return len(key) > 1 or not mostly_latin(key)

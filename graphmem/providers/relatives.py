@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from graphmem.model import EntityType
 from graphmem.providers.claims import INDIRECT, SURE, Claim, Keys
 from graphmem.providers.classes import CLASSES
 from graphmem.providers.predicates import SUBJECTS, VERBS, is_negated, is_passive, is_unreal, negation
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
 COPULA_ENDS = frozenset(("attr", "oprd", "acomp"))
 FAVORITES = frozenset(("favorite", "favourite"))
 CALLING = frozenset(("call", "name", "nickname", "dub"))
+# What mostly has a name, and what often has: of anything else a name behind a comma is rather somebody spoken to.
+BEARING = frozenset((EntityType.PERSON, EntityType.OTHER))
+NAMED = BEARING | {EntityType.PLACE, EntityType.ORGANIZATION}
+SECOND_PERSON = frozenset("you your yours yourself yourselves".split())
 # How a noun and the name behind it hang together.
 LINKS = frozenset(("appos", "compound", "nmod", "poss"))
 HAVING = frozenset(("have", "get", "own", "adopt", "keep"))
@@ -42,9 +47,31 @@ def pairs(token: Token) -> Iterator[tuple[Token, Token]]:
         )
 
 
+def is_favorite(noun: Token) -> bool:
+    """Whether a noun is a role that something has for somebody ("my favorite food is rice"), and no thing."""
+    return bool(_favorite(noun)) and noun.dep_ in SUBJECTS and noun.head.lemma_ == "be"
+
+
+def is_called(name: Token) -> bool:
+    """Whether somebody is spoken to by a name that the parser takes for another word of a noun: "my car, Tomas"."""
+    noun, start, end = name.head, name.left_edge.i, name.right_edge.i + 1
+    sentence = name.sent
+    if name.dep_ != "appos" or name.pos_ != "PROPN" or name.doc[start - 1].text != "," or _favorite(noun):
+        return False
+    is_last = all(token.is_punct or token.is_space for token in name.doc[end : sentence.end])
+    kind = CLASSES.get(noun.lemma_)
+    if kind in BEARING:
+        return is_last and any(child.lower_ == "your" for child in noun.children)
+    if any(token.lower_ in SECOND_PERSON for token in sentence):
+        return True
+    if not is_last or name.ent_type_ == "WORK_OF_ART":
+        return False
+    return name.ent_type_ == "PERSON" or (kind not in NAMED and any(child.dep_ == "poss" for child in noun.children))
+
+
 def is_apposition(token: Token) -> bool:
     """Whether a noun tells more of the one before: not "my family" in "Anna, my family is well"."""
-    if token.dep_ != "appos" or token.i < token.head.i:
+    if token.dep_ != "appos" or token.i < token.head.i or is_called(token):
         return False
     if token.pos_ == "PROPN" or token.head.pos_ != "PROPN":
         return True
@@ -110,7 +137,7 @@ def _apposed_name(noun: Token) -> Token:
     comma = noun.doc[noun.i + 1 : noun.i + 2].text
     if noun.tag_ != "NN" or comma != ",":
         return noun
-    names = (child for child in noun.rights if child.dep_ == "appos" and child.pos_ == "PROPN")
+    names = (child for child in noun.rights if child.dep_ == "appos" and child.pos_ == "PROPN" and not is_called(child))
     return next((name for name in names if name.left_edge.i == noun.i + 2), noun)
 
 

@@ -12,6 +12,7 @@ from graphmem.errors import ConfigError, ModelError
 from graphmem.model import Extraction, Mention, Utterance
 from graphmem.providers.pieces import plain
 from graphmem.providers.reading import Reading
+from graphmem.providers.subjects import completed
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -42,7 +43,7 @@ class SpacyExtractor:
 
     def extract(self, utterances: Sequence[Utterance]) -> list[Extraction]:
         """One extraction for each utterance, in order; of text that is not English the names. ModelError."""
-        readings = [Reading(utterance.speaker) for utterance in utterances]
+        readings = [Reading(utterance.speaker, is_fact=utterance.is_fact) for utterance in utterances]
         parts = [reading.title(utterance.text) for reading, utterance in zip(readings, utterances, strict=True)]
         self._read([(reading, each) for reading, texts in zip(readings, parts, strict=True) for each in texts])
         return [reading.extraction() for reading in readings]
@@ -61,13 +62,24 @@ class SpacyExtractor:
                 try:
                     # The zone forgets the strings it met: without it the vocabulary grows for as long as we run.
                     with nlp.memory_zone():
-                        docs = nlp.pipe(plain(text) for _, text in part)
-                        for (reading, text), doc in zip(part, docs, strict=True):
+                        full = _with_subjects(nlp, part)
+                        docs = nlp.pipe(plain(read_as) for _, read_as, _ in full)
+                        for (reading, _, text), doc in zip(full, docs, strict=True):
                             reading.read(doc)
                             if clauses:
                                 reading.read_clauses(doc, text)
                 except Exception as error:
                     raise ModelError(f"spaCy could not read a text with {self._model}: {error}") from error
+
+
+def _with_subjects(nlp: Language, work: Sequence[tuple[Reading, str]]) -> list[tuple[Reading, str, str]]:
+    """Each piece as it is to be read, and as it is written; facts in sentences, with the subject they leave out."""
+    facts = iter(completed(nlp, [text for reading, text in work if reading.is_fact]))
+    return [
+        (reading, *pair)
+        for reading, text in work
+        for pair in (next(facts) if reading.is_fact else [(text, text)])
+    ]  # fmt: skip
 
 
 def _chosen(model: str | None) -> str:

@@ -142,7 +142,9 @@ def with_turns(question: str, recent: Sequence[Message], most: int = MOST_CHARS)
 def rewriting(asking: Asking, seconds: float) -> Prompt:
     """What the model is asked: the conversation as data."""
     names = {"user": asking.user_name, "assistant": asking.char_name}
-    said = (f"{message.name or names.get(message.role) or message.role}: {message.content}" for message in asking.recent)
+    said = (
+        f"{message.name or names.get(message.role) or message.role}: {message.content}" for message in asking.recent
+    )
     asked = {
         "user_name": asking.user_name,
         "char_name": asking.char_name,

@@ -84,13 +84,15 @@ class Transaction:
             self._spaces[of.space] = memories.ensure_space(self.connection, of.space)
         return self._spaces[of.space]
 
-    def session(self, scope: Scope, at: datetime, name: str | None, content: str) -> str:
-        """The session of what was said then, by whoever that is."""
-        if scope.run_id is not None:
-            return scope.run_id
+    def session(self, scope: Scope, at: datetime, name: str | None, content: str, document: str | None = None) -> str:
+        """The session of what was said then, by whoever that is, or of a part of a document."""
         if name is None and is_passage(content):
             # A document among other documents: what was imported before it is not what was said before it.
             return f"{memories.ALONE}{uuid4()}"
+        if document is not None:
+            return f"{memories.ALONE}{document}"
+        if scope.run_id is not None:
+            return scope.run_id
         near = memories.session_near(self.connection, self.space(scope), scope, at, self.session_gap)
         return near or str(uuid4())
 
@@ -158,7 +160,7 @@ def _episode(step: Say, transaction: Transaction) -> MemoryRecord:
         valid_from=message.at,
         created_at=now,
         updated_at=now,
-        session=transaction.session(scope, message.at, message.name, message.content),
+        session=transaction.session(scope, message.at, message.name, message.content, message.document),
         expires_at=step.expires_at,
         memory_type=step.memory_type,
         metadata=step.metadata,

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Executor, Future, wait
 from contextvars import copy_context
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from graphmem.errors import ModelError
-from graphmem.model import Extraction, MemoryRecord, Utterance
+from graphmem.model import Extraction, Kind, MemoryRecord, Utterance
 from graphmem.providers.base import Embedded, Embedder, Extractor, TokenEmbedder, forms_of
 from graphmem.remember.commit import commit
 from graphmem.remember.plan import Enrich, Outcome, Plan
 from graphmem.stores.ledger import Ledger, log, memories, statistics
-from graphmem.text import content_hash
+from graphmem.text import content_hash, normalise_key
 
 # Large enough for the models to find texts of one length (256 instead of 64: a fifth faster), small enough that a
 # crash repeats little.
@@ -93,4 +94,31 @@ class Enricher:
     def _extract(self, records: Sequence[MemoryRecord]) -> list[Extraction]:
         if self._extractor is None:
             return [Extraction() for _ in records]
-        return self._extractor.extract([Utterance(record.text, record.speaker) for record in records])
+        found = self._extractor.extract([_utterance(record) for record in records])
+        return [_counted(record, one) for record, one in zip(records, found, strict=True)]
+
+
+def _utterance(record: MemoryRecord) -> Utterance:
+    if record.kind is not Kind.FACT:
+        return Utterance(record.text, record.speaker)
+    return Utterance(record.text, record.speaker or _nameless(record), is_fact=True)
+
+
+def _counted(record: MemoryRecord, found: Extraction) -> Extraction:
+    """What counts of what was found in a memory's text.
+
+    Facts state what a mere source says, the model's relations among them. A speaker without a name is only mentioned
+    where something is stated of them.
+    """
+    if record.source_only:
+        return replace(found, statements=())
+    if record.kind is not Kind.FACT or record.speaker:
+        return found
+    speaker = normalise_key(_nameless(record))
+    if any(speaker in (said.subject, said.object) for said in found.statements):
+        return found
+    return replace(found, mentions=tuple(mention for mention in found.mentions if mention.key != speaker))
+
+
+def _nameless(record: MemoryRecord) -> str:
+    return (record.role or "user").title()

@@ -19,7 +19,7 @@ from uuid import uuid4
 import numpy as np
 
 from graphmem.errors import LLMError, LLMUnavailable, NotFoundError, StoreUnavailable
-from graphmem.model import Extraction, Forms, Kind, MemoryRecord, Mention, Scope, Statement, View
+from graphmem.model import Extraction, Forms, Kind, MemoryRecord, Mention, MentionKind, Scope, Statement, View
 from graphmem.providers.base import LanguageModel, Matrix, Prompt, Usage
 from graphmem.remember import decide, extract
 from graphmem.remember.commit import commit
@@ -407,6 +407,8 @@ class _Plan:
 
     def _update(self, one: Action) -> str:
         old, fact = self._known[one.memory or 0], self._drafts[one.fact].fact
+        if self._is_extracted(old):
+            old = Known(old.record)
         record = replace(old.record, text=one.text, version=old.record.version + 1)
         read = self._learner.read([record])[0]
         kept = () if one.corrects else old.statements
@@ -418,6 +420,12 @@ class _Plan:
         )  # fmt: skip
         self.steps += [revise, replace(read, found=found)]
         return record.id
+
+    def _is_extracted(self, known: Known) -> bool:
+        """Whether all that a memory states was read in its words by the extractor."""
+        read = self._learner.read([known.record])[0].found if known.statements else Extraction()
+        found = {(said.subject, said.predicate, said.object) for said in read.statements}
+        return all((said.subject, said.predicate, said.object) in found for said in known.statements)
 
     def _end(self, one: Action, successor: str | None) -> None:
         """Retires a memory in favour of the new fact or, of one that only denies, of the message that does."""
@@ -432,8 +440,12 @@ def _whose(job: Job) -> Scope:
 
 
 def _merged(found: Extraction, mentions: Iterable[Mention], statements: tuple[Statement, ...]) -> Extraction:
-    """What an extractor found in a text, with what the model did: its names count more, its relations instead."""
-    by_key = {mention.key: mention for mention in (*found.mentions, *mentions)}
+    """What an extractor found in a text, with what the model did: its names count more, its relations instead.
+
+    The nouns that only end relations go with the extractor's.
+    """
+    named = [mention for mention in found.mentions if not statements or mention.kind is not MentionKind.THING]
+    by_key = {mention.key: mention for mention in (*named, *mentions)}
     stated = statements or found.statements
     return replace(found, mentions=tuple(by_key.values()), statements=stated)
 

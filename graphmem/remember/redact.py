@@ -41,8 +41,8 @@ def passed(
         heard = arguments.messages({**found, "metadata": None}, now=message.at)
     except ValidationError as error:
         raise ConfigError(f"before_store returned what cannot be stored: {error}") from None
-    # Whether it is known when it comes again is for the caller to say, who gave a time or did not.
-    return (replace(heard[0], timed=message.timed), kept) if heard else None
+    # Whether it is known when it comes again, and where it is from, is for the caller to say.
+    return (replace(heard[0], timed=message.timed, document=message.document), kept) if heard else None
 
 
 def tell_refused(refused: int, of: int) -> None:

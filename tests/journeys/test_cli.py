@@ -329,6 +329,21 @@ def test_prose_is_paragraphs_and_a_transcript_is_turns(tmp_path):
         contents('{"role": "user"')
 
 
+def test_the_paragraphs_of_a_file_are_neighbours_of_each_other_only(bare, tmp_path):
+    (tmp_path / "notes.txt").write_text("The first paragraph.\n\nThe second one.", "utf-8")
+    (tmp_path / "talk.txt").write_text("Ann: Hello.\nBob: Hi.\nAnn: Bye.", "utf-8")
+    for words in ("What was said before.", str(tmp_path / "notes.txt"), str(tmp_path / "talk.txt")):
+        add(words, "--run", "r1")
+    found = run("add", "-", "--user", "ann", "--run", "r1", input="Some words.\n\nMore words.")
+    assert "2 added" in found.stdout
+    with sqlite3.connect(next(bare.glob("*.sqlite"))) as ledger:
+        told = dict(ledger.execute("SELECT text, session FROM memories"))
+    document = {told["The first paragraph."], told["The second one."]}
+    assert len(document) == 1
+    assert {session for words, session in told.items() if not words.startswith("The ")} == {"r1"}
+    assert "r1" not in document
+
+
 # --- errors and manners --------------------------------------------------------------------------------------------
 
 

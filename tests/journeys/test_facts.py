@@ -521,7 +521,9 @@ def test_flush_makes_the_summary_that_facts_in_the_background_make_due(opened: O
     for minute, text in enumerate(["My name is Ann.", "I sing."]):
         memory.add(text, **ANN, timestamp=THEN + timedelta(minutes=minute), wait=False)
     assert memory.flush() == {"pending": []}
-    assert [one["memory"] for one in memory.get_all(**ANN, kinds="summary")["results"]] == ["Of My name is Ann., I sing."]
+    assert [one["memory"] for one in memory.get_all(**ANN, kinds="summary")["results"]] == [
+        "Of My name is Ann., I sing."
+    ]
 
 
 def test_it_is_made_without_flush_as_well(opened: Open) -> None:
@@ -653,3 +655,76 @@ def test_the_command_line(endpoint: ModelEndpoint, model: Scripted, tmp_path: An
     model.broken = False
     assert json.loads(run("redo", "--json").stdout)["done"] == 1
     assert "As spoken" in run("add", "As spoken.", "--as-spoken", "--user", "ann7", "--json").stdout
+
+
+# --- the graph beside a model's relations -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def read_by_spacy(opened: Open) -> Memory:
+    return opened(":memory:", extractor={"provider": "spacy"})
+
+
+def stated(memory: Memory) -> list[tuple[str, str, str]]:
+    found = memory.get_all(**ANN)["relations"]
+    return sorted((one["source"], one["relationship"], one["target"]) for one in found)
+
+
+def named(memory: Memory) -> set[str]:
+    return {one["name"] for one in memory.entities(**ANN)}
+
+
+def test_the_extractor_states_nothing_beside_a_model(read_by_spacy: Memory) -> None:
+    memory = read_by_spacy
+    say(memory, "My name is Ann.", PARIS)
+    assert stated(memory) == [("User", "is named", "Ann"), ("User", "lives in", "Paris")]
+    assert named(memory) == {"User", "Ann", "Paris"}
+    memory.rebuild()
+    assert stated(memory) == [("User", "is named", "Ann"), ("User", "lives in", "Paris")]
+    assert memory.verify()["ok"]
+
+
+def test_of_a_fact_without_relations_the_speaker_is_the_subject(read_by_spacy: Memory, model: Scripted) -> None:
+    memory = read_by_spacy
+    model.found = {"Hello!": ["Name is Ann", "Favourite movies are Inception and Interstellar", "Bea plays the cello"]}
+    (result,) = say(memory, "Hello!")
+    about = [
+        ("User", "be named", "Ann"),
+        *(("User", "favourite movie", film) for film in ("Inception", "Interstellar")),
+    ]
+    assert stated(memory) == [("Bea", "play", "cello"), *about]
+    assert {fact for one in result["relations"] for fact in one["facts"]} == set(model.found["Hello!"])
+    assert named(memory) == {"User", "Inception", "Interstellar", "Bea", "cello"}  # Ann is the user
+    (speaker,) = [one for one in memory.entities(**ANN) if one["name"] == "User"]
+    assert speaker["type"] == "Person"
+
+
+def test_a_speaker_with_a_name_is_the_subject_of_what_leaves_them_out(opened: Open, model: Scripted) -> None:
+    memory = opened(":memory:", extractor={"provider": "spacy"})
+    model.found = {PARIS: ["The user lives in Paris"]}
+    memory.add(PARIS, user_id="maya")
+    found = memory.get_all(user_id="maya")["relations"]
+    assert [(one["source"], one["relationship"], one["target"]) for one in found] == [("Maya", "live in", "Paris")]
+
+
+def test_an_update_does_not_keep_what_the_extractor_read(read_by_spacy: Memory, model: Scripted) -> None:
+    memory = read_by_spacy
+    model.found = {
+        PARIS: ["Lives in Paris"],
+        "In the 5th.": [fact("Lives in the 5th of Paris", ("user", "lives in", "Paris"))],
+    }
+    model.decided = {("Lives in the 5th of Paris", "Lives in Paris"): UPDATE("Lives in the 5th of Paris")}
+    say(memory, PARIS)
+    assert stated(memory) == [("User", "live in", "Paris")]
+    say(memory, "In the 5th.")
+    assert facts(memory) == ["Lives in the 5th of Paris"]
+    assert stated(memory) == [("User", "lives in", "Paris")]
+
+
+def test_an_update_reads_anew_what_the_extractor_read(read_by_spacy: Memory, model: Scripted) -> None:
+    memory = read_by_spacy
+    model.found = {PARIS: ["Lives in Paris"], "Rome, sorry.": ["Lives in Rome"]}
+    model.decided = {("Lives in Rome", "Lives in Paris"): UPDATE("Lives in Rome")}
+    for words in (PARIS, "Rome, sorry."):
+        say(memory, words)
+    assert stated(memory) == [("User", "live in", "Rome")]

@@ -450,6 +450,17 @@ def test_a_run_is_a_session(clerk: Any) -> None:
     assert {record.session for record in told} == {"r1"}
 
 
+def test_a_passage_stands_alone_within_a_run_too(clerk: Any) -> None:
+    run = Scope("alice", None, "r1")
+    passages = [
+        f"{name}\n{name} is a town by the sea. {'It has a harbour and a castle. ' * 4}" for name in ("Bo", "Ek")
+    ]
+    alone = [clerk.say(text, scope=run) for text in passages]
+    spoken = [clerk.say(text, scope=run) for text in ("I read about Bo.", "And about Ek.")]
+    assert len({record.session for record in alone} | {"r1"}) == 3
+    assert {record.session for record in spoken} == {"r1"}
+
+
 def test_scopes_have_sessions_of_their_own(clerk: Any) -> None:
     scopes = [Scope("alice"), Scope("alice", "a"), Scope("alice", "b"), Scope("bob"), Scope(None, "a")]
     assert len({clerk.say("x", scope=scope).session for scope in scopes}) == 5

@@ -25,7 +25,9 @@ def test_a_word_of_one_memory_alone_weighs_one_and_a_more_frequent_one_less() ->
     assert shared("When is the dentist?", SAID[1]) == 0.0
 
 
-@pytest.mark.parametrize(("question", "text"), [("面试是哪一天？", SAID[2]), ("Где кот?", SAID[3]), ("เชียงใหม่ไหม", SAID[4])])
+@pytest.mark.parametrize(
+    ("question", "text"), [("面试是哪一天？", SAID[2]), ("Где кот?", SAID[3]), ("เชียงใหม่ไหม", SAID[4])]
+)
 def test_in_any_script(question: str, text: str) -> None:
     assert shared(question, text) >= relevance.WORDS
 

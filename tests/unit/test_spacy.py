@@ -113,6 +113,22 @@ STATEMENTS = [
     ("I'm Jewish.", [("mel", "be", "jewish")]),
     ("I'm tired.", []),
     ("My favorite show is Breaking Bad.", [("mel", "favorite show", "breaking bad")]),
+    (
+        "My favourite movies are Inception and Interstellar.",
+        [("mel", "favourite movie", "inception"), ("mel", "favourite movie", "interstellar")],
+    ),
+    ("My favorite restaurant is in Paris.", [("favorite restaurant", "be in", "paris")]),
+    # Who is spoken to
+    ("Your stand is in my car, Tomas.", [("stand", "be in", "car")]),
+    ("I left your bag in my office, Anna.", [("mel", "leave", "bag"), ("mel", "leave in", "office")]),
+    ("You were in my dream, Anna!", []),
+    ("I love your dog, Tom.", [("mel", "love", "dog")]),
+    ("The keys are in my bag, Anna.", [("key", "be in", "bag")]),
+    ("I live with my sister, Anna.", [("mel", "sister", "anna"), ("mel", "live with", "anna")]),
+    ("I work for a startup, Lumen.", [("mel", "work for", "lumen")]),
+    # What is called out
+    ("Imagine, Greta is moving to Oslo.", [("greta", "move to", "oslo")]),
+    ("Damn, Tom lost his job.", [("tom", "lose", "job")]),
     # What is not meant
     ("On another note, I love jazz.", [("mel", "love", "jazz")]),
     ("I asked Tom to call Sara.", [("mel", "ask", "tom")]),
@@ -160,6 +176,62 @@ def test_statements(text: str, expected: list[tuple[str, str, str]]) -> None:
     for said in found.statements:
         assert {said.subject, said.object} <= set(keys)
         assert said.fact == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Imagine, Greta, we won!", "Imagine, Greta says hello.", "Wow, Greta, that is great!", "Guess what, Greta!",
+        "Listen, Greta, it rains.", "Honestly, Greta is nice.", "Congrats Greta, you did it!", "Thanks, Greta!",
+        "Hi Greta, how are you?", "Awesome, Greta!", "Cheers, Greta.", "Omg Greta, it snows!", "Yep Greta, it does.",
+        "Bye Greta! Good to see you!", "Tell Greta that it rains.", "Woohoo Greta, you made it!", "Dude, Greta won.",
+    ],
+)  # fmt: skip
+def test_what_is_called_out_names_nobody(text: str) -> None:
+    names = {mention.key for mention in read(text).mentions if mention.kind is MentionKind.NAME}
+    assert names == {"greta", "mel"}
+
+
+def test_a_name_that_begins_like_a_call_is_one() -> None:
+    assert "imagine dragons" in by_key(read("Imagine Dragons played in Oslo.").mentions)
+    assert "cool" not in by_key(read("Cool! I will try it.").mentions)
+
+
+FACTS = [
+    ("Name is John", [("be named", "john")]),
+    ("Lives in Paris", [("live in", "paris")]),
+    ("Is a software engineer", [("be", "software engineer")]),
+    ("Dislikes cheese pizza", [("dislike", "cheese pizza")]),
+    ("Doesn't like sushi", [("not like", "sushi")]),
+    ("Never drinks coffee", [("not drink", "coffee")]),
+    ("Allergic to peanuts", [("be allergic to", "peanut")]),
+    ("Born in Berlin", [("be born in", "berlin")]),
+    ("Planning a trip to Japan in May", [("plan", "trip"), ("plan trip to", "japan")]),
+    ("Used to live in Oslo", [("used to live in", "oslo")]),
+    ("Can speak French", [("can speak", "french")]),
+    ("Favorite food is sushi", [("favorite food", "sushi")]),
+    ("Favourite movies are Inception and Interstellar",
+     [("favourite movie", "inception"), ("favourite movie", "interstellar")]),
+    ("Sister Anna lives in Rome", [("sister", "anna")]),
+    ("User likes tea", [("like", "tea")]),
+    ("The user’s brother Ken slept", [("brother", "ken")]),
+    ("Likes tea. Lives in Rome.", [("like", "tea"), ("live in", "rome")]),
+    # These say of whom they are.
+    ("Anna is a doctor", []),
+    ("James likes tea", []),
+    ("Will is a doctor", []),
+    ("The dog is called Rex", []),
+    ("Capital of Spain is Madrid", []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "expected"), FACTS)
+def test_who_a_fact_leaves_out_is_its_speaker(text: str, expected: list[tuple[str, str]]) -> None:
+    (found,) = EXTRACTOR.extract([Utterance(text, "Mel", is_fact=True)])
+    said = [(one.predicate, one.object) for one in found.statements if one.subject == "mel"]
+    assert sorted(said) == sorted(expected)
+    assert all(one.fact in text for one in found.statements)
+    assert not {"name", "life", "allergic", "favourite movie", "user"} & set(by_key(found.mentions))
 
 
 def test_without_a_speaker_i_is_nobody() -> None:
