@@ -23,6 +23,7 @@ T = TypeVar("T")
 
 REMEMBERED_ROLES = frozenset({"user", "assistant", "tool", "function"})
 SILENT_ROLES = frozenset({"system", "developer"})
+_ROLES = REMEMBERED_ROLES | SILENT_ROLES
 MEMORY_TYPES = ("semantic", "episodic", "preference", "procedural")
 LOGIC = ("AND", "OR", "NOT")
 
@@ -194,10 +195,12 @@ def _message(value: object, argument: str, given: datetime | None, now: datetime
     if not isinstance(value, Mapping):
         refuse(argument, _Words(value), 'pass a string or a {"role", "content"} dict')
     role, name, ident = value.get("role"), value.get("name"), value.get("id")
-    if not isinstance(role, str) or role not in REMEMBERED_ROLES | SILENT_ROLES:
-        refuse(f"{argument}.role", role, f"must be one of {_listed(sorted(REMEMBERED_ROLES | SILENT_ROLES))}")
     if "content" not in value and _WORDLESS.isdisjoint(value):
         refuse(argument, sorted(map(str, value)), 'has no "content"; put the words there')
+    if "role" not in value:
+        refuse(argument, sorted(map(str, value)), f'has no "role"; give one of {_listed(sorted(_ROLES))}')
+    if not isinstance(role, str) or role not in _ROLES:
+        refuse(f"{argument}.role", role, f"must be one of {_listed(sorted(_ROLES))}")
     own = value.get("timestamp")
     at = given if own is None else moment(own, f"{argument}.timestamp")
     content, attachments = _content(value.get("content"), f"{argument}.content", limits)
