@@ -35,6 +35,7 @@ MAX_QUERY_CHARS = 100_000
 MAX_DOCUMENT_DEPTH = 20
 MAX_DOCUMENT_BYTES = 256 * 1024
 MAX_FILTER_DEPTH = 10
+MAX_FILTER_CONDITIONS = 200
 MAX_TOP_K = 1000
 MAX_LINK_CHARS = 2048
 MAX_INT_BITS = 1024
@@ -57,6 +58,7 @@ class Limits:
     max_messages: int = MAX_MESSAGES
     max_metadata_bytes: int = MAX_DOCUMENT_BYTES
     max_filter_depth: int = MAX_FILTER_DEPTH
+    max_filter_conditions: int = MAX_FILTER_CONDITIONS
     max_top_k: int = MAX_TOP_K
 
 

@@ -384,7 +384,7 @@ class Memory:
             text=arguments.query(query),
             view=_view(scope, kinds, as_of, show_expired=show_expired),
             limit=TOP_K if asked is None else arguments.top_k(asked, named, self.limits.max_top_k),
-            only=filtering.parse(rest, depth=self.limits.max_filter_depth),
+            only=filtering.parse(rest, limits=self.limits),
             threshold=arguments.threshold(threshold),
             explain=arguments.flag(explain, "explain"),
             now=None if reference_date is None else arguments.zoned_moment(reference_date, "reference_date"),
@@ -449,7 +449,7 @@ class Memory:
         most = 100 if asked is None else arguments.count(asked, "limit", 1, MOST_LISTED)
         skip = arguments.count(offset, "offset", 0, 2**31)
         view = _view(scope, kinds, as_of, show_expired=show_expired, default={Kind.FACT, Kind.EPISODE})
-        only = filtering.parse(rest, depth=self.limits.max_filter_depth)
+        only = filtering.parse(rest, limits=self.limits)
         with self._house.ledger.read() as connection:
             listed = memories.listing(connection, view, with_sources=kinds is not None)
             found = [record for record in listed if only is None or only.matches(filtering.fields_of(record))]
