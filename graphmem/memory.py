@@ -289,11 +289,12 @@ class Memory:
     def undo(
         self, event_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
     ) -> results.MemoryDict:
-        """Takes an update or a retirement back: the memory is as it was before that event, which stays in its history.
+        """Takes an update or a retirement back: what that event changed is as it was before; its history keeps both.
 
-        `event_id` as `history` and `explain` give it. Returns the memory as it is now. Raises NotFoundError for an
-        event that is not there, ValidationError for one that cannot be taken back: another kind of event, or one that
-        later ones rest on.
+        `event_id` as `history` and `explain` give it. What other events changed stays (metadata, say, after an update
+        of the words). Returns the memory as it is now. Raises NotFoundError for an event that is not there,
+        ValidationError for one that cannot be taken back: another kind of event, or one whose fields (text, metadata,
+        expiration_date, retirement) were changed again since.
         """
         self._house.check_open()
         wanted, within = arguments.memory_id(event_id, "event_id"), _within(user_id, agent_id, run_id)
