@@ -24,6 +24,7 @@ T = TypeVar("T")
 
 REMEMBERED_ROLES = frozenset({"user", "assistant", "tool", "function"})
 SILENT_ROLES = frozenset({"system", "developer"})
+_ROLES = REMEMBERED_ROLES | SILENT_ROLES
 MEMORY_TYPES = ("semantic", "episodic", "preference", "procedural")
 # By mem0's name, and with a language model: the record of what an agent did, in place of facts.
 PROCEDURAL_MEMORY = "procedural_memory"
@@ -37,6 +38,7 @@ MAX_QUERY_CHARS = 100_000
 MAX_DOCUMENT_DEPTH = 20
 MAX_DOCUMENT_BYTES = 256 * 1024
 MAX_FILTER_DEPTH = 10
+MAX_FILTER_CONDITIONS = 200
 MAX_TOP_K = 1000
 MAX_LINK_CHARS = 2048
 MAX_INT_BITS = 1024
@@ -59,6 +61,7 @@ class Limits:
     max_messages: int = MAX_MESSAGES
     max_metadata_bytes: int = MAX_DOCUMENT_BYTES
     max_filter_depth: int = MAX_FILTER_DEPTH
+    max_filter_conditions: int = MAX_FILTER_CONDITIONS
     max_top_k: int = MAX_TOP_K
 
 
@@ -240,10 +243,12 @@ def _message(value: object, argument: str, given: datetime | None, now: datetime
     if not isinstance(value, Mapping):
         refuse(argument, _Words(value), 'pass a string or a {"role", "content"} dict')
     role, name, ident = value.get("role"), value.get("name"), value.get("id")
-    if not isinstance(role, str) or role not in REMEMBERED_ROLES | SILENT_ROLES:
-        refuse(f"{argument}.role", role, f"must be one of {_listed(sorted(REMEMBERED_ROLES | SILENT_ROLES))}")
     if "content" not in value and _WORDLESS.isdisjoint(value):
         refuse(argument, sorted(map(str, value)), 'has no "content"; put the words there')
+    if "role" not in value:
+        refuse(argument, sorted(map(str, value)), f'has no "role"; give one of {_listed(sorted(_ROLES))}')
+    if not isinstance(role, str) or role not in _ROLES:
+        refuse(f"{argument}.role", role, f"must be one of {_listed(sorted(_ROLES))}")
     own = value.get("timestamp")
     at = given if own is None else moment(own, f"{argument}.timestamp")
     content, attachments = _content(value.get("content"), f"{argument}.content", limits)

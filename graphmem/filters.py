@@ -16,17 +16,19 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from difflib import get_close_matches
-from operator import ge, gt, le, lt
+from operator import ge, gt, itemgetter, le, lt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from graphmem.arguments import (
+    LIMITS,
     LOGIC,
     MAX_DOCUMENT_DEPTH,
-    MAX_FILTER_DEPTH,
+    Limits,
     json_ready,
     moment,
     refuse,
@@ -159,18 +161,50 @@ _LOGIC: Mapping[str, Callable[[tuple[Filter, ...]], Filter]] = {"AND": Every, "O
 # --- reading a filter ----------------------------------------------------------------------------------------------
 
 
-def parse(filters: Mapping[str, Any] | None, argument: str = "filters", depth: int = MAX_FILTER_DEPTH) -> Filter | None:
+def parse(filters: Mapping[str, Any] | None, argument: str = "filters", limits: Limits = LIMITS) -> Filter | None:
     """The filter that a dict means (see the module's head); None or an empty dict is none.
 
     Raises `ValidationError` for whatever could not match as meant: unknown operators, operands of the wrong type, NaN,
-    more than `depth` levels of AND / OR / NOT, and scope ids (`arguments.scope` has taken out those that are allowed).
+    more levels of AND / OR / NOT or more conditions than `limits` allow, and scope ids (`arguments.scope` has taken out
+    those that are allowed).
     """
     if filters is None:
         return None
     if not isinstance(filters, Mapping):
         refuse(argument, filters, 'must be a dict such as {"project": "atlas"}')
     refuse_scope_names(filters, argument)
-    return _every(filters, argument, _Left(depth, depth)) if filters else None
+    _refuse_too_many(filters, argument, limits.max_filter_conditions)
+    levels = limits.max_filter_depth
+    return _every(filters, argument, _Left(levels, levels)) if filters else None
+
+
+def _refuse_too_many(filters: Mapping[str, Any], argument: str, most: int) -> None:
+    """Counts the conditions, for each is asked of each memory. What is no filter is left for `_every` to refuse."""
+    count, waiting = 0, [filters]
+    key, times = "", 0  # what most alternatives of one OR ask for
+    while waiting:
+        for name, value in waiting.pop().items():
+            if name not in LOGIC:
+                count += len(value) if isinstance(value, Mapping) else 1
+                continue
+            inner = [one for one in (value if isinstance(value, list | tuple) else [value]) if isinstance(one, Mapping)]
+            waiting += inner
+            if name == "OR":
+                keys = Counter(filter(None, map(_key_of_one_value, inner)))
+                key, times = max([(key, times), *keys.most_common(1)], key=itemgetter(1))
+    if count > most:
+        spared = f"; OR over values of {key!r:.80} is one as {{{key!r:.80}: {{'in': [...]}}}}"
+        remedy = spared if count - times < most else ""
+        refuse(argument, filters, f"has {count:,} conditions; use at most {most}{remedy}")
+
+
+def _key_of_one_value(alternative: Mapping[str, Any]) -> str | None:
+    """The key of a filter that asks for one value of one key, and no more."""
+    if len(alternative) != 1:
+        return None
+    ((key, value),) = alternative.items()
+    equal = not isinstance(value, Mapping) or value.keys() == {"eq"}
+    return key if equal and isinstance(key, str) and key not in LOGIC else None
 
 
 class _Left(NamedTuple):

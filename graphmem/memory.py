@@ -264,9 +264,9 @@ class Memory:
         self,
         memory_id: str,
         data: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
         *,
         text: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
         expiration_date: datetime | str | float | Unset | None = UNSET,
         user_id: Any = None,
         agent_id: Any = None,
@@ -325,11 +325,12 @@ class Memory:
     def undo(
         self, event_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
     ) -> results.MemoryDict:
-        """Takes an update or a retirement back: the memory is as it was before that event, which stays in its history.
+        """Takes an update or a retirement back: what that event changed is as it was before; its history keeps both.
 
-        `event_id` as `history` and `explain` give it. Returns the memory as it is now. Raises NotFoundError for an
-        event that is not there, ValidationError for one that cannot be taken back: another kind of event, or one that
-        later ones rest on.
+        `event_id` as `history` and `explain` give it. What other events changed stays (metadata, say, after an update
+        of the words). Returns the memory as it is now. Raises NotFoundError for an event that is not there,
+        ValidationError for one that cannot be taken back: another kind of event, or one whose fields (text, metadata,
+        expiration_date, retirement) were changed again since.
         """
         self._house.check_open()
         wanted, within = arguments.memory_id(event_id, "event_id"), _within(user_id, agent_id, run_id)
@@ -419,7 +420,7 @@ class Memory:
             text=arguments.query(query),
             view=_view(scope, kinds, as_of, show_expired=show_expired),
             limit=TOP_K if asked is None else arguments.top_k(asked, named, self.limits.max_top_k),
-            only=filtering.parse(rest, depth=self.limits.max_filter_depth),
+            only=filtering.parse(rest, limits=self.limits),
             threshold=arguments.threshold(threshold),
             explain=arguments.flag(explain, "explain"),
             now=None if reference_date is None else arguments.zoned_moment(reference_date, "reference_date"),
@@ -501,7 +502,7 @@ class Memory:
         most = 100 if asked is None else arguments.count(asked, "limit", 1, MOST_LISTED)
         skip = arguments.count(offset, "offset", 0, 2**31)
         view = _view(scope, kinds, as_of, show_expired=show_expired, default={Kind.FACT, Kind.EPISODE})
-        only = filtering.parse(rest, depth=self.limits.max_filter_depth)
+        only = filtering.parse(rest, limits=self.limits)
         with self._house.ledger.read() as connection:
             listed = memories.listing(connection, view, with_sources=kinds is not None)
             found = [record for record in listed if only is None or only.matches(filtering.fields_of(record))]

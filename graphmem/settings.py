@@ -370,6 +370,7 @@ class LimitSettings(_Section):
     max_messages: Annotated[int, Field(ge=1, le=LIMITS.max_messages)] = LIMITS.max_messages
     max_metadata_bytes: Annotated[int, Field(ge=2, le=LIMITS.max_metadata_bytes)] = LIMITS.max_metadata_bytes
     max_filter_depth: Annotated[int, Field(ge=0, le=LIMITS.max_filter_depth)] = LIMITS.max_filter_depth
+    max_filter_conditions: Annotated[int, Field(ge=1, le=LIMITS.max_filter_conditions)] = LIMITS.max_filter_conditions
     max_top_k: Annotated[int, Field(ge=50, le=LIMITS.max_top_k)] = LIMITS.max_top_k
 
 

@@ -41,7 +41,7 @@ class Defaults:
         """A message with what it lacks; what is none stays as it is, for the memory to refuse."""
         if isinstance(message, str):
             return self.message(message)
-        if not isinstance(message, dict):
+        if not isinstance(message, dict) or "content" not in message:
             return message
         filled = {"role": self.role} | message
         if self.name is not None and filled["role"] == self.role:

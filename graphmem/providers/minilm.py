@@ -44,9 +44,6 @@ OVERLAP = 32
 # Word pieces of one run. More gains no speed and only makes onnxruntime's arena, which never shrinks, larger.
 BATCH = 512
 MOST_THREADS = 4
-# Length of a token's vector as it is kept, a third of the model's own. Measured: the full length finds little more,
-# half of this much less (README, "Why it is built so").
-TOKEN_DIMS = 128
 # Length of a token's vector as it is kept: a third of the model's own. Measured: the full length finds 1.6 points more
 # by tokens alone, nothing more once the other arms are there; half of this costs much.
 TOKEN_DIMS = 128

@@ -38,7 +38,7 @@ def passed(
     _check_keys(found)
     try:
         kept = _kept(found.get("metadata"))
-        heard = arguments.messages({**found, "metadata": None}, now=message.at)
+        heard = arguments.messages({name: found[name] for name in found if name != "metadata"}, now=message.at)
     except ValidationError as error:
         raise ConfigError(f"before_store returned what cannot be stored: {error}") from None
     # Whether it is known when it comes again, and where it is from, is for the caller to say.

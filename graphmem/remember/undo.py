@@ -1,5 +1,9 @@
 """Taking an update or a retirement back: which step reverses an event. A part of `commit`.
 
+Only the fields that the event changed go back: those in which the state before it differs from the state after it,
+which is the one before the next event, or else the memory's own. If one of them was changed again since, nothing is
+taken back, for that would discard the later change.
+
 What a language model found in a fact's words goes with them when they change, and no extractor would find it again. So
 the event keeps it, beside the columns, for going back to.
 """
@@ -23,7 +27,7 @@ from graphmem.model import (
     from_micros,
     micros,
 )
-from graphmem.remember.plan import Restore, Revise, Undo
+from graphmem.remember.plan import UNSET, Restore, Revise, Undo
 from graphmem.stores.ledger import log, memories, reading
 
 if TYPE_CHECKING:
@@ -31,6 +35,8 @@ if TYPE_CHECKING:
 
 DERIVED = "derived"
 _TIMES = ("valid_at", "invalid_at")
+# What an update or a retirement changes of a memory: the names in `Event.before`, and those that callers know.
+_FIELDS = {"text": "text", "metadata": "metadata", "expires_at": "expiration_date", "valid_to": "valid_to"}
 
 
 def reverse_of(step: Undo, transaction: Transaction) -> Restore | Revise:
@@ -44,32 +50,46 @@ def reverse_of(step: Undo, transaction: Transaction) -> Restore | Revise:
         raise NotFoundError(
             f"no event {step.event!r:.80} in this scope; history() and explain() give the ids there are"
         )
-    if event.event == "RETIRE":
-        return Restore(there.id, f"undo of {event.id}")
     if event.event == "SCOPE":
         raise ValidationError(
             f"event_id: SCOPE {event.id!r} cannot be taken back: what was said in a run was said there; "
             "delete_all(run_id=…) takes the memory out of a run"
         )
-    if event.event != "UPDATE" or event.before is None:
+    if event.event not in {"UPDATE", "RETIRE"} or event.before is None:
         raise ValidationError(
             f"event_id: {event.event} {event.id!r} cannot be taken back, only an UPDATE or a RETIRE; "
             "delete() erases what was added"
         )
-    if there.text != event.new_text:
-        raise ValidationError(f"event_id: the memory has changed since {event.id!r}; take the later events back first")
-    return _back(event, event.before)
+    changed = _changed(event, event.before, there, transaction)
+    return Restore(there.id, f"undo of {event.id}") if "valid_to" in changed else _back(event, event.before, changed)
 
 
-def _back(event: Event, before: Mapping[str, Any]) -> Revise:
+def _changed(event: Event, before: Mapping[str, Any], there: MemoryRecord, transaction: Transaction) -> set[str]:
+    """The fields that an event changed. Raises ValidationError if there are none, or one was changed again since."""
+    now = memories.columns_of(there)
+    events = log.history(transaction.connection, there.id)
+    later = events[[one.id for one in events].index(event.id) + 1 :]
+    after = next((one.before for one in later if one.before is not None), now)
+    changed = {name for name in _FIELDS if before.get(name) != after.get(name)}
+    if not changed:
+        raise ValidationError(f"event_id: {event.event} {event.id!r} changed nothing that can be taken back")
+    # What has gone back to what it was is no later change, so an event can be taken back once.
+    if since := sorted(_FIELDS[name] for name in changed if now[name] not in (before.get(name), after.get(name))):
+        raise ValidationError(
+            f"event_id: {', '.join(since)} changed again after {event.id!r}; take the later events back first"
+        )
+    return changed
+
+
+def _back(event: Event, before: Mapping[str, Any], changed: set[str]) -> Revise:
     expires, derived = before.get("expires_at"), before.get(DERIVED)
     return Revise(
         event.memory_id,
-        text=str(before["text"]),
-        metadata=before.get("metadata") or {},
-        expires_at=None if expires is None else from_micros(expires),
+        text=str(before["text"]) if "text" in changed else None,
+        metadata=before.get("metadata") or {} if "metadata" in changed else None,
+        expires_at=UNSET if "expires_at" not in changed else None if expires is None else from_micros(expires),
         reason=f"undo of {event.id}",
-        found=None if derived is None else _found(derived),
+        found=None if derived is None or "text" not in changed else _found(derived),
     )
 
 

@@ -158,7 +158,7 @@ def test_what_was_stored_before_passes_it_when_it_is_touched(make_memory, tmp_pa
     [
         (lambda message: 1 / 0, "before_store failed with ZeroDivisionError; nothing is stored without its answer"),
         (lambda message: message["content"], "before_store returned str; return the message"),
-        (lambda message: {}, "before_store returned what cannot be stored: messages.role"),
+        (lambda message: {}, r"before_store returned what cannot be stored: messages=\[\]: has no"),
         (lambda message: {**message, "role": "admin"}, "before_store returned what cannot be stored: messages.role"),
         (
             lambda message: {**message, "contents": "x"},

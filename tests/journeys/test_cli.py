@@ -282,6 +282,7 @@ def test_no_wait_says_what_is_still_to_be_done_and_does_it(bare):
         ("a.json", b'{"messages": 3}', "a.json: must hold messages"),
         ("a.json", b"[" * 100_000, "a.json, line 1: is not valid JSON"),
         ("a.json", b'[{"role": "boss", "content": "x"}]', "a.json: messages[0].role='boss'"),
+        ("a.json", b'[{"a": 1}]', "a.json: messages[0]=['a']: has no \"content\""),
         ("a.json", b"[7]", "a.json: messages[0]=<int>"),
         ("a.txt", b"fine\ncaf\xe9", "a.txt, line 2: is not UTF-8 (byte 0xe9)"),
         ("a.txt", b" \n", "a.txt: is empty"),
@@ -431,6 +432,11 @@ def test_cleaning():
 # --- as a program --------------------------------------------------------------------------------------------------
 
 
+def with_ctrl_c():
+    """A shell has what it starts in the background ignore SIGINT, and so does whatever that starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def program(home, *arguments, **more):
     environment = {**os.environ, "GRAPHMEM_HOME": str(home), "GRAPHMEM_EXTRACTOR__PROVIDER": "none"}
     return subprocess.Popen(
@@ -479,7 +485,7 @@ def test_in_a_pipe_there_are_neither_colours_nor_line_breaks(bare):
 
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_ctrl_c_is_quiet_and_130(bare):
-    process = program(bare, "add", "-", "--user", "ann", stdin=subprocess.PIPE)
+    process = program(bare, "add", "-", "--user", "ann", stdin=subprocess.PIPE, preexec_fn=with_ctrl_c)
     process.stdin.write("more than a pipe holds " * 10_000)  # returns when it reads
     process.stdin.flush()
     process.send_signal(signal.SIGINT)
@@ -492,7 +498,7 @@ def test_ctrl_c_is_quiet_and_130(bare):
 def test_ctrl_c_while_much_is_added_loses_no_word(bare, tmp_path):
     file = tmp_path / "much.txt"
     file.write_text("\n\n".join(f"Note {i}: {'word ' * 60}{i}" for i in range(2000)))
-    process = program(bare, "add", str(file), "--user", "ann")
+    process = program(bare, "add", str(file), "--user", "ann", preexec_fn=with_ctrl_c)
     for _ in range(600):
         time.sleep(0.1)
         if (bare / "ledger.sqlite").exists() and counted(bare) == 2000:

@@ -18,6 +18,7 @@ from scripted import CHANGED, DELETE, NEAR_DIMS, NONE, UPDATE, Scripted, all_nea
 from graphmem import AsyncMemory, Memory, Settings
 from graphmem.errors import ConfigError, NotFoundError, PartialWrite, ValidationError
 from graphmem.remember import summarise
+from graphmem.remember.plan import Retire
 from graphmem.testing import ModelEndpoint
 
 ANN: dict[str, Any] = {"user_id": "ann7"}
@@ -380,6 +381,61 @@ def test_what_cannot_be_taken_back(memory: Memory) -> None:
             memory.undo(memory.history(uid)[-1]["id"], **scope)
     with pytest.raises(NotFoundError):
         memory.undo("no such event")
+
+
+def test_taking_back_leaves_what_other_events_changed(memory: Memory) -> None:
+    uid = say(memory, "I have a sister.")[0]["results"][0]["id"]
+    expires = memory.update(uid, expiration_date="2031-12-31")["expiration_date"]
+    memory.update(uid, "Has two sisters")
+    reworded = memory.history(uid)[-1]["id"]
+    memory.update(uid, metadata={"seen": True})
+    tagged = memory.history(uid)[-1]["id"]
+    memory.update(uid, expiration_date=None)
+    unexpiring = memory.history(uid)[-1]["id"]
+
+    def state() -> tuple[Any, ...]:
+        one = memory.get(uid)
+        return one["memory"], one["metadata"], one["expiration_date"]
+
+    memory.undo(reworded)
+    assert state() == ("Has a sister", {"seen": True}, None)
+    assert facts(memory) == ["Has a sister"]
+    memory.undo(memory.history(uid)[-1]["id"])  # and that back again
+    assert state() == ("Has two sisters", {"seen": True}, None)
+    memory.undo(unexpiring)
+    assert state() == ("Has two sisters", {"seen": True}, expires)
+    memory.undo(tagged)
+    assert state() == ("Has two sisters", {}, expires)
+    for event in (tagged, unexpiring):
+        with pytest.raises(ValidationError, match="taken back already"):
+            memory.undo(event)
+    assert memory.verify()["ok"]
+
+
+def test_nothing_is_taken_back_where_the_same_was_changed_since(memory: Memory) -> None:
+    uid = say(memory, "I have a sister.")[0]["results"][0]["id"]
+    memory.update(uid, "Has two sisters", metadata={"seen": 1})
+    both = memory.history(uid)[-1]["id"]
+    memory.update(uid, metadata={"seen": 2})
+    lines = memory.history(uid)
+    with pytest.raises(ValidationError, match="metadata changed again after .*; take the later events back first"):
+        memory.undo(both)
+    assert (memory.get(uid)["memory"], memory.get(uid)["metadata"]) == ("Has two sisters", {"seen": 2})
+    assert memory.history(uid) == lines
+    memory.undo(lines[-1]["id"])
+    memory.undo(both)
+    assert (memory.get(uid)["memory"], memory.get(uid)["metadata"]) == ("Has a sister", {})
+
+
+def test_a_retirement_is_not_taken_back_by_an_earlier_one(memory: Memory) -> None:
+    old = say(memory, PARIS, ROME)[0]["results"][0]["id"]
+    first = memory.history(old)[-1]["id"]
+    memory.update(old, "Lives in Paris, France")
+    assert memory.undo(first)["memory"] == "Lives in Paris, France"
+    memory._house.commit([Retire(old, datetime(2031, 1, 1, tzinfo=UTC), "again")], None)
+    with pytest.raises(ValidationError, match="valid_to changed again"):
+        memory.undo(first)
+    assert memory.undo(memory.history(old)[-1]["id"])["valid_to"] is None
 
 
 # --- when the model fails --------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ SMALL = {
     "max_messages": 3,
     "max_metadata_bytes": 30,
     "max_filter_depth": 2,
+    "max_filter_conditions": 3,
     "max_top_k": 60,
 }
 
@@ -101,6 +102,16 @@ DOORS = {
         lambda m, n: m.get_all(**U, filters=nested(n)),
         2,
         "filters.*is nested too deeply; use at most 2 levels of AND / OR / NOT",
+    ),
+    "a search's conditions": (
+        lambda m, n: m.search("x", **U, filters={f"k{i}": 1 for i in range(n)}),
+        3,
+        "filters=.*has 4 conditions; use at most 3$",
+    ),
+    "a listing's conditions": (
+        lambda m, n: m.get_all(**U, filters={"OR": [{"colour": i} for i in range(n)]}),
+        3,
+        re.escape("has 4 conditions; use at most 3; OR over values of 'colour' is one as {'colour': {'in': [...]}}"),
     ),
     "top_k": (lambda m, n: m.search("x", **U, top_k=n), 60, "top_k=61: must be a whole number from 1 to 60"),
     "limit": (lambda m, n: m.search("x", **U, limit=n), 60, "limit=61: must be a whole number from 1 to 60"),

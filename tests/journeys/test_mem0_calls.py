@@ -133,6 +133,7 @@ CALLS = [
     Call("1 2", "m.update(uid, 'I love India')", DONE, CODE),
     Call("2", "m.update(memory_id=uid, text='Likes tennis')", DONE, CODE),
     Call("2", "m.update(memory_id=uid, text='Likes tennis', metadata={'category': 'sport'})", DONE, UPDATE),
+    Call("2", "m.update(uid, 'Likes tennis', {'category': 'sport'})", DONE, CODE),
     Call("2", "m.update(uid, metadata={'category': 'sport'})", DONE, CODE),
     Call("2", "m.update(uid, expiration_date='2031-12-31')", DONE, CODE),
     Call("2", "m.update(uid, expiration_date=None)", DONE, CODE),
@@ -253,6 +254,8 @@ def test_an_async_memory_takes_the_same_calls() -> None:
         check(await memory.get(memory_id=uid), ITEM)
         check(await memory.update(memory_id=uid, data="I'm travelling to Seattle"), DONE)
         check(await memory.history(memory_id=uid), [LINE, LINE])
+        updated = await memory.update(uid, "I'm travelling to Oslo", {"category": "travel"})
+        assert (updated["memory"], updated["metadata"]) == ("I'm travelling to Oslo", {"category": "travel"})
         check(await memory.delete(memory_id=uid), DONE)
         check(await memory.delete_all(user_id="alice"), DONE)
         await memory.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta, timezone
+from time import perf_counter
 from typing import Any
 
 import pytest
@@ -210,6 +211,37 @@ def test_no_filter() -> None:
 def test_ten_levels_are_fine() -> None:
     assert wanted(levels(10)).matches({"x": 1})
     assert not wanted(levels(9)).matches({"x": 1})
+
+
+MANY = [{"x": n} for n in range(250)]
+
+
+@pytest.mark.parametrize(
+    ("filters", "count", "suggested"),
+    [
+        ({f"k{n}": n for n in range(201)}, 201, False),
+        ({"x": {"in": [1]}, "AND": [{f"k{n}": {"gt": 1, "lt": 5}} for n in range(100)]}, 201, False),
+        ({"NOT": [{"OR": MANY}]}, 250, True),
+        ({"OR": [{"x": {"eq": n}} for n in range(201)]}, 201, True),
+        ({"OR": [*MANY[:150], *({"y": n} for n in range(60))]}, 210, True),
+        ({"OR": [*MANY[:150], *({"y": {"gt": n}} for n in range(250))]}, 400, False),
+        ({"AND": MANY}, 250, False),
+        ({"OR": [{"x": {"contains": str(n)}} for n in range(201)]}, 201, False),
+    ],
+)
+def test_more_than_two_hundred_conditions_are_refused(filters: Any, count: int, *, suggested: bool) -> None:
+    with pytest.raises(ValidationError, match=f"has {count} conditions; use at most 200") as caught:
+        parse(filters)
+    assert ("{'x': {'in': [...]}}" in str(caught.value)) == suggested
+
+
+def test_two_hundred_conditions_and_any_number_of_values_are_fine() -> None:
+    assert wanted({"OR": MANY[:200]}).matches({"x": 199})
+    assert not wanted({"OR": MANY[:200]}).matches({"x": 200})
+    values = wanted({"x": {"in": list(range(100_000))}})
+    begun = perf_counter()
+    assert sum(values.matches({"x": n}) for n in range(0, 200_000, 100)) == 1000
+    assert perf_counter() - begun < 1
 
 
 def test_a_filter_is_not_tied_to_the_dict_it_came_from() -> None:

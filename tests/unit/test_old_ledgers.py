@@ -55,6 +55,21 @@ def test_an_older_file_is_migrated_with_everything_it_held(kept: Path, tmp_path:
 
 
 @pytest.mark.parametrize("kept", FILES, ids=lambda path: path.stem)
+def test_an_update_of_an_older_file_is_taken_back(kept: Path, tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    shutil.copy(kept, path)
+    with opened(path, tmp_path / "home") as memory:
+        for one in memory.get_all(user_id="tom", limit=1000)["results"]:
+            for event in memory.history(one["id"]):
+                if event["event"] == "UPDATE":
+                    memory.update(one["id"], metadata={"later": True})
+                    back = memory.undo(event["id"])
+                    assert (back["memory"], back["metadata"]) == (event["old_memory"], {"later": True})
+                    return
+        pytest.fail("no update is kept in the file")
+
+
+@pytest.mark.parametrize("kept", FILES, ids=lambda path: path.stem)
 def test_a_migrated_file_has_the_schema_of_a_new_one(kept: Path, tmp_path: Path) -> None:
     old, new = tmp_path / "old.sqlite", tmp_path / "new" / "new.sqlite"
     put(kept, old)
