@@ -52,7 +52,7 @@ def kept(home: Path) -> list[str]:
     with open_memory(home) as memory:
         assert memory.flush() == {"pending": []}
         assert memory.verify()["ok"]
-        return sorted(one["memory"] for one in memory.get_all(user_id="u")["results"])
+        return sorted(one["memory"] for one in memory.get_all(user_id="u", kinds="episode")["results"])
 
 
 WORDS = ["Adam likes quartz", "Bella likes tea", "Carl likes jade"]
@@ -134,3 +134,33 @@ print("done")
 """,
     )
     assert told == "done\n"
+
+
+def test_a_models_work_is_left_for_later(tmp_path: Path) -> None:
+    """Nothing is asked, and nothing is told as refused: the words are sources of facts that are to come."""
+    told = run(
+        tmp_path / "home",
+        """
+memory.close()
+model = {"config": {"model": "m", "api_key": "none", "openai_base_url": "http://127.0.0.1:1/v1"}}
+memory = open_memory(home, llm=model)
+
+def late():
+    threading.main_thread().join()
+    time.sleep(0.5)
+    for wait in (True, False):
+        found = memory.add(f"Bella likes tea {wait}", user_id="u", wait=wait)
+        assert found["results"] == [] and "facts" in found["pending"] and "vectors" in found["pending"], found
+        assert "failed" not in found, found
+    print("done")
+
+threading.Thread(target=late).start()
+""",
+    )
+    assert told == "done\n"
+    assert kept(tmp_path / "home") == [
+        "Adam likes quartz",
+        "Bella likes tea False",
+        "Bella likes tea True",
+        "Dora likes opals",
+    ]
