@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, Connection, CursorResult, RowMapping, Sele
 from graphmem.errors import StoreError
 from graphmem.model import SCOPE_NAMES, Kind, MemoryRecord, Scope, View, from_micros, micros
 from graphmem.stores.ledger import views
+from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.dialects import upsert
 from graphmem.stores.ledger.lists import among
 from graphmem.stores.ledger.schema import links, memories, spaces
@@ -322,6 +323,7 @@ _TIMES = ("at", "valid_from", "created_at", "updated_at")
 _OPEN_TIMES = ("valid_to", "expires_at")
 
 
+@decoding
 def record_of(row: RowMapping) -> MemoryRecord:
     """A row as a record."""
     plain: dict[str, Any] = {
