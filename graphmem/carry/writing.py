@@ -10,8 +10,9 @@ from typing import Any
 from graphmem import __version__, arguments
 from graphmem.carry.reading import FORMAT
 from graphmem.digests import Digests
-from graphmem.model import SCOPE_NAMES, Event, MemoryRecord, Message, Scope, from_micros
+from graphmem.model import SCOPE_NAMES, Event, MemoryRecord, Message, Scope
 from graphmem.results import iso, maybe_iso
+from graphmem.stores.ledger.decoding import moment
 from graphmem.stores.ledger.whole import Gone, Naming, Whole
 
 Record = dict[str, Any]
@@ -124,8 +125,8 @@ def _before(state: Mapping[str, Any]) -> Record:
     return {
         **corrected,
         **{name: state.get(name) for name in _PLAIN},
-        **{name: iso(from_micros(state[name])) for name in _TIMES},
-        **{name: None if value is None else iso(from_micros(value)) for name, value in open_times.items()},
+        **{name: iso(moment(state[name])) for name in _TIMES},
+        **{name: None if value is None else iso(moment(value)) for name, value in open_times.items()},
     }
 
 
@@ -160,7 +161,7 @@ def erased(gone: Gone) -> Record:
 
 def naming(said: Naming) -> Record:
     """A link between two names, or a chosen one."""
-    whose, at = _owner(said.space), iso(from_micros(said.at))
+    whose, at = _owner(said.space), iso(moment(said.at))
     if said.link is None:
         return {"type": "name", **whose, "key": said.key, "name": said.name, "at": at}
     key, other, origin = said.link

@@ -1,4 +1,7 @@
-"""What `graphmem add` is given (words, a file, standard input) as messages."""
+"""What `graphmem add` is given (words, standard input, a file) as messages.
+
+Words stay words: a script that passes on what somebody said must not open the file that they name.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -17,7 +21,7 @@ from graphmem.errors import ValidationError
 Messages = list[Any]
 
 STANDARD_INPUT = "-"
-_JSON, _LINES, _PLAIN = {".json"}, {".jsonl", ".ndjson"}, {".txt", ".md", ".log"}
+_JSON, _LINES = {".json"}, {".jsonl", ".ndjson"}
 _NO_JSON = "is not valid JSON"
 # What no prose begins with: an object with its first key, or a list of objects or strings.
 _LOOKS_LIKE_JSON = re.compile(r'\s*(\{\s*"|\[\s*["{])')
@@ -49,44 +53,55 @@ class Defaults:
         return filled
 
 
-def read(given: str, defaults: Defaults) -> tuple[str, Messages]:
-    """A name for the source, and its messages. Raises ValidationError for what cannot be read."""
+class Format(StrEnum):
+    """How words are divided into messages, where neither a file's name nor what it holds is to say so."""
+
+    TEXT = "text"
+    TRANSCRIPT = "transcript"
+    MESSAGES = "messages"
+
+
+def read_words(given: str, defaults: Defaults, form: Format | None) -> tuple[str, Messages]:
+    """A name for the source, and its messages: `given` as one, or standard input, which is text. No file is opened.
+
+    Raises ValidationError for what cannot be read.
+    """
     if given == STANDARD_INPUT:
-        return "standard input", _messages("standard input", "", sys.stdin.buffer.read(), defaults)
-    path = Path(given)
-    if not _exists(path):
-        _refuse_misspelt(path, given)
+        return "standard input", _messages("standard input", sys.stdin.buffer.read(), defaults, form or Format.TEXT)
+    if form is None:
         return "the text", [defaults.message(given)]
-    try:
-        return given, _messages(given, path.suffix.lower(), path.read_bytes(), defaults, document=str(uuid4()))
-    except OSError as error:
-        raise ValidationError(f"{given}: cannot be read ({error.strerror}); give a readable file") from None
+    return "the text", _messages("the text", given.encode(errors="surrogatepass"), defaults, form)
 
 
-def _exists(path: Path) -> bool:
+def read_file(path: Path, defaults: Defaults, form: Format | None = None) -> tuple[str, Messages]:
+    """The same of a file; without a format its name and content tell. Raises ValidationError."""
     try:
-        return path.exists()
-    except OSError:  # longer than any file's name: words
+        raw = path.read_bytes()
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "no file has such a name"
+        raise ValidationError(f"{path}: cannot be read ({why}); give a readable file") from None
+    return str(path), _messages(str(path), raw, defaults, form, path.suffix.lower(), document=str(uuid4()))
+
+
+def is_file(given: str) -> bool:
+    """Whether words are the name of a file that is there."""
+    try:
+        return Path(given).is_file()
+    except (OSError, ValueError):  # longer than any file's name
         return False
 
 
-def _refuse_misspelt(path: Path, given: str) -> None:
-    """A file's name is nothing to remember; nobody would notice until they miss the file's words."""
-    known = path.suffix.lower() in _JSON | _LINES | _PLAIN
-    if known and not any(blank in given for blank in " \n\t"):
-        raise ValidationError(f"{given}: there is no such file; to remember these very words, pipe them to 'add -'")
-
-
-def _messages(source: str, suffix: str, raw: bytes, defaults: Defaults, document: str | None = None) -> Messages:
+def _messages(
+    source: str, raw: bytes, defaults: Defaults, form: Format | None, suffix: str = "", document: str | None = None
+) -> Messages:
     text = _decoded(source, raw)
     if not text.strip():
         raise ValidationError(f"{source}: is empty; there is nothing to remember")
-    if suffix in _LINES:
-        found = list(_lines(source, text))
-    elif suffix in _JSON or _LOOKS_LIKE_JSON.match(text):
-        found = _document(source, text)
-    else:
-        return list(_prose(text, defaults, document))
+    if form is None and (suffix in _JSON | _LINES or _LOOKS_LIKE_JSON.match(text)):
+        form = Format.MESSAGES
+    if form is not Format.MESSAGES:
+        return list(_prose(source, text, defaults, form, document))
+    found = list(_lines(source, text)) if suffix in _LINES else _document(source, text)
     return [defaults.complete(message) for message in found]
 
 
@@ -175,11 +190,15 @@ def _said(value: Any) -> Messages:
 # --- prose ---------------------------------------------------------------------------------------------------------
 
 
-def _prose(text: str, defaults: Defaults, document: str | None) -> Iterator[dict[str, Any]]:
+def _prose(
+    source: str, text: str, defaults: Defaults, form: Format | None, document: str | None
+) -> Iterator[dict[str, Any]]:
     """A transcript's turns, or a text's paragraphs: parts of a document, if somebody did not say them."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     turns = [_TURN.fullmatch(line) for line in lines]
-    if _is_transcript(turns):
+    if form is Format.TRANSCRIPT and turns[0] is None:
+        raise ValidationError(f'{source}: does not begin as a transcript does, "Name: words"; say --format text')
+    if form is Format.TRANSCRIPT or (form is None and _is_transcript(turns)):
         yield from _turns(lines, turns, defaults)
         return
     for paragraph in re.split(r"\n[^\S\n]*\n", text.replace("\r\n", "\n")):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from graphmem.interfaces.options import Call, Id, Metadata, command, failed, json_object
+from graphmem.interfaces.reading import Format
 
 if TYPE_CHECKING:
     from graphmem.interfaces.show import Screen
@@ -26,9 +28,16 @@ def demo(call: Call) -> None:
 @command
 def add(
     call: Call,
-    text: Annotated[str, typer.Argument(metavar="TEXT|FILE|-", help="Words, a file, or - for standard input.")],
-    name: Annotated[str | None, typer.Option(help="Who said it, where the file does not tell.")] = None,
-    role: Annotated[str, typer.Option(help="user, assistant or tool, where the file does not tell.")] = "user",
+    text: Annotated[
+        str | None, typer.Argument(metavar="TEXT|-", help="Words, as they are, or - for those on standard input.")
+    ] = None,
+    file: Annotated[Path | None, typer.Option(metavar="FILE", help="Words and messages from a file instead.")] = None,
+    form: Annotated[
+        Format | None,
+        typer.Option("--format", help="What is given.", show_default="a file: as it looks; standard input: text"),
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Who said it, where the words do not tell.")] = None,
+    role: Annotated[str, typer.Option(help="user, assistant or tool, where the words do not tell.")] = "user",
     timestamp: Annotated[str | None, typer.Option(metavar="TIME", help="When it was said, ISO 8601.")] = None,
     metadata: Metadata = None,
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Answer before vectors and graph are made.")] = False,  # noqa: FBT002
@@ -36,14 +45,22 @@ def add(
 ) -> None:
     """Remembers words or, where a language model is configured, the facts in them.
 
-    A file (or standard input) is JSON messages, JSON Lines, a transcript ("Name: words" on most lines, somebody
-    speaking at least twice), or plain text, of which each paragraph becomes a memory.
+    TEXT is one memory, even where it names a file: only --file opens one. Of standard input each paragraph becomes
+    a memory. A file is messages (JSON or JSON Lines, by its ending or its beginning), a transcript ("Name: words" on
+    most lines, somebody speaking at least twice), or text; --format says which, also of TEXT and standard input.
     """
     from graphmem.interfaces.adding import remember  # noqa: PLC0415
-    from graphmem.interfaces.reading import Defaults, read  # noqa: PLC0415
+    from graphmem.interfaces.reading import Defaults, is_file, read_file, read_words  # noqa: PLC0415
 
-    kept = json_object(metadata, "--metadata")
-    source, messages = read(text, Defaults(role, name))
+    kept, defaults = json_object(metadata, "--metadata"), Defaults(role, name)
+    if file is not None and text is None:
+        source, messages = read_file(file, defaults, form)
+    elif text is not None and file is None:
+        source, messages = read_words(text, defaults, form)
+        if is_file(text):
+            typer.echo("graphmem: a file has this name; what was added is the name, --file reads the file", err=True)
+    else:
+        raise typer.BadParameter("give words (- for standard input) or --file FILE")
     with call.memory() as memory:
         options = {**call.scope, "metadata": kept, "timestamp": timestamp, "infer": False if as_spoken else None}
         result = remember(memory, source, messages, options, wait=not no_wait)

@@ -13,6 +13,7 @@ from graphmem.providers.base import Matrix
 from graphmem.recall.channels import Finds, Question
 from graphmem.recall.features import Evidence
 from graphmem.stores.ledger import Ledger, glimpses, memories
+from graphmem.stores.ledger.decoding import decoding
 
 
 class Candidates:
@@ -109,7 +110,7 @@ class Candidates:
         self._matched.update(fresh)
         with self._ledger.read() as connection:
             held, windows = glimpses.tokens_of(connection, self._forms, [evidence.glimpses[uid].row for uid in fresh])
-        matches.add([self._by_row[row].id for row in held], windows)
+        decoding(matches.add)([self._by_row[row].id for row in held], windows)
 
     def around(self, ids: Sequence[str]) -> list[str]:
         """These memories with those beside them, as far as they may be shown."""

@@ -16,19 +16,17 @@ from typing import TYPE_CHECKING, Any
 
 from graphmem.errors import NotFoundError, ValidationError
 from graphmem.model import (
-    EntityType,
     Event,
     Extraction,
     Kind,
     MemoryRecord,
     Mention,
-    MentionKind,
     Statement,
-    from_micros,
     micros,
 )
 from graphmem.remember.plan import UNSET, Restore, Revise, Undo
 from graphmem.stores.ledger import log, memories, reading
+from graphmem.stores.ledger.decoding import entity_type, mention_kind, moment
 
 if TYPE_CHECKING:
     from graphmem.remember.commit import Transaction
@@ -87,7 +85,7 @@ def _back(event: Event, before: Mapping[str, Any], changed: set[str]) -> Revise:
         event.memory_id,
         text=str(before["text"]) if "text" in changed else None,
         metadata=before.get("metadata") or {} if "metadata" in changed else None,
-        expires_at=UNSET if "expires_at" not in changed else None if expires is None else from_micros(expires),
+        expires_at=UNSET if "expires_at" not in changed else _moment(expires),
         reason=f"undo of {event.id}",
         found=None if derived is None or "text" not in changed else _found(derived),
     )
@@ -113,7 +111,7 @@ def _plain(statement: Statement) -> dict[str, Any]:
 
 def _found(derived: Mapping[str, Any]) -> Extraction:
     mentions = tuple(
-        Mention(one["key"], one["name"], EntityType(one["type"]), MentionKind(one["kind"]))
+        Mention(one["key"], one["name"], entity_type(one["type"]), mention_kind(one["kind"]))
         for one in derived["mentions"]
     )
     stated = tuple(
@@ -123,4 +121,4 @@ def _found(derived: Mapping[str, Any]) -> Extraction:
 
 
 def _moment(value: int | None) -> Any:
-    return None if value is None else from_micros(value)
+    return None if value is None else moment(value)

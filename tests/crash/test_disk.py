@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import shutil
@@ -212,6 +213,30 @@ def test_words_that_changed_without_us_are_named(home: Path) -> None:
     with open_memory(home) as memory:
         report = memory.verify()
         assert (report["ok"], report["damaged"]) == (False, [uid])
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE memories SET at = 1 << 62",
+        "UPDATE memories SET metadata = '{half'",
+        "UPDATE memories SET kind = 'thought'",
+        "UPDATE entities SET type = 'ghost'",
+        "UPDATE embeddings SET data = x'010203'",
+    ],
+)
+def test_a_value_that_nobody_wrote_is_damage(home: Path, damage: str) -> None:
+    with contextlib.closing(sqlite3.connect(home / "ledger.sqlite")) as connection, connection:
+        connection.execute(damage)
+    assert any("it is damaged" in line for line in errors_of(home))
+
+
+def test_an_error_of_whoever_reads_is_no_damage(home: Path) -> None:
+    with open_memory(home) as memory:
+        for error in (ValueError("of a date"), OverflowError("of a date")):
+            for door in (memory._house.ledger.read, memory._house.ledger.write):
+                with pytest.raises(type(error), match="of a date"), door():
+                    raise error
 
 
 @pytest.mark.parametrize("kept", [0.5, 0.95])

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from graphmem.errors import ValidationError
 from graphmem.interfaces import adding
 from graphmem.interfaces.cli import app
-from graphmem.interfaces.reading import Defaults, read
+from graphmem.interfaces.reading import Defaults, read_file
 from graphmem.interfaces.show import Screen, clean, one_line, quoted
 
 runner = CliRunner()
@@ -49,8 +49,8 @@ def answer(*arguments, **more):
     return json.loads(run(*arguments, "--json", **more).stdout)
 
 
-def add(text, *arguments, user="ann", **more):
-    return answer("add", text, "--user", user, *arguments, **more)["results"]
+def add(*arguments, user="ann", **more):
+    return answer("add", *arguments, "--user", user, **more)["results"]
 
 
 # --- a day with it -------------------------------------------------------------------------------------------------
@@ -242,29 +242,32 @@ def test_what_was_added_known_and_skipped_is_told(bare, tmp_path):
         {"role": "assistant", "content": "Take a coat.", "id": "2"},
     ]
     file.write_text(json.dumps({"messages": said}))
-    assert run("add", str(file), "--user", "ann").stdout.startswith("2 added; 1 skipped")
-    assert "0 added; 2 known already; 1 skipped" in run("add", str(file), "--user", "ann").stdout
+    assert run("add", "--file", str(file), "--user", "ann").stdout.startswith("2 added; 1 skipped")
+    assert "0 added; 2 known already; 1 skipped" in run("add", "--file", str(file), "--user", "ann").stdout
     run("delete", "--all", "--user", "ann", "--yes")
-    assert "2 erased before" in run("add", str(file), "--user", "ann").stdout
+    assert "2 erased before" in run("add", "--file", str(file), "--user", "ann").stdout
 
 
 def test_json_lines_from_standard_input(bare):
     lines = '{"role": "user", "content": "One."}\n\n{"messages": [{"role": "assistant", "content": "Two."}]}\n'
-    added = add("-", "--name", "Ann", input=lines)
+    added = add("-", "--format", "messages", "--name", "Ann", input=lines)
     assert [(one["memory"], one["actor_id"]) for one in added] == [("One.", "Ann"), ("Two.", None)]
-    assert [one["memory"] for one in add("-", input='["Three.", "Four."]')] == ["Three.", "Four."]
+    assert [one["memory"] for one in add("-", "--format", "messages", input='["Three.", "Four."]')] == [
+        "Three.",
+        "Four.",
+    ]
 
 
 def test_many_are_stored_at_once_and_finished(bare, tmp_path, monkeypatch):
     monkeypatch.setattr(adding, "FEW", 5)
     file = tmp_path / "many.txt"
     file.write_text("\n\n".join(f"Paragraph number {i}." for i in range(20)))
-    result = answer("add", str(file), "--user", "ann")
+    result = answer("add", "--file", str(file), "--user", "ann")
     assert len(result["results"]) == 20
     assert "pending" not in result
     assert answer("stats")["tasks"] == 0
     monkeypatch.setenv("GRAPHMEM_LIMITS__MAX_MESSAGES", "8")
-    assert "20 added" in run("add", str(file), "--user", "bob").stdout
+    assert "20 added" in run("add", "--file", str(file), "--user", "bob").stdout
 
 
 def test_no_wait_says_what_is_still_to_be_done_and_does_it(bare):
@@ -291,23 +294,60 @@ def test_no_wait_says_what_is_still_to_be_done_and_does_it(bare):
 def test_what_cannot_be_read_is_one_line(bare, tmp_path, monkeypatch, name, content, told):
     monkeypatch.chdir(tmp_path)
     (tmp_path / name).write_bytes(content)
-    done = run("add", name, "--user", "ann", status=1)
+    done = run("add", "--file", name, "--user", "ann", status=1)
     assert done.stderr.startswith(f"graphmem: {told}")
     assert done.stderr.count("\n") == 1
     assert done.stdout == ""
 
 
-def test_a_misspelt_file_and_a_folder_are_not_remembered(bare, tmp_path):
-    assert "no such file" in run("add", "notse.txt", "--user", "ann", status=1).stderr
-    assert "cannot be read" in run("add", str(tmp_path), "--user", "ann", status=1).stderr
-    assert len(add("I wrote it all into notes.txt")) == 1
-    assert len(add("long " * 300)) == 1
+def test_words_are_words_even_where_they_name_a_file(bare, tmp_path, monkeypatch):
+    """Whoever passes on what somebody said must not tell them what their files hold."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes.txt").write_text("My PIN is 4711.")
+    for given in ("notes.txt", str(tmp_path / "notes.txt")):
+        done = run("add", given, "--user", "ann", "--json")
+        assert [one["memory"] for one in json.loads(done.stdout)["results"]] == [given]
+        assert "--file reads the file" in done.stderr
+        assert done.stderr.count("\n") == 1
+    for given in ("notse.txt", str(tmp_path), "I wrote it all into notes.txt", "long " * 300, '[{"role": "system"}]'):
+        done = run("add", given, "--user", "ann", "--json")
+        assert [one["memory"] for one in json.loads(done.stdout)["results"]] == [given]
+        assert done.stderr == ""
+    assert "4711" not in run("list", "--user", "ann", "--json").stdout
+    assert [one["memory"] for one in add("--file", "notes.txt")] == ["My PIN is 4711."]
+
+
+def test_a_file_that_is_not_there_is_told(bare, tmp_path):
+    for given in ("notse.txt", str(tmp_path), "n" * 300, "\udcff"):
+        assert "cannot be read" in run("add", "--file", given, "--user", "ann", status=1).stderr
+    for both in ((), ("words", "--file", "notes.txt"), ("x", "--format", "prose")):
+        run("add", *both, "--user", "ann", status=2)
+
+
+def test_standard_input_is_text_unless_it_is_said_to_be_more(bare):
+    for words in ('{"role": "assistant", "content": "x"}', "Assistant: I obey.\nAssistant: Always.", "notes.txt"):
+        assert [(one["memory"], one["role"]) for one in add("-", input=words)] == [(words, "user")]
+    assert [one["memory"] for one in add("-", input="One.\n\nTwo.")] == ["One.", "Two."]
+    turns = add("-", "--format", "transcript", input="Ann: Hi.\nBob: Hello.")
+    assert [(one["memory"], one["actor_id"]) for one in turns] == [("Hi.", "Ann"), ("Hello.", "Bob")]
+    assert (
+        "as a transcript does"
+        in run("add", "-", "--format", "transcript", "--user", "ann", input="Hi.", status=1).stderr
+    )
+    assert "not valid JSON" in run("add", "Hi.", "--format", "messages", "--user", "ann", status=1).stderr
+
+
+def test_a_files_format_can_be_said(bare, tmp_path):
+    file = tmp_path / "said.json"
+    file.write_text('{"role": "assistant", "content": "x"}')
+    assert [one["memory"] for one in add("--file", str(file))] == ["x"]
+    assert [one["memory"] for one in add("--file", str(file), "--format", "text")] == [file.read_text()]
 
 
 def test_prose_is_paragraphs_and_a_transcript_is_turns(tmp_path):
     def contents(text, **defaults):
         (tmp_path / "t.txt").write_bytes(text.encode())
-        return read(str(tmp_path / "t.txt"), Defaults(**defaults))[1]
+        return read_file(tmp_path / "t.txt", Defaults(**defaults))[1]
 
     prose = contents("One line\r\nand another.\r\n\r\n  \r\nNote: second.\r\n", name="Ann")
     assert prose == [
@@ -333,8 +373,9 @@ def test_prose_is_paragraphs_and_a_transcript_is_turns(tmp_path):
 def test_the_paragraphs_of_a_file_are_neighbours_of_each_other_only(bare, tmp_path):
     (tmp_path / "notes.txt").write_text("The first paragraph.\n\nThe second one.", "utf-8")
     (tmp_path / "talk.txt").write_text("Ann: Hello.\nBob: Hi.\nAnn: Bye.", "utf-8")
-    for words in ("What was said before.", str(tmp_path / "notes.txt"), str(tmp_path / "talk.txt")):
-        add(words, "--run", "r1")
+    add("What was said before.", "--run", "r1")
+    for name in ("notes.txt", "talk.txt"):
+        run("add", "--file", str(tmp_path / name), "--user", "ann", "--run", "r1")
     found = run("add", "-", "--user", "ann", "--run", "r1", input="Some words.\n\nMore words.")
     assert "2 added" in found.stdout
     with sqlite3.connect(next(bare.glob("*.sqlite"))) as ledger:
@@ -498,7 +539,7 @@ def test_ctrl_c_is_quiet_and_130(bare):
 def test_ctrl_c_while_much_is_added_loses_no_word(bare, tmp_path):
     file = tmp_path / "much.txt"
     file.write_text("\n\n".join(f"Note {i}: {'word ' * 60}{i}" for i in range(2000)))
-    process = program(bare, "add", str(file), "--user", "ann", preexec_fn=with_ctrl_c)
+    process = program(bare, "add", "--file", str(file), "--user", "ann", preexec_fn=with_ctrl_c)
     for _ in range(600):
         time.sleep(0.1)
         if (bare / "ledger.sqlite").exists() and counted(bare) == 2000:

@@ -77,6 +77,25 @@ def test_relative_dates_count_from_the_reference_date(memory: Memory) -> None:
     assert found(memory, "Where did Ann have dinner in February 2024?")[0] == "We had dinner at the harbour."
 
 
+@pytest.mark.parametrize("now", ["0001-01-01", "9999-12-31T23:59:59+00:00"])
+@pytest.mark.parametrize(
+    "question",
+    [
+        "What was before monday?",
+        "What is next week?",
+        "What was in year 9999?",
+        "What was two thousand years ago?",
+        "周一之前我做了什么？",
+        "What was a week before the film?",
+    ],
+)
+def test_a_question_is_answered_at_either_end_of_time(memory: Memory, question: str, now: str) -> None:
+    told(memory, ("0001-01-01", "Ann", "I saw a film on monday."), ("9999-12-31", "Ann", "I see the film next week."))
+    assert len(found(memory, question, reference_date=now)) == 2
+    with pytest.raises(ValidationError, match="reference_date"):
+        found(memory, question, reference_date="0001-01-01T00:00:00+14:00")
+
+
 def test_a_question_may_count_from_an_event(memory: Memory) -> None:
     told(
         memory,

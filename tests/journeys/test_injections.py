@@ -205,9 +205,9 @@ def test_files_of_any_name_are_read_and_written(home, tmp_path, name):
     file = folder / name
     file.write_text('"x"' if name.endswith("json") else "Ann likes tea.")
     if name.endswith("json"):
-        assert "must hold messages" in run(home, "add", "--", str(file), status=1).stderr
+        assert "must hold messages" in run(home, "add", "--file", str(file), status=1).stderr
     else:
-        run(home, "add", "--", str(file))
+        run(home, "add", "--file", str(file))
         assert json.loads(run(home, "list", "--json").stdout)["results"][0]["memory"] == "Ann likes tea."
     written = folder / f"{name}.html"
     told = run(home, "graph", "--output", str(written)).stderr

@@ -208,7 +208,7 @@ def test_the_command_line_keeps_to_them(tmp_path, monkeypatch):
     assert "has 41 characters; use at most 40" in refused.stderr
     file = tmp_path / "said.txt"
     file.write_text("Short.\n\n" + "x" * 41)
-    assert "has 41 characters; use at most 40" in runner.invoke(app, ["add", str(file), *more]).stderr
+    assert "has 41 characters; use at most 40" in runner.invoke(app, ["add", "--file", str(file), *more]).stderr
 
 
 def test_in_memory_as_anywhere():

@@ -408,7 +408,7 @@ def lines(ids: list[str]) -> dict[str, list[list[str]]]:
     by_id = [[ids[0]], [ids[4]], ["nobody"]]
     everything = '{"NOT": [{"colour": "none"}]}'
     return {
-        "add": [[GUESSED, "--timestamp", THEN]],
+        "add": [[GUESSED, "--timestamp", THEN], [GUESSED, "--format", "text"]],
         "search": [[GUESSED, "--explain"], [GUESSED, "--filters", everything], [GUESSED, "--as-of", LATER]],
         "context": [[GUESSED]],
         "list": [[], ["--filters", everything], ["--filters", f'{{"user_id": "{VICTIM}"}}'], ["--offset", "4"]],

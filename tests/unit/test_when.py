@@ -321,6 +321,7 @@ WORDS = (
 )
 @example("two years ago, last week, 900 years ago", datetime.min.replace(tzinfo=UTC))
 @example("next year, in 20 years, tomorrow, next May", datetime.max.replace(tzinfo=UTC))
+@example("before monday, 周一之前", datetime.min.replace(tzinfo=UTC))
 def test_any_text_at_any_time(text: str, now: datetime) -> None:
     periods = asked_about(text, now)
     assert all(period.start < period.end for period in periods)

@@ -13,7 +13,7 @@ from uuid import NAMESPACE_OID, uuid5
 from graphmem import arguments
 from graphmem.errors import ValidationError
 from graphmem.interfaces.migrate.records import Left
-from graphmem.interfaces.reading import Defaults, is_lines, numbered, read, said_on
+from graphmem.interfaces.reading import Defaults, is_lines, numbered, read_file, said_on
 
 
 def messages(path: Path, text: str, limits: arguments.Limits, left: Left) -> list[Any]:
@@ -33,7 +33,7 @@ def messages(path: Path, text: str, limits: arguments.Limits, left: Left) -> lis
 def _placed(path: Path, text: str, left: Left) -> Iterator[tuple[str, Any]]:
     """Each message with where it stands."""
     if not is_lines(path, text):
-        _, said = read(str(path), Defaults())
+        _, said = read_file(path, Defaults())
         yield from ((f"message {number}", message) for number, message in enumerate(said, 1))
         return
     for number, line in numbered(text):

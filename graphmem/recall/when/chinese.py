@@ -10,7 +10,7 @@ from functools import cache
 
 from graphmem.recall.when import periods
 from graphmem.recall.when.periods import Period, Yearly
-from graphmem.recall.when.scanning import Atom, Rule, named, of_year, pairs, scan, share_year
+from graphmem.recall.when.scanning import NO_DATE, Atom, Rule, named, of_year, pairs, scan, share_year
 
 SIMPLIFIED = str.maketrans(
     "週個後節號兩這聖誕國慶禮過間內幾從時開萬跨歲點", "周个后节号两这圣诞国庆礼过间内几从时开万跨岁点"
@@ -213,6 +213,13 @@ def _range(text: str, today: date, ends: tuple[Atom, Atom], words: str) -> list[
 
 
 def _bordered(text: str, atom: Atom) -> Atom:
+    try:
+        return _cut_off(text, atom)
+    except NO_DATE:
+        return atom
+
+
+def _cut_off(text: str, atom: Atom) -> Atom:
     if _BEFORE.match(text, atom.end):
         return replace(atom, period=periods.before(atom.period))
     if _AFTER.match(text, atom.end):

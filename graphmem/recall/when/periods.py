@@ -200,8 +200,11 @@ def joined(one: Period, other: Period) -> Period:
 
 
 def before(limit: Period, *, through: bool = False) -> Period:
-    """All time before a period begins, or (`through`) before it ends."""
-    return Period(BEGINNING, limit.end if through else limit.start)
+    """All time before a period begins, or (`through`) before it ends; there is none before the first day."""
+    end = limit.end if through else limit.start
+    if end == BEGINNING:
+        raise ValueError(end)
+    return Period(BEGINNING, end)
 
 
 def after(limit: Period, *, since: bool = False) -> Period:

@@ -23,6 +23,7 @@ from sqlalchemy import (
 from graphmem.alike import Chosen
 from graphmem.model import Entity, EntityType, Link, MentionKind, Origin
 from graphmem.stores.ledger import log
+from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.dialects import upsert
 from graphmem.stores.ledger.lists import among
 from graphmem.stores.ledger.memories import CHUNK
@@ -179,6 +180,7 @@ def beginning(connection: Connection, space: int, prefix: str, types: Iterable[E
     return [entity_of(row) for row in connection.execute(statement)]
 
 
+@decoding
 def entity_of(row: Any) -> Entity:
     """A row with an entity's columns as an entity."""
     return Entity(key=row.key, name=row.name, type=EntityType(row.type), mentions=row.mentions)

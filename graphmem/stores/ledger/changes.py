@@ -15,6 +15,7 @@ from graphmem.digests import Digests
 from graphmem.model import Entity, EntityType, MemoryRecord, MentionKind, Relation, from_micros
 from graphmem.stores.base import EntityState, MemoryState, Point, RelationState, Support
 from graphmem.stores.ledger import aliases, glimpses, log, memories, reading
+from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.lists import among
 from graphmem.stores.ledger.schema import aliases as links_table
 from graphmem.stores.ledger.schema import entities, relations, spaces, supports
@@ -154,6 +155,7 @@ def _linked() -> Select[Any]:
     )
 
 
+@decoding
 def _entity_state(lines: list[RowMapping]) -> EntityState:
     row = lines[0]
     return EntityState(
@@ -204,6 +206,7 @@ def _supports(connection: Connection, rows: Sequence[int]) -> dict[int, list[Row
     return found
 
 
+@decoding
 def _relation_state(row: RowMapping, said: Sequence[RowMapping]) -> RelationState:
     ended = [line["invalid_at"] for line in said]
     relation = Relation(

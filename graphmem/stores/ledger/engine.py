@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Engine, Transaction, event, exc
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from graphmem.errors import CLOSED, GraphmemError, StoreUnavailable
+from graphmem.stores.ledger.decoding import Undecodable
 
 # How long a writer waits for another process's transaction before giving up.
 BUSY_SECONDS = 30
@@ -127,14 +128,16 @@ class Database(ABC):
     def _our_errors(self, consequence: str = "") -> Iterator[None]:
         """The driver's errors as ours, with its own message only: SQLAlchemy's adds values, which are memory text.
 
-        A value in a row that cannot be what the code wrote (a date past all years, half a JSON) is damage as well.
+        Other errors pass: what is done with the connection is not all about what is stored.
         """
         try:
             yield
+        except Undecodable as error:
+            raise StoreUnavailable(self._name + DAMAGED.format(reason=error)) from error
+        except UnicodeDecodeError as error:  # the driver's, which quotes a damaged schema in its own message
+            raise StoreUnavailable(self._name + DAMAGED.format(reason=type(error).__name__)) from error
         except GraphmemError:
             raise
-        except (ValueError, OverflowError) as error:
-            raise StoreUnavailable(self._name + DAMAGED.format(reason=type(error).__name__)) from error
         except (exc.SQLAlchemyError, self.failure) as error:
             if (damage := self._damage(error)) is not None:
                 raise StoreUnavailable(self._name + DAMAGED.format(reason=damage)) from error

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Select, bindparam, select
 
 from graphmem.model import VECTOR, Forms, Glimpse, View
 from graphmem.stores.ledger import views
+from graphmem.stores.ledger.decoding import decoding, moment
 from graphmem.stores.ledger.lists import among
 from graphmem.stores.ledger.schema import embeddings, memories, spaces
 
@@ -29,7 +30,13 @@ def by_row(connection: Connection, view: View, space: int | None, wanted: Iterab
 
 
 def _read(connection: Connection, statement: Select[Any], values: dict[str, Any]) -> list[Glimpse]:
-    return [Glimpse(*found) for found in connection.execute(statement, values).all()] if values["wanted"] else []
+    return [_glimpse_of(found) for found in connection.execute(statement, values).all()] if values["wanted"] else []
+
+
+def _glimpse_of(found: Iterable[Any]) -> Glimpse:
+    glimpse = Glimpse(*found)
+    moment(glimpse.at)  # it stays a number, which whoever asks about times reads
+    return glimpse
 
 
 @lru_cache(maxsize=128)
@@ -55,9 +62,12 @@ def _glimpse(shape: views.Shape) -> Select[Any]:
 def vectors_of(connection: Connection, model: str, wanted: Sequence[int]) -> tuple[list[int], Matrix]:
     """The vectors of memories, one for each window, with the row of the memory that each is of; together by memory."""
     held, data = _embeddings_of(connection, model, VECTOR, wanted)
-    return held, np.frombuffer(b"".join(data), "<f4").reshape(len(held), -1 if held else 0).astype(
-        np.float32, copy=False
-    )
+    return held, _matrix(data)
+
+
+@decoding
+def _matrix(data: list[bytes]) -> Matrix:
+    return np.frombuffer(b"".join(data), "<f4").reshape(len(data), -1 if data else 0).astype(np.float32, copy=False)
 
 
 def tokens_of(connection: Connection, forms: Forms, wanted: Sequence[int]) -> tuple[list[int], list[bytes]]:

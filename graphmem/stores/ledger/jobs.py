@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, func, or_, select
 
 from graphmem.model import NOTHING, SCOPE_NAMES, Kind, MemoryRecord, Scope, micros
+from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.dialects import now_micros
 from graphmem.stores.ledger.memories import RECORD, ensure_space, exactly, new_row, record_of
 from graphmem.stores.ledger.schema import jobs, links, memories, spaces
@@ -72,6 +73,7 @@ def record(connection: Connection, job: Job) -> Job:
 _ALL = select(jobs, spaces.c.key.label("space_key")).join(spaces)
 
 
+@decoding
 def _job(row: Row[Any]) -> Job:
     request = dict(row.request)
     return Job(

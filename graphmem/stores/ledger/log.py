@@ -8,9 +8,10 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from sqlalchemy import Connection, Select, bindparam, func, or_, select
+from sqlalchemy import Connection, RowMapping, Select, bindparam, func, or_, select
 
 from graphmem.model import Event, MemoryRecord, Scope, from_micros, micros
+from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.dialects import now_micros, upsert
 from graphmem.stores.ledger.lists import among
 from graphmem.stores.ledger.schema import (
@@ -116,24 +117,25 @@ def event(connection: Connection, uid: str) -> Event | None:
 
 def histories(connection: Connection, uids: Sequence[str]) -> list[Event]:
     """The events of several memories, oldest first."""
-    rows = connection.execute(_HISTORIES, {"wanted": list(uids)}).mappings()
-    return [
-        Event(
-            id=row["uid"],
-            memory_id=row["memory"],
-            event=row["event"],
-            old_text=row["old_text"],
-            new_text=row["new_text"],
-            created_at=from_micros(row["memory_created_at"]),
-            updated_at=from_micros(row["at"]),
-            is_deleted=row["event"] == "DELETE",
-            actor_id=row["actor_id"],
-            role=row["role"],
-            reason=row["reason"],
-            before=row["before"],
-        )
-        for row in rows
-    ]
+    return [_event_of(row) for row in connection.execute(_HISTORIES, {"wanted": list(uids)}).mappings()]
+
+
+@decoding
+def _event_of(row: RowMapping) -> Event:
+    return Event(
+        id=row["uid"],
+        memory_id=row["memory"],
+        event=row["event"],
+        old_text=row["old_text"],
+        new_text=row["new_text"],
+        created_at=from_micros(row["memory_created_at"]),
+        updated_at=from_micros(row["at"]),
+        is_deleted=row["event"] == "DELETE",
+        actor_id=row["actor_id"],
+        role=row["role"],
+        reason=row["reason"],
+        before=row["before"],
+    )
 
 
 def write_history(connection: Connection, found: Sequence[Event], change: int) -> None:
@@ -230,6 +232,7 @@ def tombstones_of(connection: Connection, statement: Select[Any]) -> list[Tombst
     return [_tombstone_of(row) for row in connection.execute(statement).mappings()]
 
 
+@decoding
 def _tombstone_of(row: Any) -> Tombstone:
     return Tombstone(
         uid=row["uid"],

@@ -22,6 +22,7 @@ from sqlalchemy import (
 from graphmem.errors import StoreError
 from graphmem.model import SCOPE_NAMES, Kind, MemoryRecord, Scope, View, from_micros, micros
 from graphmem.stores.ledger import views
+from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.dialects import upsert
 from graphmem.stores.ledger.lists import among, by_name
 from graphmem.stores.ledger.schema import further_runs, links, memories, spaces
@@ -349,6 +350,7 @@ _TIMES = ("at", "valid_from", "created_at", "updated_at")
 _OPEN_TIMES = ("valid_to", "expires_at")
 
 
+@decoding
 def record_of(row: RowMapping) -> MemoryRecord:
     """A row as a record."""
     plain: dict[str, Any] = {

@@ -44,6 +44,7 @@ from graphmem.model import (
 )
 from graphmem.stores.ledger import aliases, views
 from graphmem.stores.ledger import memories as rows
+from graphmem.stores.ledger.decoding import decoding, mention_kind
 from graphmem.stores.ledger.lists import among
 from graphmem.stores.ledger.schema import entities, memories, mentions, relations, spaces, supports
 
@@ -164,6 +165,8 @@ class _Reader:
         self.look(found)
         uids = {row: self._seen[row].uid for row in found}
         held = self._connection.execute(_held(), {"wanted": found}).all()
+        for kind in {kind for _, kind, *_ in held}:
+            mention_kind(kind)  # the edges keep numbers
         told = set(named)
         links = sorted((row, kind, key, df) for row, kind, entity, key, df in held if df > 1 or entity in told)
         alone = Counter((uids[row], kind) for row, kind, entity, _, df in held if df <= 1 and entity not in told)
@@ -298,6 +301,7 @@ def _relations(shape: views.Shape) -> Select[Any]:
     )
 
 
+@decoding
 def _relation_of(lines: list[Any]) -> Relation:
     uid, predicate, source, source_name, target, target_name = lines[0][:6]
     ended = [line[8] for line in lines]
@@ -377,6 +381,7 @@ def statements_of(connection: Connection, uids: Iterable[str]) -> list[tuple[str
     return [_statement_of(row) for row in connection.execute(statement)]
 
 
+@decoding
 def _statement_of(row: Any) -> tuple[str, Statement, Mention, Mention]:
     ended = None if row.supports_invalid_at is None else from_micros(row.supports_invalid_at)
     said = Statement(
@@ -398,4 +403,4 @@ def mentions_of(connection: Connection, uids: Iterable[str], own: str = "") -> l
         .where(memories.c.uid.in_(list(uids)))
         .order_by(memories.c.uid, mentions.c.kind, entities.c.key)
     )
-    return [(row.uid, aliases.entity_of(row), MentionKind(row.kind)) for row in connection.execute(statement)]
+    return [(row.uid, aliases.entity_of(row), mention_kind(row.kind)) for row in connection.execute(statement)]

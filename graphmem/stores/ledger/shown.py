@@ -16,6 +16,7 @@ from graphmem import alike
 from graphmem.alike import Chosen
 from graphmem.model import Entity, EntityType, Link, View
 from graphmem.stores.ledger import aliases, views
+from graphmem.stores.ledger.decoding import entity_type
 from graphmem.stores.ledger.memories import CHUNK, space_row, view_values
 from graphmem.stores.ledger.schema import entities, memories, mentions
 
@@ -70,7 +71,7 @@ def _mentioned(connection: Connection, view: View, keys: Collection[str] | None 
         statement = statement.where(entities.c.key.in_(list(keys)))
     found: dict[str, Entity] = {}
     for key, name, type_, count in connection.execute(statement, view_values(connection, view)):
-        first = found.get(key) or Entity(key, name, EntityType(type_), 0)
+        first = found.get(key) or Entity(key, name, entity_type(type_), 0)
         found[key] = replace(first, mentions=first.mentions + count)
     return found
 

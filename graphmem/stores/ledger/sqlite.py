@@ -7,6 +7,7 @@ next to the milliseconds an embedding takes, that is not worth a promise.
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 from collections import Counter
@@ -20,6 +21,7 @@ from sqlalchemy import URL, Engine, create_engine, event
 from sqlalchemy.pool import StaticPool
 
 from graphmem.errors import StoreError, StoreUnavailable
+from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.engine import BUSY_SECONDS, Database
 
 # Marks the file as ours in SQLite's own header ("gmem").
@@ -46,6 +48,7 @@ _LOOK_AGAIN = 1.0
 _open: Counter[tuple[int, int]] = Counter()
 _inherited: set[tuple[int, int]] = set()
 _turn = Lock()
+_json = decoding(json.loads)
 
 
 class Sqlite(Database):
@@ -216,13 +219,18 @@ def _file_engine(path: Path) -> Engine:
         connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False},
         pool_size=16,
         hide_parameters=True,
+        json_deserializer=_json,
     )
     return _prepared(engine)
 
 
 def _memory_engine() -> Engine:
     engine = create_engine(
-        "sqlite://", connect_args={"check_same_thread": False}, poolclass=StaticPool, hide_parameters=True
+        "sqlite://",
+        connect_args={"check_same_thread": False},
+        poolclass=StaticPool,
+        hide_parameters=True,
+        json_deserializer=_json,
     )
     return _prepared(engine)
 

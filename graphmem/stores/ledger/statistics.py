@@ -11,6 +11,7 @@ from sqlalchemy import Connection, bindparam, func, or_, select
 
 from graphmem.model import VECTOR, Forms, MemoryRecord, Tells
 from graphmem.stores.ledger import memories as rows
+from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.dialects import upserting
 from graphmem.stores.ledger.lists import among
 from graphmem.stores.ledger.schema import embeddings, memories, spaces, terms
@@ -166,8 +167,8 @@ def vectors_of(connection: Connection, model: str, wanted: Sequence[int]) -> dic
     )
     found: dict[int, list[Matrix]] = {}
     for row, data in connection.execute(statement, {"wanted": list(wanted)}):
-        found.setdefault(row, []).append(np.frombuffer(data, "<f4"))
-    return {row: np.stack(windows) for row, windows in found.items()}
+        found.setdefault(row, []).append(_vector(data))
+    return {row: _stack(windows) for row, windows in found.items()}
 
 
 def first_vectors(connection: Connection, model: str, hashes: Sequence[str]) -> dict[str, Matrix]:
@@ -179,7 +180,15 @@ def first_vectors(connection: Connection, model: str, hashes: Sequence[str]) -> 
         embeddings.c.window == 0,
     )
     found = connection.execute(statement, {"wanted": list(hashes)})
-    return {text_hash: np.frombuffer(data, "<f4") for text_hash, data in found}
+    return {text_hash: _vector(data) for text_hash, data in found}
+
+
+@decoding
+def _vector(data: bytes) -> Matrix:
+    return np.frombuffer(data, "<f4")
+
+
+_stack = decoding(np.stack)
 
 
 def unmark(connection: Connection, row: int) -> None:

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, and_, func, or_, select
 
-from graphmem.model import Entity, Event, Link, MemoryRecord, MentionKind, Origin, Scope, Statement, from_micros
+from graphmem.model import Entity, Event, Link, MemoryRecord, MentionKind, Origin, Scope, Statement
 from graphmem.stores.ledger import log, reading, views
 from graphmem.stores.ledger import memories as rows
+from graphmem.stores.ledger.decoding import moment
 from graphmem.stores.ledger.lists import among
 from graphmem.stores.ledger.schema import (
     aliases,
@@ -172,8 +173,8 @@ def _statements(connection: Connection, wanted: Sequence[int]) -> Iterator[tuple
     for row, subject_key, predicate, key, fact, confidence, since, until in connection.execute(
         statement, {"wanted": list(wanted)}
     ):
-        ended = None if until is None else from_micros(until)
-        yield row, Statement(subject_key, predicate, key, fact, confidence, from_micros(since), ended)
+        ended = None if until is None else moment(until)
+        yield row, Statement(subject_key, predicate, key, fact, confidence, moment(since), ended)
 
 
 def _windows(connection: Connection, wanted: Sequence[int], model: str | None) -> Iterator[tuple[int, str, bytes]]:
