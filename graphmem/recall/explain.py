@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 from graphmem.model import MemoryRecord
@@ -47,7 +48,7 @@ class Explainer:
         """What a short way over entities to a hit begins at, an entity or a memory; the hit itself if it has none."""
         way = self._way(uid)
         kinds = [kind for kind, _ in way]
-        short = len(way) <= SHORT_WAY and ("memory", "memory") not in zip(kinds, kinds[1:], strict=False)
+        short = len(way) <= SHORT_WAY and ("memory", "memory") not in pairwise(kinds)
         return way[0] if way and short else ("memory", uid)
 
     def on_the_ways(self, ids: Sequence[str], kind: str) -> list[str]:

@@ -156,7 +156,9 @@ def test_arguments_that_cannot_be_used_give_nothing(memory: Memory, link: ChatLi
     assert link.recall("tea", **more) == ""
 
 
-@pytest.mark.parametrize("strange", [7, None, "words", {"role": []}, {"role": "user", "content": 7}, {"content": "x" * 10**7}])
+@pytest.mark.parametrize(
+    "strange", [7, None, "words", {"role": []}, {"role": "user", "content": 7}, {"content": "x" * 10**7}]
+)
 def test_a_turn_of_unknown_shape_is_left_out_and_the_others_count(
     memory: Memory, link: ChatLink, caplog: pytest.LogCaptureFixture, strange: Any
 ) -> None:

@@ -521,7 +521,9 @@ def test_flush_makes_the_summary_that_facts_in_the_background_make_due(opened: O
     for minute, text in enumerate(["My name is Ann.", "I sing."]):
         memory.add(text, **ANN, timestamp=THEN + timedelta(minutes=minute), wait=False)
     assert memory.flush() == {"pending": []}
-    assert [one["memory"] for one in memory.get_all(**ANN, kinds="summary")["results"]] == ["Of My name is Ann., I sing."]
+    assert [one["memory"] for one in memory.get_all(**ANN, kinds="summary")["results"]] == [
+        "Of My name is Ann., I sing."
+    ]
 
 
 def test_it_is_made_without_flush_as_well(opened: Open) -> None:

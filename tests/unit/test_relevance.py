@@ -25,7 +25,9 @@ def test_a_word_of_one_memory_alone_weighs_one_and_a_more_frequent_one_less() ->
     assert shared("When is the dentist?", SAID[1]) == 0.0
 
 
-@pytest.mark.parametrize(("question", "text"), [("面试是哪一天？", SAID[2]), ("Где кот?", SAID[3]), ("เชียงใหม่ไหม", SAID[4])])
+@pytest.mark.parametrize(
+    ("question", "text"), [("面试是哪一天？", SAID[2]), ("Где кот?", SAID[3]), ("เชียงใหม่ไหม", SAID[4])]
+)
 def test_in_any_script(question: str, text: str) -> None:
     assert shared(question, text) >= relevance.WORDS
 
@@ -50,8 +52,14 @@ def test_a_question_of_such_words_alone_has_none(question: str) -> None:
 
 @pytest.mark.parametrize(
     ("shared", "similarity", "understood", "enough"),
-    [(0.7, 0.0, False, True), (0.6, 0.9, False, False), (0.7, 0.4, True, False), (0.0, 0.5, True, True), (1.4, 0.0, True, True)],
-)  # fmt: skip
+    [
+        (0.7, 0.0, False, True),
+        (0.6, 0.9, False, False),
+        (0.7, 0.4, True, False),
+        (0.0, 0.5, True, True),
+        (1.4, 0.0, True, True),
+    ],
+)
 def test_cosines_count_only_where_the_embedder_reads_the_language(
     shared: float, similarity: float, understood: bool, enough: bool
 ) -> None:
