@@ -34,9 +34,9 @@ _FENCE = re.compile(r"\s*```")
 _MARKS = re.compile(r"^\s*(?:[-*•>#]+\s+|\d+[.)]\s+)")
 # What models write in front of a query, or in a line that announces it: a row of such words, and a colon.
 _LABEL = re.compile(
-    r"^(?:(?:(?:here(?: is|['’]s)|the|an?|my|your|self-contained|stand-?alone|final|new|improved|search|user"
-    r"|memory|retrieval|rewritten|rewrite|rephrased|reformulated|query|question|output|answer|result"
-    r"|version)(?![^\W_])[ _-]*)+"
+    r"^(?:(?:(?:here(?: is|['’]s)|the|an?|my|your|self-contained|stand-?alone|final|new|improved|search|user|memory"
+    r"|retrieval|rewritten|rewrite|rephrased|reformulated|query|question|output|answer|result|version)(?![^\W_])"
+    r"[ _-]*)+"
     r"|(?:改写|改寫|重写|重寫|查询|查詢|检索|檢索|搜索|搜尋|问题|問題|问句|問句|语句|語句|句|词|詞|结果|結果|输出|輸出|答案"
     r"|用户|用戶|自包含|独立|獨立|语义|語義|后|後|的|为|為|是|如下|query)+)[*_\s]*[:：]\s*",
     re.IGNORECASE,

@@ -53,10 +53,13 @@ def test_a_question_of_such_words_alone_has_none(question: str) -> None:
 @pytest.mark.parametrize(
     ("shared", "similarity", "understood", "enough"),
     [
-        (0.7, 0.0, False, True), (0.6, 0.9, False, False), (0.7, 0.4, True, False), (0.0, 0.5, True, True),
+        (0.7, 0.0, False, True),
+        (0.6, 0.9, False, False),
+        (0.7, 0.4, True, False),
+        (0.0, 0.5, True, True),
         (1.4, 0.0, True, True),
     ],
-)  # fmt: skip
+)
 def test_cosines_count_only_where_the_embedder_reads_the_language(
     shared: float, similarity: float, understood: bool, enough: bool
 ) -> None:

@@ -1,0 +1,101 @@
+"""When a question has found enough, and what `context()` leaves out as unrelated, on data with and without an answer.
+
+    python benchmarks/enough.py locomo10.json
+
+Over the conversations of a LOCOMO file (`benchmarks/chinese/chats.json` is one, too), then over thirty sentences of one
+Chinese speaker (`enough.json`), whose questions name nobody. Kinds of questions: "found" and "missed" (the file's own,
+with or without evidence among the first five hits), "foreign" (asked in another conversation), "weak" and "off"
+(`enough.json`: those that need their conversation, and those about other things).
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from collections import defaultdict
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from graphmem import Memory
+from graphmem.interfaces.bench.data import Case, Dataset
+from graphmem.interfaces.bench.locomo import load
+from graphmem.interfaces.bench.run import store
+from graphmem.model import Scope, View
+from graphmem.recall import inject
+from graphmem.recall.channels import Question
+from graphmem.recall.ladder import is_enough
+from graphmem.recall.search import search
+from graphmem.text import mostly_latin
+
+ASKED = json.loads((Path(__file__).parent / "enough.json").read_text("utf-8"))
+TOP_K, IN_CONTEXT, ROOM, FOREIGN = 5, 20, 1200, 200
+
+
+class Count:
+    """Counts what the rule makes of questions; `keys` are those of the messages by memory id."""
+
+    def __init__(self, memory: Memory, keys: Mapping[str, str]) -> None:
+        self._stores = memory._house.stores  # noqa: SLF001  (what users have no door to)
+        self._keys = keys
+        self._enough: dict[str, list[bool]] = defaultdict(list)
+        self._empty: dict[str, list[bool]] = defaultdict(list)
+        self._printed = [0, 0]
+
+    def ask(self, user: str, question: str, kind: str, gold: frozenset[str] = frozenset()) -> None:
+        """Asks one question, whose evidence is `gold`."""
+        view = View(Scope(user), datetime.now(UTC), Scope(user).space)
+        few, many = (search(Question(question, view, most, relates=True), self._stores) for most in (TOP_K, IN_CONTEXT))
+        if gold:
+            kind = "found" if gold & {self._keys[hit.record.id] for hit in few.hits} else "missed"
+        self._enough[kind].append(is_enough(few))
+        self._empty[kind].append(not many.related)
+        for place, hits in enumerate((many.hits, many.related)):
+            block = inject.block([hit.record for hit in hits], ROOM)
+            self._printed[place] += sum(
+                self._keys[hit.record.id] in gold and inject.block([hit.record], ROOM).splitlines()[2] in block
+                for hit in hits
+            )
+
+    def tell(self) -> None:
+        """Prints what was counted."""
+        for kind, found in sorted(self._enough.items()):
+            empty = self._empty[kind]
+            print(
+                f"{kind:8}{len(found):5}  enough {sum(found) / len(found):4.0%}  empty {sum(empty) / len(empty):4.0%}"
+            )
+        print(f"evidence printed: {self._printed[0]} without the floor, {self._printed[1]} with it")
+
+
+def measure(data: Dataset) -> None:
+    """Counts over a data set."""
+    language = "en" if mostly_latin(data.cases[0].question) else "zh"
+    chance, users = random.Random(7), list(data.spaces)  # noqa: S311  (a sample, no secret)
+    with Memory(":memory:") as memory:
+        count = Count(memory, store(memory, data, lambda *_: None).keys)
+        for case in data.cases:
+            count.ask(case.space, case.question, "", case.gold)
+        for case in chance.sample(data.cases, min(FOREIGN, len(data.cases))) if len(users) > 1 else ():
+            count.ask(chance.choice([user for user in users if user != case.space]), case.question, "foreign")
+        for kind in ("weak", "off"):
+            for user in users:
+                for question in ASKED[f"{kind}_{language}"]:
+                    count.ask(user, question, kind)
+    print(data.name, language)
+    count.tell()
+
+
+def one_speaker() -> Dataset:
+    """The thirty sentences, a day apart, with their questions."""
+    said = [
+        {"role": "user", "content": text, "id": str(n), "timestamp": f"2024-01-{n + 1:02}"}
+        for n, text in enumerate(ASKED["said_zh"])
+    ]
+    cases = [Case(question, frozenset({str(n)}), "u", ()) for question, n in ASKED["clear_zh"]]
+    return Dataset("one speaker", {"u": tuple(said)}, tuple(cases), {}, ())
+
+
+if __name__ == "__main__":
+    measure(load(Path(sys.argv[1])))
+    measure(one_speaker())
