@@ -26,6 +26,7 @@ from typer.testing import CliRunner
 
 from graphmem import Memory, Settings
 from graphmem.interfaces.cli import app
+from graphmem.interfaces.migrate import pickled, unpickling
 from graphmem.interfaces.migrate.mem0 import DELETED
 from graphmem.interfaces.migrate.payloads import TIMELESS
 from graphmem.providers.spacy import DEFAULT_MODELS
@@ -355,6 +356,58 @@ def test_a_pickle_can_ask_for_nothing(tmp_path, home, theirs):
     assert report["added"] == 1
     assert [(len(ids), "damaged" in reason) for reason, ids in report["left"].items()] == [(2, True)]
     assert not harm.exists()
+
+
+# Each is read by a process of its own, or it takes this one along: so many tuples in each other overflow the stack.
+DEEP = b"\x80\x04}" + b")" + b"\x85" * 400_000 + b"K\x01s."
+
+
+def doubled(times: int) -> bytes:
+    """A list that holds a list twice, and so on: short as a pickle, and beyond any memory as JSON."""
+    made = b"](X\x04\x00\x00\x00moree"
+    for number in range(times):
+        made = b"](" + made + b"q" + bytes([number]) + b"h" + bytes([number]) + b"e"
+    fields = b"}(X\x02\x00\x00\x00idK\x07X\x07\x00\x00\x00payload}X\x01\x00\x00\x00a" + made + b"su"
+    return b"\x80\x04cx\ny\n)R}X\x08\x00\x00\x00__dict__" + fields + b"sb."
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [DEEP, doubled(60), b"\x80\x04]r\xff\xff\xff\x7f.", b"\x80\x04\x8e" + b"\xff" * 7 + b"\x00."],
+    ids=["stack", "doubled", "memo", "length"],
+)
+def test_a_pickle_takes_nothing_down(tmp_path, home, theirs, hostile):
+    say(theirs, "I like tea.")
+    file = tmp_path / "theirs" / "qdrant" / "collection" / "mem0" / "storage.sqlite"
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("INSERT INTO points VALUES ('x', ?)", (hostile,))
+        (row,) = connection.execute("SELECT rowid FROM points WHERE id = 'x'").fetchone()
+    say(theirs, "I like cake.")
+    report = migrate(tmp_path / "theirs")
+    assert report["added"] == 2
+    assert [(ids, "damaged" in reason) for reason, ids in report["left"].items()] == [([f"row {row}"], True)]
+
+
+def test_pickles_that_take_long_are_given_up(tmp_path, home, theirs, monkeypatch):
+    """Even where no limit holds but the clock's."""
+    say(theirs, "I like tea.")
+    slow = tmp_path / "slow.py"
+    waits = "import time; time.sleep(99 * data.startswith(b'slow')); point = _Reader"
+    slow.write_text(Path(unpickling.__file__).read_text().replace("point = _Reader", waits))
+    monkeypatch.setattr(unpickling, "__file__", str(slow))
+    monkeypatch.setattr(pickled, "PATIENCE", 3)
+    file = tmp_path / "theirs" / "qdrant" / "collection" / "mem0" / "storage.sqlite"
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("INSERT INTO points VALUES ('x', ?)", (b"slow",))
+    report = migrate(tmp_path / "theirs")
+    assert (report["added"], len(report["left"])) == (1, 1)
+
+
+def test_a_file_of_pickles_that_all_take_it_down_is_refused(tmp_path, home, theirs):
+    file = tmp_path / "theirs" / "qdrant" / "collection" / "mem0" / "storage.sqlite"
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.executemany("INSERT INTO points VALUES (?, ?)", [(str(n), DEEP) for n in range(30)])
+    assert "see that it is a folder that mem0 wrote" in refused("--qdrant", tmp_path / "theirs" / "qdrant")
 
 
 # --- long runs -------------------------------------------------------------------------------------------------------

@@ -1,42 +1,64 @@
-"""Points of Qdrant's local mode, which keeps them as pickles, read without running what a pickle could ask for.
-
-A pickle names functions to call, so that an unpickled file can do anything. Here a name is never looked up: whatever a
-pickle names becomes a `_Husk`, which takes all that is said to it and does nothing. Times are the only exception.
-"""
+"""Points of Qdrant's local mode, which keeps them as pickles: read by processes that may die of them (`unpickling`)."""
 
 from __future__ import annotations
 
-import datetime as dt
-import io
-import pickle
-from collections.abc import Mapping
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-_HARMLESS = {name: getattr(dt, name) for name in ("date", "datetime", "time", "timedelta", "timezone")}
+from graphmem.errors import StoreUnavailable, ValidationError
+from graphmem.interfaces.migrate import unpickling
+
+# Seconds for a page, which takes some thousandths; time at work is limited more closely.
+PATIENCE = 60
+# Processes that may die of what they read before nothing more is tried.
+MOST_DEATHS = 20
+
+Fields = Mapping[str, Any]
 
 
-class _Husk:
-    """Stands for any class and function, and for what they would make."""
+class Pickles:
+    """What one file holds; it is read page by page, each page by a process."""
 
-    def __init__(self, *_: object) -> None:
-        self.state: object = None
+    def __init__(self) -> None:
+        self._deaths = 0
 
-    def __setstate__(self, state: object) -> None:
-        self.state = state
+    def fields(self, page: Sequence[bytes]) -> list[Fields | None]:
+        """The "id" and "payload" of each pickled point; None for what is none, or cannot be read within the limits.
+
+        Raises ValidationError where too many take the process down that reads them.
+        """
+        found: list[Fields | None] = []
+        while len(found) < len(page):
+            answers, died = _asked(page[len(found) :])
+            found += answers
+            if died or not answers:
+                self._deaths += 1
+                if self._deaths > MOST_DEATHS:
+                    raise ValidationError(
+                        f"--qdrant: reading more than {MOST_DEATHS} of its points fails; see that "
+                        "it is a folder that mem0 wrote"
+                    )
+                found.append(None)  # the one that it was at
+        return found[: len(page)]
 
 
-class _Reader(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        return _HARMLESS.get(name, _Husk) if module == "datetime" else _Husk
-
-
-def fields(data: bytes) -> Mapping[str, Any] | None:
-    """The fields of a pickled point ("id", "payload", …); None if it is none."""
+def _asked(page: Sequence[bytes]) -> tuple[list[Fields | None], bool]:
+    """The answers that came, and whether the process died over the next one."""
+    given = b"".join(part for data in page for part in (len(data).to_bytes(8, "big"), data))
+    command = [sys.executable, "-I", "-S", unpickling.__file__]
     try:
-        point = _Reader(io.BytesIO(data)).load()
-    except Exception:  # noqa: BLE001  (a damaged pickle can fail in any way)
-        return None
-    # A model of pydantic 2 or 1: its state holds the fields.
-    state = getattr(point, "state", None)
-    found = state.get("__dict__") if isinstance(state, dict) else None
-    return found if isinstance(found, dict) else None
+        done = subprocess.run(  # noqa: S603  (our own file)
+            command, input=given, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=PATIENCE, check=False
+        )
+        out, died = done.stdout, done.returncode != 0
+    except subprocess.TimeoutExpired as late:
+        out, died = late.stdout or b"", True
+    except OSError as error:
+        raise StoreUnavailable(f"--qdrant: no process can be started to read it ({error.strerror})") from None
+    if not out.startswith(unpickling.READY):
+        raise StoreUnavailable("--qdrant: the process that is to read it does not start; see that Python runs here")
+    whole = out[len(unpickling.READY) : out.rfind(b"\n") + 1]
+    return [json.loads(line) for line in whole.splitlines()], died

@@ -76,26 +76,29 @@ class _Folder:
     def __init__(self, place: str, connection: sqlite3.Connection) -> None:
         self.place = place
         self._connection = connection
+        self._pickles = pickled.Pickles()
 
     def all(self) -> Iterator[Point]:
         last = 2**63 - 1
         while rows := self._rows("rowid < ? ORDER BY rowid DESC LIMIT ?", [last, AT_ONCE]):
-            yield from map(_unpickled, rows)
+            yield from self._unpickled(rows)
             last = rows[-1][0]
 
     def some(self, keys: Sequence[Key]) -> dict[Key, Point]:
         marks = ", ".join("?" * len(keys))
-        return {row[0]: _unpickled(row) for row in self._rows(f"rowid IN ({marks})", keys)}
+        return {point.key: point for point in self._unpickled(self._rows(f"rowid IN ({marks})", keys))}
+
+    def _unpickled(self, rows: list[tuple[int, bytes]]) -> list[Point]:
+        found = self._pickles.fields([data for _, data in rows])
+        return [_point(key, fields) for (key, _), fields in zip(rows, found, strict=True)]
 
     def _rows(self, which: str, values: Sequence[Key]) -> list[tuple[int, bytes]]:
         return self._connection.execute(f"SELECT rowid, point FROM points WHERE {which}", values).fetchall()  # noqa: S608  (only marks for values)
 
 
-def _unpickled(row: tuple[int, bytes]) -> Point:
-    key, data = row
-    found = pickled.fields(data)
-    payload = None if found is None else found.get("payload") or {}
-    name = f"row {key}" if found is None else str(found.get("id"))
+def _point(key: int, found: pickled.Fields | None) -> Point:
+    payload = None if found is None else found["payload"] or {}
+    name = f"row {key}" if found is None else str(found["id"])
     return Point(key, name, payload if isinstance(payload, dict) else None)
 
 
