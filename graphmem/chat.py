@@ -50,7 +50,8 @@ class ChatLink:
     `user_name` and `agent_name` are what the two are called where messages do not say. `rounds` (1..100): how many of
     the last rounds, a user's message with its answers, are handed over at each saving. `time_limit` in seconds is how
     long `recall` may take, and `close` wait. `rewrite=False` never asks the language model; `rewrite_prompt` stands in
-    for our instructions to it (`recall` takes both for one call, too). Safe to use from several threads; one for each chat. It does not close the memory.
+    for our instructions to it (`recall` takes both for one call, too). Safe to use from several threads; one for each
+    chat. It does not close the memory.
     """
 
     def __init__(
