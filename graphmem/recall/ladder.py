@@ -127,7 +127,8 @@ def in_turn(answers: Sequence[Answer], *, only_related: bool = True) -> tuple[Hi
 def with_turns(question: str, recent: Sequence[Message], most: int = MOST_CHARS) -> str:
     """The question with the last turns in front, at most `most` characters; the newest turns are kept whole.
 
-    Of a newest turn that is too long by itself the end is kept.
+    Of a newest turn that is too long by itself the end is kept. Roles and "User question:" bring nothing here, and the
+    latter costs recall (`benchmarks/ABLATIONS.md`, "Enough").
     """
     room, turns = most - len(question), list[str]()
     for message in reversed(recent):
