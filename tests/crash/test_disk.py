@@ -219,6 +219,7 @@ def test_words_that_changed_without_us_are_named(home: Path) -> None:
     "damage",
     [
         "UPDATE memories SET at = 1 << 62",
+        "UPDATE memories SET at = 'yesterday'",
         "UPDATE memories SET metadata = '{half'",
         "UPDATE memories SET kind = 'thought'",
         "UPDATE entities SET type = 'ghost'",

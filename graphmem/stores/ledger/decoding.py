@@ -28,7 +28,7 @@ def decoding(read: Callable[P, T]) -> Callable[P, T]:
     def decoded(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return read(*args, **kwargs)
-        except (ValueError, OverflowError) as error:
+        except (ValueError, OverflowError, TypeError) as error:
             raise Undecodable(type(error).__name__) from error
 
     return decoded
