@@ -98,7 +98,10 @@ class ChatLink:
         now = datetime.now(UTC)
         try:
             with self._lock:
-                told = self._chat.numbered(messages, self._rounds)
+                readable = [one for one in messages if isinstance(one, Mapping)]
+                if len(readable) < len(messages):
+                    logger.warning("%d messages of a saved chat could not be read", len(messages) - len(readable))
+                told = self._chat.numbered(readable, self._rounds)
                 job = self._writer.submit(self._store, [self._named(one, now) for one in told])
                 self._jobs.add(job)
             job.add_done_callback(self._done)

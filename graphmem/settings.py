@@ -60,7 +60,12 @@ def _function(value: object) -> object:
 
 
 def _long(value: SecretStr) -> SecretStr:
-    if len(value.get_secret_value()) < LEAST_SECRET:
+    secret = value.get_secret_value()
+    try:
+        secret.encode()
+    except UnicodeEncodeError:
+        raise PydanticCustomError("odd_secret", "holds what is no character; use letters and digits") from None
+    if len(secret.strip()) < LEAST_SECRET:
         raise PydanticCustomError(
             "short_secret", f"is shorter than {LEAST_SECRET} characters; make one by: openssl rand -hex 32"
         )

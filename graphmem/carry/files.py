@@ -146,7 +146,13 @@ def _no_file(value: object, use: str) -> NoReturn:
 def is_records(source: object) -> TypeGuard[Iterable[Mapping[str, Any]]]:
     """Whether these are records already, and not where they can be read."""
     elsewhere = isinstance(source, str | bytes | os.PathLike | Mapping) or hasattr(source, "readline")
-    return isinstance(source, Iterable) and not elsewhere
+    if elsewhere or not isinstance(source, Iterable):
+        return False
+    try:
+        iter(source)
+    except TypeError:  # an array without dimensions says that it can be gone through, and cannot
+        return False
+    return True
 
 
 @contextmanager
@@ -158,6 +164,9 @@ def open_to_read(source: object) -> Iterator[tuple[Iterator[Mapping[str, Any]], 
     """
     if isinstance(source, str | os.PathLike):
         path = Path(arguments.folder(source, "path_or_file"))
+        with _our_errors(f"{path} cannot be read"):
+            if path.exists() and not path.is_file():
+                raise StoreError(f"{path}: is no file; name one that export has written")
         with _our_errors(f"{path} cannot be read"), path.open("rb") as file:
             total = _counted(path, file.readline)
             file.seek(0)

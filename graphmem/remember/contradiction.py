@@ -102,6 +102,9 @@ _FRAMED = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in _FRAMES
 _EMPTY = frozenset((*STOP_WORDS, "user", "assistant", "now", "very", "really"))
 
 
+_ANOTHER_VALUE = "another value"
+
+
 class Said(NamedTuple):
     """A fact: its words and what it states."""
 
@@ -126,13 +129,18 @@ def contradicts(old: Said, new: Said) -> str | None:
     return _in_words(old, new) if _same_names(old, new) else None
 
 
+def is_another_value(reason: str | None) -> bool:
+    """Whether a memory is untrue because the new fact says what is so instead, rather than only that it is not."""
+    return reason is not None and reason.startswith(_ANOTHER_VALUE)
+
+
 def _opposed(old: Statement, new: Statement) -> str | None:
     a, b = _predicate(old), _predicate(new)
     same_thing = _same(old.object, new.object)
     if a.name == b.name:
         if same_thing:
             return f"the contrary of {old.predicate!r}" if a.denied != b.denied else None
-        return f"another value of {old.predicate!r}" if _has_one_value(old, a, b) else None
+        return f"{_ANOTHER_VALUE} of {old.predicate!r}" if _has_one_value(old, a, b) else None
     if not same_thing:
         return None
     if _attitude(a) * _attitude(b) < 0:
@@ -193,7 +201,7 @@ def _in_words(old: Said, new: Said) -> str | None:
         if _OVER.search(new.text):
             return "no longer so"
     if any(frame.search(old.text) and frame.search(new.text) for frame in _FRAMED.values()):
-        return "another value"
+        return _ANOTHER_VALUE
     return None
 
 

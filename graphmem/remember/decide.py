@@ -20,7 +20,7 @@ from graphmem.model import MemoryRecord, Mention, Statement
 from graphmem.providers.base import Prompt
 from graphmem.remember import asking
 from graphmem.remember.asking import line, list_of, number, object_of
-from graphmem.remember.contradiction import Said, contradicts
+from graphmem.remember.contradiction import Said, contradicts, is_another_value
 from graphmem.remember.extract import LONGEST_FACT, Fact
 
 OPERATION = "decide"
@@ -141,7 +141,8 @@ def read(value: Any, drafts: Sequence[Draft], known: Sequence[Known]) -> Decided
         raise LLMUnusable("the model's answer has no list of decisions; a larger model, or one with JSON output, helps")
     reading = _Reading(drafts, known)
     decisions = reading.decisions(listed)
-    return Decided(tuple(_Settling(drafts, known, decisions, reading.dropped).actions()), reading.dropped)
+    settling = _Settling(drafts, known, decisions, reading.dropped, lost_an_add=reading.lost_an_add)
+    return Decided(tuple(settling.actions()), reading.dropped)
 
 
 def of_others(one: MemoryRecord, other: MemoryRecord) -> bool:
@@ -175,6 +176,8 @@ class _Reading:
         self._known = known
         self._changed: set[int] = set()
         self.dropped: Counter[str] = Counter()
+        # Whether an ADD is among what was dropped: it may have been of any fact.
+        self.lost_an_add = False
 
     def decisions(self, listed: Sequence[Any]) -> list[Decision]:
         """The usable entries, each with the fact it is about."""
@@ -190,6 +193,7 @@ class _Reading:
                 # An explicit change whose words match no fact is about the only one it can be about.
                 fact = 0 if len(self._drafts) == 1 else next(iter(unnamed)) if len(unnamed) == 1 else None
                 if fact is None:
+                    self.lost_an_add |= entry.what is What.ADD
                     self.dropped["of no fact"] += 1
             if fact is not None:
                 made.append(self._decision(entry, fact))
@@ -202,13 +206,24 @@ class _Reading:
             return None
         fact = number(entry.get("fact"))
         if fact is not None and not 0 <= fact < len(self._drafts):
+            self.lost_an_add |= what is What.ADD
             self.dropped["unknown fact"] += 1
             return None
         memory = None if what is What.ADD else self._memory(entry.get("id"))
         if what is not What.ADD and memory is None:
             self.dropped["unknown id"] += 1
             return None
-        return _Entry(what, memory, line(entry.get("text"), LONGEST_FACT) or "", fact)
+        text = line(entry.get("text"), LONGEST_FACT) or ""
+        if memory is not None and what in {What.UPDATE, What.DELETE} and self._names_another(entry, what, memory, text):
+            self.dropped["id of another memory"] += 1
+            return None
+        return _Entry(what, memory, text, fact)
+
+    def _names_another(self, entry: Mapping[str, Any], what: What, memory: int, text: str) -> bool:
+        """Whether the old words that an entry gives in mem0's shape are another memory's than the one of its id."""
+        old = _same_words(line(entry.get("old_memory")) or (text if what is What.DELETE else ""))
+        words = [_same_words(one.record.text) for one in self._known]
+        return bool(old) and words[memory] != old and old in words
 
     def _memory(self, given: Any) -> int | None:
         known = number(given)
@@ -269,19 +284,29 @@ class _Settling:
     """Decisions become actions: for each fact what retires memories, what updates them, and whether it is added."""
 
     def __init__(
-        self, drafts: Sequence[Draft], known: Sequence[Known], decisions: Sequence[Decision], dropped: Counter[str]
+        self,
+        drafts: Sequence[Draft],
+        known: Sequence[Known],
+        decisions: Sequence[Decision],
+        dropped: Counter[str],
+        *,
+        lost_an_add: bool,
     ) -> None:
         self._drafts = drafts
         self._known = known
         self._decisions = decisions
         self._dropped = dropped
+        self._lost_an_add = lost_an_add
 
     def actions(self) -> Iterator[Action]:
         for n in range(len(self._drafts)):
             yield from self._of(n, [one for one in self._decisions if one.fact == n])
 
     def _of(self, n: int, mine: Sequence[Decision]) -> Iterator[Action]:
-        """What is to be done about one fact. An explicit change counts more than a NONE: that is of another memory."""
+        """What is to be done about one fact. An explicit change counts more than a NONE: that is of another memory.
+
+        A fact that only denies needs no memory of its own where it retires one; a fact with another value does.
+        """
         ends = [action for one in mine if one.what is What.DELETE for action in self._ending(one)]
         updates = [action for one in mine if one.what is What.UPDATE for action in self._updating(one)]
         made = [*ends, *updates]
@@ -290,8 +315,10 @@ class _Settling:
         changed = {one.memory for one in kept}
         same = [one.memory for one in mine if one.what is What.NONE and one.memory not in changed]
         text = self._text(n, ends, mine)
+        only_ends = bool(kept) and not same and all(one.what is What.DELETE for one in kept)
+        is_lost = only_ends and (self._lost_an_add or any(is_another_value(one.reason) for one in kept))
         yield from kept
-        if What.ADD in [*(one.what for one in mine), *(one.what for one in made)] or not (kept or same):
+        if What.ADD in [*(one.what for one in mine), *(one.what for one in made)] or is_lost or not (kept or same):
             if _same_words(text) not in {_same_words(one.text) for one in kept if one.what is What.UPDATE}:
                 yield Action(What.ADD, n, text=text, ended=ended)
         elif same and not any(one.what in {What.UPDATE, What.NONE} for one in kept):

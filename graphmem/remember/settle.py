@@ -127,14 +127,19 @@ def _(step: Carry, transaction: Transaction) -> Outcome:
 
 
 def said_in(scope: Scope, record: MemoryRecord, transaction: Transaction) -> MemoryRecord:
-    """Notes that a memory was said again under a scope: it takes the agent that it lacks, the run as a further one."""
+    """Notes that a memory was said again under a scope: it takes the agent that it lacks, the run as a further one.
+
+    Said again in no run it has none of its own any more, so that it outlives all of its runs.
+    """
     if record.space != scope.space:  # whose graph it lives in never changes
         return record
     own = replace(record.scope, agent_id=record.scope.agent_id or scope.agent_id)
-    new = () if scope.run_id is None or scope.run_id in record.runs else (scope.run_id,)
-    return _moved(
-        replace(record, scope=own, further_runs=(*record.further_runs, *new)), record, SAID_AGAIN, transaction
-    )
+    if scope.run_id is None:
+        moved = replace(record, scope=replace(own, run_id=None), further_runs=record.runs)
+    else:
+        new = () if scope.run_id in record.runs else (scope.run_id,)
+        moved = replace(record, scope=own, further_runs=(*record.further_runs, *new))
+    return _moved(moved, record, SAID_AGAIN, transaction)
 
 
 def leave(run: str, record: MemoryRecord, transaction: Transaction) -> MemoryRecord | None:

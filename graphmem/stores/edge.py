@@ -118,6 +118,7 @@ class EdgeIndex:
             ) from error
 
     def _create(self) -> EdgeShard:
+        private_folder(self._folder.parent)  # it may have been removed meanwhile
         self._check_disk()
         shutil.rmtree(self._folder, ignore_errors=True)
         private_folder(self._folder)

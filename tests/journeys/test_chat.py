@@ -369,3 +369,14 @@ def test_a_clear_chinese_question_is_asked_as_it_is(chat: Callable[..., ChatLink
     assert model.asked == []
     link.recall("那件事后来怎么样了？", talk)
     assert len(model.asked) == 1
+
+
+def test_what_is_no_message_costs_only_itself(memory: Memory) -> None:
+    with ChatLink(memory, user_id="u1", user_name="Ana") as link:
+        chat: list[Any] = [{"role": "user", "content": "I live in Faro."}, None, "Hello", 7]
+        for n in range(2):
+            chat += [{"role": "user", "content": f"Round {n}."}, {"role": "assistant", "content": "Fine."}]
+            link.saved(chat)
+        link.flush()
+    stored = [one["memory"] for one in memory.get_all(user_id="u1", kinds="episode")["results"]]
+    assert sorted(stored) == ["Fine.", "Fine.", "I live in Faro.", "Round 0.", "Round 1."]

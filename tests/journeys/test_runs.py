@@ -201,6 +201,20 @@ def test_what_was_said_in_no_run_first_outlives_the_runs(memory: Memory) -> None
     assert (facts(memory, **ANN), facts(memory, **ONE)) == (["Has a sister Bea who sings"], [])
 
 
+def test_what_was_said_again_in_no_run_outlives_its_own(memory: Memory) -> None:
+    (first,) = memory.add(SISTER, **ONE)["results"]
+    memory.add(AGAIN, **ANN)
+    known = memory.get(first["id"])
+    assert known is not None
+    assert (known["run_id"], known["further_runs"]) == (None, ["r1"])
+    assert facts(memory, **ONE) == facts(memory, **ANN) == ["Has a sister Bea who sings"]
+    memory.delete_all(**ONE)
+    assert facts(memory, **ANN) == ["Has a sister Bea who sings"]
+    assert facts(memory, **ONE) == []
+    assert [one["memory"] for one in memory.get_all(**ANN, kinds="episode")["results"]] == [AGAIN]
+    assert memory.verify()["ok"]
+
+
 def test_all_of_a_user_goes_whatever_the_runs(memory: Memory) -> None:
     uid = memory.add(SISTER, **ONE)["results"][0]["id"]
     memory.add(SISTER, **TWO)

@@ -164,3 +164,38 @@ def test_every_memory_listed_as_none_costs_no_fact_and_is_no_failure() -> None:
     decided = read(memories, ["Likes number 21"], {"memory": [none(n, text) for n, text in enumerate(memories)]})
     assert [(one.what.value, one.text) for one in decided.actions] == [("ADD", "Likes number 21")]
     assert decided.dropped == {}
+
+
+def test_a_fact_with_another_value_is_added_where_the_answer_only_deletes() -> None:
+    memories, facts = ["Lives in Oslo", "Has a dog named Rex"], ["Rex is a poodle", "Moved to Bergen"]
+    entries = [
+        {"id": "0", "text": "Lives in Oslo", "event": "DELETE"},
+        {"id": "1", "text": "Has a poodle named Rex", "event": "UPDATE"},
+    ]
+    assert becomes(memories, facts, entries) == [
+        ("UPDATE", 1, "Has a poodle named Rex"),
+        ("DELETE", 0, ""),
+        ("ADD", None, "Moved to Bergen"),
+    ]
+    numbered = [{"fact": 0, "event": "DELETE", "id": 0}]
+    assert becomes(["Lives in Oslo"], ["Moved to Bergen"], numbered) == [
+        ("DELETE", 0, ""),
+        ("ADD", None, "Moved to Bergen"),
+    ]
+
+
+@pytest.mark.parametrize("lost", [{"event": "ADD", "text": "喜欢茶"}, {"fact": 7, "event": "ADD", "text": CHEESE}])
+def test_a_fact_is_added_beside_a_delete_if_an_add_was_dropped(lost: Entry) -> None:
+    facts = [NO_CHEESE, "Sold the bicycle"]
+    known = ["Loves cheese pizza", "Owns a bicycle"]
+    entries = [{"fact": 0, "event": "DELETE", "id": 0}, {"fact": 1, "event": "DELETE", "id": 1}, lost]
+    assert [one[0] for one in becomes(known, facts, entries)] == ["DELETE", "ADD", "DELETE", "ADD"]
+    assert [one[0] for one in becomes(known, facts, entries[:2])] == ["DELETE", "DELETE"]
+
+
+@pytest.mark.parametrize("event", ["UPDATE", "DELETE"])
+def test_an_entry_whose_id_and_old_words_are_of_two_memories_changes_neither(event: str) -> None:
+    entry = {"id": "1", "event": event, "text": "Likes green tea", "old_memory": "Likes tea"}
+    decided = read(["Likes tea", "Lives in Oslo"], ["Likes green tea"], {"memory": [entry]})
+    assert [(one.what.value, one.text) for one in decided.actions] == [("ADD", "Likes green tea")]
+    assert decided.dropped == {"id of another memory": 1}

@@ -419,3 +419,10 @@ def test_not_part_of_this_release(data: dict[str, Any], told: str) -> None:
 )
 def test_part_of_this_release(data: dict[str, Any]) -> None:
     Settings.from_dict(data).check_available()
+
+
+@pytest.mark.parametrize("secret", ["a\ud800" * 30, " " * 40, "\udcff" * 40])
+def test_a_secret_that_cannot_be_used_is_refused(secret: str) -> None:
+    with pytest.raises(ConfigError, match="secret_key") as refused:
+        Settings.from_dict({"secret_key": secret})
+    assert secret not in str(refused.value)

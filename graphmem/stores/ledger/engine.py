@@ -19,7 +19,7 @@ BUSY_SECONDS = 30
 ROLLED_BACK = "; the transaction was rolled back, what was stored before stands"
 DAMAGED = (
     " cannot be read ({reason}): it is damaged. Keep a copy of it as it is; then put a backup of the file in its "
-    "place, or import your last export into a new home (`graphmem import`)"
+    "place, with nothing left of its -wal and -shm, or import your last export into a new home (`graphmem import`)"
 )
 LOST = "; if that was while it was stored, it may be stored or not, else nothing of it is"
 

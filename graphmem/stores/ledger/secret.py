@@ -62,6 +62,8 @@ class Keyring:
             return blake2b(self.configured.encode(), digest_size=SECRET_BYTES).digest() if told is None else told
         if self.file is None:
             return None
+        if self.file.exists() and not self.file.is_file():
+            raise StoreUnavailable(f"cannot read {str(self.file)!r}: it is no file; put the ledger's key there")
         try:
             content = self.file.read_text("ascii", "replace")
         except FileNotFoundError:
