@@ -330,7 +330,7 @@ class Memory:
         `event_id` as `history` and `explain` give it. What other events changed stays (metadata, say, after an update
         of the words). Returns the memory as it is now. Raises NotFoundError for an event that is not there,
         ValidationError for one that cannot be taken back: another kind of event, or one whose fields (text, metadata,
-        expiration_date, retirement) were changed again since.
+        expiration_date, retirement) are by now neither as it left them nor as they were before it.
         """
         self._house.check_open()
         wanted, within = arguments.memory_id(event_id, "event_id"), _within(user_id, agent_id, run_id)
@@ -448,7 +448,8 @@ class Memory:
 
         What has nothing to do with the question is left out: it shares no word with it, is not near in meaning, is not
         beside such a memory in its session, and no path leads to it from one or from what the question names. A
-        question without any word that names something ("What do you know?") gets all that is found. `threshold`: a
+        question without any word that names something ("What do you know?"; told by English and Chinese words) gets
+        all that is found. `threshold`: a
         least cosine similarity instead, as in `search`; None: all that is found.
         """
         self._house.check_open()

@@ -1324,16 +1324,16 @@ def test_deleted_words_are_gone_after_many_moves_inside_the_file(tmp_path: Path,
     memory = make_memory(tmp_path)
     told = []
     for n in range(12):
-        batch = [{"role": "user", "content": f"secret{n}x{i} " + "pad " * (i * 7 % 60)} for i in range(25)]
+        batch = [{"role": "user", "content": f"whisper{n}x{i} " + "pad " * (i * 7 % 60)} for i in range(25)]
         told += ids(memory.add(batch, user_id="u1", metadata={"k": "v" * (n * 31 % 200)}, wait=False))
     memory.flush()
     for n, uid in list(enumerate(told))[::15]:
-        memory.update(uid, f"secretnew{n} " + "more " * (n % 90))
+        memory.update(uid, f"whispernew{n} " + "more " * (n % 90))
     for uid in told[7::20]:
         memory.delete(uid)
     memory.delete_all(user_id="u1")
     memory.close()
-    assert [name for name, content in contents(tmp_path).items() if b"secret" in content] == []
+    assert [name for name, content in contents(tmp_path).items() if b"whisper" in content] == []
 
 
 @SQLITE_ONLY

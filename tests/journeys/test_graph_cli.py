@@ -139,6 +139,7 @@ def test_hops_and_scope_limit_what_is_written(home):
     assert {node["id"] for node in near["nodes"] if node["node"] == "entity"} <= {
         "entity:greta lindholm",
         "entity:rent",
+        "entity:board",
     }
     assert all("Greta" in node["memory"] for node in near["nodes"] if node["node"] == "memory")
     other = runner.invoke(app, ["graph", "--user", "somebody", "--home", str(home), "--json"])

@@ -34,6 +34,8 @@ _PRAGMAS = (
     "PRAGMA cache_size=-65536",
     "PRAGMA temp_store=MEMORY",
 )
+# Of tables and columns that migrations have made: their names in the file have changed.
+_NOT_AS_MADE = ("no such column", "no such table")
 MOVED = (
     "{name} is no longer the one that was opened: its file {part!r} was moved, replaced or removed meanwhile, so "
     "nothing can be stored or found there; put back what is to be kept, then close this Memory and open it again"
@@ -134,7 +136,8 @@ class Sqlite(Database):
             return "a text in it is not UTF-8"
         # Extended codes have the plain one in their lowest byte.
         code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
-        return str(cause) if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB} else None
+        is_damage = code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB} or str(cause).startswith(_NOT_AS_MADE)
+        return str(cause) if is_damage else None
 
     def compact(self) -> None:
         """Rewrites the file without its free pages."""
