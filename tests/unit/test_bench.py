@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+from datetime import UTC, datetime
 
 import pytest
 
 from graphmem.errors import StoreError, ValidationError
-from graphmem.interfaces.bench import finders, locomo, multihop
+from graphmem.interfaces.bench import chats, finders, locomo, multihop
 from graphmem.interfaces.bench.data import POOLED, Case, Dataset, Group, pooled
 from graphmem.interfaces.bench.measures import (
     all_found,
@@ -381,8 +383,8 @@ def silent(*_):
     pass
 
 
-def backwards(memory, question, scope, top_k):
-    return finders.FINDERS["full"](memory, question, scope, 100)[::-1][:top_k]
+def backwards(memory, case, top_k):
+    return finders.FINDERS["full"](memory, case, 100)[::-1][:top_k]
 
 
 def test_a_run_scores_what_each_configuration_finds(memory):
@@ -408,7 +410,7 @@ def test_a_search_that_lacks_an_arm_is_no_measurement():
             return {"results": [], "relations": [], "degraded": ["graph"]}
 
     with pytest.raises(StoreError, match="without graph"):
-        finders.FINDERS["full"](Broken(), "apples", {"user_id": "u-1"}, 10)
+        finders.FINDERS["full"](Broken(), Case("apples", frozenset({"1"}), "u-1", ()), 10)
 
 
 def test_a_report_has_figures_by_group_and_the_differences():
@@ -431,3 +433,66 @@ def test_a_report_has_figures_by_group_and_the_differences():
         "all@10": {"mean": 0.5, "low": 0, "high": 1},
     }
     assert json.loads(json.dumps(told)) == told
+
+
+# --- chats ------------------------------------------------------------------------------------------------------------
+
+CHAT = {
+    "name": "tiny",
+    "about": "assistant chats",
+    "sessions": [
+        {"at": "2024-01-08T19:30:00+00:00", "turns": [["user", "I moved to Oslo."], ["assistant", "Congratulations!"]]},
+        {"at": "2024-02-08T19:30:00+00:00", "turns": [["Bo", "So did I."]]},
+    ],
+    "questions": [
+        {"ask": "Who lives in Oslo?", "kind": "list", "gold": ["1:1", "2:1"], "at": "2024-03-01T00:00:00+00:00"}
+    ],
+}
+
+
+def chat_file(folder, **changes):
+    path = folder / "tiny.json"
+    path.write_text(json.dumps([CHAT | changes]), "utf-8")
+    return path
+
+
+def test_a_chat_is_a_space_of_turns_and_its_questions(tmp_path):
+    for found in (chats.load(chat_file(tmp_path)), chats.load(tmp_path)):
+        assert [dict(message) for message in found.spaces["tiny"]] == [
+            {"role": "user", "content": "I moved to Oslo.", "timestamp": "2024-01-08T19:30:00+00:00", "id": "1:1"},
+            {"role": "assistant", "content": "Congratulations!", "timestamp": "2024-01-08T19:30:00+00:00", "id": "1:2"},
+            {
+                "role": "user",
+                "name": "Bo",
+                "content": "So did I.",
+                "timestamp": "2024-02-08T19:30:00+00:00",
+                "id": "2:1",
+            },
+        ]
+        (case,) = found.cases
+        assert (case.gold, case.space, case.asked_at) == ({"1:1", "2:1"}, "tiny", datetime(2024, 3, 1, tzinfo=UTC))
+        assert case.groups == (Group("assistant chats", "all", "all"), Group("assistant chats", "kind", "list"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"questions": []}, "asks no questions"),
+        ({"name": None}, "'name' to be text"),
+        ({"sessions": [{"at": "2024", "turns": [["user"]]}]}, "number 1: expected 1 to be text"),
+        ({"questions": [CHAT["questions"][0] | {"gold": ["9:1"]}]}, "'gold' names no turns"),
+        ({"questions": [CHAT["questions"][0] | {"at": "May"}]}, "'at' to be a time with its zone"),
+    ],
+)
+def test_what_is_no_chat_is_named(tmp_path, changes, told):
+    with pytest.raises(ValidationError, match=re.escape(told)):
+        chats.load(chat_file(tmp_path, **changes))
+
+
+def test_a_chat_is_there_once_and_a_folder_holds_some(tmp_path):
+    with pytest.raises(ValidationError, match="holds no chats"):
+        chats.load(tmp_path)
+    chat_file(tmp_path)
+    (tmp_path / "again.json").write_text(json.dumps([CHAT]), "utf-8")
+    with pytest.raises(ValidationError, match="'tiny' is there twice"):
+        chats.load(tmp_path)

@@ -16,8 +16,10 @@ Corpus = Annotated[
     typer.Option(metavar="FILE", help="All passages, as [{title, text}]; else those of the questions together."),
 ]
 
+Chats = Annotated[Path, typer.Argument(metavar="CHATS", help="A file of chats, or a folder of them: benchmarks/chats.")]
+
 bench = typer.Typer(
-    help="Measures how good the search is, on LOCOMO, MuSiQue or HotpotQA files.",
+    help="Measures how good the search is, on chats of ours and on LOCOMO, MuSiQue or HotpotQA files.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -32,6 +34,17 @@ def locomo(call: Call, path: Locomo) -> None:
     from graphmem.interfaces.bench import conduct, locomo  # noqa: PLC0415
 
     conduct.conduct(call, locomo.load(path))
+
+
+@command
+def chats(call: Call, path: Chats) -> None:
+    """Questions about chats with an assistant or among friends, each chat in a space of its own.
+
+    The data is put into a folder of its own, gone afterwards; with --home it stays there, to be measured again.
+    """
+    from graphmem.interfaces.bench import chats, conduct  # noqa: PLC0415
+
+    conduct.conduct(call, chats.load(path))
 
 
 @command
@@ -56,5 +69,5 @@ def pooled(call: Call, locomo_path: Locomo, multihop_path: Multihop, corpus: Cor
     conduct.conduct(call, data.pooled([locomo.load(locomo_path), multihop.load(multihop_path, corpus)]))
 
 
-for _one in (locomo, multihop, pooled):
+for _one in (locomo, chats, multihop, pooled):
     bench.command(_one.__name__)(_one)

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -40,12 +41,16 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A question, the ids of the messages that answer it (at least one), whose space is asked, the groups it is in."""
+    """A question, the ids of the messages that answer it (at least one), whose space is asked, the groups it is in.
+
+    `asked_at` is the moment it is asked from (None: now).
+    """
 
     question: str
     gold: frozenset[str]
     space: str
     groups: tuple[Group, ...]
+    asked_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,29 +7,29 @@ from datetime import UTC, datetime
 from typing import Any
 
 from graphmem.errors import StoreError
+from graphmem.interfaces.bench.data import Case
 from graphmem.memory import Memory
-from graphmem.model import Scope as ModelScope
-from graphmem.model import View
+from graphmem.model import Scope, View
 from graphmem.recall.channels import Question
 from graphmem.recall.recipe import RECIPES, Recipe
 from graphmem.recall.search import search
 
-Scope = Mapping[str, str]
-Finder = Callable[[Memory, str, Scope, int], list[str]]
-"""(memory, question, scope as `{"user_id": …}`, top_k) to the ids of memories, best first, each once."""
+Finder = Callable[[Memory, Case, int], list[str]]
+"""(memory, case, top_k) to the ids of memories, best first, each once."""
 
 
-def _full(memory: Memory, question: str, scope: Scope, top_k: int) -> list[str]:
+def _full(memory: Memory, case: Case, top_k: int) -> list[str]:
     """The search as everybody has it."""
-    return [hit["id"] for hit in _hits(memory, question, scope, top_k)]
+    return [hit["id"] for hit in _hits(memory, case, top_k)]
 
 
 def _by(recipe: Recipe) -> Finder:
     """The same search with other weights, or without some of its arms."""
 
-    def find(memory: Memory, question: str, scope: Scope, top_k: int) -> list[str]:
-        whose = ModelScope(user_id=scope["user_id"])
-        asked = Question(question, View(whose, datetime.now(UTC), space=whose.space), top_k)
+    def find(memory: Memory, case: Case, top_k: int) -> list[str]:
+        whose = Scope(user_id=case.space)
+        view = View(whose, datetime.now(UTC), space=whose.space)
+        asked = Question(case.question, view, top_k, now=case.asked_at)
         answer = search(asked, memory._house.stores, recipe)  # noqa: SLF001  (what users have no door to)
         _refuse_degraded(answer.degraded)
         return [hit.record.id for hit in answer.hits]
@@ -37,9 +37,9 @@ def _by(recipe: Recipe) -> Finder:
     return find
 
 
-def _hits(memory: Memory, question: str, scope: Scope, top_k: int) -> list[Any]:
+def _hits(memory: Memory, case: Case, top_k: int) -> list[Any]:
     """What was found. Raises StoreError if an arm was left out: the figures would be of something else."""
-    found = memory.search(question, user_id=scope["user_id"], top_k=top_k)
+    found = memory.search(case.question, user_id=case.space, top_k=top_k, reference_date=case.asked_at)
     _refuse_degraded(found.get("degraded", ()))
     return list(found["results"])
 
@@ -53,5 +53,6 @@ def _refuse_degraded(arms: Sequence[str]) -> None:
 
 
 FINDERS: Mapping[str, Finder] = {"full": _full, **{name: _by(RECIPES[name]) for name in RECIPES if name != "full"}}
-# What is told as differences, first minus second: what order and graph add to the best flat hybrid, what the graph.
-PAIRS = (("full", "flat"), ("full", "order"))
+# What is told as differences, first minus second: what all of it adds to dense and BM25, what order and graph add to
+# the best flat hybrid, what the graph adds.
+PAIRS = (("full", "hybrid"), ("full", "flat"), ("full", "order"))

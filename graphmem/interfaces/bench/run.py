@@ -61,7 +61,7 @@ def run(memory: Memory, dataset: Dataset, finders: Mapping[str, Finder], told: T
     found: dict[str, list[Mapping[str, float]]] = {name: [] for name in finders}
     for place, case in enumerate(dataset.cases, 1):
         for name, finder in finders.items():
-            ids = finder(memory, case.question, {"user_id": case.space}, DEPTH)
+            ids = finder(memory, case, DEPTH)
             found[name].append(scores([stored.keys[uid] for uid in ids], case.gold, words[case.space]))
         told("questions", place, len(dataset.cases))
     return Outcome(stored, found, latencies(memory, dataset.cases, finders, told))
@@ -101,7 +101,7 @@ def latencies(memory: Memory, cases: Sequence[Case], finders: Mapping[str, Finde
     for place, case in enumerate([chosen[0], *chosen]):
         for name, finder in finders.items():
             begun = time.perf_counter()
-            finder(memory, case.question, {"user_id": case.space}, TOP_K)
+            finder(memory, case, TOP_K)
             if place:
                 taken[name].append(1000 * (time.perf_counter() - begun))
         told("latency", place, len(chosen))

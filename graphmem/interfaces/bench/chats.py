@@ -1,0 +1,72 @@
+"""Chats of our own making: with an assistant, among friends, in English and Chinese (`benchmarks/chats`).
+
+A file is one chat, which is a space of its own: sessions of turns, and questions with the turns that answer them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from graphmem.errors import ValidationError
+from graphmem.interfaces.bench.data import Case, Dataset, Group, Message, Source, part, parts, read
+
+NAME = "chats"
+# Who speaks in a chat with an assistant; every other name is that of a person in a group.
+ROLES = ("user", "assistant")
+
+
+def load(path: Path) -> Dataset:
+    """The chats of a file, or of all JSON files of a folder. Raises ValidationError, naming the file and the place."""
+    files = sorted(path.glob("*.json")) if path.is_dir() else [path]
+    if not files:
+        raise ValidationError(f"{path}: holds no chats; name a JSON file, or a folder of them")
+    spaces: dict[str, tuple[Message, ...]] = {}
+    cases: list[Case] = []
+    sources: list[Source] = []
+    for file in files:
+        source, chats = read(file)
+        sources.append(source)
+        for where, chat in chats:
+            name = part(chat, "name", str, where)
+            if name in spaces:
+                raise ValidationError(f"{where}: 'name' {name!r} is there twice; each chat needs its own")
+            spaces[name] = tuple(_messages(chat, where))
+            cases += _cases(chat, where, {str(message["id"]) for message in spaces[name]})
+    if not cases:
+        raise ValidationError(f"{path}: asks no questions; nothing to measure")
+    return Dataset(NAME, spaces, tuple(cases), {}, tuple(sources))
+
+
+def _messages(chat: dict[str, Any], where: str) -> Iterator[Message]:
+    """Every turn, by its number in its session ("3:2"), at the time of the session."""
+    for number, (here, session) in enumerate(parts(chat, "sessions", dict, where), 1):
+        at = part(session, "at", str, here)
+        for place, (there, turn) in enumerate(parts(session, "turns", list, here), 1):
+            speaker, words = part(turn, 0, str, there), part(turn, 1, str, there)
+            who = {"role": speaker} if speaker in ROLES else {"role": "user", "name": speaker}
+            yield {**who, "content": words, "timestamp": at, "id": f"{number}:{place}"}
+
+
+def _cases(chat: dict[str, Any], where: str, turns: set[str]) -> Iterator[Case]:
+    about, name = part(chat, "about", str, where), part(chat, "name", str, where)
+    for here, question in parts(chat, "questions", dict, where):
+        gold = frozenset(key for _, key in parts(question, "gold", str, here))
+        if not gold or not gold <= turns:
+            raise ValidationError(f"{here}: 'gold' names no turns, or some that are not there; use ids like '3:2'")
+        kind = part(question, "kind", str, here)
+        groups = (Group(about, "all", "all"), Group(about, "kind", kind))
+        yield Case(part(question, "ask", str, here), gold, name, groups, _moment(question, here))
+
+
+def _moment(question: dict[str, Any], where: str) -> datetime:
+    text = part(question, "at", str, where)
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        found = None
+    if found is None or found.tzinfo is None:
+        raise ValidationError(f"{where}: expected 'at' to be a time with its zone in ISO 8601, not {text[:40]!r}")
+    return found
