@@ -378,7 +378,7 @@ def test_the_paragraphs_of_a_file_are_neighbours_of_each_other_only(bare, tmp_pa
         run("add", "--file", str(tmp_path / name), "--user", "ann", "--run", "r1")
     found = run("add", "-", "--user", "ann", "--run", "r1", input="Some words.\n\nMore words.")
     assert "2 added" in found.stdout
-    with sqlite3.connect(next(bare.glob("*.sqlite"))) as ledger:
+    with contextlib.closing(sqlite3.connect(next(bare.glob("*.sqlite")))) as ledger:
         told = dict(ledger.execute("SELECT text, session FROM memories"))
     document = {told["The first paragraph."], told["The second one."]}
     assert len(document) == 1
