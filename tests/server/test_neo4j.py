@@ -73,7 +73,7 @@ def operators(plan: Any) -> Iterator[dict[str, Any]]:
 def hold_everything(graph: Neo4jGraph) -> None:
     """Writes each property that statements name: a server that has never seen one warns of it."""
     full = memory("m", "anna", "acme", speaker="Ada", valid_to=NOON, expires_at=NOON)
-    full = replace(full, record=replace(full.record, scope=Scope("alice", "bot", "run")))
+    full = replace(full, record=replace(full.record, scope=Scope("alice", "bot", "run"), further_runs=("other",)))
     later = memory("n", change=2, minute=1, previous="m", drawn_from=("m",), replaces=("m",))
     related = relation("r", "anna", "acme", "m")
     related = replace(related, relation=replace(related.relation, confidence=0.5, invalid_at=NOON))
