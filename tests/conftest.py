@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import mem0s  # noqa: F401  (before anything imports mem0, which would write into the home folder)
 import pytest
 from databases import POSTGRES, SQLITE, postgres
 from logs import Censor, Listener, listening

@@ -32,7 +32,7 @@ pytestmark = [
 # Server by the projection it holds.
 SERVERS = {"graph": "neo4j", "vectors": "qdrant"}
 # What a call may take while a server is away, in seconds: three, and what a busy machine adds.
-PROMISED, SLACK = 3.0, 1.5
+PROMISED, SLACK = 3.0, 3.0
 LOAD_SECONDS = 60
 
 
@@ -126,7 +126,7 @@ def test_an_outage_costs_no_words_and_little_time(projection: str, outage: str, 
     assert seconds < PROMISED + SLACK
     assert answer["degraded"] == [projection]
     assert any("Clara" in hit["memory"] for hit in answer["results"])
-    # The server is known to be away: nobody waits for it any more.
+    # The server is known to be away: nobody waits for it any more, or it would be for three times as long.
     seconds, (again, receipt, answer) = timed(
         lambda: (
             memory.add("Clara sings.", user_id="ana"),
