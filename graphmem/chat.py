@@ -177,7 +177,7 @@ class ChatLink:
             rewrites = self._rewrite if rewrite is None else arguments.flag(rewrite, "rewrite")
             asking = self._asking(question, recent, _prompt(rewrite_prompt) or self._prompt, only_related=only_related)
             self._look(_Recall(asking, most, least, rewrites, until), found)
-            return inject.block([hit.record for hit in found[-1].hits[:most]], room) if found else ""
+            return inject.block(found[-1].hits[:most], room) if found else ""
         except GraphmemError as error:
             logger.warning("a recall failed (%s)", type(error).__name__)
             return ""
@@ -231,7 +231,7 @@ class ChatLink:
         def find(query: str) -> Answer:
             house.check_open()
             view = View(self._scope, datetime.now(UTC), space)
-            question = Question(query, view, recall.most, threshold=recall.threshold, relates=True)
+            question = Question(query, view, recall.most, threshold=recall.threshold, relates=True, parts=True)
             return search(question, house.stores)
 
         for step in climb(recall.asking, find, model, lambda: recall.until - monotonic()):

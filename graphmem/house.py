@@ -18,6 +18,7 @@ from graphmem.backends import Backends, embedder_of, kept_in, note_embedder, ope
 from graphmem.errors import CLOSED, FORKED, ConfigError, GraphmemError, ModelError, StoreError, StoreUnavailable
 from graphmem.model import Forms, MemoryRecord, Scope
 from graphmem.providers.base import LanguageModel
+from graphmem.providers.scripts import Scripts
 from graphmem.recall.channels import Stores
 from graphmem.remember.commit import commit
 from graphmem.remember.enrich import Enricher
@@ -55,6 +56,7 @@ class House:
         # Leaf work only: nothing that runs in a pool waits for the same pool.
         self._pool = Pool(WORKERS, thread_name_prefix="graphmem")
         self._background = Pool(1, thread_name_prefix="graphmem-background")
+        self._scripts = Scripts(self._parts.embedder)
         self._enricher = Enricher(self.ledger, self._parts.embedder, self._parts.extractor, self._pool)
         self._thinker = self._thinking()
         self._queue = Lock()
@@ -85,7 +87,9 @@ class House:
         """What a search reads; checks on its first use that the vector index holds what it should."""
         self._check_index()
         p = self._parts
-        return Stores(p.ledger, p.index, p.vectors, p.graph, p.graph_copy, p.embedder, p.extractor, self._pool)
+        return Stores(
+            p.ledger, p.index, p.vectors, p.graph, p.graph_copy, p.embedder, self._scripts, p.extractor, self._pool
+        )
 
     @property
     def llm(self) -> LanguageModel | None:

@@ -423,6 +423,7 @@ class Memory:
             only=filtering.parse(rest, limits=self.limits),
             threshold=arguments.threshold(threshold),
             explain=arguments.flag(explain, "explain"),
+            parts=explain,
             now=None if reference_date is None else arguments.zoned_moment(reference_date, "reference_date"),
         )
         self._house.check_embedder()
@@ -457,13 +458,13 @@ class Memory:
         scope = arguments.required_scope(user_id, agent_id, run_id)[0]
         view = _view(scope, None, None, show_expired=False)
         self._house.check_embedder()
-        question = Question(arguments.query(query), view, CONTEXT_MEMORIES)
+        question = Question(arguments.query(query), view, CONTEXT_MEMORIES, parts=True)
         if isinstance(threshold, Unset):
             hits = search(replace(question, relates=True), self._house.stores).related
         else:
             least = arguments.threshold(threshold)
             hits = search(replace(question, threshold=least), self._house.stores).hits
-        return inject.block([hit.record for hit in hits], room)
+        return inject.block(hits, room)
 
     def get(
         self, memory_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None

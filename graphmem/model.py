@@ -161,7 +161,7 @@ class Glimpse(NamedTuple):
     """What a search has to know of a memory to weigh it. `at` is in microseconds, `asks` the share of it that asks.
 
     `before` and `after` are the rows beside it in its session (None: none), whatever a view would hide. `source_only`:
-    an episode that is a mere source of facts.
+    an episode that is a mere source of facts. `role` is that of whoever said it.
     """
 
     row: int
@@ -174,6 +174,7 @@ class Glimpse(NamedTuple):
     before: int | None
     after: int | None
     source_only: bool = False
+    role: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

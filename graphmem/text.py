@@ -55,7 +55,7 @@ _ABBREVIATED = re.compile(r"(?:\b(?:Jr|Sr|Inc|Ltd|Co|Corp|St)|\b[A-Z])\.$")
 _SENTENCE = re.compile(r"[^.!?。！？]*[.!?。！？]+|[^.!?。！？]+$")
 _ASKS = "?？"
 _RUN = re.compile(f"[{_UNSPACED}]+|[^{_UNSPACED}]+")
-_UNSPACED_RUN = re.compile(f"[{_UNSPACED}]+")
+UNSPACED_RUN = re.compile(f"[{_UNSPACED}]+")
 # White space, and what must not be in a key: control characters, zero-width spaces, lone surrogates.
 _BLANK = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u200b\u2060\ufeff\ud800-\udfff]+")
 _POSSESSIVE_ENDING = re.compile(r"['’][sS]$")
@@ -64,7 +64,7 @@ _APOSTROPHE = str.maketrans("’ʼ", "''")
 _INVISIBLE = "\ufe0f\u200d"
 
 # Chinese signs that mostly serve grammar. Two of them side by side are in every other question and tell nothing.
-_FUNCTION_SIGNS = frozenset(
+FUNCTION_SIGNS = frozenset(
     "的了是在我你他她它们这那哪什么怎谁吗呢吧呀啊哦就也都还很不没有和跟与被把给对从到向上下里个只几多少样会能要想说去来过着得地为以后前时候之其所并而且或"
 )
 
@@ -77,7 +77,7 @@ def tokens(text: str) -> list[str]:
     Lower case, English stop words left out, Latin words stemmed; character bigrams (of a run of one: the character)
     for scripts written without spaces.
     """
-    return list(_terms(_fold(text)))
+    return list(_terms(folded(text)))
 
 
 @lru_cache(maxsize=_OFTEN)
@@ -98,7 +98,7 @@ def asked_counts(question: str) -> dict[int, int]:
 
 
 def _is_function(token: str) -> bool:
-    return len(token) == 2 and set(token) <= _FUNCTION_SIGNS  # noqa: PLR2004 - a bigram
+    return len(token) == 2 and set(token) <= FUNCTION_SIGNS  # noqa: PLR2004 - a bigram
 
 
 def bm25_weights(counts: Mapping[int, int]) -> dict[int, float]:
@@ -146,12 +146,12 @@ def ends_asking(text: str) -> bool:
 
 def is_unspaced(text: str) -> bool:
     """Whether a text has signs of a script that is written without spaces."""
-    return _UNSPACED_RUN.search(text) is not None
+    return UNSPACED_RUN.search(text) is not None
 
 
 def normalise_key(name: str) -> str:
     """An entity's canonical key, "" if nothing is left; a key's key is itself."""
-    return trimmed(unicodedata.normalize("NFKC", _fold(name).translate(_APOSTROPHE)))
+    return trimmed(unicodedata.normalize("NFKC", folded(name).translate(_APOSTROPHE)))
 
 
 def trimmed(name: str) -> str:
@@ -176,7 +176,7 @@ def key_candidates(text: str, longest: int = 4) -> list[str]:
     for start in range(len(words)):
         for end in range(start + 1, min(start + longest, len(words)) + 1):
             found.update(dict.fromkeys(_keys_of(words[start:end])))
-    for run in _UNSPACED_RUN.findall(unicodedata.normalize("NFKC", text)):
+    for run in UNSPACED_RUN.findall(unicodedata.normalize("NFKC", text)):
         found.update(dict.fromkeys(_grams(run, longest)))
     return list(found)
 
@@ -191,10 +191,15 @@ def _is_latin(char: str) -> bool:
     return char < "\u0250" or "\u1e00" <= char <= "\u1eff" or "\uff21" <= char <= "\uff5a"
 
 
-def _fold(text: str) -> str:
+def folded(text: str) -> str:
+    """A text without differences of case and of how its signs are composed."""
     # Folding can undo the composition, so the composing comes again.
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    return unicodedata.normalize("NFKC", folded)
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+
+
+def length_in_signs(text: str) -> int:
+    """About how many tokens a text has: its words, and each sign of scripts written without spaces."""
+    return text.count(" ") + 1 + sum(map(len, UNSPACED_RUN.findall(text)))
 
 
 @cache
@@ -208,7 +213,7 @@ def _word() -> re.Pattern[str]:
 def _terms(text: str) -> Iterator[str]:
     for word in _word().findall(text):
         for run in (word,) if word.isascii() else _RUN.findall(word):
-            if _UNSPACED_RUN.match(run):
+            if UNSPACED_RUN.match(run):
                 yield from _bigrams(run)
             elif (term := _spaced_term(run)) is not None:
                 yield term

@@ -28,10 +28,7 @@ class Embedded:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedQuestion:
-    """A question's vector (dims,), its tokens' vectors (tokens x token dims, unit rows), and the word of each token.
-
-    No tokens: the model does not know the question's language well enough to compare words.
-    """
+    """A question's vector (dims,), its tokens' vectors (tokens x token dims, unit rows), and the word of each token."""
 
     vector: Matrix
     tokens: Matrix
@@ -82,6 +79,15 @@ class TokenEmbedder(Embedder, Protocol):
 
     def embed_question(self, text: str) -> EmbeddedQuestion:
         """`embed_query`, with the question's tokens. Raises EmbeddingError."""
+        ...
+
+
+@runtime_checkable
+class LocatingEmbedder(TokenEmbedder, Protocol):
+    """A TokenEmbedder that tells where its tokens stand, so that the part of a long text that matches can be shown."""
+
+    def token_places(self, text: str) -> Sequence[Sequence[int]]:
+        """For each window that `embed_tokens` makes of a text, where its tokens begin. Raises EmbeddingError."""
         ...
 
 

@@ -22,6 +22,13 @@ _ASKS: tuple[tuple[re.Pattern[str], Tells], ...] = tuple(
         (r"\bwho(?:m|se)?\b|谁", Tells.PERSON),
     )
 )
+# A question about what the assistant said calls it "you"; "can you tell me" asks the one who answers now.
+_YOU = re.compile(r"\byou(?:rs?)?\b|你|您", re.IGNORECASE)
+_POLITE = re.compile(
+    r"\b(?:can|could|would|will|do|if) you\b|\b(?:tell|remind|show) me\b"
+    r"|[请請][你您]|[你您](?:能|可以|还记得|還記得|知道)",
+    re.IGNORECASE,
+)
 # Signs of a full name without spaces, of which friends leave the first out.
 FULL_NAME = 3
 
@@ -30,6 +37,7 @@ FULL_NAME = 3
 class Asked:
     """`tells`: what an answer would tell (nothing: not known); `periods`: the times that are named, by the clock of
     whoever asks, which is `zone` ahead of UTC; `offset`: a distance from an event, if the question counts from one.
+    `of_assistant`: whether it asks for what the assistant said.
     """
 
     text: str
@@ -38,6 +46,7 @@ class Asked:
     periods: tuple[Period, ...]
     offset: Offset | None
     zone: timedelta = timedelta(0)
+    of_assistant: bool = False
 
     def names(self, speakers: Iterable[str | None]) -> set[str]:
         """Those of the speakers whose first name stands in the question."""
@@ -75,6 +84,7 @@ def asked(question: str, now: datetime) -> Asked:
         periods=asked_about(question, _by_clock(now.astimezone(UTC), zone)),
         offset=relative(question),
         zone=zone,
+        of_assistant=bool(_YOU.search(_POLITE.sub(" ", question))),
     )
 
 

@@ -12,6 +12,7 @@ from graphmem.model import Forms, Glimpse
 from graphmem.providers.base import Matrix
 from graphmem.recall.channels import Finds, Question
 from graphmem.recall.features import Evidence
+from graphmem.recall.signs import SignMatches
 from graphmem.stores.ledger import Ledger, glimpses, memories
 from graphmem.stores.ledger.decoding import decoding
 
@@ -108,9 +109,22 @@ class Candidates:
             return
         fresh = [uid for uid in self._with_beside(ids) if uid not in self._matched]
         self._matched.update(fresh)
+        rows = [evidence.glimpses[uid].row for uid in fresh]
         with self._ledger.read() as connection:
-            held, windows = glimpses.tokens_of(connection, self._forms, [evidence.glimpses[uid].row for uid in fresh])
-        decoding(matches.add)([self._by_row[row].id for row in held], windows)
+            if isinstance(matches, SignMatches):
+                texts = glimpses.texts_of(connection, rows)
+                matches.add([self._by_row[row].id for row in texts], list(texts.values()))
+            else:
+                held, windows = glimpses.tokens_of(connection, self._forms, rows)
+                decoding(matches.add)([self._by_row[row].id for row in held], windows)
+
+    def windows_of(self, rows: Sequence[int]) -> dict[int, list[bytes]]:
+        """The token matrices (int8) of memories' windows, by row."""
+        found: dict[int, list[bytes]] = {}
+        with self._ledger.read() as connection:
+            for row, window in zip(*glimpses.tokens_of(connection, self._forms, rows), strict=True):
+                found.setdefault(row, []).append(window)
+        return found
 
     def around(self, ids: Sequence[str]) -> list[str]:
         """These memories with those beside them, as far as they may be shown."""

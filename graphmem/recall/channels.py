@@ -14,6 +14,7 @@ from graphmem.errors import ModelError, StoreError
 from graphmem.filters import Filter
 from graphmem.model import Entity, Limits, Mention, MentionKind, Seeds, Subgraph, View
 from graphmem.providers.base import EmbeddedQuestion, Embedder, Extractor, Matrix, TokenEmbedder
+from graphmem.providers.scripts import Scripts
 from graphmem.stores.base import Graph, VectorIndex
 from graphmem.stores.courier import Courier
 from graphmem.stores.ledger import Ledger, aliases, memories, statistics
@@ -44,6 +45,7 @@ class Stores:
     graph: Graph
     graph_copy: Courier | None
     embedder: Embedder
+    scripts: Scripts
     extractor: Extractor | None
     pool: Executor
 
@@ -53,7 +55,8 @@ class Question:
     """A search as asked: `only` is the metadata filter, `threshold` a least cosine; `explain` asks for reasons.
 
     `limit` None: as many as are not far behind the best. `now` is the moment it is asked from (None: the view's), for
-    "last week" and the like. `relates` asks of each hit whether it has anything to do with the question.
+    "last week" and the like. `relates` asks of each hit whether it has anything to do with the question; `parts` for
+    the part of a long one that matches.
     """
 
     text: str
@@ -64,6 +67,7 @@ class Question:
     explain: bool = False
     now: datetime | None = None
     relates: bool = False
+    parts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +82,15 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """The question as the models see it: its vector and tokens, and the keys it names (in how telling a way)."""
+    """The question as the models see it: its vector and tokens, and the keys it names (in how telling a way).
+
+    `understood`: whether the embedder reads the question's script; its tokens are left out if not.
+    """
 
     vector: Matrix | None
     tokens: EmbeddedQuestion | None
     keys: Mapping[str, MentionKind]
+    understood: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +117,9 @@ class Channels:
         encoding, parsing = pool.submit(self._encoded), pool.submit(self._parsed)
         spaces = self._ready()
         keyword = pool.submit(self.keyword, spaces, KEYWORD)
-        vector, tokens = encoding.result()
+        vector, tokens, understood = encoding.result()
         dense = self.dense(vector, DENSE)
-        return Found(Read(vector, tokens, parsing.result()), spaces, dense, keyword.result())
+        return Found(Read(vector, tokens, parsing.result(), understood), spaces, dense, keyword.result())
 
     def guarded(self, arm: str, act: Callable[[], T], otherwise: T) -> T:
         """The one place where a search goes on without something."""
@@ -138,16 +146,19 @@ class Channels:
         if not self.guarded(courier.name, lambda: courier.catch_up(spaces, BEHIND), otherwise=False):
             self.degraded.add(courier.name)
 
-    def _encoded(self) -> tuple[Matrix | None, EmbeddedQuestion | None]:
+    def _encoded(self) -> tuple[Matrix | None, EmbeddedQuestion | None, bool]:
+        """The question's vector and tokens, and whether the embedder reads its script."""
         embedder, text = self._stores.embedder, self._question.text
 
-        def encoded() -> tuple[Matrix | None, EmbeddedQuestion | None]:
+        def encoded() -> tuple[Matrix | None, EmbeddedQuestion | None, bool]:
+            if not self._stores.scripts.reads(text):
+                return embedder.embed_query(text), None, False
             if isinstance(embedder, TokenEmbedder):
                 read = embedder.embed_question(text)
-                return read.vector, read
-            return embedder.embed_query(text), None
+                return read.vector, read, True
+            return embedder.embed_query(text), None, True
 
-        nothing: tuple[Matrix | None, EmbeddedQuestion | None] = (None, None)
+        nothing: tuple[Matrix | None, EmbeddedQuestion | None, bool] = (None, None, False)
         return self.guarded("vectors", encoded, nothing)
 
     def _parsed(self) -> dict[str, MentionKind]:

@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from graphmem.model import Glimpse, Tells
 from graphmem.recall.asked import Asked
-from graphmem.recall.tokens import Matches
+from graphmem.recall.signs import SignMatches
+from graphmem.recall.tokens import TokenMatches
 
 Column = npt.NDArray[np.float64]
 # How much of a neighbour's score a memory takes over: what is said next to a match often is the answer.
@@ -20,6 +21,7 @@ TOKENS_BESIDE = 0.7225
 # Cosines, token matches, and keyword scores as parts of the best one that lie no farther apart are about alike.
 NEAR = 0.25
 ASKS = int(Tells.ASKS)  # plain numbers: a search compares thousands
+ASSISTANT = "assistant"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +56,16 @@ class Evidence:
     """What is known of the memories looked at so far, by id.
 
     `similarity` are cosines, `keyword` BM25 scores, `beside` the memories before and after in the session (None: none
-    that may be seen), `matches` the tokens' (None: no tokens).
+    that may be seen), `matches` those of tokens, or of signs where the embedder does not read (None: neither).
+    `understood`: whether the embedder reads the question's script; cosines tell nothing otherwise, and are no features.
     """
 
     glimpses: dict[str, Glimpse] = field(default_factory=dict)
     beside: dict[str, tuple[str | None, str | None]] = field(default_factory=dict)
     similarity: dict[str, float] = field(default_factory=dict)
     keyword: Mapping[str, float] = field(default_factory=dict)
-    matches: Matches | None = None
+    matches: TokenMatches | SignMatches | None = None
+    understood: bool = True
 
     def table(self, ids: Sequence[str], asked: Asked) -> Table:
         """A row for each of these memories, in a settled order: as stored, not by their random ids."""
@@ -73,7 +77,8 @@ class Evidence:
 
     def _nearness(self, ids: Sequence[str]) -> dict[str, Column]:
         found: dict[str, Column] = {}
-        for name, scores in (("dense", self.similarity), ("keyword", self.keyword)):
+        scored = {"dense": self.similarity, "keyword": self.keyword} if self.understood else {"keyword": self.keyword}
+        for name, scores in scored.items():
             own, before, after, count = self._with_neighbours(ids, scores)
             summed = own + BESIDE * (before + after)
             # Cosines are averaged, or a memory without neighbours would be behind; words add up.
@@ -120,7 +125,12 @@ class Evidence:
         return 0.0 if before is None else tokens.get(before, 0.0)
 
     def replies_to(self, uid: str) -> str | None:
-        """The memory just before one in its session, if somebody else asks something in it."""
+        """The memory just before one in its session, if somebody else asks something in it.
+
+        An assistant replies to everything, so its replies are none.
+        """
+        if self.glimpses[uid].role == ASSISTANT:
+            return None
         before = self.beside.get(uid, (None, None))[0]
         if before is None or not self.glimpses[before].tells & ASKS:
             return None
@@ -135,5 +145,11 @@ class Evidence:
             "speaker": np.array([float(len(named) == 1 and row.speaker in named) for row in rows]),
             "type": np.array([float(bool(row.tells & tells)) for row in rows]),
             "date": np.array([asked.closeness(row.at) for row in rows]),
-            "asks": np.array([row.asks for row in rows]),
+            "asks": np.array([0.0 if self._is_request(row.id) else row.asks for row in rows]),
+            "unasked": np.array([float(row.role == ASSISTANT and not asked.of_assistant) for row in rows]),
         }
+
+    def _is_request(self, uid: str) -> bool:
+        """Whether an assistant speaks beside it: what asks an assistant for something tells facts on the way."""
+        there = (one for one in self.beside.get(uid, (None, None)) if one is not None)
+        return any(self.glimpses[one].role == ASSISTANT for one in there)

@@ -1,7 +1,8 @@
 """The recipe as data: which arms take part, and how much each feature weighs. The only place where they are weighed.
 
-The figures are those of a measured recipe, fitted once for chats and passages together (README, "Why it is built so",
-and `benchmarks/`); a feature that is not there (no tokens, no graph) counts nothing.
+The figures are those of a measured recipe, fitted for chats among people and with an assistant and for passages
+together (README, "Why it is built so", and `benchmarks/ABLATIONS.md`); a feature that is not there (no tokens, no
+graph, a language that the embedder does not read) counts nothing.
 """
 
 from __future__ import annotations
@@ -30,21 +31,28 @@ class Recipe:
 FULL = Recipe(
     candidates={"dense": 1.0, "dense_beside": 1.0, "keyword": 1.0, "keyword_beside": 0.5, "speaker": 0.3},
     seeds={
-        "tokens": 1.0, "tokens_beside": 1.0, "dense_beside": 0.7, "keyword_beside": 0.5,
+        "tokens": 1.0, "tokens_beside": 1.0, "dense": 0.4, "dense_beside": 0.7, "keyword_beside": 0.5,
         "speaker": 1.0, "type": 0.5, "date": 1.3, "asks": -0.4, "reply": 0.6,
+        "unasked": -0.5,
     },
     final={
-        "tokens": 0.7, "tokens_beside": 2.5, "dense_beside": 0.7, "keyword_beside": 0.7,
-        "speaker": 2.6, "type": 1.1, "date": 2.4, "asks": -1.3, "reply": 1.15, "graph": 4.7, "hop": 1.3,
-        "named": 1.5, "alike": -2.0,
+        # Near words, the neighbours' among them, tell most; the vector and shared words of the memory itself a little.
+        "tokens": 1.0, "tokens_beside": 2.2, "dense": 0.8, "dense_beside": 1.0, "keyword": 0.2, "keyword_beside": 0.3,
+        # Who is asked about, what kind of answer, when; who asks something answers nothing, and who replies to it may.
+        "speaker": 2.6, "type": 1.0, "date": 2.4, "asks": -1.3, "reply": 1.1,
+        # Of chats with an assistant four fifths of what is asked for the user said, unless "you" are asked about.
+        "unasked": -2.4,
+        # What the walk and the second hop reach; of passages what a find names, and what only looks like the best.
+        "graph": 4.0, "hop": 0.9, "named": 1.6, "alike": -1.4,
     },
     bare_seeds={
         "dense": 1.0, "dense_beside": 1.0, "keyword": 0.7, "keyword_beside": 0.7,
-        "speaker": 1.0, "type": 0.5, "date": 1.3, "asks": -0.4,
+        "speaker": 1.0, "type": 0.5, "date": 1.3, "asks": -0.4, "unasked": -0.5,
     },
     bare_final={
         "dense": 1.2, "keyword": 0.6, "dense_beside": 1.6, "keyword_beside": 1.6,
-        "speaker": 2.8, "type": 1.4, "date": 2.2, "asks": -2.1, "graph": 4.9, "hop": 0.8,
+        "speaker": 2.8, "type": 1.4, "date": 2.2, "asks": -2.1, "unasked": -2.4,
+        "graph": 4.9, "hop": 0.8,
     },
 )  # fmt: skip
 
@@ -62,7 +70,17 @@ RECIPES: Mapping[str, Recipe] = {
     "keyword": _flat(keyword=1.0),
     "tokens": _flat(tokens=1.0),
     "hybrid": _flat(dense=1.0, keyword=0.8),
-    "flat": _flat(tokens=1.0, dense=0.35, keyword=0.33, speaker=0.34, type=0.17, date=0.6, asks=-0.34),
+    "flat": _flat(
+        tokens=1.0,
+        dense=0.35,
+        keyword=0.33,
+        speaker=0.34,
+        type=0.17,
+        date=0.6,
+        asks=-0.34,
+        assistant=-0.8,
+        assistant_asked=0.8,
+    ),
     "order": replace(FULL, walks=False),
     "bare": replace(FULL, tokens=False),
     "full": FULL,

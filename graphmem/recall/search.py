@@ -10,7 +10,7 @@ import numpy as np
 
 from graphmem.model import ALL_KINDS, MemoryRecord, MentionKind, Relation, Seeds, Subgraph, micros
 from graphmem.providers.base import forms_of
-from graphmem.recall import fuse, hop, passages, relevance, tokens
+from graphmem.recall import fuse, hop, parts, passages, relevance, signs, tokens
 from graphmem.recall.asked import asked
 from graphmem.recall.candidates import Candidates
 from graphmem.recall.channels import DENSE, KEYWORD, READ, SPACES, Channels, Question, Read, Space, Stores
@@ -37,7 +37,8 @@ class Hit:
 
     `because` is None unless the question asked to explain. `sources` are mere sources that were found as well, and are
     folded into this fact, best first. `shared` is the weight of the question's words in it, `related` whether it has
-    anything to do with the question: both only if the question asks for it (`relates`).
+    anything to do with the question: both only if the question asks for it (`relates`). `part` are the sentences of a
+    long memory that match, if the question asks for them (`parts`).
     """
 
     record: MemoryRecord
@@ -47,6 +48,7 @@ class Hit:
     sources: tuple[MemoryRecord, ...] = ()
     shared: float = 0.0
     related: bool = True
+    part: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,18 +145,19 @@ class _Search:
         read, spaces = self._found.read, self._found.spaces
         self._candidates = Candidates(self._question, self._stores.ledger, forms_of(self._stores.embedder), read.vector)
         evidence = self._candidates.evidence
+        evidence.understood = read.understood
         dense, keyword = self._channels.dense, self._channels.keyword
         found = self._candidates.accepted(lambda n: dense(read.vector, n), self._found.dense, DENSE)
         words = self._candidates.accepted(lambda n: keyword(spaces, n), self._found.keyword, KEYWORD)
         evidence.keyword = words
-        self._arms = {"dense": found, "keyword": words}
+        self._arms = {"dense": found, "keyword": words} if read.understood else {"keyword": words}
         self._spaces = self._channels.spaces(self._nearest(found, spaces), read)
         first = fuse.merged(found, list(words)[:KEYWORD_CANDIDATES]) or self._newest()
         self._candidates.learn(first)
         everything = self._candidates.around(first)
         self._candidates.learn(everything)
         self._ids = fuse.best(evidence.table(everything, self._asked), self._recipe.candidates, CANDIDATES)
-        self._weigh_tokens(read)
+        self._weigh_words(read)
 
     def _newest(self) -> list[str]:
         """Without the vector index: what was said last. Its nearness is known all the same, from the ledger."""
@@ -169,14 +172,20 @@ class _Search:
         glimpses = self._candidates.evidence.glimpses
         return fuse.merged((glimpses[uid].space for uid in dense), spaces)[:SPACES]
 
-    def _weigh_tokens(self, read: Read) -> None:
-        if read.tokens is None or not read.tokens.words or not self._recipe.tokens or not self._spaces:
+    def _weigh_words(self, read: Read) -> None:
+        """How much each word of the question tells; by its signs where the embedder does not read them."""
+        if not self._recipe.tokens or not self._spaces:
             return
-        terms = [term for found in tokens.terms_of(read.tokens.words).values() for term in found]
+        evidence, text = self._candidates.evidence, self._question.text
+        words = () if read.tokens is None else read.tokens.words
+        terms = [term for found in tokens.terms_of(words).values() for term in found] or asked_counts(text)
         with self._stores.ledger.read() as connection:
             size, frequencies = statistics.document_frequencies(connection, self._spaces[0].key, terms)
-        weights = tokens.weights(read.tokens.words, size, frequencies)
-        self._candidates.evidence.matches = tokens.Matches(read.tokens.tokens, weights)
+        if not read.understood:
+            evidence.matches = signs.matches(text, size, frequencies)
+        elif read.tokens is not None and words:
+            weights = tokens.weights(words, size, frequencies)
+            evidence.matches = tokens.TokenMatches(weights, question=read.tokens.tokens)
 
     def _table(self) -> Table:
         self._candidates.learn(self._ids)
@@ -275,6 +284,7 @@ class _Search:
             steps = explainer.on_the_ways(explained, "entity")
             names = reading.names_of(connection, self._question.view, spaces, steps)
             relations = reading.relations_stated_by(connection, self._question.view, [*chosen, *folded])
+        matching = self._parts([records[uid] for uid in chosen if uid in records]) if self._question.parts else {}
         hits = tuple(
             Hit(
                 records[one.id],
@@ -282,6 +292,7 @@ class _Search:
                 evidence.similarity.get(one.id, 0.0),
                 explainer.because(one.id, records, names) if self._question.explain else None,
                 tuple(records[uid] for uid in one.sources if uid in records),
+                part=matching.get(one.id),
             )
             for one in best
             if one.id in records
@@ -290,7 +301,7 @@ class _Search:
         if self._question.relates:
             hits = self._related(hits, terms, explainer)
         degraded = tuple(sorted(self._channels.degraded))
-        return Answer(hits, tuple(relations), degraded, self._named(), self._understood(), bool(terms))
+        return Answer(hits, tuple(relations), degraded, self._named(), self._found.read.understood, bool(terms))
 
     def _related(self, hits: Sequence[Hit], terms: Sequence[int], explainer: Explainer) -> tuple[Hit, ...]:
         """The hits with what they share with the question.
@@ -300,7 +311,11 @@ class _Search:
         """
         if not hits:
             return ()
-        evidence, named, understood = self._candidates.evidence, set(self._named()), self._understood()
+        evidence, named, understood = (
+            self._candidates.evidence,
+            set(self._named()),
+            self._candidates.evidence.understood,
+        )
         before = {hit.record.id: evidence.replies_to(hit.record.id) for hit in hits}
         starts = {hit.record.id: explainer.near_start(hit.record.id) for hit in hits}
         others = {*filter(None, before.values()), *(name for kind, name in starts.values() if kind == "memory")}
@@ -334,14 +349,24 @@ class _Search:
             for uid in [hit.record.id]
         )
 
+    def _parts(self, records: Sequence[MemoryRecord]) -> dict[str, str]:
+        """Of each long memory the sentences that match the question best."""
+        long = [record for record in records if len(record.text) > parts.WHOLE]
+        if not long:
+            return {}
+        windows = self._candidates.windows_of([record.row for record in long])
+        counted = statistics.document_frequencies
+        with self._stores.ledger.read() as connection:
+            asked_for = counted(connection, self._spaces[0].key, asked_counts(self._question.text))
+        by_words = signs.matches(self._question.text, *asked_for)
+        finder = parts.Finder(self._candidates.evidence.matches, by_words, self._stores.embedder)
+        found = ((record.id, finder.part(record, windows.get(record.row, ()))) for record in long)
+        return {uid: part for uid, part in found if part}
+
     def _named(self) -> tuple[str, ...]:
         """Without common nouns that only end a relation: they name nothing in particular."""
         told = (key for space in self._spaces for key in space.named if space.kinds[key] < MentionKind.THING)
         return tuple(dict.fromkeys(told))
-
-    def _understood(self) -> bool:
-        read = self._found.read
-        return read.vector is not None and (read.tokens is None or bool(read.tokens.words))
 
     def _folded(self, ranked: list[Ranked]) -> list[Ranked]:
         """Without the mere sources of facts that are found too, unless the caller chose among the kinds."""

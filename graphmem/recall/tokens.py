@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import log
 
@@ -16,16 +16,17 @@ Row = npt.NDArray[np.float64]
 _SCALE = 127.0
 # What a memory says again counts this much of what it adds.
 REPEATED = 0.1
+# Tokens up to which a text is not too long, and what each doubling beyond costs it (`tempered`).
+LONG, LENGTH_COUNTS = 128, 0.4
 
 
 @dataclass(slots=True)
 class Matches:
-    """How well each token of a question is matched by memories: a row (0..1 for each token) by memory.
+    """How well each part of a question is matched by memories: a row (0..1 for each part) by memory.
 
-    `weights` says how much each token tells; they sum to 1. A memory without tokens matches nothing.
+    `weights` says how much each part tells; they sum to 1. A memory that was not added matches nothing.
     """
 
-    question: npt.NDArray[np.float32]
     weights: Row
     _places: dict[str | None, int] = field(default_factory=dict)
     _rows: npt.NDArray[np.float64] = field(init=False)
@@ -33,21 +34,10 @@ class Matches:
     def __post_init__(self) -> None:
         self._rows = np.zeros((1, len(self.weights)))  # the first is that of who has none
 
-    def add(self, ids: Sequence[str], windows: Sequence[bytes]) -> None:
-        """Compares memories, given by the token matrices (int8) of their windows; those of a memory stand together."""
-        length = self.question.shape[1]
-        counts: dict[str, int] = {}
-        for uid, window in zip(ids, windows, strict=True):
-            if window:
-                counts[uid] = counts.get(uid, 0) + len(window) // length
-        if not counts or not len(self.question):
-            return
-        held = np.frombuffer(b"".join(windows), np.int8).reshape(-1, length).astype(np.float32)
-        near = (self.question / _SCALE) @ held.T
-        starts = np.cumsum([0, *counts.values()])[:-1]
-        best = np.clip(np.maximum.reduceat(near, starts, axis=1), 0.0, 1.0).T.astype(np.float64) ** 2
-        self._places.update(zip(counts, range(len(self._rows), len(self._rows) + len(counts)), strict=True))
-        self._rows = np.concatenate([self._rows, best])
+    def put(self, ids: Collection[str], rows: npt.NDArray[np.float64], lengths: npt.ArrayLike) -> None:
+        """Adds memories' rows; `lengths` are those of their texts in tokens. Long ones count less (`tempered`)."""
+        self._places.update(zip(ids, range(len(self._rows), len(self._rows) + len(ids)), strict=True))
+        self._rows = np.concatenate([self._rows, rows / tempered(lengths)[:, None]])
 
     def of(self, uid: str) -> Row:
         """A memory's row."""
@@ -62,8 +52,46 @@ class Matches:
         return np.asarray(np.maximum(0.0, rows - self.of(to)) @ self.weights + REPEATED * (rows @ self.weights))
 
     def holds(self, uid: str) -> bool:
-        """Whether a memory has tokens."""
+        """Whether a memory was added."""
         return uid in self._places
+
+
+@dataclass(slots=True)
+class TokenMatches(Matches):
+    """Max-sim: each token of the question (`question`: unit rows) with the nearest one of a memory."""
+
+    question: npt.NDArray[np.float32] = field(kw_only=True)
+
+    def add(self, ids: Sequence[str], windows: Sequence[bytes]) -> None:
+        """Compares memories, given by the token matrices (int8) of their windows; those of a memory stand together."""
+        length = self.question.shape[1]
+        counts: dict[str, int] = {}
+        for uid, window in zip(ids, windows, strict=True):
+            if window:
+                counts[uid] = counts.get(uid, 0) + len(window) // length
+        if not counts or not len(self.question):
+            return
+        sizes = list(counts.values())
+        starts = np.cumsum([0, *sizes])[:-1]
+        self.put(counts, self.nearest(b"".join(windows), starts), sizes)
+
+    def nearest(self, matrix: bytes, starts: Sequence[int] | npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """How near the nearest token of each part of a matrix is to each token of the question: cosine, squared.
+
+        `matrix` are tokens (int8), `starts` where its parts begin. A row for each part, 0..1 for each token.
+        """
+        held = np.frombuffer(matrix, np.int8).reshape(-1, self.question.shape[1]).astype(np.float32)
+        cosines = (self.question / _SCALE) @ held.T
+        return np.clip(np.maximum.reduceat(cosines, np.asarray(starts), axis=1), 0.0, 1.0).T.astype(np.float64) ** 2
+
+
+def tempered(lengths: npt.ArrayLike) -> Row:
+    """What matches of texts of so many tokens are divided by: 1, and more beyond `LONG`.
+
+    The longer a text is, the likelier any token of a question finds a near one in it by chance: without this the long
+    replies of an assistant come before the turns that answer (`benchmarks/ABLATIONS.md`, "Chats with an assistant").
+    """
+    return np.asarray(1.0 + LENGTH_COUNTS * np.log2(np.maximum(np.asarray(lengths, dtype=np.float64), LONG) / LONG))
 
 
 def shares(found: Mapping[str, float]) -> dict[str, float]:

@@ -26,6 +26,10 @@ TAU: Mapping[MentionKind, float] = {
 NEXT = 1.0
 RESTART = 0.05
 ROUNDS = 15
+# What is reached is divided by this power of a memory's out-weight. A walk ends where the most edges lead, so that a
+# long reply with forty entities came before a turn with two; dividing by all of it (power 1) would leave nothing of
+# the edges. Out-weights below the least are none to speak of.
+SHARED_OUT, LEAST_OUT = 0.25, 2.0
 # A key in more than this share of a space's memories (the speakers, mostly) tells nothing apart; in a small space
 # four memories are no hub yet.
 HUB_SHARE, HUB_LEAST = 0.15, 4
@@ -90,8 +94,9 @@ def walk(
                 start[place[name]] = share
     if not start.sum():
         return Reached({})
-    transition, kept = graph.transition()
-    scores = _damped(_spread(transition, kept, start / start.sum())[: len(graph.memories)])
+    transition, kept, full = graph.transition()
+    reached = _spread(transition, kept, start / start.sum()) / np.maximum(full, LEAST_OUT) ** SHARED_OUT
+    scores = _damped(reached[: len(graph.memories)])
     matched = [place[name] for place, names in ((graph.entities, entities), (graph.memories, starts))
                for name in names if name in place]  # fmt: skip
     found = dict(zip(subgraph.memories, scores.tolist(), strict=True))
@@ -121,10 +126,10 @@ class _Graph:
     def nodes(self) -> tuple[Node, ...]:
         return (*(("memory", uid) for uid in self.memories), *(("entity", key) for key in self.entities))
 
-    def transition(self) -> tuple[Any, Vector]:
+    def transition(self) -> tuple[Any, Vector, Vector]:
         """Row i: where node i passes its weight on to, as shares of its full out-weight.
 
-        And the share that it passes to entities it holds alone, which pass it back.
+        Besides, the share that it passes to entities it holds alone, which pass it back; and the full out-weights.
         """
         before, after, leaving = self._pairs()
         full = self._full_weights(leaving)
@@ -134,7 +139,7 @@ class _Graph:
         some = weights > 0
         rows, columns, weights = rows[some], columns[some], weights[some]
         passed = csr_array((weights / full[rows], (rows, columns)), shape=(len(self), len(self)))
-        return passed, np.divide(self._alone, full, out=np.zeros(len(self)), where=full > 0)
+        return passed, np.divide(self._alone, full, out=np.zeros(len(self)), where=full > 0), full
 
     def _pairs(self) -> tuple[Indices, Indices, list[int]]:
         """Consecutive memories that are both here, and, once for each pair, the ends that are here."""

@@ -196,10 +196,12 @@ def test_a_question_has_a_token_and_its_word_for_each_piece() -> None:
     assert TOKENS.embed_question("").tokens.shape == (0, TOKENS.token_dims)
 
 
-def test_a_question_in_another_script_has_a_vector_alone() -> None:
-    read = TOKENS.embed_question("雨桐的姐姐在哪里上班?")
-    assert (len(read.tokens), read.words) == (0, ())
-    assert np.array_equal(read.vector, MODEL.embed_query("雨桐的姐姐在哪里上班?"))
+@pytest.mark.parametrize("text", ["a", "Melanie: I painted a sunrise. " * 60, "日出 and sunrise", ""])
+def test_it_is_told_where_the_tokens_of_each_window_begin(text: str) -> None:
+    (made,) = TOKENS.embed_tokens([text])
+    places = TOKENS.token_places(text)
+    assert [len(window) for window in places] == [len(window) for window in made.tokens]
+    assert all(text[at] != " " for window in places for at in window)
 
 
 def test_a_token_is_nearest_to_itself_in_another_text() -> None:

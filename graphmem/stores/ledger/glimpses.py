@@ -52,7 +52,8 @@ def _by_row(shape: views.Shape) -> Select[Any]:
 def _glimpse(shape: views.Shape) -> Select[Any]:
     m, after = memories.c, memories.alias("after")
     return (
-        select(m.id, m.uid, spaces.c.key, m.speaker, m.at, m.tells, m.asks, m.previous, after.c.id, m.source_only)
+        select(m.id, m.uid, spaces.c.key, m.speaker, m.at, m.tells, m.asks, m.previous, after.c.id)
+        .add_columns(m.source_only, m.role)
         .join(spaces, spaces.c.id == m.space)
         .outerjoin(after, after.c.previous == m.id)
         .where(*views.conditions(shape, of_ids=True))

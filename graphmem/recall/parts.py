@@ -1,0 +1,78 @@
+"""Long memories: which of their sentences match the question."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from graphmem.model import MemoryRecord
+from graphmem.providers.base import Embedder, LocatingEmbedder
+from graphmem.recall.signs import SignMatches
+from graphmem.recall.tokens import Row, TokenMatches
+
+# Characters up to which a memory is shown whole, and up to which sentences beside the matching one are taken along.
+WHOLE, AROUND = 600, 400
+
+# A line, or a sentence of one with its end.
+_SENTENCE = re.compile(r"[^\n.!?。！？]*(?:[.!?](?!\s)[^\n.!?。！？]*)*(?:[.!?。！？]+[\"”’)*_]*|\n|$)")
+
+Span = tuple[int, int]
+
+
+def sentences(text: str) -> list[Span]:
+    """Where the sentences of a text begin and end; lines without any word belong to none."""
+    found = (match.span() for match in _SENTENCE.finditer(text))
+    return [(start, end) for start, end in found if any(map(str.isalnum, text[start:end]))]
+
+
+@dataclass(frozen=True, slots=True)
+class Finder:
+    """Compares sentences with one question: by tokens if the embedder tells where they stand, else by words."""
+
+    matches: TokenMatches | SignMatches | None
+    words: SignMatches | None
+    embedder: Embedder
+
+    def part(self, record: MemoryRecord, windows: Sequence[bytes]) -> str | None:
+        """What matches best of a memory, given the token matrices of its windows; None if nothing tells."""
+        spans = sentences(record.text)
+        if not spans:
+            return None
+        if windows and isinstance(self.matches, TokenMatches) and isinstance(self.embedder, LocatingEmbedder):
+            before = len(record.embedded_text) - len(record.text)
+            places = [at - before for window in self.embedder.token_places(record.embedded_text) for at in window]
+            return around(record.text, spans, _by_tokens(self.matches, b"".join(windows), places, spans))
+        if self.words is None:
+            return None
+        said = self.words.nearest([record.text[start:end] for start, end in spans])
+        return around(record.text, spans, said @ self.words.weights)
+
+
+def _by_tokens(matches: TokenMatches, tokens: bytes, places: Sequence[int], spans: Sequence[Span]) -> Row:
+    """How well each sentence matches; `places` say where each of a text's tokens (int8) begins in it."""
+    starts = [start for start, _ in spans]
+    owner = np.array([bisect_right(starts, place) - 1 for place in places])
+    order = np.argsort(owner, kind="stable")
+    order = order[owner[order] >= 0]  # in front of the first are the speaker's name and signs
+    found = np.zeros(len(spans))
+    if len(order):
+        rows = np.frombuffer(tokens, np.int8).reshape(len(places), -1)[order]
+        held, firsts = np.unique(owner[order], return_index=True)
+        found[held] = matches.nearest(rows.tobytes(), firsts) @ matches.weights
+    return found
+
+
+def around(text: str, spans: Sequence[Span], scores: Row) -> str:
+    """The sentence that matches best, with those beside it as far as there is room."""
+    first = last = int(np.argmax(scores))
+    while True:
+        beside = [place for place in (first - 1, last + 1) if 0 <= place < len(spans)]
+        room = [p for p in beside if spans[max(last, p)][1] - spans[min(first, p)][0] <= AROUND]
+        if not room:
+            return text[spans[first][0] : spans[last][1]].strip()
+        better = max(room, key=lambda place: float(scores[place]))
+        first, last = min(first, better), max(last, better)

@@ -1,0 +1,82 @@
+"""Words compared by their signs, for questions in a script that the embedder does not read. Pure.
+
+What `tokens` does by vectors, this does by the text itself: of a script written without spaces each sign of the
+question is matched by a memory that has it beside the same sign as the question, and in part by one that has it at all;
+of other scripts each word, and in part its beginning, as endings change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import log
+
+import numpy as np
+
+from graphmem.recall.tokens import Matches
+from graphmem.text import FUNCTION_SIGNS, UNSPACED_RUN, folded, length_in_signs, term_id, tokens
+
+# What a sign by itself, or the beginning of a word, counts (benchmarks/ABLATIONS.md, "Scripts that are not read").
+IN_PART = 0.7
+# The least letters of a word's beginning, and the share of the word that it is.
+LEAST_BEGINNING, BEGINNING = 4, 2 / 3
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A sign or word of a question: matched where one of `whole` stands, and in part where `partly` does."""
+
+    whole: tuple[str, ...]
+    partly: str
+
+
+@dataclass(slots=True)
+class SignMatches(Matches):
+    """The parts of a question compared with texts."""
+
+    parts: Sequence[Part] = field(kw_only=True)
+
+    def add(self, ids: Sequence[str], texts: Sequence[str]) -> None:
+        """Compares memories, given by their texts."""
+        if ids:
+            self.put(ids, self.nearest(texts), [length_in_signs(text) for text in texts])
+
+    def nearest(self, texts: Sequence[str]) -> np.typing.NDArray[np.float64]:
+        """How well each text matches each part of the question: a row for each text, 0..1 for each part."""
+        read = [folded(text) for text in texts]
+        return np.array([[_match(part, text) for part in self.parts] for text in read]).reshape(len(texts), -1)
+
+
+def _match(part: Part, text: str) -> float:
+    if any(one in text for one in part.whole):
+        return 1.0
+    return IN_PART if part.partly and part.partly in text else 0.0
+
+
+def matches(question: str, size: int, frequencies: Mapping[int, int]) -> SignMatches | None:
+    """The parts of a question, in a space of `size` memories of which `frequencies` hold each term; None: it has none.
+
+    A part tells ln(1 + n / (df + 1)) of its rarest term, as a token does.
+    """
+    parts = list(dict.fromkeys(_parts(folded(question))))
+    if not parts:
+        return None
+
+    def tells(part: Part) -> float:
+        held = min((frequencies.get(term_id(one), 0) for one in part.whole), default=size)
+        return log(1 + max(size, 1) / (held + 1))
+
+    weights = np.array([tells(part) for part in parts])
+    return SignMatches(weights / weights.sum(), parts=parts)
+
+
+def _parts(question: str) -> Iterator[Part]:
+    for found in UNSPACED_RUN.finditer(question):
+        run = found.group()
+        for place, sign in enumerate(run):
+            if sign not in FUNCTION_SIGNS:
+                pairs = (run[start : start + 2] for start in (place - 1, place) if 0 <= start < len(run) - 1)
+                yield Part(tuple(pairs) or (sign,), sign)
+    for word in tokens(UNSPACED_RUN.sub(" ", question)):
+        beginning = word[: max(LEAST_BEGINNING, round(BEGINNING * len(word)))]
+        yield Part((word,), beginning if beginning != word else "")

@@ -1,0 +1,42 @@
+"""The part of a long memory that matches a question."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from graphmem.recall import parts
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("One. Two! Three?", ["One.", " Two!", " Three?"]),
+        ("# Head\n\n- a b\n- c d\n---\n", ["# Head\n", "- a b\n", "- c d\n"]),
+        ("Version 3.11.2 is out. It works.", ["Version 3.11.2 is out.", " It works."]),
+        ("他搬家了。你呢？我也是", ["他搬家了。", "你呢？", "我也是"]),
+        ("no end", ["no end"]),
+        ("...", []),
+        ("", []),
+    ],
+)
+def test_sentences_and_lines(text: str, wanted: list[str]) -> None:
+    assert [text[start:end] for start, end in parts.sentences(text)] == wanted
+
+
+def test_the_best_sentence_is_shown_with_those_beside_it_as_far_as_there_is_room() -> None:
+    text = " ".join(f"Sentence number {n} says {'something ' * 8}here." for n in range(30))
+    spans = parts.sentences(text)
+    scores = np.zeros(len(spans))
+    scores[12], scores[13] = 1.0, 0.5
+    found = parts.around(text, spans, scores)
+    assert "number 12 " in found
+    assert "number 13 " in found
+    assert len(found) <= parts.AROUND
+    assert found in text
+
+
+def test_a_sentence_that_is_too_long_for_itself_is_shown_whole() -> None:
+    text = f"Short one. {'word ' * 300}end. Short two."
+    spans = parts.sentences(text)
+    assert parts.around(text, spans, np.array([0.0, 1.0, 0.0])) == text[spans[1][0] : spans[1][1]].strip()
