@@ -408,7 +408,8 @@ class Memory:
 
         Returns `{"results": [{"id", "memory", "score", "similarity", "sources"?, …}], "relations": […], "degraded"?:
         […]}`; `sources` are the words that a fact was drawn from, where these were found too: unless `kinds` are
-        chosen, they are no hits of their own. `explain=True` adds to each hit `{"arms", "path", "why"}`. Raises
+        chosen, they are no hits of their own. `explain=True` adds to each hit `{"arms", "path", "why"}`, and
+        to a long one `"part"`, the sentences that match. Raises
         ConfigError for `rerank=True`: there is no reranker yet.
         """
         self._house.check_open()
