@@ -41,8 +41,13 @@ BEFORE_A_NAME = frozenset("在给給教和跟把被对對向从從叫让讓帮�
 AFTER_A_NAME = frozenset("去来來说說的是也又就家")
 FULL_NAME = 3
 SHORTEST = 2
-# Words tagged as nouns or names that name nothing.
-EMPTY = frozenset("谢谢 謝謝 恭喜 东西 東西 时候 時候 大家 事情 礼拜 禮拜 地方 样子 樣子 问问 有点 别提".split())
+# Words tagged as nouns or names that name nothing; the second line are attributes, which every text may have.
+EMPTY = frozenset(
+    """
+    谢谢 謝謝 恭喜 东西 東西 时候 時候 大家 事情 礼拜 禮拜 地方 样子 樣子 问问 有点 别提
+    时间 時間 地点 地點 持续时间 持續時間 日期 名字 名称 名稱 原因 方式 方法 情况 情況 内容 內容 数量 數量 过程 過程
+    """.split()
+)
 
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 _KANA = re.compile("[\u3041-\u30ff\u31f0-\u31ff\uff66-\uff9f]")
