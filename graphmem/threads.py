@@ -61,14 +61,31 @@ def one_thread() -> Iterator[None]:
     """Limits the BLAS libraries of this process to one thread. Safe to nest and to enter from several threads."""
     with _lock:
         # The outermost one's limiter knows what was before; the others only count.
-        _inside.append(_controller().limit(limits=1, user_api="blas") if not _inside else None)
+        _inside.append(_limited() if not _inside else None)
     try:
         yield
     finally:
         with _lock:
             if len(_inside) == 1:
+                _release()
                 _inside[0].restore_original_limits()
+                _release()
             _inside.pop()
+
+
+def _limited() -> Any:
+    _release()
+    return _controller().limit(limits=1, user_api="blas")
+
+
+def _release() -> None:
+    """Lets any thread set the limit, and not only the one that did so first.
+
+    From 3.7 on threadpoolctl ignores, without a word, what every other thread sets for as long as that one lives.
+    """
+    for library in _controller().lib_controllers:
+        if hasattr(library, "clear_controlling_thread"):
+            library.clear_controlling_thread(force=True)
 
 
 @cache
