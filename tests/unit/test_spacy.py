@@ -384,6 +384,24 @@ def test_order_and_company() -> None:
     assert EXTRACTOR.extract([]) == []
 
 
+def test_what_a_long_text_says_depends_on_nothing_it_is_read_with() -> None:
+    long = [
+        Utterance("\n\n".join(text for text, _ in STATEMENTS[start : start + 12]), "Mel")
+        for start in range(0, len(STATEMENTS), 12)
+    ]
+    short = [Utterance(text, "Tom") for text in ("Yes.", "Anna", "Thanks!", "I live in Rome.")]
+    mixed = [*long, *short, *reversed(long)]
+    assert EXTRACTOR.extract(mixed) == [EXTRACTOR.extract([one])[0] for one in mixed]
+
+
+def test_the_matrix_products_are_numpys() -> None:
+    EXTRACTOR.keys("Anna")
+    pipeline = provider._loaded[EXTRACTOR.name.removeprefix("spacy:")]
+    models = [pipe.model for _, pipe in pipeline.pipeline if getattr(pipe, "model", None)]
+    assert len(models) >= 4
+    assert not [layer.name for model in models for layer in model.walk() if getattr(layer.ops, "use_blis", False)]
+
+
 def test_many_threads() -> None:
     texts = [text for text, _ in STATEMENTS]
     alone = [read(text) for text in texts]
