@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,9 +24,20 @@ Span = tuple[int, int]
 
 
 def sentences(text: str) -> list[Span]:
-    """Where the sentences of a text begin and end; lines without any word belong to none."""
-    found = (match.span() for match in _SENTENCE.finditer(text))
+    """Where the sentences of a text begin and end; lines without any word belong to none.
+
+    One of more than `AROUND` characters is parted, between words where it has any.
+    """
+    found = (piece for match in _SENTENCE.finditer(text) for piece in _pieces(text, *match.span()))
     return [(start, end) for start, end in found if any(map(str.isalnum, text[start:end]))]
+
+
+def _pieces(text: str, start: int, end: int) -> Iterator[Span]:
+    while end - start > AROUND:
+        cut = text.rfind(" ", start + 1, start + AROUND) + 1 or start + AROUND
+        yield start, cut
+        start = cut
+    yield start, end
 
 
 @dataclass(frozen=True, slots=True)

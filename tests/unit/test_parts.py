@@ -36,7 +36,20 @@ def test_the_best_sentence_is_shown_with_those_beside_it_as_far_as_there_is_room
     assert found in text
 
 
-def test_a_sentence_that_is_too_long_for_itself_is_shown_whole() -> None:
-    text = f"Short one. {'word ' * 300}end. Short two."
+@pytest.mark.parametrize("word", ["word ", "字", "x"])
+def test_of_a_sentence_that_is_too_long_a_piece_is_shown(word: str) -> None:
+    text = f"Short one. {word * 3000}end. Short two."
     spans = parts.sentences(text)
-    assert parts.around(text, spans, np.array([0.0, 1.0, 0.0])) == text[spans[1][0] : spans[1][1]].strip()
+    assert "".join(text[start:end] for start, end in spans) == text
+    assert max(end - start for start, end in spans) <= parts.AROUND
+    scores = np.zeros(len(spans))
+    scores[4] = 1.0
+    assert 0 < len(parts.around(text, spans, scores)) <= parts.AROUND
+
+
+@pytest.mark.parametrize(
+    "text", ["." * 100_000, "a." * 50_000, "a " * 200_000, "?!" * 50_000, "\n" * 100_000, "。a" * 50_000]
+)
+def test_strange_texts_are_parted_without_delay(text: str) -> None:
+    spans = parts.sentences(text)
+    assert all(0 <= start < end <= len(text) for start, end in spans)
