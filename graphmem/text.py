@@ -199,7 +199,7 @@ def folded(text: str) -> str:
 
 def length_in_signs(text: str) -> int:
     """About how many tokens a text has: its words, and each sign of scripts written without spaces."""
-    return text.count(" ") + 1 + sum(map(len, UNSPACED_RUN.findall(text)))
+    return len(text.split()) + sum(map(len, UNSPACED_RUN.findall(text)))
 
 
 @cache

@@ -6,13 +6,13 @@ memories by chance, and a search is better off without them. Latin letters are t
 
 from __future__ import annotations
 
-import threading
 import unicodedata
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 
-from graphmem.providers.base import Embedder
+from graphmem.providers.base import Embedder, Matrix
 from graphmem.text import mostly_latin
 
 # How many of the twelve sentences (six pairs, both ways) have to be nearest to their like. Measured with MiniLM:
@@ -102,7 +102,6 @@ class Scripts:
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
         self._known: dict[str, bool] = {}
-        self._lock = threading.Lock()
 
     def reads(self, text: str) -> bool:
         """Whether the embedder reads a text's script. Asks the embedder at the first text in a script.
@@ -112,25 +111,31 @@ class Scripts:
         script = script_of(text)
         if script is None:
             return True
-        with self._lock:
-            if script in _PAIRS:
-                return self._measured(script)
-            return 2 * sum(self._measured(one) for one in _PAIRS) > len(_PAIRS)
+        if script in _PAIRS:
+            return self._measured([script])[script]
+        return 2 * sum(self._measured(list(_PAIRS)).values()) > len(_PAIRS)
 
-    def _measured(self, script: str) -> bool:
-        if script not in self._known:
-            made = self._embedder.embed([sentence for pair in _PAIRS[script] for sentence in pair])
+    def _measured(self, scripts: Sequence[str]) -> dict[str, bool]:
+        """Which of the scripts are read. Two threads may measure the same at once: nobody waits for a lock."""
+        unknown = [script for script in scripts if script not in self._known]
+        if unknown:
+            made = self._embedder.embed([sentence for one in unknown for pair in _PAIRS[one] for sentence in pair])
             rows = np.stack([windows[0] for windows in made])
-            cosines = rows[::2] @ rows[1::2].T
-            own = np.arange(len(cosines))
-            tied = (cosines.argmax(axis=0) == own).sum() + (cosines.argmax(axis=1) == own).sum()
-            self._known[script] = bool(tied >= READ)
-        return self._known[script]
+            for script, mine in zip(unknown, np.split(rows, len(unknown)), strict=True):
+                self._known[script] = _ties(mine[::2], mine[1::2]) >= READ
+        return {script: self._known[script] for script in scripts}
+
+
+def _ties(some: Matrix, others: Matrix) -> int:
+    """How many sentences of either row are nearest to their like in the other."""
+    cosines = some @ others.T
+    own = np.arange(len(cosines))
+    return int((cosines.argmax(axis=0) == own).sum() + (cosines.argmax(axis=1) == own).sum())
 
 
 def script_of(text: str) -> str | None:
     """The script of most of a text's letters, as Unicode names it; None if it is Latin, or there are no letters."""
-    letters = [char for char in text if char.isalpha()]
+    letters = [char for char in unicodedata.normalize("NFKC", text) if char.isalpha()]
     if not letters or mostly_latin(text):
         return None
     found = Counter(unicodedata.name(char, "").partition(" ")[0] for char in letters)

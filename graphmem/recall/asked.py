@@ -22,11 +22,17 @@ _ASKS: tuple[tuple[re.Pattern[str], Tells], ...] = tuple(
         (r"\bwho(?:m|se)?\b|谁", Tells.PERSON),
     )
 )
-# A question about what the assistant said calls it "you"; "can you tell me" asks the one who answers now.
-_YOU = re.compile(r"\byou(?:rs?)?\b|你|您", re.IGNORECASE)
-_POLITE = re.compile(
-    r"\b(?:can|could|would|will|do|if) you\b|\b(?:tell|remind|show) me\b"
-    r"|[请請][你您]|[你您](?:能|可以|还记得|還記得|知道)",
+# A question for what the assistant said calls it so, or "you" (in languages that have a word of their own for that);
+# "can you tell me" asks the one who answers now, "what did I tell you" for what the user said.
+_ASSISTANT = re.compile(
+    r"\b(?:you(?:rs?)?|(?:the|my) (?:assistant|chatbot|bot)|du|dir|dich|dein\w*|tu|toi|vous|votre|usted)\b"
+    r"|\b(?:ты|тебе|твой|вы|вам|ваш)\b|\b[tm]'as\b|[你您]|助手",
+    re.IGNORECASE,
+)
+_NOT_IT = re.compile(
+    r"\b(?:can|could|would|will|do|if|are) you\b|\b(?:tell|remind|show) me\b|\b(?:thank you|you know)\b"
+    r"|\bI (?:\w+ )?(?:told|tell|gave|asked|showed|sent|mention(?:ed)? to) you\b"
+    r"|[请請][你您]|[你您](?:能|可以|还?[记記]得|還記得|知道)|我[^，。？?]{0,4}[跟和给給对對告][诉訴]?[你您]",
     re.IGNORECASE,
 )
 # Signs of a full name without spaces, of which friends leave the first out.
@@ -84,7 +90,7 @@ def asked(question: str, now: datetime) -> Asked:
         periods=asked_about(question, _by_clock(now.astimezone(UTC), zone)),
         offset=relative(question),
         zone=zone,
-        of_assistant=bool(_YOU.search(_POLITE.sub(" ", question))),
+        of_assistant=bool(_ASSISTANT.search(_NOT_IT.sub(" ", question))),
     )
 
 

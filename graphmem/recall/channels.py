@@ -158,7 +158,7 @@ class Channels:
                 return read.vector, read, True
             return embedder.embed_query(text), None, True
 
-        nothing: tuple[Matrix | None, EmbeddedQuestion | None, bool] = (None, None, False)
+        nothing: tuple[Matrix | None, EmbeddedQuestion | None, bool] = (None, None, True)
         return self.guarded("vectors", encoded, nothing)
 
     def _parsed(self) -> dict[str, MentionKind]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -146,8 +146,13 @@ class Evidence:
             "type": np.array([float(bool(row.tells & tells)) for row in rows]),
             "date": np.array([asked.closeness(row.at) for row in rows]),
             "asks": np.array([0.0 if self._is_request(row.id) else row.asks for row in rows]),
-            "unasked": np.array([float(row.role == ASSISTANT and not asked.of_assistant) for row in rows]),
+            # Where the assistant said all there is, that tells nothing.
+            "unasked": normal(np.array([float(self._is_unasked(row, asked, named)) for row in rows])),
         }
+
+    def _is_unasked(self, row: Glimpse, asked: Asked, named: Collection[str]) -> bool:
+        """Whether it is the assistant's, and the question asks for what others said."""
+        return row.role == ASSISTANT and not asked.of_assistant and row.speaker not in named
 
     def _is_request(self, uid: str) -> bool:
         """Whether an assistant speaks beside it: what asks an assistant for something tells facts on the way."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from graphmem.errors import ModelError
 from graphmem.model import MemoryRecord
 from graphmem.providers.base import Embedder, LocatingEmbedder
 from graphmem.recall.signs import SignMatches
@@ -16,9 +17,13 @@ from graphmem.recall.tokens import Row, TokenMatches
 
 # Characters up to which a memory is shown whole, and up to which sentences beside the matching one are taken along.
 WHOLE, AROUND = 600, 400
+# Sentences of one memory that are compared by their words.
+MOST_COMPARED = 2_000
 
 # A line, or a sentence of one with its end.
-_SENTENCE = re.compile(r"[^\n.!?。！？]*(?:[.!?](?!\s)[^\n.!?。！？]*)*(?:[.!?。！？]+[\"”’)*_]*|\n|$)")
+_SENTENCE = re.compile(
+    r"[^\n.!?。！？।؟۔]*(?:[.!?](?![\"”’)*_]*(?:\s|$))[^\n.!?。！？।؟۔]*)*(?:[.!?。！？।؟۔]+[\"”’)*_]*|\n|$)"
+)
 
 Span = tuple[int, int]
 
@@ -53,28 +58,35 @@ class Finder:
         spans = sentences(record.text)
         if not spans:
             return None
-        if windows and isinstance(self.matches, TokenMatches) and isinstance(self.embedder, LocatingEmbedder):
-            before = len(record.embedded_text) - len(record.text)
-            places = [at - before for window in self.embedder.token_places(record.embedded_text) for at in window]
-            return around(record.text, spans, _by_tokens(self.matches, b"".join(windows), places, spans))
-        if self.words is None:
+        scores = self._by_tokens(record, windows, spans)
+        if scores is None and self.words is not None:
+            said = [record.text[start:end] for start, end in spans[:MOST_COMPARED]]
+            scores = self.words.nearest(said) @ self.words.weights
+        return None if scores is None or not scores.any() else around(record.text, spans, scores)
+
+    def _by_tokens(self, record: MemoryRecord, windows: Sequence[bytes], spans: Sequence[Span]) -> Row | None:
+        """How well each sentence matches; None without tokens, or if they are not those that the embedder makes."""
+        matches, embedder = self.matches, self.embedder
+        if not isinstance(matches, TokenMatches) or not isinstance(embedder, LocatingEmbedder):
             return None
-        said = self.words.nearest([record.text[start:end] for start, end in spans])
-        return around(record.text, spans, said @ self.words.weights)
-
-
-def _by_tokens(matches: TokenMatches, tokens: bytes, places: Sequence[int], spans: Sequence[Span]) -> Row:
-    """How well each sentence matches; `places` say where each of a text's tokens (int8) begins in it."""
-    starts = [start for start, _ in spans]
-    owner = np.array([bisect_right(starts, place) - 1 for place in places])
-    order = np.argsort(owner, kind="stable")
-    order = order[owner[order] >= 0]  # in front of the first are the speaker's name and signs
-    found = np.zeros(len(spans))
-    if len(order):
-        rows = np.frombuffer(tokens, np.int8).reshape(len(places), -1)[order]
-        held, firsts = np.unique(owner[order], return_index=True)
-        found[held] = matches.nearest(rows.tobytes(), firsts) @ matches.weights
-    return found
+        length = matches.question.shape[1]
+        try:
+            places = embedder.token_places(record.embedded_text)
+        except ModelError:
+            return None
+        if not windows or [len(window) / length for window in windows] != [len(window) for window in places]:
+            return None
+        before = len(record.embedded_text) - len(record.text)
+        starts = [start for start, _ in spans]
+        owner = np.array([bisect_right(starts, at - before) - 1 for window in places for at in window])
+        order = np.argsort(owner, kind="stable")
+        order = order[owner[order] >= 0]  # in front of the first are the speaker's name and signs
+        found = np.zeros(len(spans))
+        if len(order):
+            rows = np.frombuffer(b"".join(windows), np.int8).reshape(-1, length)[order]
+            held, firsts = np.unique(owner[order], return_index=True)
+            found[held] = matches.nearest(rows.tobytes(), firsts) @ matches.weights
+        return found
 
 
 def around(text: str, spans: Sequence[Span], scores: Row) -> str:

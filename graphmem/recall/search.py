@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
 
-from graphmem.model import ALL_KINDS, MemoryRecord, MentionKind, Relation, Seeds, Subgraph, micros
+from graphmem.model import ALL_KINDS, Kind, MemoryRecord, MentionKind, Relation, Seeds, Subgraph, micros
 from graphmem.providers.base import forms_of
 from graphmem.recall import fuse, hop, parts, passages, relevance, signs, tokens
 from graphmem.recall.asked import asked
@@ -151,7 +151,7 @@ class _Search:
         words = self._candidates.accepted(lambda n: keyword(spaces, n), self._found.keyword, KEYWORD)
         evidence.keyword = words
         self._arms = {"dense": found, "keyword": words} if read.understood else {"keyword": words}
-        self._spaces = self._channels.spaces(self._nearest(found, spaces), read)
+        self._spaces = self._channels.spaces(self._nearest(found if read.understood else words, spaces), read)
         first = fuse.merged(found, list(words)[:KEYWORD_CANDIDATES]) or self._newest()
         self._candidates.learn(first)
         everything = self._candidates.around(first)
@@ -177,15 +177,18 @@ class _Search:
         if not self._recipe.tokens or not self._spaces:
             return
         evidence, text = self._candidates.evidence, self._question.text
-        words = () if read.tokens is None else read.tokens.words
-        terms = [term for found in tokens.terms_of(words).values() for term in found] or asked_counts(text)
-        with self._stores.ledger.read() as connection:
-            size, frequencies = statistics.document_frequencies(connection, self._spaces[0].key, terms)
         if not read.understood:
-            evidence.matches = signs.matches(text, size, frequencies)
-        elif read.tokens is not None and words:
-            weights = tokens.weights(words, size, frequencies)
+            evidence.matches = signs.matches(text, *self._frequencies(asked_counts(text)))
+        elif read.tokens is not None and read.tokens.words:
+            words = read.tokens.words
+            terms = [term for found in tokens.terms_of(words).values() for term in found]
+            weights = tokens.weights(words, *self._frequencies(terms))
             evidence.matches = tokens.TokenMatches(weights, question=read.tokens.tokens)
+
+    def _frequencies(self, terms: Iterable[int]) -> tuple[int, dict[int, int]]:
+        """N of the first space, and how many of its memories hold each term."""
+        with self._stores.ledger.read() as connection:
+            return statistics.document_frequencies(connection, self._spaces[0].key, terms)
 
     def _table(self) -> Table:
         self._candidates.learn(self._ids)
@@ -350,15 +353,13 @@ class _Search:
         )
 
     def _parts(self, records: Sequence[MemoryRecord]) -> dict[str, str]:
-        """Of each long memory the sentences that match the question best."""
-        long = [record for record in records if len(record.text) > parts.WHOLE]
-        if not long:
+        """Of each long memory, as it was spoken, the sentences that match the question best."""
+        long = [one for one in records if one.kind is Kind.EPISODE and len(one.text) > parts.WHOLE]
+        if not long or not self._spaces:
             return {}
         windows = self._candidates.windows_of([record.row for record in long])
-        counted = statistics.document_frequencies
-        with self._stores.ledger.read() as connection:
-            asked_for = counted(connection, self._spaces[0].key, asked_counts(self._question.text))
-        by_words = signs.matches(self._question.text, *asked_for)
+        text = self._question.text
+        by_words = signs.matches(text, *self._frequencies(asked_counts(text)))
         finder = parts.Finder(self._candidates.evidence.matches, by_words, self._stores.embedder)
         found = ((record.id, finder.part(record, windows.get(record.row, ()))) for record in long)
         return {uid: part for uid, part in found if part}

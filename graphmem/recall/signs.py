@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import log
 
 import numpy as np
+import numpy.typing as npt
 
 from graphmem.recall.tokens import Matches
 from graphmem.text import FUNCTION_SIGNS, UNSPACED_RUN, folded, length_in_signs, term_id, tokens
@@ -20,14 +22,21 @@ from graphmem.text import FUNCTION_SIGNS, UNSPACED_RUN, folded, length_in_signs,
 IN_PART = 0.7
 # The least letters of a word's beginning, and the share of the word that it is.
 LEAST_BEGINNING, BEGINNING = 4, 2 / 3
+# Parts of a question that are compared, and characters that are read of a text.
+MOST_PARTS, READ = 64, 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A sign or word of a question: matched where one of `whole` stands, and in part where `partly` does."""
+    """A sign or word of a question: matched by one of `whole`, and in part by `partly` ("": by nothing).
+
+    Of a script without spaces `whole` are the pairs of signs that it stands in, and `partly` is the sign; of others
+    `whole` is the word, as `text.tokens` gives it, and `partly` its beginning.
+    """
 
     whole: tuple[str, ...]
     partly: str
+    is_word: bool = False
 
 
 @dataclass(slots=True)
@@ -41,32 +50,45 @@ class SignMatches(Matches):
         if ids:
             self.put(ids, self.nearest(texts), [length_in_signs(text) for text in texts])
 
-    def nearest(self, texts: Sequence[str]) -> np.typing.NDArray[np.float64]:
+    def nearest(self, texts: Sequence[str]) -> npt.NDArray[np.float64]:
         """How well each text matches each part of the question: a row for each text, 0..1 for each part."""
-        read = [folded(text) for text in texts]
-        return np.array([[_match(part, text) for part in self.parts] for text in read]).reshape(len(texts), -1)
+        return np.array([self._row(folded(text[:READ])) for text in texts]).reshape(len(texts), len(self.parts))
+
+    def _row(self, text: str) -> list[float]:
+        signs = {*text, *map("".join, pairwise(text))}
+        # What a word begins with stands in most texts nowhere, which is seen at once.
+        said = [part for part in self.parts if part.is_word and part.whole[0][: len(part.whole[0]) - 1] in text]
+        words = set(tokens(text)) if said else set()
+        return [_word(part, words) if part.is_word else _sign(part, signs) for part in self.parts]
 
 
-def _match(part: Part, text: str) -> float:
-    if any(one in text for one in part.whole):
+def _sign(part: Part, signs: set[str]) -> float:
+    if any(one in signs for one in part.whole):
         return 1.0
-    return IN_PART if part.partly and part.partly in text else 0.0
+    return IN_PART if part.partly in signs else 0.0
+
+
+def _word(part: Part, words: set[str]) -> float:
+    if part.whole[0] in words:
+        return 1.0
+    return IN_PART if part.partly and any(word.startswith(part.partly) for word in words) else 0.0
 
 
 def matches(question: str, size: int, frequencies: Mapping[int, int]) -> SignMatches | None:
     """The parts of a question, in a space of `size` memories of which `frequencies` hold each term; None: it has none.
 
-    A part tells ln(1 + n / (df + 1)) of its rarest term, as a token does.
+    A part tells ln(1 + n / (df + 1)) of its rarest term, as a token does; of very many the most telling are taken.
     """
-    parts = list(dict.fromkeys(_parts(folded(question))))
-    if not parts:
-        return None
 
     def tells(part: Part) -> float:
         held = min((frequencies.get(term_id(one), 0) for one in part.whole), default=size)
         return log(1 + max(size, 1) / (held + 1))
 
-    weights = np.array([tells(part) for part in parts])
+    found = {part: tells(part) for part in _parts(folded(question))}
+    parts = sorted(found, key=lambda part: -found[part])[:MOST_PARTS]
+    if not parts:
+        return None
+    weights = np.array([found[part] for part in parts])
     return SignMatches(weights / weights.sum(), parts=parts)
 
 
@@ -79,4 +101,4 @@ def _parts(question: str) -> Iterator[Part]:
                 yield Part(tuple(pairs) or (sign,), sign)
     for word in tokens(UNSPACED_RUN.sub(" ", question)):
         beginning = word[: max(LEAST_BEGINNING, round(BEGINNING * len(word)))]
-        yield Part((word,), beginning if beginning != word else "")
+        yield Part((word,), beginning if len(beginning) < len(word) else "", is_word=True)

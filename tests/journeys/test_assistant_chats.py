@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -97,3 +100,24 @@ def test_a_long_text_in_another_script_has_a_part_too(memory: Memory) -> None:
 def test_a_question_in_a_script_nobody_shares_still_finds_something(memory: Memory) -> None:
     assert memory.search("花园", user_id="u")["results"]
     assert memory.search("Где мой сад?", user_id="u")["results"]
+
+
+def test_where_nothing_matches_there_is_no_part() -> None:
+    with told(Memory(":memory:", settings=Settings.from_dict(fake_models()))) as memory:
+        hits = memory.search("kangaroo", user_id="u", explain=True)["results"]
+        assert not any("part" in hit["explain"] for hit in hits)
+
+
+def test_tokens_that_are_not_those_of_the_text_are_not_used(tmp_path: Path) -> None:
+    """Of another version of the tokenizer, or damaged: the part is found by words."""
+    with told(Memory(tmp_path)) as memory:
+        assert memory.flush()["pending"] == []
+    with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as ledger, ledger:
+        cut = (
+            "update embeddings set data = substr(data, 1, length(data) - 128) where form like 'tokens%' and window = 0"
+        )
+        assert ledger.execute(cut).rowcount >= len(CHAT)
+    with Memory(tmp_path) as memory:
+        hits = memory.search("Which climbing rose without thorns did you recommend?", user_id="u", explain=True)
+        reply: dict[str, Any] = next(dict(hit) for hit in hits["results"] if hit["memory"] == CHAT[1][1])
+        assert ADVICE in reply["explain"]["part"]

@@ -15,6 +15,8 @@ from graphmem.recall import parts
         ("# Head\n\n- a b\n- c d\n---\n", ["# Head\n", "- a b\n", "- c d\n"]),
         ("Version 3.11.2 is out. It works.", ["Version 3.11.2 is out.", " It works."]),
         ("他搬家了。你呢？我也是", ["他搬家了。", "你呢？", "我也是"]),
+        ('He said "Go." Then he left.', ['He said "Go."', " Then he left."]),
+        ("**Dig deep.** Water it.", ["**Dig deep.**", " Water it."]),
         ("no end", ["no end"]),
         ("...", []),
         ("", []),

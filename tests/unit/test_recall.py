@@ -13,6 +13,7 @@ import pytest
 from graphmem.model import Edge, Glimpse, Kind, MemoryRecord, MentionKind, Scope, Subgraph, Tells, micros
 from graphmem.recall import features, fuse, hop, inject, passages, tokens
 from graphmem.recall.asked import asked
+from graphmem.recall.recipe import RECIPES
 from graphmem.recall.search import Hit
 from graphmem.recall.walk import rarity, walk
 from graphmem.text import term_counts, term_id
@@ -199,12 +200,29 @@ def test_a_request_to_an_assistant_is_no_question_to_people() -> None:
         ("Do you know where I parked?", False),
         ("请你告诉我妹妹弹什么?", False),
         ("What did Youssef say?", False),
+        ("What did the assistant recommend?", True),
+        ("Was hast du mir empfohlen?", True),
+        ("Что ты мне посоветовал?", True),
+        ("What did I tell you about my sister?", False),
+        ("我跟你说过我妹妹的事吗?", False),
         ("What have I planted?", False),
     ],
 )
 def test_what_you_said_is_what_the_assistant_said(question: str, wanted: bool) -> None:
     found = columns(evidence(glimpse(1, role="user"), glimpse(2, role="assistant")), question)
     assert found["unasked"] == [0.0, float(not wanted)]
+
+
+def test_where_the_assistant_said_everything_nobody_else_is_asked_for() -> None:
+    assert columns(evidence(glimpse(1, role="assistant"), glimpse(2, role="assistant")))["unasked"] == [0.0, 0.0]
+
+
+def test_every_weight_is_of_a_feature() -> None:
+    seen = evidence(glimpse(1), glimpse(2), matches=matched(m1=[1.0, 0.0]), keyword={"m1": 1.0})
+    known = {*columns(seen), "graph", "hop", "named", "alike"}
+    for name, recipe in RECIPES.items():
+        for weights in (recipe.candidates, recipe.seeds, recipe.final, recipe.bare_seeds, recipe.bare_final):
+            assert weights.keys() <= known, name
 
 
 def test_cosines_of_a_script_that_is_not_read_are_no_features() -> None:

@@ -36,7 +36,28 @@ def test_words_of_other_scripts_count_in_part_by_their_beginning() -> None:
 
 
 def test_a_latin_name_in_a_chinese_question_is_a_word() -> None:
-    assert rows("Alice 搬家", "alice 搬到北京") == [[IN_PART, 0.0, 1.0]]
+    assert sorted(rows("Alice 搬家", "alice 搬到北京")[0]) == [0.0, IN_PART, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "wanted"),
+    [
+        ("кот", "Человек, который пришёл", 0.0),
+        ("art", "at the party", 0.0),
+        ("city", "I live in a big city", 1.0),
+        ("baby", "the baby sleeps", 1.0),
+        ("cities", "I live in a big city", 1.0),
+    ],
+)
+def test_words_are_compared_whole(question: str, text: str, wanted: float) -> None:
+    assert rows(question, text) == [[wanted]]
+
+
+def test_of_a_very_long_question_the_most_telling_parts_are_compared() -> None:
+    found = signs.matches("".join(chr(0x4E00 + n) for n in range(1500)), 100, {})
+    assert found is not None
+    assert len(found.parts) == signs.MOST_PARTS
+    assert found.weights.sum() == pytest.approx(1.0)
 
 
 def test_rare_parts_tell_more() -> None:
@@ -45,7 +66,8 @@ def test_rare_parts_tell_more() -> None:
     found = signs.matches("北京 美丽", 100, {term_id("北京"): 60, term_id("美丽"): 1})
     assert found is not None
     assert found.weights.sum() == pytest.approx(1.0)
-    assert found.weights[0] < found.weights[2]
+    told = dict(zip((part.partly for part in found.parts), found.weights, strict=True))
+    assert told["京"] < told["美"]
 
 
 class Reader:
@@ -81,6 +103,10 @@ QUESTIONS = {
     "DEVANAGARI": "मेरी बिल्ली का नाम क्या है?",
     "THAI": "แมวของฉันชื่ออะไร",
 }
+
+
+def test_signs_of_another_width_are_of_the_same_script() -> None:
+    assert script_of("ﾈｺﾉﾅﾏｴ") == "HIRAGANA"
 
 
 def test_there_is_a_question_for_every_script() -> None:
