@@ -39,6 +39,7 @@ class Courier:
         self._thread = Pool(1, thread_name_prefix=f"graphmem-{projection.name}")
         self._away, self._closing, self._lock = Event(), Event(), Lock()
         self._late: Future[None] | None = None
+        self._has_refused = False  # whether a late delivery kept `send` from beginning another one
         self._looker: Thread | None = None
 
     @property
@@ -66,9 +67,16 @@ class Courier:
             self._do(self.projection.inspect)
 
     def send(self, spaces: Sequence[str]) -> Future[None] | None:
-        """Begins to deliver what these spaces need; None where that is hopeless for now."""
-        if self.is_away or (self.is_late and self._check is not None):
+        """Begins to deliver what these spaces need; None where that is hopeless for now.
+
+        What it is asked for while a delivery is late is delivered when that one has ended.
+        """
+        if self.is_away:
             return None
+        with self._lock:
+            if self.is_late and self._check is not None:
+                self._has_refused = True
+                return None
         return self._do(lambda: self.projection.deliver(spaces))
 
     def _do(self, act: Callable[[], None]) -> Future[None]:
@@ -82,6 +90,11 @@ class Courier:
             self.lose_sight(error)
         elif error is not None:
             logger.warning("%s could not be delivered (%s); it stays recorded", self.name, type(error).__name__)
+        with self._lock:
+            is_asked_again, self._has_refused = self._has_refused, False
+        if is_asked_again:
+            with suppress(GraphmemError):  # it is closing, or there can be no thread
+                self.send([])
 
     def arrived(self, job: Future[None] | None, patience: float | None) -> bool:
         """Whether a delivery succeeds within so many seconds. One that is late goes on."""

@@ -189,6 +189,20 @@ def test_nobody_waits_twice_for_a_delivery_that_hangs(clerk: Any, server: Server
     assert courier.arrived(courier.send([]), 20)
 
 
+def test_what_is_written_while_a_delivery_is_late_follows_it_without_anyones_help(
+    clerk: Any, server: Server, courier: Courier
+) -> None:
+    """A delivery ends with what was written before it began: what came later has no other one."""
+    first = clerk.say("Anna paints")
+    server.going_on.clear()
+    assert not courier.arrived(courier.send([]), 0.05)
+    second = clerk.say("Bo sings")
+    assert courier.send([]) is None
+    server.going_on.set()
+    until(lambda: not courier.projection.pending())
+    assert ids(server) == {first.id, second.id}
+
+
 def test_a_store_that_lost_everything_is_filled_again(clerk: Any, server: Server, courier: Courier) -> None:
     record = clerk.say("Anna paints")
     courier.arrived(courier.send([]), 20)
