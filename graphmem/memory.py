@@ -399,18 +399,16 @@ class Memory:
     ) -> results.SearchResult:
         """Finds what belongs to a question, also several hops away.
 
-        `top_k` (1..1000, default 10; `limit` means the same; "auto": those not far behind the best, 3 to
-        50). `filters`: conditions on metadata and on `kind`, `memory_type`, `created_at`, `actor_id`, `role`,
-        `tags`. `threshold`: a least cosine similarity (-1..1), of a hit or of the memory its path starts from.
-        `as_of`: the state of the world at that time (a bare date is its first moment). `reference_date`: the moment
-        the question is asked from, for "last week" and the like, whose days are those of its zone (default: `as_of`,
-        else now, in UTC).
+        `top_k` (1..1000, default 10; `limit` means the same; "auto": those not far behind the best, 3 to 50).
+        `filters`: conditions on metadata and on `kind`, `memory_type`, `created_at`, `actor_id`, `role`, `tags`.
+        `threshold`: a least cosine similarity (-1..1), of a hit or of the memory its path starts from. `as_of`: the
+        state of the world at that time (a bare date is its first moment). `reference_date`: the moment the question is
+        asked from, for "last week" and the like, whose days are those of its zone (default: `as_of`, else now, in UTC).
 
         Returns `{"results": [{"id", "memory", "score", "similarity", "sources"?, …}], "relations": […], "degraded"?:
         […]}`; `sources` are the words that a fact was drawn from, where these were found too: unless `kinds` are
-        chosen, they are no hits of their own. `explain=True` adds to each hit `{"arms", "path", "why"}`, and
-        to a long one `"part"`, the sentences that match. Raises
-        ConfigError for `rerank=True`: there is no reranker yet.
+        chosen, they are no hits of their own. `explain=True` adds to each hit `{"arms", "path", "why"}`, and to a long
+        one `"part"`, the sentences that match. Raises ConfigError for `rerank=True`: there is no reranker yet.
         """
         self._house.check_open()
         if arguments.flag(rerank, "rerank"):
@@ -450,9 +448,8 @@ class Memory:
 
         What has nothing to do with the question is left out: it shares no word with it, is not near in meaning, is not
         beside such a memory in its session, and no path leads to it from one or from what the question names. A
-        question without any word that names something ("What do you know?"; told by English and Chinese words) gets
-        all that is found. `threshold`: a
-        least cosine similarity instead, as in `search`; None: all that is found.
+        question without any word that names something ("What do you know?"; told by English and Chinese words) gets all
+        that is found. `threshold`: a least cosine similarity instead, as in `search`; None: all that is found.
         """
         self._house.check_open()
         room = arguments.count(max_chars, "max_chars", 1, 1_000_000)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TypeVar
 
@@ -87,9 +87,9 @@ class Read:
     `understood`: whether the embedder reads the question's script; its tokens are left out if not.
     """
 
-    vector: Matrix | None
-    tokens: EmbeddedQuestion | None
-    keys: Mapping[str, MentionKind]
+    vector: Matrix | None = None
+    tokens: EmbeddedQuestion | None = None
+    keys: Mapping[str, MentionKind] = field(default_factory=dict)
     understood: bool = True
 
 
@@ -117,9 +117,9 @@ class Channels:
         encoding, parsing = pool.submit(self._encoded), pool.submit(self._parsed)
         spaces = self._ready()
         keyword = pool.submit(self.keyword, spaces, KEYWORD)
-        vector, tokens, understood = encoding.result()
-        dense = self.dense(vector, DENSE)
-        return Found(Read(vector, tokens, parsing.result(), understood), spaces, dense, keyword.result())
+        read = encoding.result()
+        dense = self.dense(read.vector, DENSE)
+        return Found(replace(read, keys=parsing.result()), spaces, dense, keyword.result())
 
     def guarded(self, arm: str, act: Callable[[], T], otherwise: T) -> T:
         """The one place where a search goes on without something."""
@@ -146,20 +146,18 @@ class Channels:
         if not self.guarded(courier.name, lambda: courier.catch_up(spaces, BEHIND), otherwise=False):
             self.degraded.add(courier.name)
 
-    def _encoded(self) -> tuple[Matrix | None, EmbeddedQuestion | None, bool]:
-        """The question's vector and tokens, and whether the embedder reads its script."""
+    def _encoded(self) -> Read:
+        """The question as the embedder sees it."""
         embedder, text = self._stores.embedder, self._question.text
 
-        def encoded() -> tuple[Matrix | None, EmbeddedQuestion | None, bool]:
-            if not self._stores.scripts.reads(text):
-                return embedder.embed_query(text), None, False
-            if isinstance(embedder, TokenEmbedder):
-                read = embedder.embed_question(text)
-                return read.vector, read, True
-            return embedder.embed_query(text), None, True
+        def encoded() -> Read:
+            understood = self._stores.scripts.reads(text)
+            if understood and isinstance(embedder, TokenEmbedder):
+                tokens = embedder.embed_question(text)
+                return Read(tokens.vector, tokens)
+            return Read(embedder.embed_query(text), understood=understood)
 
-        nothing: tuple[Matrix | None, EmbeddedQuestion | None, bool] = (None, None, True)
-        return self.guarded("vectors", encoded, nothing)
+        return self.guarded("vectors", encoded, Read())
 
     def _parsed(self) -> dict[str, MentionKind]:
         """Keys as the extractor sees them; of a question all in lower case, which it cannot read, any run of words."""

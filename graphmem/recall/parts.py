@@ -61,7 +61,8 @@ class Finder:
         scores = self._by_tokens(record, windows, spans)
         if scores is None and self.words is not None:
             said = [record.text[start:end] for start, end in spans[:MOST_COMPARED]]
-            scores = self.words.nearest(said) @ self.words.weights
+            scores = np.zeros(len(spans))
+            scores[: len(said)] = self.words.nearest(said) @ self.words.weights
         return None if scores is None or not scores.any() else around(record.text, spans, scores)
 
     def _by_tokens(self, record: MemoryRecord, windows: Sequence[bytes], spans: Sequence[Span]) -> Row | None:

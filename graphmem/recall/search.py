@@ -314,33 +314,28 @@ class _Search:
         """
         if not hits:
             return ()
-        evidence, named, understood = (
-            self._candidates.evidence,
-            set(self._named()),
-            self._candidates.evidence.understood,
-        )
+        evidence, named = self._candidates.evidence, set(self._named())
         before = {hit.record.id: evidence.replies_to(hit.record.id) for hit in hits}
         starts = {hit.record.id: explainer.near_start(hit.record.id) for hit in hits}
         others = {*filter(None, before.values()), *(name for kind, name in starts.values() if kind == "memory")}
         with self._stores.ledger.read() as connection:
             rows = {uid: evidence.glimpses[uid].row for uid in others}
             texts = glimpses.texts_of(connection, list(rows.values()))
-            counted = statistics.document_frequencies(connection, self._spaces[0].key, terms)
-        words = relevance.weighed(terms, *counted)
+        words = relevance.weighed(terms, *self._frequencies(terms))
         shared = {uid: words.shared([texts[row]]) for uid, row in rows.items() if row in texts}
         shared |= {
             hit.record.id: words.shared([one.embedded_text for one in (hit.record, *hit.sources)]) for hit in hits
         }
 
         def relates(uid: str) -> bool:
-            near = understood and evidence.similarity.get(uid, 0.0) >= relevance.REMOTE
+            near = evidence.understood and evidence.similarity.get(uid, 0.0) >= relevance.REMOTE
             return near or shared.get(uid, 0.0) > 0
 
         def leads_on(kind: str, name: str) -> bool:
             if kind == "entity":
                 return name in named
             near = evidence.similarity.get(name, 0.0)
-            return relevance.is_enough(shared.get(name, 0.0), near, understood=understood)
+            return relevance.is_enough(shared.get(name, 0.0), near, understood=evidence.understood)
 
         return tuple(
             replace(
@@ -390,7 +385,7 @@ class _Search:
             said = {uid: texts[evidence.glimpses[uid].row] for uid in {*found, *shares}}
             titles = {uid: passages.title_terms(said[uid]) for uid in found}
             terms = {term for title in titles.values() for term in title}
-            size, frequencies = statistics.document_frequencies(connection, self._spaces[0].key, terms)
+        size, frequencies = self._frequencies(terms)
         finds = {uid: (share, frozenset(term_counts(said[uid]))) for uid, share in shares.items()}
         table.add("named", passages.named(evidence, finds, titles, size, frequencies))
         table.add("alike", passages.alike(evidence, next(iter(shares), ""), found))

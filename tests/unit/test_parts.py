@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import numpy as np
 import pytest
 
-from graphmem.recall import parts
+from graphmem.model import Kind, MemoryRecord, Scope
+from graphmem.recall import parts, signs
+from graphmem.testing.models import HashEmbedder
 
 
 @pytest.mark.parametrize(
@@ -55,3 +59,14 @@ def test_of_a_sentence_that_is_too_long_a_piece_is_shown(word: str) -> None:
 def test_strange_texts_are_parted_without_delay(text: str) -> None:
     spans = parts.sentences(text)
     assert all(0 <= start < end <= len(text) for start, end in spans)
+
+
+def test_a_memory_of_more_sentences_than_are_compared_has_a_part_too() -> None:
+    said = [f"S{n}." for n in range(parts.MOST_COMPARED + 5)]
+    said[parts.MOST_COMPARED - 1] = "The heron came."
+    at, scope = datetime(2026, 1, 1, tzinfo=UTC), Scope("ana")
+    record = MemoryRecord("id", scope.space, scope, Kind.EPISODE, " ".join(said), at, at, at, at, "s")
+    finder = parts.Finder(None, signs.matches("Did the heron come?", 10, {}), HashEmbedder())
+    found = finder.part(record, ())
+    assert found is not None
+    assert "The heron came." in found
