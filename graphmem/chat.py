@@ -231,7 +231,7 @@ class ChatLink:
         def find(query: str) -> Answer:
             house.check_open()
             view = View(self._scope, datetime.now(UTC), space)
-            question = Question(query, view, recall.most, threshold=recall.threshold, relates=True, parts=True)
+            question = Question(query, view, recall.most, threshold=recall.threshold, relates=True, parts=inject.LEAST)
             return search(question, house.stores)
 
         for step in climb(recall.asking, find, model, lambda: recall.until - monotonic()):

@@ -22,6 +22,7 @@ from graphmem.house import ENRICHMENT, House
 from graphmem.model import ALL_KINDS, Event, Kind, MemoryRecord, Message, Scope, View
 from graphmem.recall import inject, picture
 from graphmem.recall.channels import Question
+from graphmem.recall.parts import WHOLE
 from graphmem.recall.search import search
 from graphmem.remember.plan import (
     UNSET,
@@ -154,7 +155,8 @@ class Memory:
         language model draws facts from this call's messages, instead of the configured one.
 
         Returns `{"results": [{"id", "memory", "event", "kind", …}], "relations": […], "pending"?: […]}`. Without a
-        model there is one result for each message with text, in order; `event` is ADD, or NONE for one that is known.
+        model there is one result for each message with text, in order, but for those of the roles "system" and
+        "developer", which are no memories; `event` is ADD, or NONE for one that is known.
         With one (`infer`) there is one for each thing that became of what was said: a fact is an ADD; a memory an
         UPDATE (with its "previous_memory"), a DELETE (it is retired: "valid_to", "reason", "replaced_by") or, if it
         says that already, NONE; `usage` says what the model took. If the model fails, the words are kept, `pending`
@@ -422,7 +424,7 @@ class Memory:
             only=filtering.parse(rest, limits=self.limits),
             threshold=arguments.threshold(threshold),
             explain=arguments.flag(explain, "explain"),
-            parts=explain,
+            parts=WHOLE if explain else None,
             now=None if reference_date is None else arguments.zoned_moment(reference_date, "reference_date"),
         )
         self._house.check_embedder()
@@ -456,7 +458,7 @@ class Memory:
         scope = arguments.required_scope(user_id, agent_id, run_id)[0]
         view = _view(scope, None, None, show_expired=False)
         self._house.check_embedder()
-        question = Question(arguments.query(query), view, CONTEXT_MEMORIES, parts=True)
+        question = Question(arguments.query(query), view, CONTEXT_MEMORIES, parts=inject.LEAST)
         if isinstance(threshold, Unset):
             hits = search(replace(question, relates=True), self._house.stores).related
         else:

@@ -9,6 +9,8 @@ from enum import IntEnum, IntFlag, StrEnum
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+# The role of messages that an assistant wrote.
+ASSISTANT = "assistant"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 

@@ -305,7 +305,7 @@ def hit(found: Hit) -> HitDict:
             "arms": {name: dict(arm) for name, arm in found.because.arms.items()},
             "path": [dict(step) for step in found.because.path],
             "why": found.because.why,
-            **({} if found.part is None else {"part": found.part}),
+            **({} if found.part is None else {"part": found.part.shown}),
         }
     return shown
 

@@ -92,8 +92,13 @@ def term_counts(text: str) -> dict[int, int]:
     return dict(Counter(map(term_id, tokens(text))))
 
 
+def asked_tokens(question: str) -> list[str]:
+    """The terms to look for, each once: as `tokens`, without bigrams of nothing but Chinese function signs."""
+    return [token for token in dict.fromkeys(tokens(question)) if not _is_function(token)]
+
+
 def asked_counts(question: str) -> dict[int, int]:
-    """The terms to look for: as `term_counts`, without bigrams of nothing but Chinese function signs."""
+    """The same by their numbers, with how often each occurs."""
     return dict(Counter(term_id(token) for token in tokens(question) if not _is_function(token)))
 
 
@@ -184,10 +189,11 @@ def key_candidates(text: str, longest: int = 4) -> list[str]:
 def mostly_latin(text: str) -> bool:
     """Whether at least half of a text's letters are Latin; False when it has no letters."""
     letters = [char for char in text if char.isalpha()]
-    return 2 * sum(map(_is_latin, letters)) >= len(letters) > 0
+    return 2 * sum(map(is_latin, letters)) >= len(letters) > 0
 
 
-def _is_latin(char: str) -> bool:
+def is_latin(char: str) -> bool:
+    """Whether a letter is Latin."""
     return char < "\u0250" or "\u1e00" <= char <= "\u1eff" or "\uff21" <= char <= "\uff5a"
 
 
@@ -224,7 +230,7 @@ def _spaced_term(run: str) -> str | None:
     word = run.translate(_APOSTROPHE).strip("'")
     if not word or _is_stop(word):
         return None
-    return _stem(word) if all(map(_is_latin, word)) else word
+    return _stem(word) if all(map(is_latin, word)) else word
 
 
 def _bigrams(run: str) -> Iterator[str]:

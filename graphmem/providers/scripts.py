@@ -13,11 +13,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from graphmem.providers.base import Embedder, Matrix
-from graphmem.text import mostly_latin
+from graphmem.text import is_latin
 
 # How many of the twelve sentences (six pairs, both ways) have to be nearest to their like. Measured with MiniLM:
 # English 12, Han 5, Devanagari 4, all others 0 to 2; by chance it is 2.
 READ = 9
+# The share of a text's letters from which on it is not in Latin script.
+FOREIGN = 0.25
 
 # Pairs of sentences of one meaning that share hardly a word, by the first word of their signs' names in Unicode.
 _PAIRS: dict[str, tuple[tuple[str, str], ...]] = {
@@ -134,11 +136,15 @@ def _ties(some: Matrix, others: Matrix) -> int:
 
 
 def script_of(text: str) -> str | None:
-    """The script of most of a text's letters, as Unicode names it; None if it is Latin, or there are no letters."""
+    """The script a text is written in, as Unicode names it; None if it is Latin, or there are no letters.
+
+    Names and terms stand in Latin letters in texts of every script, seldom the other way: a text is in another script
+    from a quarter of its letters on.
+    """
     letters = [char for char in unicodedata.normalize("NFKC", text) if char.isalpha()]
-    if not letters or mostly_latin(text):
+    found = Counter(unicodedata.name(char, "").partition(" ")[0] for char in letters if not is_latin(char))
+    if not found or found.total() < FOREIGN * len(letters):
         return None
-    found = Counter(unicodedata.name(char, "").partition(" ")[0] for char in letters)
     script = found.most_common(1)[0][0]
     is_japanese = script in ("CJK", "KATAKANA") and found.keys() & {"HIRAGANA", "KATAKANA"}
     return "HIRAGANA" if is_japanese else script

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from graphmem.model import Tells, from_micros
-from graphmem.recall.when import Offset, Period, asked_about, closeness, relative
+from graphmem.model import Tells, from_micros, micros
+from graphmem.recall.relevance import words_asked
+from graphmem.recall.when import Offset, Period, asked_about, closeness, relative, without_times
 from graphmem.text import is_unspaced
 
 # The first that fits.
@@ -43,7 +44,8 @@ FULL_NAME = 3
 class Asked:
     """`tells`: what an answer would tell (nothing: not known); `periods`: the times that are named, by the clock of
     whoever asks, which is `zone` ahead of UTC; `offset`: a distance from an event, if the question counts from one.
-    `of_assistant`: whether it asks for what the assistant said.
+    `of_assistant`: whether it asks for what the assistant said. `only_times`: whether it asks for all that was said in
+    these periods ("What did we do last Friday?").
     """
 
     text: str
@@ -53,6 +55,7 @@ class Asked:
     offset: Offset | None
     zone: timedelta = timedelta(0)
     of_assistant: bool = False
+    only_times: bool = False
 
     def names(self, speakers: Iterable[str | None]) -> set[str]:
         """Those of the speakers whose first name stands in the question."""
@@ -66,6 +69,15 @@ class Asked:
     def closeness(self, at: int) -> float:
         """How well an observation time, in microseconds, fits the times that are named, 0 to 1."""
         return closeness(self.periods, _by_clock(from_micros(at), self.zone)) if self.periods else 0.0
+
+    @property
+    def stretches(self) -> list[tuple[int, int]]:
+        """The times that are named, in microseconds from and until; of what comes every year the latest."""
+        return [(micros(one.start) - self._ahead, micros(one.end) - self._ahead) for one in self.periods]
+
+    @property
+    def _ahead(self) -> int:
+        return self.zone // timedelta(microseconds=1)
 
     def counted_from(self, events: Iterable[int]) -> Asked:
         """The same question, with the times that its offset means if the event was at one of these moments."""
@@ -83,14 +95,17 @@ class Asked:
 def asked(question: str, now: datetime) -> Asked:
     """Reads a question that is asked at `now` (aware)."""
     zone = now.utcoffset() or timedelta(0)
+    clock = _by_clock(now.astimezone(UTC), zone)
+    periods = asked_about(question, clock)
     return Asked(
         text=question,
         words=frozenset(re.findall(r"\w+", question.casefold())),
         tells=next((tells for pattern, tells in _ASKS if pattern.search(question)), Tells(0)),
-        periods=asked_about(question, _by_clock(now.astimezone(UTC), zone)),
+        periods=periods,
         offset=relative(question),
         zone=zone,
         of_assistant=bool(_ASSISTANT.search(_NOT_IT.sub(" ", question))),
+        only_times=bool(periods) and not words_asked(without_times(question, clock)),
     )
 
 

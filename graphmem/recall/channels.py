@@ -56,7 +56,7 @@ class Question:
 
     `limit` None: as many as are not far behind the best. `now` is the moment it is asked from (None: the view's), for
     "last week" and the like. `relates` asks of each hit whether it has anything to do with the question; `parts` for
-    the part of a long one that matches.
+    the part that matches of those with more characters than that (None: of none).
     """
 
     text: str
@@ -67,7 +67,7 @@ class Question:
     explain: bool = False
     now: datetime | None = None
     relates: bool = False
-    parts: bool = False
+    parts: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

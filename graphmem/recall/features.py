@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from graphmem.model import Glimpse, Tells
+from graphmem.model import ASSISTANT, Glimpse, Tells
 from graphmem.recall.asked import Asked
 from graphmem.recall.signs import SignMatches
 from graphmem.recall.tokens import TokenMatches
@@ -21,7 +21,6 @@ TOKENS_BESIDE = 0.7225
 # Cosines, token matches, and keyword scores as parts of the best one that lie no farther apart are about alike.
 NEAR = 0.25
 ASKS = int(Tells.ASKS)  # plain numbers: a search compares thousands
-ASSISTANT = "assistant"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +143,9 @@ class Evidence:
             # Two people named: it may be about either, and who speaks tells nothing.
             "speaker": np.array([float(len(named) == 1 and row.speaker in named) for row in rows]),
             "type": np.array([float(bool(row.tells & tells)) for row in rows]),
-            "date": np.array([asked.closeness(row.at) for row in rows]),
+            "date": (dates := np.array([asked.closeness(row.at) for row in rows])),
+            # Without another word in the question all else is by chance.
+            "only_date": (dates == 1.0) * float(asked.only_times),
             "asks": np.array([0.0 if self._is_request(row.id) else row.asks for row in rows]),
             # Where the assistant said all there is, that tells nothing.
             "unasked": normal(np.array([float(self._is_unasked(row, asked, named)) for row in rows])),

@@ -32,7 +32,8 @@ class Recipe:
 
 
 FULL = Recipe(
-    candidates={"dense": 1.0, "dense_beside": 1.0, "keyword": 1.0, "keyword_beside": 0.5, "speaker": 0.3},
+    candidates={"dense": 1.0, "dense_beside": 1.0, "keyword": 1.0, "keyword_beside": 0.5, "speaker": 0.3, "date": 0.3,
+                "only_date": 9.0},
     seeds={
         "tokens": 1.0, "tokens_beside": 1.0, "dense": 0.4, "dense_beside": 0.7, "keyword_beside": 0.5,
         "speaker": 1.0, "type": 0.5, "date": 1.3, "asks": -0.4, "reply": 0.6,
@@ -41,8 +42,9 @@ FULL = Recipe(
     final={
         # Near words, the neighbours' among them, tell most; the vector and shared words of the memory itself a little.
         "tokens": 1.1, "tokens_beside": 2.3, "dense": 1.4, "dense_beside": 1.2, "keyword": 0.2, "keyword_beside": 0.2,
-        # Who is asked about, what kind of answer, when; who asks something answers nothing, and who replies to it may.
-        "speaker": 2.4, "type": 1.0, "date": 1.6, "asks": -1.5, "reply": 0.9,
+        # Who is asked about, what kind of answer, when (before all else, if that is all); who asks something answers
+        # nothing, and who replies to it may.
+        "speaker": 2.4, "type": 1.0, "date": 3.2, "only_date": 9.0, "asks": -1.5, "reply": 0.9,
         # Of chats with an assistant four fifths of what is asked for the user said, unless "you" are asked about.
         "unasked": -3.2,
         # What the walk and the second hop reach; of passages what a find names, and what only looks like the best.
@@ -55,7 +57,7 @@ FULL = Recipe(
     bare_final={
         # As `final`, where cosines have to tell what near words do.
         "dense": 2.2, "dense_beside": 1.9, "keyword": 0.7, "keyword_beside": 0.8,
-        "speaker": 2.4, "type": 1.2, "date": 1.6, "asks": -1.2, "unasked": -3.6,
+        "speaker": 2.4, "type": 1.2, "date": 3.2, "only_date": 9.0, "asks": -1.2, "unasked": -3.6,
         "graph": 4.2, "hop": 0.5,
     },
 )  # fmt: skip

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from graphmem.text import asked_counts, idf, term_counts, term_id, tokens
+from graphmem.recall.signs import IN_PART, beginning
+from graphmem.text import asked_tokens, idf, is_unspaced, term_id, tokens
 
 # The figures of `benchmarks/ABLATIONS.md`, "Enough".
 #
@@ -21,38 +22,48 @@ WORDS, WORDS_BESIDE_COSINE = 0.7, 1.4
 _EMPTY = """
 today yesterday tomorrow tonight now lately recently last next first time times day days ago back end thing things
 something anything everything someone anyone know think thought feel remember mean tell told say said talk talked see
-look want get got go going went gone come came make made happen happened turn work help need good better best way lot
-really please sure new different change changed else maybe
+look suggest recommend advise mention ask answer want get got go going went gone come came make made happen happened
+turn work help need good better best way lot really please sure new different change changed else maybe
 今天 昨天 明天 现在 刚才 最近 上次 下次 这次 那次 以前 之前 以后 之后 后来 最后 当时 平时 有时 时间 地方
 记得 觉得 感觉 知道 认为 以为 希望 打算 告诉 提到 说过 讲过 喜欢 事情 东西 问题 结果 情况 样子 意思 办法
 可以 应该 需要 能够 可能 还是 已经 真的 其实 一样 一起 一下 一点 变化 解决 处理 成功 开始
 現在 剛才 最近 這次 以後 之後 後來 最後 當時 平時 有時 時間 記得 覺得 感覺 認為 以為 告訴 說過 講過 喜歡 東西 問題
 結果 情況 樣子 辦法 應該 還是 已經 其實 一樣 一點 變化 解決 處理 開始
 """
-_EMPTY_TERMS = frozenset(term_id(token) for word in _EMPTY.split() for token in tokens(word))
+_EMPTY_WORDS = frozenset(token for word in _EMPTY.split() for token in tokens(word))
 
 
 @dataclass(frozen=True, slots=True)
 class AskedWords:
-    """A question's words that name something; `weights` by term, where a word of one memory alone weighs 1."""
+    """A question's words that name something; `weights` by word, where a word of one memory alone weighs 1.
 
-    weights: Mapping[int, float] = field(default_factory=dict)
+    `inflected`: other forms of a word count in part. In a language that the embedder reads cosines tell of these.
+    """
+
+    weights: Mapping[str, float] = field(default_factory=dict)
+    inflected: bool = False
 
     def shared(self, texts: Iterable[str]) -> float:
         """The weight of the words that these texts have."""
-        held = {term for text in texts for term in term_counts(text)}
-        return sum(weight for term, weight in self.weights.items() if term in held)
+        held = {word for text in texts for word in tokens(text)}
+        return sum(weight * self._held(word, held) for word, weight in self.weights.items())
+
+    def _held(self, word: str, held: Collection[str]) -> float:
+        if word in held:
+            return 1.0
+        begun = beginning(word) if self.inflected and not is_unspaced(word) else ""
+        return IN_PART if begun and any(other.startswith(begun) for other in held) else 0.0
 
 
-def terms_asked(question: str) -> list[int]:
-    """The terms that count."""
-    return [term for term in asked_counts(question) if term not in _EMPTY_TERMS]
+def words_asked(question: str) -> list[str]:
+    """The words that count, each once."""
+    return [word for word in asked_tokens(question) if word not in _EMPTY_WORDS]
 
 
-def weighed(terms: Iterable[int], size: int, frequencies: Mapping[int, int]) -> AskedWords:
-    """The terms with their weights, in a space of `size` memories of which `frequencies` hold each term."""
+def weighed(words: Iterable[str], size: int, frequencies: Mapping[int, int], *, inflected: bool) -> AskedWords:
+    """The words with their weights, in a space of `size` memories of which `frequencies` hold each term."""
     most = idf(max(size, 1), 1)
-    return AskedWords({term: idf(size, frequencies.get(term, 0)) / most for term in terms})
+    return AskedWords({word: idf(size, frequencies.get(term_id(word), 0)) / most for word in words}, inflected)
 
 
 def is_enough(shared: float, similarity: float, *, understood: bool) -> bool:

@@ -8,7 +8,7 @@ from itertools import islice
 
 import numpy as np
 
-from graphmem.model import ALL_KINDS, Kind, MemoryRecord, MentionKind, Relation, Seeds, Subgraph, micros
+from graphmem.model import ALL_KINDS, MemoryRecord, MentionKind, Relation, Seeds, Subgraph, micros
 from graphmem.providers.base import forms_of
 from graphmem.recall import fuse, hop, parts, passages, relevance, signs, tokens
 from graphmem.recall.asked import asked
@@ -17,14 +17,17 @@ from graphmem.recall.channels import DENSE, KEYWORD, READ, SPACES, Channels, Que
 from graphmem.recall.explain import Because, Explainer
 from graphmem.recall.features import Column, Table
 from graphmem.recall.fold import Ranked, fold
+from graphmem.recall.parts import Part
 from graphmem.recall.recipe import FULL, Recipe, Weights
 from graphmem.recall.walk import TAU, Reached, rarity, walk
 from graphmem.stores.ledger import glimpses, memories, reading, statistics
-from graphmem.text import asked_counts, term_counts
+from graphmem.text import asked_counts, term_counts, term_id
 from graphmem.threads import one_thread
 
 # What is kept of the arms' finds, and how many more the walk may add.
 KEYWORD_CANDIDATES, CANDIDATES, WALKED = 100, 150, 100
+# Memories of each stretch of time that a question names.
+DATED = 50
 # A path starts from what the question names, or from one of the best memories if it is not far behind the first.
 STARTS, START_SHARE = 3, 0.25
 # How many memories are asked when an event was that a question counts from, and how near to the best they must be.
@@ -38,7 +41,7 @@ class Hit:
     `because` is None unless the question asked to explain. `sources` are mere sources that were found as well, and are
     folded into this fact, best first. `shared` is the weight of the question's words in it, `related` whether it has
     anything to do with the question: both only if the question asks for it (`relates`). `part` are the sentences of a
-    long memory that match, if the question asks for them (`parts`).
+    memory of more than `parts` characters that match, if the question asks for them.
     """
 
     record: MemoryRecord
@@ -48,7 +51,7 @@ class Hit:
     sources: tuple[MemoryRecord, ...] = ()
     shared: float = 0.0
     related: bool = True
-    part: str | None = None
+    part: Part | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,12 +155,23 @@ class _Search:
         evidence.keyword = words
         self._arms = {"dense": found, "keyword": words} if read.understood else {"keyword": words}
         self._spaces = self._channels.spaces(self._nearest(found if read.understood else words, spaces), read)
-        first = fuse.merged(found, list(words)[:KEYWORD_CANDIDATES]) or self._newest()
+        first = fuse.merged(found, list(words)[:KEYWORD_CANDIDATES], self._dated()) or self._newest()
         self._candidates.learn(first)
         everything = self._candidates.around(first)
         self._candidates.learn(everything)
         self._ids = fuse.best(evidence.table(everything, self._asked), self._recipe.candidates, CANDIDATES)
         self._weigh_words(read)
+
+    def _dated(self) -> list[str]:
+        """What was said at the times that the question names, the newest of it."""
+        with self._stores.ledger.read() as connection:
+            return self._candidates.shown(
+                [
+                    uid
+                    for start, end in self._asked.stretches
+                    for uid in memories.said_between(connection, self._question.view, start, end, DATED)
+                ]
+            )
 
     def _newest(self) -> list[str]:
         """Without the vector index: what was said last. Its nearness is known all the same, from the ledger."""
@@ -287,7 +301,7 @@ class _Search:
             steps = explainer.on_the_ways(explained, "entity")
             names = reading.names_of(connection, self._question.view, spaces, steps)
             relations = reading.relations_stated_by(connection, self._question.view, [*chosen, *folded])
-        matching = self._parts([records[uid] for uid in chosen if uid in records]) if self._question.parts else {}
+        matching = self._parts([records[uid] for uid in chosen if uid in records])
         hits = tuple(
             Hit(
                 records[one.id],
@@ -300,13 +314,13 @@ class _Search:
             for one in best
             if one.id in records
         )
-        terms = relevance.terms_asked(self._question.text)
+        words = relevance.words_asked(self._question.text)
         if self._question.relates:
-            hits = self._related(hits, terms, explainer)
+            hits = self._related(hits, words, explainer)
         degraded = tuple(sorted(self._channels.degraded))
-        return Answer(hits, tuple(relations), degraded, self._named(), self._found.read.understood, bool(terms))
+        return Answer(hits, tuple(relations), degraded, self._named(), self._found.read.understood, bool(words))
 
-    def _related(self, hits: Sequence[Hit], terms: Sequence[int], explainer: Explainer) -> tuple[Hit, ...]:
+    def _related(self, hits: Sequence[Hit], asked: Sequence[str], explainer: Explainer) -> tuple[Hit, ...]:
         """The hits with what they share with the question.
 
         One is related if it shares a word or is not remote; if somebody else's question before it does or is; or if a
@@ -321,7 +335,8 @@ class _Search:
         with self._stores.ledger.read() as connection:
             rows = {uid: evidence.glimpses[uid].row for uid in others}
             texts = glimpses.texts_of(connection, list(rows.values()))
-        words = relevance.weighed(terms, *self._frequencies(terms))
+        frequencies = self._frequencies(map(term_id, asked))
+        words = relevance.weighed(asked, *frequencies, inflected=not evidence.understood)
         shared = {uid: words.shared([texts[row]]) for uid, row in rows.items() if row in texts}
         shared |= {
             hit.record.id: words.shared([one.embedded_text for one in (hit.record, *hit.sources)]) for hit in hits
@@ -347,15 +362,14 @@ class _Search:
             for uid in [hit.record.id]
         )
 
-    def _parts(self, records: Sequence[MemoryRecord]) -> dict[str, str]:
-        """Of each long memory, as it was spoken, the sentences that match the question best."""
-        long = [one for one in records if one.kind is Kind.EPISODE and len(one.text) > parts.WHOLE]
-        if not long or not self._spaces:
+    def _parts(self, records: Sequence[MemoryRecord]) -> dict[str, Part]:
+        """Of the memories that are longer than the question asks for, the sentences that match best."""
+        least = self._question.parts
+        long = [] if least is None else [one for one in records if len(one.text) > least]
+        if not long:
             return {}
         windows = self._candidates.windows_of([record.row for record in long])
-        text = self._question.text
-        by_words = signs.matches(text, *self._frequencies(asked_counts(text)))
-        finder = parts.Finder(self._candidates.evidence.matches, by_words, self._stores.embedder)
+        finder = parts.Finder(self._question.text, self._candidates.evidence.matches, self._stores.embedder)
         found = ((record.id, finder.part(record, windows.get(record.row, ()))) for record in long)
         return {uid: part for uid, part in found if part}
 

@@ -20,6 +20,8 @@ from graphmem.text import FUNCTION_SIGNS, UNSPACED_RUN, folded, length_in_signs,
 
 # What a sign by itself, or the beginning of a word, counts (benchmarks/ABLATIONS.md, "Scripts that are not read").
 IN_PART = 0.7
+# Signs that a word of a script without spaces mostly has: beside them, a word between spaces tells as much as so many.
+SIGNS_OF_WORD = 2
 # The least letters of a word's beginning, and the share of the word that it is.
 LEAST_BEGINNING, BEGINNING = 4, 2 / 3
 # Parts of a question that are compared, and characters that are read of a text.
@@ -77,12 +79,13 @@ def _word(part: Part, words: set[str]) -> float:
 def matches(question: str, size: int, frequencies: Mapping[int, int]) -> SignMatches | None:
     """The parts of a question, in a space of `size` memories of which `frequencies` hold each term; None: it has none.
 
-    A part tells ln(1 + n / (df + 1)) of its rarest term, as a token does; of very many the most telling are taken.
+    A sign tells ln(1 + n / (df + 1)) of its rarest term, as a token does, a word `SIGNS_OF_WORD` times that; of very
+    many parts the most telling are taken.
     """
 
     def tells(part: Part) -> float:
         held = min((frequencies.get(term_id(one), 0) for one in part.whole), default=size)
-        return log(1 + max(size, 1) / (held + 1))
+        return log(1 + max(size, 1) / (held + 1)) * (SIGNS_OF_WORD if part.is_word else 1)
 
     found = {part: tells(part) for part in _parts(folded(question))}
     parts = sorted(found, key=lambda part: -found[part])[:MOST_PARTS]
@@ -100,5 +103,10 @@ def _parts(question: str) -> Iterator[Part]:
                 pairs = (run[start : start + 2] for start in (place - 1, place) if 0 <= start < len(run) - 1)
                 yield Part(tuple(pairs) or (sign,), sign)
     for word in tokens(UNSPACED_RUN.sub(" ", question)):
-        beginning = word[: max(LEAST_BEGINNING, round(BEGINNING * len(word)))]
-        yield Part((word,), beginning if len(beginning) < len(word) else "", is_word=True)
+        yield Part((word,), beginning(word), is_word=True)
+
+
+def beginning(word: str) -> str:
+    """What other forms of a word begin with, as its ending changes; "" if it is too short to have any."""
+    begun = word[: max(LEAST_BEGINNING, round(BEGINNING * len(word)))]
+    return begun if len(begun) < len(word) else ""

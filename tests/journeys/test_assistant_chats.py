@@ -121,3 +121,88 @@ def test_tokens_that_are_not_those_of_the_text_are_not_used(tmp_path: Path) -> N
         hits = memory.search("Which climbing rose without thorns did you recommend?", user_id="u", explain=True)
         reply: dict[str, Any] = next(dict(hit) for hit in hits["results"] if hit["memory"] == CHAT[1][1])
         assert ADVICE in reply["explain"]["part"]
+
+
+def block_lines(block: str) -> list[str]:
+    return [line for line in block.splitlines() if line.startswith("- ")]
+
+
+@pytest.mark.parametrize("room", [250, 400, 700])
+def test_a_small_context_keeps_the_sentence_that_matches(room: int) -> None:
+    with Memory(":memory:") as memory:
+        memory.add(
+            {"role": "assistant", "content": "The fence is wooden. " * 40 + "The gate code is 4711."}, user_id="u"
+        )
+        memory.add(
+            {"role": "assistant", "content": "The shed is brown. " * 20 + "Its key hangs behind it."}, user_id="u"
+        )
+        block = memory.context("What is the gate code?", user_id="u", max_chars=room)
+        assert "4711" in block
+        assert len(block) <= room
+        assert "hangs behind it" in memory.context("Where does the key of the shed hang?", user_id="u", max_chars=room)
+
+
+def test_a_context_does_not_leave_room_unused_that_a_shorter_part_would_fill() -> None:
+    with Memory(":memory:") as memory:
+        memory.add("Which grit do I need to sand the hallway wall?", user_id="u")
+        memory.add({"role": "assistant", "content": "The wall is damp. " * 40 + "Sand it with 180 grit."}, user_id="u")
+        block = memory.context("Which grit did you say I should sand the wall with?", user_id="u", max_chars=300)
+        assert "180 grit" in block
+        assert len(block_lines(block)) == 2
+        assert any(line.split("] ")[1].startswith("assistant: …") for line in block_lines(block))
+
+
+DAYS = [
+    ("04-02", "I planted tomatoes on the balcony.", "Water them in the morning."),
+    ("04-20", "My bike got stolen at the station.", "Report it to the police with the frame number."),
+    ("05-01", "I read a novel about lighthouse keepers.", "You may also enjoy The Light Between Oceans."),
+    ("05-02", "The washing machine leaks.", "Check the door seal and the drain hose first."),
+    ("05-03", "I had lunch with Karin at the harbour.", "How nice; the harbour is lovely in May."),
+    ("05-04", "I signed up for a pottery class.", "Start with pinch pots."),
+]
+
+
+@pytest.mark.parametrize(
+    ("question", "days"),
+    [
+        ("What did you suggest on 2 May 2024?", {"05-02"}),
+        ("What did you suggest on 20 April?", {"04-20"}),
+        ("What did I say on 2 May 2024?", {"05-02"}),
+        ("What did I do yesterday?", {"05-04"}),
+        ("What did we talk about the day before yesterday?", {"05-03"}),
+        ("What did I say before May 2024?", {"04-02", "04-20"}),
+    ],
+)
+def test_a_question_for_a_day_finds_what_was_said_on_it_first(question: str, days: set[str]) -> None:
+    """However much there is of other days: nothing else in the question could find it."""
+    with Memory(":memory:", settings=Settings.from_dict(fake_models())) as memory:
+        for day, *turns in DAYS:
+            roles = zip(("user", "assistant"), turns, strict=True)
+            messages = [{"role": role, "content": words, "timestamp": f"2024-{day}T10:00:00Z"} for role, words in roles]
+            memory.add(messages, user_id="u")
+        filler = [f"I did and said something about number {n}." for n in range(300)]
+        memory.add(
+            [{"role": "user", "content": one, "timestamp": "2024-06-09T10:00:00Z"} for one in filler], user_id="u"
+        )
+        hits = memory.search(question, user_id="u", reference_date="2024-05-05T12:00:00Z")["results"]
+        assert {hit["at"][5:10] for hit in hits[: 2 * len(days)]} == days
+
+
+def test_what_is_written_in_latin_letters_counts_in_a_question_in_another_script(memory: Memory) -> None:
+    said = [
+        "今天天气不错，我去公园跑步了五公里。",
+        "跑步前记得热身，注意补充水分。",
+        "我妈妈下周来看我，她喜欢吃清淡的菜。",
+        "这个是什么颜色好看？我想买窗帘。",
+        "公司让我学数据分析，什么时候开始比较好？",
+    ]
+    memory.add([*said, "Sand it to 180 grit, then apply shellac; wax it with Liberon."], user_id="li")
+    for question in ("180 grit 是什么？", "Liberon 是什么颜色？", "shellac 怎么用？"):
+        hits = memory.search(question, user_id="li")["results"]
+        assert "Liberon" in " ".join(hit["memory"] for hit in hits[:2])
+
+
+def test_a_context_knows_other_forms_of_a_word_in_a_language_that_is_not_read(memory: Memory) -> None:
+    memory.add(["Советую вытяжку Elica мощностью 700 кубометров.", "Вчера я пёк хлеб."], user_id="ru")
+    assert "Elica" in memory.context("Какая вытяжка лучше?", user_id="ru")
+    assert "хлеб" not in memory.context("Какая вытяжка лучше?", user_id="ru")

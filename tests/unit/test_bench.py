@@ -331,7 +331,7 @@ def test_one_question_on_a_line(written):
     [
         ([{"question": "Who?"}], "expected MuSiQue's form"),
         ([{"question": "Who?", "paragraphs": [{"title": "A"}]}], "expected 'paragraph_text' to be text"),
-        ([{"question": "Who?", "context": [["A"]], "supporting_facts": []}], "number 1: expected 1 to be a list"),
+        ([{"question": "Who?", "context": [["A"]], "supporting_facts": []}], "number 1: expected it to be a list"),
         ([{"question": "Who?", "context": [["A", ["b"]]]}], "entry 1: expected 'supporting_facts' to be a list"),
     ],
 )
@@ -450,6 +450,10 @@ CHAT = {
 }
 
 
+def session(turn, at="2024-01-08T19:30:00+00:00"):
+    return [{"at": at, "turns": [turn]}]
+
+
 def chat_file(folder, **changes):
     path = folder / "tiny.json"
     path.write_text(json.dumps([CHAT | changes]), "utf-8")
@@ -457,17 +461,12 @@ def chat_file(folder, **changes):
 
 
 def test_a_chat_is_a_space_of_turns_and_its_questions(tmp_path):
+    january, february = (datetime(2024, month, 8, 19, 30, tzinfo=UTC) for month in (1, 2))
     for found in (chats.load(chat_file(tmp_path)), chats.load(tmp_path)):
         assert [dict(message) for message in found.spaces["tiny"]] == [
-            {"role": "user", "content": "I moved to Oslo.", "timestamp": "2024-01-08T19:30:00+00:00", "id": "1:1"},
-            {"role": "assistant", "content": "Congratulations!", "timestamp": "2024-01-08T19:30:00+00:00", "id": "1:2"},
-            {
-                "role": "user",
-                "name": "Bo",
-                "content": "So did I.",
-                "timestamp": "2024-02-08T19:30:00+00:00",
-                "id": "2:1",
-            },
+            {"role": "user", "content": "I moved to Oslo.", "timestamp": january, "id": "1:1"},
+            {"role": "assistant", "content": "Congratulations!", "timestamp": january, "id": "1:2"},
+            {"role": "user", "name": "Bo", "content": "So did I.", "timestamp": february, "id": "2:1"},
         ]
         (case,) = found.cases
         assert (case.gold, case.space, case.asked_at) == ({"1:1", "2:1"}, "tiny", datetime(2024, 3, 1, tzinfo=UTC))
@@ -479,7 +478,20 @@ def test_a_chat_is_a_space_of_turns_and_its_questions(tmp_path):
     [
         ({"questions": []}, "asks no questions"),
         ({"name": None}, "'name' to be text"),
-        ({"sessions": [{"at": "2024", "turns": [["user"]]}]}, "number 1: expected 1 to be text"),
+        ({"name": ""}, "'name'='': is empty"),
+        ({"sessions": session(["user"])}, "'turns', number 1: expected two texts"),
+        ({"sessions": session(["user", "I sing.", "Loudly."])}, "'turns', number 1: expected two texts"),
+        ({"sessions": session({"user": "I sing."})}, "'turns', number 1: expected it to be a list"),
+        ({"sessions": session(["user", " \n"])}, "'turns', number 1: says nothing"),
+        ({"sessions": session(["user", "I\0sing."])}, "'turns', number 1, the words=<7 characters>: holds"),
+        ({"sessions": session(["", "I sing."])}, "'turns', number 1, the speaker=''"),
+        ({"sessions": session(["user", "I sing."], at="soon")}, "'sessions', number 1: expected 'at' to be a time"),
+        (
+            {"sessions": session(["user", "I sing."], at="2024-01-08")},
+            "'sessions', number 1: expected 'at' to be a time",
+        ),
+        ({"questions": [CHAT["questions"][0] | {"ask": " "}]}, "'questions', number 1, 'ask'"),
+        ({"questions": [CHAT["questions"][0] | {"gold": [1]}]}, "'gold', number 1: expected it to be text"),
         ({"questions": [CHAT["questions"][0] | {"gold": ["9:1"]}]}, "'gold' names no turns"),
         ({"questions": [CHAT["questions"][0] | {"at": "May"}]}, "'at' to be a time with its zone"),
     ],

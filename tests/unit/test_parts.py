@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from graphmem.model import Kind, MemoryRecord, Scope
-from graphmem.recall import parts, signs
+from graphmem.recall import parts
 from graphmem.testing.models import HashEmbedder
 
 
@@ -22,6 +22,9 @@ from graphmem.testing.models import HashEmbedder
         ('He said "Go." Then he left.', ['He said "Go."', " Then he left."]),
         ("**Dig deep.** Water it.", ["**Dig deep.**", " Water it."]),
         ("no end", ["no end"]),
+        ("1. **Lead.** Ask Dr. Smith.\n2. Next", ["1. **Lead.**", " Ask Dr. Smith.", "2. Next"]),
+        ("Er kommt am 6. Mai, z. B. mit Fa. Huber. Gut.", ["Er kommt am 6. Mai, z. B. mit Fa. Huber.", " Gut."]),
+        ("The end is 4.", ["The end is 4."]),
         ("...", []),
         ("", []),
     ],
@@ -30,16 +33,29 @@ def test_sentences_and_lines(text: str, wanted: list[str]) -> None:
     assert [text[start:end] for start, end in parts.sentences(text)] == wanted
 
 
+def part(text: str, **scores: float) -> parts.Part:
+    spans = parts.sentences(text)
+    row = np.zeros(len(spans))
+    for place, score in scores.items():
+        row[int(place[1:])] = score
+    return parts.Part(text, spans, row)
+
+
 def test_the_best_sentence_is_shown_with_those_beside_it_as_far_as_there_is_room() -> None:
     text = " ".join(f"Sentence number {n} says {'something ' * 8}here." for n in range(30))
-    spans = parts.sentences(text)
-    scores = np.zeros(len(spans))
-    scores[12], scores[13] = 1.0, 0.5
-    found = parts.around(text, spans, scores)
-    assert "number 12 " in found
-    assert "number 13 " in found
-    assert len(found) <= parts.AROUND
-    assert found in text
+    found = part(text, s12=1.0, s13=0.5)
+    assert "number 12 " in found.shown
+    assert "number 13 " in found.shown
+    assert len(found.shown) <= parts.AROUND
+    assert found.shown in text
+    start, end = found.within(120)
+    assert text[start:end].strip() == text[slice(*found.best)].strip()
+
+
+def test_a_best_sentence_without_room_is_cut_between_words() -> None:
+    text = "The first. The heron came to the pond at noon."
+    start, end = part(text, s1=1.0).within(20)
+    assert text[start:end] == " The heron came to "
 
 
 @pytest.mark.parametrize("word", ["word ", "字", "x"])
@@ -48,9 +64,7 @@ def test_of_a_sentence_that_is_too_long_a_piece_is_shown(word: str) -> None:
     spans = parts.sentences(text)
     assert "".join(text[start:end] for start, end in spans) == text
     assert max(end - start for start, end in spans) <= parts.AROUND
-    scores = np.zeros(len(spans))
-    scores[4] = 1.0
-    assert 0 < len(parts.around(text, spans, scores)) <= parts.AROUND
+    assert 0 < len(part(text, s4=1.0).shown) <= parts.AROUND
 
 
 @pytest.mark.parametrize(
@@ -61,12 +75,20 @@ def test_strange_texts_are_parted_without_delay(text: str) -> None:
     assert all(0 <= start < end <= len(text) for start, end in spans)
 
 
+def found(question: str, text: str) -> str:
+    at, scope = datetime(2026, 1, 1, tzinfo=UTC), Scope("ana")
+    record = MemoryRecord("id", scope.space, scope, Kind.EPISODE, text, at, at, at, at, "s")
+    found = parts.Finder(question, None, HashEmbedder()).part(record, ())
+    return "" if found is None else text[slice(*found.best)].strip()
+
+
 def test_a_memory_of_more_sentences_than_are_compared_has_a_part_too() -> None:
     said = [f"S{n}." for n in range(parts.MOST_COMPARED + 5)]
     said[parts.MOST_COMPARED - 1] = "The heron came."
-    at, scope = datetime(2026, 1, 1, tzinfo=UTC), Scope("ana")
-    record = MemoryRecord("id", scope.space, scope, Kind.EPISODE, " ".join(said), at, at, at, at, "s")
-    finder = parts.Finder(None, signs.matches("Did the heron come?", 10, {}), HashEmbedder())
-    found = finder.part(record, ())
-    assert found is not None
-    assert "The heron came." in found
+    assert found("Did the heron come?", " ".join(said)) == "The heron came."
+
+
+def test_a_word_of_one_sentence_alone_tells_more_than_common_ones() -> None:
+    text = "Hast du das Beet? Du hast Tomaten. Hast du Zeit? Was hast du? Du hast es."
+    assert found("Welche Tomaten hast du genannt?", text) == "Du hast Tomaten."
+    assert found("Wer?", text) == ""

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from graphmem.model import Edge, Glimpse, Kind, MemoryRecord, MentionKind, Scope, Subgraph, Tells, micros
-from graphmem.recall import features, fuse, hop, inject, passages, tokens
+from graphmem.recall import features, fuse, hop, inject, parts, passages, tokens
 from graphmem.recall.asked import asked
 from graphmem.recall.recipe import RECIPES
 from graphmem.recall.search import Hit
@@ -341,13 +341,15 @@ def test_scores_are_shares_of_the_best() -> None:
     assert fuse.scores(np.array([])).tolist() == []
 
 
-def hit(text: str, day: int, speaker: str | None = None, part: str | None = None) -> Hit:
+def hit(text: str, day: int, speaker: str | None = None, *, role: str = "user", best: str | None = None) -> Hit:
     at = datetime(2024, 3, day, tzinfo=UTC)
     record = MemoryRecord(
         id=f"m{day}", space="user:u", scope=Scope("u"), kind=Kind.EPISODE, text=text, at=at, valid_from=at,
-        created_at=at, updated_at=at, session="s", speaker=speaker,
+        created_at=at, updated_at=at, session="s", speaker=speaker, role=role,
     )  # fmt: skip
-    return Hit(record, 1.0, 1.0, None, part=part)
+    spans = parts.sentences(text)
+    scores = np.array([0.0 if best is None else float(best in text[start:end]) for start, end in spans])
+    return Hit(record, 1.0, 1.0, None, part=parts.Part(text, spans, scores) if scores.any() else None)
 
 
 def test_the_block_takes_the_most_relevant_and_shows_the_newest_first() -> None:
@@ -364,7 +366,7 @@ def test_the_block_takes_the_most_relevant_and_shows_the_newest_first() -> None:
 
 def test_the_most_relevant_is_cut_rather_than_left_out() -> None:
     block = inject.block([hit("pumpkin " * 300, 1), hit("second", 2)], 300)
-    assert len(block) == 300
+    assert 290 < len(block) <= 300
     assert "pumpkin" in block
     assert "…\n</memories>" in block
 
@@ -376,9 +378,41 @@ def test_remembered_words_cannot_close_the_block() -> None:
     assert "\nSYSTEM" not in block
 
 
+def lines(block: str) -> list[str]:
+    return [line for line in block.splitlines() if line.startswith("- ")]
+
+
 def test_of_a_long_memory_the_block_has_the_part_that_matches() -> None:
-    block = inject.block([hit("a very long reply", 1, "Tom", part="long reply")], 1000)
-    assert block.splitlines()[2] == "- [2024-03-01] Tom: … long reply …"
+    text = "Paint it green. " * 40 + "The code is 4711. " + "Paint it blue. " * 40
+    (line,) = lines(inject.block([hit(text, 1, "Tom", best="4711")], 1000))
+    assert line.startswith("- [2024-03-01] Tom: … The code is 4711. Paint it blue.")
+    assert line.endswith("Paint it blue. …")
+    assert 400 < len(line) < 430
+    (line,) = lines(short := inject.block([hit(text, 1, "Tom", best="4711")], 200))
+    assert line.startswith("- [2024-03-01] Tom: … The code is 4711. Paint it blue.")
+    assert len(short) <= 200
+
+
+def test_where_a_part_begins_or_ends_with_the_memory_nothing_is_left_out_there() -> None:
+    text = "The code is 4711. " + "Paint it blue. " * 40
+    (line,) = lines(inject.block([hit(text, 1, best="4711")], 200))
+    assert line.startswith("- [2024-03-01] The code is 4711. Paint it")
+    assert line.endswith(" …")
+
+
+def test_what_does_not_fit_whole_is_shown_by_its_best_sentence_if_that_fits() -> None:
+    short, long = hit("Where is the code?", 1), hit("Paint it. " * 30 + "The code is 4711.", 2, best="4711")
+    shown = lines(inject.block([short, long], 240))[0]
+    assert shown.startswith("- [2024-03-02] … Paint it. Paint it.")
+    assert shown.endswith("Paint it. The code is 4711.")
+    assert lines(inject.block([short, long], 140)) == ["- [2024-03-01] Where is the code?"]
+
+
+def test_the_words_of_an_assistant_without_a_name_are_known_as_such() -> None:
+    said = [hit("I sell it.", 1), hit("Keep it.", 2, role="assistant"), hit("Wait.", 3, "Max", role="assistant")]
+    assert lines(inject.block(said, 1000)) == [
+        "- [2024-03-03] Max: Wait.", "- [2024-03-02] assistant: Keep it.", "- [2024-03-01] I sell it.",
+    ]  # fmt: skip
 
 
 def test_a_passage_that_a_find_names_is_the_next_step() -> None:

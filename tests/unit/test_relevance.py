@@ -10,12 +10,13 @@ from graphmem.text import term_counts
 SAID = ["The dentist is on Monday", "Tea on Monday", "面试在周三", "Кот спит", "เชียงใหม่"]
 
 
-def shared(question: str, text: str) -> float:
+def shared(question: str, text: str, *, inflected: bool = False) -> float:
     frequencies: dict[int, int] = {}
     for said in SAID:
         for term in term_counts(said):
             frequencies[term] = frequencies.get(term, 0) + 1
-    return relevance.weighed(relevance.terms_asked(question), len(SAID), frequencies).shared([text])
+    asked = relevance.words_asked(question)
+    return relevance.weighed(asked, len(SAID), frequencies, inflected=inflected).shared([text])
 
 
 def test_a_word_of_one_memory_alone_weighs_one_and_a_more_frequent_one_less() -> None:
@@ -30,6 +31,14 @@ def test_a_word_of_one_memory_alone_weighs_one_and_a_more_frequent_one_less() ->
 )
 def test_in_any_script(question: str, text: str) -> None:
     assert shared(question, text) >= relevance.WORDS
+
+
+def test_of_a_language_that_is_not_read_other_forms_of_a_word_count_in_part() -> None:
+    assert shared("Какая вытяжка лучше?", "Советую вытяжку Elica") == 0.0
+    exactly = shared("Какая вытяжка лучше?", "Это вытяжка", inflected=True)
+    assert 0 < shared("Какая вытяжка лучше?", "Советую вытяжку Elica", inflected=True) < exactly
+    assert shared("Где кот?", "Когда печь хлеб", inflected=True) == 0.0
+    assert shared("窗帘什么颜色", "窗户很大", inflected=True) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -47,7 +56,7 @@ def test_words_that_name_nothing_do_not_count(question: str, text: str) -> None:
 
 @pytest.mark.parametrize("question", ["And what happened then?", "What do you know?", "…", "后来他怎么说？"])
 def test_a_question_of_such_words_alone_has_none(question: str) -> None:
-    assert relevance.terms_asked(question) == []
+    assert relevance.words_asked(question) == []
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from graphmem import arguments
 from graphmem.errors import ValidationError
 from graphmem.interfaces.bench.data import Case, Dataset, Group, Message, Source, part, parts, read
 
@@ -30,7 +31,7 @@ def load(path: Path) -> Dataset:
         source, chats = read(file)
         sources.append(source)
         for where, chat in chats:
-            name = part(chat, "name", str, where)
+            name = arguments.stored_name(part(chat, "name", str, where), f"{where}, 'name'")
             if name in spaces:
                 raise ValidationError(f"{where}: 'name' {name!r} is there twice; each chat needs its own")
             spaces[name] = tuple(_messages(chat, where))
@@ -43,9 +44,14 @@ def load(path: Path) -> Dataset:
 def _messages(chat: dict[str, Any], where: str) -> Iterator[Message]:
     """Every turn, by its number in its session ("3:2"), at the time of the session."""
     for number, (here, session) in enumerate(parts(chat, "sessions", dict, where), 1):
-        at = part(session, "at", str, here)
+        at = _moment(session, here)
         for place, (there, turn) in enumerate(parts(session, "turns", list, here), 1):
-            speaker, words = part(turn, 0, str, there), part(turn, 1, str, there)
+            if len(turn) != 2 or not all(isinstance(one, str) for one in turn):  # noqa: PLR2004
+                raise ValidationError(f"{there}: expected two texts, who speaks and what is said")
+            speaker = arguments.stored_name(turn[0], f"{there}, the speaker")
+            words = arguments.stored_text(turn[1], f"{there}, the words")
+            if not words.strip():
+                raise ValidationError(f"{there}: says nothing; leave it out")
             who = {"role": speaker} if speaker in ROLES else {"role": "user", "name": speaker}
             yield {**who, "content": words, "timestamp": at, "id": f"{number}:{place}"}
 
@@ -58,11 +64,12 @@ def _cases(chat: dict[str, Any], where: str, turns: set[str]) -> Iterator[Case]:
             raise ValidationError(f"{here}: 'gold' names no turns, or some that are not there; use ids like '3:2'")
         kind = part(question, "kind", str, here)
         groups = (Group(about, "all", "all"), Group(about, "kind", kind))
-        yield Case(part(question, "ask", str, here), gold, name, groups, _moment(question, here))
+        ask = arguments.query(part(question, "ask", str, here), f"{here}, 'ask'")
+        yield Case(ask, gold, name, groups, _moment(question, here))
 
 
-def _moment(question: dict[str, Any], where: str) -> datetime:
-    text = part(question, "at", str, where)
+def _moment(record: dict[str, Any], where: str) -> datetime:
+    text = part(record, "at", str, where)
     try:
         found = datetime.fromisoformat(text)
     except ValueError:

@@ -137,7 +137,8 @@ def part(record: Any, key: str | int, kind: type[T], where: str) -> T:
     except (KeyError, IndexError, TypeError):
         value = None
     if not isinstance(value, kind):
-        raise ValidationError(f"{where}: expected {key!r} to be {_KINDS.get(kind, kind.__name__)}")
+        named = repr(key) if isinstance(key, str) else "it"
+        raise ValidationError(f"{where}: expected {named} to be {_KINDS.get(kind, kind.__name__)}")
     return value
 
 

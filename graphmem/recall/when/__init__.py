@@ -17,7 +17,7 @@ from graphmem.recall.when import chinese, english_phrases
 from graphmem.recall.when.offsets import Offset, relative
 from graphmem.recall.when.periods import Period
 
-__all__ = ["Offset", "Period", "asked_about", "closeness", "relative"]
+__all__ = ["Offset", "Period", "asked_about", "closeness", "relative", "without_times"]
 
 # Days outside a period in which closeness falls by a factor e. Both sides are alike: people tell of a day afterwards
 # (31 of 45 events in four LOCOMO conversations, 11 on the day, 3 before), but a side before that falls two or five
@@ -31,11 +31,23 @@ SAME_MONTH = 0.6
 def asked_about(question: str, now: datetime) -> tuple[Period, ...]:
     """The periods that a question names, in its order; `now` (aware) is the moment it is asked from. Never raises."""
     today = now.astimezone(UTC).date()
-    text = " ".join(question[: english_phrases.LONGEST].replace("’", "'").split())
+    text = _plain(question)
     atoms = english_phrases.found(text, today)
     if chinese.is_chinese(text):
         atoms = [*atoms, *chinese.found(chinese.plain(text), today)]
     return tuple(dict.fromkeys(atom.period for atom in atoms))
+
+
+def without_times(question: str, now: datetime) -> str:
+    """A question without the English expressions of time in it."""
+    text = _plain(question)
+    for atom in sorted(english_phrases.found(text, now.astimezone(UTC).date()), key=lambda atom: -atom.begin):
+        text = f"{text[: atom.begin]} {text[atom.end :]}"
+    return text
+
+
+def _plain(question: str) -> str:
+    return " ".join(question[: english_phrases.LONGEST].replace("’", "'").split())
 
 
 def closeness(periods: Iterable[Period], at: datetime) -> float:

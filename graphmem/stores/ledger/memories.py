@@ -151,6 +151,22 @@ def _listing(shape: views.Shape, *, with_sources: bool) -> Select[Any]:
     return statement if with_sources else statement.where(memories.c.source_only.is_(False))
 
 
+def said_between(connection: Connection, view: View, start: int, end: int, limit: int) -> list[str]:
+    """The ids of the newest memories that a view holds of a stretch of time, in microseconds, `end` not included."""
+    space = None if view.space is None else space_row(connection, view.space)
+    if view.space is not None and space is None:
+        return []
+    values = {**views.values(view, space), "start": start, "end": end, "limit": limit}
+    return list(connection.scalars(_said_between(views.shape(view)), values))
+
+
+@lru_cache(maxsize=128)
+def _said_between(shape: views.Shape) -> Select[Any]:
+    at = memories.c.at
+    within = (at >= bindparam("start"), at < bindparam("end"), *views.conditions(shape))
+    return select(memories.c.uid).where(*within).order_by(at.desc(), memories.c.id.desc()).limit(bindparam("limit"))
+
+
 def changed(connection: Connection, after: int, limit: int, space: int | None = None) -> list[MemoryRecord]:
     """Records whose change number is past `after`, in its order."""
     statement = RECORD.where(memories.c.change > after).order_by(memories.c.change).limit(limit)
