@@ -52,9 +52,9 @@ class Count:
         self._enough[kind].append(is_enough(few))
         self._empty[kind].append(not many.related)
         for place, hits in enumerate((many.hits, many.related)):
-            block = inject.block([hit.record for hit in hits], ROOM)
+            block = inject.block(hits, ROOM)
             self._printed[place] += sum(
-                self._keys[hit.record.id] in gold and inject.block([hit.record], ROOM).splitlines()[2] in block
+                self._keys[hit.record.id] in gold and inject.block([hit], ROOM).splitlines()[2] in block
                 for hit in hits
             )
 

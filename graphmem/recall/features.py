@@ -139,11 +139,12 @@ class Evidence:
         rows = [self.glimpses[uid] for uid in ids]
         named = asked.names({row.speaker for row in rows})
         tells = int(asked.tells)
+        dates = np.array([asked.closeness(row.at) for row in rows])
         return {
             # Two people named: it may be about either, and who speaks tells nothing.
             "speaker": np.array([float(len(named) == 1 and row.speaker in named) for row in rows]),
             "type": np.array([float(bool(row.tells & tells)) for row in rows]),
-            "date": (dates := np.array([asked.closeness(row.at) for row in rows])),
+            "date": dates,
             # Without another word in the question all else is by chance.
             "only_date": (dates == 1.0) * float(asked.only_times),
             "asks": np.array([0.0 if self._is_request(row.id) else row.asks for row in rows]),

@@ -46,7 +46,7 @@ FULL = Recipe(
         # nothing, and who replies to it may.
         "speaker": 2.4, "type": 1.0, "date": 3.2, "only_date": 9.0, "asks": -1.5, "reply": 0.9,
         # Of chats with an assistant four fifths of what is asked for the user said, unless "you" are asked about.
-        "unasked": -3.2,
+        "unasked": -2.8,
         # What the walk and the second hop reach; of passages what a find names, and what only looks like the best.
         "graph": 4.0, "hop": 0.7, "named": 2.4, "alike": -1.7,
     },
