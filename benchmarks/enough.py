@@ -54,8 +54,7 @@ class Count:
         for place, hits in enumerate((many.hits, many.related)):
             block = inject.block(hits, ROOM)
             self._printed[place] += sum(
-                self._keys[hit.record.id] in gold and inject.block([hit], ROOM).splitlines()[2] in block
-                for hit in hits
+                self._keys[hit.record.id] in gold and inject.block([hit], ROOM).splitlines()[2] in block for hit in hits
             )
 
     def tell(self) -> None:
