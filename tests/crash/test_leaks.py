@@ -13,9 +13,10 @@ from child import open_memory
 from victims import in_memory, sound
 
 CYCLES, WARM = 1000, 200
-# What the process may grow from the warm cycles to the last: 2 MB were seen, of fragments and of the ledger's pages. A
-# connection that is not let go of takes as much in twenty cycles, a shard in one.
-SLACK = 8 * 2**20
+# What the process may grow from the warm cycles to the last: 3 to 5 MB were seen in a process of its own, 9 in one
+# that had run other tests before. A connection that is not let go of takes 2 MB in twenty cycles, so 80 in all; a
+# shard takes more.
+SLACK = 24 * 2**20
 
 
 @pytest.mark.faults
