@@ -17,9 +17,10 @@ from uuid import uuid4
 
 import numpy as np
 import pytest
+from conftest import fake_models
 from wholes import contents, exported, same
 
-from graphmem import Memory, drafts
+from graphmem import Memory, Settings, drafts
 from graphmem.carry import files
 from graphmem.carry.taking import take
 from graphmem.errors import StoreError, ValidationError
@@ -426,14 +427,14 @@ def test_nothing_is_written_through_a_link_or_to_where_the_memory_is_kept(make: 
     assert memory.verify()["ok"]
 
 
-def test_a_ledger_elsewhere_is_not_written_over(make_memory: Make, tmp_path: Path) -> None:
+def test_a_ledger_elsewhere_is_not_written_over(tmp_path: Path) -> None:
     ledger = tmp_path / "data" / "mine.sqlite"
-    memory = make_memory(tmp_path / "home", history_db_path=str(ledger))
-    for name in ("mine.sqlite", "mine.sqlite-wal", "secret.key"):
-        with pytest.raises(StoreError, match="where the memories themselves are kept"):
-            memory.export(ledger.with_name(name))
-    memory.export(ledger.with_name("export"))
-    assert memory.verify()["ok"]
+    with Memory(tmp_path / "home", settings=Settings.from_dict(fake_models(history_db_path=str(ledger)))) as memory:
+        for name in ("mine.sqlite", "mine.sqlite-wal", "secret.key"):
+            with pytest.raises(StoreError, match="where the memories themselves are kept"):
+                memory.export(ledger.with_name(name))
+        memory.export(ledger.with_name("export"))
+        assert memory.verify()["ok"]
 
 
 def test_a_line_on_a_terminal_has_no_characters_that_it_obeys(make: Make) -> None:

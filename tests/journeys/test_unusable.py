@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -171,8 +170,8 @@ def test_on_the_command_line_it_is_one_line(arguments: list[str]) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_removed_folder_of_vectors_is_made_anew(tmp_path: Path, make_memory: Callable[..., Memory]) -> None:
-    with make_memory(tmp_path / "home") as memory:
+def test_a_removed_folder_of_vectors_is_made_anew(tmp_path: Path) -> None:
+    with Memory(tmp_path / "home", settings=Settings.from_dict(fake_models())) as memory:
         memory.add("Tea is nice.", user_id="ann")
         shutil.rmtree(tmp_path / "home" / "vectors")
         assert memory.add("Coffee, too.", user_id="ann")["pending"] == ["vectors"]
@@ -181,9 +180,9 @@ def test_a_removed_folder_of_vectors_is_made_anew(tmp_path: Path, make_memory: C
         assert len(memory.search("tea", user_id="ann")["results"]) == 2
 
 
-def test_a_pipe_is_no_key_and_no_export(tmp_path: Path, make_memory: Callable[..., Memory]) -> None:
+def test_a_pipe_is_no_key_and_no_export(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with make_memory(":memory:") as memory:
+    with Memory(":memory:", settings=Settings.from_dict(fake_models())) as memory:
         with pytest.raises(StoreError, match="is no file"):
             memory.import_(tmp_path / "pipe")
         with pytest.raises(ValidationError):
@@ -191,4 +190,4 @@ def test_a_pipe_is_no_key_and_no_export(tmp_path: Path, make_memory: Callable[..
     (tmp_path / "home").mkdir()
     os.mkfifo(tmp_path / "home" / "secret.key")
     with pytest.raises(StoreUnavailable, match="is no file"):
-        make_memory(tmp_path / "home")
+        Memory(tmp_path / "home", settings=Settings.from_dict(fake_models()))
