@@ -35,6 +35,8 @@ from graphmem.threads import Pool
 logger = logging.getLogger("graphmem")
 WORKERS = 8
 ENRICHMENT = ("vectors", "graph")
+# Seconds that `flush` gives a store for one batch: a server that has just started plans its first statements for some.
+FLUSH_PATIENCE = 30.0
 # How long a piece of a model's work may take before another process may take it up: the calls of one, each with its
 # own attempts, and some seconds.
 ATTEMPTS, MARGIN = 6, 30.0
@@ -266,6 +268,9 @@ class House:
             thought = [] if self._thinker is None else jobs.kinds(connection)
             if log.count_owed(connection):
                 return [*thought, *ENRICHMENT]
+        owing = [courier for courier in self.couriers if courier.projection.pending()]
+        for settling in [self._pool.submit(courier.settle, FLUSH_PATIENCE) for courier in owing]:
+            settling.result()
         return thought + [projection.name for projection in self.projections if projection.pending()]
 
     def rebuild(self, projection: str | None, progress: Progress | None) -> None:

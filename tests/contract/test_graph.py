@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from databases import SQLITE_ONLY
 from graph import GraphContract, tell
 from graph_index import GraphIndexContract
 
@@ -19,6 +20,7 @@ class TestLedgerGraph(GraphContract):
         return LedgerGraph(clerk.ledger)
 
 
+@SQLITE_ONLY  # what the ledger tells it is the same from both databases
 class TestNetworkxGraph(GraphIndexContract):
     def fresh(self, ledger: Ledger) -> GraphIndex:
         return NetworkxGraph()

@@ -1,4 +1,4 @@
-"""Ten thousand memories out and in again, a page at a time."""
+"""Four thousand memories out and in again, a page at a time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wholes import same
 from graphmem import Memory
 from graphmem.carry import taking
 
-MANY = 10_000
+MANY = 4_000
 MEGABYTE = 2**20
 
 
@@ -64,8 +64,9 @@ def test_many_come_back_as_they_were_and_are_never_all_in_memory(
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert written["memories"] == MANY
-    assert (tmp_path / "all").stat().st_size > 10 * MEGABYTE
-    assert peak < 5 * MEGABYTE
+    size = (tmp_path / "all").stat().st_size
+    assert size > 4 * MEGABYTE
+    assert peak < size / 2
 
     again, read = make_memory(), Told()
     with (tmp_path / "all").open("rb") as file:

@@ -36,6 +36,7 @@ from graphmem.interfaces.cli import app
 from graphmem.stores.ledger.schema import memories
 from graphmem.testing import HashEmbedder, WordExtractor
 
+pytestmark = pytest.mark.faults
 # What is tried at each door. The same inputs in every run, so that a failure is the change's.
 INPUTS = {
     "messages kept": 3000,

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
+from threading import enumerate as enumerate_threads
 from time import monotonic, sleep
 from typing import Any
 from uuid import uuid4
@@ -323,10 +324,14 @@ class Freezing:
             other.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
+        """Lets readers end first: the driver leaks a connection that is shut while it is being made."""
+        self.moving.set()
+        for thread in enumerate_threads():
+            if thread.name == "graphmem-neo4j":
+                thread.join(10)
         self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
         self._threads[0].join()
-        self.moving.set()
         for one in self._open:
             with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
