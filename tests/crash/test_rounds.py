@@ -1,6 +1,7 @@
 """Processes killed at random points of everything they do, again and again on the same folder; see `rounds.py`.
 
-A short sequence is played by every test run, ten long ones with `-m faults`. FAULTS_SEED chooses other ones.
+A short sequence is played by every test run, FAULTS_SEQUENCES (10) long ones with `-m faults`. FAULTS_SEED chooses
+other ones.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from rounds import Place, Rehearsals, Story
 from victims import Server, in_memory
 
 SEED = os.environ.get("FAULTS_SEED", "6")
-SHORT, SEQUENCES, ROUNDS = 10, 10, 20
+SHORT, SEQUENCES, ROUNDS = 10, int(os.environ.get("FAULTS_SEQUENCES", "10")), 20
 REPLAY = os.environ.get("FAULTS_ROUND", "")
 
 

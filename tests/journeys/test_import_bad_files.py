@@ -18,6 +18,7 @@ from uuid import uuid4
 import numpy as np
 import pytest
 from conftest import fake_models
+from databases import SQLITE_ONLY
 from wholes import contents, exported, same
 
 from graphmem import Memory, Settings, drafts
@@ -48,6 +49,7 @@ def refused(memory: Memory, path: Path, data: bytes) -> str:
     return str(raised.value)
 
 
+@SQLITE_ONLY
 def test_a_file_that_was_cut_off_anywhere_is_refused(small: tuple[Memory, bytes], tmp_path: Path) -> None:
     memory, data = small
     ends = [index for index, byte in enumerate(data) if byte == 10]
@@ -59,6 +61,7 @@ def test_a_file_that_was_cut_off_anywhere_is_refused(small: tuple[Memory, bytes]
         assert ("`graphmem import -`" in told) == (place >= ends[0]), "before the first line's end there is nothing"
 
 
+@SQLITE_ONLY
 def test_a_file_with_one_altered_byte_is_refused(small: tuple[Memory, bytes], tmp_path: Path) -> None:
     memory, data = small
     for place in [*range(0, len(data), max(1, len(data) // 60)), *range(len(data) - 90, len(data))]:
@@ -67,6 +70,7 @@ def test_a_file_with_one_altered_byte_is_refused(small: tuple[Memory, bytes], tm
         refused(memory, tmp_path / "altered", bytes(altered))
 
 
+@SQLITE_ONLY
 def test_lines_behind_the_end_and_lines_left_out_are_refused(small: tuple[Memory, bytes], tmp_path: Path) -> None:
     memory, data = small
     lines = data.splitlines(keepends=True)
@@ -96,10 +100,12 @@ def test_lines_behind_the_end_and_lines_left_out_are_refused(small: tuple[Memory
         (b"x" * 70_000, "line 1: is longer"),
     ],
 )
+@SQLITE_ONLY
 def test_what_is_no_export_is_refused(make: Make, tmp_path: Path, data: bytes, told: str) -> None:
     assert told in refused(make(), tmp_path / "x", data)
 
 
+@SQLITE_ONLY
 def test_a_line_has_a_limit(small: tuple[Memory, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     memory, data = small
     monkeypatch.setattr(files, "MAX_LINE", 500)
@@ -135,12 +141,14 @@ def test_a_stream_is_taken_as_it_comes_and_says_where_it_stopped(make: Make) -> 
         make().import_(io.BytesIO(file.getvalue() * 2))
 
 
+@SQLITE_ONLY
 def test_of_what_is_no_export_nothing_is_said_to_be_taken(make: Make) -> None:
     for data in (b"Dear diary,\n", b"{}\n", b""):
         with pytest.raises(ValidationError, match="; nothing was imported$"):
             make().import_(io.BytesIO(data))
 
 
+@SQLITE_ONLY
 def test_a_compressed_file_may_be_cut_off_as_well(small: tuple[Memory, bytes]) -> None:
     memory, data = small
     cut = gzip.compress(data)[:-30]
@@ -289,6 +297,7 @@ def test_what_is_just_allowed_can_be_stored(make: Make) -> None:
     same(memory, again)
 
 
+@SQLITE_ONLY
 def test_what_a_converter_gives_is_to_be_mended_there(make: Make) -> None:
     with pytest.raises(ValidationError, match="record 2: .*before that 1 memory was added. Mend that record, and"):
         make().import_([MEMORY, {**MEMORY, "text": ""}])
@@ -300,6 +309,7 @@ def test_what_ended_as_it_began_comes_in(make: Make) -> None:
     assert memory.get(MEMORY["id"])["valid_to"][:10] == "2024-05-01"
 
 
+@SQLITE_ONLY
 def test_nothing_ends_before_it_begins_here_either(make: Make) -> None:
     """What we export has to come in again."""
     memory = make()
@@ -318,6 +328,7 @@ def test_a_record_twice_in_one_file_is_taken_once(make: Make) -> None:
 
 
 @pytest.mark.parametrize("bad", [None, 7, "", "a\0b", object(), b"x"])
+@SQLITE_ONLY
 def test_what_is_no_file_is_refused(memory: Memory, bad: Any) -> None:
     for call in (memory.export, memory.import_):
         with pytest.raises(ValidationError, match="path"):
@@ -328,6 +339,7 @@ def test_what_is_no_file_is_refused(memory: Memory, bad: Any) -> None:
         memory.import_(io.BytesIO(), restore=1)  # type: ignore[arg-type]
 
 
+@SQLITE_ONLY
 def test_files_that_cannot_be_used_are_told_of(memory: Memory, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="No such file"):
         memory.import_(tmp_path / "none")
@@ -341,6 +353,7 @@ def test_files_that_cannot_be_used_are_told_of(memory: Memory, tmp_path: Path) -
         memory.export(closed)
 
 
+@SQLITE_ONLY
 def test_a_failed_export_leaves_the_old_file_and_no_other(memory: Memory, tmp_path: Path) -> None:
     memory.add("tea", user_id="u")
     path = tmp_path / "x"
@@ -377,6 +390,7 @@ def test_a_killed_export_leaves_nothing(tmp_path: Path) -> None:
     assert (target.read_text(), os.listdir(target.parent)) == ("old", ["x"])
 
 
+@SQLITE_ONLY
 def test_where_there_are_no_unnamed_files_it_is_whole_or_not_there_either(
     memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -400,6 +414,7 @@ with drafts.replacing(Path(sys.argv[1])) as write:
 
 
 @pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="no files without a name here")
+@SQLITE_ONLY
 def test_what_was_left_between_two_names_is_removed_by_the_next_export(memory: Memory, tmp_path: Path) -> None:
     memory.add("tea", user_id="u")
     memory.export(tmp_path / "x")
@@ -409,6 +424,7 @@ def test_what_was_left_between_two_names_is_removed_by_the_next_export(memory: M
     assert os.listdir(tmp_path) == ["x"]
 
 
+@SQLITE_ONLY
 def test_nothing_is_written_through_a_link_or_to_where_the_memory_is_kept(make: Make, tmp_path: Path) -> None:
     home, file = tmp_path / "home", tmp_path / "file"
     memory = make(home)
@@ -437,6 +453,7 @@ def test_a_ledger_elsewhere_is_not_written_over(tmp_path: Path) -> None:
         assert memory.verify()["ok"]
 
 
+@SQLITE_ONLY
 def test_a_line_on_a_terminal_has_no_characters_that_it_obeys(make: Make) -> None:
     memory, again = make(), make()
     text = "tea \x9b31m and \x85\x7f\x1b[1m cake"
@@ -448,6 +465,7 @@ def test_a_line_on_a_terminal_has_no_characters_that_it_obeys(make: Make) -> Non
     assert again.get_all(user_id="u")["results"][0]["memory"] == text
 
 
+@SQLITE_ONLY
 def test_a_full_disk_is_told_of(memory: Memory) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("no /dev/full here")

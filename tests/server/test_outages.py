@@ -318,7 +318,7 @@ def test_servers_are_killed_at_random_under_load(opened: Callable[..., Memory]) 
     for thread in threads:
         thread.start()
     chance, end, kills = random.Random(7), time.monotonic() + LOAD_SECONDS, 0
-    while time.monotonic() < end:
+    while time.monotonic() < end or kills < 3:  # a busy machine starts a server slowly
         server = chance.choice(list(SERVERS.values()))
         control("kill", server)
         kills += 1
@@ -329,7 +329,6 @@ def test_servers_are_killed_at_random_under_load(opened: Callable[..., Memory]) 
     for thread in threads:
         thread.join(60)
     assert not any(thread.is_alive() for thread in threads)
-    assert kills >= 3
     assert [writer.errors for writer in writers] == [[]] * 4
     assert [reader.wrong for reader in readers] == [[]] * 4
     settle(memory)
