@@ -19,14 +19,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from graphmem import Memory
-from graphmem.interfaces.bench.data import Case, Dataset
-from graphmem.interfaces.bench.locomo import load
-from graphmem.interfaces.bench.run import store
+from graphmem.evaluation.datasets import BenchmarkQuestion, Dataset
+from graphmem.evaluation.locomo import load
+from graphmem.evaluation.runner import store
 from graphmem.model import Scope, View
-from graphmem.recall import inject
-from graphmem.recall.channels import Question
-from graphmem.recall.ladder import is_enough
-from graphmem.recall.search import search
+from graphmem.retrieval import context
+from graphmem.retrieval.fallback import is_sufficient
+from graphmem.retrieval.pipeline import search
+from graphmem.retrieval.retrievers import SearchQuery
 from graphmem.text import mostly_latin
 
 ASKED = json.loads((Path(__file__).parent / "enough.json").read_text("utf-8"))
@@ -37,7 +37,7 @@ class Count:
     """Counts what the rule makes of questions; `keys` are those of the messages by memory id."""
 
     def __init__(self, memory: Memory, keys: Mapping[str, str]) -> None:
-        self._stores = memory._house.stores  # noqa: SLF001  (what users have no door to)
+        self._stores = memory._engine.search_deps  # noqa: SLF001  (what users have no door to)
         self._keys = keys
         self._enough: dict[str, list[bool]] = defaultdict(list)
         self._empty: dict[str, list[bool]] = defaultdict(list)
@@ -46,15 +46,18 @@ class Count:
     def ask(self, user: str, question: str, kind: str, gold: frozenset[str] = frozenset()) -> None:
         """Asks one question, whose evidence is `gold`."""
         view = View(Scope(user), datetime.now(UTC), Scope(user).space)
-        few, many = (search(Question(question, view, most, relates=True), self._stores) for most in (TOP_K, IN_CONTEXT))
+        few, many = (
+            search(SearchQuery(question, view, most, with_relations=True), self._stores) for most in (TOP_K, IN_CONTEXT)
+        )
         if gold:
             kind = "found" if gold & {self._keys[hit.record.id] for hit in few.hits} else "missed"
-        self._enough[kind].append(is_enough(few))
+        self._enough[kind].append(is_sufficient(few))
         self._empty[kind].append(not many.related)
         for place, hits in enumerate((many.hits, many.related)):
-            block = inject.block(hits, ROOM)
+            block = context.context_block(hits, ROOM)
             self._printed[place] += sum(
-                self._keys[hit.record.id] in gold and inject.block([hit], ROOM).splitlines()[2] in block for hit in hits
+                self._keys[hit.record.id] in gold and context.context_block([hit], ROOM).splitlines()[2] in block
+                for hit in hits
             )
 
     def tell(self) -> None:
@@ -91,7 +94,7 @@ def one_speaker() -> Dataset:
         {"role": "user", "content": text, "id": str(n), "timestamp": f"2024-01-{n + 1:02}"}
         for n, text in enumerate(ASKED["said_zh"])
     ]
-    cases = [Case(question, frozenset({str(n)}), "u", ()) for question, n in ASKED["clear_zh"]]
+    cases = [BenchmarkQuestion(question, frozenset({str(n)}), "u", ()) for question, n in ASKED["clear_zh"]]
     return Dataset("one speaker", {"u": tuple(said)}, tuple(cases), {}, ())
 
 

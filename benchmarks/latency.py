@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from graphmem import Memory
-from graphmem.interfaces.bench.circumstances import circumstances
-from graphmem.interfaces.bench.data import POOLED, Dataset, Message, pooled
-from graphmem.interfaces.bench.finders import FINDERS
-from graphmem.interfaces.bench.locomo import load
-from graphmem.interfaces.bench.run import TOP_K, latencies, store
+from graphmem.evaluation.configurations import SEARCH_FUNCTIONS
+from graphmem.evaluation.datasets import POOLED, Dataset, Message, pooled
+from graphmem.evaluation.environment import environment
+from graphmem.evaluation.locomo import load
+from graphmem.evaluation.runner import TOP_K, latencies, store
 from graphmem.settings import Settings
 
 SEED = 0
@@ -78,10 +78,10 @@ def measure(dataset: Dataset) -> dict[str, Any]:
     """The figures, ready for JSON."""
     with tempfile.TemporaryDirectory(prefix="graphmem-") as folder, Memory(folder, settings=Settings()) as memory:
         stored = store(memory, dataset, _tell)
-        found = latencies(memory, dataset.cases, {name: FINDERS[name] for name in MEASURED}, _tell)
+        found = latencies(memory, dataset.cases, {name: SEARCH_FUNCTIONS[name] for name in MEASURED}, _tell)
     return {
         "benchmark": "latency",
-        **circumstances(),
+        **environment(),
         "data": {"files": [asdict(source) for source in dataset.sources], "memories": dataset.messages, "seed": SEED},
         "adding": {"seconds": round(stored.seconds, 1), "per_second": round(stored.messages / stored.seconds, 1)},
         "latency": {

@@ -23,28 +23,28 @@ from typing import Any
 from latency import many
 
 from graphmem import Memory
-from graphmem.interfaces.bench.circumstances import circumstances
-from graphmem.interfaces.bench.data import POOLED, pooled
-from graphmem.interfaces.bench.locomo import load
-from graphmem.interfaces.bench.run import store
-from graphmem.recall import candidates, channels, features, search, tokens
+from graphmem.evaluation.datasets import POOLED, pooled
+from graphmem.evaluation.environment import environment
+from graphmem.evaluation.locomo import load
+from graphmem.evaluation.runner import store
+from graphmem.retrieval import candidates, features, pipeline, retrievers, token_matching
 from graphmem.settings import Settings
 
 PHASES: tuple[tuple[type[Any], str, str], ...] = (
-    (channels.Channels, "ask", "question and arms"),
-    (channels.Channels, "_encoded", "question: encode"),
-    (channels.Channels, "_parsed", "question: parse"),
-    (channels.Channels, "dense", "arms: dense"),
-    (channels.Channels, "keyword", "arms: keyword"),
-    (search._Search, "look_closer", "candidates"),  # noqa: SLF001
-    (search._Search, "seeds", "seeds"),  # noqa: SLF001
-    (search._Search, "around", "neighbourhood"),  # noqa: SLF001
-    (search._Search, "walk", "walk"),  # noqa: SLF001
-    (search._Search, "hop", "hop"),  # noqa: SLF001
-    (search._Search, "answer", "fuse and answer"),  # noqa: SLF001
-    (candidates.Candidates, "learn", "all: glimpses, neighbours, cosines"),
-    (candidates.Candidates, "match", "all: tokens read and compared"),
-    (tokens.Matches, "add", "all: tokens compared"),
+    (retrievers.Retrievers, "retrieve", "question and arms"),
+    (retrievers.Retrievers, "_encoded", "question: encode"),
+    (retrievers.Retrievers, "_parsed", "question: parse"),
+    (retrievers.Retrievers, "dense", "arms: dense"),
+    (retrievers.Retrievers, "keyword", "arms: keyword"),
+    (pipeline._Search, "rank_candidates", "candidates"),  # noqa: SLF001
+    (pipeline._Search, "seeds", "seeds"),  # noqa: SLF001
+    (pipeline._Search, "neighbourhoods", "neighbourhood"),  # noqa: SLF001
+    (pipeline._Search, "walk", "walk"),  # noqa: SLF001
+    (pipeline._Search, "expand_second_hop", "hop"),  # noqa: SLF001
+    (pipeline._Search, "answer", "fuse and answer"),  # noqa: SLF001
+    (candidates.Candidates, "load_neighbours", "all: glimpses, neighbours, cosines"),
+    (candidates.Candidates, "score_tokens", "all: tokens read and compared"),
+    (token_matching.MatchMatrix, "add", "all: tokens compared"),
     (features.Evidence, "table", "all: features"),
 )
 WARM, ASKED = 20, 200
@@ -85,7 +85,7 @@ def measure(path: Path, memories: int) -> dict[str, Any]:
             whole.append(1000 * (time.perf_counter() - start))
     return {
         "benchmark": "phases",
-        **circumstances(),
+        **environment(),
         "data": {"files": [asdict(source) for source in dataset.sources], "memories": dataset.messages},
         "search": {
             "questions": len(whole),

@@ -32,13 +32,13 @@ from uuid import UUID, uuid4
 import numpy as np
 
 from graphmem import Memory
-from graphmem.backends import note_embedder
-from graphmem.interfaces.bench.circumstances import circumstances
-from graphmem.providers.base import forms_of
-from graphmem.providers.minilm import TokenMiniLM
-from graphmem.recall import channels
+from graphmem.evaluation.environment import environment
+from graphmem.models.minilm import TokenMiniLM
+from graphmem.models.protocols import embedding_spec_of
+from graphmem.retrieval import retrievers
 from graphmem.settings import Settings
-from graphmem.stores.ledger import Ledger, audit, log, schema
+from graphmem.stores.ledger import Ledger, event_log, integrity, schema
+from graphmem.wiring import record_embedder
 
 SEED, DIMS, TOPICS, DISTINCT = 0, 384, 1000, 100_000
 SESSION, WORDS, VOCABULARY, TOKENS = 20, 12, 30_000, 12
@@ -89,14 +89,14 @@ class Made:
             for start in range(0, self.memories, ROWS):
                 self._some(connection, range(start, min(self.memories, start + ROWS)))
             connection.execute(schema.ledger.update().values(change=2 * self.memories + 10))
-        note_embedder(ledger, TokenMiniLM().model)
+        record_embedder(ledger, TokenMiniLM().model)
         with ledger.write() as connection:
             connection.execute(schema.entities.update().values(mentions=_mentions_of()))
             connection.execute(schema.entities.delete().where(schema.entities.c.mentions == 0))
-            audit.recompute(connection)
+            integrity.recompute_derived(connection)
 
     def _embeddings(self, connection: Any) -> None:
-        forms = forms_of(TokenMiniLM())
+        forms = embedding_spec_of(TokenMiniLM())
         for start in range(0, min(DISTINCT, self.memories), ROWS):
             rows = range(start, min(DISTINCT, self.memories, start + ROWS))
             topics = self._topics[self._chance.integers(0, TOPICS, len(rows))]
@@ -226,12 +226,12 @@ def searched(memory: Memory, made: Made) -> dict[str, Any]:
     """Milliseconds of a search, and of its parts."""
     spent: dict[str, list[float]] = defaultdict(list)
     for method, name in (
-        ("ask", "question and arms"),
+        ("retrieve", "question and arms"),
         ("dense", "dense"),
         ("keyword", "keyword"),
         ("neighbourhood", "graph"),
     ):
-        clocked(channels.Channels, method, spent, name)
+        clocked(retrievers.Retrievers, method, spent, name)
     total: list[float] = []
     degraded: Counter[str] = Counter()
     for number, (question, user) in zip(range(WARM + ASKED), made.questions(), strict=False):
@@ -284,7 +284,7 @@ def measure(memories: int, spaces: int, *, servers: bool) -> dict[str, Any]:
         made.fill(ledger)
         filled = round(time.perf_counter() - begun, 1)
         with ledger.write() as connection:
-            log.drop_cursor(connection, "vectors")
+            event_log.delete_cursor(connection, "vectors")
         ledger.close()
         chosen = settings(servers=servers)
         begun = time.perf_counter()
@@ -294,7 +294,7 @@ def measure(memories: int, spaces: int, *, servers: bool) -> dict[str, Any]:
                 rebuilt = round(time.perf_counter() - begun, 1)
                 settled = {"indexed_s": indexed(chosen)} if servers else {}
                 return {
-                    "benchmark": "scale", **circumstances(), "memories": memories, "spaces": spaces,
+                    "benchmark": "scale", **environment(), "memories": memories, "spaces": spaces,
                     "stores": "servers" if servers else "embedded", "ledger_filled_s": filled,
                     "bytes": memory.stats()["bytes"], "rebuilt_s": rebuilt, **settled,
                     "search": searched(memory, made), "added_per_second": added(memory, made),

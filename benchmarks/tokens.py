@@ -16,9 +16,9 @@ from typing import Any
 
 from rs_bpe.bpe import openai
 
+from graphmem.ingest.facts import decision, extraction, summaries
+from graphmem.models.protocols import Prompt
 from graphmem.prompts import load
-from graphmem.providers.base import Prompt
-from graphmem.remember import decide, extract, summarise
 
 RESULTS = Path(__file__).parent / "results" / "tokens.json"
 MOST = 1_500
@@ -41,9 +41,9 @@ def counted() -> dict[str, Any]:
         return {**found, "total": sum(found.values())}
 
     requests = {
-        "facts": parts(extract.request([], "user")),
-        "decide": parts(decide.request([], [])),
-        "summary": parts(summarise.request("", [])),
+        "facts": parts(extraction.build_request([], "user")),
+        "decide": parts(decision.build_request([], [])),
+        "summary": parts(summaries.summary_request("", [])),
         "rewrite": {"instructions": tokens(load("rewrite")), "schema": 0, "frame": 0, "total": tokens(load("rewrite"))},
     }
     return {

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from graphmem.aio import AsyncMemory
+    from graphmem.async_memory import AsyncMemory
     from graphmem.chat import ChatLink
     from graphmem.memory import Memory
     from graphmem.settings import Settings
@@ -16,7 +16,7 @@ __all__ = ["AsyncMemory", "ChatLink", "Memory", "Settings", "__version__", "erro
 
 # Loaded when first asked for: importing graphmem costs next to nothing, whatever the stores behind it need.
 _HOMES = {
-    "AsyncMemory": "graphmem.aio",
+    "AsyncMemory": "graphmem.async_memory",
     "ChatLink": "graphmem.chat",
     "Memory": "graphmem.memory",
     "Settings": "graphmem.settings",

@@ -1,6 +1,6 @@
 """`python -m graphmem` is the same as `graphmem`."""
 
-from graphmem.interfaces.cli import main
+from graphmem.cli.app import main
 
 if __name__ == "__main__":
     main()

@@ -14,34 +14,34 @@ from threading import Lock
 from time import monotonic
 from typing import Any, Self
 
-from graphmem import arguments
+from graphmem.boundary import validation
+from graphmem.commands.types import UNSET, Unset
+from graphmem.concurrency import Pool
 from graphmem.errors import GraphmemError, ValidationError
+from graphmem.ingest.chat_deduplication import ChatHistory
 from graphmem.memory import Memory
 from graphmem.model import Message, View
-from graphmem.providers.base import LanguageModel
-from graphmem.recall import inject
-from graphmem.recall.channels import Question
-from graphmem.recall.ladder import Asking, Step, climb
-from graphmem.recall.search import Answer, search
-from graphmem.remember.plan import UNSET, Unset
-from graphmem.remember.rounds import Chat
-from graphmem.threads import Pool
+from graphmem.models.protocols import LanguageModel
+from graphmem.retrieval import context
+from graphmem.retrieval.fallback import ConversationQuery, FallbackStep, search_with_fallback
+from graphmem.retrieval.pipeline import SearchOutcome, search
+from graphmem.retrieval.retrievers import SearchQuery
 
 logger = logging.getLogger("graphmem")
 
-RECALLING = 4
-MOST_ROUNDS, MOST_SECONDS = 100, 600.0
+RECALL_THREADS = 4
+MAX_ROUNDS, MAX_SECONDS = 100, 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Recall:
+class _RecallRequest:
     """One recall: at most so many memories, of at least that similarity, until a moment of the monotonic clock."""
 
-    asking: Asking
-    most: int | None
+    query: ConversationQuery
+    limit: int | None
     threshold: float | None
-    rewrites: bool
-    until: float
+    may_rewrite: bool
+    deadline: float
 
 
 class ChatLink:
@@ -69,18 +69,18 @@ class ChatLink:
         rewrite_prompt: str | None = None,
     ) -> None:
         self._memory = memory
-        self._scope = arguments.required_scope(user_id, agent_id, run_id)[0]
+        self._scope = validation.required_scope(user_id, agent_id, run_id)[0]
         self._names = {"user": user_name, "assistant": agent_name}
-        self._rounds = arguments.count(rounds, "rounds", 1, MOST_ROUNDS)
+        self._rounds = validation.count(rounds, "rounds", 1, MAX_ROUNDS)
         self._seconds = _seconds(time_limit)
-        self._rewrite = arguments.flag(rewrite, "rewrite")
+        self._rewrite = validation.flag(rewrite, "rewrite")
         self._prompt = _prompt(rewrite_prompt)
-        self._chat = Chat(memory._house.ledger.digests.keyed)  # noqa: SLF001  (as below)
+        self._chat = ChatHistory(memory._engine.ledger.digests.keyed)  # noqa: SLF001  (as below)
         self._lock = Lock()
         self._jobs: set[Future[None]] = set()
         # One thread: what is saved first is stored first. Recalls do not wait for it.
         self._writer = Pool(1, thread_name_prefix="graphmem-chat-saving")
-        self._readers = Pool(RECALLING, thread_name_prefix="graphmem-chat-recall")
+        self._readers = Pool(RECALL_THREADS, thread_name_prefix="graphmem-chat-recall")
 
     def __enter__(self) -> Self:
         return self
@@ -101,7 +101,7 @@ class ChatLink:
                 readable = [one for one in messages if isinstance(one, Mapping)]
                 if len(readable) < len(messages):
                     logger.warning("%d messages of a saved chat could not be read", len(messages) - len(readable))
-                told = self._chat.numbered(readable, self._rounds)
+                told = self._chat.with_keys(readable, self._rounds)
                 job = self._writer.submit(self._store, [self._named(one, now) for one in told])
                 self._jobs.add(job)
             job.add_done_callback(self._done)
@@ -163,34 +163,34 @@ class ChatLink:
 
         `recent`: the turns of the conversation, oldest first; the question itself may be the last of them. A question
         that finds too little by itself is asked again with these turns, and then rewritten by the language model if
-        there is one (`graphmem.recall.ladder`). After the time limit, or an error: what was found until then. Memories
-        that have nothing to do with what is asked are left out, as in `Memory.context`, whose `threshold` this is.
-        `rewrite` and `rewrite_prompt` stand in for those of the link, for this call.
+        there is one (`graphmem.retrieval.fallback`). After the time limit, or an error: what was found until then.
+        Memories that have nothing to do with what is asked are left out, as in `Memory.context`, whose `threshold` this
+        is. `rewrite` and `rewrite_prompt` stand in for those of the link, for this call.
         """
         until = monotonic() + self._seconds
-        found: list[Step] = []
+        found: list[FallbackStep] = []
         try:
-            most = arguments.top_k(top_k, most=self._memory.limits.max_top_k)
-            room = arguments.count(max_chars, "max_chars", 1, 1_000_000)
+            most = validation.top_k(top_k, most=self._memory.limits.max_top_k)
+            room = validation.count(max_chars, "max_chars", 1, 1_000_000)
             only_related = isinstance(threshold, Unset)
-            least = None if isinstance(threshold, Unset) else arguments.threshold(threshold)
-            rewrites = self._rewrite if rewrite is None else arguments.flag(rewrite, "rewrite")
+            least = None if isinstance(threshold, Unset) else validation.threshold(threshold)
+            rewrites = self._rewrite if rewrite is None else validation.flag(rewrite, "rewrite")
             asking = self._asking(question, recent, _prompt(rewrite_prompt) or self._prompt, only_related=only_related)
-            self._look(_Recall(asking, most, least, rewrites, until), found)
-            return inject.block(found[-1].hits[:most], room) if found else ""
+            self._look(_RecallRequest(asking, most, least, rewrites, until), found)
+            return context.context_block(found[-1].hits[:most], room) if found else ""
         except GraphmemError as error:
             logger.warning("a recall failed (%s)", type(error).__name__)
             return ""
 
     def _asking(
         self, question: str, recent: Sequence[Mapping[str, Any]], prompt: str | None, *, only_related: bool
-    ) -> Asking:
-        asked = arguments.query(question)
+    ) -> ConversationQuery:
+        asked = validation.query(question)
         turns = self._turns(recent)
         if turns and turns[-1].content.strip() == asked.strip():
             turns.pop()
         user, char = self._names["user"] or self._scope.user_id, self._names["assistant"] or self._scope.agent_id
-        return Asking(asked, turns, user or "", char or "", prompt, only_related)
+        return ConversationQuery(asked, turns, user or "", char or "", prompt, only_related)
 
     def _turns(self, recent: Sequence[Mapping[str, Any]]) -> list[Message]:
         """The turns given, without those that cannot be read."""
@@ -198,18 +198,18 @@ class ChatLink:
         try:
             last = list(recent)[-limits.max_messages :]
         except TypeError:
-            arguments.refuse("recent", recent, "must be a list of messages")
+            validation.refuse("recent", recent, "must be a list of messages")
         turns: list[Message] = []
         for message in last:
             try:
-                turns += arguments.messages([message], now=now, limits=limits)
+                turns += validation.message_list([message], now=now, limits=limits)
             except ValidationError:
                 logger.warning("a message of a recent conversation could not be read, and is left out")
         return turns
 
-    def _look(self, recall: _Recall, found: list[Step]) -> None:
+    def _look(self, recall: _RecallRequest, found: list[FallbackStep]) -> None:
         """Fills `found` step by step, until the time is up; what is under way then ends by itself."""
-        until = recall.until
+        until = recall.deadline
         job = self._readers.submit(self._climb, recall, found)
         with self._lock:
             self._jobs.add(job)
@@ -222,19 +222,21 @@ class ChatLink:
         else:
             job.result()
 
-    def _climb(self, recall: _Recall, found: list[Step]) -> None:
-        house = self._memory._house  # noqa: SLF001  (a part of the door that stands in a file of its own)
+    def _climb(self, recall: _RecallRequest, found: list[FallbackStep]) -> None:
+        house = self._memory._engine  # noqa: SLF001  (a part of the door that stands in a file of its own)
         house.check_embedder()
-        model: LanguageModel | None = getattr(house, "llm", None) if recall.rewrites else None
+        model: LanguageModel | None = getattr(house, "llm", None) if recall.may_rewrite else None
         space = self._scope.space if self._scope.user_id is not None else None
 
-        def find(query: str) -> Answer:
+        def find(query: str) -> SearchOutcome:
             house.check_open()
             view = View(self._scope, datetime.now(UTC), space)
-            question = Question(query, view, recall.most, threshold=recall.threshold, relates=True, parts=inject.LEAST)
-            return search(question, house.stores)
+            question = SearchQuery(
+                query, view, recall.limit, threshold=recall.threshold, with_relations=True, parts=context.MIN_CHARS
+            )
+            return search(question, house.search_deps)
 
-        for step in climb(recall.asking, find, model, lambda: recall.until - monotonic()):
+        for step in search_with_fallback(recall.query, find, model, lambda: recall.deadline - monotonic()):
             found.append(step)  # noqa: PERF402  (one by one: `recall` may take what is there while this goes on)
 
     def inject(self, messages: Sequence[Mapping[str, Any]], block: str) -> list[dict[str, Any]]:
@@ -244,16 +246,16 @@ class ChatLink:
         for what are no messages, or no text.
         """
         if not isinstance(messages, list | tuple):
-            arguments.refuse("messages", type(messages).__name__, 'must be a list of {"role", "content"} dicts')
+            validation.refuse("messages", type(messages).__name__, 'must be a list of {"role", "content"} dicts')
         for message in messages:
-            named = arguments.fields(message, "a message").get("role")
+            named = validation.as_object(message, "a message").get("role")
             if not (named is None or isinstance(named, str)):
-                arguments.refuse("role", type(named).__name__, "must be a string")
+                validation.refuse("role", type(named).__name__, "must be a string")
             if not isinstance(content := message.get("content"), str | list | tuple | None):
-                arguments.refuse(
+                validation.refuse(
                     "content", type(content).__name__, "must be a string, None, or a list of content parts"
                 )
-        return inject.injected(messages, arguments.stored_text(block, "block"))
+        return context.inject_block(messages, validation.stored_text(block, "block"))
 
     def close(self) -> None:
         """Waits for what was saved to be stored and for recalls under way, at most for the time limit.
@@ -269,10 +271,10 @@ class ChatLink:
 
 
 def _prompt(value: str | None) -> str | None:
-    return None if value is None else arguments.content(value, "rewrite_prompt")
+    return None if value is None else validation.content(value, "rewrite_prompt")
 
 
 def _seconds(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MOST_SECONDS:
-        arguments.refuse("time_limit", value, f"must be a number of seconds, above 0 and up to {MOST_SECONDS:g}")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MAX_SECONDS:
+        validation.refuse("time_limit", value, f"must be a number of seconds, above 0 and up to {MAX_SECONDS:g}")
     return float(value)

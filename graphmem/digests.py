@@ -2,7 +2,7 @@
 
 The words of a short message are guessed soon: whoever could compute its digest from the ledger's file would know when a
 guess is right, long after it was erased. So everything of that kind goes through `Digests.keyed`, whose secret lies
-outside the ledger (`stores.ledger.secret`).
+outside the ledger (`stores.ledger.secret_key`).
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ class Digests:
 
     def keyed(self, *parts: Any) -> str:
         """A digest of anything JSON can hold, such as words: the same for the same ledger and secret."""
-        return self.wrapped(self._plain(*parts))
+        return self.rekeyed(self._plain(*parts))
 
-    def wrapped(self, digest: str) -> str:
+    def rekeyed(self, digest: str) -> str:
         """A digest of before there was a secret, as `keyed` makes it of the same parts."""
         return blake2b(digest.encode(), key=self.secret, digest_size=_SIZE, person=b"graphmem digest").hexdigest()
 
-    def sealed(self, digest: str) -> str:
+    def encrypt(self, digest: str) -> str:
         """A digest that has to be read again, in a form that tells nothing without the secret; each time another."""
         once = secrets.token_bytes(_SIZE)
         return (once + self._masked(once, bytes.fromhex(digest))).hex()
 
-    def opened(self, sealed: str) -> str:
+    def decrypt(self, sealed: str) -> str:
         """The digest that was sealed."""
         found = bytes.fromhex(sealed)
         return self._masked(found[:_SIZE], found[_SIZE:]).hex()
@@ -55,25 +55,25 @@ class Digests:
 
     # --- messages -------------------------------------------------------------------------------------------------
 
-    def by_id(self, message_id: str, scope: Scope) -> str:
+    def key_by_id(self, message_id: str, scope: Scope) -> str:
         """What recognises a message that has an id."""
         return self.keyed(scope.parts, "id", message_id)
 
-    def by_words(self, message: Message, scope: Scope, ordinal: int) -> str:
+    def key_by_content(self, message: Message, scope: Scope, ordinal: int) -> str:
         """What recognises a message by who said what when, as the `ordinal`-th of its equals in one call."""
-        return self.keyed(self.said(message, scope), ordinal)
+        return self.keyed(self.message_fingerprint(message, scope), ordinal)
 
-    def said(self, message: Message, scope: Scope) -> str:
+    def message_fingerprint(self, message: Message, scope: Scope) -> str:
         """What a message has in common with its equals. Not to be kept: no secret is in it."""
         who, at = message.name or message.role, micros(message.at)
         return self._plain(scope.parts, "said", who, message.content, at)
 
     def ordinal_of(self, key: str, message: Message, scope: Scope, most: int) -> int | None:
         """The ordinal by which a key recognises a message; None if it does not."""
-        said = self.said(message, scope)
+        said = self.message_fingerprint(message, scope)
         return next((ordinal for ordinal in range(1, most + 1) if self.keyed(said, ordinal) == key), None)
 
-    def of_words(self, content: str) -> str:
+    def content_digest(self, content: str) -> str:
         """What tells whether a message that comes again has other words."""
         return self.keyed(content)
 

@@ -79,7 +79,7 @@ class EmbeddingError(ModelError):
 
 
 class LLMError(ModelError):
-    """The language model failed. `usage` is what the attempt took, as a `graphmem.providers.base.Usage`."""
+    """The language model failed. `usage` is what the attempt took, as a `graphmem.models.protocols.Usage`."""
 
     def __init__(self, message: str, usage: Any = None) -> None:
         super().__init__(message)

@@ -12,51 +12,52 @@ from typing import IO, TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
 
 from pydantic import BaseModel
 
-from graphmem import arguments, results
-from graphmem import filters as filtering
-from graphmem.carry import files
-from graphmem.carry.giving import give
-from graphmem.carry.taking import take
-from graphmem.errors import ConfigError, NotFoundError, PartialWrite, StoreError, ValidationError
-from graphmem.house import ENRICHMENT, House
-from graphmem.model import ALL_KINDS, Event, Kind, MemoryRecord, Message, Scope, View
-from graphmem.recall import inject, picture
-from graphmem.recall.channels import Question
-from graphmem.recall.parts import WHOLE
-from graphmem.recall.search import search
-from graphmem.remember.plan import (
+from graphmem.boundary import filters as filtering
+from graphmem.boundary import responses, validation
+from graphmem.commands.types import (
     UNSET,
-    Alias,
-    Assign,
-    Erase,
-    Erased,
-    Naming,
+    AddAlias,
+    AddMessage,
+    DeleteMemory,
+    EnqueueExtraction,
+    EntityCommand,
+    ErasureReport,
     Outcome,
-    Rename,
-    Revise,
-    Say,
-    Unalias,
-    Undo,
+    RemoveAlias,
+    RenameEntity,
+    UndoEvent,
     Unset,
+    UpdateMemory,
 )
-from graphmem.remember.redact import passed
-from graphmem.remember.words import say
+from graphmem.engine import PROJECTION_NAMES, Engine
+from graphmem.errors import ConfigError, NotFoundError, PartialWrite, StoreError, ValidationError
+from graphmem.ingest.hooks import apply_before_store
+from graphmem.ingest.messages import message_commands
+from graphmem.model import ALL_KINDS, Event, Kind, MemoryRecord, Message, Scope, View
+from graphmem.queries import graph
+from graphmem.retrieval import context
+from graphmem.retrieval.pipeline import search
+from graphmem.retrieval.retrievers import SearchQuery
+from graphmem.retrieval.sentence_matching import UNSPLIT_CHARS
 from graphmem.settings import Settings
-from graphmem.stores.deliver import Progress
-from graphmem.stores.ledger import log, memories, reading, shown
+from graphmem.stores.ledger import entity_queries, event_log, graph_reads, memories
 from graphmem.stores.ledger.jobs import JobKind
+from graphmem.stores.projection import Progress
 from graphmem.text import normalise_key
 from graphmem.tracing import operation as traced_as
+from graphmem.transfer import jsonl
+from graphmem.transfer.exporter import export_records
+from graphmem.transfer.importer import import_records
 
 if TYPE_CHECKING:
     import networkx as nx
 
-R = TypeVar("R", results.AddResult, results.SearchResult, results.ListResult)
+R = TypeVar("R", responses.AddResult, responses.SearchResult, responses.ListResult)
 TOP_K, CONTEXT_MEMORIES = 10, 20
-LISTED, MOST_LISTED = 100, 100_000
+DEFAULT_LIST_LIMIT, MAX_LIST_LIMIT = 100, 100_000
 # Relations that a listing shows, newest first; `graph()` has them all.
-RELATIONS = 100
-ERASED_AT_ONCE = 500
+RELATION_LIMIT = 100
+DELETE_BATCH = 500
 
 
 class Memory:
@@ -93,8 +94,8 @@ class Memory:
             if settings is not None:
                 raise ConfigError("config: settings are given, too; give one of the two")
             settings = Settings.from_dict(config)
-        in_memory = path is not None and arguments.folder(path) == ":memory:"
-        named = None if path is None or in_memory else arguments.home(path)
+        in_memory = path is not None and validation.folder(path) == ":memory:"
+        named = None if path is None or in_memory else validation.home(path)
         chosen = Settings.from_env(home=named) if settings is None else settings
         if not isinstance(chosen, Settings):
             raise ConfigError(
@@ -106,8 +107,8 @@ class Memory:
         for told in chosen.without_effect:
             warnings.warn(told, stacklevel=2)
         self._version = chosen.version
-        self.limits = arguments.Limits(**chosen.limits.model_dump())
-        self._house = House(chosen, in_memory=in_memory)
+        self.limits = validation.InputLimits(**chosen.limits.model_dump())
+        self._engine = Engine(chosen, in_memory=in_memory)
 
     @classmethod
     def from_config(cls, config_dict: Mapping[str, Any] | BaseModel) -> Memory:
@@ -120,7 +121,7 @@ class Memory:
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> Memory:
         """The same from a TOML, YAML or JSON file."""
-        return cls(settings=Settings.from_file(arguments.folder(path)))
+        return cls(settings=Settings.from_file(validation.folder(path)))
 
     def __enter__(self) -> Self:
         return self
@@ -145,7 +146,7 @@ class Memory:
         prompt: str | None = None,
         strict: bool = False,
         wait: bool = True,
-    ) -> results.AddResult:
+    ) -> responses.AddResult:
         """Remembers what was said.
 
         `messages`: a string, one `{"role", "content", "name"?, "timestamp"?, "id"?, "metadata"?}`, or a list of them; a
@@ -165,25 +166,27 @@ class Memory:
         Raises ValidationError (nothing is stored then), ConfigError for `infer=True` without a model, PartialWrite with
         `strict=True` when something is pending.
         """
-        self._house.check_open()
+        self._engine.check_open()
         infers = self._infers(infer)
         if prompt is not None:
-            arguments.content(prompt, "prompt")
-        waits, strictly = arguments.flag(wait, "wait"), arguments.flag(strict, "strict")
-        scope, _ = arguments.required_scope(user_id, agent_id, run_id)
-        heard = arguments.heard(messages, timestamp=timestamp, now=datetime.now(UTC), limits=self.limits)
+            validation.content(prompt, "prompt")
+        waits, strictly = validation.flag(wait, "wait"), validation.flag(strict, "strict")
+        scope, _ = validation.required_scope(user_id, agent_id, run_id)
+        heard = validation.parse_messages(messages, timestamp=timestamp, now=datetime.now(UTC), limits=self.limits)
         steps = self._said(heard.messages, scope, metadata, memory_type, expiration_date)
-        self._house.check_embedder()
-        kind = JobKind.PROCEDURE if memory_type == arguments.PROCEDURAL_MEMORY else JobKind.FACTS
+        self._engine.check_embedder()
+        kind = JobKind.PROCEDURE if memory_type == validation.PROCEDURAL_MEMORY else JobKind.FACTS
         with traced_as("upsert_memory" if infers else "create_memory") as traced:
             result = (
-                self._learned(steps, Assign(scope, prompt, procedure=kind is JobKind.PROCEDURE), kind, waits=waits)
+                self._add_with_extraction(
+                    steps, EnqueueExtraction(scope, prompt, procedure=kind is JobKind.PROCEDURE), kind, waits=waits
+                )
                 if infers
-                else self._kept(steps, scope, waits=waits)
+                else self._add_verbatim(steps, scope, waits=waits)
             )
-            traced.note(**{"gen_ai.memory.record.count": len(result["results"])})
+            traced.set_attributes(**{"gen_ai.memory.record.count": len(result["results"])})
         if heard.wordless:
-            result["skipped"] = results.skipped(heard.wordless)
+            result["skipped"] = responses.skipped(heard.wordless)
         pending = result.get("pending", [])
         if pending and strictly and waits:
             raise PartialWrite(f"stored, but not yet in {' and '.join(pending)}; repair() brings it there", result)
@@ -192,45 +195,47 @@ class Memory:
     def _infers(self, infer: object) -> bool:
         """Whether a language model is asked: if there is one, unless the caller does not want it."""
         if infer is None:
-            return self._house.llm is not None
-        wanted = arguments.flag(infer, "infer")
-        if wanted and self._house.llm is None:
+            return self._engine.llm is not None
+        wanted = validation.flag(infer, "infer")
+        if wanted and self._engine.llm is None:
             raise ConfigError(
                 "infer=True needs a language model, and none is configured: set llm (README, 'Configuration'), "
                 "or leave infer out (or False) to remember the words as spoken"
             )
         return wanted
 
-    def _kept(self, steps: Sequence[Say], scope: Scope, *, waits: bool) -> results.AddResult:
+    def _add_verbatim(self, steps: Sequence[AddMessage], scope: Scope, *, waits: bool) -> responses.AddResult:
         """The words as spoken."""
-        outcomes = self._house.commit(steps)
+        outcomes = self._engine.commit(steps)
         fresh = _fresh(outcomes)
-        pending = self._house.finish(fresh, wait_for_it=waits) if fresh else []
-        result = results.AddResult(
-            results=[results.added(step, outcome) for step, outcome in zip(steps, outcomes, strict=True)],
+        pending = self._engine.enrich_and_deliver(fresh, wait_for_it=waits) if fresh else []
+        result = responses.AddResult(
+            results=[responses.add_result_item(step, outcome) for step, outcome in zip(steps, outcomes, strict=True)],
             relations=self._stated(fresh, scope) if waits else [],
         )
         if pending:
             result["pending"] = pending
         return result
 
-    def _learned(self, steps: Sequence[Say], assign: Assign, kind: JobKind, *, waits: bool) -> results.AddResult:
+    def _add_with_extraction(
+        self, steps: Sequence[AddMessage], assign: EnqueueExtraction, kind: JobKind, *, waits: bool
+    ) -> responses.AddResult:
         """The words, as mere sources, and what a language model makes of them."""
         said = [replace(step, source_only=True) for step in steps]
-        *outcomes, assigned = self._house.commit([*said, assign])
-        known = [results.added(s, o) for s, o in zip(steps, outcomes, strict=True) if o.event == "NONE"]
+        *outcomes, assigned = self._engine.commit([*said, assign])
+        known = [responses.add_result_item(s, o) for s, o in zip(steps, outcomes, strict=True) if o.event == "NONE"]
         fresh = _fresh(outcomes)
         if not fresh:
-            return results.AddResult(results=known, relations=[])
-        learned, pending = self._house.learn(int(assigned.id), fresh, kind, wait_for_it=waits)
-        result = results.AddResult(results=known, relations=[])
+            return responses.AddResult(results=known, relations=[])
+        learned, pending = self._engine.run_job(int(assigned.id), fresh, kind, wait_for_it=waits)
+        result = responses.AddResult(results=known, relations=[])
         if isinstance(learned, str):
             result["failed"] = {kind.value: learned}
         else:
-            result["results"] += results.learned(learned.outcomes)
+            result["results"] += responses.fact_result_items(learned.outcomes)
             result["relations"] = self._stated(_fresh(learned.outcomes, "UPDATE"), assign.scope)
-            result["usage"] = results.usage(learned)
-            if unusable := results.unusable(learned.dropped):
+            result["usage"] = responses.usage(learned)
+            if unusable := responses.dropped_summary(learned.dropped):
                 result["failed"] = {"answer": unusable}
         if pending:
             result["pending"] = pending
@@ -243,22 +248,22 @@ class Memory:
         metadata: object,
         memory_type: object,
         expiration_date: object,
-    ) -> tuple[Say, ...]:
-        return say(
+    ) -> tuple[AddMessage, ...]:
+        return message_commands(
             messages,
             scope,
-            self._house.ledger.digests,
-            metadata=arguments.metadata(metadata, most=self.limits.max_metadata_bytes),
-            memory_type=arguments.memory_type(memory_type),
-            expires_at=arguments.expiration(expiration_date),
-            before_store=self._house.settings.before_store,
+            self._engine.ledger.digests,
+            metadata=validation.metadata(metadata, most=self.limits.max_metadata_bytes),
+            memory_type=validation.memory_type(memory_type),
+            expires_at=validation.expiration(expiration_date),
+            before_store=self._engine.settings.before_store,
         )
 
-    def _stated(self, records: Sequence[MemoryRecord], scope: Scope) -> list[results.RelationDict]:
+    def _stated(self, records: Sequence[MemoryRecord], scope: Scope) -> list[responses.RelationDict]:
         view = View(scope, datetime.now(UTC), scope.space, show_expired=True)
         try:
-            with self._house.ledger.read() as connection:
-                return results.relations(reading.relations_stated_by(connection, view, [r.id for r in records]))
+            with self._engine.ledger.read() as connection:
+                return responses.relations(graph_reads.relations_stated_by(connection, view, [r.id for r in records]))
         except StoreError:  # closed since: what was stored is stored, and that is what the call has to say
             return []
 
@@ -273,39 +278,41 @@ class Memory:
         user_id: Any = None,
         agent_id: Any = None,
         run_id: Any = None,
-    ) -> results.MemoryDict:
+    ) -> responses.MemoryDict:
         """Corrects or refines a memory in place; history keeps the old words, search does not find them any more.
 
         `metadata` replaces what was there; `expiration_date=None` takes an expiration away. Returns the memory as it
         is now, plus `"message"`. Raises NotFoundError, and ValidationError when there is nothing to change.
         """
-        self._house.check_open()
-        words, limits = arguments.same_option(data, text, ("data", "text")), self.limits
+        self._engine.check_open()
+        words, limits = validation.merge_aliases(data, text, ("data", "text")), self.limits
         if words is None and metadata is None and isinstance(expiration_date, Unset):
             raise ValidationError("update: nothing to change; give data, metadata or expiration_date")
-        step = Revise(
-            arguments.memory_id(memory_id),
-            text=None if words is None else arguments.content(words, "data", limits.max_message_chars),
-            metadata=None if metadata is None else arguments.metadata(metadata, most=limits.max_metadata_bytes),
-            expires_at=expiration_date if isinstance(expiration_date, Unset) else arguments.expiration(expiration_date),
+        step = UpdateMemory(
+            validation.memory_id(memory_id),
+            text=None if words is None else validation.content(words, "data", limits.max_message_chars),
+            metadata=None if metadata is None else validation.metadata(metadata, most=limits.max_metadata_bytes),
+            expires_at=expiration_date
+            if isinstance(expiration_date, Unset)
+            else validation.expiration(expiration_date),
             corrects=True,
         )
         within = _within(user_id, agent_id, run_id)
         step = self._redacted(step, within)
-        self._house.check_embedder()
-        outcome = self._house.commit([step], within)[0]
-        record = outcome.revised
-        pending = self._house.finish([record], wait_for_it=True) if outcome.event == "UPDATE" else []
-        shown = results.memory(record)
+        self._engine.check_embedder()
+        outcome = self._engine.commit([step], within)[0]
+        record = outcome.required_record
+        pending = self._engine.enrich_and_deliver([record], wait_for_it=True) if outcome.event == "UPDATE" else []
+        shown = responses.memory(record)
         changed = outcome.event == "UPDATE"
         shown["message"] = "Memory updated successfully!" if changed else "Nothing to change: the memory is like that."
         if pending:
             shown["pending"] = pending
         return shown
 
-    def _redacted(self, step: Revise, within: Scope | None) -> Revise:
+    def _redacted(self, step: UpdateMemory, within: Scope | None) -> UpdateMemory:
         """A revision as `before_store` lets it pass, which sees the memory's message as it would be."""
-        hook = self._house.settings.before_store
+        hook = self._engine.settings.before_store
         if hook is None or (step.text is None and step.metadata is None):
             return step
         record = self._find(step.id, within)
@@ -314,7 +321,7 @@ class Memory:
         text = record.text if step.text is None else step.text
         metadata = record.metadata if step.metadata is None else step.metadata
         said = Message(record.role or "user", text, record.at, name=record.actor_id, id=record.message_id)
-        found = passed(hook, said, metadata)
+        found = apply_before_store(hook, said, metadata)
         if found is None:
             raise ValidationError("update: before_store refuses it; the memory is as it was")
         # What was not given and is not changed here stays out of it: somebody else may be changing it now.
@@ -326,7 +333,7 @@ class Memory:
 
     def undo(
         self, event_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
-    ) -> results.MemoryDict:
+    ) -> responses.MemoryDict:
         """Takes an update or a retirement back: what that event changed is as it was before; its history keeps both.
 
         `event_id` as `history` and `explain` give it. What other events changed stays (metadata, say, after an update
@@ -334,11 +341,11 @@ class Memory:
         ValidationError for one that cannot be taken back: another kind of event, or one whose fields (text, metadata,
         expiration_date, retirement) are by now neither as it left them nor as they were before it.
         """
-        self._house.check_open()
-        wanted, within = arguments.memory_id(event_id, "event_id"), _within(user_id, agent_id, run_id)
-        outcome = self._house.commit([Undo(wanted)], within)[0]
-        pending = self._house.finish([outcome.revised], wait_for_it=True)
-        shown = results.memory(outcome.revised)
+        self._engine.check_open()
+        wanted, within = validation.memory_id(event_id, "event_id"), _within(user_id, agent_id, run_id)
+        outcome = self._engine.commit([UndoEvent(wanted)], within)[0]
+        pending = self._engine.enrich_and_deliver([outcome.required_record], wait_for_it=True)
+        shown = responses.memory(outcome.required_record)
         shown["message"] = "Taken back."
         if pending:
             shown["pending"] = pending
@@ -346,37 +353,37 @@ class Memory:
 
     def delete(
         self, memory_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
-    ) -> results.Receipt:
+    ) -> responses.Receipt:
         """Erases a memory from every store: its words, vectors, nodes and edges; history keeps that it was.
 
         Returns a receipt (`{"message", "deleted", "erased": {"ledger", "vectors", "graph", "derived"}, "pending"?}`):
         what `pending` names loses its share once it can be reached. Raises NotFoundError.
         """
-        self._house.check_open()
-        step = Erase(arguments.memory_id(memory_id))
-        outcome = self._house.commit([step], _within(user_id, agent_id, run_id))[0]
-        return results.receipt(
-            outcome.erased, self._house.deliver([outcome.revised.space]), "Memory deleted successfully!"
+        self._engine.check_open()
+        step = DeleteMemory(validation.memory_id(memory_id))
+        outcome = self._engine.commit([step], _within(user_id, agent_id, run_id))[0]
+        return responses.receipt(
+            outcome.erased, self._engine.deliver([outcome.required_record.space]), "Memory deleted successfully!"
         )
 
-    def delete_all(self, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None) -> results.Receipt:
+    def delete_all(self, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None) -> responses.Receipt:
         """Erases every memory of a scope, of every kind and state, in steps that can be taken up again.
 
         With a `run_id`, a fact that was said elsewhere, too, stays there. Returns a receipt as `delete` does.
         """
-        self._house.check_open()
-        scope = arguments.required_scope(user_id, agent_id, run_id)[0]
-        erased, spaces = Erased(), set[str]()
+        self._engine.check_open()
+        scope = validation.required_scope(user_id, agent_id, run_id)[0]
+        erased, spaces = ErasureReport(), set[str]()
         while True:
-            with self._house.ledger.read() as connection:
-                found = memories.in_scope(connection, scope, ERASED_AT_ONCE)
+            with self._engine.ledger.read() as connection:
+                found = memories.in_scope(connection, scope, DELETE_BATCH)
             if not found:
                 break
             spaces |= {record.space for record in found}
-            steps = [Erase(record.id, if_there=True, run_id=scope.run_id) for record in found]
-            erased = sum((outcome.erased for outcome in self._house.commit(steps)), erased)
-        return results.receipt(
-            erased, self._house.deliver(sorted(spaces)), f"{len(erased.ids)} memories deleted successfully!"
+            steps = [DeleteMemory(record.id, missing_ok=True, run_id=scope.run_id) for record in found]
+            erased = sum((outcome.erased for outcome in self._engine.commit(steps)), erased)
+        return responses.receipt(
+            erased, self._engine.deliver(sorted(spaces)), f"{len(erased.ids)} memories deleted successfully!"
         )
 
     # --- reading ------------------------------------------------------------------------------------------------
@@ -398,7 +405,7 @@ class Memory:
         show_expired: bool = False,
         explain: bool = False,
         rerank: bool = False,
-    ) -> results.SearchResult:
+    ) -> responses.SearchResult:
         """Finds what belongs to a question, also several hops away.
 
         `top_k` (1..1000, default 10; `limit` means the same; "auto": those not far behind the best, 3 to 50).
@@ -412,26 +419,26 @@ class Memory:
         chosen, they are no hits of their own. `explain=True` adds to each hit `{"arms", "path", "why"}`, and to a long
         one `"part"`, the sentences that match. Raises ConfigError for `rerank=True`: there is no reranker yet.
         """
-        self._house.check_open()
-        if arguments.flag(rerank, "rerank"):
+        self._engine.check_open()
+        if validation.flag(rerank, "rerank"):
             raise ConfigError("rerank=True needs a reranker, and none is configured; leave rerank out")
-        scope, rest = arguments.required_scope(user_id, agent_id, run_id, filters=filters)
-        asked, named = arguments.same_option(top_k, limit, ("top_k", "limit")), "limit" if top_k is None else "top_k"
-        question = Question(
-            text=arguments.query(query),
+        scope, rest = validation.required_scope(user_id, agent_id, run_id, filters=filters)
+        asked, named = validation.merge_aliases(top_k, limit, ("top_k", "limit")), "limit" if top_k is None else "top_k"
+        question = SearchQuery(
+            text=validation.query(query),
             view=_view(scope, kinds, as_of, show_expired=show_expired),
-            limit=TOP_K if asked is None else arguments.top_k(asked, named, self.limits.max_top_k),
-            only=filtering.parse(rest, limits=self.limits),
-            threshold=arguments.threshold(threshold),
-            explain=arguments.flag(explain, "explain"),
-            parts=WHOLE if explain else None,
-            now=None if reference_date is None else arguments.zoned_moment(reference_date, "reference_date"),
+            limit=TOP_K if asked is None else validation.top_k(asked, named, self.limits.max_top_k),
+            filter=filtering.parse(rest, limits=self.limits),
+            threshold=validation.threshold(threshold),
+            explain=validation.flag(explain, "explain"),
+            parts=UNSPLIT_CHARS if explain else None,
+            now=None if reference_date is None else validation.zoned_moment(reference_date, "reference_date"),
         )
-        self._house.check_embedder()
+        self._engine.check_embedder()
         with traced_as("search_memory") as traced:
-            found = search(question, self._house.stores)
-            traced.note(**{"gen_ai.memory.record.count": len(found.hits)})
-        return self._shaped(results.answer(found))
+            found = search(question, self._engine.search_deps)
+            traced.set_attributes(**{"gen_ai.memory.record.count": len(found.hits)})
+        return self._shaped(responses.search_result(found))
 
     def context(
         self,
@@ -453,29 +460,29 @@ class Memory:
         question without any word that names something ("What do you know?"; told by English and Chinese words) gets all
         that is found. `threshold`: a least cosine similarity instead, as in `search`; None: all that is found.
         """
-        self._house.check_open()
-        room = arguments.count(max_chars, "max_chars", 1, 1_000_000)
-        scope = arguments.required_scope(user_id, agent_id, run_id)[0]
+        self._engine.check_open()
+        room = validation.count(max_chars, "max_chars", 1, 1_000_000)
+        scope = validation.required_scope(user_id, agent_id, run_id)[0]
         view = _view(scope, None, None, show_expired=False)
-        self._house.check_embedder()
-        question = Question(arguments.query(query), view, CONTEXT_MEMORIES, parts=inject.LEAST)
+        self._engine.check_embedder()
+        question = SearchQuery(validation.query(query), view, CONTEXT_MEMORIES, parts=context.MIN_CHARS)
         if isinstance(threshold, Unset):
-            hits = search(replace(question, relates=True), self._house.stores).related
+            hits = search(replace(question, with_relations=True), self._engine.search_deps).related
         else:
-            least = arguments.threshold(threshold)
-            hits = search(replace(question, threshold=least), self._house.stores).hits
-        return inject.block(hits, room)
+            least = validation.threshold(threshold)
+            hits = search(replace(question, threshold=least), self._engine.search_deps).hits
+        return context.context_block(hits, room)
 
     def get(
         self, memory_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
-    ) -> results.MemoryDict | None:
+    ) -> responses.MemoryDict | None:
         """A memory by its id, also a retired or expired one; None if there is none in this scope."""
-        self._house.check_open()
-        record = self._find(arguments.memory_id(memory_id), _within(user_id, agent_id, run_id))
-        return None if record is None else results.memory(record)
+        self._engine.check_open()
+        record = self._find(validation.memory_id(memory_id), _within(user_id, agent_id, run_id))
+        return None if record is None else responses.memory(record)
 
     def _find(self, memory_id: str, within: Scope | None) -> MemoryRecord | None:
-        with self._house.ledger.read() as connection:
+        with self._engine.ledger.read() as connection:
             record = memories.find(connection, memory_id)
         return record if record is not None and (within is None or record.is_in(within)) else None
 
@@ -492,48 +499,48 @@ class Memory:
         offset: int = 0,
         as_of: datetime | str | float | None = None,
         show_expired: bool = False,
-    ) -> results.ListResult:
+    ) -> responses.ListResult:
         """A scope's memories, newest observation first: facts and episodes; mere sources of facts, and summaries,
         when `kinds` names them.
 
         `limit` 1..100,000 (default 100; `top_k` means the same). Returns `{"results", "relations", "total"}`.
         """
-        self._house.check_open()
-        scope, rest = arguments.required_scope(user_id, agent_id, run_id, filters=filters)
-        asked = arguments.same_option(limit, top_k, ("limit", "top_k"))
-        most = 100 if asked is None else arguments.count(asked, "limit", 1, MOST_LISTED)
-        skip = arguments.count(offset, "offset", 0, 2**31)
+        self._engine.check_open()
+        scope, rest = validation.required_scope(user_id, agent_id, run_id, filters=filters)
+        asked = validation.merge_aliases(limit, top_k, ("limit", "top_k"))
+        most = 100 if asked is None else validation.count(asked, "limit", 1, MAX_LIST_LIMIT)
+        skip = validation.count(offset, "offset", 0, 2**31)
         view = _view(scope, kinds, as_of, show_expired=show_expired, default={Kind.FACT, Kind.EPISODE})
         only = filtering.parse(rest, limits=self.limits)
-        with self._house.ledger.read() as connection:
-            listed = memories.listing(connection, view, with_sources=kinds is not None)
+        with self._engine.ledger.read() as connection:
+            listed = memories.list_records(connection, view, with_sources=kinds is not None)
             found = [record for record in listed if only is None or only.matches(filtering.fields_of(record))]
-            shown = reading.relations_in(connection, view, RELATIONS)
-        page = [results.memory(record) for record in islice(found, skip, skip + most)]
-        return self._shaped(results.ListResult(results=page, relations=results.relations(shown), total=len(found)))
+            shown = graph_reads.relations_in(connection, view, RELATION_LIMIT)
+        page = [responses.memory(record) for record in islice(found, skip, skip + most)]
+        return self._shaped(responses.ListResult(results=page, relations=responses.relations(shown), total=len(found)))
 
     def history(
         self, memory_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
-    ) -> list[results.HistoryDict]:
+    ) -> list[responses.HistoryDict]:
         """What happened to a memory, oldest first, in mem0's ten columns and `is_retired`; [] if there is none in this
         scope.
 
         Of an erased memory the events remain, without the words. What `add` calls DELETE has retired a memory, and is a
         RETIRE here, with `is_retired`; `is_deleted` means erased.
         """
-        self._house.check_open()
-        uid = arguments.memory_id(memory_id)
-        return [results.event(event) for event in self._events(uid, _within(user_id, agent_id, run_id))]
+        self._engine.check_open()
+        uid = validation.memory_id(memory_id)
+        return [responses.event(event) for event in self._events(uid, _within(user_id, agent_id, run_id))]
 
     def _events(self, memory_id: str, within: Scope | None) -> list[Any]:
-        with self._house.ledger.read() as connection:
+        with self._engine.ledger.read() as connection:
             record = memories.find(connection, memory_id)
             if record is None:
-                gone = log.tombstone(connection, memory_id)
+                gone = event_log.find_tombstone(connection, memory_id)
                 is_seen = gone is not None and (within is None or within.sees(gone.scope))
             else:
                 is_seen = within is None or record.is_in(within)
-            return log.history(connection, memory_id) if is_seen else []
+            return event_log.history(connection, memory_id) if is_seen else []
 
     def explain(
         self, memory_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
@@ -544,8 +551,8 @@ class Memory:
         `messages` are what it was drawn from, `replaces` and `replaced_by` the memories (ids) that it made untrue and
         that did so to it, `events` its changes with ids and reasons. Raises NotFoundError.
         """
-        self._house.check_open()
-        uid, within = arguments.memory_id(memory_id), _within(user_id, agent_id, run_id)
+        self._engine.check_open()
+        uid, within = validation.memory_id(memory_id), _within(user_id, agent_id, run_id)
         record = self._find(uid, within)
         if record is None:
             raise NotFoundError(f"no memory {uid!r:.80} in this scope; search() and get_all() give the ids that exist")
@@ -554,23 +561,23 @@ class Memory:
         def seen(found: Sequence[MemoryRecord]) -> list[MemoryRecord]:
             return [one for one in found if within is None or one.is_in(within)]
 
-        with self._house.ledger.read() as connection:
-            drawn_from = memories.linked(connection, record.row, "drawn_from")
-            mentioned = [entity for _, entity, _ in reading.mentions_of(connection, [uid], view.scope.space)]
-            stated = reading.relations_stated_by(connection, view, [uid])
-            events = log.history(connection, uid)
-            older = memories.linked(connection, record.row, "replaces")
-            newer = memories.linking(connection, record.row, "replaces")
+        with self._engine.ledger.read() as connection:
+            drawn_from = memories.link_targets(connection, record.row, "drawn_from")
+            mentioned = [entity for _, entity, _ in graph_reads.mentions_of(connection, [uid], view.scope.space)]
+            stated = graph_reads.relations_stated_by(connection, view, [uid])
+            events = event_log.history(connection, uid)
+            older = memories.link_targets(connection, record.row, "replaces")
+            newer = memories.link_sources(connection, record.row, "replaces")
         sources = seen(drawn_from) if drawn_from else [record]
         return {
             "id": uid,
             "memory": record.text,
             "messages": [_message(source, _said_first(source, events)) for source in sources],
             "mentions": [{"key": e.key, "name": e.name, "type": e.type.value} for e in mentioned],
-            "relations": results.relations(stated),
+            "relations": responses.relations(stated),
             "replaces": [one.id for one in seen(older)],
             "replaced_by": [one.id for one in seen(newer)],
-            "events": [{**results.event(event), "reason": event.reason} for event in events],
+            "events": [{**responses.event(event), "reason": event.reason} for event in events],
         }
 
     def entities(
@@ -582,88 +589,88 @@ class Memory:
         query: str | None = None,
         type: str | None = None,  # noqa: A002  (the contract's name)
         limit: int = 100,
-    ) -> list[results.EntityDict]:
+    ) -> list[responses.EntityDict]:
         """The people and things a scope's memories mention, those most memories mention first; one that has several
         names is listed once, with its `aliases`.
 
         `query` keeps the names that contain it; `type` is one of Person, Organization, Place, Event, Object,
         Concept, Time, Other.
         """
-        self._house.check_open()
-        scope = arguments.required_scope(user_id, agent_id, run_id)[0]
+        self._engine.check_open()
+        scope = validation.required_scope(user_id, agent_id, run_id)[0]
         view = _view(scope, None, None, show_expired=False)
-        words = None if query is None else normalise_key(arguments.query(query)) or query.casefold()
-        most = arguments.count(limit, "limit", 1, MOST_LISTED)
-        kind = None if type is None else arguments.entity_type(type)
-        with self._house.ledger.read() as connection:
-            found = shown.entities_in(connection, view, words=words, kind=kind, limit=most)
-        return [results.entity(one) for one in found]
+        words = None if query is None else normalise_key(validation.query(query)) or query.casefold()
+        most = validation.count(limit, "limit", 1, MAX_LIST_LIMIT)
+        kind = None if type is None else validation.entity_type(type)
+        with self._engine.ledger.read() as connection:
+            found = entity_queries.entities_in(connection, view, words=words, kind=kind, limit=most)
+        return [responses.entity(one) for one in found]
 
     def entity(
         self, key: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None, limit: int = 100
-    ) -> results.KnownDict | None:
+    ) -> responses.EntityDetails | None:
         """What is known about someone or something, by any name: `{"key", "name", "type", "aliases", "memories",
         "relations"}`.
 
         `memories` are its memories under all its names, newest first, at most `limit`; `aliases` its further names,
         `[{"key", "name", "origin"}]`. None if nothing in this scope mentions it.
         """
-        self._house.check_open()
-        scope = arguments.required_scope(user_id, agent_id, run_id)[0]
+        self._engine.check_open()
+        scope = validation.required_scope(user_id, agent_id, run_id)[0]
         view = _view(scope, None, None, show_expired=False)
-        wanted = normalise_key(arguments.entity_key(key, "key"))
-        return self._known(view, wanted, arguments.count(limit, "limit", 1, MOST_LISTED))
+        wanted = normalise_key(validation.entity_key(key, "key"))
+        return self._known(view, wanted, validation.count(limit, "limit", 1, MAX_LIST_LIMIT))
 
-    def _known(self, view: View, key: str, limit: int) -> results.KnownDict | None:
-        with self._house.ledger.read() as connection:
-            found = shown.entity_in(connection, view, key)
+    def _known(self, view: View, key: str, limit: int) -> responses.EntityDetails | None:
+        with self._engine.ledger.read() as connection:
+            found = entity_queries.entity_in(connection, view, key)
             if found is None:
                 return None
-            ids = shown.mentioning(connection, view, found.keys, limit)
+            ids = entity_queries.memories_mentioning(connection, view, found.keys, limit)
             records = memories.records(connection, ids)
-            relations = reading.relations_about(connection, view, found.keys)
-        return results.known(found, [records[uid] for uid in ids], relations)
+            relations = graph_reads.relations_about(connection, view, found.keys)
+        return responses.entity_details(found, [records[uid] for uid in ids], relations)
 
     def alias(
         self, a: str, b: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
-    ) -> results.KnownDict:
+    ) -> responses.EntityDetails:
         """Says that two names mean one person or thing: from now on they are shown as one, and a question that names
         either is answered from both.
 
         It is a link between the two, in the space of this scope, and `unalias` takes it back. Returns the entity as
         `entity` shows it. Raises NotFoundError for a name that no memory of the scope mentions.
         """
-        self._house.check_open()
-        scope = arguments.required_scope(user_id, agent_id, run_id)[0]
-        return self._named(Alias(scope, *_two_names(a, b)))
+        self._engine.check_open()
+        scope = validation.required_scope(user_id, agent_id, run_id)[0]
+        return self._named(AddAlias(scope, *_two_names(a, b)))
 
     def unalias(
         self, a: str, b: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
-    ) -> results.KnownDict:
+    ) -> responses.EntityDetails:
         """Takes back that two names mean one, whoever said so; no rule will link these two again, `alias` can.
 
         Returns the entity `a` as `entity` shows it. Raises NotFoundError where the two are not linked to each other.
         """
-        self._house.check_open()
-        scope = arguments.required_scope(user_id, agent_id, run_id)[0]
-        return self._named(Unalias(scope, *_two_names(a, b)))
+        self._engine.check_open()
+        scope = validation.required_scope(user_id, agent_id, run_id)[0]
+        return self._named(RemoveAlias(scope, *_two_names(a, b)))
 
     def rename_entity(
         self, key: str, name: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
-    ) -> results.KnownDict:
+    ) -> responses.EntityDetails:
         """Chooses what an entity is called in what people see, whatever the texts call it.
 
         `name` has 1..256 characters in one line. Memories keep their words, and the entity is found by its old names
         as well. Returns it as `entity` shows it. Raises NotFoundError for one that no memory of the scope mentions.
         """
-        self._house.check_open()
-        scope = arguments.required_scope(user_id, agent_id, run_id)[0]
-        wanted = normalise_key(arguments.entity_key(key, "key"))
-        return self._named(Rename(scope, wanted, arguments.entity_name(name, "name")))
+        self._engine.check_open()
+        scope = validation.required_scope(user_id, agent_id, run_id)[0]
+        wanted = normalise_key(validation.entity_key(key, "key"))
+        return self._named(RenameEntity(scope, wanted, validation.entity_name(name, "name")))
 
-    def _named(self, step: Naming) -> results.KnownDict:
-        key = self._house.commit([step])[0].id
-        found = self._known(_view(step.scope, None, None, show_expired=False), key, LISTED)
+    def _named(self, step: EntityCommand) -> responses.EntityDetails:
+        key = self._engine.commit([step])[0].id
+        found = self._known(_view(step.scope, None, None, show_expired=False), key, DEFAULT_LIST_LIMIT)
         if found is None:  # erased by somebody else since
             raise NotFoundError(f"{key!r} was erased meanwhile; entities() lists what is known")
         return found
@@ -685,28 +692,28 @@ class Memory:
 
         `around` (an entity's name or a memory's id) keeps what is at most `hops` (0..10) edges away.
         """
-        self._house.check_open()
-        scope = arguments.required_scope(user_id, agent_id, run_id)[0]
+        self._engine.check_open()
+        scope = validation.required_scope(user_id, agent_id, run_id)[0]
         view = _view(scope, None, None, show_expired=False)
-        centre = None if around is None else arguments.entity_key(around, "around")
-        reach = arguments.count(hops, "hops", 0, 10)
-        most = arguments.count(limit, "limit", 1, MOST_LISTED)
-        return picture.draw(self._house.ledger, view, centre, reach, most)
+        centre = None if around is None else validation.entity_key(around, "around")
+        reach = validation.count(hops, "hops", 0, 10)
+        most = validation.count(limit, "limit", 1, MAX_LIST_LIMIT)
+        return graph.build_graph(self._engine.ledger, view, centre, reach, most)
 
     # --- housekeeping -------------------------------------------------------------------------------------------
 
     def flush(self) -> dict[str, list[str]]:
         """Does and waits for background work; `{"pending": […]}` names the projections that still lack something."""
-        self._house.check_open()
-        return {"pending": self._house.flush()}
+        self._engine.check_open()
+        return {"pending": self._engine.flush()}
 
     def redo(self) -> dict[str, Any]:
         """Does a language model's work now that failed, or that a process left behind which has died.
 
         Returns `{"done": n, "failed": {name of the error: n}, "pending": […]}`. Raises ConfigError without a model.
         """
-        self._house.check_open()
-        return self._house.redo()
+        self._engine.check_open()
+        return self._engine.redo()
 
     def stats(self, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None) -> dict[str, Any]:
         """Counts, the size of the ledger's file and of the embeddings in it (bytes), what is pending.
@@ -718,8 +725,8 @@ class Memory:
         "prompt_tokens", "completion_tokens", "cached_tokens", "seconds", "cost"}`; with a scope only what was done for
         that. The rest is about the whole ledger.
         """
-        self._house.check_open()
-        return self._house.stats(_within(user_id, agent_id, run_id))
+        self._engine.check_open()
+        return self._engine.stats(_within(user_id, agent_id, run_id))
 
     def verify(self, repair: bool = False) -> dict[str, Any]:  # noqa: FBT001, FBT002  (the contract's form)
         """Compares the projections with the ledger, by ids and versions, and derived columns with their rows.
@@ -730,19 +737,19 @@ class Memory:
         memory with the right words or `delete` it, then `repair()`. `failed` counts memories that could not be enriched
         when it was last tried. `repair=True` mends what it finds (damage it cannot) and reports what is left.
         """
-        self._house.check_open()
-        mend = arguments.flag(repair, "repair")
-        found = self._house.verify()
+        self._engine.check_open()
+        mend = validation.flag(repair, "repair")
+        found = self._engine.verify()
         if not mend or found["ok"]:
             return found
-        self._house.repair()
-        return {**self._house.verify(), "repaired": found}
+        self._engine.repair()
+        return {**self._engine.verify(), "repaired": found}
 
     def repair(self) -> dict[str, Any]:
         """Does what is owed, delivers, mends; returns what `verify` says afterwards."""
-        self._house.check_open()
-        self._house.repair()
-        return self._house.verify()
+        self._engine.check_open()
+        self._engine.repair()
+        return self._engine.verify()
 
     def rebuild(
         self, projection: Literal["vectors", "graph"] | None = None, progress: Progress | None = None
@@ -752,11 +759,11 @@ class Memory:
         After a change of the embedding model it embeds everything anew. `progress(name, done, total)` is called
         after each batch, in change numbers. Returns what `verify` says afterwards.
         """
-        self._house.check_open()
-        if projection is not None and (not isinstance(projection, str) or projection not in ENRICHMENT):
-            arguments.refuse("projection", projection, "use 'vectors', 'graph', or leave it out for all")
-        self._house.rebuild(projection, _progress(progress))
-        return self._house.verify()
+        self._engine.check_open()
+        if projection is not None and (not isinstance(projection, str) or projection not in PROJECTION_NAMES):
+            validation.refuse("projection", projection, "use 'vectors', 'graph', or leave it out for all")
+        self._engine.rebuild(projection, _progress(progress))
+        return self._engine.verify()
 
     def export(
         self,
@@ -766,7 +773,7 @@ class Memory:
         agent_id: Any = None,
         run_id: Any = None,
         progress: Progress | None = None,
-    ) -> results.ExportResult:
+    ) -> responses.ExportResult:
         """Writes a scope's memories, or without a scope everything, as JSON Lines that `import_` takes in again.
 
         With ids, times, history, links, entities and embeddings; of what was erased there is that it was. All of it is
@@ -775,14 +782,14 @@ class Memory:
         open. `progress("export", done, total)` is called after some memories
         each. Returns `{"memories", "erased", "aliases", "names", "path"}`. Raises StoreError when it cannot be written.
         """
-        self._house.check_open()
+        self._engine.check_open()
         scope, heard = _within(user_id, agent_id, run_id), _progress(progress)
-        with files.open_to_write(path_or_file, self._house.kept) as write:
-            writer = files.Writer(write)
-            give(self._house.ledger, scope, writer.put, heard)
+        with jsonl.open_writer(path_or_file, self._engine.kept) as write:
+            writer = jsonl.JsonlWriter(write)
+            export_records(self._engine.ledger, scope, writer.write, heard)
             counts = writer.close()
         path = os.fspath(path_or_file) if isinstance(path_or_file, str | os.PathLike) else None
-        return results.exported(counts, path)
+        return responses.export_result(counts, path)
 
     def import_(
         self,
@@ -790,39 +797,39 @@ class Memory:
         *,
         restore: bool = False,
         progress: Progress | None = None,
-    ) -> results.ImportResult:
+    ) -> responses.ImportResult:
         """Takes in what `export` has written: into an empty memory the same as it was, or beside what is there.
 
         A memory whose id or message is known stays as it is, so a broken off import is simply repeated. What was
         erased here stays out, unless `restore=True` brings it back, with its history. No model is asked for what
         comes along; embeddings of another model are made anew. A path is refused as a whole when it was cut off or
         altered; an open file is taken as it comes, and so are records themselves: an iterable of dicts, such as a
-        converter from another program makes (`graphmem.carry.reading` says what has to be in them).
+        converter from another program makes (`graphmem.transfer.format` says what has to be in them).
         `progress("import", done, total)` is called after some records each; where the total is not known before,
         what is done stands for it.
 
         Returns `{"added", "known", "erased", "refused", "buried", "named", "skipped_links", "owed", "pending"?}`
-        (`graphmem.results.ImportResult` says what they count). Raises ValidationError naming the line, and saying how
-        many memories from before it were added.
+        (`graphmem.boundary.responses.ImportResult` says what they count). Raises ValidationError naming the line, and
+        saying how many memories from before it were added.
         """
-        self._house.check_open()
-        back, heard = arguments.flag(restore, "restore"), _progress(progress)
-        if files.is_records(path_or_file):
-            return take(self._house, path_or_file, restore=back, progress=heard)
-        with files.open_to_read(path_or_file) as (records, total):
-            return take(self._house, records, restore=back, progress=heard, total=total, each="line")
+        self._engine.check_open()
+        back, heard = validation.flag(restore, "restore"), _progress(progress)
+        if jsonl.is_record_iterable(path_or_file):
+            return import_records(self._engine, path_or_file, restore=back, progress=heard)
+        with jsonl.open_reader(path_or_file) as (records, total):
+            return import_records(self._engine, records, restore=back, progress=heard, total=total, each="line")
 
     def reset(self) -> dict[str, list[str]]:
         """Removes everything this memory holds, and nothing else in its stores.
 
         `{"pending": […]}` names projections on servers that are out of reach and emptied when they can be reached.
         """
-        self._house.check_open()
-        return {"pending": self._house.reset()}
+        self._engine.check_open()
+        return {"pending": self._engine.reset()}
 
     def close(self) -> None:
         """Waits for background work and lets go of files and threads. Calling it again does nothing."""
-        self._house.close()
+        self._engine.close()
 
     def _shaped(self, result: R) -> R:
         if self._version != "v1.0":
@@ -833,7 +840,7 @@ class Memory:
         if failed := cast("dict[str, Any]", result).get("failed"):
             told = ", ".join(f"{name}: {why}" for name, why in failed.items())
             warnings.warn(f"add: the language model's work failed ({told})", RuntimeWarning, stacklevel=3)
-        return cast("R", results.BareList(result))
+        return cast("R", responses.ResultList(result))
 
 
 def _fresh(outcomes: Iterable[Outcome], *also: str) -> list[MemoryRecord]:
@@ -843,12 +850,12 @@ def _fresh(outcomes: Iterable[Outcome], *also: str) -> list[MemoryRecord]:
 
 def _within(user_id: object, agent_id: object, run_id: object) -> Scope | None:
     """The scope that a by-id call is bound to, if it gives one."""
-    return arguments.scope(user_id, agent_id, run_id)[0]
+    return validation.scope(user_id, agent_id, run_id)[0]
 
 
 def _progress(given: Progress | None) -> Progress | None:
     if given is not None and not callable(given):
-        arguments.refuse("progress", given, "must be a function of (name, done, total), or left out")
+        validation.refuse("progress", given, "must be a function of (name, done, total), or left out")
     return given
 
 
@@ -859,17 +866,17 @@ def _view(
         scope=scope,
         now=datetime.now(UTC),
         space=scope.space if scope.user_id is not None else None,
-        kinds=arguments.kinds(kinds) or frozenset(default),
-        as_of=None if as_of is None else arguments.moment(as_of, "as_of"),
-        show_expired=arguments.flag(show_expired, "show_expired"),
+        kinds=validation.kinds(kinds) or frozenset(default),
+        as_of=None if as_of is None else validation.moment(as_of, "as_of"),
+        show_expired=validation.flag(show_expired, "show_expired"),
     )
 
 
 def _two_names(a: object, b: object) -> tuple[str, str]:
     """Two different keys."""
-    key, other = (normalise_key(arguments.entity_key(name, argument)) for name, argument in ((a, "a"), (b, "b")))
+    key, other = (normalise_key(validation.entity_key(name, argument)) for name, argument in ((a, "a"), (b, "b")))
     if key == other:
-        arguments.refuse("b", b, "is the same name as a; give two names that memories use")
+        validation.refuse("b", b, "is the same name as a; give two names that memories use")
     return key, other
 
 
@@ -886,5 +893,5 @@ def _message(record: MemoryRecord, content: str) -> dict[str, Any]:
         "role": record.role,
         "name": record.actor_id,
         "content": content,
-        "at": results.iso(record.at),
+        "at": responses.iso(record.at),
     }

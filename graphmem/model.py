@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 # The role of messages that an assistant wrote.
 ASSISTANT = "assistant"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-NOTHING: Mapping[str, Any] = MappingProxyType({})
+EMPTY_MAPPING: Mapping[str, Any] = MappingProxyType({})
 
 
 def micros(moment: datetime) -> int:
@@ -46,7 +46,7 @@ class EntityType(StrEnum):
     OTHER = "Other"
 
 
-class Tells(IntFlag):
+class AnswerType(IntFlag):
     """Which kinds of questions a text may answer, as far as its words show; a text can do several."""
 
     WHEN = 1
@@ -58,7 +58,7 @@ class Tells(IntFlag):
     TITLED = 64  # it is a passage with a title
 
 
-NOTHING_TOLD = Tells(0)
+NO_ANSWER_TYPES = AnswerType(0)
 
 
 class MentionKind(IntEnum):
@@ -76,7 +76,9 @@ SCOPE_NAMES = ("user_id", "agent_id", "run_id")
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Whose memories: at least one part is set. Made by `graphmem.arguments.scope`, which checks the values."""
+    """Whose memories: at least one part is set. Made by `graphmem.boundary.validation.scope`, which
+    checks the values.
+    """
 
     user_id: str | None = None
     agent_id: str | None = None
@@ -146,7 +148,7 @@ VECTOR = "vector"
 
 
 @dataclass(frozen=True, slots=True)
-class Forms:
+class EmbeddingSpec:
     """What is kept of each text: `model`'s vectors and, if `tokens` names a form, its token matrices."""
 
     model: str
@@ -159,8 +161,9 @@ class Forms:
         return [VECTOR] if self.tokens is None else [VECTOR, self.tokens]
 
 
-class Glimpse(NamedTuple):
-    """What a search has to know of a memory to weigh it. `at` is in microseconds, `asks` the share of it that asks.
+class CandidateRow(NamedTuple):
+    """What a search has to know of a memory to weigh it. `at` is in microseconds, `question_share` the share of it that
+    asks.
 
     `before` and `after` are the rows beside it in its session (None: none), whatever a view would hide. `source_only`:
     an episode that is a mere source of facts. `role` is that of whoever said it.
@@ -171,8 +174,8 @@ class Glimpse(NamedTuple):
     space: str
     speaker: str | None
     at: int
-    tells: int
-    asks: float
+    answer_types: int
+    question_share: float
     before: int | None
     after: int | None
     source_only: bool = False
@@ -181,7 +184,8 @@ class Glimpse(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One thing said. `at` is the observation time; `timed` tells whether the caller gave it (replays need that).
+    """One thing said. `at` is the observation time; `has_own_time` tells whether the caller gave it (replays need
+    that).
 
     `metadata` is what came in the message itself, beside that of the call; `document` tells of which document the words
     are a part, if nobody said them.
@@ -192,9 +196,9 @@ class Message:
     at: datetime
     name: str | None = None
     id: str | None = None
-    timed: bool = False
+    has_own_time: bool = False
     attachments: tuple[Mapping[str, Any], ...] = ()
-    metadata: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
+    metadata: Mapping[str, Any] = field(default_factory=lambda: EMPTY_MAPPING)
     document: str | None = None
 
 
@@ -215,7 +219,7 @@ class MemoryRecord:
     valid_to: datetime | None = None
     expires_at: datetime | None = None
     memory_type: str | None = None
-    metadata: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
+    metadata: Mapping[str, Any] = field(default_factory=lambda: EMPTY_MAPPING)
     speaker: str | None = None
     actor_id: str | None = None
     role: str | None = None
@@ -286,7 +290,7 @@ class Extraction:
 
     mentions: tuple[Mention, ...] = ()
     statements: tuple[Statement, ...] = ()
-    tells: Tells = NOTHING_TOLD
+    answer_types: AnswerType = NO_ANSWER_TYPES
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +306,7 @@ class Utterance:
 
 
 class Origin(StrEnum):
-    """Who says that two names mean one entity: the user, or a rule (see `graphmem.alike`)."""
+    """Who says that two names mean one entity: the user, or a rule (see `graphmem.extraction.entity_resolution`)."""
 
     USER = "user"
     FIRST_NAME = "first name"
@@ -381,7 +385,7 @@ class Event:
     actor_id: str | None
     role: str | None
     reason: str | None
-    before: Mapping[str, Any] | None = None
+    previous_state: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,7 +397,7 @@ class Seeds:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class GraphBounds:
     """How much of the graph one `neighbourhood` may read; measured, see README, "Why it is built so"."""
 
     steps: int = 3
@@ -403,7 +407,7 @@ class Limits:
     memories: int = 400
 
 
-class Edge(NamedTuple):
+class MentionEdge(NamedTuple):
     """A mention inside a subgraph. `kind` is a MentionKind's number: there are thousands of them in a search."""
 
     memory: str
@@ -416,15 +420,15 @@ class Subgraph:
     """A bounded neighbourhood.
 
     `mentions` are the memories' mentions of whatever several memories of the space hold, and of the seeds; how many
-    entities a memory holds alone is counted in `alone`, {(memory, kind): count}: they lead nowhere, but weigh in what
-    the memory passes on. `frequencies` gives the document frequency of every key that occurs. `next` are consecutive
-    memories of a session, both inside the view, at least one of them in `memories`. Relations are no part of it: the
-    memory that supports one mentions both its ends, so they would lead nowhere new; readers get them from the memories
-    found.
+    entities a memory holds alone is counted in `shared_mentions`, {(memory, kind): count}: they lead nowhere, but weigh
+    in what the memory passes on. `frequencies` gives the document frequency of every key that occurs. `next_pairs` are
+    consecutive memories of a session, both inside the view, at least one of them in `memories`. Relations are no part
+    of it: the memory that supports one mentions both its ends, so they would lead nowhere new; readers get them from
+    the memories found.
     """
 
     memories: tuple[str, ...] = ()
     frequencies: Mapping[str, int] = field(default_factory=dict)
-    mentions: tuple[Edge, ...] = ()
-    alone: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    next: tuple[tuple[str, str], ...] = ()
+    mentions: tuple[MentionEdge, ...] = ()
+    shared_mentions: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    next_pairs: tuple[tuple[str, str], ...] = ()

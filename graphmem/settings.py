@@ -19,10 +19,10 @@ import pydantic
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 from pydantic_core import PydanticCustomError
 
-from graphmem import arguments
-from graphmem.arguments import LIMITS, is_encodable
+from graphmem.boundary import validation
+from graphmem.boundary.validation import LIMITS, is_encodable
 from graphmem.errors import ConfigError
-from graphmem.remember.redact import BeforeStore
+from graphmem.ingest.hooks import BeforeStore
 
 ENVIRONMENT_PREFIX = "GRAPHMEM_"
 # Variables with our prefix that are not settings: where the test servers live.
@@ -32,7 +32,7 @@ _NOT_SETTINGS = frozenset({"GRAPHMEM_SERVERS"})
 LEAST_SECRET = 32
 _NAME = re.compile(r"[\w-]{0,80}")
 
-Embed = Callable[[list[str]], Any]
+EmbedFunction = Callable[[list[str]], Any]
 """Texts in, one vector (a sequence of floats) for each out."""
 
 
@@ -132,7 +132,7 @@ def _reach(section: str, *known: str) -> BeforeValidator:
 
 
 # What is only taken note of, for it has no meaning here. Its value is not kept.
-Given = Annotated[bool, BeforeValidator(lambda _: True)]
+IgnoredKey = Annotated[bool, BeforeValidator(lambda _: True)]
 FilePath = Annotated[Path, BeforeValidator(_path)]
 Text = Annotated[str, Field(min_length=1)]
 # A URL may hold a password.
@@ -232,9 +232,9 @@ class Neo4jConfig(_Section):
 class _Graph(_Section):
     """A graph store. `llm`, `custom_prompt` and `threshold` are mem0 1's, for what a model of the graph's own was."""
 
-    llm: Given = False
-    custom_prompt: Given = False
-    threshold: Given = False
+    llm: IgnoredKey = False
+    custom_prompt: IgnoredKey = False
+    threshold: IgnoredKey = False
 
 
 class Neo4jGraph(_Graph):
@@ -300,7 +300,7 @@ class OpenaiEmbedder(_Section):
 class CallableEmbedderConfig(_Section):
     """A function of yours. `model` names it: vectors of one name are never mixed with those of another."""
 
-    embed: Embed
+    embed: EmbedFunction
     embedding_dims: Dimensions
     model: Text
 
@@ -353,7 +353,7 @@ class OpenaiLlmConfig(_Section):
     top_p: Annotated[float, Field(ge=0, le=1)] | None = None
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     enable_vision: bool = False
-    vision_details: Given = False
+    vision_details: IgnoredKey = False
     timeout: Annotated[float, Field(gt=0, le=86_400)] = 60.0
     prices: LlmPrices | None = None
 
@@ -459,7 +459,7 @@ class Settings(_Section):
 
         Variables (see `from_env`) fill in what it leaves out: secrets need not stand in it.
         """
-        read, variables = _read(Path(arguments.folder(path))), _nested(os.environ)
+        read, variables = _read(Path(validation.folder(path))), _nested(os.environ)
         if not isinstance(read, Mapping):
             return _checked(read, str(path))
         return _checked(_over(variables, read), str(path), lambda steps: _is_in(variables, steps, but_not_in=read))
@@ -483,7 +483,7 @@ class Settings(_Section):
                 "puts the ledger elsewhere; unset it, or do not name a folder"
             )
             raise ConfigError(message)
-        return found.model_copy(update={"home": arguments.home(home, "home")})
+        return found.model_copy(update={"home": validation.home(home, "home")})
 
     def check_available(self) -> None:
         """Raise `ConfigError` for what is asked that this release does not have."""

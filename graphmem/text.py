@@ -48,8 +48,8 @@ _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3130-\u318f\u31f0-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff"
 )
-LONGEST_TITLE = 100
-SHORTEST_PASSAGE = 100
+MAX_TITLE_CHARS = 100
+MIN_PASSAGE_CHARS = 100
 GREETINGS = frozenset(("hi", "hey", "hello", "dear", "thanks"))
 _ABBREVIATED = re.compile(r"(?:\b(?:Jr|Sr|Inc|Ltd|Co|Corp|St)|\b[A-Z])\.$")
 _SENTENCE = re.compile(r"[^.!?。！？]*[.!?。！？]+|[^.!?。！？]+$")
@@ -64,7 +64,7 @@ _APOSTROPHE = str.maketrans("’ʼ", "''")
 _INVISIBLE = "\ufe0f\u200d"
 
 # Chinese signs that mostly serve grammar. Two of them side by side are in every other question and tell nothing.
-FUNCTION_SIGNS = frozenset(
+FUNCTION_CHARACTERS = frozenset(
     "的了是在我你他她它们这那哪什么怎谁吗呢吧呀啊哦就也都还很不没有和跟与被把给对从到向上下里个只几多少样会能要想说去来过着得地为以后前时候之其所并而且或"
 )
 
@@ -77,7 +77,7 @@ def tokens(text: str) -> list[str]:
     Lower case, English stop words left out, Latin words stemmed; character bigrams (of a run of one: the character)
     for scripts written without spaces.
     """
-    return list(_terms(folded(text)))
+    return list(_terms(case_folded(text)))
 
 
 @lru_cache(maxsize=_OFTEN)
@@ -92,18 +92,18 @@ def term_counts(text: str) -> dict[int, int]:
     return dict(Counter(map(term_id, tokens(text))))
 
 
-def asked_tokens(question: str) -> list[str]:
+def query_tokens(question: str) -> list[str]:
     """The terms to look for, each once: as `tokens`, without bigrams of nothing but Chinese function signs."""
     return [token for token in dict.fromkeys(tokens(question)) if not _is_function(token)]
 
 
-def asked_counts(question: str) -> dict[int, int]:
+def query_term_counts(question: str) -> dict[int, int]:
     """The same by their numbers, with how often each occurs."""
     return dict(Counter(term_id(token) for token in tokens(question) if not _is_function(token)))
 
 
 def _is_function(token: str) -> bool:
-    return len(token) == 2 and set(token) <= FUNCTION_SIGNS  # noqa: PLR2004 - a bigram
+    return len(token) == 2 and set(token) <= FUNCTION_CHARACTERS  # noqa: PLR2004 - a bigram
 
 
 def bm25_weights(counts: Mapping[int, int]) -> dict[int, float]:
@@ -126,7 +126,7 @@ def split_title(text: str) -> tuple[str, str]:
     head = head.strip()
     first = head.partition(" ")[0].rstrip(",!").casefold()
     cut = head.endswith((".", "?", "!", ":", ";", ",")) and not _ABBREVIATED.search(head)
-    if not head or not body.strip() or len(head) > LONGEST_TITLE or head[0].islower() or cut or first in GREETINGS:
+    if not head or not body.strip() or len(head) > MAX_TITLE_CHARS or head[0].islower() or cut or first in GREETINGS:
         return "", text
     return head, body
 
@@ -134,17 +134,17 @@ def split_title(text: str) -> tuple[str, str]:
 def is_passage(text: str) -> bool:
     """Whether a text is more of a document than of a conversation: a title with enough below it."""
     title, body = split_title(text)
-    return bool(title) and len(body) >= SHORTEST_PASSAGE
+    return bool(title) and len(body) >= MIN_PASSAGE_CHARS
 
 
-def asking(text: str) -> float:
+def question_share(text: str) -> float:
     """The share of a text's characters that stand in questions, 0 to 1."""
     sentences = _SENTENCE.findall(text)
     asked = sum(len(sentence) for sentence in sentences if sentence.rstrip()[-1:] in _ASKS and sentence.strip())
     return asked / (sum(map(len, sentences)) or 1)
 
 
-def ends_asking(text: str) -> bool:
+def is_question(text: str) -> bool:
     """Whether a text ends with a question mark."""
     return text.rstrip().endswith(tuple(_ASKS))
 
@@ -156,10 +156,10 @@ def is_unspaced(text: str) -> bool:
 
 def normalise_key(name: str) -> str:
     """An entity's canonical key, "" if nothing is left; a key's key is itself."""
-    return trimmed(unicodedata.normalize("NFKC", folded(name).translate(_APOSTROPHE)))
+    return display_form(unicodedata.normalize("NFKC", case_folded(name).translate(_APOSTROPHE)))
 
 
-def trimmed(name: str) -> str:
+def display_form(name: str) -> str:
     """A name as it is shown: in its own case, with one space between words.
 
     A leading article or possessive pronoun, a trailing 's and punctuation around it are taken off.
@@ -197,13 +197,13 @@ def is_latin(char: str) -> bool:
     return char < "\u0250" or "\u1e00" <= char <= "\u1eff" or "\uff21" <= char <= "\uff5a"
 
 
-def folded(text: str) -> str:
+def case_folded(text: str) -> str:
     """A text without differences of case and of how its signs are composed."""
     # Folding can undo the composition, so the composing comes again.
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
 
 
-def length_in_signs(text: str) -> int:
+def approximate_length(text: str) -> int:
     """About how many tokens a text has: its words, and each sign of scripts written without spaces."""
     return len(text.split()) + sum(map(len, UNSPACED_RUN.findall(text)))
 

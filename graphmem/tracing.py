@@ -25,8 +25,8 @@ class Span:
     def __init__(self, recorded: OtelSpan | None = None) -> None:
         self._recorded = recorded
 
-    def note(self, **attributes: Attribute) -> None:
-        """Adds attributes, such as `note(**{"gen_ai.usage.input_tokens": 12})`."""
+    def set_attributes(self, **attributes: Attribute) -> None:
+        """Adds attributes, such as `set_attributes(**{"gen_ai.usage.input_tokens": 12})`."""
         if self._recorded is not None:
             for name, value in attributes.items():
                 if value is not None:
@@ -58,7 +58,7 @@ def _recorded(tracer: Tracer, name: str, attributes: dict[str, Attribute], *, cl
     kind = SpanKind.CLIENT if client else SpanKind.INTERNAL
     with tracer.start_as_current_span(name, kind=kind, record_exception=False, set_status_on_exception=False) as made:
         found = Span(made)
-        found.note(**attributes)
+        found.set_attributes(**attributes)
         try:
             yield found
         except BaseException as error:

@@ -11,20 +11,20 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import mem0s  # noqa: F401  (before anything imports mem0, which would write into the home folder)
 import pytest
-from databases import POSTGRES, SQLITE, postgres
-from logs import Censor, Listener, listening
-from servers import Servers, session
+from support import mem0_fixture  # noqa: F401  (before anything imports mem0, which would write into the home folder)
+from support.databases import POSTGRES, SQLITE, postgres
+from support.log_guard import Censor, Listener, listening
+from support.servers import Servers, session
 
-from graphmem import Memory, Settings, backends
+from graphmem import Memory, Settings, wiring
+from graphmem.commands.types import ChangeSet, Command, Outcome
+from graphmem.commands.unit_of_work import commit
+from graphmem.ingest.enrichment import Enricher
+from graphmem.ingest.messages import message_commands
 from graphmem.model import MemoryRecord, Message, Scope, View
-from graphmem.remember.commit import commit
-from graphmem.remember.enrich import Enricher
-from graphmem.remember.plan import Outcome, Plan, Step
-from graphmem.remember.words import say
-from graphmem.stores.ledger import Ledger, audit, memories
-from graphmem.stores.ledger.postgres import parsed
+from graphmem.stores.ledger import Ledger, integrity, memories
+from graphmem.stores.ledger.postgres import parse_url
 from graphmem.testing import HashEmbedder, WordExtractor
 
 # Whoever runs the tests may have settings of his own (the last is where test servers live, which is none).
@@ -131,8 +131,8 @@ def make(make_memory: Callable[..., Memory], monkeypatch: pytest.MonkeyPatch) ->
     Other `dims` are another embedding model.
     """
     dims = [DIMS]
-    monkeypatch.setattr(backends, "_embedder", lambda _: HashEmbedder(dims[0]))
-    monkeypatch.setattr(backends, "_extractor", lambda _: WordExtractor())
+    monkeypatch.setattr(wiring, "_embedder", lambda _: HashEmbedder(dims[0]))
+    monkeypatch.setattr(wiring, "_extractor", lambda _: WordExtractor())
 
     def made(path: Path | None = None, size: int = DIMS) -> Memory:
         dims[0] = size
@@ -151,9 +151,9 @@ class Clerk:
         self._enricher = Enricher(ledger, self.embedder, WordExtractor(), pool)
 
     def commit(
-        self, *steps: Step, within: Scope | None = None, gap: timedelta = timedelta(minutes=30), now: datetime = NOON
+        self, *steps: Command, within: Scope | None = None, gap: timedelta = timedelta(minutes=30), now: datetime = NOON
     ) -> list[Outcome]:
-        return commit(self.ledger, Plan(steps, now, within), gap)
+        return commit(self.ledger, ChangeSet(steps, now, within), gap)
 
     def say(
         self,
@@ -167,7 +167,7 @@ class Clerk:
     ) -> MemoryRecord:
         """Stores one message; `at` may be minutes after noon. Nobody's id counts as a speaker's name here."""
         moment = at if isinstance(at, datetime) else NOON + timedelta(minutes=at)
-        (step,) = say([Message("user", text, moment, name=name)], scope, self.ledger.digests, **more)
+        (step,) = message_commands([Message("user", text, moment, name=name)], scope, self.ledger.digests, **more)
         record = self.commit(replace(step, speaker=name))[0].record
         assert record is not None
         if enrich:
@@ -175,7 +175,7 @@ class Clerk:
         return self.record(record.id)
 
     def enrich(self) -> None:
-        self._enricher.work()
+        self._enricher.process_pending()
 
     def record(self, uid: str) -> MemoryRecord:
         with self.ledger.read() as connection:
@@ -189,11 +189,11 @@ class Clerk:
 
     def counts(self) -> dict[str, int]:
         with self.ledger.read() as connection:
-            return audit.counts(connection)
+            return integrity.counts(connection)
 
     def wrong(self) -> list[str]:
         with self.ledger.read() as connection:
-            return audit.wrong(connection)
+            return integrity.inconsistent_columns(connection)
 
     def view(self, scope: Scope = Scope("alice"), now: datetime = NOON + timedelta(days=1), **more: Any) -> View:
         return View(scope, now, space=scope.space, **more)
@@ -203,6 +203,6 @@ class Clerk:
 def clerk(database: str) -> Iterator[Clerk]:
     """A clerk with a ledger in memory, or in a database of its own."""
     with ExitStack() as things, ThreadPoolExecutor(2) as pool:
-        ledger = Ledger(None if database == SQLITE else parsed(things.enter_context(postgres())))
+        ledger = Ledger(None if database == SQLITE else parse_url(things.enter_context(postgres())))
         things.callback(ledger.close)
         yield Clerk(ledger, pool)

@@ -35,8 +35,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from graphmem.extraction.spacy.extractor import SpacyExtractor
 from graphmem.model import Extraction, MentionKind, Statement, Utterance
-from graphmem.providers.spacy import SpacyExtractor
 from graphmem.text import normalise_key
 
 LABELS = Path(__file__).with_name("labels.jsonl")

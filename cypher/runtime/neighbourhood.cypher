@@ -1,4 +1,4 @@
-// The bounded neighbourhood of some seeds inside a view, in one row; see `graphmem.stores.base.Graph`.
+// The bounded neighbourhood of some seeds inside a view, in one row; see `graphmem.stores.protocols.Graph`.
 CYPHER 5 replan=skip
 OPTIONAL MATCH (marker:GraphmemLedger {ledger: $ledger})
 // The seed memories inside the view, in the order given.

@@ -10,11 +10,11 @@ import numpy as np
 
 from graphmem.errors import ConfigError
 from graphmem.model import EntityType, Extraction, Mention, MentionKind, Statement, Utterance
-from graphmem.providers.base import Embedded, EmbeddedQuestion
-from graphmem.text import ARTICLES, STOP_WORDS, mostly_latin, normalise_key, term_id, tokens, trimmed
+from graphmem.models.protocols import Embedded, EmbeddedQuestion
+from graphmem.text import ARTICLES, STOP_WORDS, display_form, mostly_latin, normalise_key, term_id, tokens
 
 if TYPE_CHECKING:
-    from graphmem.providers.base import Matrix, Tokens
+    from graphmem.models.protocols import Matrix, Tokens
 
 # Tokens of one window; the windows of a longer text follow one another without overlap.
 WINDOW = 200
@@ -138,7 +138,7 @@ def _extraction(utterance: Utterance) -> Extraction:
 def _note(mentions: dict[str, Mention], words: str, type_: EntityType = EntityType.OTHER) -> str:
     key = normalise_key(words)
     if key:
-        mentions.setdefault(key, Mention(key, trimmed(words), type_, MentionKind.NAME))
+        mentions.setdefault(key, Mention(key, display_form(words), type_, MentionKind.NAME))
     return key
 
 

@@ -27,7 +27,7 @@ from graphmem import Memory
 from graphmem.settings import Settings
 from graphmem.testing import HashEmbedder, WordExtractor
 
-EDGE = "graphmem.stores.edge"
+EDGE = "graphmem.stores.qdrant.embedded"
 SEEDS = (
     "alpha Adam likes Amber quartzstone",
     "beta Bella visited Bergen harbourlight",
@@ -60,14 +60,14 @@ def settings(home: Path, dims: int = 64, graph: str = "ledger", model: str | Non
 
 def open_memory(home: Path, dims: int = 64, graph: str = "ledger", **config: object) -> Memory:
     """A Memory with the word extractor, where there is a way to have one."""
-    import graphmem.backends as backends
+    import graphmem.wiring as wiring
 
-    real = backends._extractor
-    backends._extractor = lambda _settings: WordExtractor()
+    real = wiring._extractor
+    wiring._extractor = lambda _settings: WordExtractor()
     try:
         return Memory(settings=settings(home, dims, graph, **config))
     finally:
-        backends._extractor = real
+        wiring._extractor = real
 
 
 class Journal:
@@ -197,7 +197,7 @@ def carry_out(order: dict) -> None:
     fuse = plant(order["point"], order["nth"])
     memory, ids = seeded(home, journal)
     if what == "batches":
-        importlib.import_module("graphmem.stores.deliver").BATCH = 1
+        importlib.import_module("graphmem.stores.projection").BATCH = 1
     if what == "optimize":
         edge = importlib.import_module(EDGE)
         edge._OPTIMIZE_AFTER, edge._OPTIMIZE_SHARE = 1, 0
@@ -226,7 +226,7 @@ def carry_out(order: dict) -> None:
 
 def import_file(order: dict, journal: Journal) -> None:
     """In batches of two records."""
-    importlib.import_module("graphmem.carry.taking").BATCH = 2
+    importlib.import_module("graphmem.transfer.importer").BATCH = 2
     fuse = plant(order["point"], order["nth"])
     memory = open_memory(Path(order["home"]))
     fuse.armed = True
@@ -288,7 +288,7 @@ def serve(modules: list[str]) -> None:
 def peer(home: Path, graph: str) -> None:
     """Another process on the same folder: calls what it is told to."""
     memory = open_memory(home, graph=graph)
-    print(json.dumps({"edge": memory._house._parts.vectors.projection.shared}), flush=True)
+    print(json.dumps({"edge": memory._engine._backends.vectors.projection.shared}), flush=True)
     for line in sys.stdin:
         order = json.loads(line)
         try:

@@ -118,7 +118,7 @@ class Delete(Operation):
 class DeleteAll(Operation):
     """In steps of two memories, so that some may be gone and others not."""
 
-    patches = {"graphmem.memory:ERASED_AT_ONCE": 2}
+    patches = {"graphmem.memory:DELETE_BATCH": 2}
 
     def __init__(self, dice: Random, believed: Believed) -> None:
         self.calls = [("delete_all", [], {"user_id": SMALL})]
@@ -166,14 +166,14 @@ class Rebuild(Operation):
     """In several batches."""
 
     def __init__(self, dice: Random, believed: Believed) -> None:
-        self.patches = {"graphmem.stores.deliver:BATCH": dice.choice((3, 10, 500))}
+        self.patches = {"graphmem.stores.projection:BATCH": dice.choice((3, 10, 500))}
         self.calls = [("rebuild", [dice.choice((None, "vectors"))], {})]
 
 
 class Import(Operation):
     """What another folder gives, in batches of two records: some of it may be there and the rest not."""
 
-    patches = {"graphmem.carry.taking:BATCH": 2}
+    patches = {"graphmem.transfer.importer:BATCH": 2}
 
     def __init__(self, dice: Random, believed: Believed) -> None:
         self._given = Believed()

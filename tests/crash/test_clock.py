@@ -1,6 +1,6 @@
 """The clock of the machine jumps back an hour: while a folder is open, and between two openings.
 
-What a lease makes of it is in tests/contract/test_courier.py.
+What a lease makes of it is in tests/stores/test_projection_worker.py.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import pytest
 from child import open_memory
 from victims import in_memory, sound
 
-import graphmem.house
+import graphmem.engine
+import graphmem.ingest.enrichment
 import graphmem.memory
-import graphmem.remember.enrich
 from graphmem import Memory
 
 HOUR = timedelta(hours=1)
@@ -33,7 +33,7 @@ class Clock(datetime):
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> type[Clock]:
-    for module in (graphmem.memory, graphmem.house, graphmem.remember.enrich):
+    for module in (graphmem.memory, graphmem.engine, graphmem.ingest.enrichment):
         monkeypatch.setattr(module, "datetime", Clock)
     monkeypatch.setattr(Clock, "behind", timedelta(0))
     return Clock

@@ -235,7 +235,7 @@ def test_a_value_that_nobody_wrote_is_damage(home: Path, damage: str) -> None:
 def test_an_error_of_whoever_reads_is_no_damage(home: Path) -> None:
     with open_memory(home) as memory:
         for error in (ValueError("of a date"), OverflowError("of a date")):
-            for door in (memory._house.ledger.read, memory._house.ledger.write):
+            for door in (memory._engine.ledger.read, memory._engine.ledger.write):
                 with pytest.raises(type(error), match="of a date"), door():
                     raise error
 

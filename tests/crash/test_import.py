@@ -7,26 +7,26 @@ from pathlib import Path
 
 import pytest
 from child import open_memory
+from support.ledger_snapshot import same
 from test_kill import EDGE, HOUSE, LOG, Server, folder, server, sound  # noqa: F401  (two of them are fixtures)
-from wholes import same
 
-from graphmem.carry import files
+from graphmem.transfer import jsonl
 
-RECEIVE, ALIASES = "graphmem.remember.receive", "graphmem.stores.ledger.aliases"
+RECEIVE, ALIASES = "graphmem.commands.imports", "graphmem.stores.ledger.entity_names"
 POINTS = [
     ("the first memory is stored, its history is not", f"after {RECEIVE}:_stored", 1),
     ("its history is written, what is derived is not", f"before {RECEIVE}:_derive", 1),
     ("inside it, before COMMIT", f"after {RECEIVE}:_derive", 2),
     ("the first batch is committed, not delivered", f"after {HOUSE}:commit", 1),
-    ("the second batch is committed, what it owes is not done", "before graphmem.remember.enrich:commit", 1),
-    ("that is done, not delivered", "after graphmem.remember.enrich:commit", 1),
+    ("the second batch is committed, what it owes is not done", "before graphmem.ingest.enrichment:commit", 1),
+    ("that is done, not delivered", "after graphmem.ingest.enrichment:commit", 1),
     ("a batch in the middle of Edge", "after shard.update", 3),
     ("in the third batch", f"after {RECEIVE}:_derive", 5),
-    ("a tombstone is laid, before COMMIT", f"after {LOG}:bury", 1),
-    ("a link between names is taken, before COMMIT", f"after {ALIASES}:take", 1),
-    ("a name is taken, before COMMIT", f"after {ALIASES}:take_name", 1),
-    ("all is committed, the last delivery is not", f"before {HOUSE}:House.deliver", 4),
-    ("before Edge's first point", f"before {EDGE}:EdgeIndex.upsert", 1),
+    ("a tombstone is laid, before COMMIT", f"after {LOG}:add_tombstone", 1),
+    ("a link between names is taken, before COMMIT", f"after {ALIASES}:import_link", 1),
+    ("a name is taken, before COMMIT", f"after {ALIASES}:import_chosen_name", 1),
+    ("all is committed, the last delivery is not", f"before {HOUSE}:Engine.deliver", 4),
+    ("before Edge's first point", f"before {EDGE}:EmbeddedIndex.upsert", 1),
 ]
 
 
@@ -52,9 +52,9 @@ def thin(path: Path) -> None:
     records[3]["embeddings"] = None
     records[4] |= {"embeddings": None, "mentions": None, "statements": None}
     with path.open("wb") as file:
-        writer = files.Writer(file.write)
+        writer = jsonl.JsonlWriter(file.write)
         for record in records:
-            writer.put(record)
+            writer.write(record)
         writer.close()
 
 

@@ -19,8 +19,8 @@ from victims import Server, in_memory, sound, words_in_files
 
 from graphmem import Memory
 
-HOUSE, LOG, EDGE = "graphmem.house", "graphmem.stores.ledger.log", "graphmem.stores.edge"
-DELIVER, COMMIT = "graphmem.stores.deliver:Projection", "graphmem.remember.commit"
+HOUSE, LOG, EDGE = "graphmem.engine", "graphmem.stores.ledger.event_log", "graphmem.stores.qdrant.embedded"
+DELIVER, COMMIT = "graphmem.stores.projection:Projection", "graphmem.commands.unit_of_work"
 
 
 @dataclass(frozen=True)
@@ -36,18 +36,18 @@ class Kill:
 
 KILLS = [
     # add: words → enrich → projections
-    Kill("inside the words' transaction", "add", f"after {COMMIT}:carry_out", False),
-    Kill("inside it, with the message noted, before its task", "add", f"before {LOG}:owe", False),
-    Kill("inside it, with the task, before COMMIT", "add", f"after {LOG}:owe", False),
+    Kill("inside the words' transaction", "add", f"after {COMMIT}:execute", False),
+    Kill("inside it, with the message noted, before its task", "add", f"before {LOG}:enqueue", False),
+    Kill("inside it, with the task, before COMMIT", "add", f"after {LOG}:enqueue", False),
     Kill("after the words commit", "add", f"after {HOUSE}:commit", True),
-    Kill("before the embedder is asked", "add", "before graphmem.providers.callable:CallableEmbedder.embed", True),
-    Kill("before the enrich commit", "add", "before graphmem.remember.enrich:commit", True),
-    Kill("inside the enrich transaction, task paid", "add", f"after {LOG}:paid", True),
-    Kill("inside it, between vectors and graph", "add", "before graphmem.stores.ledger.graph:add", True),
-    Kill("inside it, before COMMIT", "add", f"after {COMMIT}:carry_out", True, nth=2),
-    Kill("after the enrich commit", "add", "after graphmem.remember.enrich:commit", True),
-    Kill("before Edge upsert", "add", f"before {EDGE}:EdgeIndex.upsert", True),
-    Kill("between Edge's delete and its upsert", "add", f"after {EDGE}:EdgeIndex._delete", True),
+    Kill("before the embedder is asked", "add", "before graphmem.models.callable:CallableEmbedder.embed", True),
+    Kill("before the enrich commit", "add", "before graphmem.ingest.enrichment:commit", True),
+    Kill("inside the enrich transaction, task paid", "add", f"after {LOG}:complete", True),
+    Kill("inside it, between vectors and graph", "add", "before graphmem.stores.ledger.graph_writes:add", True),
+    Kill("inside it, before COMMIT", "add", f"after {COMMIT}:execute", True, nth=2),
+    Kill("after the enrich commit", "add", "after graphmem.ingest.enrichment:commit", True),
+    Kill("before Edge upsert", "add", f"before {EDGE}:EmbeddedIndex.upsert", True),
+    Kill("between Edge's delete and its upsert", "add", f"after {EDGE}:EmbeddedIndex._delete", True),
     Kill("after Edge's update, before its flush", "add", "after shard.update", True),
     Kill("after Edge's flush, before the cursor moves", "add", "after shard.flush", True),
     Kill("inside the cursor's transaction", "add", f"after {LOG}:move_cursor", True),
@@ -56,66 +56,71 @@ KILLS = [
     Kill("after Edge optimized", "optimize", "after shard.optimize", True),
     Kill("wait=False: after the words commit", "add later", f"after {HOUSE}:commit", True),
     Kill(
-        "wait=False: in the background, before enrichment", "add later", "before graphmem.remember.enrich:commit", True
+        "wait=False: in the background, before enrichment",
+        "add later",
+        "before graphmem.ingest.enrichment:commit",
+        True,
     ),
-    Kill("wait=False: in the background, before delivery", "add later", f"before {EDGE}:EdgeIndex.upsert", True),
+    Kill("wait=False: in the background, before delivery", "add later", f"before {EDGE}:EmbeddedIndex.upsert", True),
     # update
-    Kill("update: stripped, inside the transaction", "update", f"after {COMMIT}:_strip", False),
+    Kill("update: stripped, inside the transaction", "update", f"after {COMMIT}:_remove_derived", False),
     Kill("update: inside the transaction, before COMMIT", "update", f"after {LOG}:add_event", False),
     Kill("update: committed, not enriched", "update", f"after {HOUSE}:commit", True),
-    Kill("update: enriched, Edge has the old vectors", "update", f"before {EDGE}:EdgeIndex.upsert", True),
+    Kill("update: enriched, Edge has the old vectors", "update", f"before {EDGE}:EmbeddedIndex.upsert", True),
     Kill("update: Edge has lost the old, not taken the new", "update", "after shard.update", True),
     Kill("update: Edge has the new, not flushed", "update", "after shard.update", True, nth=2),
     Kill("update: flushed, cursor behind", "update", "after shard.flush", True),
     # delete
-    Kill("delete: inside the transaction, words forgotten", "delete", f"after {LOG}:forget_content", False),
-    Kill("delete: buried, before COMMIT", "delete", f"after {LOG}:bury", False),
+    Kill("delete: inside the transaction, words forgotten", "delete", f"after {LOG}:erase_content", False),
+    Kill("delete: buried, before COMMIT", "delete", f"after {LOG}:add_tombstone", False),
     Kill("delete: committed, Edge still has it", "delete", f"after {HOUSE}:commit", True),
-    Kill("delete: before Edge's delete", "delete", f"before {EDGE}:EdgeIndex.delete", True),
+    Kill("delete: before Edge's delete", "delete", f"before {EDGE}:EmbeddedIndex.delete", True),
     Kill("delete: Edge deleted, not flushed", "delete", "after shard.update", True),
     Kill("delete: flushed, cursor behind", "delete", "after shard.flush", True),
     Kill("close: after a delete, before Edge is closed", "close", "before shard.close", True),
     Kill(
         "close: before the ledger's log is emptied",
         "close",
-        "before graphmem.stores.ledger.sqlite:Sqlite.close",
+        "before graphmem.stores.ledger.sqlite:SqliteDatabase.close",
         True,
     ),
     # delete_all
-    Kill("delete_all: the second of three erased", "delete_all", f"after {LOG}:bury", False, nth=2),
-    Kill("delete_all: committed, Edge still has them", "delete_all", f"before {EDGE}:EdgeIndex.delete", True),
+    Kill("delete_all: the second of three erased", "delete_all", f"after {LOG}:add_tombstone", False, nth=2),
+    Kill("delete_all: committed, Edge still has them", "delete_all", f"before {EDGE}:EmbeddedIndex.delete", True),
     Kill("delete_all: Edge deleted, not flushed", "delete_all", "after shard.update", True),
     # rebuild
     Kill(
         "rebuild: derived columns recomputed, before COMMIT",
         "rebuild",
-        "after graphmem.stores.ledger.audit:recompute",
+        "after graphmem.stores.ledger.integrity:recompute_derived",
         True,
     ),
-    Kill("rebuild: cursor dropped, before COMMIT", "rebuild", f"after {LOG}:drop_cursor", True),
-    Kill("rebuild: cursor dropped, before the wipe", "rebuild", f"before {EDGE}:EdgeIndex.wipe", True),
-    Kill("rebuild: Edge's old folder closed, not removed", "rebuild", f"before {EDGE}:EdgeIndex._create", True, nth=1),
+    Kill("rebuild: cursor dropped, before COMMIT", "rebuild", f"after {LOG}:delete_cursor", True),
+    Kill("rebuild: cursor dropped, before the wipe", "rebuild", f"before {EDGE}:EmbeddedIndex.wipe", True),
+    Kill(
+        "rebuild: Edge's old folder closed, not removed", "rebuild", f"before {EDGE}:EmbeddedIndex._create", True, nth=1
+    ),
     Kill("rebuild: Edge's folder removed, not made", "rebuild", "before shard.create", True),
     Kill("rebuild: Edge's folder made, without its field indexes", "rebuild", "after shard.create", True),
     Kill("rebuild: some of the field indexes", "rebuild", "after shard.update", True, nth=3),
-    Kill("rebuild: wiped, cursor not yet made", "rebuild", f"after {EDGE}:EdgeIndex.wipe", True),
+    Kill("rebuild: wiped, cursor not yet made", "rebuild", f"after {EDGE}:EmbeddedIndex.wipe", True),
     Kill("rebuild: cursor made, nothing delivered", "rebuild", f"after {DELIVER}._begin_anew", True),
     Kill("rebuild: after the second of several batches", "batches", f"after {DELIVER}._move", True, nth=2),
     # another embedding model
     Kill("rebuild with another model: before the old vectors go", "remodel", f"before {HOUSE}:commit", True),
     Kill("rebuild with another model: owed anew, model not noted", "remodel", f"after {HOUSE}:commit", True),
-    Kill("rebuild with another model: noted, nothing embedded", "remodel", f"after {HOUSE}:note_embedder", True),
-    Kill("rebuild with another model: before Edge is wiped", "remodel", f"before {EDGE}:EdgeIndex.wipe", True),
+    Kill("rebuild with another model: noted, nothing embedded", "remodel", f"after {HOUSE}:record_embedder", True),
+    Kill("rebuild with another model: before Edge is wiped", "remodel", f"before {EDGE}:EmbeddedIndex.wipe", True),
     # reset
-    Kill("reset: inside the transaction", "reset", "after graphmem.stores.ledger.audit:wipe", False),
-    Kill("reset: ledger emptied, Edge still full", "reset", f"before {EDGE}:EdgeIndex.wipe", True),
-    Kill("reset: both emptied, no cursor yet", "reset", f"after {EDGE}:EdgeIndex.wipe", True),
+    Kill("reset: inside the transaction", "reset", "after graphmem.stores.ledger.integrity:wipe", False),
+    Kill("reset: ledger emptied, Edge still full", "reset", f"before {EDGE}:EmbeddedIndex.wipe", True),
+    Kill("reset: both emptied, no cursor yet", "reset", f"after {EDGE}:EmbeddedIndex.wipe", True),
     Kill("reset: both emptied, file not compacted", "reset", "before graphmem.stores.ledger:Ledger.compact", True),
 ]
 
 OPENINGS = [
-    ("inside the schema's transaction", "after graphmem.stores.ledger.migrate:_create", 1),
-    ("ledger made, no Edge", "after graphmem.backends:Ledger", 1),
+    ("inside the schema's transaction", "after graphmem.stores.ledger.schema_migration:_create", 1),
+    ("ledger made, no Edge", "after graphmem.wiring:Ledger", 1),
     ("Edge's folder made, empty", "before shard.create", 1),
     ("Edge made, without field indexes", "after shard.create", 1),
     ("Edge with some of its field indexes", "after shard.update", 4),

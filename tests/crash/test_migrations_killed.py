@@ -8,9 +8,9 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from old_ledgers import FILES, MODEL, check_what_they_held, put
 from operations import Open
 from rounds import DIED, Place
+from support.old_ledgers import FILES, MODEL, check_what_they_held, put
 from victims import Server, in_memory
 
 from graphmem.stores.ledger import schema

@@ -125,7 +125,7 @@ def test_a_renamed_folder_has_all_that_was_stored_in_it(tmp_path: Path) -> None:
 def test_a_file_that_goes_in_the_middle_of_a_write_takes_it_along(tmp_path: Path) -> None:
     """What is looked at after the commit: the check before it is too early to see this."""
     with open_memory(tmp_path / "home") as memory:
-        database = memory._house.ledger._database
+        database = memory._engine.ledger._database
         looks = iter([lambda: None, lambda: shutil.rmtree(tmp_path / "home")])
         check = database._check_place
 
@@ -164,7 +164,7 @@ def test_a_connection_that_is_opened_anew_brings_its_log(tmp_path: Path) -> None
     """Where the last connection is closed SQLite removes the log, and the next one makes another."""
     with open_memory(tmp_path / "home") as memory:
         memory.add("Adam likes quartz", user_id="u")
-        memory._house.ledger._database._engine.dispose()
+        memory._engine.ledger._database._engine.dispose()
         assert not (tmp_path / "home" / "ledger.sqlite-wal").exists()
         memory.add("Bella likes tea", user_id="u")
         assert memory.verify()["ok"]

@@ -93,7 +93,7 @@ def hit_ids(found) -> list[str]:
 def test_two_processes_see_each_other(graph: str, home: Path, peers):
     first = open_memory(home, graph=graph)
     second = peers(home, graph)
-    assert first._house._parts.vectors.projection.shared
+    assert first._engine._backends.vectors.projection.shared
     assert not second.edge
     (mine,) = texts(first.add("Ada keeps zebrafinches", user_id="u"))
     assert hit_ids(second.ask("search", "zebrafinches", user_id="u")) == [mine]
@@ -119,7 +119,7 @@ def test_two_processes_see_each_other(graph: str, home: Path, peers):
     second.ask("close")
     assert words_in_files(home, ["nightjars", "mudskippers"]) == []
     with open_memory(home, graph=graph) as third:
-        assert third._house._parts.vectors.projection.shared
+        assert third._engine._backends.vectors.projection.shared
         third.flush()
         assert third.verify()["ok"], third.verify()
         assert "Dan keeps hornbills" in texts(third.search("hornbills", user_id="u")).values()
@@ -172,7 +172,7 @@ def test_a_killed_holder_of_edge_is_followed(home: Path, peers):
     first._process.wait(30)
     second.ask("add", "three", user_id="u")
     with open_memory(home) as third:
-        assert third._house._parts.vectors.projection.shared
+        assert third._engine._backends.vectors.projection.shared
         third.flush()
         assert third.verify()["ok"], third.verify()
         assert third.get_all(user_id="u")["total"] in {2, 3}
@@ -206,14 +206,14 @@ def test_the_first_process_after_a_reset_by_the_second_goes_on(home: Path, peers
 def memory_of(where: str, home: Path, graph: str) -> Memory:
     if where == "folder":
         return open_memory(home, graph=graph)
-    import graphmem.backends as backends
+    import graphmem.wiring as wiring
     from graphmem.testing import WordExtractor
 
-    real, backends._extractor = backends._extractor, lambda _: WordExtractor()
+    real, wiring._extractor = wiring._extractor, lambda _: WordExtractor()
     try:
         return Memory(":memory:", settings=settings(home, graph=graph))
     finally:
-        backends._extractor = real
+        wiring._extractor = real
 
 
 def work(memory: Memory, name: int, start: Barrier) -> dict[str, str]:
@@ -297,7 +297,7 @@ def test_threads_deleting_the_same_memories(where: str, home: Path):
 def test_delete_all_beside_delete(home: Path, monkeypatch):
     with memory_of(":memory:", home, "ledger") as memory:
         ids = [memory.add(f"thing {number}", user_id="u")["results"][0]["id"] for number in range(3)]
-        house = type(memory._house)
+        house = type(memory._engine)
         real, between = house.commit, Event()
 
         def commit(self, steps, *rest):
@@ -344,8 +344,8 @@ def test_close_while_others_work(home: Path):
 def test_a_close_in_the_middle_of_a_call_leaves_with_our_errors(call: str, home: Path, monkeypatch):
     memory = open_memory(home)
     uid = memory.add("something", user_id="u")["results"][0]["id"]
-    house = type(memory._house)
-    name = {"search": "check_embedder", "flush": "work_later"}.get(call, "commit")
+    house = type(memory._engine)
+    name = {"search": "check_embedder", "flush": "schedule_background_work"}.get(call, "commit")
     real = getattr(house, name)
 
     def closing(self, *args):
@@ -375,7 +375,7 @@ def test_delete_all_of_a_fact_and_its_source(home: Path):
 
     with memory_of(":memory:", home, "ledger") as memory:
         ids = [memory.add(text, user_id="u")["results"][0]["id"] for text in ("the fact", "its source")]
-        with memory._house.ledger.write() as connection:  # as an extraction with a model will leave them
+        with memory._engine.ledger.write() as connection:  # as an extraction with a model will leave them
             fact, source = (connection.scalar(select(memories.c.id).where(memories.c.uid == uid)) for uid in ids)
             connection.execute(memories.update().where(memories.c.id == source).values(source_only=True))
             connection.execute(links.insert().values(memory=fact, kind="drawn_from", other=source))

@@ -8,9 +8,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-import servers as on_servers
-from databases import postgres
 from rounds import Place, Rehearsals, Story
+from support import servers as on_servers
+from support.databases import postgres
 from victims import Server, in_memory
 
 pytestmark = [
@@ -20,9 +20,9 @@ pytestmark = [
 SEED = os.environ.get("FAULTS_SEED", "6")
 SEQUENCES, ROUNDS = 2, 10
 # Drivers: imported once.
-MODULES = ("psycopg", "graphmem.stores.neo4j", "graphmem.stores.qdrant_server")
+MODULES = ("psycopg", "graphmem.stores.neo4j.index", "graphmem.stores.qdrant.client")
 # Whoever dies while he delivers is succeeded sooner than in life.
-PATCHES = {"graphmem.stores.deliver:LEASE": 2.0}
+PATCHES = {"graphmem.stores.projection:LEASE": 2.0}
 REPLAY = os.environ.get("FAULTS_ROUND", "")
 
 

@@ -18,8 +18,8 @@ from qdrant_edge import EdgeShard
 
 from graphmem import Memory, Settings
 from graphmem.errors import StoreError, StoreUnavailable
-from graphmem.stores import edge
-from graphmem.stores.edge import EdgeIndex
+from graphmem.stores.qdrant import embedded
+from graphmem.stores.qdrant.embedded import EmbeddedIndex
 from graphmem.testing import HashEmbedder
 
 
@@ -79,7 +79,7 @@ def test_an_index_is_not_thrown_away_for_it(tmp_path: Path, monkeypatch: pytest.
             some_time()
         return load(*given)
 
-    monkeypatch.setattr(edge.EdgeShard, "load", slow, raising=False)
+    monkeypatch.setattr(embedded.EdgeShard, "load", slow, raising=False)
     before = sorted((tmp_path / "home" / "vectors").rglob("*"))
     with pytest.raises(TimeLimit, match="took too long"):
         open_memory(tmp_path / "home")
@@ -93,7 +93,7 @@ def some_time() -> None:
     pass
 
 
-@pytest.mark.parametrize("at", ["finish", "compute", "deliver"])
+@pytest.mark.parametrize("at", ["enrich_and_deliver", "compute", "deliver"])
 def test_a_write_is_broken_off_by_it_and_kept(tmp_path: Path, at: str) -> None:
     with open_memory(tmp_path / "home") as memory:
         with pytest.raises(TimeLimit, match="took too long"), raising(TimeLimit, at):
@@ -138,19 +138,19 @@ def test_an_embedder_that_is_slow_is_not_blamed_for_it(tmp_path: Path) -> None:
 
 
 def test_what_edge_says_itself_is_still_told(tmp_path: Path) -> None:
-    index = EdgeIndex(tmp_path / "index", 8)
+    index = EmbeddedIndex(tmp_path / "index", 8)
     index._shard.close()
     with pytest.raises(StoreError, match="verify"):
         index.count()
 
 
 def test_files_that_cannot_be_used_are_no_refusal_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    index = EdgeIndex(tmp_path / "index", 8)
+    index = EmbeddedIndex(tmp_path / "index", 8)
 
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(EdgeIndex, "_keep_private", full)
+    monkeypatch.setattr(EmbeddedIndex, "_keep_private", full)
     with pytest.raises(StoreUnavailable, match="No space left"):
         index._unflushed = True
         index.delete(["a"])
@@ -160,15 +160,15 @@ def test_files_that_cannot_be_used_are_no_refusal_either(tmp_path: Path, monkeyp
 
 def test_what_is_the_clients_of_a_server() -> None:
     """Of Qdrant's client and of Neo4j's driver: their own errors, and those about values. A limit is neither."""
-    qdrant = pytest.importorskip("graphmem.stores.qdrant_server")
-    server = pytest.importorskip("graphmem.stores.neo4j.server")
+    qdrant = pytest.importorskip("graphmem.stores.qdrant.client")
+    server = pytest.importorskip("graphmem.stores.neo4j.client")
     for limit in (TimeLimit(), TimeoutError("took too long")):
         assert not qdrant._is_clients(limit)
     for error in (ValueError(), OSError(5, "x"), RuntimeError("can't start new thread"), ConnectionError()):
         assert qdrant._is_clients(error)
     assert qdrant._fate(RuntimeError()) == qdrant._fate(OSError(5, "x")) == "unreachable"
     assert qdrant._fate(ValueError()) == "refused"
-    neo4j = server.Server("bolt://127.0.0.1:1", "neo4j", "x", "neo4j", user_agent="test")
+    neo4j = server.Neo4jClient("bolt://127.0.0.1:1", "neo4j", "x", "neo4j", user_agent="test")
     for limit in (TimeLimit(), TimeoutError("took too long")):
         with pytest.raises(type(limit)), neo4j._ours():
             raise limit

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from conftest import fake_models
-from scripted import fact
+from support.fake_llm import fact
 
 from graphmem import Memory, Settings
 from graphmem.testing import ModelEndpoint, behaviours

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from conftest import fake_models
-from databases import SQLITE_ONLY
+from support.databases import SQLITE_ONLY
 
 from graphmem import AsyncMemory, Memory, Settings
 from graphmem.errors import NotFoundError, ValidationError
@@ -45,7 +45,7 @@ def links(memory: Memory, **scope: Any) -> set[tuple[str, ...]]:
 
 def rows(memory: Memory) -> str:
     """All that is written of names, as one text."""
-    with memory._house.ledger.read() as connection:
+    with memory._engine.ledger.read() as connection:
         return str([connection.exec_driver_sql(f"SELECT * FROM {table}").all() for table in ("aliases", "names")])
 
 

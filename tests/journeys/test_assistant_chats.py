@@ -12,7 +12,7 @@ import pytest
 from conftest import fake_models
 
 from graphmem import Memory, Settings
-from graphmem.recall import parts
+from graphmem.retrieval import sentence_matching
 
 FILLER = (
     "Here is a plan for your garden in four steps.\n\n"
@@ -70,15 +70,15 @@ def test_an_explanation_names_the_sentences_that_match(memory: Memory) -> None:
     hits = memory.search("Which rose did you recommend to me?", user_id="u", explain=True)["results"]
     reply = next(hit for hit in hits if hit["memory"] == CHAT[1][1])
     assert ADVICE in reply["explain"]["part"]
-    assert len(reply["explain"]["part"]) <= parts.AROUND
-    assert not any("part" in hit["explain"] for hit in hits if len(hit["memory"]) <= parts.WHOLE)
+    assert len(reply["explain"]["part"]) <= sentence_matching.CONTEXT_CHARS
+    assert not any("part" in hit["explain"] for hit in hits if len(hit["memory"]) <= sentence_matching.UNSPLIT_CHARS)
 
 
 def test_a_context_has_that_part_and_not_the_whole_reply(memory: Memory) -> None:
     block = memory.context("Which rose did you recommend to me?", user_id="u", max_chars=2000)
     assert ADVICE in block
     (line,) = (line for line in block.splitlines() if ADVICE in line)
-    assert len(line) < parts.AROUND + 100
+    assert len(line) < sentence_matching.CONTEXT_CHARS + 100
 
 
 def test_without_tokens_the_part_is_found_by_words() -> None:
@@ -93,7 +93,7 @@ def test_a_long_text_in_another_script_has_a_part_too(memory: Memory) -> None:
     memory.add({"role": "assistant", "content": f"{filler}北边我推荐无刺的藤本月季。{filler}"}, user_id="zh")
     (hit,) = memory.search("你推荐的月季是什么?", user_id="zh", explain=True)["results"]
     assert "无刺的藤本月季" in hit["explain"]["part"]
-    assert len(hit["explain"]["part"]) <= parts.AROUND
+    assert len(hit["explain"]["part"]) <= sentence_matching.CONTEXT_CHARS
     assert "dense" not in hit["explain"]["arms"]
 
 

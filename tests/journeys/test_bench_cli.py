@@ -13,8 +13,8 @@ from conftest import fake_models
 from typer.testing import CliRunner
 
 from graphmem import Memory, Settings
-from graphmem.interfaces.bench import conduct
-from graphmem.interfaces.cli import app
+from graphmem.cli import bench_session
+from graphmem.cli.app import app
 
 runner = CliRunner()
 
@@ -72,7 +72,7 @@ def opened(monkeypatch):
         folders.append(Path(folder))
         return Memory(":memory:", settings=settings)
 
-    monkeypatch.setattr(conduct, "Memory", memory)
+    monkeypatch.setattr(bench_session, "Memory", memory)
     return folders
 
 
@@ -142,7 +142,7 @@ def test_a_folder_with_other_memories_is_refused(files, monkeypatch):
             super().__init__(":memory:", settings=settings)
             self.add("Something else.", user_id="conv-1")
 
-    monkeypatch.setattr(conduct, "Memory", Used)
+    monkeypatch.setattr(bench_session, "Memory", Used)
     refused = run("locomo", files["locomo"], "--home", "used", status=1)
     assert refused.stderr.startswith("graphmem: user 'conv-1' has 5 memories here, the data 4 messages")
 
@@ -159,6 +159,6 @@ def test_errors_are_one_line_that_names_the_file(files, tmp_path):
 def test_help_is_quick_and_tells_the_three():
     shown = run("--help").stdout
     assert all(name in shown for name in ("locomo", "multihop", "pooled"))
-    loaded = "import sys, graphmem.interfaces.cli; print(sorted({'numpy', 'rich.table', 'spacy'} & set(sys.modules)))"
+    loaded = "import sys, graphmem.cli.app; print(sorted({'numpy', 'rich.table', 'spacy'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -9,21 +9,21 @@ from time import monotonic
 from typing import Any
 
 import pytest
-from databases import SQLITE_ONLY
-from scripted import OneAnswer
+from support.databases import SQLITE_ONLY
+from support.fake_llm import OneAnswer
 
 from graphmem import ChatLink, Memory
+from graphmem.engine import Engine
 from graphmem.errors import LLMUnavailable, StoreError, ValidationError
-from graphmem.house import House
-from graphmem.providers.base import Prompt, Reply
-from graphmem.recall import inject
+from graphmem.models.protocols import Prompt, Reply
+from graphmem.retrieval import context
 
 WHO = {"user_id": "u1", "agent_id": "a1"}
 
 
 def asks(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every house has this language model."""
-    monkeypatch.setattr(House, "llm", property(lambda _: model), raising=False)
+    monkeypatch.setattr(Engine, "llm", property(lambda _: model), raising=False)
 
 
 def said(*texts: str) -> list[dict[str, Any]]:
@@ -132,7 +132,7 @@ def test_a_block_of_what_belongs_to_the_question(memory: Memory, link: ChatLink)
         memory.add(f"tea number {n}", **WHO)
     memory.add("tea of somebody else", user_id="u2", agent_id="a1")
     block = link.recall("tea", top_k=3)
-    assert block.startswith(inject.OPEN)
+    assert block.startswith(context.OPEN)
     assert block.count("tea number") == 3
     assert len(link.recall("tea", max_chars=150)) <= 150
     assert "somebody" not in link.recall("tea", top_k=100)

@@ -15,11 +15,11 @@ import time
 import pytest
 from typer.testing import CliRunner
 
+from graphmem.cli import bulk_add
+from graphmem.cli.app import app
+from graphmem.cli.input import MessageDefaults, read_file
+from graphmem.cli.render import Renderer, escape_controls, one_line, quoted
 from graphmem.errors import ValidationError
-from graphmem.interfaces import adding
-from graphmem.interfaces.cli import app
-from graphmem.interfaces.reading import Defaults, read_file
-from graphmem.interfaces.show import Screen, clean, one_line, quoted
 
 runner = CliRunner()
 
@@ -134,7 +134,7 @@ def test_of_damaged_memories_it_is_said_what_to_do(bare):
 
 def test_of_a_broken_file_it_is_said_what_to_do(capsys):
     broken = {"ok": False, "ledger": {"tasks": 0}, "damaged": ["row 3 missing from index x"], "derived": []}
-    Screen().report({**broken, "projections": {}})
+    Renderer().report({**broken, "projections": {}})
     told = capsys.readouterr().out
     assert "the ledger's file is broken: restore a backup" in told
     assert "graphmem update" not in told
@@ -259,7 +259,7 @@ def test_json_lines_from_standard_input(bare):
 
 
 def test_many_are_stored_at_once_and_finished(bare, tmp_path, monkeypatch):
-    monkeypatch.setattr(adding, "FEW", 5)
+    monkeypatch.setattr(bulk_add, "PROGRESS_FROM", 5)
     file = tmp_path / "many.txt"
     file.write_text("\n\n".join(f"Paragraph number {i}." for i in range(20)))
     result = answer("add", "--file", str(file), "--user", "ann")
@@ -347,7 +347,7 @@ def test_a_files_format_can_be_said(bare, tmp_path):
 def test_prose_is_paragraphs_and_a_transcript_is_turns(tmp_path):
     def contents(text, **defaults):
         (tmp_path / "t.txt").write_bytes(text.encode())
-        return read_file(tmp_path / "t.txt", Defaults(**defaults))[1]
+        return read_file(tmp_path / "t.txt", MessageDefaults(**defaults))[1]
 
     prose = contents("One line\r\nand another.\r\n\r\n  \r\nNote: second.\r\n", name="Ann")
     assert prose == [
@@ -465,7 +465,7 @@ def test_words_are_never_markup_nor_orders_to_the_terminal(bare, monkeypatch):
 
 
 def test_cleaning():
-    assert clean("a\tb\nc\x00\x7f\x85") == "a\tb\nc␀␡\ufffd"
+    assert escape_controls("a\tb\nc\x00\x7f\x85") == "a\tb\nc␀␡\ufffd"
     assert one_line(" a\n b\x1b") == "a b␛"
     assert quoted("x" * 200) == "“" + "x" * 159 + "…”"
 
@@ -491,7 +491,7 @@ def program(home, *arguments, **more):
 
 
 def test_help_and_version_load_nothing_heavy(tmp_path):
-    code = "import sys; from graphmem.interfaces.cli import app; app(['--help'], standalone_mode=False); "
+    code = "import sys; from graphmem.cli.app import app; app(['--help'], standalone_mode=False); "
     code += "print([m for m in ('numpy', 'sqlalchemy', 'spacy', 'graphmem.memory') if m in sys.modules])"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert told.endswith("[]\n")

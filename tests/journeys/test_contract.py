@@ -21,9 +21,10 @@ from typing import Any
 
 import pytest
 from conftest import fake_models, hashed
-from databases import SQLITE_ONLY
+from support.databases import SQLITE_ONLY
 
 from graphmem import AsyncMemory, Memory, Settings, errors
+from graphmem.commands.types import RestoreMemory, RetireMemory
 from graphmem.errors import (
     ConfigError,
     GraphmemError,
@@ -33,7 +34,6 @@ from graphmem.errors import (
     StoreUnavailable,
     ValidationError,
 )
-from graphmem.remember.plan import Restore, Retire
 
 Make = Callable[..., Memory]
 JANUARY, JUNE = datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 6, 1, tzinfo=UTC)
@@ -376,7 +376,7 @@ def test_a_failing_model_leaves_the_words_durable_and_pending(make_memory: Make)
 
 
 def test_what_is_merely_owed_is_no_fault(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory._house, "work_later", lambda: None)
+    monkeypatch.setattr(memory._engine, "schedule_background_work", lambda: None)
     memory.add("tea", user_id="u1", wait=False)
     report = memory.verify()
     assert (report["ok"], report["failed"], report["ledger"]["tasks"]) == (True, 0, 1)
@@ -822,7 +822,7 @@ def test_delete_all_takes_its_scope_only(memory: Memory) -> None:
 def test_a_retired_memory_is_seen_as_of_its_time(memory: Memory) -> None:
     old = added(memory, "Anna lives in Rome", timestamp=JANUARY)
     new = added(memory, "Anna lives in Oslo", timestamp=JUNE)
-    memory._house.commit([Retire(old, at=JUNE, reason="moved", successor=new)])
+    memory._engine.commit([RetireMemory(old, at=JUNE, reason="moved", successor=new)])
     now = lambda **more: (
         ids(memory.search("Anna lives", user_id="u1", **more)),
         ids(memory.get_all(user_id="u1", **more)),
@@ -834,7 +834,7 @@ def test_a_retired_memory_is_seen_as_of_its_time(memory: Memory) -> None:
     assert memory.get(old)["valid_to"] == "2024-06-01T00:00:00.000000+00:00"
     assert "Rome" not in memory.context("Where does Anna live?", user_id="u1")
     assert [event["event"] for event in memory.history(old)] == ["ADD", "RETIRE"]
-    memory._house.commit([Restore(old, "did not")])
+    memory._engine.commit([RestoreMemory(old, "did not")])
     assert set(now()[0]) == set(now()[1]) == {old, new}
     assert memory.get(old)["valid_to"] is None
     assert memory.verify()["ok"]
@@ -1022,7 +1022,7 @@ def test_verify_finds_and_repairs_what_an_index_lost(tmp_path: Path, make_memory
     memory = make_memory(tmp_path)
     uid = added(memory, "tea")
     memory.search("tea", user_id="u1")
-    memory._house._parts.index.delete([uid])
+    memory._engine._backends.index.delete([uid])
     report = memory.verify()
     assert (report["ok"], report["projections"]["vectors"]["missing"]) == (False, [uid])
     mended = memory.verify(repair=True)
@@ -1210,7 +1210,7 @@ def test_a_receipt_without_pending_means_that_it_is_gone(make_memory: Make, conf
     uid = added(memory, "tea")
     memory.search("tea", user_id="u1")
     assert "pending" not in memory.delete(uid)
-    assert list(memory._house._parts.index.held()) == []
+    assert list(memory._engine._backends.index.list_held()) == []
 
 
 @pytest.mark.parametrize("config", [{}, {"graph_store": {"provider": "networkx"}}])
@@ -1219,9 +1219,9 @@ def test_after_a_reset_nothing_is_held_any_more(make_memory: Make, config: dict[
     added(memory, "tea")
     memory.search("tea", user_id="u1")
     memory.reset()
-    parts = memory._house._parts
-    assert list(parts.index.held()) == []
-    assert parts.graph_copy is None or list(memory._house.projections[1]._target.held(None)) == []
+    parts = memory._engine._backends
+    assert list(parts.index.list_held()) == []
+    assert parts.graph_copy is None or list(memory._engine.projections[1]._target.list_held(None)) == []
 
 
 @pytest.mark.parametrize("path", ["", b"x", 7, "a\x00b"])

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from databases import SQLITE_ONLY
 from sqlalchemy import select
+from support.databases import SQLITE_ONLY
 
 from graphmem import ChatLink, Memory
 from graphmem.digests import Digests
@@ -46,14 +46,14 @@ def remembered(memory: Memory) -> list[str]:
 
 def traces(memory: Memory) -> list[str]:
     """Where any of the secrets still is, in whatever store."""
-    house = memory._house
+    house = memory._engine
     with house.ledger.read() as connection:
         held = [
             (table.name, repr(row).lower())
             for table in schema.metadata.sorted_tables
             for row in connection.execute(select(table))
         ]
-    index, graph = house._parts.index, house._parts.graph
+    index, graph = house._backends.index, house._backends.graph
     if hasattr(index, "_payloads"):
         from qdrant_client import models
 
@@ -162,7 +162,7 @@ def test_once_all_have_closed_the_folder_it_is_in_no_file(
 def vectors_of(memory: Memory) -> dict[str, bytes]:
     """A telling part of each memory's vector, at unit length, as the engine keeps it."""
     joined = schema.memories.join(schema.embeddings, schema.embeddings.c.hash == schema.memories.c.embedding)
-    with memory._house.ledger.read() as connection:
+    with memory._engine.ledger.read() as connection:
         rows = connection.execute(select(schema.memories.c.uid, schema.embeddings.c.data).select_from(joined)).all()
     found = {}
     for uid, data in rows:
@@ -184,7 +184,7 @@ def test_a_crash_after_the_delete_leaves_nothing_once_it_was_opened_again(
     home = tmp_path / "home"
     memory = make_memory(home, **config)
     ids = remembered(memory)
-    monkeypatch.setattr(type(memory._house), "deliver", lambda *_: ["vectors"])
+    monkeypatch.setattr(type(memory._engine), "deliver", lambda *_: ["vectors"])
     assert memory.delete(ids[0])["pending"] == ["vectors"]
     monkeypatch.undo()
     memory.close()
@@ -226,7 +226,7 @@ def confirmed(ledger: Path, candidates: Iterable[str]) -> list[str]:
         text
         for text in candidates
         for guess in guesses(uuid, text)
-        if guess in kept or any(one.wrapped(guess) in kept for one in digests)
+        if guess in kept or any(one.rekeyed(guess) in kept for one in digests)
     ]
 
 
@@ -240,10 +240,10 @@ def test_an_erased_pin_cannot_be_confirmed_from_the_ledgers_file(make_memory: Ma
     assert confirmed(home / "ledger.sqlite", candidates) == []
     with make_memory(home) as memory:  # which has the secret, and so had somebody with the whole folder
         assert memory.add(message, user_id="ana")["results"][0]["reason"] == "erased"
-        digests = memory._house.ledger.digests
-        with memory._house.ledger.read() as connection:
+        digests = memory._engine.ledger.digests
+        with memory._engine.ledger.read() as connection:
             kept = set(connection.scalars(select(schema.messages.c.key)))
-    found = {text for text in candidates for guess in guesses(digests.ledger, text) if digests.wrapped(guess) in kept}
+    found = {text for text in candidates for guess in guesses(digests.ledger, text) if digests.rekeyed(guess) in kept}
     assert found == {PIN}
 
 

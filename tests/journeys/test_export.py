@@ -15,14 +15,14 @@ from uuid import uuid4
 
 import pytest
 from conftest import fake_models
-from wholes import contents, exported, same
+from support.ledger_snapshot import contents, exported, same
 
-import graphmem.backends as backends
+import graphmem.wiring as wiring
 from graphmem import AsyncMemory, Memory, Settings
-from graphmem.carry.taking import take
+from graphmem.commands.types import RestoreMemory, RetireMemory
 from graphmem.errors import ConfigError, ValidationError
-from graphmem.remember.plan import Restore, Retire
 from graphmem.testing import HashEmbedder, WordExtractor
+from graphmem.transfer.importer import import_records
 
 Make = Callable[..., Memory]
 Full = tuple[Memory, dict[str, str]]
@@ -55,11 +55,11 @@ def lived_in(memory: Memory) -> dict[str, str]:
     add("old", "Bob works at Nokia.")
     add("new", "Bob works at Adobe.")
     add("late", "Bob left Adobe for Intel.", timestamp=JUNE - timedelta(days=3))
-    commit = memory._house.commit
-    commit([Retire(ids["old"], JUNE + timedelta(days=1), "changed", successor=ids["new"])])
-    commit([Retire(ids["late"], JUNE + timedelta(days=2), "turned round", successor=ids["trains"])])
-    commit([Retire(ids["new"], JUNE + timedelta(days=2), "a mistake", successor=ids["berg"])])
-    commit([Restore(ids["new"], "it was not")])
+    commit = memory._engine.commit
+    commit([RetireMemory(ids["old"], JUNE + timedelta(days=1), "changed", successor=ids["new"])])
+    commit([RetireMemory(ids["late"], JUNE + timedelta(days=2), "turned round", successor=ids["trains"])])
+    commit([RetireMemory(ids["new"], JUNE + timedelta(days=2), "a mistake", successor=ids["berg"])])
+    commit([RestoreMemory(ids["new"], "it was not")])
     for name in ("twin", "other twin"):
         ids[name] = memory.add(["Twice is nice"] * 2, user_id="ana", timestamp=JUNE)["results"][name == "other twin"][
             "id"
@@ -92,8 +92,8 @@ def drawn(memory: Memory, ids: dict[str, str]) -> None:
         at = (JUNE + timedelta(days=3)).isoformat()
         return {"type": "memory", "id": ids[what], "user_id": "ana", "text": text, "at": at, **more}
 
-    done = take(
-        memory._house,
+    done = import_records(
+        memory._engine,
         [
             record("source", "We went to Bergen, Tom said", source_only=True, actor_id="Tom", role="user"),
             record("fact", "Tom went to Bergen", kind="fact", links=[{"kind": "drawn_from", "memory": ids["source"]}]),
@@ -271,12 +271,12 @@ def test_awaited_it_is_the_same(tmp_path: Path, hashed_models: dict[str, Any]) -
 def test_what_is_owed_stays_owed_and_is_done(
     memory: Memory, make_memory: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory._house, "work_later", lambda: None)
+    monkeypatch.setattr(memory._engine, "schedule_background_work", lambda: None)
     memory.add("tea with Anna", user_id="u", wait=False)
     (told,) = [one for one in exported(memory) if one["type"] == "memory"]
     assert told["mentions"] is told["embeddings"] is None
     again = make_memory()
-    assert take(again._house, exported(memory))["owed"] == 0
+    assert import_records(again._engine, exported(memory))["owed"] == 0
     assert [hit["memory"] for hit in again.search("Anna", user_id="u")["results"]] == ["tea with Anna"]
 
 
@@ -329,7 +329,7 @@ def test_an_id_of_another_scope_stays_as_it_is(make: Make) -> None:
     uid = memory.add("mine", user_id="u1")["results"][0]["id"]
     before = contents(memory)
     theirs = {"type": "memory", "id": uid, "user_id": "u2", "text": "theirs", "at": "2024-01-01"}
-    assert take(memory._house, [theirs])["known"] == 1
+    assert import_records(memory._engine, [theirs])["known"] == 1
     assert contents(memory) == before
     assert memory.get(uid, user_id="u2") is None
 
@@ -341,7 +341,7 @@ def test_links_stay_inside_a_space(make: Make) -> None:
         "type": "memory", "id": str(uuid4()), "user_id": "u2", "kind": "fact", "text": "mine", "at": "2024-01-01",
         "links": [{"kind": "drawn_from", "memory": secret}, {"kind": "replaces", "by": str(uuid4())}],
     }  # fmt: skip
-    assert take(memory._house, [mine])["skipped_links"] == 2
+    assert import_records(memory._engine, [mine])["skipped_links"] == 2
     assert "secret" not in json.dumps(memory.explain(mine["id"]))
 
 
@@ -371,7 +371,7 @@ def test_a_graph_without_vectors_keeps_its_mentions(make: Make) -> None:
         "mentions": [{"key": "bob", "name": "Bob", "type": "Person"}, {"key": "carl"}],
         "statements": [{"subject": "bob", "predicate": "fnord", "object": "carl", "fact": "bob fnords carl"}],
     }  # fmt: skip
-    assert take(memory._house, [record])["owed"] == 0
+    assert import_records(memory._engine, [record])["owed"] == 0
     (relation,) = memory.search("fnords", user_id="u")["relations"]
     assert (relation["source"], relation["relationship"], relation["target"]) == ("Bob", "fnord", "carl")
     assert memory.verify()["ok"]
@@ -384,7 +384,7 @@ def test_what_came_with_mentions_only_can_be_erased_and_corrected_before_it_is_e
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory = make()
-    monkeypatch.setattr(HashEmbedder, "embed_tokens", lambda *_: (_ for _ in ()).throw(backends.ConfigError("away")))
+    monkeypatch.setattr(HashEmbedder, "embed_tokens", lambda *_: (_ for _ in ()).throw(wiring.ConfigError("away")))
     records = [
         {"type": "memory", "id": str(uuid4()), "user_id": "u", "text": text, "at": 0, "mentions": [{"key": "bob"}]}
         for text in ("one", "two")
@@ -395,7 +395,7 @@ def test_what_came_with_mentions_only_can_be_erased_and_corrected_before_it_is_e
         raise EmbeddingError("away")
 
     monkeypatch.setattr(HashEmbedder, "embed_tokens", away)
-    done = take(memory._house, records)
+    done = import_records(memory._engine, records)
     assert (done["owed"], set(done["pending"])) == (2, {"vectors", "graph"})
     memory.delete(records[0]["id"])
     monkeypatch.undo()
@@ -409,8 +409,8 @@ def test_a_converter_needs_to_tell_little(make: Make) -> None:
     memory = make()
     first, second = str(uuid4()), str(uuid4())
     seen: list[Any] = []
-    done = take(
-        memory._house,
+    done = import_records(
+        memory._engine,
         (
             {"type": "memory", "id": uid, "user_id": "ana", "text": text, "at": "2024-05-01T10:00:00Z"}
             for uid, text in ((first, "I met Bob."), (second, "Then Carl came."))
@@ -473,8 +473,8 @@ def test_a_message_erased_under_another_id_stays_out(make: Make) -> None:
     message = {"role": "user", "content": "tea", "id": "m1"}
     memory.delete(memory.add(message, user_id="u")["results"][0]["id"])
     record = {"type": "memory", "id": str(uuid4()), "user_id": "u", "text": "tea", "at": 0, "message_id": "m1"}
-    assert take(memory._house, [record])["erased"] == 1
-    assert take(memory._house, [record], restore=True)["added"] == 1
+    assert import_records(memory._engine, [record])["erased"] == 1
+    assert import_records(memory._engine, [record], restore=True)["added"] == 1
     assert memory.add(message, user_id="u")["results"][0]["id"] == record["id"]
 
 
@@ -483,8 +483,8 @@ def test_the_erased_of_elsewhere_do_not_come_later(full: Full, make: Make) -> No
     records = exported(memory)
     memory.delete(ids["works"])
     again = make()
-    take(again._house, exported(memory))
-    assert take(again._house, records)["erased"] == 1
+    import_records(again._engine, exported(memory))
+    assert import_records(again._engine, records)["erased"] == 1
     assert again.get(ids["works"]) is None
     assert [event["event"] for event in again.history(ids["works"])] == ["ADD", "DELETE"]
     assert "Anna Berg works" not in json.dumps(again.history(ids["works"]))
@@ -493,7 +493,7 @@ def test_the_erased_of_elsewhere_do_not_come_later(full: Full, make: Make) -> No
 def test_an_erased_one_of_the_file_erases_nothing_here(make: Make) -> None:
     memory = make()
     uid = memory.add("tea", user_id="u")["results"][0]["id"]
-    assert take(memory._house, [{"type": "erased", "id": uid, "user_id": "u", "at": 0}])["known"] == 1
+    assert import_records(memory._engine, [{"type": "erased", "id": uid, "user_id": "u", "at": 0}])["known"] == 1
     assert memory.get(uid)["memory"] == "tea"
 
 
@@ -505,7 +505,7 @@ def test_names_that_nothing_mentions_here_are_not_taken(make: Make) -> None:
         {"type": "name", "user_id": "u", "key": "leo quartz", "name": "Leo"},
         {"type": "name", "user_id": "unknown", "key": "anna", "name": "A."},
     ]
-    take(memory._house, told)
+    import_records(memory._engine, told)
     assert (contents(memory)["aliases"], contents(memory)["names"]) == ([], [])
     assert contents(memory)["spaces"] == [("user:u", 1)]
 
@@ -550,12 +550,12 @@ def test_links_out_of_a_scope_are_left_out(make: Make) -> None:
     memory = make()
     one = memory.add("Bob works at Nokia", user_id="u", run_id="r1")["results"][0]["id"]
     other = memory.add("Bob works at Adobe", user_id="u", run_id="r2")["results"][0]["id"]
-    memory._house.commit([Retire(one, datetime.now(UTC), "changed", successor=other)])
+    memory._engine.commit([RetireMemory(one, datetime.now(UTC), "changed", successor=other)])
     for run in ("r1", "r2"):
         (told,) = [record for record in exported(memory, run_id=run) if record["type"] == "memory"]
         assert told["links"] == []
     again = make()
-    take(again._house, exported(memory, user_id="u"))
+    import_records(again._engine, exported(memory, user_id="u"))
     same(memory, again)
 
 

@@ -11,11 +11,11 @@ from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
 import numpy as np
-from databases import SQLITE_ONLY
-from wholes import same
+from support.databases import SQLITE_ONLY
+from support.ledger_snapshot import same
 
 from graphmem import Memory
-from graphmem.carry import taking
+from graphmem.transfer import importer
 
 MANY = 4_000
 MEGABYTE = 2**20
@@ -56,8 +56,8 @@ def test_many_come_back_as_they_were_and_are_never_all_in_memory(
     make_memory: Callable[..., Memory], tmp_path: Path
 ) -> None:
     memory, told = make_memory(), Told()
-    assert taking.take(memory._house, told.records(), progress=told.hear)["added"] == MANY
-    assert told.furthest <= taking.BATCH
+    assert importer.import_records(memory._engine, told.records(), progress=told.hear)["added"] == MANY
+    assert told.furthest <= importer.BATCH
 
     tracemalloc.start()
     written = memory.export(tmp_path / "all")
@@ -72,5 +72,5 @@ def test_many_come_back_as_they_were_and_are_never_all_in_memory(
     with (tmp_path / "all").open("rb") as file:
         done = again.import_(read.lines(file), progress=read.hear)  # type: ignore[arg-type]
     assert (done["added"], done["owed"]) == (MANY, 0)
-    assert read.furthest <= taking.BATCH + 1
+    assert read.furthest <= importer.BATCH + 1
     same(memory, again)

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 from conftest import fake_models
-from scripted import CHANGED, DELETE, NEAR_DIMS, NONE, UPDATE, Scripted, all_near, fact
+from support.fake_llm import CHANGED, DELETE, NEAR_DIMS, NONE, UPDATE, Scripted, all_near, fact
 
 from graphmem import AsyncMemory, Memory, Settings
+from graphmem.commands.types import RetireMemory
 from graphmem.errors import ConfigError, NotFoundError, PartialWrite, ValidationError
-from graphmem.remember import summarise
-from graphmem.remember.plan import Retire
+from graphmem.ingest.facts import summaries
 from graphmem.testing import ModelEndpoint
 
 ANN: dict[str, Any] = {"user_id": "ann7"}
@@ -432,7 +432,7 @@ def test_a_retirement_is_not_taken_back_by_an_earlier_one(memory: Memory) -> Non
     first = memory.history(old)[-1]["id"]
     memory.update(old, "Lives in Paris, France")
     assert memory.undo(first)["memory"] == "Lives in Paris, France"
-    memory._house.commit([Retire(old, datetime(2031, 1, 1, tzinfo=UTC), "again")], None)
+    memory._engine.commit([RetireMemory(old, datetime(2031, 1, 1, tzinfo=UTC), "again")], None)
     with pytest.raises(ValidationError, match="valid_to changed again"):
         memory.undo(first)
     assert memory.undo(memory.history(old)[-1]["id"])["valid_to"] is None
@@ -625,7 +625,7 @@ def test_a_summary_of_erased_words_is_made_anew(opened: Open) -> None:
 
 
 def test_what_one_summary_leaves_is_in_the_next(opened: Open, model: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(summarise, "AT_ONCE", 2)
+    monkeypatch.setattr(summaries, "BATCH", 2)
     memory = opened(":memory:", summary_messages=3)
     for minute, text in enumerate(["One.", "Two.", "Three.", "Four.", "Five."]):  # each told before the last one
         memory.add(text, **ANN, timestamp=THEN - timedelta(minutes=minute))
@@ -685,7 +685,7 @@ def test_an_export_brings_facts_and_what_they_came_from(memory: Memory, opened: 
 def test_the_command_line(endpoint: ModelEndpoint, model: Scripted, tmp_path: Any, monkeypatch: Any) -> None:
     from typer.testing import CliRunner
 
-    from graphmem.interfaces import cli
+    from graphmem.cli import app
 
     file = tmp_path / "config.json"
     llm = {"openai_base_url": endpoint.url, "api_key": "any", "model": "scripted"}
@@ -693,7 +693,7 @@ def test_the_command_line(endpoint: ModelEndpoint, model: Scripted, tmp_path: An
     file.write_text(json.dumps(settings))
 
     def run(*words: str) -> Any:
-        return CliRunner().invoke(cli.app, [*words, "--config", str(file)])
+        return CliRunner().invoke(app.app, [*words, "--config", str(file)])
 
     assert "1 added" in run("add", "I live in Paris.", "--user", "ann7").output
     told = run("add", "I moved to Rome.", "--user", "ann7", "--json")

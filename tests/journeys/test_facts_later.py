@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 from conftest import fake_models
-from scripted import fact
+from support.fake_llm import fact
 
-from graphmem import Memory, Settings, thinking
-from graphmem.remember.learn import Learner
+from graphmem import Memory, Settings
+from graphmem.ingest.facts.pipeline import FactPipeline
+from graphmem.jobs import worker
 from graphmem.stores.ledger import schema
 from graphmem.testing import ModelEndpoint
 
@@ -47,7 +48,7 @@ def soon(memory: Memory, *wanted: str) -> bool:
 def test_what_failed_is_tried_again_though_nothing_else_is_asked_for(
     monkeypatch: pytest.MonkeyPatch, *, waits: bool
 ) -> None:
-    monkeypatch.setattr(thinking, "FIRST_PAUSE", 0.05)
+    monkeypatch.setattr(worker, "RETRY_BASE", 0.05)
     with ModelEndpoint([NONSENSE] * 6, default=SINGS) as endpoint, opened(endpoint) as memory:
         assert "facts" in memory.add("I sing.", **ANN, wait=waits)["pending"]
         assert soon(memory, "Sings")
@@ -57,7 +58,7 @@ def test_what_failed_is_tried_again_though_nothing_else_is_asked_for(
 def test_work_may_fail_thousands_of_times() -> None:
     with ModelEndpoint(default=NONSENSE) as endpoint, opened(endpoint) as memory:
         memory.add("I sing.", **ANN)
-        with memory._house.ledger.write() as connection:
+        with memory._engine.ledger.write() as connection:
             connection.execute(schema.jobs.update().values(attempts=5000))
         assert memory.redo() == {"done": 0, "failed": {"LLMUnusable": 1}, "pending": ["facts"]}
         endpoint._default = SINGS
@@ -68,7 +69,7 @@ class Between:
     """Calls something after each commit of a memory that records a model's work."""
 
     def __init__(self, memory: Memory, monkeypatch: pytest.MonkeyPatch, then: Callable[[int], None]) -> None:
-        commit = memory._house.commit
+        commit = memory._engine.commit
 
         def committed(*given: Any) -> Any:
             outcomes = commit(*given)
@@ -76,7 +77,7 @@ class Between:
                 then(int(outcomes[-1].id))
             return outcomes
 
-        monkeypatch.setattr(memory._house, "commit", committed)
+        monkeypatch.setattr(memory._engine, "commit", committed)
 
 
 def test_who_looks_for_work_leaves_it_to_the_call_that_waits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -84,8 +85,8 @@ def test_who_looks_for_work_leaves_it_to_the_call_that_waits(monkeypatch: pytest
     with ModelEndpoint(default=SINGS) as endpoint, opened(endpoint, home) as mine, opened(endpoint, home) as other:
 
         def look(_: int) -> None:
-            other._house.thinker().later()
-            other._house.thinker().close()
+            other._engine.job_worker().schedule()
+            other._engine.job_worker().close()
 
         Between(mine, monkeypatch, look)
         assert [one["memory"] for one in mine.add("I sing.", **ANN)["results"]] == ["Sings"]
@@ -101,7 +102,7 @@ def test_what_another_process_is_at_is_pending(monkeypatch: pytest.MonkeyPatch, 
     with ModelEndpoint(default=answer) as endpoint, opened(endpoint, home) as mine, opened(endpoint, home) as other:
 
         def take(row: int) -> None:
-            other._house.thinker().now(row)
+            other._engine.job_worker().run(row)
             while not endpoint.requests:
                 sleep(0.01)
 
@@ -112,14 +113,17 @@ def test_what_another_process_is_at_is_pending(monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_the_same_words_stored_before_what_is_near_was_asked_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    near, add_all = Learner.near, json.dumps({"memory": [{"fact": 0, "event": "ADD", "id": None, "text": "Sings"}]})
+    near, add_all = (
+        FactPipeline.nearest_facts,
+        json.dumps({"memory": [{"fact": 0, "event": "ADD", "id": None, "text": "Sings"}]}),
+    )
     with ModelEndpoint([SINGS, SINGS], default=add_all) as endpoint, opened(endpoint) as memory:
 
         def meanwhile(*given: Any) -> Any:
-            monkeypatch.setattr(Learner, "near", near)
+            monkeypatch.setattr(FactPipeline, "nearest_facts", near)
             memory.add("Singing is what I do.", **ANN)
             return near(*given)
 
-        monkeypatch.setattr(Learner, "near", meanwhile)
+        monkeypatch.setattr(FactPipeline, "nearest_facts", meanwhile)
         assert [one["event"] for one in memory.add("I sing.", **ANN)["results"]] == ["NONE"]
         assert facts(memory) == ["Sings"]

@@ -20,12 +20,12 @@ import pytest
 from typer.testing import CliRunner
 
 from graphmem import Memory
-from graphmem.interfaces.cli import app
-from graphmem.interfaces.demo import USER, messages
-from graphmem.interfaces.graph import commands, page
-from graphmem.interfaces.graph.cypher import cypher
-from graphmem.interfaces.graph.exchange import graphml, node_link
-from graphmem.interfaces.graph.page import LIBRARY, LIBRARY_STYLES, MOST, cut
+from graphmem.cli.app import app
+from graphmem.cli.demo import USER, messages
+from graphmem.cli.graph import commands, page
+from graphmem.cli.graph.cypher import cypher
+from graphmem.cli.graph.formats import graphml, node_link
+from graphmem.cli.graph.page import LIBRARY, LIBRARY_STYLES, MAX_NODES, limit_nodes
 
 FOLDER = Path(page.__file__).parent
 HOSTILE = (
@@ -90,7 +90,7 @@ def test_json_is_the_format_json(home):
 
 
 def test_each_format_goes_to_standard_output_or_a_file_alike(home, tmp_path):
-    for form in commands.Form:
+    for form in commands.OutputFormat:
         file = tmp_path / f"graph.{form}"
         printed = run(home, "--format", form, "--around", "greta lindholm")
         written = run(home, "--output", str(file), "--around", "Greta Lindholm")
@@ -333,23 +333,23 @@ def test_the_library_is_the_one_that_is_named():
 
 def test_a_large_graph_is_cut_to_the_newest_and_best_connected_and_says_so(drawn, capsys):
     large = nx.MultiDiGraph(ledger="l", space="user:much")
-    for i in range(MOST):
+    for i in range(MAX_NODES):
         at = f"20{i // 100:02}-01-01T00:00:00+00:00"
         large.add_node(f"m{i:04}", node="memory", memory="words", kind="episode", speaker=None, at=at)
         large.add_node(f"entity:{i}", node="entity", key=str(i), name=str(i), type="Other")
         large.add_edge(f"m{i:04}", f"entity:{i}", key="MENTIONS", relationship="MENTIONS", kind="name")
         large.add_edge(f"m{i:04}", "entity:7", key="MENTIONS", relationship="MENTIONS", kind="name")
-    shown = cut(large, MOST)
-    assert sorted(node for node in shown if node[0] == "m") == [f"m{i:04}" for i in range(MOST // 2, MOST)]
+    shown = limit_nodes(large, MAX_NODES)
+    assert sorted(node for node in shown if node[0] == "m") == [f"m{i:04}" for i in range(MAX_NODES // 2, MAX_NODES)]
     assert "entity:7" in shown
-    assert len(shown) == MOST
+    assert len(shown) == MAX_NODES
     data = json.loads(parts(page.page(large))[0])
     assert data["note"].startswith("2,000 of 4,000 nodes are shown")
     assert "2,000 of 4,000" in capsys.readouterr().err
     few = large.subgraph([node for node in large if node[0] == "m" or node in {"entity:7", "entity:8"}])
-    assert len(cut(few, MOST)) == MOST
-    assert {"entity:7", "entity:8"} <= set(cut(few, MOST))
-    assert cut(drawn, MOST) is drawn
+    assert len(limit_nodes(few, MAX_NODES)) == MAX_NODES
+    assert {"entity:7", "entity:8"} <= set(limit_nodes(few, MAX_NODES))
+    assert limit_nodes(drawn, MAX_NODES) is drawn
 
 
 # --- Cypher --------------------------------------------------------------------------------------------------------

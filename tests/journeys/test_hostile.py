@@ -20,19 +20,19 @@ from uuid import uuid4
 
 import pytest
 from conftest import DIMS, fake_models
-from hostile import INJECTIONS
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
-from logs import listening
 from sqlalchemy import func, select
+from support.hostile_strings import INJECTIONS
+from support.log_guard import listening
 from typer.testing import CliRunner
 
-import graphmem.backends
+import graphmem.wiring
 from graphmem import Memory, Settings
-from graphmem.arguments import MAX_DOCUMENT_DEPTH, MAX_FILTER_DEPTH, moment
+from graphmem.boundary.filters import OPERATORS, SPECIAL_FIELDS
+from graphmem.boundary.validation import MAX_DOCUMENT_DEPTH, MAX_FILTER_DEPTH, moment
+from graphmem.cli.app import app
 from graphmem.errors import ConfigError, GraphmemError, NotFoundError, ValidationError
-from graphmem.filters import OPERATORS, SPECIAL_FIELDS
-from graphmem.interfaces.cli import app
 from graphmem.stores.ledger.schema import memories
 from graphmem.testing import HashEmbedder, WordExtractor
 
@@ -131,7 +131,7 @@ def deep(levels: int, inner: Any) -> Any:
 def opened() -> Iterator[Memory]:
     """With an extractor that finds names in anything."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(graphmem.backends, "_extractor", lambda _: WordExtractor())
+        patch.setattr(graphmem.wiring, "_extractor", lambda _: WordExtractor())
         with Memory(":memory:", settings=Settings.from_dict(fake_models())) as made:
             made.add("Ann met Bob in Bergen", user_id="u", metadata={"a": 1, "b": ["x"], "c": {"d": "e"}})
             yield made
@@ -153,7 +153,7 @@ def untouched() -> Iterator[Memory]:
 
 
 def count(memory: Memory) -> int:
-    with memory._house.ledger.read() as connection:
+    with memory._engine.ledger.read() as connection:
         return int(connection.scalar(select(func.count()).select_from(memories)))
 
 
@@ -478,8 +478,8 @@ def home() -> Iterator[str]:
         TemporaryDirectory(dir=shared if os.access(shared, os.W_OK) else None) as name,
         pytest.MonkeyPatch.context() as p,
     ):
-        p.setattr(graphmem.backends, "_extractor", lambda _: WordExtractor())
-        p.setattr(graphmem.backends, "_embedder", lambda _: HashEmbedder(DIMS))
+        p.setattr(graphmem.wiring, "_extractor", lambda _: WordExtractor())
+        p.setattr(graphmem.wiring, "_embedder", lambda _: HashEmbedder(DIMS))
         p.chdir(name)
         yield f"{name}/home"
         assert sorted(os.listdir(name)) == ["home"]

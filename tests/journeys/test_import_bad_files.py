@@ -18,14 +18,14 @@ from uuid import uuid4
 import numpy as np
 import pytest
 from conftest import fake_models
-from databases import SQLITE_ONLY
-from wholes import contents, exported, same
+from support.databases import SQLITE_ONLY
+from support.ledger_snapshot import contents, exported, same
 
-from graphmem import Memory, Settings, drafts
-from graphmem.carry import files
-from graphmem.carry.taking import take
+from graphmem import Memory, Settings, atomic_files
+from graphmem.commands.types import RetireMemory
 from graphmem.errors import StoreError, ValidationError
-from graphmem.remember.plan import Retire
+from graphmem.transfer import jsonl
+from graphmem.transfer.importer import import_records
 
 Make = Callable[..., Memory]
 
@@ -108,7 +108,7 @@ def test_what_is_no_export_is_refused(make: Make, tmp_path: Path, data: bytes, t
 @SQLITE_ONLY
 def test_a_line_has_a_limit(small: tuple[Memory, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     memory, data = small
-    monkeypatch.setattr(files, "MAX_LINE", 500)
+    monkeypatch.setattr(jsonl, "MAX_LINE", 500)
     assert "line 2: is longer than 500 bytes" in refused(memory, tmp_path / "x", data)
     memory.add("tea " * 300, user_id="u")
     with pytest.raises(StoreError, match="nothing was exported"):
@@ -235,7 +235,7 @@ def test_hostile_records_are_refused_by_line_and_field(make: Make) -> None:
     for change, told in HOSTILE:
         good = {**MEMORY, "id": str(uuid4())}
         with pytest.raises(ValidationError) as raised:
-            take(memory._house, [good, {**MEMORY, **change}, good], each="line")
+            import_records(memory._engine, [good, {**MEMORY, **change}, good], each="line")
         taken.append(good["id"])
         said = str(raised.value)
         assert said.startswith("line 2: "), said
@@ -261,7 +261,7 @@ def test_hostile_records_are_refused_by_line_and_field(make: Make) -> None:
 def test_other_hostile_records(make: Make, record: Any, told: str) -> None:
     memory = make()
     with pytest.raises(ValidationError, match=told.replace("[", r"\[")):
-        take(memory._house, [record])
+        import_records(memory._engine, [record])
 
 
 def test_what_is_just_allowed_can_be_stored(make: Make) -> None:
@@ -290,10 +290,10 @@ def test_what_is_just_allowed_can_be_stored(make: Make) -> None:
         {"type": "name", "user_id": name, "key": "a", "name": name, "at": "0001-01-01"},
         {"type": "erased", "id": str(uuid4()), "user_id": name, "at": last, "events": [event], "keys": [name]},
     ]
-    assert take(memory._house, [record, least, *named])["added"] == 2
+    assert import_records(memory._engine, [record, least, *named])["added"] == 2
     assert memory.verify()["ok"]
     again = make()
-    take(again._house, exported(memory))
+    import_records(again._engine, exported(memory))
     same(memory, again)
 
 
@@ -314,7 +314,7 @@ def test_nothing_ends_before_it_begins_here_either(make: Make) -> None:
     """What we export has to come in again."""
     memory = make()
     memory.import_([{**MEMORY, "valid_from": "2025-01-01"}])
-    outcome = memory._house.commit([Retire(MEMORY["id"], datetime(2024, 6, 1, tzinfo=UTC), "moved")])[0]
+    outcome = memory._engine.commit([RetireMemory(MEMORY["id"], datetime(2024, 6, 1, tzinfo=UTC), "moved")])[0]
     assert (outcome.event, memory.get(MEMORY["id"])["valid_to"]) == ("NONE", None)
 
 
@@ -322,7 +322,7 @@ def test_a_record_twice_in_one_file_is_taken_once(make: Make) -> None:
     memory = make()
     first = {**MEMORY, "events": [EVENT, EVENT]}
     second = {**MEMORY, "id": str(uuid4()), "events": [EVENT]}
-    done = take(memory._house, [first, first, second])
+    done = import_records(memory._engine, [first, first, second])
     assert (done["added"], done["known"]) == (2, 1)
     assert [len(memory.history(one["id"])) for one in (first, second)] == [2, 1]
 
@@ -394,21 +394,21 @@ def test_a_killed_export_leaves_nothing(tmp_path: Path) -> None:
 def test_where_there_are_no_unnamed_files_it_is_whole_or_not_there_either(
     memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drafts, "_UNNAMED", 0)
+    monkeypatch.setattr(atomic_files, "_UNNAMED", 0)
     test_a_failed_export_leaves_the_old_file_and_no_other(memory, tmp_path)
 
 
 BETWEEN = """
 import os, sys
 from pathlib import Path
-from graphmem import drafts
-link = drafts._link
+from graphmem import atomic_files
+link = atomic_files._link
 def once(descriptor, path):
     link(descriptor, path)
     if path.name.startswith("."):
         os._exit(9)
-drafts._link = once
-with drafts.replacing(Path(sys.argv[1])) as write:
+atomic_files._link = once
+with atomic_files.replace_file(Path(sys.argv[1])) as write:
     write(b"new")
 """
 

@@ -18,17 +18,17 @@ from typing import Any
 import networkx as nx
 import pytest
 from conftest import fake_models
-from databases import SQLITE
-from hostile import INJECTIONS
+from support.databases import SQLITE
+from support.hostile_strings import INJECTIONS
 from typer.testing import CliRunner
 
-import graphmem.backends
+import graphmem.wiring
 from graphmem import Memory, Settings
+from graphmem.cli.app import app
+from graphmem.cli.graph.cypher import cypher
+from graphmem.cli.graph.formats import graphml, node_link
+from graphmem.cli.graph.page import page
 from graphmem.errors import ConfigError, ValidationError
-from graphmem.interfaces.cli import app
-from graphmem.interfaces.graph.cypher import cypher
-from graphmem.interfaces.graph.exchange import graphml, node_link
-from graphmem.interfaces.graph.page import page
 from graphmem.model import EntityType, Extraction, Mention, MentionKind, Statement, Utterance
 from graphmem.text import normalise_key
 
@@ -69,7 +69,7 @@ def database(place: str) -> str:
 
 @pytest.fixture
 def memory(place: str, make_memory: Callable[..., Memory], monkeypatch: Any) -> Iterator[Memory]:
-    monkeypatch.setattr(graphmem.backends, "_extractor", lambda _: Gullible())
+    monkeypatch.setattr(graphmem.wiring, "_extractor", lambda _: Gullible())
     more = {"graph_store": {"provider": "networkx"}} if place == "networkx" else {}
     with folder() as home:
         made = make_memory(home if place in {"folder", "servers"} else None, **more)

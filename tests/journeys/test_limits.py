@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 from conftest import fake_models
-from databases import SQLITE
+from support.databases import SQLITE
 from typer.testing import CliRunner
 
 import graphmem
 from graphmem import Memory, Settings
-from graphmem.arguments import LIMITS, MAX_KEY_CHARS, MAX_NAME_CHARS, MAX_QUERY_CHARS
+from graphmem.boundary.validation import LIMITS, MAX_KEY_CHARS, MAX_NAME_CHARS, MAX_QUERY_CHARS
+from graphmem.cli.app import app
 from graphmem.errors import ConfigError, ValidationError
-from graphmem.interfaces.cli import app
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from conftest import fake_models
-from scripted import NEAR_DIMS, all_near
+from support.fake_llm import NEAR_DIMS, all_near
 
 from graphmem import Memory, Settings
 from graphmem.testing import ModelEndpoint

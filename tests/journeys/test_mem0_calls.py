@@ -10,10 +10,10 @@ import asyncio
 import inspect
 from typing import Any, NamedTuple
 
-import mem0s
 import pytest
 from conftest import fake_models
-from databases import SQLITE
+from support import mem0_fixture
+from support.databases import SQLITE
 
 from graphmem import AsyncMemory, Memory, Settings
 from graphmem.errors import ConfigError, NotFoundError, ValidationError
@@ -200,9 +200,9 @@ def test_a_call_of_mem0s_documentation(memory: Memory, call: Call) -> None:
 
 @pytest.fixture(scope="module")
 def theirs(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    memory = mem0s.opened(tmp_path_factory.mktemp("mem0"))
+    memory = mem0_fixture.opened(tmp_path_factory.mktemp("mem0"))
     yield memory
-    mem0s.closed(memory)
+    mem0_fixture.closed(memory)
 
 
 # What we call `explain`, and a score that `get` always gives as None.

@@ -10,9 +10,9 @@ from conftest import fake_models
 from typer.testing import CliRunner
 
 from graphmem import Memory, Settings
+from graphmem.cli.app import app
 from graphmem.errors import ValidationError
-from graphmem.interfaces.cli import app
-from graphmem.interfaces.migrate.server_memory import is_graph
+from graphmem.transfer.sources.mcp_memory import is_graph
 
 runner = CliRunner()
 # As that server writes it: one object on a line, entities first.

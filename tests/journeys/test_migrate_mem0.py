@@ -18,18 +18,18 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import mem0s
 import pytest
 import spacy
 from conftest import fake_models
+from support import mem0_fixture
 from typer.testing import CliRunner
 
 from graphmem import Memory, Settings
-from graphmem.interfaces.cli import app
-from graphmem.interfaces.migrate import pickled, unpickling
-from graphmem.interfaces.migrate.mem0 import DELETED
-from graphmem.interfaces.migrate.payloads import TIMELESS
-from graphmem.providers.spacy import DEFAULT_MODELS
+from graphmem.cli.app import app
+from graphmem.extraction.spacy.extractor import DEFAULT_MODELS
+from graphmem.transfer.sources import pickle_reader, safe_unpickler
+from graphmem.transfer.sources.mem0 import DELETED
+from graphmem.transfer.sources.mem0_payloads import NO_TIME
 
 OLDER = Path(__file__).parent.parent / "data" / "mem0-1.0.11"
 runner = CliRunner()
@@ -54,9 +54,9 @@ def home(tmp_path, monkeypatch):
 @pytest.fixture
 def theirs(tmp_path):
     """An open mem0 2.x in a folder."""
-    memory = mem0s.opened(tmp_path / "theirs")
+    memory = mem0_fixture.opened(tmp_path / "theirs")
     yield memory
-    mem0s.closed(memory)
+    mem0_fixture.closed(memory)
 
 
 def run(*arguments, status=0):
@@ -91,7 +91,7 @@ def times(found):
 
 
 def test_memories_come_with_ids_times_metadata_and_histories(tmp_path, home, theirs):
-    ids = mem0s.live(theirs)
+    ids = mem0_fixture.live(theirs)
     report = migrate(tmp_path / "theirs")
     assert (report["added"], report["known"], report["owed"]) == (4, 0, 0)
     with Memory() as ours:
@@ -114,7 +114,7 @@ def test_memories_come_with_ids_times_metadata_and_histories(tmp_path, home, the
 
 
 def test_a_second_time_adds_what_is_new(tmp_path, home, theirs):
-    mem0s.live(theirs)
+    mem0_fixture.live(theirs)
     assert migrate(tmp_path / "theirs")["added"] == 4
     again = migrate(tmp_path / "theirs")
     assert (again["added"], again["known"]) == (0, 4)
@@ -134,7 +134,7 @@ def test_the_graph_is_made_from_the_words(tmp_path, home, theirs, monkeypatch):
     monkeypatch.setattr(Settings, "from_env", lambda **_: Settings(home=home))
     monkeypatch.setattr(spacy_models, "_load_failed_full", False)
     monkeypatch.setattr(spacy_models, "_nlp_full", spacy.load(DEFAULT_MODELS[-1]))
-    ids = mem0s.live(theirs)
+    ids = mem0_fixture.live(theirs)
     theirs.update(ids[2], "I like the coffee at Nordlicht.")
     assert "mem0_entities" in {one.name for one in theirs.vector_store.list_cols().collections}
     assert migrate(tmp_path / "theirs")["left"] == {DELETED: [ids[3]]}
@@ -159,7 +159,7 @@ def test_what_an_older_mem0_wrote(home, tmp_path):
         ]
         assert {one["agent_id"] for one in toms} == {"bot"}
         assert [one["metadata"] for one in toms][1:] == [{"topic": "family"}] * 2
-        assert [(one["kind"], one["memory"]) for one in idas] == [("fact", mem0s.Model.found)]
+        assert [(one["kind"], one["memory"]) for one in idas] == [("fact", mem0_fixture.Model.found)]
         assert [one["event"] for one in ours.history(toms[0]["id"])] == ["ADD", "UPDATE"]
 
 
@@ -186,7 +186,7 @@ def test_without_a_history_each_memory_begins_with_its_words(home, tmp_path):
 
 
 def test_a_user_gets_no_others_memories(tmp_path, home, theirs):
-    ids = mem0s.live(theirs)
+    ids = mem0_fixture.live(theirs)
     report = migrate(tmp_path / "theirs", "--user", "tom")
     assert (report["added"], report["others"]) == (3, 1)
     with Memory() as ours:
@@ -229,7 +229,7 @@ def test_what_is_nobodys_is_given_to_whom_it_is_said_to_be(tmp_path, home, their
 
 
 def put(theirs, uid, payload):
-    theirs.vector_store.insert([[1.0] * mem0s.DIMS], [payload], [uid])
+    theirs.vector_store.insert([[1.0] * mem0_fixture.DIMS], [payload], [uid])
 
 
 ONE, TWO = "00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"
@@ -259,7 +259,7 @@ def test_what_cannot_be_taken_is_told(tmp_path, home, theirs, payload, left):
 def test_what_tells_no_time_is_taken_with_one_that_is_given(tmp_path, home, theirs):
     put(theirs, ONE, {"data": "tea", "user_id": "tom"})
     put(theirs, TWO, {"data": "cake", "user_id": "tom", "created_at": "2024-05-01"})
-    assert list(migrate(tmp_path / "theirs")["left"]) == [TIMELESS]
+    assert list(migrate(tmp_path / "theirs")["left"]) == [NO_TIME]
     assert "--timestamp='soon'" in run(*place(tmp_path / "theirs"), "--timestamp", "soon", status=1).stderr
     report = migrate(tmp_path / "theirs", "--timestamp", "2023-02-03")
     assert (report["added"], report["known"], report["left"]) == (1, 1, {})
@@ -393,9 +393,9 @@ def test_pickles_that_take_long_are_given_up(tmp_path, home, theirs, monkeypatch
     say(theirs, "I like tea.")
     slow = tmp_path / "slow.py"
     waits = "import time; time.sleep(99 * data.startswith(b'slow')); point = _Reader"
-    slow.write_text(Path(unpickling.__file__).read_text().replace("point = _Reader", waits))
-    monkeypatch.setattr(unpickling, "__file__", str(slow))
-    monkeypatch.setattr(pickled, "PATIENCE", 3)
+    slow.write_text(Path(safe_unpickler.__file__).read_text().replace("point = _Reader", waits))
+    monkeypatch.setattr(safe_unpickler, "__file__", str(slow))
+    monkeypatch.setattr(pickle_reader, "TIMEOUT", 3)
     file = tmp_path / "theirs" / "qdrant" / "collection" / "mem0" / "storage.sqlite"
     with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute("INSERT INTO points VALUES ('x', ?)", (b"slow",))
@@ -418,7 +418,7 @@ CHILD = """
 import sys, time
 from conftest import fake_models, hashed
 from graphmem import Settings
-from graphmem.interfaces.cli import main
+from graphmem.cli.app import main
 
 def slowly(texts):
     time.sleep(0.001 * len(texts))
@@ -437,7 +437,7 @@ def test_what_was_killed_is_taken_up_again(tmp_path, home, theirs):
         for n in range(MANY)
     ]
     ids = [f"00000000-0000-4000-8000-{n:012}" for n in range(MANY)]
-    theirs.vector_store.insert([[1.0] * mem0s.DIMS] * MANY, payloads, ids)
+    theirs.vector_store.insert([[1.0] * mem0_fixture.DIMS] * MANY, payloads, ids)
     command = [sys.executable, "-c", CHILD, home, "migrate", *place(tmp_path / "theirs")]
     child = subprocess.Popen(
         command, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, stdout=subprocess.DEVNULL

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from conftest import fake_models
-from scripted import NEAR_DIMS, all_near, fact
+from support.fake_llm import NEAR_DIMS, all_near, fact
 
 from graphmem import Memory, Settings
 from graphmem.testing import Behaviour, ModelEndpoint, behaviours

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-import graphmem.backends
+import graphmem.wiring
 from graphmem import Memory
 from graphmem.errors import GraphmemError, NotFoundError, ValidationError
 from graphmem.settings import Settings
@@ -46,11 +46,11 @@ def opened(path: Path | str, graph: str = "ledger") -> Memory:
             "graph_store": {"provider": graph},
         }
     )
-    real, graphmem.backends._extractor = graphmem.backends._extractor, lambda _: WordExtractor()
+    real, graphmem.wiring._extractor = graphmem.wiring._extractor, lambda _: WordExtractor()
     try:
         return Memory(path, settings=config)
     finally:
-        graphmem.backends._extractor = real
+        graphmem.wiring._extractor = real
 
 
 # --- any sequence ----------------------------------------------------------------------------------------------------
@@ -142,9 +142,9 @@ class Machine(RuleBasedStateMachine):
     @rule(target=ids, scope=scopes, text=words, stage=st.sampled_from(("words", "enriched")))
     def add_and_die(self, scope, text, stage):
         """The states that a crash leaves: enrichment owed, or delivery."""
-        house = self.memory._house
+        house = self.memory._engine
         if stage == "words":
-            house.finish = lambda _records, *, wait_for_it: ["vectors", "graph"]
+            house.enrich_and_deliver = lambda _records, *, wait_for_it: ["vectors", "graph"]
         else:
             house.deliver = lambda _spaces: ["vectors"]
         uid = self.note(scope, text, self.memory.add(text, **named(scope)))

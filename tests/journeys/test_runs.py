@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from conftest import fake_models
-from scripted import CHANGED, NEAR_DIMS, NONE, UPDATE, Scripted, all_near, fact
-from wholes import exported, same
+from support.fake_llm import CHANGED, NEAR_DIMS, NONE, UPDATE, Scripted, all_near, fact
+from support.ledger_snapshot import exported, same
 
 from graphmem import Memory
 from graphmem.errors import NotFoundError, ValidationError

@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 from conftest import fake_models
-from databases import postgres
-from errors_told import told
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from logs import listening
-from servers import NEO4J, PASSWORD, QDRANT, graph_config
 from sqlalchemy import make_url
+from support.databases import postgres
+from support.exception_text import told
+from support.log_guard import listening
+from support.servers import NEO4J, PASSWORD, QDRANT, graph_config
 from typer.testing import CliRunner
 
 from graphmem import Memory, Settings
+from graphmem.cli.app import app
 from graphmem.errors import ConfigError, GraphmemError, StoreError
-from graphmem.interfaces.cli import app
-from graphmem.stores.ledger.postgres import parsed
+from graphmem.stores.ledger.postgres import parse_url
 
 SECRET = "hunter2-Zq7"
 PARTS = ("hunter", "Zq7")
@@ -170,7 +170,7 @@ def test_a_neo4j_url_that_cannot_be_used(url, tmp_path):
 
 
 def test_an_escaped_password_is_fine():
-    assert parsed("postgresql://u:a%40b%2Fc@h/db").password == "a@b/c"
+    assert parse_url("postgresql://u:a%40b%2Fc@h/db").password == "a@b/c"
 
 
 # --- servers that are not there, or refuse --------------------------------------------------------------------------
@@ -185,7 +185,7 @@ def lived(config: dict[str, Any]) -> None:
     with listening() as logs, Memory(settings=Settings.from_dict({**config, "delivery_wait": 0.1})) as memory:
         said = [memory.add("Anna moved.", user_id="u"), memory.search("Anna", user_id="u"), memory.stats()]
         said += [memory.verify(), memory.flush()]
-        quiet(said, repr(memory), repr(memory._house), repr(memory._house._parts))
+        quiet(said, repr(memory), repr(memory._engine), repr(memory._engine._backends))
         for attempt in (memory.repair, lambda: memory.rebuild("vectors"), lambda: memory.rebuild("graph")):
             try:
                 quiet(attempt())

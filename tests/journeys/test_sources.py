@@ -8,10 +8,10 @@ from io import StringIO
 from typing import Any
 
 import pytest
-from facts import MAY, fact, heard, store, summary
+from support.facts import MAY, fact, heard, store, summary
 
 from graphmem import Memory
-from graphmem.remember.plan import Restore, Retire, Revise, Step
+from graphmem.commands.types import Command, RestoreMemory, RetireMemory, UpdateMemory
 from graphmem.stores.ledger import memories
 
 
@@ -96,9 +96,9 @@ def test_without_sources_nothing_is_asked_for_them(memory: Memory, monkeypatch: 
 DAY = timedelta(days=1)
 
 
-def commit(memory: Memory, *steps: Step) -> None:
+def commit(memory: Memory, *steps: Command) -> None:
     """Steps as decisions make them."""
-    memory._house.commit(steps)
+    memory._engine.commit(steps)
     memory.flush()
 
 
@@ -118,16 +118,16 @@ def found(memory: Memory, **more: Any) -> set[str]:
 def test_with_the_last_of_its_facts_a_source_leaves_and_comes_back(memory: Memory) -> None:
     source = heard(memory, "tea in Oslo, coffee in Bergen")
     one, other = fact(memory, "Ana drinks tea in Oslo", source), fact(memory, "Ana drinks coffee in Bergen", source)
-    commit(memory, Retire(one, MAY + 2 * DAY, "moved"))
+    commit(memory, RetireMemory(one, MAY + 2 * DAY, "moved"))
     assert found(memory) == {source, other}
-    commit(memory, Retire(other, MAY + DAY, "moved"))
+    commit(memory, RetireMemory(other, MAY + DAY, "moved"))
     assert found(memory) == set()
     assert found(memory, as_of=MAY) == {source, one, other}
     assert found(memory, as_of=MAY + DAY * 1.5) == {source, one}  # since the later of the two
     told = memory.get(source)
     assert told is not None
     assert told["valid_to"] == "2024-05-03T12:00:00.000000+00:00"
-    commit(memory, Restore(other, "a mistake"))
+    commit(memory, RestoreMemory(other, "a mistake"))
     assert found(memory) == {source, other}
     assert memory.history(source) == []
     assert memory.verify()["ok"]
@@ -137,14 +137,14 @@ def test_a_source_without_facts_and_a_memory_of_its_own_stay(memory: Memory) -> 
     source, spoken = heard(memory, "tea in Oslo"), store(memory, "tea in Oslo, said Tom")
     about = summary(memory, "It is about tea in Oslo", source)
     drawn = fact(memory, "Ana drinks tea in Oslo", spoken)
-    commit(memory, Retire(drawn, MAY + DAY, "moved"))
+    commit(memory, RetireMemory(drawn, MAY + DAY, "moved"))
     assert found(memory) == {source, spoken, about}
 
 
 def test_what_a_summary_says_does_not_hold_a_source(memory: Memory) -> None:
     source = heard(memory, "tea in Oslo")
     drawn, about = fact(memory, "Ana drinks tea in Oslo", source), summary(memory, "It is about tea in Oslo", source)
-    commit(memory, Retire(drawn, MAY + DAY, "moved"))
+    commit(memory, RetireMemory(drawn, MAY + DAY, "moved"))
     assert found(memory) == {about}
 
 
@@ -158,7 +158,7 @@ def test_a_correction_takes_the_words_it_corrects_out_of_search(memory: Memory) 
     assert memory.history(source) == []
     memory.update(drawn, metadata={"sure": True})  # says nothing of its words
     assert found(memory) == {drawn}
-    commit(memory, Revise(drawn, text="Ana drinks tea in Oslo", reason="undone"))
+    commit(memory, UpdateMemory(drawn, text="Ana drinks tea in Oslo", reason="undone"))
     assert found(memory) == {drawn, source}
     assert memory.verify()["ok"]
 
@@ -167,7 +167,7 @@ def test_a_refinement_leaves_the_sources(memory: Memory) -> None:
     source = heard(memory, "tea in Oslo")
     drawn = fact(memory, "Ana drinks tea in Oslo", source)
     memory.update(drawn, metadata={"sure": True})
-    commit(memory, Revise(drawn, text="Ana drinks green tea in Oslo", reason="said more"))
+    commit(memory, UpdateMemory(drawn, text="Ana drinks green tea in Oslo", reason="said more"))
     assert found(memory) == {drawn, source}
 
 
@@ -176,11 +176,11 @@ def test_a_corrected_fact_and_a_retired_one_hold_a_source_no_more(memory: Memory
     one, other = fact(memory, "Ana drinks tea in Oslo", source), fact(memory, "Ana drinks coffee in Bergen", source)
     memory.update(one, "Ana drinks water in Oslo")
     assert found(memory) == {one, other, source}
-    commit(memory, Retire(other, MAY + DAY, "moved"))
+    commit(memory, RetireMemory(other, MAY + DAY, "moved"))
     assert found(memory) == {one}
-    commit(memory, Retire(one, MAY + DAY, "moved"), Restore(one, "a mistake"))
+    commit(memory, RetireMemory(one, MAY + DAY, "moved"), RestoreMemory(one, "a mistake"))
     assert found(memory) == {one}  # it is back, and says what its source did not
-    commit(memory, Restore(other, "a mistake"))
+    commit(memory, RestoreMemory(other, "a mistake"))
     assert found(memory) == {one, other, source}
 
 
@@ -189,18 +189,18 @@ def test_taking_corrections_back_one_by_one_gives_each_time_what_stood_then(memo
     drawn = fact(memory, "Ana drinks tea in Oslo", first)
     memory.update(drawn, "Ana drinks coffee in Oslo")
     later = heard(memory, "coffee in Oslo, and cake")
-    with memory._house.ledger.write() as connection:
+    with memory._engine.ledger.write() as connection:
         fact_row, later_row = (memories.records(connection, [uid])[uid].row for uid in (drawn, later))
-        memories.link(connection, fact_row, "drawn_from", later_row)
-    commit(memory, Revise(drawn, text="Ana drinks coffee in Oslo, and eats cake", reason="said more"))
+        memories.add_link(connection, fact_row, "drawn_from", later_row)
+    commit(memory, UpdateMemory(drawn, text="Ana drinks coffee in Oslo, and eats cake", reason="said more"))
     assert found(memory) == {drawn, later}
     memory.update(drawn, "Ana fasts in Oslo")
     assert found(memory) == {drawn}
-    commit(memory, Revise(drawn, text="Ana drinks coffee in Oslo, and eats cake", reason="undone"))
+    commit(memory, UpdateMemory(drawn, text="Ana drinks coffee in Oslo, and eats cake", reason="undone"))
     assert found(memory) == {drawn, later}
-    commit(memory, Revise(drawn, text="Ana drinks coffee in Oslo", reason="undone"))
+    commit(memory, UpdateMemory(drawn, text="Ana drinks coffee in Oslo", reason="undone"))
     assert found(memory) == {drawn, later}
-    commit(memory, Revise(drawn, text="Ana drinks tea in Oslo", reason="undone"))
+    commit(memory, UpdateMemory(drawn, text="Ana drinks tea in Oslo", reason="undone"))
     assert found(memory) == {drawn, first, later}
 
 
@@ -219,9 +219,9 @@ def test_what_is_dimmed_is_so_elsewhere_and_can_be_undone_there(
     other.export(again)
     assert again.getvalue().splitlines()[1:-1] == written.getvalue().splitlines()[1:-1]
     assert found(other) == {drawn}
-    commit(other, Revise(drawn, text="Ana drinks coffee in Oslo", reason="undone"))
+    commit(other, UpdateMemory(drawn, text="Ana drinks coffee in Oslo", reason="undone"))
     assert found(other) == {drawn}
-    commit(other, Revise(drawn, text="Ana drinks tea in Oslo", reason="undone"))
+    commit(other, UpdateMemory(drawn, text="Ana drinks tea in Oslo", reason="undone"))
     assert found(other) == {drawn, source}
 
 

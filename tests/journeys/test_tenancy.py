@@ -28,16 +28,16 @@ from uuid import UUID
 import networkx as nx
 import pytest
 from conftest import fake_models
-from databases import postgres
-from logs import listening
+from support.databases import postgres
+from support.log_guard import listening
 from typer.testing import CliRunner
 
-import graphmem.backends
-import graphmem.remember.commit
+import graphmem.commands.unit_of_work
+import graphmem.wiring
 from graphmem import AsyncMemory, Memory, Settings
+from graphmem.boundary.filters import text_hash
+from graphmem.cli.app import app
 from graphmem.errors import GraphmemError
-from graphmem.filters import text_hash
-from graphmem.interfaces.cli import app
 from graphmem.testing import HashEmbedder, WordExtractor
 
 VICTIM, STRANGER, AGENT, RUN = "ánna", "mallory", "helper", "run-1"
@@ -96,7 +96,7 @@ class Worlds:
 @contextmanager
 def made_up_by(chance: Random) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(graphmem.remember.commit, "uuid4", lambda: UUID(int=chance.getrandbits(128), version=4))
+        patch.setattr(graphmem.commands.unit_of_work, "uuid4", lambda: UUID(int=chance.getrandbits(128), version=4))
         yield
 
 
@@ -114,7 +114,7 @@ STORES = ["nowhere", "folder", "networkx", pytest.param("servers", marks=pytest.
 @contextmanager
 def word_extractor() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(graphmem.backends, "_extractor", lambda _: WordExtractor())
+        patch.setattr(graphmem.wiring, "_extractor", lambda _: WordExtractor())
         yield
 
 
@@ -393,7 +393,7 @@ runner = CliRunner()
 @pytest.fixture(scope="module")
 def homes() -> Iterator[tuple[str, str, list[str]]]:
     with word_extractor(), pytest.MonkeyPatch.context() as patch, folder() as inhabited, folder() as empty:
-        patch.setattr(graphmem.backends, "_embedder", lambda _: HashEmbedder())
+        patch.setattr(graphmem.wiring, "_embedder", lambda _: HashEmbedder())
         folders = [inhabited, empty]
         with Memory(folders[0], settings=Settings()) as memory:
             ids = victim(memory)

@@ -13,9 +13,9 @@ from conftest import fake_models
 from typer.testing import CliRunner
 
 from graphmem import ChatLink, Memory, Settings
+from graphmem.cli.app import app
 from graphmem.errors import ConfigError, GraphmemError, StoreError, StoreUnavailable, ValidationError
-from graphmem.interfaces.cli import app
-from graphmem.stores.edge import EdgeIndex
+from graphmem.stores.qdrant.embedded import EmbeddedIndex
 
 NOBODYS, SURROGATE, LONG = "~no-such-user/memory", "memory\ud800", "x" * 300
 
@@ -73,7 +73,7 @@ def test_an_index_that_cannot_be_made_names_what_can_be_done_without_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing that would have to be called on the memory, which is not open."""
-    monkeypatch.setattr(EdgeIndex, "_config", lambda _: "what Edge does not take")
+    monkeypatch.setattr(EmbeddedIndex, "_config", lambda _: "what Edge does not take")
     with pytest.raises(StoreError, match="remove that folder") as error:
         Memory(tmp_path / "home", settings=settings())
     assert "repair" not in str(error.value)

@@ -21,8 +21,8 @@ def test_the_wheel_runs_the_demo_outside_the_checkout(tmp_path: Path) -> None:
     assert "graphmem/_cypher/README.md" in names
     assert "graphmem/stores/ledger/migrations/versions/0001_first.py" in names
     assert {"graphmem/py.typed", "graphmem/prompts/rewrite.md"} <= set(names)
-    assert {"graphmem/interfaces/graph/page.html", "graphmem/interfaces/graph/vendor/force-graph.min.js"} <= set(names)
-    assert "graphmem/interfaces/graph/vendor/LICENSES.txt" in names
+    assert {"graphmem/cli/graph/page.html", "graphmem/cli/graph/vendor/force-graph.min.js"} <= set(names)
+    assert "graphmem/cli/graph/vendor/LICENSES.txt" in names
 
     site = tmp_path / "site"
     subprocess.run(

@@ -11,14 +11,14 @@ from typing import Any
 
 from recorded.cases import NOON, Case, Told
 from recorded.examples import Example
-from scripted import NEAR_DIMS, all_near
+from support.fake_llm import NEAR_DIMS, all_near
 
 from graphmem import Memory
+from graphmem.ingest.facts import decision
+from graphmem.ingest.facts.decision import DecisionType, FactDraft, KnownMemory
+from graphmem.ingest.facts.extraction import Fact
 from graphmem.model import Kind, MemoryRecord, Scope
-from graphmem.providers.openai import OpenaiModel
-from graphmem.remember import decide
-from graphmem.remember.decide import Draft, Known, What
-from graphmem.remember.extract import Fact
+from graphmem.models.openai_chat import OpenaiChatModel
 
 RECORDINGS = Path(__file__).parent / "recordings"
 HOW = (
@@ -55,21 +55,21 @@ def play(case: Case, home: Path, url: str, model: str = "desk", key: str = "any"
 
 def decided(example: Example, url: str, model: str = "desk", key: str = "any") -> tuple[list[str | None], list[str]]:
     """What becomes of the known, and what is added."""
-    known = [Known(_record(text)) for text in example.known]
-    drafts = [Draft(Fact(text, None, 1.0, (0,)), _record(text, 1)) for text in example.facts]
-    endpoint = OpenaiModel(model, api_key=key, base_url=url, timeout=1200)
+    known = [KnownMemory(_record(text)) for text in example.known]
+    drafts = [FactDraft(Fact(text, None, 1.0, (0,)), _record(text, 1)) for text in example.facts]
+    endpoint = OpenaiChatModel(model, api_key=key, base_url=url, timeout=1200)
     try:
-        answer = endpoint.answer(decide.request(drafts, known))
+        answer = endpoint.answer(decision.build_request(drafts, known))
     finally:
         endpoint.close()
     texts: list[str | None] = list(example.known)
     added = []
-    for action in decide.read(answer.value, drafts, known).actions:
-        if action.what is What.ADD:
+    for action in decision.parse_answer(answer.value, drafts, known).actions:
+        if action.type is DecisionType.ADD:
             added.append(drafts[action.fact].fact.text)
-        elif action.what is What.DELETE:
+        elif action.type is DecisionType.DELETE:
             texts[action.memory or 0] = None
-        elif action.what is What.UPDATE:
+        elif action.type is DecisionType.UPDATE:
             texts[action.memory or 0] = action.text
     return texts, added
 

@@ -14,10 +14,10 @@ from typing import Any
 from neo4j_servers import Server
 
 from graphmem import Memory
-from graphmem.interfaces.demo import USER, messages
+from graphmem.cli.demo import USER, messages
+from graphmem.commands.types import RetireMemory
 from graphmem.model import Kind
-from graphmem.remember.plan import Retire
-from graphmem.stores.ledger import log, memories
+from graphmem.stores.ledger import event_log, memories
 from graphmem.stores.ledger.schema import links
 
 EXPLORE = Path(__file__).parents[2] / "cypher" / "explore"
@@ -41,12 +41,12 @@ def told(server: Server, home: Path) -> Iterator[Memory]:
         yield memory
     finally:
         memory.close()
-        server.remove(memory._house.ledger.uuid)
+        server.remove(memory._engine.ledger.uuid)
 
 
 def space(memory: Memory) -> str:
     """The full name of the demo's space: others on the server may have told the demo, too."""
-    return f"{memory._house.ledger.uuid}/user:{USER}"
+    return f"{memory._engine.ledger.uuid}/user:{USER}"
 
 
 def found(memory: Memory, words: str) -> str:
@@ -73,17 +73,17 @@ def go_on(memory: Memory) -> None:
     )
     memory.alias("Mr Moravec", "Bela Moravec", user_id=USER)
     cellar, gone = found(memory, "Harbour Street"), found(memory, "gone to live")
-    memory._house.commit([Retire(cellar, at=MOVED, reason="moved", successor=gone)])
+    memory._engine.commit([RetireMemory(cellar, at=MOVED, reason="moved", successor=gone)])
     _summarise(memory, found(memory, "cannot make it"), found(memory, "itches"), found(memory, "glued the crack"))
     assert memory.flush() == {"pending": []}
 
 
 def _summarise(memory: Memory, summary: str, *sources: str) -> None:
     """Makes a memory one that was drawn from others, as a language model would have done."""
-    with memory._house.ledger.write() as connection:
+    with memory._engine.ledger.write() as connection:
         record = memories.find(connection, summary)
         assert record is not None
-        memories.update(connection, replace(record, kind=Kind.SUMMARY, change=log.next_change(connection)))
+        memories.update(connection, replace(record, kind=Kind.SUMMARY, change=event_log.next_change(connection)))
         for source in sources:
             other = memories.find(connection, source)
             assert other is not None

@@ -13,10 +13,10 @@ from uuid import uuid4
 import pytest
 from neo4j import Driver, GraphDatabase
 
-from graphmem.stores.neo4j import Neo4jGraph
+from graphmem.stores.neo4j.index import Neo4jIndex
 
 # The contracts that every backend runs.
-sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "stores"))
 
 VARIABLES = ["NEO4J_URI", "NEO4J2026_URI"]
 
@@ -35,11 +35,11 @@ class Server:
             pytest.skip(f"{variable} names no Neo4j server")
         return cls(uri, os.environ.get("NEO4J_USERNAME", "neo4j"), os.environ.get("NEO4J_PASSWORD", ""))
 
-    def graph(self, ledger: str | None = None) -> Neo4jGraph:
-        return Neo4jGraph(self.uri, self.username, self.password, "neo4j", ledger or str(uuid4()))
+    def graph(self, ledger: str | None = None) -> Neo4jIndex:
+        return Neo4jIndex(self.uri, self.username, self.password, "neo4j", ledger or str(uuid4()))
 
     @contextmanager
-    def filled(self, ledger: str | None = None) -> Iterator[Neo4jGraph]:
+    def filled(self, ledger: str | None = None) -> Iterator[Neo4jIndex]:
         """A graph that can be written to, for a ledger of its own; removed at the end."""
         named = ledger or str(uuid4())
         graph = self.graph(named)

@@ -13,12 +13,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from conftest import fake_models
-from databases import KEY, KEYRING
+from support.databases import KEY, KEYRING
 
 from graphmem import Memory, Settings
-from graphmem.remember import commit
+from graphmem.commands import unit_of_work
 from graphmem.stores.ledger import Ledger
-from graphmem.stores.ledger.postgres import parsed
+from graphmem.stores.ledger.postgres import parse_url
 
 WRITTEN = 15
 
@@ -29,22 +29,22 @@ def say(what: object) -> None:
 
 def linger() -> None:
     """Holds the next transaction open at its last statement but few: its change number is taken, its rows are there."""
-    real = commit.log.add_event
+    real = unit_of_work.event_log.add_event
 
     def waiting(*args: object, **more: object) -> None:
         real(*args, **more)
-        commit.log.add_event = real
+        unit_of_work.event_log.add_event = real
         say("inside")
         sys.stdin.readline()
 
-    commit.log.add_event = waiting
+    unit_of_work.event_log.add_event = waiting
 
 
 def main(url: str, home: str, order: str, name: str) -> None:
     say("ready")
     sys.stdin.readline()
     if order == "open":
-        ledger = Ledger(parsed(url), KEYRING)
+        ledger = Ledger(parse_url(url), KEYRING)
         say(ledger.uuid)
         ledger.close()
         return

@@ -136,7 +136,7 @@ def test_a_part_inside_a_word_is_no_name(explore: Explorer) -> None:
 
 
 def test_spaces(explore: Explorer, memory: Memory) -> None:
-    (ours,) = [row for row in explore.rows("spaces") if row["ledger"] == memory._house.ledger.uuid]
+    (ours,) = [row for row in explore.rows("spaces") if row["ledger"] == memory._engine.ledger.uuid]
     assert (ours["space"], ours["memories"]) == ("user:demo", 34)
     assert ours["next"] == f":param user => '{space(memory)}'"
 

@@ -6,14 +6,14 @@ import json
 import os
 from uuid import uuid4
 
-import mem0s
 import pytest
 from conftest import fake_models
 from qdrant_client import models
+from support import mem0_fixture
 from typer.testing import CliRunner
 
 from graphmem import Memory, Settings
-from graphmem.interfaces.cli import app
+from graphmem.cli.app import app
 
 pytestmark = [
     pytest.mark.server,
@@ -33,12 +33,12 @@ def collection():
 def theirs(tmp_path, collection):
     url = os.environ["QDRANT_URL"]
     host, _, port = url.partition("://")[2].strip("/").partition(":")
-    memory = mem0s.opened(tmp_path, collection_name=collection, host=host, port=int(port or 6333), path=None)
+    memory = mem0_fixture.opened(tmp_path, collection_name=collection, host=host, port=int(port or 6333), path=None)
     yield memory
     for one in memory.vector_store.list_cols().collections:
         if one.name.startswith(collection):
             memory.vector_store.client.delete_collection(one.name)
-    mem0s.closed(memory)
+    mem0_fixture.closed(memory)
 
 
 def migrate(tmp_path, *arguments, status=0):
@@ -50,13 +50,15 @@ def migrate(tmp_path, *arguments, status=0):
 
 def test_memories_on_a_server_are_taken_over_page_by_page(tmp_path, theirs, collection, monkeypatch):
     monkeypatch.setattr(Settings, "from_env", lambda **_: Settings.from_dict(fake_models(home=tmp_path / "home")))
-    ids = mem0s.live(theirs)
+    ids = mem0_fixture.live(theirs)
     many = [str(uuid4()) for _ in range(1100)]
     theirs.vector_store.client.upsert(
         collection,
         [
             models.PointStruct(
-                id=uid, vector=[1.0] * mem0s.DIMS, payload={"data": f"n {n}", "user_id": "tom", "created_at": "2024"}
+                id=uid,
+                vector=[1.0] * mem0_fixture.DIMS,
+                payload={"data": f"n {n}", "user_id": "tom", "created_at": "2024"},
             )
             for n, uid in enumerate(many)
         ],

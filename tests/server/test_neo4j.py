@@ -18,13 +18,14 @@ import pytest
 from neo4j import Driver
 from neo4j_servers import VARIABLES, Server
 
-from graph_index import NOON, SPACE, VIEW, memory, relation, told  # isort: skip
+from graph_index_conformance import NOON, SPACE, VIEW, memory, relation, told  # isort: skip
 
 from graphmem.errors import ConfigError, StoreError, StoreUnavailable
-from graphmem.model import Limits, Scope, Seeds, micros
-from graphmem.stores.base import StoreLost
+from graphmem.model import GraphBounds, Scope, Seeds, micros
 from graphmem.stores.cypher import statement
-from graphmem.stores.neo4j import Neo4jGraph, rows, server, writing
+from graphmem.stores.neo4j import client, rows, writer
+from graphmem.stores.neo4j.index import Neo4jIndex
+from graphmem.stores.protocols import StoreLost
 
 pytestmark = pytest.mark.server
 CYPHER = Path(__file__).parents[2] / "cypher"
@@ -36,7 +37,7 @@ def at(request: Any) -> Server:
 
 
 @pytest.fixture
-def graph(at: Server) -> Iterator[Neo4jGraph]:
+def graph(at: Server) -> Iterator[Neo4jIndex]:
     with at.filled() as graph:
         yield graph
 
@@ -51,7 +52,7 @@ def ask(driver: Driver, text: str, **parameters: Any) -> list[dict[str, Any]]:
     return [record.data() for record in driver.execute_query(text, parameters).records]
 
 
-def seen(graph: Neo4jGraph, *keys: str, memories: Any = (), limits: Limits = Limits()) -> Any:
+def seen(graph: Neo4jIndex, *keys: str, memories: Any = (), limits: GraphBounds = GraphBounds()) -> Any:
     return graph.neighbourhood(VIEW, Seeds(keys, memories), limits)
 
 
@@ -59,7 +60,7 @@ def seen(graph: Neo4jGraph, *keys: str, memories: Any = (), limits: Limits = Lim
 
 ROW = {"id": "", "version": 1, "type": "Other", "source": "", "target": "", "properties": {}}
 PARAMETERS: dict[str, Any] = {
-    **rows.asked("ledger", VIEW, Seeds(), Limits()),
+    **rows.neighbourhood_parameters("ledger", VIEW, Seeds(), GraphBounds()),
     "rows": [], "ids": [], "entities": [], "memories": [], "spaces": [], "all": True, "chunk": 10, "schema": 1,
 }  # fmt: skip
 SCANS = ("AllNodesScan", "NodeByLabelScan", "RelationshipTypeScan", "AllRelationshipsScan", "RelationshipIndexScan")
@@ -71,7 +72,7 @@ def operators(plan: Any) -> Iterator[dict[str, Any]]:
         yield from operators(child)
 
 
-def hold_everything(graph: Neo4jGraph) -> None:
+def hold_everything(graph: Neo4jIndex) -> None:
     """Writes each property that statements name: a server that has never seen one warns of it."""
     full = memory("m", "anna", "acme", speaker="Ada", valid_to=NOON, expires_at=NOON)
     full = replace(full, record=replace(full.record, scope=Scope("alice", "bot", "run"), further_runs=("other",)))
@@ -82,7 +83,7 @@ def hold_everything(graph: Neo4jGraph) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(CYPHER.glob("runtime/*.cypher")), ids=lambda path: path.stem)
-def test_no_statement_reads_all_there_is(graph: Neo4jGraph, driver: Driver, path: Path) -> None:
+def test_no_statement_reads_all_there_is(graph: Neo4jIndex, driver: Driver, path: Path) -> None:
     hold_everything(graph)
     text = statement(f"runtime/{path.stem}")
     summary = driver.execute_query("EXPLAIN " + text, PARAMETERS).summary
@@ -99,7 +100,7 @@ def test_every_file_says_what_it_does_and_in_which_cypher(path: Path) -> None:
     assert not [line for line in lines if ";" in line and not line.startswith("//")]
 
 
-def test_a_hub_costs_no_more_than_its_best_mentions(graph: Neo4jGraph, driver: Driver) -> None:
+def test_a_hub_costs_no_more_than_its_best_mentions(graph: Neo4jIndex, driver: Driver) -> None:
     graph.upsert([memory("m", "hub", "rare", minute=30_000, row=1), memory("n", "rare", minute=30_001, row=2)])
     ask(
         driver,
@@ -112,7 +113,7 @@ def test_a_hub_costs_no_more_than_its_best_mentions(graph: Neo4jGraph, driver: D
         ledger=graph._ledger, space=f"{graph._ledger}/{SPACE}", at=micros(NOON), shift=10**17 + micros(NOON),
     )  # fmt: skip
     for seeds in (Seeds(["hub"], ["n"]), Seeds(["rare"], ["m"])):
-        asked = rows.asked(graph._ledger, VIEW, seeds, Limits(frontier=10))
+        asked = rows.neighbourhood_parameters(graph._ledger, VIEW, seeds, GraphBounds(frontier=10))
         result = driver.execute_query("PROFILE " + statement("runtime/neighbourhood"), asked)
         hits = sum(operator["args"].get("DbHits", 0) for operator in operators(result.summary.profile))
         (found,) = result.records
@@ -120,7 +121,7 @@ def test_a_hub_costs_no_more_than_its_best_mentions(graph: Neo4jGraph, driver: D
         assert hits < 40 * len(found["memories"]) + 100
 
 
-def test_searches_of_other_shapes_are_not_planned_anew(graph: Neo4jGraph) -> None:
+def test_searches_of_other_shapes_are_not_planned_anew(graph: Neo4jIndex) -> None:
     """Planning takes a second or more, and would count against those searches' time."""
     seen(graph, "anna")
     began = monotonic()
@@ -130,7 +131,7 @@ def test_searches_of_other_shapes_are_not_planned_anew(graph: Neo4jGraph) -> Non
     graph.neighbourhood(
         VIEW.__class__(VIEW.scope, NOON, "user:b", frozenset(list(VIEW.kinds)[:1]), NOON, show_expired=True),
         Seeds(["x" * 1000], ["y"]),
-        Limits(1, 1, 1, 1, 1),
+        GraphBounds(1, 1, 1, 1, 1),
     )
     assert monotonic() - began < 5
 
@@ -138,7 +139,7 @@ def test_searches_of_other_shapes_are_not_planned_anew(graph: Neo4jGraph) -> Non
 # --- beside others ---------------------------------------------------------------------------------------------------
 
 
-def test_other_applications_nodes_are_left_alone(at: Server, graph: Neo4jGraph, driver: Driver) -> None:
+def test_other_applications_nodes_are_left_alone(at: Server, graph: Neo4jIndex, driver: Driver) -> None:
     """Same labels, same property names, even the same ids; and things of theirs tied to ours."""
     theirs = str(uuid4())
     try:
@@ -158,24 +159,24 @@ def test_other_applications_nodes_are_left_alone(at: Server, graph: Neo4jGraph, 
         ask(driver, "MATCH (n {app: $app}) DETACH DELETE n", app=theirs)
 
 
-def test_two_ledgers_never_see_each_other(at: Server, graph: Neo4jGraph) -> None:
+def test_two_ledgers_never_see_each_other(at: Server, graph: Neo4jIndex) -> None:
     with at.filled() as other:
         mine = [memory("m", "anna", "acme"), memory("n", "anna", minute=1, previous="m")]
         graph.upsert(mine, [relation("r", "anna", "acme", "m")], [told("anna", "Anna K.", "acme"), told("acme", "A")])
         other.upsert([memory("m", "anna", "bob", change=9)])
-        assert list(other.held()) == [("m", 9)]
+        assert list(other.list_held()) == [("m", 9)]
         assert seen(other, "anna").frequencies == {"anna": 1}
         assert seen(other, "anna", memories=["m", "n"]).memories == ("m",)
         other.delete(["m", "n"], ["r"])
-        before = sorted(graph.held())
+        before = sorted(graph.list_held())
         other.wipe()
-        assert sorted(graph.held()) == before
+        assert sorted(graph.list_held()) == before
         assert seen(graph, "anna").frequencies == {"anna": 2, "acme": 1} or seen(graph, "anna").frequencies == {
             "anna": 2
         }
 
 
-def test_eight_threads_write_overlapping_entities(graph: Neo4jGraph) -> None:
+def test_eight_threads_write_overlapping_entities(graph: Neo4jIndex) -> None:
     def write(worker: int) -> None:
         for batch in range(4):
             keys = [f"e{(worker * 7 + batch * 3 + n) % 10}" for n in range(5)]
@@ -187,20 +188,20 @@ def test_eight_threads_write_overlapping_entities(graph: Neo4jGraph) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(write, range(8)))
-    assert seen(graph, "hub", limits=Limits(seed_mentions=1)).frequencies["hub"] == 160
-    held = dict(graph.held())
+    assert seen(graph, "hub", limits=GraphBounds(seed_mentions=1)).frequencies["hub"] == 160
+    held = dict(graph.list_held())
     assert len([uid for uid in held if "-" in uid]) == 160
 
 
 # --- lost, broken off ------------------------------------------------------------------------------------------------
 
 
-def test_what_was_emptied_behind_our_back_is_noticed(graph: Neo4jGraph, driver: Driver) -> None:
+def test_what_was_emptied_behind_our_back_is_noticed(graph: Neo4jIndex, driver: Driver) -> None:
     graph.upsert([memory("m", "anna")])
     ask(driver, "MATCH (n {ledger: $ledger}) DETACH DELETE n", ledger=graph._ledger)
     for act in (
         lambda: seen(graph, "anna"), lambda: graph.upsert([memory("m", "anna")]), lambda: graph.delete(["m"]),
-        graph.count, lambda: list(graph.held()),
+        graph.count, lambda: list(graph.list_held()),
     ):  # fmt: skip
         with pytest.raises(StoreLost):
             act()
@@ -217,7 +218,7 @@ def test_before_anything_was_written_it_is_lost_too(at: Server) -> None:
     graph.close()
 
 
-def test_without_indexes_it_is_lost(at: Server, graph: Neo4jGraph, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_indexes_it_is_lost(at: Server, graph: Neo4jIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     """A new server, or one that was emptied with its schema: what names an index does not even parse."""
     graph.upsert([memory("m", "anna")])
     elsewhere = lambda path: (
@@ -225,8 +226,8 @@ def test_without_indexes_it_is_lost(at: Server, graph: Neo4jGraph, monkeypatch: 
         .replace("(ledger, ekey, rank)", "(ledger, ekey, none)")
         .replace("RELATES_TO(ledger, id)", "RELATES_TO(ledger, none)")
     )
-    monkeypatch.setattr("graphmem.stores.neo4j.statement", elsewhere)
-    for act in (lambda: seen(graph, "anna"), lambda: list(graph.held())):
+    monkeypatch.setattr("graphmem.stores.neo4j.index.statement", elsewhere)
+    for act in (lambda: seen(graph, "anna"), lambda: list(graph.list_held())):
         with pytest.raises(StoreLost):
             act()
     graph = at.graph()
@@ -234,31 +235,31 @@ def test_without_indexes_it_is_lost(at: Server, graph: Neo4jGraph, monkeypatch: 
     graph.close()
 
 
-def test_a_server_that_is_too_old(graph: Neo4jGraph, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "OLDEST", (9999, 1))
+def test_a_server_that_is_too_old(graph: Neo4jIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "MIN_VERSION", (9999, 1))
     with pytest.raises(ConfigError, match="too old; use 5.26"):
         graph.check()
 
 
-def test_another_schema(graph: Neo4jGraph, driver: Driver) -> None:
+def test_another_schema(graph: Neo4jIndex, driver: Driver) -> None:
     graph.upsert([memory("m", "anna")])
     mark = "MATCH (n:GraphmemLedger {ledger: $ledger}) SET n.schema = $schema"
-    ask(driver, mark, ledger=graph._ledger, schema=writing.SCHEMA + 1)
+    ask(driver, mark, ledger=graph._ledger, schema=writer.SCHEMA + 1)
     for act in (graph.check, graph.wipe, lambda: seen(graph, "anna"), lambda: graph.upsert([memory("n")])):
         with pytest.raises(StoreError, match="upgrade graphmem") as caught:
             act()
         assert not isinstance(caught.value, StoreUnavailable)
-    ask(driver, mark, ledger=graph._ledger, schema=writing.SCHEMA - 1)
+    ask(driver, mark, ledger=graph._ledger, schema=writer.SCHEMA - 1)
     graph.check()
     with pytest.raises(StoreLost):
         seen(graph, "anna")
     graph.wipe()
-    assert list(graph.held()) == []
+    assert list(graph.list_held()) == []
 
 
-def test_a_wipe_that_was_broken_off_goes_on(graph: Neo4jGraph, driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wipe_that_was_broken_off_goes_on(graph: Neo4jIndex, driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     graph.upsert([memory(f"m{n}", "anna", f"e{n}", minute=n) for n in range(30)])
-    monkeypatch.setattr("graphmem.stores.neo4j.WIPE_CHUNK", 7)
+    monkeypatch.setattr("graphmem.stores.neo4j.index.WIPE_CHUNK", 7)
     left = "MATCH (n {ledger: $ledger}) RETURN count(n) AS n"
     with monkeypatch.context() as broken:
         run = graph._server.run
@@ -276,9 +277,9 @@ def test_a_wipe_that_was_broken_off_goes_on(graph: Neo4jGraph, driver: Driver, m
     assert ask(driver, left, ledger=graph._ledger) == [{"n": 1}]
 
 
-def test_many_are_deleted_in_transactions_of_some(graph: Neo4jGraph, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_are_deleted_in_transactions_of_some(graph: Neo4jIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     graph.upsert([memory(f"m{n}", "anna", minute=n) for n in range(25)])
-    monkeypatch.setattr("graphmem.stores.neo4j.CHUNK", 10)
+    monkeypatch.setattr("graphmem.stores.neo4j.index.CHUNK", 10)
     assert graph.delete([f"m{n}" for n in range(24)]) == 48
     assert seen(graph, "anna").memories == ("m24",)
     assert graph.delete(["m24"]) == 3  # with the mention and the entity
@@ -344,7 +345,7 @@ class Freezing:
 def test_a_server_that_hangs_in_the_middle_is_left_after_two_seconds(at: Server) -> None:
     way = Freezing(at.uri)
     with at.filled() as direct:
-        graph = Neo4jGraph(way.uri, at.username, at.password, "neo4j", direct._ledger)
+        graph = Neo4jIndex(way.uri, at.username, at.password, "neo4j", direct._ledger)
         direct.upsert([memory("m", "anna")])
         assert seen(graph, "anna").memories == ("m",)
         way.moving.clear()
@@ -364,10 +365,10 @@ def test_a_server_that_hangs_in_the_middle_is_left_after_two_seconds(at: Server)
 
 
 def test_readers_lost_to_a_hanging_server_are_bounded(at: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "READERS", 2)
-    monkeypatch.setattr(server, "PATIENCE", 0.3)
+    monkeypatch.setattr(client, "READERS", 2)
+    monkeypatch.setattr(client, "READ_TIMEOUT", 0.3)
     way = Freezing(at.uri)
-    hung = server.Server(way.uri, at.username, at.password, "neo4j", user_agent="test")
+    hung = client.Neo4jClient(way.uri, at.username, at.password, "neo4j", user_agent="test")
     hung.read("RETURN 1", {}, 5)
     way.moving.clear()
     with ThreadPoolExecutor(6) as pool:
@@ -382,7 +383,7 @@ def test_readers_lost_to_a_hanging_server_are_bounded(at: Server, monkeypatch: p
 def test_a_connection_that_was_being_made_at_the_closing_is_closed(at: Server) -> None:
     way = Freezing(at.uri)
     way.moving.clear()
-    hung = server.Server(way.uri, at.username, at.password, "neo4j", user_agent="test")
+    hung = client.Neo4jClient(way.uri, at.username, at.password, "neo4j", user_agent="test")
     with ThreadPoolExecutor(1) as pool:
         writing = pool.submit(hung.write, lambda transaction: transaction.run("RETURN 1").consume())
         while not way._open:
@@ -400,7 +401,7 @@ def test_a_connection_that_was_being_made_at_the_closing_is_closed(at: Server) -
 def test_nobody_there(at: Server) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    graph = Neo4jGraph(f"bolt://127.0.0.1:{port}", "neo4j", "secret", "neo4j", "x")
+    graph = Neo4jIndex(f"bolt://127.0.0.1:{port}", "neo4j", "secret", "neo4j", "x")
     for act in (graph.check, lambda: seen(graph, "anna")):
         began = monotonic()
         with pytest.raises(StoreUnavailable, match="out of reach") as caught:
@@ -411,7 +412,7 @@ def test_nobody_there(at: Server) -> None:
 
 
 def test_the_wrong_database(at: Server) -> None:
-    graph = Neo4jGraph(at.uri, at.username, at.password, "nosuch", "x")
+    graph = Neo4jIndex(at.uri, at.username, at.password, "nosuch", "x")
     with pytest.raises(ConfigError, match=r"graph_store.config: .*DatabaseNotFound"):
         graph.check()
     with pytest.raises(StoreUnavailable, match="check url, username, password and database"):
@@ -420,7 +421,7 @@ def test_the_wrong_database(at: Server) -> None:
 
 
 def test_the_wrong_password(at: Server) -> None:
-    graph = Neo4jGraph(at.uri, "nosuchuser", "wrong-secret", "neo4j", "x")  # not the real one: it would be locked
+    graph = Neo4jIndex(at.uri, "nosuchuser", "wrong-secret", "neo4j", "x")  # not the real one: it would be locked
     with pytest.raises(ConfigError, match="Unauthorized|RateLimit") as caught:
         graph.check()
     assert "wrong-secret" not in str(caught.value)
@@ -430,20 +431,20 @@ def test_the_wrong_password(at: Server) -> None:
 @pytest.mark.parametrize("url", ["http://x", "nonsense", "bolt://u:secret@h:1/?x=y", "bolt://h:abc"])
 def test_no_url(url: str) -> None:
     with pytest.raises(ConfigError, match="graph_store.config.url") as caught:
-        Neo4jGraph(url, "neo4j", "p", "neo4j", "x")
+        Neo4jIndex(url, "neo4j", "p", "neo4j", "x")
     assert "secret" not in str(caught.value)
 
 
-def test_a_row_that_cannot_be_stored_is_refused_and_nothing_written(graph: Neo4jGraph) -> None:
+def test_a_row_that_cannot_be_stored_is_refused_and_nothing_written(graph: Neo4jIndex) -> None:
     good, bad = memory("m", "anna"), memory("n", "anna", text="\ud800")
     with pytest.raises(StoreError, match="cannot be sent") as caught:
         graph.upsert([good, bad])
     assert not isinstance(caught.value, StoreUnavailable)
-    assert list(graph.held()) == []
+    assert list(graph.list_held()) == []
     graph.upsert([good])
-    assert list(graph.held()) == [("m", 1)]
+    assert list(graph.list_held()) == [("m", 1)]
 
 
 def test_no_graph_in_the_system_database() -> None:
     with pytest.raises(ConfigError, match="graph_store.config.database"):
-        Neo4jGraph("bolt://h:1", "neo4j", "x", "system", "x")
+        Neo4jIndex("bolt://h:1", "neo4j", "x", "system", "x")

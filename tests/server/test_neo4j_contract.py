@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from databases import SQLITE_ONLY
 from neo4j_servers import Server  # first: it shows the way to the contracts
+from support.databases import SQLITE_ONLY
 
-from graph_index import GraphIndexContract  # isort: skip
+from graph_index_conformance import GraphIndexContract  # isort: skip
 
-from graphmem.stores.base import GraphIndex
 from graphmem.stores.ledger import Ledger
+from graphmem.stores.protocols import GraphIndex
 
 # What the ledger tells a graph is the same from both databases; `test_neo4j_same.py` has it from PostgreSQL.
 pytestmark = [pytest.mark.server, SQLITE_ONLY]

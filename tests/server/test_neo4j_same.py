@@ -11,18 +11,26 @@ from typing import Any
 import pytest
 from neo4j_servers import VARIABLES, Server
 
-from graph import ALICE, enrich, fill, tell  # isort: skip
+from graph_conformance import ALICE, enrich, fill, tell  # isort: skip
 
 from sqlalchemy import select
 
+from graphmem.commands.types import (
+    AddAlias,
+    DeleteMemory,
+    RemoveAlias,
+    RenameEntity,
+    RestoreMemory,
+    RetireMemory,
+    UpdateMemory,
+)
 from graphmem.errors import NotFoundError
 from graphmem.model import micros
-from graphmem.remember.plan import Alias, Erase, Rename, Restore, Retire, Revise, Unalias
-from graphmem.stores.deliver import Graphs, Projection
-from graphmem.stores.ledger import aliases, changes, memories
+from graphmem.stores.ledger import change_feed, entity_names, memories
 from graphmem.stores.ledger.schema import entities, relations, spaces
 from graphmem.stores.ledger.schema import memories as memories_table
-from graphmem.stores.neo4j import Neo4jGraph
+from graphmem.stores.neo4j.index import Neo4jIndex
+from graphmem.stores.projection import GraphSink, Projection
 
 pytestmark = pytest.mark.server
 
@@ -33,7 +41,7 @@ def at(request: Any) -> Server:
 
 
 @pytest.fixture
-def graph(at: Server, clerk: Any) -> Iterator[Neo4jGraph]:
+def graph(at: Server, clerk: Any) -> Iterator[Neo4jIndex]:
     with at.filled(clerk.ledger.uuid) as graph:
         yield graph
 
@@ -74,15 +82,15 @@ def said(ledger: Any) -> dict[str, Any]:
     with ledger.read() as connection:
         uids = list(connection.scalars(select(memories_table.c.uid)))
         records = list(memories.records(connection, uids).values())
-        states = changes.memory_states(connection, records)
-        name = aliases.chosen_name(entities).label("called")
+        states = change_feed.memory_states(connection, records)
+        name = entity_names.chosen_name(entities).label("called")
         columns = select(spaces.c.key, entities.c.key, name, entities.c.type).join(spaces)
         named = connection.execute(columns).all()
-        related = changes.relation_states(connection, connection.scalars(select(relations.c.uid)).all())
+        related = change_feed.relation_states(connection, connection.scalars(select(relations.c.uid)).all())
         linked = {
             (space, *sorted((link.key, link.other)))
             for space, row in connection.execute(select(spaces.c.key, spaces.c.id)).all()
-            for link in aliases.all_links(connection, row)
+            for link in entity_names.all_links(connection, row)
             if {(space, link.key), (space, link.other)} <= {(s, k) for s, k, *_ in named}
         }
     at = lambda space: f"{ledger.uuid}/{space}"
@@ -105,12 +113,12 @@ def said(ledger: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def delivered(clerk: Any, graph: Neo4jGraph) -> Projection:
-    return Projection("graph", clerk.ledger, Graphs(graph), shared=True)
+def delivered(clerk: Any, graph: Neo4jIndex) -> Projection:
+    return Projection("graph", clerk.ledger, GraphSink(graph), shared=True)
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_everything_the_ledger_holds_is_there(at: Server, clerk: Any, graph: Neo4jGraph, seed: int) -> None:
+def test_everything_the_ledger_holds_is_there(at: Server, clerk: Any, graph: Neo4jIndex, seed: int) -> None:
     fill(clerk, seed)
     delivered(clerk, graph).catch_up([])
     assert shown(at, clerk.ledger) == said(clerk.ledger)
@@ -118,9 +126,9 @@ def test_everything_the_ledger_holds_is_there(at: Server, clerk: Any, graph: Neo
 
 @pytest.mark.parametrize("seed", range(2))
 def test_whatever_happens_and_in_whichever_steps_it_comes(
-    at: Server, clerk: Any, graph: Neo4jGraph, seed: int, monkeypatch: pytest.MonkeyPatch
+    at: Server, clerk: Any, graph: Neo4jIndex, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("graphmem.stores.deliver.BATCH", 3)
+    monkeypatch.setattr("graphmem.stores.projection.BATCH", 3)
     chance, projection = random.Random(seed), delivered(clerk, graph)
     keys, told = [f"e{n}" for n in range(6)], []
     for n in range(60):
@@ -130,21 +138,21 @@ def test_whatever_happens_and_in_whichever_steps_it_comes(
             if what == "tell" or some is None:
                 told.append(tell(clerk, *chance.sample(keys, chance.randint(0, 3)), at=chance.randint(0, 99)).id)
             elif what == "erase":
-                clerk.commit(Erase(some))
+                clerk.commit(DeleteMemory(some))
                 told.remove(some)
             elif what == "revise":
-                clerk.commit(Revise(some, text=f"words {n}"))
+                clerk.commit(UpdateMemory(some, text=f"words {n}"))
                 enrich(clerk, clerk.record(some), chance.sample(keys, 2))
             elif what == "retire":
-                clerk.commit(Retire(some, at=clerk.record(some).at + timedelta(hours=1), reason="x"))
+                clerk.commit(RetireMemory(some, at=clerk.record(some).at + timedelta(hours=1), reason="x"))
             elif what == "restore":
-                clerk.commit(Restore(some, reason="x"))
+                clerk.commit(RestoreMemory(some, reason="x"))
             elif what == "alias":
-                clerk.commit(Alias(ALICE, *pair))
+                clerk.commit(AddAlias(ALICE, *pair))
             elif what == "unalias":
-                clerk.commit(Unalias(ALICE, *pair))
+                clerk.commit(RemoveAlias(ALICE, *pair))
             else:
-                clerk.commit(Rename(ALICE, pair[0], f"Name {n}"))
+                clerk.commit(RenameEntity(ALICE, pair[0], f"Name {n}"))
         except NotFoundError:
             continue
         if chance.random() < 0.3:
@@ -162,7 +170,7 @@ def test_through_the_door(at: Server, tmp_path: Path, make_memory: Any) -> None:
     """A Memory whose graph is in Neo4j: it finds, it forgets, it resets; and what it needs is said when it is wrong."""
     config = {"url": at.uri, "username": at.username, "password": at.password}
     memory = make_memory(tmp_path, graph_store={"provider": "neo4j", "config": config}, extractor={"provider": "spacy"})
-    ledger = memory._house.ledger
+    ledger = memory._engine.ledger
     try:
         for words in ("My sister Anna works at Nordlicht.", "Nordlicht is building a new lab in Bergen."):
             memory.add(words, user_id="tom")

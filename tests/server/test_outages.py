@@ -17,7 +17,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from servers import NEO4J, QDRANT, graph_config, vector_config
+from support.servers import NEO4J, QDRANT, graph_config, vector_config
 
 from graphmem import Memory, Settings
 from graphmem.errors import ConfigError, GraphmemError, PartialWrite

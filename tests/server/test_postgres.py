@@ -16,17 +16,17 @@ from typing import Any
 
 import pytest
 from conftest import fake_models
-from databases import KEY, KEYRING, postgres
 from sqlalchemy import inspect, make_url, select, text
+from support.databases import KEY, KEYRING, postgres
 
 from graphmem import Memory, Settings
 from graphmem.errors import ConfigError, GraphmemError, StoreError, StoreUnavailable, ValidationError
 from graphmem.model import EntityType
-from graphmem.stores.deliver import Graphs, Projection
-from graphmem.stores.ledger import Ledger, aliases, log, schema
+from graphmem.stores.ledger import Ledger, entity_names, event_log, schema
 from graphmem.stores.ledger import memories as rows
-from graphmem.stores.ledger.postgres import parsed
-from graphmem.stores.networkx import NetworkxGraph
+from graphmem.stores.ledger.postgres import parse_url
+from graphmem.stores.networkx_graph import NetworkxIndex
+from graphmem.stores.projection import GraphSink, Projection
 
 psycopg = pytest.importorskip("psycopg")
 pytestmark = pytest.mark.server
@@ -46,7 +46,7 @@ def opened(url: str, home: Path, **config: Any) -> Iterator[Memory]:
 
 @contextmanager
 def ledger_on(url: str) -> Iterator[Ledger]:
-    with closing(Ledger(parsed(url), KEYRING)) as ledger:
+    with closing(Ledger(parse_url(url), KEYRING)) as ledger:
         yield ledger
 
 
@@ -128,8 +128,8 @@ def test_processes_that_write_at_once_lose_and_double_nothing(url: str, tmp_path
     for peer in peers:
         peer.end()
     with ledger_on(url) as ledger, ledger.read() as connection:
-        found = rows.changed(connection, 0, 1000)
-        last = log.last_change(connection)
+        found = rows.changed_after(connection, 0, 1000)
+        last = event_log.last_change(connection)
     assert sorted(record.id for record in found) == sorted(told)
     texts = [record.text for record in found]
     for name in names:  # each process's own in its order
@@ -147,8 +147,8 @@ def test_processes_that_write_at_once_lose_and_double_nothing(url: str, tmp_path
 def test_no_cursor_passes_a_transaction_that_lingers(url: str, tmp_path: Path) -> None:
     """One has its change number and is not committed; what another wants to commit after it has to wait."""
     with ledger_on(url) as ledger:
-        copy = NetworkxGraph()
-        projection = Projection("graph", ledger, Graphs(copy), shared=True)
+        copy = NetworkxIndex()
+        projection = Projection("graph", ledger, GraphSink(copy), shared=True)
         with opened(url, tmp_path / "mine") as memory:
             known = memory.add("I like tea", user_id="u1")["results"][0]["id"]
         projection.catch_up([])
@@ -159,15 +159,15 @@ def test_no_cursor_passes_a_transaction_that_lingers(url: str, tmp_path: Path) -
         for _ in range(5):
             projection.catch_up([])
             time.sleep(0.1)
-        assert [uid for uid, _ in copy.held()] == [known]
+        assert [uid for uid, _ in copy.list_held()] == [known]
         slow.go()
         (first,) = slow.answer()
         later = fast.answer()
         for peer in (slow, fast):
             peer.end()
         projection.catch_up([])
-        assert {uid for uid, _ in copy.held()} == {known, first, *later}
-        assert not projection.pending()
+        assert {uid for uid, _ in copy.list_held()} == {known, first, *later}
+        assert not projection.has_pending()
         assert projection.verify() == dict.fromkeys(projection.verify(), [])
         with ledger.read() as connection:
             found = rows.records(connection, [first, *later])
@@ -211,17 +211,17 @@ def test_connections_that_were_cut_while_idle_are_replaced_unnoticed(url: str, t
 def test_a_connection_that_is_cut_in_a_transaction_is_our_error_and_the_next_call_works(url: str) -> None:
     with ledger_on(url) as ledger:
         with pytest.raises(StoreUnavailable, match="graphmem_test.*terminating connection"), ledger.write() as writing:
-            log.next_change(writing)
+            event_log.next_change(writing)
             terminate(url)
-            log.next_change(writing)
+            event_log.next_change(writing)
         with ledger.write() as writing:
-            assert log.next_change(writing) == 1
+            assert event_log.next_change(writing) == 1
         with pytest.raises(StoreUnavailable), ledger.read() as reading:
-            log.last_change(reading)
+            event_log.last_change(reading)
             terminate(url)
-            log.last_change(reading)
+            event_log.last_change(reading)
         with ledger.read() as reading:
-            assert log.last_change(reading) == 1
+            assert event_log.last_change(reading) == 1
 
 
 def told_by(error: BaseException) -> str:
@@ -234,7 +234,7 @@ def test_a_wrong_password_is_told_without_it(url: str) -> None:
     with suppress(psycopg.OperationalError), psycopg.connect(wrong):
         pytest.skip("this server lets everybody in")
     with pytest.raises(ConfigError, match="password authentication failed") as caught:
-        Ledger(parsed(wrong))
+        Ledger(parse_url(wrong))
     assert "Xanthippe" not in told_by(caught.value)
 
 
@@ -249,7 +249,7 @@ def test_what_a_row_holds_is_in_no_error(url: str) -> None:
 
 def test_a_database_that_is_not_there_says_so(url: str) -> None:
     with pytest.raises(ConfigError, match="ledger_url: .*nowhere.*does not exist"):
-        Ledger(parsed(make_url(url).set(database="nowhere").render_as_string(hide_password=False)))
+        Ledger(parse_url(make_url(url).set(database="nowhere").render_as_string(hide_password=False)))
 
 
 def test_a_server_that_is_not_there_or_does_not_answer_is_out_of_reach_soon() -> None:
@@ -262,13 +262,13 @@ def test_a_server_that_is_not_there_or_does_not_answer_is_out_of_reach_soon() ->
                 silent.close()
             begun = time.monotonic()
             with pytest.raises(StoreUnavailable, match=f"127.0.0.1:{port}"):
-                Ledger(parsed(f"postgresql://u:secret@127.0.0.1:{port}/db"))
+                Ledger(parse_url(f"postgresql://u:secret@127.0.0.1:{port}/db"))
             assert time.monotonic() - begun < 5
 
 
 def test_an_option_nobody_knows_is_a_configuration_error() -> None:
     with pytest.raises(ConfigError, match='ledger_url: invalid connection option "shoesize"'):
-        Ledger(parsed("postgresql://u:secret@h/db?shoesize=44"))
+        Ledger(parse_url("postgresql://u:secret@h/db?shoesize=44"))
 
 
 def test_closing_leaves_no_connection_behind(url: str, tmp_path: Path) -> None:
@@ -305,10 +305,10 @@ def test_a_schema_that_was_made_for_us_is_enough(url: str) -> None:
 
 
 def test_a_newer_schema_is_refused_and_says_what_to_do(url: str) -> None:
-    Ledger(parsed(url)).close()
+    Ledger(parse_url(url)).close()
     sql(url, "UPDATE graphmem.alembic_version SET version_num = '9999'")
     with pytest.raises(StoreError, match="9999.*newer.*upgrade"):
-        Ledger(parsed(url))
+        Ledger(parse_url(url))
 
 
 def columns(ledger: Ledger) -> dict[str, list[tuple[Any, ...]]]:
@@ -336,7 +336,7 @@ def test_an_older_schema_is_migrated(url: str) -> None:
 
 def test_a_database_that_cannot_hold_all_text_is_refused() -> None:
     with postgres("TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'") as url, pytest.raises(StoreError, match="UTF8"):
-        Ledger(parsed(url))
+        Ledger(parse_url(url))
 
 
 # --- the same as on SQLite -------------------------------------------------------------------------------------------
@@ -351,7 +351,9 @@ def beginning(ledger: Ledger, prefix: str) -> list[str]:
             record = {"space": space, "name": "x", "type": "Person", "mentions": 1}
             connection.execute(schema.entities.insert(), [{**record, "key": key} for key in KEYS])
             connection.execute(text(MENTIONED))
-        return [found.key for found in aliases.beginning(connection, space, prefix, list(EntityType), 100)]
+        return [
+            found.key for found in entity_names.entities_with_prefix(connection, space, prefix, list(EntityType), 100)
+        ]
 
 
 MENTIONED = (
@@ -418,8 +420,8 @@ def test_history_reads_as_in_sqlite(url: str, tmp_path: Path) -> None:
             memory.delete(uid)
             told = memory.history(uid)
             if config:
-                with memory._house.ledger.read() as connection:
-                    events = list(log.history(connection, uid))
+                with memory._engine.ledger.read() as connection:
+                    events = list(event_log.history(connection, uid))
     with closing(sqlite3.connect(tmp_path / "lite" / "ledger.sqlite")) as lite:
         cursor = lite.execute("SELECT * FROM history")
         names, theirs = [column[0] for column in cursor.description], cursor.fetchall()

@@ -22,11 +22,11 @@ import pytest
 
 from graphmem import Memory, Settings
 from graphmem.errors import ConfigError, StoreError, StoreUnavailable
-from graphmem.stores.base import StoreLost
+from graphmem.stores.protocols import StoreLost
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "contract"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "stores"))
 
-from vector_index import DIMS, Scope, at_cosine, near, point, random_points, towards, uid, view, worded  # noqa: E402
+from vector_index_conformance import DIMS, Scope, at_cosine, near, point, random_points, towards, uid, view, worded  # noqa: E402
 
 URL = os.environ.get("QDRANT_URL", "")
 GRPC_PORT = int(os.environ.get("QDRANT_GRPC_PORT", "6334"))
@@ -55,14 +55,14 @@ def name(client: Any) -> Iterator[str]:
 @pytest.fixture(params=[False, True], ids=["rest", "grpc"])
 def open_index(request: pytest.FixtureRequest, name: str) -> Iterator[Callable[..., Any]]:
     """`open_index(ledger=None, model="fake", dims=DIMS, **server)`: an index on the test's collection."""
-    from graphmem.stores.qdrant import QdrantIndex
-    from graphmem.stores.qdrant_server import Server
+    from graphmem.stores.qdrant.client import QdrantOptions
+    from graphmem.stores.qdrant.server import ServerIndex
 
     opened: list[Any] = []
 
     def open_one(ledger: str | None = None, model: str = "fake", dims: int = DIMS, **more: Any) -> Any:
         told = {"url": URL, "collection": name, "grpc_port": GRPC_PORT, "prefer_grpc": request.param, **more}
-        opened.append(QdrantIndex(Server(**told), ledger or str(uuid4()), model, dims))
+        opened.append(ServerIndex(QdrantOptions(**told), ledger or str(uuid4()), model, dims))
         return opened[-1]
 
     yield open_one
@@ -78,8 +78,8 @@ def test_two_ledgers_in_one_collection_never_see_each_other(open_index: Callable
     one.upsert([point(1), point(2, towards(1), towards(0, 1))])
     other.upsert([point(1, towards(0, 1), weights={8: 1.0}, change=40)])
     assert (one.count(), other.count()) == (3, 1)
-    assert sorted(one.held()) == [(uid(1), 2, 1), (uid(2), 3, 2)]
-    assert list(other.held()) == list(other.held(["user:alice"])) == [(uid(1), 40, 1)]
+    assert sorted(one.list_held()) == [(uid(1), 2, 1), (uid(2), 3, 2)]
+    assert list(other.list_held()) == list(other.list_held(["user:alice"])) == [(uid(1), 40, 1)]
     assert near(one) == worded(one) == [uid(1), uid(2)]
     assert (near(other), worded(other)) == ([uid(1)], [])
     assert near(other, view(anywhere=True)) == [uid(1)]
@@ -119,7 +119,7 @@ def test_a_collection_of_another_model_is_not_mixed_with(open_index: Callable[..
         with pytest.raises(ConfigError, match="holds vectors of 8 dimensions of 'fake'.*choose another") as caught:
             use()
         assert f"gives {dims} of '{model}'" in str(caught.value)
-    assert list(first.held()) == [(uid(1), 2, 1)]
+    assert list(first.list_held()) == [(uid(1), 2, 1)]
 
 
 def test_a_ledger_alone_may_change_its_model(open_index: Callable[..., Any]) -> None:
@@ -146,8 +146,8 @@ def test_a_newer_schema_is_refused(client: Any, name: str, open_index: Callable[
 
 def test_two_processes_may_make_it_at_once(name: str, open_index: Callable[..., Any]) -> None:
     program = (
-        "import sys; from graphmem.stores.qdrant import *\n"
-        "index = QdrantIndex(Server(sys.argv[1], collection=sys.argv[2]), sys.argv[3], 'fake', 8)\n"
+        "import sys; from graphmem.stores.qdrant.server import *\n"
+        "index = ServerIndex(QdrantOptions(sys.argv[1], collection=sys.argv[2]), sys.argv[3], 'fake', 8)\n"
         "print(index.count()); index.close()"
     )
     made = [
@@ -175,7 +175,7 @@ def test_a_collection_that_went_is_lost_until_it_is_filled_again(
         index.count,
         lambda: near(index),
         lambda: worded(index),
-        lambda: list(index.held()),
+        lambda: list(index.list_held()),
         lambda: index.upsert([point(2)]),
         lambda: index.delete([uid(1)]),
     ):
@@ -234,15 +234,15 @@ def test_many_windows_go_in_several_requests(open_index: Callable[..., Any], mon
     monkeypatch.setattr(index, "_points_a_request", 7)
     index.upsert([point(1, *[towards(0, 1)] * 40), point(2, *[towards(1)] * 3)])
     index.upsert([point(1, *[towards(0, 1)] * 30, change=60), point(2, *[towards(1)] * 3)])
-    assert sorted(index.held()) == [(uid(1), 60, 30), (uid(2), 3, 3)]
+    assert sorted(index.list_held()) == [(uid(1), 60, 30), (uid(2), 3, 3)]
 
 
 def test_a_large_ledger_is_wiped_in_parts(open_index: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphmem.stores.qdrant._PAGE", 40)
+    monkeypatch.setattr("graphmem.stores.qdrant.server._PAGE", 40)
     index = open_index()
     points = random_points(1)
     index.upsert(points)
-    assert len(list(index.held())) == len(points)
+    assert len(list(index.list_held())) == len(points)
     index.wipe()
     assert index.count() == 0
 
@@ -340,7 +340,7 @@ def test_a_server_that_hangs_costs_little(open_index: Callable[..., Any], gates:
         gate.hang()
     assert seconds(lambda: near(index)) < 3
     assert seconds(index.count) < 3
-    assert seconds(lambda: list(index.held())) < 3
+    assert seconds(lambda: list(index.list_held())) < 3
     assert seconds(lambda: index.upsert([point(2)])) < 11
     assert seconds(open_index(**behind(gates)).check) < 3
     for gate in gates:
@@ -399,15 +399,15 @@ def test_something_else_at_that_address_is_named(open_index: Callable[..., Any])
 
 
 def test_a_key_over_plain_http_is_warned_about_once() -> None:
-    from graphmem.stores.qdrant import QdrantIndex
-    from graphmem.stores.qdrant_server import Server
+    from graphmem.stores.qdrant.client import QdrantOptions
+    from graphmem.stores.qdrant.server import ServerIndex
 
     with pytest.warns(UserWarning, match="plain http") as caught:
-        QdrantIndex(Server("http://example.org:6333", api_key="hush"), "l", "m", 8).close()
+        ServerIndex(QdrantOptions("http://example.org:6333", api_key="hush"), "l", "m", 8).close()
     assert len(caught) == 1
     assert "hush" not in str(caught[0].message)
-    QdrantIndex(Server("http://localhost:6333", api_key="hush"), "l", "m", 8).close()
-    QdrantIndex(Server("https://example.org:6333", api_key="hush"), "l", "m", 8).close()
+    ServerIndex(QdrantOptions("http://localhost:6333", api_key="hush"), "l", "m", 8).close()
+    ServerIndex(QdrantOptions("https://example.org:6333", api_key="hush"), "l", "m", 8).close()
 
 
 # --- journeys ---------------------------------------------------------------------------------------------------------
@@ -527,7 +527,7 @@ def test_nothing_on_disk_leaves_nothing_on_a_server() -> None:
 def test_without_the_client_it_says_what_to_install(
     remember: Callable[..., Memory], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("graphmem.stores.qdrant", "graphmem.stores.qdrant_server"):
+    for module in ("graphmem.stores.qdrant.server", "graphmem.stores.qdrant.client"):
         monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.setitem(sys.modules, "qdrant_client", None)
     with pytest.raises(ConfigError, match=r"pip install 'graphmem\[qdrant\]'"):

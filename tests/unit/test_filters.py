@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from graphmem.boundary.filters import OPERATORS, SPECIAL_FIELDS, Filter, fields_of, parse, text_hash
 from graphmem.errors import ValidationError
-from graphmem.filters import OPERATORS, SPECIAL_FIELDS, Filter, fields_of, parse, text_hash
 from graphmem.model import Kind, MemoryRecord, Scope
 
 AT = datetime(2024, 3, 1, 12, tzinfo=UTC)

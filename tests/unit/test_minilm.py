@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from graphmem.errors import EmbeddingError
-from graphmem.providers import minilm
-from graphmem.providers.base import Embedder, Matrix, TokenEmbedder, forms_of
-from graphmem.providers.minilm import MiniLM, TokenMiniLM
+from graphmem.models import minilm
+from graphmem.models.minilm import MiniLM, TokenMiniLM
+from graphmem.models.protocols import Embedder, Matrix, TokenEmbedder, embedding_spec_of
 
 MODEL: Embedder = MiniLM()
 TOKENS: TokenEmbedder = TokenMiniLM()
@@ -39,7 +39,7 @@ def row(text: str) -> Matrix:
 
 
 def test_importing_loads_nothing() -> None:
-    check = "import sys, graphmem.providers.minilm; sys.exit(bool({'onnxruntime', 'tokenizers'} & set(sys.modules)))"
+    check = "import sys, graphmem.models.minilm; sys.exit(bool({'onnxruntime', 'tokenizers'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
 
 
@@ -158,7 +158,7 @@ def test_a_failing_run_is_our_error(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_forked_process_embeds() -> None:
     script = (
         "import os\n"
-        "from graphmem.providers.minilm import MiniLM\n"
+        "from graphmem.models.minilm import MiniLM\n"
         "before = MiniLM().embed_query('text')\n"
         "child = os.fork()\n"
         "if not child: os._exit(0 if (MiniLM().embed_query('text') == before).all() else 1)\n"
@@ -169,7 +169,7 @@ def test_a_forked_process_embeds() -> None:
 
 def test_the_runtime_reports_to_nobody(tmp_path: Path) -> None:
     """ONNX Runtime's own reporting leaves a session file in the temporary folder: there is none."""
-    code = "import os; from graphmem.providers.minilm import MiniLM; MiniLM().embed_query('x'); print(os.environ['ORT_DISABLE_TELEMETRY'])"  # noqa: E501
+    code = "import os; from graphmem.models.minilm import MiniLM; MiniLM().embed_query('x'); print(os.environ['ORT_DISABLE_TELEMETRY'])"  # noqa: E501
     unset = {name: value for name, value in os.environ.items() if name not in {"ORT_DISABLE_TELEMETRY", "CI"}}
     environment = {**unset, "TMPDIR": str(tmp_path), "HOME": str(tmp_path)}
     run = subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True)
@@ -220,5 +220,5 @@ def test_the_projection_is_the_same_on_every_machine() -> None:
 
 
 def test_what_is_kept_of_a_text() -> None:
-    assert forms_of(MODEL).names == ["vector"]
-    assert forms_of(TOKENS).names == ["vector", "tokens-128"]
+    assert embedding_spec_of(MODEL).names == ["vector"]
+    assert embedding_spec_of(TOKENS).names == ["vector", "tokens-128"]

@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from old_ledgers import FILES, MODEL, check_what_they_held, put
+from support.old_ledgers import FILES, MODEL, check_what_they_held, put
 
 from graphmem import Memory
 from graphmem.stores.ledger import Ledger, schema

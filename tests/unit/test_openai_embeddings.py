@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from errors_told import told
+from support.exception_text import told
 
 from graphmem import Memory, Settings
 from graphmem.errors import ConfigError, EmbeddingError
-from graphmem.providers.base import Embedder
-from graphmem.providers.openai_embeddings import OpenaiEmbedder
+from graphmem.models.openai_embeddings import OpenaiEmbedder
+from graphmem.models.protocols import Embedder
 from graphmem.testing import Behaviour, HashEmbedder, ModelEndpoint, Request, behaviours
 
 SECRET = "hunter2-Zq7"

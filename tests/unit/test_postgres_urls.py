@@ -11,14 +11,14 @@ from conftest import fake_models
 from graphmem import Memory
 from graphmem.errors import ConfigError
 from graphmem.stores.ledger import Ledger
-from graphmem.stores.ledger.postgres import parsed
+from graphmem.stores.ledger.postgres import parse_url
 
 SECRET = "Xanthippe"
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+psycopg"])
 def test_any_name_of_postgresql_means_the_one_driver(scheme: str) -> None:
-    url = parsed(f"{scheme}://ana:p%40ss@h:5433/db?sslmode=require")
+    url = parse_url(f"{scheme}://ana:p%40ss@h:5433/db?sslmode=require")
     assert (url.drivername, url.username, url.password) == ("postgresql+psycopg", "ana", "p@ss")
     assert (url.host, url.port, url.database, url.query["sslmode"]) == ("h", 5433, "db", "require")
 
@@ -39,4 +39,4 @@ def test_what_is_no_such_url_is_refused_without_its_password(bad: str, tmp_path:
 def test_without_psycopg_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(ConfigError, match=r"pip install 'graphmem\[postgres\]'"):
-        Ledger(parsed("postgresql://h/db"))
+        Ledger(parse_url("postgresql://h/db"))

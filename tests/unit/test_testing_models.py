@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from graphmem.errors import ConfigError
 from graphmem.model import EntityType, MentionKind, Utterance
-from graphmem.providers.base import Embedder, Extractor, TokenEmbedder
+from graphmem.models.protocols import Embedder, Extractor, TokenEmbedder
 from graphmem.testing import HashEmbedder, WordExtractor
 
 EMBEDDER: Embedder = HashEmbedder()

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from graphmem.text import (
     bm25_weights,
+    display_form,
     idf,
     key_candidates,
     mostly_latin,
@@ -16,7 +17,6 @@ from graphmem.text import (
     term_counts,
     term_id,
     tokens,
-    trimmed,
 )
 
 
@@ -115,8 +115,8 @@ def test_a_keys_key_is_itself(name: str) -> None:
 
 
 def test_trimmed_keeps_the_case() -> None:
-    assert trimmed("the  New York's") == "New York"
-    assert trimmed("McDonald") == "McDonald"
+    assert display_form("the  New York's") == "New York"
+    assert display_form("McDonald") == "McDonald"
 
 
 def test_candidates_find_names_in_any_case() -> None:

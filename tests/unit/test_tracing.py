@@ -14,9 +14,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from graphmem import Memory, Settings
 from graphmem.errors import LLMUnavailable
-from graphmem.providers.base import Prompt
-from graphmem.providers.openai import OpenaiModel
-from graphmem.providers.openai_embeddings import OpenaiEmbedder
+from graphmem.models.openai_chat import OpenaiChatModel
+from graphmem.models.openai_embeddings import OpenaiEmbedder
+from graphmem.models.protocols import Prompt
 from graphmem.testing import ModelEndpoint, behaviours
 from graphmem.tracing import span
 
@@ -42,7 +42,7 @@ def spans(exporter: InMemorySpanExporter) -> Iterator[InMemorySpanExporter]:
 
 def test_spans_nest_and_tell_the_class_of_an_error(spans: InMemorySpanExporter) -> None:
     with pytest.raises(KeyError), span("outer", **{"gen_ai.operation.name": "x", "left.out": None}) as outer:
-        outer.note(**{"gen_ai.memory.record.count": 2})
+        outer.set_attributes(**{"gen_ai.memory.record.count": 2})
         with span("inner", client=True):
             pass
         raise KeyError(SAID)
@@ -57,7 +57,7 @@ def test_spans_nest_and_tell_the_class_of_an_error(spans: InMemorySpanExporter) 
 
 def test_a_chat_is_a_span(spans: InMemorySpanExporter) -> None:
     with ModelEndpoint(["hi", "hi", behaviours.length("hi")], cached_tokens=2) as endpoint, span("add"):
-        model = OpenaiModel("m", base_url=endpoint.url, temperature=0.5)
+        model = OpenaiChatModel("m", base_url=endpoint.url, temperature=0.5)
         usage = model.answer(Prompt("x", "", SAID)).usage
         model.answer(Prompt("x", "", SAID, timeout=5))
         with pytest.raises(Exception):
@@ -94,7 +94,7 @@ def test_without_opentelemetry_nothing_happens() -> None:
     code = (
         "import sys; sys.modules['opentelemetry'] = None\n"
         "from graphmem.tracing import span\n"
-        "with span('x', a=1) as one: one.note(b=2)\n"
+        "with span('x', a=1) as one: one.set_attributes(b=2)\n"
         "assert span('y') is span('z')"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

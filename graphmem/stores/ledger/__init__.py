@@ -10,11 +10,11 @@ from sqlalchemy import URL, Connection
 
 from graphmem.digests import Digests
 from graphmem.errors import ConfigError, StoreUnavailable
-from graphmem.stores.ledger import migrate, secret
-from graphmem.stores.ledger.engine import Database
-from graphmem.stores.ledger.postgres import Postgres
-from graphmem.stores.ledger.secret import Keyring
-from graphmem.stores.ledger.sqlite import Sqlite
+from graphmem.stores.ledger import schema_migration, secret_key
+from graphmem.stores.ledger.database import Database
+from graphmem.stores.ledger.postgres import PostgresDatabase
+from graphmem.stores.ledger.secret_key import SecretKeySource
+from graphmem.stores.ledger.sqlite import SqliteDatabase
 
 
 class Ledger:
@@ -26,9 +26,9 @@ class Ledger:
     `digests` are what it keeps of words that may be erased; `digests.keyed` makes one of anything.
     """
 
-    def __init__(self, place: Path | URL | None, keyring: Keyring | None = None) -> None:
+    def __init__(self, place: Path | URL | None, keyring: SecretKeySource | None = None) -> None:
         self.on_server = isinstance(place, URL)
-        self._database: Database = Postgres(place) if isinstance(place, URL) else Sqlite(place)
+        self._database: Database = PostgresDatabase(place) if isinstance(place, URL) else SqliteDatabase(place)
         with ExitStack() as refused:
             refused.callback(self._database.release)
             try:
@@ -44,14 +44,16 @@ class Ledger:
         """What tells it from other ledgers."""
         return self.digests.ledger
 
-    def _made_ready(self, keyring: Keyring) -> Digests:
+    def _made_ready(self, keyring: SecretKeySource) -> Digests:
         with self._database.read() as connection:
-            found = secret.known(connection, keyring) if migrate.is_current(connection) else None
+            found = (
+                secret_key.existing_digests(connection, keyring) if schema_migration.is_current(connection) else None
+            )
         if found is not None:
             return found
         with self._database.write() as connection:  # asked again inside: another process may have been faster
-            migrate.ensure(connection)
-            return secret.settled(connection, keyring)
+            schema_migration.ensure_schema(connection)
+            return secret_key.ensure_digests(connection, keyring)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -82,7 +84,7 @@ class Ledger:
         self._database.close()
 
 
-def _keyring_of(place: Path | URL | None) -> Keyring:
+def _keyring_of(place: Path | URL | None) -> SecretKeySource:
     if isinstance(place, Path):
-        return Keyring(file=place.absolute().with_name(secret.FILE))
-    return Keyring(local=place is None)
+        return SecretKeySource(file=place.absolute().with_name(secret_key.KEY_FILE))
+    return SecretKeySource(is_local=place is None)

@@ -14,7 +14,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Undecodable(StoreUnavailable):
+class CorruptValue(StoreUnavailable):
     """A value in a row that the code cannot have written: a date past all years, half a JSON, a kind there is not.
 
     `engine.Database` names the ledger, and what to do.
@@ -22,14 +22,14 @@ class Undecodable(StoreUnavailable):
 
 
 def decoding(read: Callable[P, T]) -> Callable[P, T]:
-    """A function of a row's values that raises `Undecodable` for those that it cannot read."""
+    """A function of a row's values that raises `CorruptValue` for those that it cannot read."""
 
     @wraps(read)
     def decoded(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return read(*args, **kwargs)
         except (ValueError, OverflowError, TypeError) as error:
-            raise Undecodable(type(error).__name__) from error
+            raise CorruptValue(type(error).__name__) from error
 
     return decoded
 

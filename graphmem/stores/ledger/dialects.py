@@ -17,10 +17,10 @@ Text = AnyText().with_variant(AnyText(collation="C"), "postgresql")
 
 def upsert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
     """An INSERT that knows ON CONFLICT; both databases write it alike."""
-    return upserting(connection.dialect.name, table)
+    return upsert_for(connection.dialect.name, table)
 
 
-def upserting(dialect: str, table: Table) -> sqlite.Insert | postgresql.Insert:
+def upsert_for(dialect: str, table: Table) -> sqlite.Insert | postgresql.Insert:
     """The same, for those that build a statement once for each database."""
     return postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
 

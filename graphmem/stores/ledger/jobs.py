@@ -9,18 +9,18 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, func, or_, select
 
-from graphmem.model import NOTHING, SCOPE_NAMES, Kind, MemoryRecord, Scope, micros
+from graphmem.model import EMPTY_MAPPING, SCOPE_NAMES, Kind, MemoryRecord, Scope, micros
 from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.dialects import now_micros
-from graphmem.stores.ledger.memories import RECORD, ensure_space, exactly, new_row, record_of
+from graphmem.stores.ledger.memories import RECORD, decode_record, ensure_space, exact_scope, inserted_row
 from graphmem.stores.ledger.schema import jobs, links, memories, spaces
 
-MICROS = 1_000_000
+MICROS_PER_SECOND = 1_000_000
 # The memory type of a summary that tells a procedure, and is no session's running summary.
 PROCEDURAL = "procedural"
 # Seconds that are left to whoever recorded a piece of work to begin it: others, who look for what nobody is at, would
 # take it from the call that waits for what comes of it.
-FIRST_TURN = 10
+FIRST_CLAIM_SECONDS = 10
 
 
 class JobKind(StrEnum):
@@ -39,7 +39,7 @@ class Job:
     scope: Scope
     session: str
     memories: tuple[str, ...] = ()
-    request: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
+    request: Mapping[str, Any] = field(default_factory=lambda: EMPTY_MAPPING)
     attempts: int = 0
     row: int = 0
 
@@ -49,12 +49,12 @@ class Job:
         return self.scope.space
 
 
-def record(connection: Connection, job: Job) -> Job:
+def enqueue(connection: Connection, job: Job) -> Job:
     """Notes a piece of work; of summaries of one session and scope there is at most one."""
     space = ensure_space(connection, job.space)
     if job.kind is JobKind.SUMMARY:
         same = (jobs.c.kind == job.kind.value, jobs.c.space == space, jobs.c.session == job.session)
-        known = connection.execute(_ALL.where(*same, *exactly(jobs, job.scope))).first()
+        known = connection.execute(_ALL.where(*same, *exact_scope(jobs, job.scope))).first()
         if known is not None:
             return _job(known)
     line = {
@@ -64,9 +64,9 @@ def record(connection: Connection, job: Job) -> Job:
         "session": job.session,
         "request": {"memories": list(job.memories), **job.request},
         "attempts": 0,
-        "until": now_micros() + FIRST_TURN * MICROS if job.kind is not JobKind.SUMMARY else 0,
+        "until": now_micros() + FIRST_CLAIM_SECONDS * MICROS_PER_SECOND if job.kind is not JobKind.SUMMARY else 0,
     }
-    row = new_row(connection.execute(jobs.insert().values(line)))
+    row = inserted_row(connection.execute(jobs.insert().values(line)))
     return Job(job.kind, job.scope, job.session, job.memories, job.request, 0, row)
 
 
@@ -93,7 +93,7 @@ def get(connection: Connection, row: int) -> Job | None:
     return None if found is None else _job(found)
 
 
-def open_(connection: Connection, *, also_waiting: bool = False) -> list[int]:
+def claimable(connection: Connection, *, also_waiting: bool = False) -> list[int]:
     """What nobody is at, oldest first; without what has failed and is to wait a while, unless `also_waiting`."""
     free: ColumnElement[bool] = jobs.c.until <= now_micros()
     if also_waiting:
@@ -101,12 +101,12 @@ def open_(connection: Connection, *, also_waiting: bool = False) -> list[int]:
     return list(connection.scalars(select(jobs.c.id).where(free).order_by(jobs.c.id)))
 
 
-def all_(connection: Connection) -> list[int]:
+def all_jobs(connection: Connection) -> list[int]:
     """Everything there is, whoever is at it, oldest first."""
     return list(connection.scalars(select(jobs.c.id).order_by(jobs.c.id)))
 
 
-def kinds(connection: Connection) -> list[str]:
+def pending_kinds(connection: Connection) -> list[str]:
     """Of which kinds there is something to do."""
     return sorted(connection.scalars(select(jobs.c.kind).distinct()))
 
@@ -114,28 +114,28 @@ def kinds(connection: Connection) -> list[str]:
 def next_due(connection: Connection) -> float | None:
     """In how many seconds something that waits, or that somebody held, may be tried; None: there is nothing."""
     soonest = connection.scalar(select(func.min(jobs.c.until) - now_micros()))
-    return None if soonest is None else max(0.0, soonest / MICROS)
+    return None if soonest is None else max(0.0, soonest / MICROS_PER_SECOND)
 
 
-def take(connection: Connection, row: int, holder: str, seconds: float, *, by_force: bool = False) -> bool:
+def claim(connection: Connection, row: int, holder: str, seconds: float, *, by_force: bool = False) -> bool:
     """Makes `holder` the one who is at it, for so long. False: somebody else is, or it is done.
 
     `by_force`: what a process that died was at, or what waits after a failure, is taken all the same.
     """
     free = or_(jobs.c.until <= now_micros(), jobs.c.holder.is_(None), jobs.c.holder == holder)
-    until = now_micros() + int(seconds * MICROS)
+    until = now_micros() + int(seconds * MICROS_PER_SECOND)
     statement = jobs.update().where(jobs.c.id == row).values(holder=holder, until=until)
     return bool(connection.execute(statement if by_force else statement.where(free)).rowcount)
 
 
-def fail(connection: Connection, row: int, error: str, seconds: float) -> None:
+def record_failure(connection: Connection, row: int, error: str, seconds: float) -> None:
     """Notes a failed attempt by the error's name; it is not tried again for so long."""
-    until = now_micros() + int(seconds * MICROS)
+    until = now_micros() + int(seconds * MICROS_PER_SECOND)
     said = {"attempts": jobs.c.attempts + 1, "error": error, "holder": None, "until": until}
     connection.execute(jobs.update().where(jobs.c.id == row).values(said))
 
 
-def done(connection: Connection, row: int) -> bool:
+def complete(connection: Connection, row: int) -> bool:
     """Takes it off the list; False if it is not there any more."""
     return bool(connection.execute(jobs.delete().where(jobs.c.id == row)).rowcount)
 
@@ -143,21 +143,21 @@ def done(connection: Connection, row: int) -> bool:
 # --- what the work is about -----------------------------------------------------------------------------------------
 
 
-def said_before(connection: Connection, record: MemoryRecord, limit: int) -> list[MemoryRecord]:
+def preceding_messages(connection: Connection, record: MemoryRecord, limit: int) -> list[MemoryRecord]:
     """The last messages of a memory's session, in its scope, before it, oldest first."""
     m = memories.c
     earlier = _of_session(Kind.EPISODE, record.scope, record.session).where(
         m.at <= micros(record.at), m.id < record.row
     )
     found = connection.execute(earlier.order_by(m.at.desc(), m.id.desc()).limit(limit)).mappings()
-    return [record_of(row) for row in found][::-1]
+    return [decode_record(row) for row in found][::-1]
 
 
 def _of_session(kind: Kind, scope: Scope, session: str) -> Select[Any]:
     """The memories of a kind in a session, in exactly this scope."""
     m = memories.c
     return RECORD.where(
-        spaces.c.key == scope.space, m.session == session, m.kind == kind.value, *exactly(memories, scope)
+        spaces.c.key == scope.space, m.session == session, m.kind == kind.value, *exact_scope(memories, scope)
     )
 
 
@@ -166,11 +166,11 @@ def session_episodes(connection: Connection, scope: Scope, session: str, after: 
     m = memories.c
     # The first by row: what is left has higher ones, whenever it was told.
     statement = _of_session(Kind.EPISODE, scope, session).where(m.id > after).order_by(m.id).limit(limit)
-    found = [record_of(row) for row in connection.execute(statement).mappings()]
+    found = [decode_record(row) for row in connection.execute(statement).mappings()]
     return sorted(found, key=lambda record: (record.at, record.row))
 
 
-def holds_episodes(connection: Connection, scope: Scope, session: str, number: int, after: int = 0) -> bool:
+def has_episodes(connection: Connection, scope: Scope, session: str, number: int, after: int = 0) -> bool:
     """Whether so many of a session's messages in exactly this scope were stored after a row."""
     some = _of_session(Kind.EPISODE, scope, session).where(memories.c.id > after).offset(number - 1).limit(1)
     return connection.scalar(some.with_only_columns(memories.c.id)) is not None
@@ -183,7 +183,7 @@ def summary_of(connection: Connection, scope: Scope, session: str) -> MemoryReco
     """The running summary of a session in exactly this scope."""
     newest = _of_session(Kind.SUMMARY, scope, session).where(_RUNNING).order_by(memories.c.id.desc()).limit(1)
     row = connection.execute(newest).mappings().first()
-    return None if row is None else record_of(row)
+    return None if row is None else decode_record(row)
 
 
 def latest_summary(connection: Connection, scope: Scope) -> MemoryRecord | None:
@@ -197,10 +197,10 @@ def latest_summary(connection: Connection, scope: Scope) -> MemoryRecord | None:
         spaces.c.key == scope.space, m.kind == Kind.SUMMARY.value, m.valid_to.is_(None), _RUNNING, *mine
     )
     row = connection.execute(statement.order_by(m.updated_at.desc(), m.id.desc()).limit(1)).mappings().first()
-    return None if row is None else record_of(row)
+    return None if row is None else decode_record(row)
 
 
-def last_summarised(connection: Connection, summary: MemoryRecord | None) -> int:
+def last_summarised_row(connection: Connection, summary: MemoryRecord | None) -> int:
     """The row of the last message that a summary covers; 0: none."""
     if summary is None:
         return 0
@@ -219,10 +219,10 @@ def facts_since(connection: Connection, space: str, change: int) -> list[int]:
     return list(connection.scalars(statement, {"seen": change, "space": space}))
 
 
-def with_text(connection: Connection, space: str, texts: Sequence[str]) -> list[MemoryRecord]:
+def facts_with_text(connection: Connection, space: str, texts: Sequence[str]) -> list[MemoryRecord]:
     """The facts of a space that are worded exactly so."""
     m = memories.c
     statement = RECORD.where(
         spaces.c.key == space, m.kind == Kind.FACT.value, m.valid_to.is_(None), m.text.in_(list(texts))
     ).order_by(m.id)
-    return [record_of(row) for row in connection.execute(statement).mappings()]
+    return [decode_record(row) for row in connection.execute(statement).mappings()]

@@ -21,40 +21,40 @@ from sqlalchemy import (
 
 from graphmem.errors import StoreError
 from graphmem.model import SCOPE_NAMES, Kind, MemoryRecord, Scope, View, from_micros, micros
-from graphmem.stores.ledger import views
+from graphmem.stores.ledger import visibility
+from graphmem.stores.ledger.array_parameters import in_array, json_object_agg
 from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.dialects import upsert
-from graphmem.stores.ledger.lists import among, by_name
 from graphmem.stores.ledger.schema import further_runs, links, memories, spaces
 
 # SQLite takes at most 32,766 parameters in a statement; lists of ids go in pieces.
-CHUNK = 10_000
+BATCH = 10_000
 # Begins the sessions of texts that nothing else joins.
-ALONE = "alone:"
+SINGLE_SESSION = "alone:"
 
 _RUNS = (
-    select(by_name(further_runs.c.run_id, further_runs.c.place))
+    select(json_object_agg(further_runs.c.run_id, further_runs.c.place))
     .where(further_runs.c.memory == memories.c.id)
     .group_by(further_runs.c.memory)
     .correlate(memories)
     .scalar_subquery()
 )
 RECORD = select(memories, spaces.c.key.label("space_key"), _RUNS.label("further_runs")).join(spaces)
-_BY_ID = RECORD.where(among(memories.c.uid, "wanted"))
+_BY_ID = RECORD.where(in_array(memories.c.uid, "wanted"))
 _BY_ONE_ID = RECORD.where(memories.c.uid == bindparam("one"))
-_BY_ROW = RECORD.where(among(memories.c.id, "wanted"))
+_BY_ROW = RECORD.where(in_array(memories.c.id, "wanted"))
 _TOUCH = memories.update().where(memories.c.id == bindparam("row")).values(change=bindparam("now"))
 _SPACE = select(spaces.c.id, spaces.c.size).where(spaces.c.key == bindparam("key"))
-_IDS = select(memories.c.id, memories.c.uid).where(among(memories.c.id, "wanted"))
+_IDS = select(memories.c.id, memories.c.uid).where(in_array(memories.c.id, "wanted"))
 _BASES = (
     select(links.c.memory, links.c.kind, memories.c.uid)
     .join(memories, memories.c.id == links.c.other)
-    .where(among(links.c.memory, "wanted"))
+    .where(in_array(links.c.memory, "wanted"))
     .order_by(memories.c.id)
 )
 
 
-def new_row(made: CursorResult[Any]) -> int:
+def inserted_row(made: CursorResult[Any]) -> int:
     """The row that an INSERT made."""
     key = made.inserted_primary_key
     if key is None:
@@ -74,8 +74,8 @@ def sized_space(connection: Connection, key: str) -> tuple[int | None, int]:
 
 
 def view_values(connection: Connection, view: View) -> dict[str, Any]:
-    """The parameters of a view's conditions (`views.conditions`)."""
-    return views.values(view, None if view.space is None else space_row(connection, view.space))
+    """The parameters of a view's conditions (`visibility.conditions`)."""
+    return visibility.values(view, None if view.space is None else space_row(connection, view.space))
 
 
 def ensure_space(connection: Connection, key: str) -> int:
@@ -84,7 +84,7 @@ def ensure_space(connection: Connection, key: str) -> int:
     if known is not None:
         return known
     made = connection.execute(spaces.insert().values(key=key, size=0))
-    return new_row(made)
+    return inserted_row(made)
 
 
 def spaces_of(connection: Connection, view: View, limit: int) -> list[str]:
@@ -92,12 +92,12 @@ def spaces_of(connection: Connection, view: View, limit: int) -> list[str]:
     statement = (
         select(spaces.c.key)
         .select_from(memories.join(spaces))
-        .where(*views.conditions(views.shape(view)))
+        .where(*visibility.conditions(visibility.shape(view)))
         .group_by(spaces.c.key)
         .order_by(func.max(memories.c.id).desc())
         .limit(limit)
     )
-    return list(connection.scalars(statement, views.values(view, None)))
+    return list(connection.scalars(statement, visibility.values(view, None)))
 
 
 def all_spaces(connection: Connection) -> list[str]:
@@ -113,7 +113,7 @@ def total(connection: Connection) -> int:
 def find(connection: Connection, uid: str) -> MemoryRecord | None:
     """One record by its id."""
     row = connection.execute(_BY_ONE_ID, {"one": uid}).mappings().first()
-    return None if row is None else record_of(row)
+    return None if row is None else decode_record(row)
 
 
 def records(connection: Connection, uids: Iterable[str]) -> dict[str, MemoryRecord]:
@@ -127,65 +127,65 @@ def records_by_row(connection: Connection, rows: Iterable[int]) -> dict[int, Mem
 
 
 def _wanted(connection: Connection, statement: Select[Any], wanted: Iterable[Any]) -> Iterator[MemoryRecord]:
-    return (record_of(row) for row in connection.execute(statement, {"wanted": list(wanted)}).mappings())
+    return (decode_record(row) for row in connection.execute(statement, {"wanted": list(wanted)}).mappings())
 
 
-def seen(connection: Connection, view: View, uids: Iterable[str]) -> dict[str, MemoryRecord]:
+def visible_records(connection: Connection, view: View, uids: Iterable[str]) -> dict[str, MemoryRecord]:
     """The records among these ids that the view holds."""
     return {uid: found for uid, found in records(connection, uids).items() if view.holds(found)}
 
 
-def listing(connection: Connection, view: View, *, with_sources: bool) -> Iterator[MemoryRecord]:
+def list_records(connection: Connection, view: View, *, with_sources: bool) -> Iterator[MemoryRecord]:
     """What the view holds, newest observation first; `with_sources` includes mere sources of facts."""
     space = None if view.space is None else space_row(connection, view.space)
     if view.space is not None and space is None:
         return
-    statement = _listing(views.shape(view), with_sources=with_sources)
-    for row in connection.execute(statement, views.values(view, space)).mappings():
-        yield record_of(row)
+    statement = _listing(visibility.shape(view), with_sources=with_sources)
+    for row in connection.execute(statement, visibility.values(view, space)).mappings():
+        yield decode_record(row)
 
 
 @lru_cache(maxsize=128)
-def _listing(shape: views.Shape, *, with_sources: bool) -> Select[Any]:
-    statement = RECORD.where(*views.conditions(shape)).order_by(memories.c.at.desc(), memories.c.id.desc())
+def _listing(shape: visibility.ViewShape, *, with_sources: bool) -> Select[Any]:
+    statement = RECORD.where(*visibility.conditions(shape)).order_by(memories.c.at.desc(), memories.c.id.desc())
     return statement if with_sources else statement.where(memories.c.source_only.is_(False))
 
 
-def said_between(connection: Connection, view: View, start: int, end: int, limit: int) -> list[str]:
+def ids_between(connection: Connection, view: View, start: int, end: int, limit: int) -> list[str]:
     """The ids of the newest memories that a view holds of a stretch of time, in microseconds, `end` not included."""
     space = None if view.space is None else space_row(connection, view.space)
     if view.space is not None and space is None:
         return []
-    values = {**views.values(view, space), "start": start, "end": end, "limit": limit}
-    return list(connection.scalars(_said_between(views.shape(view)), values))
+    values = {**visibility.values(view, space), "start": start, "end": end, "limit": limit}
+    return list(connection.scalars(_said_between(visibility.shape(view)), values))
 
 
 @lru_cache(maxsize=128)
-def _said_between(shape: views.Shape) -> Select[Any]:
+def _said_between(shape: visibility.ViewShape) -> Select[Any]:
     at = memories.c.at
-    within = (at >= bindparam("start"), at < bindparam("end"), *views.conditions(shape))
+    within = (at >= bindparam("start"), at < bindparam("end"), *visibility.conditions(shape))
     return select(memories.c.uid).where(*within).order_by(at.desc(), memories.c.id.desc()).limit(bindparam("limit"))
 
 
-def changed(connection: Connection, after: int, limit: int, space: int | None = None) -> list[MemoryRecord]:
+def changed_after(connection: Connection, after: int, limit: int, space: int | None = None) -> list[MemoryRecord]:
     """Records whose change number is past `after`, in its order."""
     statement = RECORD.where(memories.c.change > after).order_by(memories.c.change).limit(limit)
     if space is not None:
         statement = statement.where(memories.c.space == space)
-    return [record_of(row) for row in connection.execute(statement).mappings()]
+    return [decode_record(row) for row in connection.execute(statement).mappings()]
 
 
 def in_scope(connection: Connection, scope: Scope, limit: int) -> list[MemoryRecord]:
     """Records of every kind and state that a scope's deletion takes."""
-    statement = RECORD.where(*views.in_scope(scope)).order_by(memories.c.id).limit(limit)
-    return [record_of(row) for row in connection.execute(statement).mappings()]
+    statement = RECORD.where(*visibility.in_scope(scope)).order_by(memories.c.id).limit(limit)
+    return [decode_record(row) for row in connection.execute(statement).mappings()]
 
 
 def insert(connection: Connection, record: MemoryRecord, space: int) -> int:
     """Stores a record, an episode behind those of its session that are not later; returns its row."""
     before = connection.scalar(_last_until(), _place(record, space)) if record.kind is Kind.EPISODE else None
     placed = {"uid": record.id, "space": space, "previous": before, "windows": 0}
-    row = new_row(connection.execute(memories.insert(), {**placed, **columns_of(record)}))
+    row = inserted_row(connection.execute(memories.insert(), {**placed, **encode_record(record)}))
     if record.further_runs:
         set_further_runs(connection, row, record.further_runs)
     return row
@@ -224,7 +224,7 @@ def _in_session() -> Select[Any]:
 
 def update(connection: Connection, record: MemoryRecord) -> None:
     """Writes a record back over its row, but for its further runs."""
-    connection.execute(memories.update().where(memories.c.id == record.row).values(columns_of(record)))
+    connection.execute(memories.update().where(memories.c.id == record.row).values(encode_record(record)))
 
 
 def touch(connection: Connection, row: int, change: int) -> None:
@@ -232,18 +232,18 @@ def touch(connection: Connection, row: int, change: int) -> None:
     connection.execute(_TOUCH, {"row": row, "now": change})
 
 
-def exactly(table: Table, scope: Scope) -> list[ColumnElement[bool]]:
+def exact_scope(table: Table, scope: Scope) -> list[ColumnElement[bool]]:
     """That a row was written under this very scope: what it does not name is named by none."""
     return [table.c[name].is_not_distinct_from(getattr(scope, name)) for name in SCOPE_NAMES]
 
 
-def session_near(connection: Connection, space: int, scope: Scope, at: datetime, gap: timedelta) -> str | None:
+def nearest_session(connection: Connection, space: int, scope: Scope, at: datetime, gap: timedelta) -> str | None:
     """The session of the earlier, then later neighbour of exactly this scope within the gap."""
     same = [
         memories.c.space == space,
         memories.c.kind == Kind.EPISODE,
-        memories.c.session.not_like(f"{ALONE}%"),
-        *exactly(memories, scope),
+        memories.c.session.not_like(f"{SINGLE_SESSION}%"),
+        *exact_scope(memories, scope),
     ]
     moment, reach = micros(at), gap // timedelta(microseconds=1)
     earlier = (
@@ -259,23 +259,23 @@ def session_near(connection: Connection, space: int, scope: Scope, at: datetime,
     return connection.scalar(earlier.limit(1)) or connection.scalar(later.limit(1))
 
 
-def first_after(connection: Connection, record: MemoryRecord, space: int) -> int | None:
+def first_episode_after(connection: Connection, record: MemoryRecord, space: int) -> int | None:
     """The row of the first episode of a session that is later than this record."""
     row: int | None = connection.scalar(_first_after(), _place(record, space))
     return row
 
 
-def follower(connection: Connection, row: int) -> int | None:
+def next_row(connection: Connection, row: int) -> int | None:
     """The row of the episode that has this one before it."""
     return connection.scalar(select(memories.c.id).where(memories.c.previous == row))
 
 
-def previous(connection: Connection, row: int) -> int | None:
+def previous_row(connection: Connection, row: int) -> int | None:
     """The row of the episode before this one in its session."""
     return connection.scalar(select(memories.c.previous).where(memories.c.id == row))
 
 
-def follow(connection: Connection, row: int, previous: int | None, change: int) -> None:
+def set_previous(connection: Connection, row: int, previous: int | None, change: int) -> None:
     """Puts a row behind another one, or first; the projections take it anew."""
     connection.execute(memories.update().where(memories.c.id == row).values(previous=previous, change=change))
 
@@ -285,7 +285,7 @@ def ids_of(connection: Connection, rows: Iterable[int]) -> dict[int, str]:
     return dict(connection.execute(_IDS, {"wanted": list(rows)}).all())
 
 
-def bases_of(connection: Connection, rows: Iterable[int]) -> dict[tuple[int, str], list[str]]:
+def link_targets_of(connection: Connection, rows: Iterable[int]) -> dict[tuple[int, str], list[str]]:
     """What memories are drawn from or replace: ids by row and kind of link."""
     found: dict[tuple[int, str], list[str]] = {}
     for row, kind, uid in connection.execute(_BASES, {"wanted": list(rows)}):
@@ -293,27 +293,27 @@ def bases_of(connection: Connection, rows: Iterable[int]) -> dict[tuple[int, str
     return found
 
 
-def link(connection: Connection, row: int, kind: str, other: int) -> None:
+def add_link(connection: Connection, row: int, kind: str, other: int) -> None:
     """Notes that a memory is drawn from another one, corrects or replaces it; once."""
     statement = upsert(connection, links).values(memory=row, kind=kind, other=other)
     connection.execute(statement.on_conflict_do_nothing())
 
 
-def unlink(connection: Connection, row: int, kind: str) -> None:
+def remove_links(connection: Connection, row: int, kind: str) -> None:
     """Takes the links of a kind back that lead from a memory."""
     connection.execute(links.delete().where(links.c.memory == row, links.c.kind == kind))
 
 
-def linked(connection: Connection, row: int, kind: str) -> list[MemoryRecord]:
+def link_targets(connection: Connection, row: int, kind: str) -> list[MemoryRecord]:
     """What this memory is drawn from, or what it replaces."""
     statement = RECORD.join(links, links.c.other == memories.c.id).where(links.c.memory == row, links.c.kind == kind)
-    return [record_of(found) for found in connection.execute(statement).mappings()]
+    return [decode_record(found) for found in connection.execute(statement).mappings()]
 
 
-def linking(connection: Connection, row: int, kind: str) -> list[MemoryRecord]:
+def link_sources(connection: Connection, row: int, kind: str) -> list[MemoryRecord]:
     """What is drawn from this memory, or what replaced it."""
     statement = RECORD.join(links, links.c.memory == memories.c.id).where(links.c.other == row, links.c.kind == kind)
-    return [record_of(found) for found in connection.execute(statement).mappings()]
+    return [decode_record(found) for found in connection.execute(statement).mappings()]
 
 
 def facts_of(connection: Connection, rows: Iterable[int]) -> dict[str, list[str]]:
@@ -332,12 +332,12 @@ def _facts() -> Select[Any]:
         .select_from(links)
         .join(memories, memories.c.id == links.c.other)
         .join(fact, fact.c.id == links.c.memory)
-        .where(among(links.c.other, "wanted"), links.c.kind == "drawn_from", fact.c.kind == Kind.FACT.value)
+        .where(in_array(links.c.other, "wanted"), links.c.kind == "drawn_from", fact.c.kind == Kind.FACT.value)
         .order_by(fact.c.id)
     )
 
 
-def columns_of(record: MemoryRecord) -> dict[str, Any]:
+def encode_record(record: MemoryRecord) -> dict[str, Any]:
     """A record as values of its row's columns, but for what only the ledger decides (row, uid, space, embedding)."""
     return {
         **{name: getattr(record.scope, name) for name in SCOPE_NAMES},
@@ -367,7 +367,7 @@ _OPEN_TIMES = ("valid_to", "expires_at")
 
 
 @decoding
-def record_of(row: RowMapping) -> MemoryRecord:
+def decode_record(row: RowMapping) -> MemoryRecord:
     """A row as a record."""
     plain: dict[str, Any] = {
         **{name: row[name] for name in _PLAIN},

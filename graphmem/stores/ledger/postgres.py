@@ -13,7 +13,7 @@ from sqlalchemy import URL, Engine, create_engine, event, exc, make_url
 
 from graphmem.errors import ConfigError, StoreUnavailable
 from graphmem.stores.ledger import schema
-from graphmem.stores.ledger.engine import BUSY_SECONDS, Database
+from graphmem.stores.ledger.database import BUSY_SECONDS, Database
 
 DRIVER = "postgresql+psycopg"
 _OURS = re.compile(r"postgres(ql(\+psycopg)?)?")
@@ -41,7 +41,7 @@ _SIZE = (
 )
 
 
-class Postgres(Database):
+class PostgresDatabase(Database):
     """A database on a server.
 
     Writers take turns by an advisory lock that is held to the commit, as they do on SQLite: change numbers commit in
@@ -91,7 +91,7 @@ class Postgres(Database):
             cursor.execute(f"VACUUM (ANALYZE) {tables}")
 
 
-def parsed(url: str) -> URL:
+def parse_url(url: str) -> URL:
     """A `postgresql://` or `postgres://` URL. Raises ConfigError, never with the password, for what is none."""
     try:
         found = make_url(url)

@@ -21,8 +21,8 @@ from sqlalchemy import URL, Engine, create_engine, event
 from sqlalchemy.pool import StaticPool
 
 from graphmem.errors import StoreError, StoreUnavailable
+from graphmem.stores.ledger.database import BUSY_SECONDS, Database
 from graphmem.stores.ledger.decoding import decoding
-from graphmem.stores.ledger.engine import BUSY_SECONDS, Database
 
 # Marks the file as ours in SQLite's own header ("gmem").
 APPLICATION_ID = 0x676D656D
@@ -53,7 +53,7 @@ _turn = Lock()
 _json = decoding(json.loads)
 
 
-class Sqlite(Database):
+class SqliteDatabase(Database):
     """A file, or (path None) memory.
 
     Processes meet at BEGIN IMMEDIATE; threads must not, for SQLite's busy handler sleeps and can starve one of them.
@@ -80,7 +80,7 @@ class Sqlite(Database):
         event.listen(self._engine, "close", self._closing)
         with _turn:
             _make_ready(self._path)
-            self._file = identity(self._path)
+            self._file = file_identity(self._path)
             self._log_path = _log_of(self._path)
             _open[self._file] += 1
 
@@ -94,7 +94,7 @@ class Sqlite(Database):
         self._connections.add(id(dbapi))
         if self._log is None:
             with suppress(OSError):
-                self._log = identity(self._log_path)
+                self._log = file_identity(self._log_path)
 
     def _closing(self, dbapi: sqlite3.Connection, _record: Any) -> None:
         self._connections.discard(id(dbapi))
@@ -108,7 +108,7 @@ class Sqlite(Database):
             return
         for place, known in ((self._path, self._file), (self._log_path, self._log)):
             try:
-                is_same = known is None or identity(place) == known
+                is_same = known is None or file_identity(place) == known
             except OSError:
                 is_same = False
             if not is_same:
@@ -175,7 +175,7 @@ def _make_ready(path: Path) -> None:
     """Makes the file if there is none; one that is not ours is refused untouched: opening it in WAL mode writes."""
     private_folder(path.parent)
     try:
-        known = identity(path) if path.exists() else None
+        known = file_identity(path) if path.exists() else None
         if known in _inherited:
             raise StoreUnavailable(
                 f"the process that this one was forked from has {str(path)!r} open; let it close that before it forks, "
@@ -204,7 +204,7 @@ def _make_ready(path: Path) -> None:
             raise StoreUnavailable(f"cannot write {str(path)!r}: {error}; check the path and its rights") from error
 
 
-def identity(path: Path) -> tuple[int, int]:
+def file_identity(path: Path) -> tuple[int, int]:
     """Which file or folder is at a path, by device and inode. Raises OSError."""
     found = path.stat()
     return found.st_dev, found.st_ino

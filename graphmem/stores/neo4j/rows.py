@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from graphmem.model import Edge, Limits, MentionKind, Seeds, Subgraph, View, micros
-from graphmem.stores.base import EntityState, MemoryState, RelationState
+from graphmem.model import GraphBounds, MentionEdge, MentionKind, Seeds, Subgraph, View, micros
+from graphmem.stores.protocols import EntityState, MemoryState, RelationState
 from graphmem.text import entity_id
 
 # All moments lie between the years 1 and 9999: with this added they have at most 18 digits and no sign.
@@ -20,7 +20,7 @@ _KINDS = 4  # a place and a kind are told in one number: place * 4 + kind
 Row = dict[str, Any]
 
 
-def memory(ledger: str, state: MemoryState) -> Row:
+def memory_row(ledger: str, state: MemoryState) -> Row:
     """The properties of a memory's node; None takes one away."""
     record = state.record
     return {
@@ -42,7 +42,7 @@ def memory(ledger: str, state: MemoryState) -> Row:
     }
 
 
-def mentions(state: MemoryState) -> list[Any]:
+def mention_rows(state: MemoryState) -> list[Any]:
     """What a memory mentions: [its id, [[entity, kind, rank], ...]]."""
     record = state.record
     when = f"{micros(record.at) + _SHIFT:018d}{_ROWS - record.row:012d}"
@@ -57,7 +57,7 @@ def _rank(kind: MentionKind, when: str) -> str | None:
     return None if kind is MentionKind.THING else f"{MentionKind.THING - kind}{when}"
 
 
-def mentioned(ledger: str, states: Iterable[MemoryState]) -> list[Row]:
+def mentioned_entity_rows(ledger: str, states: Iterable[MemoryState]) -> list[Row]:
     """The entities that memories mention, each once."""
     found = {(state.record.space, entity.key): entity for state in states for entity, _ in state.mentions}
     return [
@@ -65,7 +65,7 @@ def mentioned(ledger: str, states: Iterable[MemoryState]) -> list[Row]:
     ]
 
 
-def ends(ledger: str, states: Iterable[RelationState]) -> list[Row]:
+def endpoint_rows(ledger: str, states: Iterable[RelationState]) -> list[Row]:
     """The entities at the ends of relations, each once."""
     names = {(state.space, state.relation.source): state.relation.source_name for state in states}
     names |= {(state.space, state.relation.target): state.relation.target_name for state in states}
@@ -76,7 +76,7 @@ def _end(ledger: str, space: str, key: str, name: str) -> Row:
     return {"id": entity_id(space, key), "space": f"{ledger}/{space}", "key": key, "name": name}
 
 
-def relation(ledger: str, state: RelationState) -> Row:
+def relation_row(ledger: str, state: RelationState) -> Row:
     """A relation's ends and properties."""
     said = state.relation
     source, target = entity_id(state.space, said.source), entity_id(state.space, said.target)
@@ -103,7 +103,7 @@ def relation(ledger: str, state: RelationState) -> Row:
     }
 
 
-def told(ledger: str, state: EntityState) -> Row:
+def entity_name_row(ledger: str, state: EntityState) -> Row:
     """An entity of which something is said."""
     return {
         **_end(ledger, state.space, state.key, state.name),
@@ -113,7 +113,7 @@ def told(ledger: str, state: EntityState) -> Row:
     }
 
 
-def asked(ledger: str, view: View, seeds: Seeds, limits: Limits) -> Row:
+def neighbourhood_parameters(ledger: str, view: View, seeds: Seeds, limits: GraphBounds) -> Row:
     """The parameters of a neighbourhood.
 
     Neo4j plans a statement anew, which takes a second or more, for other types of its parameters and other sizes of
@@ -143,15 +143,19 @@ def asked(ledger: str, view: View, seeds: Seeds, limits: Limits) -> Row:
     }
 
 
-def subgraph(row: Mapping[str, Any]) -> Subgraph:
+def parse_subgraph(row: Mapping[str, Any]) -> Subgraph:
     """What the statement for a neighbourhood returned."""
     uids: list[str] = row["memories"]
     return Subgraph(
         memories=tuple(uids),
         frequencies={key: df for key, df, *_ in row["mentions"]},
         mentions=tuple(
-            [Edge(uids[held // _KINDS], key, held % _KINDS) for key, _, *holders in row["mentions"] for held in holders]
+            [
+                MentionEdge(uids[held // _KINDS], key, held % _KINDS)
+                for key, _, *holders in row["mentions"]
+                for held in holders
+            ]
         ),
-        alone=Counter((uids[held // _KINDS], held % _KINDS) for held in row["alone"]),
-        next=tuple(sorted((before, after) for before, after in row["next"])),
+        shared_mentions=Counter((uids[held // _KINDS], held % _KINDS) for held in row["alone"]),
+        next_pairs=tuple(sorted((before, after) for before, after in row["next"])),
     )

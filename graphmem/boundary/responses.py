@@ -1,0 +1,481 @@
+"""What leaves the front door: plain, JSON-ready dicts, typed. Times are ISO 8601 UTC."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any, NotRequired, TypedDict
+
+from graphmem.boundary.filters import text_hash
+from graphmem.commands.types import AddMessage, ErasureReport, Outcome
+from graphmem.ingest.facts.pipeline import JobResult
+from graphmem.model import Entity, Event, MemoryRecord, Relation
+from graphmem.models.protocols import Usage
+from graphmem.retrieval.pipeline import Hit, SearchOutcome
+
+
+class MemoryDict(TypedDict):
+    """A memory. `further_runs` (absent: none) are the runs beside `run_id` that it was said again in."""
+
+    id: str
+    memory: str
+    kind: str
+    hash: str
+    metadata: dict[str, Any]
+    memory_type: str | None
+    confidence: float
+    at: str
+    valid_from: str
+    valid_to: str | None
+    expiration_date: str | None
+    created_at: str
+    updated_at: str
+    user_id: str | None
+    agent_id: str | None
+    run_id: str | None
+    further_runs: NotRequired[list[str]]
+    actor_id: str | None
+    role: str | None
+    session: str
+    message: NotRequired[str]
+    pending: NotRequired[list[str]]
+
+
+class SourceDict(TypedDict):
+    """The words that a fact was drawn from, found as well."""
+
+    id: str
+    memory: str
+    at: str
+    role: str | None
+    actor_id: str | None
+
+
+class HitDict(MemoryDict):
+    """A memory found. `sources`: mere sources of this fact that were found as well, best first (absent: none)."""
+
+    score: float
+    similarity: float
+    sources: NotRequired[list[SourceDict]]
+    explain: NotRequired[dict[str, Any]]
+
+
+class RelationDict(TypedDict):
+    """A relation between two entities, as the memories in view state it."""
+
+    source: str
+    relationship: str
+    target: str
+    memory_ids: list[str]
+    facts: list[str]
+    valid_at: str | None
+    invalid_at: str | None
+    confidence: float
+
+
+class AddResultItem(TypedDict):
+    """What became of one message."""
+
+    id: str
+    memory: str
+    event: str
+    kind: str
+    at: NotRequired[str]
+    actor_id: NotRequired[str | None]
+    role: NotRequired[str | None]
+    reason: NotRequired[str]
+    previous_memory: NotRequired[str]
+    valid_to: NotRequired[str]
+    replaced_by: NotRequired[str]
+
+
+class UsageDict(TypedDict):
+    """What a language model took for a call, by operation ("facts", "decide") and in all.
+
+    `chunks`: requests that the messages were parted into. `again`: how often it was decided anew, because somebody else
+    had stored something near.
+    """
+
+    calls: int
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    seconds: float
+    cost: float
+    by_operation: dict[str, dict[str, float]]
+    chunks: int
+    again: int
+    dropped: dict[str, int]
+
+
+class SkippedDict(TypedDict):
+    """A message that is not remembered: its place among those of the call (from 0), and why."""
+
+    message: int
+    reason: str
+
+
+class AddResult(TypedDict):
+    """What `add` did.
+
+    `pending`: durable, but not in these projections yet; "facts" or "procedure": not yet drawn. `failed`: why, by an
+    error's name; its "answer" counts the parts of a language model's answer that could not be used, by why: the facts
+    they may have been about are stored as they were found. `skipped`: messages of which nothing is stored, as they hold
+    only images or other attachments.
+    """
+
+    results: list[AddResultItem]
+    relations: list[RelationDict]
+    pending: NotRequired[list[str]]
+    failed: NotRequired[dict[str, str]]
+    skipped: NotRequired[list[SkippedDict]]
+    usage: NotRequired[UsageDict]
+
+
+class SearchResult(TypedDict):
+    """What `search` found. `degraded`: the arms that had to be left out."""
+
+    results: list[HitDict]
+    relations: list[RelationDict]
+    degraded: NotRequired[list[str]]
+
+
+class ListResult(TypedDict):
+    """What `get_all` lists; `total` counts all that match."""
+
+    results: list[MemoryDict]
+    relations: list[RelationDict]
+    total: int
+
+
+class ResultList(list[Any]):
+    """The results alone, as version "v1.0" returns them; `details` has what else is in a result: "pending", "failed",
+    "usage", "relations", "total".
+    """
+
+    def __init__(self, result: AddResult | SearchResult | ListResult) -> None:
+        super().__init__(result["results"])
+        self.details = {name: value for name, value in result.items() if name != "results"}
+
+
+class ErasedCounts(TypedDict):
+    """How much of what was erased: memories in the ledger, points, graph nodes and edges, derived rows."""
+
+    ledger: int
+    vectors: int
+    graph: int
+    derived: int
+
+
+class Receipt(TypedDict):
+    """What a deletion erased. `pending`: gone from the ledger, but not from these projections yet."""
+
+    message: str
+    deleted: list[str]
+    erased: ErasedCounts
+    pending: NotRequired[list[str]]
+
+
+class ExportResult(TypedDict):
+    """What `export` wrote. `path` is None for a file that was given open."""
+
+    memories: int
+    erased: int
+    aliases: int
+    names: int
+    path: str | None
+
+
+class ImportResult(TypedDict):
+    """What became of an export's records.
+
+    Memories `added`, `known` (their id or message was there, whatever its scope: they stay as they are), `erased` here
+    before, which stay out, and `refused` by `before_store`. `buried`: erased memories of the export, noted so that they
+    do not come back. `named`: links and names of entities. `skipped_links` lead to memories that are not here. `owed`:
+    memories that still wait for vectors and entities. `pending`: durable, but not in these projections yet.
+    """
+
+    added: int
+    known: int
+    erased: int
+    refused: int
+    buried: int
+    named: int
+    skipped_links: int
+    owed: int
+    pending: NotRequired[list[str]]
+
+
+class HistoryDict(TypedDict):
+    """One line of a memory's history: mem0's ten columns, and `is_retired`.
+
+    A memory that is not true any more is retired: `add` calls that DELETE, as mem0 does, but nothing is erased, and its
+    line is a RETIRE with `is_retired`. A DELETE with `is_deleted` is an erasure. A SCOPE says that the memory was said
+    again in another run or with an agent, or that a run it was said in was deleted.
+    """
+
+    id: str
+    memory_id: str
+    old_memory: str | None
+    new_memory: str | None
+    event: str
+    created_at: str
+    updated_at: str
+    is_deleted: bool
+    actor_id: str | None
+    role: str | None
+    is_retired: bool
+
+
+class AliasDict(TypedDict):
+    """A further name of an entity; `origin`: "user", or the rule that found it ("first name", "said", "spelling")."""
+
+    key: str
+    name: str
+    origin: str
+
+
+class EntityDict(TypedDict):
+    """Someone or something that the memories in view mention."""
+
+    key: str
+    name: str
+    type: str
+    memories: int
+    aliases: list[AliasDict]
+
+
+class EntityDetails(TypedDict):
+    """What is known about someone or something: its memories, newest first, and the relations they state."""
+
+    key: str
+    name: str
+    type: str
+    aliases: list[AliasDict]
+    memories: list[MemoryDict]
+    relations: list[RelationDict]
+
+
+def iso(moment: datetime) -> str:
+    """ISO 8601 in UTC, always with microseconds, so that texts sort like moments."""
+    return moment.isoformat(timespec="microseconds")
+
+
+def optional_iso(moment: datetime | None) -> str | None:
+    """The same, or None."""
+    return None if moment is None else iso(moment)
+
+
+def memory(record: MemoryRecord) -> MemoryDict:
+    """A record for people and programs outside."""
+    shown = MemoryDict(
+        id=record.id,
+        memory=record.text,
+        kind=record.kind.value,
+        hash=text_hash(record.text),
+        metadata=dict(record.metadata),
+        memory_type=record.memory_type,
+        confidence=record.confidence,
+        at=iso(record.at),
+        valid_from=iso(record.valid_from),
+        valid_to=optional_iso(record.valid_to),
+        expiration_date=optional_iso(record.expires_at),
+        created_at=iso(record.created_at),
+        updated_at=iso(record.updated_at),
+        user_id=record.scope.user_id,
+        agent_id=record.scope.agent_id,
+        run_id=record.scope.run_id,
+        actor_id=record.actor_id,
+        role=record.role,
+        session=record.session,
+    )
+    if record.further_runs:
+        shown["further_runs"] = list(record.further_runs)
+    return shown
+
+
+def hit(found: Hit) -> HitDict:
+    """A hit, with its explanation if the question asked for one."""
+    shown: HitDict = {**memory(found.record), "score": found.score, "similarity": found.similarity}  # type: ignore[typeddict-item]  # mypy cannot see that these two may be absent
+    if found.sources:
+        shown["sources"] = [source(one) for one in found.sources]
+    if found.explanation is not None:
+        shown["explain"] = {
+            "arms": {name: dict(arm) for name, arm in found.explanation.arms.items()},
+            "path": [dict(step) for step in found.explanation.path],
+            "why": found.explanation.why,
+            **({} if found.sentence_match is None else {"part": found.sentence_match.excerpt}),
+        }
+    return shown
+
+
+def source(record: MemoryRecord) -> SourceDict:
+    """What a fact was drawn from."""
+    return SourceDict(id=record.id, memory=record.text, at=iso(record.at), role=record.role, actor_id=record.actor_id)
+
+
+def relation(found: Relation) -> RelationDict:
+    """A relation by the names that people see."""
+    return RelationDict(
+        source=found.source_name,
+        relationship=found.predicate,
+        target=found.target_name,
+        memory_ids=list(found.memory_ids),
+        facts=list(found.facts),
+        valid_at=optional_iso(found.valid_at),
+        invalid_at=optional_iso(found.invalid_at),
+        confidence=found.confidence,
+    )
+
+
+def relations(found: Iterable[Relation]) -> list[RelationDict]:
+    """Several of them."""
+    return [relation(one) for one in found]
+
+
+def search_result(found: SearchOutcome) -> SearchResult:
+    """A search's answer."""
+    shown = SearchResult(results=[hit(one) for one in found.hits], relations=relations(found.relations))
+    if found.degraded:
+        shown["degraded"] = list(found.degraded)
+    return shown
+
+
+def add_result_item(step: AddMessage, outcome: Outcome) -> AddResultItem:
+    """What became of one message."""
+    record = outcome.record
+    shown = AddResultItem(
+        id=outcome.id,
+        memory=step.message.content if record is None else record.text,
+        event=outcome.event,
+        kind=outcome.kind.value,
+    )
+    if record is not None:
+        shown |= {"at": iso(record.at), "actor_id": record.actor_id, "role": record.role}
+    if outcome.reason is not None:
+        shown["reason"] = outcome.reason
+    return shown
+
+
+def fact_result_items(outcomes: Sequence[Outcome]) -> list[AddResultItem]:
+    """What became of facts and memories, in mem0's words: what is retired is a DELETE there."""
+    return [_became(one) for one in outcomes if one.record is not None]
+
+
+def _became(outcome: Outcome) -> AddResultItem:
+    record = outcome.required_record
+    shown = AddResultItem(
+        id=record.id,
+        memory=record.text,
+        event="DELETE" if outcome.event == "RETIRE" else outcome.event,
+        kind=record.kind.value,
+        at=iso(record.at),
+        actor_id=record.actor_id,
+        role=record.role,
+    )
+    if outcome.reason is not None:
+        shown["reason"] = outcome.reason
+    if outcome.event == "UPDATE" and outcome.previous is not None:
+        shown["previous_memory"] = outcome.previous
+    if outcome.event == "ADD" and record.valid_to is not None:  # over already: something said later is otherwise
+        shown["valid_to"] = iso(record.valid_to)
+    if outcome.event == "RETIRE":
+        shown["valid_to"] = optional_iso(record.valid_to) or ""
+        shown["replaced_by"] = outcome.successor or ""
+    return shown
+
+
+def usage(learned: JobResult) -> UsageDict:
+    """What a language model took."""
+    total = sum(learned.usage.values(), Usage())
+    return UsageDict(
+        calls=total.calls,
+        prompt_tokens=total.prompt_tokens,
+        completion_tokens=total.completion_tokens,
+        cached_tokens=total.cached_tokens,
+        seconds=total.seconds,
+        cost=total.cost,
+        by_operation={name: asdict(used) for name, used in learned.usage.items()},
+        chunks=learned.chunks,
+        again=learned.retries,
+        dropped=dict(learned.dropped),
+    )
+
+
+def skipped(wordless: Iterable[int]) -> list[SkippedDict]:
+    """The messages that hold attachments but no text."""
+    return [SkippedDict(message=place, reason="holds no text; images are not remembered") for place in wordless]
+
+
+# Parts of an answer that are left out by rule, and cost nothing that the model decided.
+_LEFT_OUT_BY_RULE = frozenset(
+    {"no relation", "unknown message", "from nobody's message", "of others", "no contradiction"}
+)
+
+
+def dropped_summary(dropped: Mapping[str, int]) -> str:
+    """The parts of a language model's answer that were lost because nothing could be made of them, by why; ""."""
+    lost = {why: count for why, count in dropped.items() if why not in _LEFT_OUT_BY_RULE}
+    return ", ".join(f"{why}: {count}" for why, count in sorted(lost.items()))
+
+
+def receipt(erased: ErasureReport, pending: list[str], message: str) -> Receipt:
+    """What a deletion erased."""
+    counts = ErasedCounts(ledger=erased.rows, vectors=erased.points, graph=erased.graph, derived=erased.derived)
+    shown = Receipt(message=message, deleted=list(erased.ids), erased=counts)
+    if pending:
+        shown["pending"] = pending
+    return shown
+
+
+def export_result(counts: Mapping[str, int], path: str | None) -> ExportResult:
+    """What was written."""
+    return ExportResult(
+        memories=counts["memories"],
+        erased=counts["erased"],
+        aliases=counts["aliases"],
+        names=counts["names"],
+        path=path,
+    )
+
+
+def event(found: Event) -> HistoryDict:
+    """A line of history."""
+    return HistoryDict(
+        id=found.id,
+        memory_id=found.memory_id,
+        old_memory=found.old_text,
+        new_memory=found.new_text,
+        event=found.event,
+        created_at=iso(found.created_at),
+        updated_at=iso(found.updated_at),
+        is_deleted=found.is_deleted,
+        actor_id=found.actor_id,
+        role=found.role,
+        is_retired=found.event == "RETIRE",
+    )
+
+
+def entity(found: Entity) -> EntityDict:
+    """Someone or something."""
+    return EntityDict(
+        key=found.key, name=found.name, type=found.type.value, memories=found.mentions, aliases=aliases(found)
+    )
+
+
+def aliases(found: Entity) -> list[AliasDict]:
+    """The further names of someone or something."""
+    return [AliasDict(key=other.key, name=other.name, origin=other.origin.value) for other in found.aliases]
+
+
+def entity_details(found: Entity, records: Iterable[MemoryRecord], stated: Iterable[Relation]) -> EntityDetails:
+    """What is known about someone or something."""
+    return EntityDetails(
+        key=found.key,
+        name=found.name,
+        type=found.type.value,
+        aliases=aliases(found),
+        memories=[memory(record) for record in records],
+        relations=relations(stated),
+    )

@@ -1,0 +1,99 @@
+"""Which texts an English parser can read, told by the little words: it takes "Meine Schwester Anna" for one name."""
+
+from __future__ import annotations
+
+import re
+
+from graphmem.text import mostly_latin
+
+ENGLISH = frozenset(
+    """
+    the a an and or but not is are was were be been am i i'm i've i'll you he she it we they my your his her its our
+    their this that these those of to in on at by for with from as if so just have has had do does did don't didn't
+    will would can could what who when where why how which there here all some very about after before because then
+    it's that's let's isn't can't won't doesn't wasn't never always also no yes me him them us up out get got go
+    """.split()
+)
+# Frequent words that English does not have; they count in small letters or at the start of a text.
+_FOREIGN = {
+    "de": """
+        ich du wir ihr sie ist sind und oder nicht kein keine keinen keiner mein meine meinen meiner
+        meinem dein deine sein seine unser unsere unserem mit nach bei für auf aus zu zum zur im vom
+        heute gestern wurde wurden wird werde habe hatte haben das dem ein eine einen einem einer
+        auch aber heiße heißt wohne wohnt arbeite arbeitet sehr noch schon weil dass wenn liegt
+        liegen wo wie wer über unter gern gerne bruder schwester mutter vater freund freundin
+        nächste woche jahr hallo danke
+    """,
+    "fr": """
+        je tu nous vous ils elles est sont suis et ne pas mon ma ses notre votre une des au aux avec
+        chez dans qui que mais été était avons fait très aujourd'hui hier demain aime mange habite
+        travaille frère sœur père mère ami amie parce quand où c'est j'ai n'ai s'appelle m'appelle
+        jamais bonjour salut merci
+    """,
+    "es": """
+        yo su sus está están estoy soy unos unas una un y pero por fue muy nunca siempre ayer hoy
+        mañana gusta gustan se nos qué cuando donde dónde porque también sobre tengo tiene vive vivo
+        trabaja trabajo llamo llama voy hermana hermano madre padre amigo amiga primo tía tío perro
+        hola gracias
+    """,
+    "it": """
+        io mio miei fu sei è non nel nella alla allo della dello degli gli abbiamo ieri oggi domani
+        piace chiamo chiama abito abita lavoro lavora sorella fratello zio zia molto anche perché
+        dove bevo mangio ciao grazie
+    """,
+    "pt": """
+        eu não meu minha meus minhas uma uns em é foi com ontem hoje amanhã gosto você ele ela tenho
+        tem moro mora trabalho trabalha irmã irmão pai mãe muito também mais obrigado obrigada olá
+    """,
+    "nl": """
+        ik jij wij zijn het een niet mijn jouw naar bij ook heb heeft voor maar woon woont werk
+        werkt gisteren zus broer
+    """,
+    "scandinavian": """
+        jag är och inte att det på mitt bor jobbar heter jeg ikke er hedder
+    """,
+    "pl": """
+        jestem jest nie się moja mój mieszka mam lubię
+    """,
+}
+FOREIGN = frozenset(word for words in _FOREIGN.values() for word in words.split())
+# They stand in names as well: "Ludwig van Beethoven", "La La Land"; such a word counts before a small letter only.
+PARTICLES = frozenset("de der die den del della di da do dos das du la le les los las van von el il lo te ten".split())
+# Written alike in English and in another: they tell nothing.
+SHARED_WORDS = frozenset("me no a an in on or as am so do go to us was her hat has all at".split())
+# Little words that are too near to an English one to count, but name nothing either.
+FOREIGN_STARTERS = frozenset(
+    "mi mia mis tu ha hai ho hast hat mag es era mi para con sin son hay sono che fu os".split()
+)
+LOANWORDS = frozenset(
+    "café cafés naïve fiancé fiancée résumé cliché décor façade jalapeño déjà crème entrée über".split()
+)
+
+_WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
+
+
+def is_english(text: str) -> bool:
+    """Whether an English parser will make sense of a text; in doubt, it is tried."""
+    if not mostly_latin(text):
+        return False
+    ours = theirs = 0
+    words = _WORD.findall(text)
+    for word, after in zip(words, [*words[1:], ""], strict=True):
+        lower = word.lower().replace("’", "'")
+        ours += (lower in ENGLISH and lower not in SHARED_WORDS) or word == "I"
+        theirs += _is_foreign(word, lower, after, first=word is words[0])
+    return theirs <= ours
+
+
+def is_function_word(word: str) -> bool:
+    """Whether a word names nothing: "Meine", "Gestern", "La"."""
+    lower = word.lower()
+    return lower in FOREIGN or lower in PARTICLES or lower in ENGLISH or lower in FOREIGN_STARTERS
+
+
+def _is_foreign(word: str, lower: str, after: str, *, first: bool) -> bool:
+    if lower in PARTICLES:
+        return word == lower and after.islower() and after not in PARTICLES
+    if not (first or word == lower):
+        return False
+    return lower in FOREIGN or not (lower.isascii() or first or lower in LOANWORDS)

@@ -1,0 +1,119 @@
+"""What kind of thing a name stands for, told by the words around it: more reliable than the model's guess at the name.
+
+"My sister Greta" is a person whatever the name looks like; what one lives in is a place, what one works for a company.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from graphmem.extraction.spacy.noun_types import NOUN_TYPES
+from graphmem.extraction.spacy.possessive_relations import NAMING_VERBS, is_naming, role_name_pairs
+from graphmem.extraction.spacy.predicates import SUBJECTS, is_passive
+from graphmem.model import EntityType
+
+if TYPE_CHECKING:
+    from spacy.tokens import Token
+
+TITLES = frozenset("mr mrs ms miss mx dr prof professor sir madam aunt uncle grandma grandpa".split())
+# What only people do, and what is done to people only.
+HUMAN_VERBS = frozenset(
+    "marry speak cook eat drink wash bake knit sing laugh cry smile think study teach love hate meet drive".split()
+)
+# What people do as a rule: it decides where the model has no idea.
+AGENT_VERBS = frozenset(
+    """
+    live play move go come want need buy sell own visit enjoy like prefer know call ask tell say send bring help join
+    start finish adopt invite write read paint run walk travel fly drive ride swim wear try feel remember forget
+    """.split()
+)
+BIRTH_VERBS = frozenset(("born", "raised", "married"))
+MEETING_VERBS = frozenset("meet marry date invite hug kiss phone".split())
+CREATION_VERBS = frozenset("write paint compose design found invent discover direct sculpt".split())
+RESIDENCE_VERBS = frozenset("live move grow bear raise travel fly settle stay study arrive relocate".split())
+EMPLOYMENT_VERBS = frozenset(("work", "intern"))
+TALK_VERBS = frozenset(("talk", "speak", "chat"))
+PURCHASE_VERBS = frozenset("buy drive own sell order rent wear".split())
+_FIRST = {"lake": EntityType.PLACE, "mount": EntityType.PLACE, "mt": EntityType.PLACE, "battle": EntityType.EVENT}
+_LAST = {
+    EntityType.PLACE: "river lake mountains island islands street avenue road square park bridge airport beach bay",
+    EntityType.ORGANIZATION: "university college school inc ltd gmbh corp foundation hospital orchestra",
+    EntityType.EVENT: "festival marathon olympics championship championships cup games war",
+}
+_BEFORE_OF = {
+    EntityType.PLACE: "republic isle gulf bay cape kingdom",
+    EntityType.ORGANIZATION: "university college bank institute ministry museum academy house",
+    EntityType.EVENT: "battle siege",
+}
+TYPES_BEFORE_OF = {word: type_ for type_, words in _BEFORE_OF.items() for word in words.split()}
+TYPES_BY_LAST_WORD = {word: type_ for type_, words in _LAST.items() for word in words.split()}
+
+
+def typed_names(token: Token) -> Iterator[tuple[Token, EntityType]]:
+    """Names, by a word of theirs, and the type that the place of `token` in its sentence gives them."""
+    if token.pos_ == "PROPN":
+        yield from _of_itself(token)
+        yield from _of_place(token)
+    for relative, name in role_name_pairs(token):
+        if type_ := NOUN_TYPES.get(relative.lemma_.lower()):
+            yield name, type_
+    if token.lemma_ in NAMING_VERBS:
+        yield from _of_naming(token)
+
+
+def _of_itself(name: Token) -> Iterator[tuple[Token, EntityType]]:
+    """Dr. Patel, Lake Garda, the Rhine River, the Battle of Hastings."""
+    before = [child.lower_.rstrip(".") for child in name.lefts if child.dep_ == "compound"]
+    if before and before[0] in TITLES:
+        yield name, EntityType.PERSON
+    elif before and before[0] in _FIRST:
+        yield name, _FIRST[before[0]]
+    elif before and name.lower_ in TYPES_BY_LAST_WORD:
+        yield name, TYPES_BY_LAST_WORD[name.lower_]
+    elif name.lower_ in TYPES_BEFORE_OF and any(child.lower_ == "of" and child.ent_type_ for child in name.rights):
+        yield name, TYPES_BEFORE_OF[name.lower_]
+
+
+def _of_naming(verb: Token) -> Iterator[tuple[Token, EntityType]]:
+    """Bo, of "call me Bo"."""
+    if is_naming(verb):
+        yield from ((child, EntityType.PERSON) for child in verb.children if child.dep_ == "oprd")
+
+
+def _of_place(name: Token) -> Iterator[tuple[Token, EntityType]]:
+    """By what is done by it, to it, in it."""
+    token = name.head if name.dep_ == "conj" else name
+    governor = token.head
+    if token.dep_ in SUBJECTS:
+        acts = governor.lemma_ in HUMAN_VERBS or (governor.lemma_ in AGENT_VERBS and not name.ent_type_)
+        if governor.lower_ in BIRTH_VERBS or (acts and not is_passive(governor)) or _is_employed(governor):
+            yield name, EntityType.PERSON
+    elif token.dep_ == "dobj" and governor.lemma_ in MEETING_VERBS:
+        yield name, EntityType.PERSON
+    elif (
+        token.dep_ == "dobj" and governor.lemma_ in PURCHASE_VERBS and any(child.dep_ == "det" for child in token.lefts)
+    ):
+        yield name, EntityType.OBJECT
+    elif token.dep_ == "pobj" and (type_ := _of_preposition(name, governor)):
+        yield name, type_
+
+
+def _of_preposition(name: Token, preposition: Token) -> EntityType | None:
+    verb, word = preposition.head, preposition.lower_
+    if word == "in" and (verb.lemma_ == "be" or not name.ent_type_):
+        return EntityType.PLACE
+    if word in ("in", "from", "to") and verb.lemma_ in RESIDENCE_VERBS:
+        return EntityType.PLACE
+    if word == "from" and (verb.lemma_ in ("be", "come") or NOUN_TYPES.get(verb.lemma_) is EntityType.PERSON):
+        return EntityType.PLACE
+    if word in ("for", "at") and verb.lemma_ in EMPLOYMENT_VERBS:
+        return EntityType.ORGANIZATION
+    if word in ("to", "with") and verb.lemma_ in TALK_VERBS:
+        return EntityType.PERSON
+    made = preposition.dep_ == "agent" and verb.lemma_ in CREATION_VERBS
+    return EntityType.PERSON if made and any(each.dep_ == "compound" for each in name.lefts) else None
+
+
+def _is_employed(verb: Token) -> bool:
+    return verb.lemma_ in EMPLOYMENT_VERBS and any(child.lower_ in ("at", "for", "as") for child in verb.children)

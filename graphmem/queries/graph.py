@@ -1,0 +1,118 @@
+"""The graph as people get it: a networkx.MultiDiGraph of memories, entities and relations inside a view."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from graphmem.model import Entity, Link, MemoryRecord, MentionKind, Relation, View
+from graphmem.stores.ledger import Ledger, entity_names, entity_queries, graph_reads, memories
+from graphmem.text import normalise_key
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+
+# Memories whose mentions are read at once: a statement takes a limited number of parameters.
+BATCH = 5_000
+
+
+def build_graph(ledger: Ledger, view: View, around: str | None, hops: int, limit: int) -> nx.MultiDiGraph[str]:
+    """Nodes are memory ids and entity keys ("entity:" in front); edges MENTIONS, NEXT, RELATES_TO, SAME_AS.
+
+    The graph's own attributes tell where it is from: the ledger's UUID and the scope's space.
+    `around` (an entity's name or a memory's id) keeps what is at most `hops` edges away, in either direction.
+    """
+    import networkx as nx  # noqa: PLC0415  (a quarter of a second, for those who ask for a graph)
+
+    graph: nx.MultiDiGraph[str] = nx.MultiDiGraph(ledger=ledger.uuid, space=view.scope.space)
+    with ledger.read() as connection:
+        records = [
+            record
+            for record, _ in zip(memories.list_records(connection, view, with_sources=True), range(limit), strict=False)
+        ]
+        ids = [record.id for record in records]
+        mentions, pairs = [], []
+        for start in range(0, len(ids), BATCH):
+            mentions += graph_reads.mentions_of(connection, ids[start : start + BATCH], view.scope.space)
+            pairs += graph_reads.next_pairs(connection, view, ids[start : start + BATCH])
+        relations = graph_reads.all_relations(connection, view)
+        links = entity_names.all_links(connection, memories.space_row(connection, view.scope.space))
+        meant = (
+            None
+            if around is None or around in ids
+            else entity_queries.entity_in(connection, view, normalise_key(around))
+        )
+    _add(graph, records, mentions, pairs, relations)
+    _link(graph, links)
+    if around is None:
+        return graph
+    key = normalise_key(around)
+    if meant is not None and key not in meant.keys:
+        key = meant.key  # the name that a user chose
+    centre = around if around in graph else f"entity:{key}"
+    if centre not in graph:
+        return graph.subgraph(()).copy()
+    return graph.subgraph(nx.ego_graph(graph.to_undirected(as_view=True), centre, radius=hops)).copy()
+
+
+def _add(
+    graph: nx.MultiDiGraph[str],
+    records: list[MemoryRecord],
+    mentions: list[tuple[str, Entity, MentionKind]],
+    pairs: list[tuple[str, str]],
+    relations: list[Relation],
+) -> None:
+    for record in records:
+        graph.add_node(record.id, **_memory(record))
+    for uid, entity, kind in mentions:
+        node = f"entity:{entity.key}"
+        graph.add_node(node, node="entity", key=entity.key, name=entity.name, type=entity.type.value)
+        graph.add_edge(uid, node, key="MENTIONS", relationship="MENTIONS", kind=kind.name.lower())
+    for before, after in pairs:
+        if before in graph and after in graph:
+            graph.add_edge(before, after, key="NEXT", relationship="NEXT")
+    for relation in relations:
+        source, target = f"entity:{relation.source}", f"entity:{relation.target}"
+        if source not in graph or target not in graph:  # stated by memories past the limit
+            continue
+        graph.add_edge(
+            source,
+            target,
+            key=relation.id,
+            relationship="RELATES_TO",
+            predicate=relation.predicate,
+            facts=list(relation.facts),
+            memory_ids=list(relation.memory_ids),
+            confidence=relation.confidence,
+            valid_at=_time(relation.valid_at),
+            invalid_at=_time(relation.invalid_at),
+        )
+
+
+def _link(graph: nx.MultiDiGraph[str], links: list[Link]) -> None:
+    """Keys that mean one entity, where both are in sight."""
+    for link in links:
+        ends = f"entity:{link.key}", f"entity:{link.other}"
+        if all(end in graph for end in ends):
+            graph.add_edge(*ends, key="SAME_AS", relationship="SAME_AS", origin=link.origin.value)
+
+
+def _memory(record: MemoryRecord) -> dict[str, Any]:
+    return {
+        "node": "memory",
+        "memory": record.text,
+        "kind": record.kind.value,
+        "speaker": record.speaker,
+        "at": record.at.isoformat(),
+        "valid_from": record.valid_from.isoformat(),
+        "valid_to": _time(record.valid_to),
+        "user_id": record.scope.user_id,
+        "agent_id": record.scope.agent_id,
+        "run_id": record.scope.run_id,
+        "version": record.version,
+    }
+
+
+def _time(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()

@@ -1,0 +1,279 @@
+"""English expressions of time: what stands for a period by itself. How they combine is in `english_phrases`."""
+
+from __future__ import annotations
+
+import re
+from calendar import isleap
+from collections.abc import Mapping
+from datetime import date, timedelta
+from functools import cache
+
+from graphmem.retrieval.temporal import periods
+from graphmem.retrieval.temporal.expressions import MAX_GAP, Rule, named_period
+from graphmem.retrieval.temporal.periods import Period, Yearly
+
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}
+NUMBERS = {
+    word: count
+    for count, words in enumerate(
+        "a,an,one two,couple three,few four,several five six seven eight nine ten eleven twelve".split(), 1
+    )
+    for word in words.split(",")
+}
+VAGUE = frozenset(("few", "several"))
+ORDINALS = (
+    "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth "
+    "sixteenth seventeenth eighteenth nineteenth twentieth twenty-first twenty-second thirtieth thirty-first"
+).split()
+ORDINAL_DAYS = dict(zip(ORDINALS, [*range(1, 23), 30, 31], strict=True))
+WHICH = {"past": "last", "previous": "last", "coming": "next"}
+
+# Words that are months only where a month is likely: may, march and the short forms as verbs, the rest as names.
+AMBIGUOUS_MONTHS = frozenset((*MONTHS, "march", "april", "june", "august"))
+NAMES = frozenset(("april", "june", "august"))
+
+MONTH = (
+    r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?"
+    r"|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"
+)
+ANY_MONTH = MONTH.replace("?P<month>", "?:")
+YEAR = r"(?P<year>(?:19|20)\d\d)\b"
+OF_YEAR = rf",? (?:of )?{YEAR}"
+DAY = r"(?P<day>3[01]|[12]\d|0?[1-9])(?P<th>st|nd|rd|th)?"
+TO_DAY = r"(?: ?(?:-|–|to|and|or|through|until) ?(?P<to>3[01]|[12]\d|0?[1-9])(?:st|nd|rd|th)?)?"
+ORDINAL = rf"(?P<ordinal>{'|'.join(sorted(ORDINALS, key=len, reverse=True))})"
+COUNT = rf"(?:(?:a )?(?P<count>couple|few|half|\d{{1,3}}|{'|'.join(NUMBERS)})(?: of| an?)?)"
+# Around figures that are a date by themselves.
+WORD_START, WORD_END = r"(?<![a-zA-Z\d/.-])", r"(?![a-zA-Z\d/-])"
+NUMERIC_DATE = r"(?P<m>1[0-2]|0?[1-9])(?P=mark)(?P<d>3[01]|[12]\d|0?[1-9])"
+TODAY = "today|tonight|yesterday|tomorrow|this (?:morning|afternoon|evening)|last (?:night|evening)"
+WHICH_PATTERN = r"(?:\b(?P<which>last|past|previous|this|next|coming) )?"
+WEEKDAY = "|".join(periods.WEEKDAYS)
+
+_LEADS_TO_MONTH = re.compile(
+    r"(?:\b(?:in|during|since|until|till|by|before|after|around|between|through|throughout|every|early|mid|late) "
+    r"|\bmid-|\b(?:month|end|beginning|start|middle|rest|half|weeks?|weekends?|days?|(?:mon|tues|wednes|thurs|fri|satur"
+    rf"|sun)days?) (?:of|in) |\b{ANY_MONTH} ?(?:to|-|–|through|until|till) ?"
+    rf"|\b(?:in|during|since|between) {ANY_MONTH}(?: (?:and|or) ))$",
+    re.IGNORECASE,
+)
+_LEADS_TO_NAME = re.compile(r"(?:\b(?:the|her|his|their|my|our|your)|'s) $", re.IGNORECASE)
+_LEADS_TO_DAY = re.compile(
+    r"\b(?:on|since|until|till|by|before|after|around|from|between|to|of|the|last) $", re.IGNORECASE
+)
+_LEADS_TO_YEAR = re.compile(
+    r"(?:\b(?:in|of|since|during|before|after|until|till|by|from|around|through|throughout|between|year|early|mid|late"
+    r"|for) (?:the year )?|\bmid-|\b(?:19|20)\d\d ?(?:-|–|and|or|to|through|until|till) ?)$",
+    re.IGNORECASE,
+)
+_LEADS_TO_SEASON = re.compile(
+    r"\b(?:in|during|over|since|until|till|by|this|that|early|late|mid|of|throughout|for)(?: the)? $", re.IGNORECASE
+)
+_ON_TO_MONTH = re.compile(
+    rf" ?(?:to|-|–|through|until|till) ?{ANY_MONTH}|,? (?:of )?(?:last|this|next) year\b", re.IGNORECASE
+)
+_COUNTED = re.compile(r" ?(?:%|[.,:]\d|°)| (?:people|children|percent|million|thousand|hundred|of|[a-z]{2,}s)\b")
+_NOT_COUNTED = re.compile(r" (?:was|is|has|does|as|this|his|its|us|of (?:last|this|next))\b")
+_OVER = re.compile(r"\s*(?:[?.!,;:)]|$)")
+
+
+@cache
+def rules() -> tuple[Rule, ...]:
+    """What to look for, in the order of precedence."""
+    patterns = {
+        rf"{WORD_START}(?P<year>(?:19|20)\d\d)(?P<mark>[-/.]){NUMERIC_DATE}{WORD_END}": _iso,
+        rf"{WORD_START}(?P<year>(?:19|20)\d\d)[-/](?P<m>1[0-2]|0[1-9]){WORD_END}": _iso,
+        rf"{WORD_START}(?P<m>\d\d?)(?P<mark>[/.])(?P<d>\d\d?)(?P=mark)(?P<year>(?:19|20)\d\d){WORD_END}": _iso,
+        rf"\b(?:{DAY}{TO_DAY}|{ORDINAL}(?= of )) ?(?P<of>of )?{MONTH}(?:{OF_YEAR})?(?!\w)": _day,
+        rf"\b{MONTH} (?:the )?(?:{DAY}{TO_DAY}|{ORDINAL})\b(?:{OF_YEAR})?(?!\w)": _day,
+        rf"{WHICH_PATTERN}\b{MONTH}(?:{OF_YEAR}|,? '(?P<short>\d\d)\b)?(?!\w)": _month,
+        rf"{WHICH_PATTERN}\b(?P<season>{'|'.join(SEASONS)})\b(?: (?:of )?{YEAR})?": _season,
+        rf"{WHICH_PATTERN}\b(?P<feast>{'|'.join(HOLIDAYS)})(?: (?:of |in )?{YEAR})?(?!\w)": _feast,
+        r"\b(?:the )?day (?P<far>before yesterday|after tomorrow)\b": _near,
+        rf"\b(?P<near>{TODAY})\b": _near,
+        rf"\b{COUNT} (?P<unit>day|night|weekend|week|month|year)s? (?:ago|earlier|back)\b": _ago,
+        rf"\b(?:last|past) {COUNT} (?P<unit>day|week|month|year)s\b": _stretch,
+        r"\b(?:the|this) past (?P<unit>week|month|year)\b": _stretch,
+        r"\b(?P<which>last|past|previous|this|next|coming) (?P<unit>weekend|week|month|year)\b": _calendar,
+        rf"(?<!every )(?<!black )(?<!good ){WHICH_PATTERN}\b(?P<weekday>{WEEKDAY})\b": _weekday,
+        rf"(?<![\w.,]){YEAR}": _year,
+        rf"(?<=on the ){DAY}(?=\s*(?:[?.!,;]|$))": _day_alone,
+    }  # fmt: skip
+    return tuple((re.compile(pattern, re.IGNORECASE), read) for pattern, read in patterns.items())
+
+
+def which(match: re.Match[str]) -> str | None:
+    """Whether the last, this or the next one is meant."""
+    word = match["which"]
+    return WHICH.get(word.casefold(), word.casefold()) if word else None
+
+
+def number(word: str | None) -> int:
+    """What a counting word comes to; 1 for none."""
+    word = (word or "one").casefold()
+    return int(word) if word.isdecimal() else NUMBERS[word]
+
+
+def _before(match: re.Match[str]) -> str:
+    return match.string[max(0, match.start() - MAX_GAP) : match.start()]
+
+
+def _after(match: re.Match[str]) -> str:
+    return match.string[match.end() : match.end() + MAX_GAP]
+
+
+def _year_said(match: re.Match[str]) -> int | None:
+    groups = match.groupdict()
+    if groups.get("short"):
+        return 2000 + int(groups["short"])
+    return int(groups["year"]) if groups.get("year") else None
+
+
+def _month_number(match: re.Match[str]) -> int:
+    return MONTHS.index(match["month"][:3].casefold()) + 1
+
+
+def _iso(match: re.Match[str], _: date) -> Period:
+    year, month, day = int(match["year"]), int(match["m"]), match.groupdict().get("d")
+    if day is None:
+        return periods.month(year, month)
+    if month > len(MONTHS) or (match["mark"] == "." and match.start("year") > match.start("m")):
+        month, day = int(day), str(month)
+    return periods.days(date(year, month, int(day)), dated=True)
+
+
+def _day(match: re.Match[str], today: date) -> Period | tuple[Period, Yearly] | None:
+    month, year, word = _month_number(match), _year_said(match), match["ordinal"]
+    if not (year or match["th"] or match.groupdict().get("of") or _is_day(match)):
+        return None
+    first = ORDINAL_DAYS[word.casefold()] if word else int(match["day"])
+    count = int(match["to"] or first) - first + 1
+
+    def build(number: int) -> Period:
+        return periods.days(_existing(number, month, first), max(count, 1), dated=True)
+
+    return named_period(build, today, None, year)
+
+
+def _existing(year: int, month: int, day: int) -> date:
+    # 29 February of a year that has none is its last day.
+    return date(year, month, 28) if (month, day) == (2, 29) and not isleap(year) else date(year, month, day)
+
+
+def _is_day(match: re.Match[str]) -> bool:
+    """Whether "may 7" or "7 may" without more is a date."""
+    if _is_counted(match) and match.start("month") < match.start("day"):
+        return False
+    doubtful = match["month"].casefold() in ("may", "march")
+    capital = match["month"][0].isupper() and match.start() > 0
+    return not doubtful or capital or bool(_LEADS_TO_DAY.search(_before(match)) or _OVER.match(_after(match)))
+
+
+def _is_counted(match: re.Match[str]) -> bool:
+    """Whether the number at the end counts something: "2000 dollars"."""
+    rest = _after(match)
+    return bool(_COUNTED.match(rest)) and not _NOT_COUNTED.match(rest)
+
+
+def _month(match: re.Match[str], today: date) -> Period | tuple[Period, Yearly] | None:
+    year, pick = _year_said(match), which(match)
+    if not year and not _is_month(match, pick):
+        return None
+    month = _month_number(match)
+    return named_period(lambda number: periods.month(number, month), today, pick, year)
+
+
+def _is_month(match: re.Match[str], pick: str | None) -> bool:
+    word, after = match["month"], _after(match)
+    if pick:
+        # "I think this may be it."
+        return pick != "this" or word != "may" or bool(_OVER.match(after))
+    if word.casefold() not in AMBIGUOUS_MONTHS:
+        return True
+    if after.startswith("'s"):
+        return False
+    if _LEADS_TO_MONTH.search(_before(match)) or _ON_TO_MONTH.match(after):
+        return True
+    adjective = word.casefold() in NAMES and word[0].isupper() and after[:1] == " " and after[1:2].islower()
+    return adjective and bool(_LEADS_TO_NAME.search(_before(match)))
+
+
+def _season(match: re.Match[str], today: date) -> Period | tuple[Period, Yearly] | None:
+    year, pick, word = _year_said(match), which(match), match["season"].casefold()
+    if not (year or pick or _LEADS_TO_SEASON.search(_before(match))):
+        return None
+    return named_period(lambda number: periods.months(number, SEASONS[word], 3), today, pick, year)
+
+
+def _feast(match: re.Match[str], today: date) -> Period | tuple[Period, Yearly]:
+    words = match["feast"].casefold()
+    build = next(build for pattern, build in HOLIDAYS.items() if re.fullmatch(pattern, words))
+    return named_period(build, today, which(match), _year_said(match))
+
+
+def _near(match: re.Match[str], today: date) -> Period:
+    words = match[0].casefold()
+    days = {"before yesterday": -2, "after tomorrow": 2, "yesterday": -1, "tomorrow": 1, "last": -1}
+    return periods.days(today + timedelta(next((shift for word, shift in days.items() if word in words), 0)))
+
+
+def _ago(match: re.Match[str], today: date) -> Period:
+    word, unit = match["count"].casefold(), match["unit"].casefold().replace("night", "day")
+    return periods.counted_ago(today, None if word == "half" else number(word), unit, vague=word in VAGUE)
+
+
+def _stretch(match: re.Match[str], today: date) -> Period:
+    return periods.past_units(today, number(match.groupdict().get("count")), match["unit"].casefold())
+
+
+def _calendar(match: re.Match[str], today: date) -> Period:
+    shift = {"last": -1, "this": 0, "next": 1}[which(match) or "this"]
+    return periods.calendar(match["unit"].casefold(), today, shift)
+
+
+def _weekday(match: re.Match[str], today: date) -> Period:
+    return periods.weekday(today, periods.WEEKDAYS.index(match["weekday"].casefold()), which(match) or "")
+
+
+def _year(match: re.Match[str], _: date) -> Period | None:
+    leads = _LEADS_TO_YEAR.search(_before(match))
+    return periods.year(int(match["year"])) if leads and not _is_counted(match) else None
+
+
+def _day_alone(match: re.Match[str], today: date) -> Period:
+    day = int(match["day"])
+    month = today.replace(day=1) if day <= today.day else periods.plus_months(today.replace(day=1), -1)
+    return periods.days(month.replace(day=day), dated=True)
+
+
+def _easter(year: int) -> Period:
+    """Easter Sunday and Monday, by the anonymous Gregorian algorithm."""
+    century, rest = divmod(year, 100)
+    epact = (19 * (year % 19) + century - century // 4 - (century - (century + 8) // 25 + 1) // 3 + 15) % 30
+    ahead = (32 + 2 * (century % 4) + 2 * (rest // 4) - epact - rest % 4) % 7
+    late = (year % 19 + 11 * epact + 22 * ahead) // 451
+    month, day = divmod(epact + ahead - 7 * late + 114, 31)
+    return periods.days(date(year, month, day + 1), 2)
+
+
+def _fixed(month: int, day: int, count: int = 1) -> Yearly:
+    return lambda year: periods.days(date(year, month, day), count)
+
+
+def _moving(month: int, number: int, weekday: str) -> Yearly:
+    return lambda year: periods.days(periods.nth(periods.month(year, month), number, weekday).first)
+
+
+HOLIDAYS: Mapping[str, Yearly] = {
+    "(?:christmas|xmas) eve": _fixed(12, 24),
+    "christmas(?: day)?|xmas": _fixed(12, 24, 3),
+    "new year's eve": _fixed(12, 31),
+    "new year(?:'s(?: day)?)?": _fixed(1, 1),
+    "halloween": _fixed(10, 31),
+    "valentine's(?: day)?": _fixed(2, 14),
+    "easter": _easter,
+    "thanksgiving": _moving(11, 4, "thursday"),
+    "mother's day": _moving(5, 2, "sunday"),
+    "father's day": _moving(6, 3, "sunday"),
+}

@@ -1,0 +1,251 @@
+"""What changed since a cursor, as current state: what the projections are given."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+from sqlalchemy import Column, ColumnElement, Connection, RowMapping, Select, Table, select
+
+from graphmem.digests import Digests
+from graphmem.model import Entity, EntityType, MemoryRecord, MentionKind, Relation, from_micros
+from graphmem.stores.ledger import candidate_rows, entity_names, event_log, graph_reads, memories
+from graphmem.stores.ledger.array_parameters import in_array
+from graphmem.stores.ledger.decoding import decoding
+from graphmem.stores.ledger.schema import aliases as links_table
+from graphmem.stores.ledger.schema import entities, relations, spaces, supports
+from graphmem.stores.ledger.schema import memories as memories_table
+from graphmem.stores.protocols import EntityState, MemoryState, Point, RelationState, Support
+from graphmem.text import bm25_weights, entity_id, term_counts
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeBatch:
+    """One batch, in the order of the log: what there is, what is gone, and the change number it reaches to."""
+
+    upto: int
+    records: tuple[MemoryRecord, ...]
+    relations: tuple[str, ...]
+    entities: tuple[int, ...]
+    tombstones: tuple[event_log.Tombstone, ...]
+
+    @property
+    def all_ids(self) -> list[str]:
+        """The ids of everything in the batch."""
+        return [*(record.id for record in self.records), *self.relations, *(stone.uid for stone in self.tombstones)]
+
+    def tombstones_of_kind(self, kind: str) -> list[str]:
+        """The ids of what is gone, of a kind of tombstone."""
+        return [stone.uid for stone in self.tombstones if stone.kind == kind]
+
+
+def since(connection: Connection, digests: Digests, after: int, limit: int, space: str | None = None) -> ChangeBatch:
+    """The next batch of changes, of one space or of all; what is not in it, up to where it reaches, has no change."""
+    last = event_log.last_change(connection)
+    row = None if space is None else memories.space_row(connection, space)
+    if space is not None and row is None:
+        return ChangeBatch(last, (), (), (), ())
+    records = memories.changed_after(connection, after, limit, row)
+    gone = event_log.tombstones_after(connection, after, limit, space)
+    related = _changed(connection, relations, relations.c.uid, after, limit, row)
+    told = _changed(connection, entities, entities.c.id, after, limit, row)
+    heads = [
+        [record.change for record in records],
+        [stone.change for stone in gone],
+        [change for _, change in related],
+        [change for _, change in told],
+    ]
+    # A full list may go on past its end: the batch reaches only as far as every list is complete. If all are, it
+    # reaches the last number given out, whatever that was for: a cursor that is there has nothing to ask for.
+    upto = min((changes[-1] for changes in heads if len(changes) == limit), default=last)
+    return ChangeBatch(
+        upto=upto,
+        records=tuple(record for record in records if record.change <= upto),
+        relations=tuple(relation for relation, change in related if change <= upto),
+        entities=tuple(entity for entity, change in told if change <= upto),
+        tombstones=tuple(_opened(stone, digests) for stone in gone if stone.change <= upto),
+    )
+
+
+def _opened(stone: event_log.Tombstone, digests: Digests) -> event_log.Tombstone:
+    return replace(stone, uid=digests.decrypt(stone.uid)) if stone.kind == "entity" else stone
+
+
+def states_of(connection: Connection, ids: Sequence[str]) -> ChangeBatch:
+    """These memories and relations as a batch, wherever the log is: to mend what a store has lost."""
+    records = memories.records(connection, ids)
+    related = connection.scalars(select(relations.c.uid).where(relations.c.uid.in_(list(ids))))
+    told = [row for row, state in _told(connection, spaces.c.id.is_not(None)) if state.id in set(ids)]
+    return ChangeBatch(event_log.last_change(connection), tuple(records.values()), tuple(related), tuple(told), ())
+
+
+def _changed(
+    connection: Connection, table: Table, name: Column[Any], after: int, limit: int, space: int | None
+) -> list[tuple[Any, int]]:
+    statement = select(name, table.c.change).where(table.c.change > after).order_by(table.c.change).limit(limit)
+    if space is not None:
+        statement = statement.where(table.c.space == space)
+    return [(named, change) for named, change in connection.execute(statement)]
+
+
+def points(connection: Connection, model: str, records: Sequence[MemoryRecord]) -> list[Point]:
+    """The points of those records that are enriched."""
+    held, vectors = candidate_rows.vectors_of(connection, model, [record.row for record in records])
+    counts = Counter(held)
+    windows = dict(zip(counts, np.split(vectors, list(accumulate(counts.values()))[:-1]), strict=True)) if held else {}
+    return [
+        Point(record, windows[record.row], bm25_weights(term_counts(record.embedded_text)))
+        for record in records
+        if record.row in windows
+    ]
+
+
+def memory_states(connection: Connection, records: Sequence[MemoryRecord]) -> list[MemoryState]:
+    """The records with what they mention and their predecessors."""
+    mentioned: dict[str, list[tuple[Entity, MentionKind]]] = {}
+    for uid, entity, kind in graph_reads.mentions_of(connection, [record.id for record in records]):
+        mentioned.setdefault(uid, []).append((entity, kind))
+    rows = [record.row for record in records]
+    before = {
+        row: previous for row, previous, _ in graph_reads.session_neighbours(connection, rows) if previous is not None
+    }
+    ids = memories.ids_of(connection, before.values())
+    bases = memories.link_targets_of(connection, rows)
+    return [
+        MemoryState(
+            record,
+            tuple(mentioned.get(record.id, ())),
+            ids.get(before.get(record.row, 0)),
+            drawn_from=tuple(bases.get((record.row, "drawn_from"), ())),
+            replaces=tuple(bases.get((record.row, "replaces"), ())),
+        )
+        for record in records
+    ]
+
+
+def entity_states(connection: Connection, rows: Sequence[int]) -> list[EntityState]:
+    """Entities of which something is said beyond the texts."""
+    return [state for _, state in _told(connection, entities.c.id.in_(rows))] if rows else []
+
+
+def _told(connection: Connection, which: ColumnElement[bool]) -> list[tuple[int, EntityState]]:
+    own, other = entity_names.chosen_name(entities), _linked().subquery()
+    statement = (
+        select(entities, spaces.c.key.label("space_key"), own.label("called"), other.c.other)
+        .join(spaces, spaces.c.id == entities.c.space)
+        .outerjoin(other, (other.c.space == entities.c.space) & (other.c.key == entities.c.key))
+        .where(entities.c.change.is_not(None), which)
+        .order_by(entities.c.change, other.c.other)
+    )
+    found: dict[int, list[RowMapping]] = {}
+    for row in connection.execute(statement).mappings():
+        found.setdefault(row["id"], []).append(row)
+    return [(row, _entity_state(lines)) for row, lines in found.items()]
+
+
+def _linked() -> Select[Any]:
+    """Links whose other end is there: one of which nothing is mentioned at the moment comes back with its mention."""
+    there = entities.alias("there")
+    return (
+        select(links_table.c.space, links_table.c.key, links_table.c.other)
+        .join(there, (there.c.space == links_table.c.space) & (there.c.key == links_table.c.other))
+        .where(links_table.c.apart.is_(False))
+    )
+
+
+@decoding
+def _entity_state(lines: list[RowMapping]) -> EntityState:
+    row = lines[0]
+    return EntityState(
+        id=entity_id(row["space_key"], row["key"]),
+        space=row["space_key"],
+        key=row["key"],
+        name=row["called"],
+        type=EntityType(row["type"]),
+        change=row["change"],
+        same_as=tuple(line["other"] for line in lines if line["other"] is not None),
+    )
+
+
+def relation_states(connection: Connection, ids: Iterable[str]) -> list[RelationState]:
+    """Relations with all their supports, whoever may see them: projections hold everything, views choose."""
+    subject, target = entities.alias("subject"), entities.alias("object")
+    statement = (
+        select(
+            relations,
+            spaces.c.key.label("space_key"),
+            subject.c.key.label("source"),
+            subject.c.name.label("source_name"),
+            target.c.key.label("target"),
+            target.c.name.label("target_name"),
+        )
+        .select_from(relations)
+        .join(spaces, spaces.c.id == relations.c.space)
+        .join(subject, subject.c.id == relations.c.subject)
+        .join(target, target.c.id == relations.c.object)
+        .where(relations.c.uid.in_(list(ids)))
+    )
+    found = connection.execute(statement).mappings().all()
+    said = _supports(connection, [row["id"] for row in found])
+    return [_relation_state(row, said[row["id"]]) for row in found]
+
+
+def _supports(connection: Connection, rows: Sequence[int]) -> dict[int, list[RowMapping]]:
+    """What memories say of these relations, the newest first."""
+    statement = (
+        select(supports, memories_table.c.uid)
+        .join(memories_table, memories_table.c.id == supports.c.memory)
+        .where(in_array(supports.c.relation, "wanted"))
+        .order_by(supports.c.valid_at.desc(), supports.c.memory)
+    )
+    found: dict[int, list[RowMapping]] = {}
+    for line in connection.execute(statement, {"wanted": list(rows)}).mappings():
+        found.setdefault(line["relation"], []).append(line)
+    return found
+
+
+@decoding
+def _relation_state(row: RowMapping, said: Sequence[RowMapping]) -> RelationState:
+    ended = [line["invalid_at"] for line in said]
+    relation = Relation(
+        id=row["uid"],
+        source=row["source"],
+        source_name=row["source_name"],
+        predicate=row["predicate"],
+        target=row["target"],
+        target_name=row["target_name"],
+        memory_ids=tuple(line["uid"] for line in said),
+        facts=tuple(dict.fromkeys(line["fact"] for line in said)),
+        valid_at=from_micros(min(line["valid_at"] for line in said)),
+        invalid_at=None if None in ended else from_micros(max(ended)),
+        confidence=max(line["confidence"] for line in said),
+    )
+    supported = tuple(Support(line["uid"], line["fact"], line["valid_at"], line["invalid_at"]) for line in said)
+    return RelationState(relation, row["space_key"], row["change"], supported)
+
+
+def expected_points(connection: Connection, wanted: Sequence[str] | None = None) -> Iterator[tuple[str, int, int]]:
+    """What a vector index should hold: (memory id, version, windows)."""
+    m = memories_table.c
+    statement = select(m.uid, m.change, m.windows).where(m.windows > 0)
+    if wanted is not None:
+        statement = statement.join(spaces).where(spaces.c.key.in_(list(wanted)))
+    yield from connection.execute(statement)
+
+
+def expected_nodes(connection: Connection, wanted: Sequence[str] | None = None) -> Iterator[tuple[str, int]]:
+    """What a graph copy should hold: (id, version) of memories, relations and told-of entities."""
+    for table in (memories_table, relations):
+        statement = select(table.c.uid, table.c.change)
+        if wanted is not None:
+            statement = statement.join(spaces).where(spaces.c.key.in_(list(wanted)))
+        yield from connection.execute(statement)
+    told = select(entities.c.key, entities.c.change, spaces.c.key).join(spaces).where(entities.c.change.is_not(None))
+    if wanted is not None:
+        told = told.where(spaces.c.key.in_(list(wanted)))
+    for key, change, space in connection.execute(told):
+        yield entity_id(space, key), change

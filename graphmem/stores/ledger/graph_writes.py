@@ -1,0 +1,174 @@
+"""Writing the entity-relation graph: what a memory mentions and states, and taking it back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+from uuid import uuid4
+
+from sqlalchemy import ColumnElement, Connection, bindparam, func, or_, select
+
+from graphmem.digests import Digests
+from graphmem.model import Extraction, MemoryRecord, Mention, Scope, Statement, micros
+from graphmem.stores.ledger import entity_names, event_log
+from graphmem.stores.ledger.array_parameters import in_array
+from graphmem.stores.ledger.dialects import larger, upsert_for
+from graphmem.stores.ledger.memories import inserted_row
+from graphmem.stores.ledger.schema import entities, mentions, relations, supports
+from graphmem.text import entity_id
+
+# Built once: every memory that is written asks these.
+_HELD = select(mentions.c.entity).where(mentions.c.memory == bindparam("row")).limit(1)
+_KNOWN = select(entities.c.key, entities.c.id).where(
+    entities.c.space == bindparam("space"), in_array(entities.c.key, "keys")
+)
+_SUPPORTED = select(supports.c.fact).where(
+    supports.c.relation == bindparam("relation"), supports.c.memory == bindparam("memory")
+)
+_STATED_AGAIN = (
+    relations.update()
+    .where(
+        relations.c.space == bindparam("in_space"),
+        relations.c.subject == bindparam("from"),
+        relations.c.predicate == bindparam("how"),
+        relations.c.object == bindparam("to"),
+    )
+    .values(change=bindparam("now"), at=larger(relations.c.at, bindparam("moment")))
+    .returning(relations.c.id)
+)
+
+
+@lru_cache(maxsize=2)
+def _one_more(dialect: str) -> Any:
+    counted = {"mentions": entities.c.mentions + 1}
+    statement = upsert_for(dialect, entities)
+    return statement.on_conflict_do_update(index_elements=[entities.c.space, entities.c.key], set_=counted)
+
+
+@dataclass(frozen=True, slots=True)
+class GraphRemoval:
+    """What taking a memory out of the graph removed, for receipts."""
+
+    mentions: int = 0
+    entities: int = 0
+    relations: int = 0
+
+
+def add(connection: Connection, record: MemoryRecord, space: int, found: Extraction) -> None:
+    """Adds what a text mentions and states. The memory has nothing in the graph before this (see `has_mentions`)."""
+    rows = _mentions(connection, record, space, found.mentions)
+    for statement in found.statements:
+        _support(connection, record, space, rows[statement.subject], rows[statement.object], statement)
+
+
+def has_mentions(connection: Connection, row: int) -> bool:
+    """Whether a memory mentions anything: one that was imported may have brought its mentions with it."""
+    return connection.scalar(_HELD, {"row": row}) is not None
+
+
+def _mentions(connection: Connection, record: MemoryRecord, space: int, found: Sequence[Mention]) -> dict[str, int]:
+    """Counts one more mention of each entity, making those that are new; returns their rows by key."""
+    if not found:
+        return {}
+    named = [{"space": space, "key": m.key, "name": m.name, "type": m.type.value, "mentions": 1} for m in found]
+    connection.execute(_one_more(connection.dialect.name), named)
+    known = {"space": space, "keys": [mention.key for mention in found]}
+    rows: dict[str, int] = dict(connection.execute(_KNOWN, known).all())
+    entity_names.touch_new_entities(connection, space, list(rows))
+    at = micros(record.at)
+    held = [{"memory": record.row, "entity": rows[m.key], "kind": int(m.kind), "at": at} for m in found]
+    connection.execute(mentions.insert(), held)
+    return rows
+
+
+def _support(
+    connection: Connection, record: MemoryRecord, space: int, subject: int, target: int, said: Statement
+) -> None:
+    relation = _relation(connection, record, space, subject, said.predicate, target)
+    if connection.scalar(_SUPPORTED, {"relation": relation, "memory": record.row}) is not None:
+        return  # one text says it twice: the first sentence stands for it
+    invalid = said.invalid_at or record.valid_to
+    support = {
+        "relation": relation,
+        "memory": record.row,
+        "fact": said.fact,
+        "valid_at": micros(said.valid_at or record.valid_from),
+        "invalid_at": None if invalid is None else micros(invalid),
+        "confidence": said.confidence,
+    }
+    connection.execute(supports.insert(), support)
+
+
+def _relation(
+    connection: Connection, record: MemoryRecord, space: int, subject: int, predicate: str, target: int
+) -> int:
+    change, at = event_log.next_change(connection), micros(record.at)
+    stated = {"in_space": space, "from": subject, "how": predicate, "to": target, "now": change, "moment": at}
+    known = connection.scalar(_STATED_AGAIN, stated)
+    if known is not None:
+        return int(known)
+    new = {
+        "uid": str(uuid4()), "space": space, "subject": subject, "predicate": predicate, "object": target, "at": at,
+        "change": change,
+    }  # fmt: skip
+    return inserted_row(connection.execute(relations.insert(), new))
+
+
+def remove(connection: Connection, record: MemoryRecord, now: datetime, digests: Digests) -> GraphRemoval:
+    """Takes out exactly what this memory supports; what others support stays."""
+    relation_rows = list(connection.scalars(select(supports.c.relation).where(supports.c.memory == record.row)))
+    connection.execute(supports.delete().where(supports.c.memory == record.row))
+    gone = sum(_settle(connection, row, record.space, now) for row in relation_rows)
+    entity_rows = list(connection.scalars(select(mentions.c.entity).where(mentions.c.memory == record.row)))
+    connection.execute(mentions.delete().where(mentions.c.memory == record.row))
+    return GraphRemoval(len(entity_rows), _release(connection, entity_rows, record.space, now, digests), gone)
+
+
+def _settle(connection: Connection, row: int, space: str, now: datetime) -> int:
+    """Touches a relation that lost a support, or buries it with its last one. Returns how many were buried."""
+    newest = connection.scalar(select(func.max(supports.c.valid_at)).where(supports.c.relation == row))
+    change = event_log.next_change(connection)
+    mine = relations.c.id == row
+    if newest is not None:
+        connection.execute(relations.update().where(mine).values(change=change, at=newest))
+        return 0
+    uid = connection.scalar(relations.delete().where(mine).returning(relations.c.uid))
+    event_log.add_tombstone(connection, "relation", str(uid), space, Scope(), now, change)
+    return 1
+
+
+def _release(connection: Connection, rows: Iterable[int], space: str, now: datetime, digests: Digests) -> int:
+    mine = entities.c.id.in_(list(rows))
+    connection.execute(entities.update().where(mine).values(mentions=entities.c.mentions - 1))
+    unmentioned = entities.delete().where(mine, entities.c.mentions <= 0)
+    gone = connection.execute(unmentioned.returning(entities.c.key, entities.c.change)).all()
+    for key, told in gone:
+        if told is not None:
+            sealed = digests.encrypt(entity_id(space, key))
+            event_log.add_tombstone(
+                connection, "entity", sealed, space, Scope(), now, event_log.next_change(connection)
+            )
+    return len(gone)
+
+
+def end_supports(connection: Connection, record: MemoryRecord, at: datetime) -> None:
+    """What a memory that is retired states ends with it, unless it says itself that it ended before."""
+    end = micros(at)
+    open_ = or_(supports.c.invalid_at.is_(None), supports.c.invalid_at > end)
+    _date_supports(connection, record, open_, end)
+
+
+def reopen_supports(connection: Connection, record: MemoryRecord, at: datetime) -> None:
+    """What ended with the memory at that moment is so again."""
+    _date_supports(connection, record, supports.c.invalid_at == micros(at), None)
+
+
+def _date_supports(connection: Connection, record: MemoryRecord, which: ColumnElement[bool], end: int | None) -> None:
+    mine = supports.c.memory == record.row
+    connection.execute(supports.update().where(mine, which).values(invalid_at=end))
+    for row in list(connection.scalars(select(supports.c.relation).where(mine))):
+        change = event_log.next_change(connection)
+        connection.execute(relations.update().where(relations.c.id == row).values(change=change))

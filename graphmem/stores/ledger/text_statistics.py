@@ -1,0 +1,223 @@
+"""What is derived from a memory's text: its vectors, the terms of its space, and the counts over both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sqlalchemy import Connection, bindparam, func, or_, select
+
+from graphmem.model import VECTOR, AnswerType, EmbeddingSpec, MemoryRecord
+from graphmem.stores.ledger import memories as rows
+from graphmem.stores.ledger.array_parameters import in_array
+from graphmem.stores.ledger.decoding import decoding
+from graphmem.stores.ledger.dialects import upsert_for
+from graphmem.stores.ledger.schema import embeddings, memories, spaces, terms
+from graphmem.text import is_passage, is_question, question_share, term_counts
+
+if TYPE_CHECKING:
+    from graphmem.models.protocols import Embedded, Matrix
+
+_MINE = (
+    embeddings.c.hash == bindparam("text"),
+    embeddings.c.model == bindparam("of"),
+    in_array(embeddings.c.form, "forms"),
+)
+_WINDOWS = select(embeddings.c.form, func.count()).where(*_MINE).group_by(embeddings.c.form)
+_USERS = select(func.max(embeddings.c.uses)).where(*_MINE)
+_COUNT = spaces.update().where(spaces.c.id == bindparam("space")).values(size=spaces.c.size + bindparam("by"))
+_MARK = (
+    memories.update()
+    .where(memories.c.id == bindparam("row"))
+    .values(
+        embedding=bindparam("made_of"),
+        windows=bindparam("points"),
+        tells=bindparam("telling"),
+        asks=bindparam("asking"),
+    )
+)
+_FREQUENCIES = select(terms.c.term, terms.c.df).where(
+    terms.c.space == bindparam("space"), in_array(terms.c.term, "wanted")
+)
+
+
+def cached_hashes(connection: Connection, forms: EmbeddingSpec, hashes: Sequence[str]) -> set[str]:
+    """Of which texts all the forms are there already."""
+    statement = (
+        select(embeddings.c.hash)
+        .where(
+            embeddings.c.model == forms.model,
+            embeddings.c.window == 0,
+            embeddings.c.form.in_(forms.names),
+            embeddings.c.hash.in_(hashes),
+        )
+        .group_by(embeddings.c.hash)
+        .having(func.count() == len(forms.names))
+    )
+    return set(connection.scalars(statement))
+
+
+def add_reference(connection: Connection, forms: EmbeddingSpec, text_hash: str, made: Embedded | None) -> int:
+    """Counts one more use of a text's embeddings, storing those that are new. Returns the number of windows.
+
+    `made` None: they were known when the work began. Returns 0 if they have been erased since.
+    """
+    wanted = {"text": text_hash, "of": forms.model, "forms": forms.names}
+    there: dict[str, int] = dict(connection.execute(_WINDOWS, wanted).all())
+    if there:
+        mine = (embeddings.c.hash == text_hash, embeddings.c.model == forms.model, embeddings.c.form.in_(forms.names))
+        connection.execute(embeddings.update().where(*mine).values(uses=embeddings.c.uses + 1))
+    if len(there) < len(forms.names):
+        if made is None:
+            return 0
+        users = connection.scalar(_USERS, wanted) or 1
+        rows = [row for row in _rows(forms, text_hash, made, users) if row["form"] not in there]
+        connection.execute(embeddings.insert(), rows)
+    return there.get(VECTOR) or (0 if made is None else len(made.vectors))
+
+
+def store_enrichment(
+    connection: Connection,
+    record: MemoryRecord,
+    space: int,
+    forms: EmbeddingSpec,
+    text_hash: str,
+    made: Embedded | None,
+    tells: AnswerType,
+) -> bool:
+    """Gives a memory its vectors and counts its words. False where `add_reference` finds no vectors: nothing is done
+    then.
+    """
+    windows = add_reference(connection, forms, text_hash, made)
+    if windows:
+        mark_enriched(connection, record, text_hash, windows, tells)
+        update_term_counts(connection, record, space, 1)
+    return bool(windows)
+
+
+def _rows(forms: EmbeddingSpec, text_hash: str, made: Embedded, users: int) -> Iterator[dict[str, Any]]:
+    data = {VECTOR: [row.astype("<f4").tobytes() for row in made.vectors]}
+    if forms.tokens is not None:
+        data[forms.tokens] = [tokens.tobytes() for tokens in made.tokens]
+    for form, windows in data.items():
+        for window, content in enumerate(windows):
+            yield {
+                "hash": text_hash, "model": forms.model, "form": form, "window": window, "data": content, "uses": users
+            }  # fmt: skip
+
+
+def release_reference(connection: Connection, text_hash: str) -> int:
+    """Counts one use less; the last one erases. Returns the number of vectors erased."""
+    mine = embeddings.c.hash == text_hash
+    connection.execute(embeddings.update().where(mine).values(uses=embeddings.c.uses - 1))
+    return connection.execute(embeddings.delete().where(mine, embeddings.c.uses <= 0)).rowcount
+
+
+def delete_other_embeddings(connection: Connection, forms: EmbeddingSpec) -> int:
+    """Erases what other models, or other settings, have left; returns how many rows that were."""
+    mine = (embeddings.c.model == forms.model) & embeddings.c.form.in_(forms.names)
+    return connection.execute(embeddings.delete().where(~mine)).rowcount
+
+
+def update_term_counts(connection: Connection, record: MemoryRecord, space: int, by: int) -> None:
+    """Adds a memory to its space's statistics (`by` 1), or takes it out again (`by` -1)."""
+    connection.execute(_COUNT, {"space": space, "by": by})
+    found = list(term_counts(record.embedded_text))
+    if not found:
+        return
+    if by > 0:
+        connection.execute(
+            _one_more(connection.dialect.name), [{"space": space, "term": term, "df": 1} for term in found]
+        )
+        return
+    mine = (terms.c.space == space, terms.c.term.in_(found))
+    connection.execute(terms.update().where(*mine).values(df=terms.c.df - 1))
+    connection.execute(terms.delete().where(*mine, terms.c.df <= 0))
+
+
+@lru_cache(maxsize=2)
+def _one_more(dialect: str) -> Any:
+    counted = {"df": terms.c.df + 1}
+    return upsert_for(dialect, terms).on_conflict_do_update(index_elements=[terms.c.space, terms.c.term], set_=counted)
+
+
+def document_frequencies(connection: Connection, space: str, wanted: Iterable[int]) -> tuple[int, dict[int, int]]:
+    """N of a space, and how many of its memories hold each of these terms (absent: none)."""
+    row, size = rows.sized_space(connection, space)
+    return size, dict(connection.execute(_FREQUENCIES, {"space": row, "wanted": list(wanted)}).all())
+
+
+def mark_enriched(
+    connection: Connection, record: MemoryRecord, text_hash: str, windows: int, tells: AnswerType
+) -> None:
+    """Notes which vectors a memory uses, and what its text tells and asks."""
+    if is_question(record.text):
+        tells |= AnswerType.ASKS
+    if is_passage(record.text):
+        tells |= AnswerType.TITLED
+    noted = {"made_of": text_hash, "points": windows, "telling": int(tells), "asking": question_share(record.text)}
+    connection.execute(_MARK, {"row": record.row, **noted})
+
+
+def vectors_of(connection: Connection, model: str, wanted: Sequence[int]) -> dict[int, Matrix]:
+    """The vectors of memories by row, (windows, dims); those that have none are left out."""
+    statement = (
+        select(memories.c.id, embeddings.c.data)
+        .join(embeddings, embeddings.c.hash == memories.c.embedding)
+        .where(in_array(memories.c.id, "wanted"), embeddings.c.model == model, embeddings.c.form == VECTOR)
+        .order_by(memories.c.id, embeddings.c.window)
+    )
+    found: dict[int, list[Matrix]] = {}
+    for row, data in connection.execute(statement, {"wanted": list(wanted)}):
+        found.setdefault(row, []).append(_vector(data))
+    return {row: _stack(windows) for row, windows in found.items()}
+
+
+def first_vectors(connection: Connection, model: str, hashes: Sequence[str]) -> dict[str, Matrix]:
+    """The vector of the first window of texts, by hash."""
+    statement = select(embeddings.c.hash, embeddings.c.data).where(
+        in_array(embeddings.c.hash, "wanted"),
+        embeddings.c.model == model,
+        embeddings.c.form == VECTOR,
+        embeddings.c.window == 0,
+    )
+    found = connection.execute(statement, {"wanted": list(hashes)})
+    return {text_hash: _vector(data) for text_hash, data in found}
+
+
+@decoding
+def _vector(data: bytes) -> Matrix:
+    return np.frombuffer(data, "<f4")
+
+
+_stack = decoding(np.stack)
+
+
+def clear_enrichment(connection: Connection, row: int) -> None:
+    """Takes a memory's vectors away from it until it is enriched again."""
+    nothing = {"embedding": None, "windows": 0, "tells": 0, "asks": 0.0}
+    connection.execute(memories.update().where(memories.c.id == row).values(nothing))
+
+
+def enrichment_state(connection: Connection, row: int) -> tuple[str | None, int]:
+    """The hash of the text that a memory was enriched from (None: not yet) and its number of windows."""
+    found = connection.execute(select(memories.c.embedding, memories.c.windows).where(memories.c.id == row)).one()
+    return found[0], found[1]
+
+
+def rows_without_embeddings(connection: Connection, forms: EmbeddingSpec) -> list[int]:
+    """Rows of enriched memories that lack one of the forms: what a change of model leaves to do."""
+    lacks = [
+        ~select(embeddings.c.hash)
+        .where(embeddings.c.hash == memories.c.embedding, embeddings.c.model == forms.model, embeddings.c.form == form)
+        .exists()
+        for form in forms.names
+    ]
+    return list(connection.scalars(select(memories.c.id).where(memories.c.embedding.is_not(None), or_(*lacks))))
+
+
+def total_windows(connection: Connection) -> int:
+    """How many points a vector index should hold."""
+    return connection.scalar(select(func.sum(memories.c.windows))) or 0

@@ -1,0 +1,124 @@
+"""The exact vector index in memory: for ":memory:", tests, and a second process beside the one that holds Edge's lock.
+
+Filled from the ledger's embeddings with just the spaces that are asked for. Exact search over numpy rows: 10,000
+memories of 384 dimensions are 15 MB and about a millisecond.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from threading import RLock
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from graphmem.errors import CLOSED, StoreUnavailable
+from graphmem.model import MemoryRecord, View
+from graphmem.stores.protocols import Point
+
+if TYPE_CHECKING:
+    from graphmem.models.protocols import Matrix
+
+
+@dataclass(slots=True)
+class _Partition:
+    """The points of one space; `matrix` is their vectors in one matrix, made anew after a change."""
+
+    points: dict[str, Point]
+    matrix: tuple[list[str], Matrix] | None = None
+
+    def rows(self) -> tuple[list[str], Matrix]:
+        if self.matrix is None:
+            owners = [uid for uid, point in self.points.items() for _ in point.vectors]
+            self.matrix = owners, np.concatenate([point.vectors for point in self.points.values()])
+        return self.matrix
+
+
+class NumpyIndex:
+    """A `VectorIndex` without approximation, server or file."""
+
+    def __init__(self) -> None:
+        self._spaces: dict[str, _Partition] = {}
+        self._lock = RLock()
+        self._closed = False
+
+    def upsert(self, points: Sequence[Point]) -> None:
+        with self._lock:
+            self._check_open()
+            self.delete([point.record.id for point in points])
+            for point in points:
+                space = self._spaces.setdefault(point.record.space, _Partition({}))
+                space.points[point.record.id] = point
+                space.matrix = None
+
+    def delete(self, ids: Sequence[str]) -> int:
+        with self._lock:
+            return sum(len(gone.vectors) for uid in ids for gone in self._pop(uid))
+
+    def _pop(self, uid: str) -> Iterator[Point]:
+        for space in self._spaces.values():
+            if uid in space.points:
+                space.matrix = None
+                yield space.points.pop(uid)
+
+    def dense(self, view: View, vector: Matrix, limit: int) -> list[tuple[str, float]]:
+        best: dict[str, float] = {}
+        with self._lock:
+            for space in self._asked(view):
+                owners, matrix = space.rows()
+                for uid, score in zip(owners, (matrix @ vector).tolist(), strict=True):
+                    best[uid] = max(score, best.get(uid, -1.0))
+            return self._top(view, best, limit)
+
+    def sparse(self, view: View, weights: Mapping[int, float], limit: int) -> list[tuple[str, float]]:
+        scores: dict[str, float] = {}
+        with self._lock:
+            for space in self._asked(view):
+                for uid, point in space.points.items():
+                    score = sum(weight * point.weights.get(term, 0.0) for term, weight in weights.items())
+                    if score > 0:
+                        scores[uid] = score
+            return self._top(view, scores, limit)
+
+    def _asked(self, view: View) -> list[_Partition]:
+        self._check_open()
+        wanted: Callable[[str], bool] = lambda key: view.space is None or key == view.space  # noqa: E731
+        return [space for key, space in self._spaces.items() if space.points and wanted(key)]
+
+    def _top(self, view: View, scores: Mapping[str, float], limit: int) -> list[tuple[str, float]]:
+        found: list[tuple[str, float]] = []
+        for uid, score in sorted(scores.items(), key=lambda pair: (-pair[1], pair[0])):
+            if view.holds(self._record(uid)):
+                found.append((uid, score))
+            if len(found) == limit:
+                break
+        return found
+
+    def _record(self, uid: str) -> MemoryRecord:
+        return next(space.points[uid].record for space in self._spaces.values() if uid in space.points)
+
+    def count(self) -> int:
+        with self._lock:
+            return sum(len(point.vectors) for space in self._spaces.values() for point in space.points.values())
+
+    def list_held(self, spaces: Sequence[str] | None = None) -> Iterator[tuple[str, int, int]]:
+        with self._lock:
+            chosen = [space for key, space in self._spaces.items() if spaces is None or key in spaces]
+            points = [point for space in chosen for point in space.points.values()]
+        for point in points:
+            yield point.record.id, point.record.change, len(point.vectors)
+
+    def wipe(self) -> None:
+        with self._lock:
+            self._spaces.clear()
+
+    def _check_open(self) -> None:
+        """Nothing found must not mean nothing there: a search may be under way while another thread closes."""
+        if self._closed:
+            raise StoreUnavailable(CLOSED)
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            self.wipe()

@@ -1,0 +1,367 @@
+"""What every `Graph` does. A backend runs it by subclassing `GraphContract` and giving `reading`."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from graphmem.commands.types import DeleteMemory, ReaffirmFact, RetireMemory, StoreEnrichment, UpdateMemory
+from graphmem.model import (
+    EmbeddingSpec,
+    EntityType,
+    Extraction,
+    GraphBounds,
+    Kind,
+    MemoryRecord,
+    Mention,
+    MentionEdge,
+    MentionKind,
+    Scope,
+    Seeds,
+    Statement,
+    Subgraph,
+    View,
+)
+from graphmem.models.protocols import Embedded
+from graphmem.stores.ledger import event_log, memories
+from graphmem.stores.protocols import Graph
+from graphmem.text import content_hash
+
+NAME, TITLE, CHUNK, THING = MentionKind.NAME, MentionKind.TITLE, MentionKind.CHUNK, MentionKind.THING
+ALICE = Scope("alice")
+
+
+def tell(clerk: Any, *keys: str, kinds: Mapping[str, MentionKind] | None = None, **more: Any) -> MemoryRecord:
+    """Stores a memory that mentions exactly these keys, and says that each relates to the next."""
+    record: MemoryRecord = clerk.say(" ".join(keys) or "nothing", enrich=False, **more)
+    enrich(clerk, record, keys, kinds)
+    return clerk.record(record.id)
+
+
+def enrich(clerk: Any, record: MemoryRecord, keys: Any, kinds: Mapping[str, MentionKind] | None = None) -> None:
+    mentions = tuple(Mention(k, k.title(), EntityType.OTHER, (kinds or {}).get(k, NAME)) for k in keys)
+    said = tuple(Statement(a, "meets", b, record.text) for a, b in zip(keys, keys[1:], strict=False))
+    text = record.embedded_text
+    made = Embedded(clerk.embedder.embed([text])[0], ())
+    forms = EmbeddingSpec(clerk.embedder.model)
+    step = StoreEnrichment(record.id, record.version, forms, content_hash(text), made, Extraction(mentions, said))
+    assert clerk.commit(step)[0].event == "ENRICH"
+
+
+def far(number: int) -> float:
+    """Minutes that put memories into sessions of their own."""
+    return number * 120.0
+
+
+class GraphContract:
+    """One test for each promise of the protocol."""
+
+    def reading(self, clerk: Any) -> Graph:
+        """The graph, up to date with the clerk's ledger."""
+        raise NotImplementedError
+
+    def around(
+        self, clerk: Any, *keys: str, memories: Any = (), limits: GraphBounds = GraphBounds(), view: View | None = None
+    ) -> Subgraph:
+        seeds = Seeds(keys, [record.id for record in memories])
+        return self.reading(clerk).neighbourhood(view or clerk.view(), seeds, limits)
+
+    # --- what is taken ----------------------------------------------------------------------------------------
+
+    def test_nothing_is_known_of_an_empty_space(self, clerk: Any) -> None:
+        assert self.around(clerk, "anna") == Subgraph()
+
+    def test_unknown_seeds_find_nothing(self, clerk: Any) -> None:
+        tell(clerk, "anna")
+        assert self.around(clerk, "zoe", memories=[replace(clerk.say("x"), id="no such id")]) == Subgraph()
+
+    def test_an_entity_gives_the_memories_that_mention_it(self, clerk: Any) -> None:
+        one, _, three = tell(clerk, "anna", "acme"), tell(clerk, "bob", at=far(1)), tell(clerk, "anna", at=far(2))
+        found = self.around(clerk, "anna")
+        assert set(found.memories) == {one.id, three.id}
+
+    def test_all_shared_mentions_of_each_memory_come_along(self, clerk: Any) -> None:
+        one = tell(clerk, "anna", "acme", "berlin", kinds={"acme": TITLE, "berlin": CHUNK})
+        two = tell(clerk, "acme", "berlin", at=far(1))
+        found = self.around(clerk, "anna")
+        assert set(found.mentions) == {
+            MentionEdge(one.id, "anna", NAME), MentionEdge(one.id, "acme", TITLE), MentionEdge(one.id, "berlin", CHUNK),
+            MentionEdge(two.id, "acme", NAME), MentionEdge(two.id, "berlin", NAME),
+        }  # fmt: skip
+        assert found.frequencies == {"anna": 1, "acme": 2, "berlin": 2}
+
+    def test_what_a_memory_holds_alone_is_counted_by_kind(self, clerk: Any) -> None:
+        one = tell(clerk, "anna", "acme", "bergen", "berlin", kinds={"berlin": CHUNK})
+        tell(clerk, "acme", at=far(1))
+        found = self.around(clerk, memories=[one], limits=GraphBounds(frontier=0))
+        assert found.shared_mentions == {(one.id, NAME): 2, (one.id, CHUNK): 1}
+        assert {edge.entity for edge in found.mentions} == {"acme"}
+
+    def test_a_seed_that_one_memory_holds_is_no_less_a_node(self, clerk: Any) -> None:
+        one = tell(clerk, "anna", "acme")
+        found = self.around(clerk, "anna", memories=[one])
+        assert (found.mentions, found.shared_mentions) == ((MentionEdge(one.id, "anna", NAME),), {(one.id, NAME): 1})
+
+    def test_a_thing_links_nothing(self, clerk: Any) -> None:
+        one = tell(clerk, "rice", "anna", kinds={"rice": THING})
+        tell(clerk, "rice", at=far(1))
+        assert self.around(clerk, "anna").memories == (one.id,)
+        found = self.around(clerk, "rice", memories=[one])
+        assert {edge.kind for edge in found.mentions} <= {NAME}
+
+    def test_mentions_come_along_even_of_entities_beyond_the_frontier(self, clerk: Any) -> None:
+        one, _ = tell(clerk, "anna", "acme", "berlin"), tell(clerk, "anna", "acme", "berlin", at=far(1))
+        found = self.around(clerk, memories=[one], limits=GraphBounds(frontier=0))
+        assert found.memories == (one.id,)
+        assert {edge.entity for edge in found.mentions} == {"anna", "acme", "berlin"}
+
+    def test_document_frequencies_count_the_whole_space(self, clerk: Any) -> None:
+        tell(clerk, "anna", scope=Scope("alice", "a"))
+        tell(clerk, "anna", "acme", scope=Scope("alice", "b"))
+        tell(clerk, "anna", scope=Scope("bob"))
+        seen = clerk.view(Scope("alice", "b"))
+        found = self.around(clerk, "anna", view=seen)
+        assert found.frequencies == {"anna": 2}
+
+    def test_document_frequencies_fall_when_a_memory_is_erased(self, clerk: Any) -> None:
+        tell(clerk, "anna")
+        gone = tell(clerk, "anna", at=far(1))
+        clerk.commit(DeleteMemory(gone.id))
+        assert self.around(clerk, "anna").frequencies["anna"] == 1
+
+    def test_a_seed_memory_brings_its_neighbours_in_the_session(self, clerk: Any) -> None:
+        first, second, third, fourth = (tell(clerk, at=minute) for minute in (0, 1, 2, 3))
+        found = self.around(clerk, memories=[second], limits=GraphBounds(steps=1))
+        assert set(found.memories) == {first.id, second.id, third.id}
+        assert set(found.next_pairs) == {(first.id, second.id), (second.id, third.id), (third.id, fourth.id)}
+
+    def test_as_many_steps_as_asked_for_before_and_after(self, clerk: Any) -> None:
+        told = [tell(clerk, at=minute).id for minute in range(9)]
+        middle = clerk.record(told[4])
+        for steps in range(5):
+            found = self.around(clerk, memories=[middle], limits=GraphBounds(steps=steps))
+            assert set(found.memories) == set(told[4 - steps : 5 + steps])
+
+    def test_a_seed_memory_brings_what_shares_its_entities(self, clerk: Any) -> None:
+        seed, other = tell(clerk, "anna", "acme"), tell(clerk, "acme", at=far(1))
+        tell(clerk, "bob", at=far(2))
+        assert set(self.around(clerk, memories=[seed]).memories) == {seed.id, other.id}
+
+    def test_the_seed_memories_neighbours_do_not_lead_on(self, clerk: Any) -> None:
+        seed, beside = tell(clerk), tell(clerk, "acme", at=1)
+        tell(clerk, "acme", at=far(3))
+        assert set(self.around(clerk, memories=[seed]).memories) == {seed.id, beside.id}
+
+    def test_a_seed_entity_leads_on_to_a_second_hop(self, clerk: Any) -> None:
+        near, beyond = tell(clerk, "anna", "acme"), tell(clerk, "acme", "bob", at=far(1))
+        tell(clerk, "bob", at=far(2))
+        assert self.around(clerk, "anna").memories == (near.id, beyond.id)
+
+    def test_no_memory_comes_twice(self, clerk: Any) -> None:
+        told = [tell(clerk, "anna", "acme", at=n) for n in range(4)]
+        found = self.around(clerk, "anna", "acme", memories=told)
+        assert sorted(found.memories) == sorted(record.id for record in told)
+        assert len(set(found.mentions)) == len(found.mentions) == 8
+        assert found.shared_mentions == {}
+
+    # --- limits -----------------------------------------------------------------------------------------------
+
+    def test_the_best_mentions_come_first_by_kind_then_newest(self, clerk: Any) -> None:
+        old_title = tell(clerk, "anna", kinds={"anna": TITLE}, at=far(0))
+        new_chunk = tell(clerk, "anna", kinds={"anna": CHUNK}, at=far(9))
+        old_name, new_name = tell(clerk, "anna", at=far(1)), tell(clerk, "anna", at=far(2))
+        order = [old_title.id, new_name.id, old_name.id, new_chunk.id]
+        for most in range(1, 5):
+            found = self.around(clerk, "anna", limits=GraphBounds(seed_mentions=most))
+            assert set(found.memories) == set(order[:most])
+
+    def test_of_equally_good_mentions_both_backends_take_the_one_stored_first(self, clerk: Any) -> None:
+        told = [tell(clerk, "anna", at=0) for _ in range(3)]
+        assert self.around(clerk, "anna", limits=GraphBounds(seed_mentions=1)).memories == (told[0].id,)
+
+    def test_the_rarest_entities_are_the_frontier(self, clerk: Any) -> None:
+        seed = tell(clerk, "hub", "rare", "middling")
+        hubs = [tell(clerk, "hub", at=far(n)) for n in range(1, 5)]
+        rare, middling = tell(clerk, "rare", at=far(6)), [tell(clerk, "middling", at=far(n)) for n in (7, 8)]
+        wanted = {1: {rare.id}, 2: {rare.id, *(m.id for m in middling)}}
+        wanted[3] = wanted[2] | {h.id for h in hubs}
+        for most, ids in wanted.items():
+            assert set(self.around(clerk, memories=[seed], limits=GraphBounds(frontier=most)).memories) == {
+                seed.id,
+                *ids,
+            }
+
+    def test_seed_entities_take_no_place_in_the_frontier(self, clerk: Any) -> None:
+        seed, other = tell(clerk, "anna", "zed"), tell(clerk, "zed", at=far(1))
+        tell(clerk, "zed", at=far(2))
+        found = self.around(clerk, "anna", memories=[seed], limits=GraphBounds(frontier=1, frontier_mentions=9))
+        assert other.id in found.memories
+
+    def test_frontier_mentions_have_a_limit_of_their_own(self, clerk: Any) -> None:
+        seed = tell(clerk, "acme")
+        newest = [tell(clerk, "acme", at=far(n)) for n in range(1, 6)][-2:]
+        limits = GraphBounds(seed_mentions=1, frontier_mentions=2)
+        found = self.around(clerk, memories=[seed], limits=limits)
+        assert set(found.memories) == {seed.id, *(record.id for record in newest)}
+
+    def test_memories_are_cut_seeds_first_then_seed_entities_then_frontier(self, clerk: Any) -> None:
+        seed = tell(clerk, "frontier", at=far(1))
+        beyond, named = tell(clerk, "frontier", at=far(2)), tell(clerk, "anna", at=far(3))
+        order = [seed.id, named.id, beyond.id]
+        for most in (1, 2, 3):
+            found = self.around(clerk, "anna", memories=[seed], limits=GraphBounds(memories=most))
+            assert found.memories == tuple(order[:most])
+            assert {edge.memory for edge in found.mentions} == set(order[:most])
+            assert found.shared_mentions == {}
+
+    def test_seed_memories_are_cut_in_the_order_given(self, clerk: Any) -> None:
+        told = [tell(clerk, at=far(n)) for n in range(4)]
+        asked = [told[2], told[0], told[3], told[1]]
+        found = self.around(clerk, memories=asked, limits=GraphBounds(memories=2))
+        assert found.memories == (told[2].id, told[0].id)
+
+    def test_seed_entities_are_cut_in_the_order_given(self, clerk: Any) -> None:
+        told = {key: tell(clerk, key, at=far(n)) for n, key in enumerate(["anna", "bob", "carl"])}
+        found = self.around(clerk, "carl", "anna", "bob", limits=GraphBounds(memories=2))
+        assert found.memories == (told["carl"].id, told["anna"].id)
+
+    def test_more_entities_than_one_statement_takes_are_no_problem(self, clerk: Any) -> None:
+        keys = [f"e{n}" for n in range(40)]
+        told = [tell(clerk, key, at=far(n)) for n, key in enumerate(keys)]
+        assert set(self.around(clerk, *keys).memories) == {record.id for record in told}
+
+    # --- views ------------------------------------------------------------------------------------------------
+
+    def test_the_view_is_applied_before_the_limits(self, clerk: Any) -> None:
+        mine = tell(clerk, "anna", scope=Scope("alice", "mine"))
+        for n in range(1, 30):
+            tell(clerk, "anna", scope=Scope("alice", "other"), at=far(n))
+        found = self.around(clerk, "anna", view=clerk.view(Scope("alice", "mine")), limits=GraphBounds(seed_mentions=1))
+        assert found.memories == (mine.id,)
+
+    def test_spaces_are_apart(self, clerk: Any) -> None:
+        mine = tell(clerk, "anna", "acme")
+        theirs = tell(clerk, "anna", "acme", scope=Scope("bob"))
+        assert self.around(clerk, "anna", memories=[mine, theirs]).memories == (mine.id,)
+        assert self.around(clerk, "anna", view=clerk.view(Scope("bob"))).memories == (theirs.id,)
+
+    def test_a_seed_outside_the_view_leads_nowhere(self, clerk: Any) -> None:
+        hidden = tell(clerk, "acme", scope=Scope("alice", "other"))
+        tell(clerk, "acme", scope=Scope("alice", "mine"), at=far(1))
+        assert self.around(clerk, memories=[hidden], view=clerk.view(Scope("alice", "mine"))) == Subgraph()
+
+    def test_a_run_sees_what_was_said_again_in_it(self, clerk: Any) -> None:
+        first, second, third = (
+            tell(clerk, "anna", "acme", scope=Scope("alice", None, run), at=far(n)) for n, run in enumerate("rrt")
+        )
+        next_ = tell(clerk, "acme", scope=Scope("alice", None, "r"), at=far(1) + 1)
+        seen = clerk.view(Scope("alice", None, "s"))
+        assert self.around(clerk, "anna", memories=[first, third], view=seen) == Subgraph()
+        for record in (first, second, next_):
+            clerk.commit(ReaffirmFact(record.id, Scope("alice", None, "s")))
+        found = self.around(clerk, "anna", memories=[third], view=seen, limits=GraphBounds(steps=1))
+        assert set(found.memories) == {first.id, second.id, next_.id}
+        assert set(found.next_pairs) == {(first.id, second.id), (second.id, next_.id)}
+        assert set(self.around(clerk, memories=[second], view=seen, limits=GraphBounds(1, 0, 0, 0)).memories) == {
+            first.id, second.id, next_.id
+        }  # fmt: skip
+        own = self.around(clerk, "anna", view=clerk.view(Scope("alice", None, "r")))
+        assert set(own.memories) == {first.id, second.id, next_.id}
+        clerk.commit(DeleteMemory(second.id, run_id="s"))
+        assert second.id not in self.around(clerk, "anna", memories=[second], view=seen).memories
+        assert second.id in self.around(clerk, "anna", memories=[second]).memories
+
+    def test_neighbours_outside_the_view_are_left_out_of_the_chain(self, clerk: Any) -> None:
+        first, hidden, last = (tell(clerk, at=minute) for minute in range(3))
+        clerk.commit(RetireMemory(hidden.id, at=hidden.at, reason="x"))
+        found = self.around(clerk, memories=[first, last])
+        assert (set(found.memories), found.next_pairs) == ({first.id, last.id}, ())
+
+    def test_kinds_dates_and_expiry_are_respected(self, clerk: Any) -> None:
+        now = clerk.view().now
+        plain, expired = tell(clerk, "anna"), tell(clerk, "anna", at=far(1), expires_at=now - timedelta(hours=1))
+        retired = tell(clerk, "anna", at=far(2))
+        clerk.commit(RetireMemory(retired.id, at=now - timedelta(hours=2), reason="x"))
+        ask = lambda **more: set(self.around(clerk, "anna", view=clerk.view(**more)).memories)
+        assert ask() == {plain.id}
+        assert ask(show_expired=True) == {plain.id, expired.id}
+        assert ask(as_of=now - timedelta(hours=3)) == {plain.id, expired.id, retired.id}
+        assert ask(as_of=plain.at) == {plain.id}
+        assert ask(kinds=frozenset({Kind.FACT})) == set()
+
+    # --- after changes ----------------------------------------------------------------------------------------
+
+    def test_the_chain_closes_over_an_erased_memory(self, clerk: Any) -> None:
+        first, gone, last = (tell(clerk, at=minute) for minute in range(3))
+        self.reading(clerk)
+        clerk.commit(DeleteMemory(gone.id))
+        assert self.around(clerk, memories=[first]).next_pairs == ((first.id, last.id),)
+
+    def test_a_late_import_takes_its_place_in_the_chain(self, clerk: Any) -> None:
+        first, last = tell(clerk, at=0), tell(clerk, at=10)
+        self.reading(clerk)
+        between = tell(clerk, at=5)
+        found = self.around(clerk, memories=[between])
+        assert set(found.next_pairs) == {(first.id, between.id), (between.id, last.id)}
+
+    def test_a_revised_memory_is_left_without_its_old_mentions(self, clerk: Any) -> None:
+        record = tell(clerk, "anna")
+        self.reading(clerk)
+        clerk.commit(UpdateMemory(record.id, text="Bob was here"))
+        assert self.around(clerk, "anna") == Subgraph()
+        enrich(clerk, clerk.record(record.id), ["bob"])
+        assert self.around(clerk, "bob").memories == (record.id,)
+
+    def test_an_erased_memory_leaves_nothing(self, clerk: Any) -> None:
+        record = tell(clerk, "anna", "acme")
+        self.reading(clerk)
+        clerk.commit(DeleteMemory(record.id))
+        assert self.around(clerk, "anna", "acme", memories=[record]) == Subgraph()
+
+
+def fill(clerk: Any, seed: int, count: int = 50) -> list[MemoryRecord]:
+    """A ledger of random memories of two users, some of them facts, retired, expired, revised or erased."""
+    chance = random.Random(seed)
+    told = []
+    for n in range(count):
+        scope = Scope(
+            chance.choice(["alice", "bob"]), chance.choice([None, "a", "b"]), chance.choice([None, None, "r"])
+        )
+        keys = chance.sample([f"e{int(chance.triangular(0, 25, 0))}" for _ in range(12)], chance.randint(0, 4))
+        keys = list(dict.fromkeys(keys))
+        kinds = {key: chance.choice(list(MentionKind)) for key in keys}
+        expires = chance.choice([None, None, None, clerk.view().now + timedelta(hours=chance.randint(-20, 5))])
+        record = clerk.say(f"memory {n}", at=chance.randint(0, 300), scope=scope, enrich=False, expires_at=expires)
+        if chance.random() < 0.2:
+            with clerk.ledger.write() as connection:
+                fact = replace(record, kind=Kind.FACT, change=event_log.next_change(connection))
+                memories.update(connection, fact)
+        enrich(clerk, clerk.record(record.id), keys, kinds)
+        told.append(record)
+    for record in chance.sample(told, count // 4):
+        what = chance.choice(["retire", "revise", "erase", "touch"])
+        if what == "retire":
+            clerk.commit(RetireMemory(record.id, at=record.at + timedelta(hours=chance.randint(0, 30)), reason="x"))
+        elif what == "erase":
+            clerk.commit(DeleteMemory(record.id))
+            told.remove(record)
+        elif what == "touch":
+            clerk.commit(UpdateMemory(record.id, metadata={"n": 1}))
+        else:
+            clerk.commit(UpdateMemory(record.id, text=f"{record.text} revised"))
+            enrich(clerk, clerk.record(record.id), [f"e{chance.randint(0, 25)}"])
+    return told
+
+
+def unordered(found: Subgraph) -> Any:
+    """A subgraph without the order that the protocol leaves open."""
+    return (
+        set(found.memories),
+        dict(found.frequencies),
+        set(found.mentions),
+        dict(found.shared_mentions),
+        set(found.next_pairs),
+    )

@@ -1,0 +1,328 @@
+"""What every `GraphIndex` does beyond what every `Graph` does. A backend subclasses it and gives `fresh`."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from itertools import permutations
+from typing import Any
+
+import pytest
+from graph_conformance import ALICE, CHUNK, NAME, THING, GraphContract, enrich, far, fill, tell, unordered
+
+from graphmem.commands.types import DeleteMemory, RetireMemory, UpdateMemory
+from graphmem.errors import StoreUnavailable
+from graphmem.model import (
+    Entity,
+    EntityType,
+    GraphBounds,
+    Kind,
+    MemoryRecord,
+    MentionEdge,
+    Relation,
+    Scope,
+    Seeds,
+    Subgraph,
+    View,
+    from_micros,
+)
+from graphmem.stores.ledger import Ledger
+from graphmem.stores.ledger.embedded_graph import EmbeddedGraph
+from graphmem.stores.projection import GraphSink, Projection
+from graphmem.stores.protocols import EntityState, Graph, GraphIndex, MemoryState, RelationState, Support
+from graphmem.text import entity_id
+
+SPACE = "user:alice"
+NOON = from_micros(1_714_564_800_000_000)
+VIEW = View(ALICE, NOON + timedelta(days=1), space=SPACE)
+
+
+def memory(uid: str, *keys: str, change: int = 1, minute: int = 0, previous: str | None = None, **more: Any) -> Any:
+    """A memory's state, made by hand; `kinds` are the kinds of its mentions by key."""
+    at, kinds = NOON + timedelta(minutes=minute), more.pop("kinds", {})
+    stands = {name: more.pop(name) for name in ("drawn_from", "replaces") if name in more}
+    row = more.pop("row", minute + 1)
+    said = {"kind": Kind.EPISODE, "text": uid, "at": at, "valid_from": at, "created_at": at, "updated_at": at}
+    record = MemoryRecord(uid, SPACE, ALICE, session="s", change=change, row=row, **{**said, **more})
+    mentions = tuple((Entity(key, key.title(), EntityType.OTHER, 1), kinds.get(key, NAME)) for key in keys)
+    return MemoryState(record, mentions, previous, **stands)
+
+
+def relation(uid: str, source: str, target: str, *memories: str, change: int = 2, predicate: str = "meets") -> Any:
+    names = {"source_name": source.title(), "target_name": target.title()}
+    said = Relation(
+        id=uid, source=source, target=target, predicate=predicate, memory_ids=memories, facts=("They met.",),
+        valid_at=NOON, **names,
+    )  # fmt: skip
+    supports = tuple(Support(memory, "They met.", 1_714_564_800_000_000, None) for memory in memories)
+    return RelationState(said, SPACE, change, supports)
+
+
+def told(key: str, name: str, *same_as: str, change: int = 3) -> EntityState:
+    return EntityState(entity_id(SPACE, key), SPACE, key, name, EntityType.PERSON, change, same_as)
+
+
+class GraphIndexContract(GraphContract):
+    """One test for each promise of the protocol."""
+
+    copy: GraphIndex
+
+    def fresh(self, ledger: Ledger) -> GraphIndex:
+        """An empty index for this ledger; the same for the same one."""
+        raise NotImplementedError
+
+    def leave(self, ledger: Ledger) -> None:
+        """Takes away what has been made for this ledger."""
+
+    @pytest.fixture(autouse=True)
+    def _filled_from_the_clerk(self, clerk: Any) -> Iterator[None]:
+        self.copy = self.fresh(clerk.ledger)
+        self.projection = Projection("graph", clerk.ledger, GraphSink(self.copy), shared=True)
+        self.copy.wipe()
+        yield
+        self.copy.close()
+        self.leave(clerk.ledger)
+
+    def reading(self, clerk: Any) -> Graph:
+        self.projection.catch_up([])
+        return self.copy
+
+    def seen(self, *keys: str, memories: Any = (), limits: GraphBounds = GraphBounds(), view: View = VIEW) -> Subgraph:
+        return self.copy.neighbourhood(view, Seeds(keys, memories), limits)
+
+    # --- what is held -----------------------------------------------------------------------------------------
+
+    def test_it_is_a_graph_index(self) -> None:
+        assert isinstance(self.copy, GraphIndex)
+
+    def test_it_holds_memories_and_relations_with_their_versions(self, clerk: Any) -> None:
+        record = tell(clerk, "anna", "acme")
+        self.reading(clerk)
+        held = dict(self.copy.list_held())
+        assert held.pop(record.id) == record.change
+        assert len(held) == 1
+        assert list(self.copy.list_held(["user:bob"])) == []
+        assert sorted(self.copy.list_held([SPACE])) == sorted(self.copy.list_held())
+
+    def test_it_holds_what_the_ledger_expects(self, clerk: Any) -> None:
+        fill(clerk, 5, 20)
+        self.reading(clerk)
+        assert not any(self.projection.verify().values())
+
+    def test_deleting_counts_nodes_and_edges_and_knows_nothing_of_strangers(self, clerk: Any) -> None:
+        record = tell(clerk, "anna", "acme")
+        self.reading(clerk)
+        (relation,) = [uid for uid, _ in self.copy.list_held() if uid != record.id]
+        assert self.copy.delete(["no such"], ["no such"], ["no such"]) == 0
+        assert self.copy.delete([record.id], [relation]) >= 4  # the memory, two mentions, the relation
+        assert list(self.copy.list_held()) == []
+        assert self.copy.delete([record.id], [relation]) == 0
+
+    def test_wiping_empties_it_and_it_can_be_filled_again(self, clerk: Any) -> None:
+        state = memory("m", "anna")
+        self.copy.upsert([state], [relation("r", "anna", "acme", "m")], [told("anna", "Anna K.")])
+        assert len(list(self.copy.list_held())) == 3
+        self.copy.wipe()
+        assert list(self.copy.list_held()) == []
+        self.copy.upsert([state])
+        assert self.seen("anna").memories == ("m",)
+
+    def test_nothing_given_changes_nothing(self) -> None:
+        self.copy.upsert()
+        self.copy.delete([])
+        assert list(self.copy.list_held()) == []
+
+    def test_a_closed_one_is_out_of_reach(self) -> None:
+        self.copy.close()
+        for act in (
+            lambda: self.copy.upsert([memory("m")]), lambda: self.copy.delete(["m"]), lambda: self.seen("anna")
+        ):  # fmt: skip
+            with pytest.raises(StoreUnavailable):
+                act()
+
+    def test_an_erasure_takes_the_relation_with_its_last_support(self, clerk: Any) -> None:
+        one, two = tell(clerk, "anna", "acme"), tell(clerk, "anna", "acme", at=far(1))
+        self.reading(clerk)
+        clerk.commit(DeleteMemory(one.id))
+        self.reading(clerk)
+        assert len(dict(self.copy.list_held())) == 2
+        clerk.commit(DeleteMemory(two.id))
+        self.reading(clerk)
+        assert dict(self.copy.list_held()) == {}
+
+    # --- versions ---------------------------------------------------------------------------------------------
+
+    def test_an_older_memory_changes_nothing(self) -> None:
+        self.copy.upsert([memory("m", "anna", change=5)])
+        self.copy.upsert([memory("m", "bob", change=4, previous="gone")])
+        assert list(self.copy.list_held()) == [("m", 5)]
+        assert self.seen("anna", "bob").mentions == (MentionEdge("m", "anna", NAME),)
+
+    def test_a_memory_of_the_same_version_may_come_again(self) -> None:
+        for _ in range(2):
+            self.copy.upsert([memory("m", "anna", change=5)])
+        assert self.seen("anna") == Subgraph(("m",), {"anna": 1}, (MentionEdge("m", "anna", NAME),))
+
+    def test_an_older_relation_and_older_names_change_nothing(self) -> None:
+        newer = relation("r", "anna", "acme", "m", "n", change=9), told("anna", "Anna K.", change=9)
+        older = relation("r", "anna", "acme", "m", change=8), told("anna", "Anna", change=8)
+        self.copy.upsert([memory("m", "anna", "acme"), memory("n", "anna", "acme")])
+        for related, named in (newer, older):
+            self.copy.upsert((), [related], [named])
+        assert dict(self.copy.list_held()) == {"m": 1, "n": 1, "r": 9, entity_id(SPACE, "anna"): 9}
+
+    def test_two_versions_in_one_call_are_the_newer_one(self) -> None:
+        self.copy.upsert([memory("m", "anna", change=2), memory("m", "bob", change=1)])
+        assert list(self.copy.list_held()) == [("m", 2)]
+        assert self.seen("anna", "bob").mentions == (MentionEdge("m", "anna", NAME),)
+
+    def test_a_new_version_withdraws_what_the_old_one_said(self) -> None:
+        chain = [memory("a", minute=0), memory("b", minute=1, previous="a"), memory("c", minute=2, previous="b")]
+        self.copy.upsert([*chain, memory("m", "anna", "acme", "bob", change=2, minute=3, previous="c")])
+        self.copy.upsert([memory("m", "acme", change=3, minute=3, previous="a", kinds={"acme": CHUNK})])
+        found = self.seen("anna", "bob", "acme", memories=["m", "c"])
+        assert found.mentions == (MentionEdge("m", "acme", CHUNK),)
+        assert found.frequencies == {"acme": 1}
+        assert set(found.next_pairs) == {("a", "b"), ("b", "c"), ("a", "m")}
+
+    def test_a_memory_delivered_again_keeps_what_leads_to_it(self) -> None:
+        self.copy.upsert([memory("a", minute=0), memory("b", minute=1, previous="a")])
+        self.copy.upsert([memory("a", minute=0, change=2)])
+        assert self.seen(memories=["b"]).next_pairs == (("a", "b"),)
+
+    def test_a_relation_outlives_a_new_version_of_its_memory(self, clerk: Any) -> None:
+        record = tell(clerk, "anna", "acme")
+        self.reading(clerk)
+        clerk.commit(UpdateMemory(record.id, metadata={"seen": True}))
+        self.reading(clerk)
+        assert len(dict(self.copy.list_held())) == 2
+        assert not any(self.projection.verify().values())
+
+    # --- what is yet to come ----------------------------------------------------------------------------------
+
+    def test_what_is_only_referred_to_is_not_seen_and_not_held(self) -> None:
+        self.copy.upsert([memory("b", previous="a", drawn_from=("c",), replaces=("d",))])
+        assert list(self.copy.list_held()) == [("b", 1)]
+        found = self.seen(memories=["a", "b", "c", "d"])
+        assert (found.memories, found.next_pairs) == (("b",), ())
+
+    def test_a_memory_may_come_after_what_refers_to_it(self) -> None:
+        a, b, c = memory("a", minute=0), memory("b", minute=1, previous="a"), memory("c", minute=2, previous="b")
+        self.copy.upsert([c])
+        self.copy.upsert([a])
+        assert self.seen(memories=["c"]).memories == ("c",)
+        self.copy.upsert([b])
+        assert self.seen(memories=["c"]).memories == ("c", "b", "a")
+        assert self.seen(memories=["c"]).next_pairs == (("a", "b"), ("b", "c"))
+
+    def test_a_relation_may_come_before_its_memories_and_go_without_them(self) -> None:
+        self.copy.upsert((), [relation("r", "anna", "acme", "m")])
+        assert dict(self.copy.list_held()) == {"r": 2}
+        assert self.seen("anna", "acme") == Subgraph()
+        self.copy.upsert([memory("m", "anna", "acme", change=9)])
+        assert self.seen("anna").frequencies == {"anna": 1}
+        self.copy.delete(["m"], ["r"])
+        assert list(self.copy.list_held()) == []
+
+    def test_names_may_come_before_any_memory(self) -> None:
+        self.copy.upsert((), (), [told("anna", "Anna K.", "ann"), told("ann", "Ann", "anna")])
+        assert self.seen("anna") == Subgraph()
+        self.copy.upsert([memory("m", "anna"), memory("n", "ann")])
+        assert len(dict(self.copy.list_held())) == 4
+        found = self.seen("anna", "ann")
+        assert (set(found.memories), found.frequencies) == ({"m", "n"}, {"anna": 1, "ann": 1})
+
+    def test_what_is_said_of_an_entity_can_be_taken_back(self) -> None:
+        self.copy.upsert([memory("m", "anna")], (), [told("anna", "Anna K."), told("ann", "Ann", "anna")])
+        self.copy.delete([], [], [entity_id(SPACE, "ann"), entity_id(SPACE, "anna")])
+        assert list(self.copy.list_held()) == [("m", 1)]
+        assert self.seen("anna").memories == ("m",)
+
+    @pytest.mark.parametrize("order", range(6))
+    def test_the_order_of_delivery_does_not_matter(self, order: int) -> None:
+        states = [
+            memory("a", "anna", minute=0, change=7),
+            memory("b", "anna", "acme", minute=1, previous="a", change=2),
+        ]
+        steps = [
+            lambda: self.copy.upsert(states[:1]),
+            lambda: self.copy.upsert(states[1:]),
+            lambda: self.copy.upsert(
+                (), [relation("r", "anna", "acme", "b", change=3)], [told("anna", "A.", change=4)]
+            ),
+        ]
+        for step in list(permutations(steps))[order]:
+            step()
+        assert dict(self.copy.list_held()) == {"a": 7, "b": 2, "r": 3, entity_id(SPACE, "anna"): 4}
+        found = self.seen("anna")
+        assert found.memories == ("b", "a")
+        assert (found.frequencies, found.next_pairs) == ({"anna": 2}, (("a", "b"),))
+        assert found.shared_mentions == {("b", NAME): 1}
+
+    # --- ranks ------------------------------------------------------------------------------------------------
+
+    def test_mentions_are_ranked_over_all_the_years_there_are(self) -> None:
+        years = {"old": 2, "new": 9998, "unix": 1970, "before": 1969}
+        made = [
+            replace(state, record=replace(state.record, at=NOON.replace(year=year)))
+            for year, state in ((year, memory(uid, "anna")) for uid, year in years.items())
+        ]
+        self.copy.upsert(made)
+        assert self.seen("anna").memories == ("new", "unix", "before", "old")
+
+    def test_of_equally_good_mentions_the_one_stored_first_comes_first(self) -> None:
+        self.copy.upsert([memory(str(row), "anna", row=row) for row in (900, 1, 20, 10_000_000)])
+        assert self.seen("anna").memories == ("1", "20", "900", "10000000")
+
+    def test_a_hub_of_things_is_no_hub(self) -> None:
+        things = [memory(f"t{n}", "rice", minute=n, kinds={"rice": THING}) for n in range(5)]
+        self.copy.upsert([*things, memory("m", "rice", minute=9)])
+        found = self.seen("rice")
+        assert (found.memories, found.frequencies) == (("m",), {"rice": 6})
+
+    # --- the same as the ledger -------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("seed", range(3))
+    def test_it_gives_the_same_neighbourhoods_as_the_ledger(self, clerk: Any, seed: int) -> None:
+        told_ = fill(clerk, seed)
+        mine, copy = EmbeddedGraph(clerk.ledger), self.reading(clerk)
+        chance = random.Random(seed)
+        for _ in range(25):
+            seeds = Seeds(
+                [f"e{chance.randint(0, 27)}" for _ in range(chance.randint(0, 3))],
+                [record.id for record in chance.sample(told_, chance.randint(0, 4))],
+            )
+            now = clerk.view().now
+            view = clerk.view(
+                Scope(chance.choice(["alice", "bob"]), chance.choice([None, "a"]), chance.choice([None, None, "r"])),
+                kinds=frozenset(chance.choice([list(Kind), [Kind.EPISODE], [Kind.FACT]])),
+                as_of=chance.choice([None, None, now - timedelta(hours=chance.randint(0, 30))]),
+                show_expired=chance.random() < 0.5,
+            )
+            limits = chance.choice(
+                [GraphBounds(), GraphBounds(2, 3, 2, 1000), GraphBounds(1, 100, 1, 1000), GraphBounds(3, 0, 9, 1000)]
+            )
+            theirs = copy.neighbourhood(view, seeds, limits)
+            assert unordered(mine.neighbourhood(view, seeds, limits)) == unordered(theirs)
+
+    def test_filled_step_by_step_it_is_like_filled_at_once(self, clerk: Any) -> None:
+        told_ = []
+        for n in range(12):
+            told_.append(tell(clerk, f"e{n % 3}", f"e{n % 4 + 3}", at=(n * 7) % 12))
+            self.projection.catch_up([])
+            if n % 4 == 3:
+                clerk.commit(DeleteMemory(told_.pop(0).id))
+                self.projection.catch_up([])
+                clerk.commit(RetireMemory(told_[0].id, at=told_[0].at, reason="x"))
+                self.projection.catch_up([])
+                clerk.commit(UpdateMemory(told_[1].id, text="other words"))
+                enrich(clerk, clerk.record(told_[1].id), ["e9"])
+        self.projection.catch_up([])
+        seeds = Seeds(["e0", "e4", "e9"], [told_[-1].id])
+        slow = sorted(self.copy.list_held()), unordered(self.copy.neighbourhood(clerk.view(), seeds, GraphBounds()))
+        self.projection.rebuild([])
+        fast = sorted(self.copy.list_held()), unordered(self.copy.neighbourhood(clerk.view(), seeds, GraphBounds()))
+        assert slow == fast
+        assert not any(self.projection.verify().values())

@@ -1,0 +1,34 @@
+"""Both embedded graphs keep the contract."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graph_conformance import GraphContract, tell
+from graph_index_conformance import GraphIndexContract
+from support.databases import SQLITE_ONLY
+
+from graphmem.commands.types import UpdateMemory
+from graphmem.stores.ledger import Ledger
+from graphmem.stores.ledger.embedded_graph import EmbeddedGraph
+from graphmem.stores.networkx_graph import NetworkxIndex
+from graphmem.stores.protocols import Graph, GraphIndex
+
+
+class TestLedgerGraph(GraphContract):
+    def reading(self, clerk: Any) -> Graph:
+        return EmbeddedGraph(clerk.ledger)
+
+
+@SQLITE_ONLY  # what the ledger tells it is the same from both databases
+class TestNetworkxGraph(GraphIndexContract):
+    def fresh(self, ledger: Ledger) -> GraphIndex:
+        return NetworkxIndex()
+
+    def test_a_memory_delivered_again_keeps_the_relations_it_supports(self, clerk: Any) -> None:
+        record = tell(clerk, "anna", "acme")
+        self.reading(clerk)
+        clerk.commit(UpdateMemory(record.id, metadata={"seen": True}))
+        self.reading(clerk)
+        edges = self.copy._graph.edges(("entity", "user:alice", "anna"), keys=True, data=True)
+        assert [data["relation"].predicate for *_, data in edges] == ["meets"]

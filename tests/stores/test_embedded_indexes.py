@@ -1,0 +1,271 @@
+"""Both embedded vector indexes keep the contract, and rank alike."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import pytest
+from qdrant_edge import EdgeShard
+from vector_index_conformance import (
+    DIMS,
+    VectorIndexContract,
+    changed,
+    near,
+    point,
+    random_points,
+    random_views,
+    towards,
+    uid,
+    view,
+    worded,
+)
+
+from graphmem.errors import StoreLocked, StoreUnavailable
+from graphmem.stores.numpy_index import NumpyIndex
+from graphmem.stores.protocols import VectorIndex
+from graphmem.stores.qdrant import embedded
+from graphmem.stores.qdrant.embedded import EmbeddedIndex
+
+
+class TestExactIndex(VectorIndexContract):
+    @pytest.fixture
+    def index(self) -> Iterator[VectorIndex]:
+        index = NumpyIndex()
+        yield index
+        index.close()
+
+
+@pytest.fixture(scope="module")
+def roomy() -> Iterator[Path]:
+    """A folder in memory where there is one: Edge syncs many files, and none of this is about the disk."""
+    shm = Path("/dev/shm")
+    with TemporaryDirectory(dir=shm if shm.is_dir() and os.access(shm, os.W_OK) else None) as name:
+        yield Path(name)
+
+
+@pytest.fixture(scope="module")
+def opened(roomy: Path) -> Iterator[VectorIndex]:
+    index = EmbeddedIndex(roomy / "opened" / "one", DIMS)
+    yield index
+    index.close()
+
+
+class TestEdgeIndex(VectorIndexContract):
+    @pytest.fixture
+    def index(self, opened: VectorIndex) -> Iterator[VectorIndex]:
+        yield opened  # opening one takes most of a second where the disk is slow
+        opened.delete([memory for memory, _, _ in opened.list_held()])
+        assert opened.count() == 0
+
+
+@pytest.fixture
+def folder(roomy: Path) -> Path:
+    return roomy / uuid4().hex / "one"
+
+
+def filled(folder: Path) -> None:
+    index = EmbeddedIndex(folder, DIMS)
+    index.upsert([point(1, towards(1), towards(0, 1)), point(2, towards(0, 1))])
+    index.delete([uid(2)])
+    index.close()
+
+
+def test_edge_keeps_its_contents_over_closing(folder: Path) -> None:
+    filled(folder)
+    again = EmbeddedIndex(folder, DIMS)
+    assert list(again.list_held()) == [(uid(1), 2, 2)]
+    assert near(again) == worded(again) == [uid(1)]
+    again.close()
+
+
+def test_edge_keeps_what_was_taken_when_the_process_dies(folder: Path) -> None:
+    program = (
+        "import os, sys; sys.path.insert(0, sys.argv[2]); from vector_index_conformance import *; "
+        "from pathlib import Path\n"
+        "from graphmem.stores.qdrant.embedded import EmbeddedIndex\n"
+        "index = EmbeddedIndex(Path(sys.argv[1]), DIMS); index.upsert([point(1), point(2)]); index.delete([uid(2)])\n"
+        "os._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", program, str(folder), str(Path(__file__).parent)], check=True)
+    again = EmbeddedIndex(folder, DIMS)
+    assert list(again.list_held()) == [(uid(1), 2, 1)]
+    again.close()
+
+
+def test_edge_is_held_by_one_opener_at_a_time(folder: Path) -> None:
+    first = EmbeddedIndex(folder, DIMS)
+    with pytest.raises(StoreLocked, match="another process"):
+        EmbeddedIndex(folder, DIMS)
+    first.upsert([point(1)])
+    assert near(first) == [uid(1)]
+    first.close()
+    EmbeddedIndex(folder, DIMS).close()
+
+
+def test_edge_is_held_against_another_process(folder: Path) -> None:
+    first = EmbeddedIndex(folder, DIMS)
+    program = (
+        "import sys; from pathlib import Path; from graphmem.stores.qdrant.embedded import EmbeddedIndex\n"
+        "from graphmem.errors import StoreLocked\n"
+        "try: EmbeddedIndex(Path(sys.argv[1]), 8)\n"
+        "except StoreLocked: print('locked')"
+    )
+    told = subprocess.run([sys.executable, "-c", program, str(folder)], check=True, capture_output=True, text=True)
+    first.close()
+    assert told.stdout.strip() == "locked"
+
+
+def test_edge_without_its_folder_opens_empty(folder: Path) -> None:
+    filled(folder)
+    shutil.rmtree(folder)
+    again = EmbeddedIndex(folder, DIMS)
+    assert again.count() == 0
+    again.upsert([point(3)])
+    assert near(again) == [uid(3)]
+    again.close()
+
+
+class Counting:
+    """A shard that counts how often it is merged."""
+
+    def __init__(self, shard: EdgeShard) -> None:
+        self._shard, self.merged = shard, 0
+
+    def optimize(self) -> bool:
+        self.merged += 1
+        return self._shard.optimize()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._shard, name)
+
+
+def test_edge_is_merged_less_often_the_more_it_holds(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "_OPTIMIZE_AFTER", 2)
+    monkeypatch.setattr(embedded, "_OPTIMIZE_SHARE", 0.5)
+    index = EmbeddedIndex(folder, DIMS)
+    index._shard = shard = Counting(index._shard)
+    for number in range(64):
+        index.upsert([point(number + 1, towards(1, number))])
+    # After 2, 4, 8, 16, 32 and 64 points.
+    assert shard.merged == 6
+    assert index.count() == 64
+    index.close()
+
+
+def test_edge_of_other_dimensions_opens_empty(folder: Path) -> None:
+    filled(folder)
+    again = EmbeddedIndex(folder, DIMS * 2)
+    assert again.count() == 0
+    again.upsert([point(1, np.ones(DIMS * 2, np.float32))])
+    assert again.dense(view(), np.ones(DIMS * 2, np.float32) / 4, 5)[0][0] == uid(1)
+    again.close()
+
+
+@pytest.mark.parametrize("damage", ["half", "flipped", "nothing left"])
+@pytest.mark.parametrize("name", ["edge_config.json", "segment.json"])
+def test_a_damaged_edge_opens_empty_and_usable(folder: Path, name: str, damage: str) -> None:
+    filled(folder)
+    files = [path for path in folder.rglob(name) if path.is_file()]
+    assert files
+    for path in files:
+        whole = path.read_bytes()
+        path.write_bytes(
+            {"half": whole[: len(whole) // 2], "flipped": bytes(b ^ 0xFF for b in whole), "nothing left": b""}[damage]
+        )
+    again = EmbeddedIndex(folder, DIMS)
+    again.upsert([point(3)])
+    assert uid(3) in near(again)
+    again.close()
+
+
+@pytest.mark.parametrize("name", ["vector_storage-dense/deleted/status.dat", "vector_storage-dense/vectors/status.dat"])
+def test_an_edge_that_panics_on_opening_opens_empty(folder: Path, name: str) -> None:
+    filled(folder)
+    file = next(folder.glob(f"segments/*/{name}"))
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    again = EmbeddedIndex(folder, DIMS)
+    assert again.count() == 0
+    again.close()
+
+
+def open_to_others(folder: Path) -> list[str]:
+    return [path.name for path in [folder, *folder.rglob("*")] if stat.S_IMODE(path.stat().st_mode) & 0o077]
+
+
+def test_edge_files_are_their_owners_only_once_closed(folder: Path) -> None:
+    filled(folder)
+    assert open_to_others(folder) == []
+
+
+def test_edge_files_are_their_owners_only_while_open(folder: Path) -> None:
+    index = EmbeddedIndex(folder, DIMS)
+    index.upsert([point(1)])
+    found = open_to_others(folder)
+    index.close()
+    assert found == []
+
+
+def test_edge_holds_no_words(folder: Path) -> None:
+    index = EmbeddedIndex(folder, DIMS)
+    index.upsert([point(1, text="xylophone", metadata={"note": "quagmire"})])
+    index.close()
+    contents = b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+    assert b"xylophone" not in contents and b"quagmire" not in contents
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_both_rank_random_points_alike(folder: Path, seed: int) -> None:
+    chance, numbers = random.Random(seed), np.random.default_rng(seed + 100)
+    exact, edge = NumpyIndex(), EmbeddedIndex(folder, DIMS)
+    points = random_points(seed)
+    for index in (exact, edge):
+        index.upsert(points)
+        index.upsert([changed(one, 1000 + n) for n, one in enumerate(points[::7])])
+    gone = [one.record.id for one in chance.sample(points, 30)]
+    assert exact.delete(gone) == edge.delete(gone)
+    assert sorted(exact.list_held()) == sorted(edge.list_held())
+    assert exact.count() == edge.count()
+    for seen in random_views(seed):
+        question = numbers.normal(size=DIMS).astype(np.float32)
+        question /= np.linalg.norm(question)
+        words = {term: chance.uniform(0.1, 2) for term in chance.sample(range(30), 4)}
+        for limit in (3, 100):
+            _same(exact.dense(seen, question, limit), edge.dense(seen, question, limit))
+            _same(exact.sparse(seen, words, limit), edge.sparse(seen, words, limit))
+    edge.close()
+
+
+def _same(one: list[tuple[str, float]], other: list[tuple[str, float]]) -> None:
+    assert [found for found, _ in one] == [found for found, _ in other]
+    assert [score for _, score in one] == pytest.approx([score for _, score in other], abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["exact", "edge"])
+def test_equal_scores_come_in_the_order_of_ids(folder: Path, kind: str) -> None:
+    index: VectorIndex = NumpyIndex() if kind == "exact" else EmbeddedIndex(folder, DIMS)
+    index.upsert([point(n) for n in (5, 3, 9, 1)])
+    assert near(index) == worded(index) == [uid(1), uid(3), uid(5), uid(9)]
+    index.close()
+
+
+@pytest.mark.parametrize("kind", ["edge", "exact"])
+def test_a_closed_index_is_out_of_reach(kind: str, folder: Path) -> None:
+    """Not "refused": what a close breaks off in another thread would be set aside, and never delivered."""
+    index = EmbeddedIndex(folder, DIMS) if kind == "edge" else NumpyIndex()
+    index.close()
+    index.close()
+    with pytest.raises(StoreUnavailable):
+        index.upsert([point(1)])
+    with pytest.raises(StoreUnavailable):
+        index.dense(view(), towards(1), 1)

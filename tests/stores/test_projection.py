@@ -1,0 +1,601 @@
+"""Delivery: by state, in batches, whatever fails in between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from graph_conformance import far, tell
+
+from graphmem.commands.types import DeleteMemory, RetireMemory, UpdateMemory
+from graphmem.errors import StoreError, StoreUnavailable
+from graphmem.model import Scope
+from graphmem.stores import projection as delivery
+from graphmem.stores.ledger import event_log, integrity, memories
+from graphmem.stores.networkx_graph import NetworkxIndex
+from graphmem.stores.numpy_index import NumpyIndex
+from graphmem.stores.projection import GraphSink, Projection, VectorSink
+from graphmem.stores.protocols import EntityState, MemoryState, Point, RelationState
+
+CLEAN: dict[str, list[str]] = {
+    "missing": [],
+    "extra": [],
+    "stale": [],
+    "set_aside": [],
+    "unreadable": [],
+    "unreachable": [],
+}
+
+
+class Picky(NumpyIndex):
+    """A vector index that refuses some memories, can be out of reach, and keeps a list of what it was given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refuses: set[str] = set()
+        self.upserts_left: int | None = None
+        self.batches: list[list[str]] = []
+        self.unreadable = False
+
+    def upsert(self, points: Sequence[Point]) -> None:
+        if self.upserts_left == 0:
+            raise StoreUnavailable("gone to lunch")
+        if self.upserts_left is not None:
+            self.upserts_left -= 1
+        if any(point.record.id in self.refuses for point in points):
+            raise StoreError("not this one")
+        self.batches.append([point.record.id for point in points])
+        super().upsert(points)
+
+    def list_held(self, spaces: Sequence[str] | None = None) -> Iterator[tuple[str, int, int]]:
+        if self.unreadable:
+            raise StoreError("a damaged page")
+        return super().list_held(spaces)
+
+    def wipe(self) -> None:
+        self.unreadable = False
+        super().wipe()
+
+
+class PickyGraph(NetworkxIndex):
+    """A graph that refuses relations."""
+
+    refuses_relations = False
+
+    def upsert(
+        self,
+        memories: Sequence[MemoryState] = (),
+        relations: Sequence[RelationState] = (),
+        entities: Sequence[EntityState] = (),
+    ) -> None:
+        if relations and self.refuses_relations:
+            raise StoreError("no relations, please")
+        super().upsert(memories, relations, entities)
+
+
+@pytest.fixture
+def index() -> Picky:
+    return Picky()
+
+
+@pytest.fixture
+def shared(clerk: Any, index: Picky) -> Projection:
+    return Projection("vectors", clerk.ledger, VectorSink(index, clerk.embedder.model), shared=True)
+
+
+def held(index: Any) -> dict[str, int]:
+    return {line[0]: line[1] for line in index.list_held()}
+
+
+def cursor(clerk: Any, name: str = "vectors") -> int | None:
+    with clerk.ledger.read() as connection:
+        return event_log.cursor(connection, name)
+
+
+def last(clerk: Any) -> int:
+    with clerk.ledger.read() as connection:
+        return event_log.last_change(connection)
+
+
+# --- by state --------------------------------------------------------------------------------------------------------
+
+
+def test_what_changed_is_delivered_as_it_is_now(clerk: Any, shared: Projection, index: Picky) -> None:
+    record = clerk.say("Anna paints")
+    clerk.commit(UpdateMemory(record.id, text="Anna sculpts"))
+    clerk.enrich()
+    shared.catch_up([])
+    assert index.batches == [[record.id]]
+    assert held(index) == {record.id: clerk.record(record.id).change}
+    assert cursor(clerk) == last(clerk)
+    assert not shared.has_pending()
+
+
+def test_what_came_and_went_in_between_is_never_given(clerk: Any, shared: Projection, index: Picky) -> None:
+    clerk.commit(DeleteMemory(clerk.say("Anna paints").id))
+    shared.catch_up([])
+    assert index.batches == []
+    assert cursor(clerk) == last(clerk)
+
+
+def test_the_cursor_reaches_the_last_number_given_out_whatever_became_of_it(
+    clerk: Any, shared: Projection, index: Picky, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that one comparison tells a search that there is nothing to ask for."""
+    monkeypatch.setattr(delivery, "BATCH", 2)
+    told = [clerk.say(f"memory {n}", at=far(n)) for n in range(4)]
+    with clerk.ledger.write() as connection:
+        for _ in range(3):
+            event_log.next_change(connection)
+    shared.catch_up([])
+    assert (cursor(clerk), shared.has_pending()) == (last(clerk), False)
+    assert index.batches == [[record.id for record in told[:2]], [record.id for record in told[2:]]]
+    with clerk.ledger.write() as connection:
+        event_log.next_change(connection)
+    assert shared.has_pending()
+    shared.catch_up([])
+    assert (cursor(clerk), shared.has_pending(), len(index.batches)) == (last(clerk), False, 2)
+
+
+def test_an_erasure_is_delivered(clerk: Any, shared: Projection, index: Picky) -> None:
+    gone, kept = clerk.say("Anna paints"), clerk.say("Bob sings", at=far(1))
+    shared.catch_up([])
+    clerk.commit(DeleteMemory(gone.id))
+    assert shared.has_pending()
+    shared.catch_up([])
+    assert set(held(index)) == {kept.id}
+
+
+def test_words_without_vectors_yet_are_not_given(clerk: Any, shared: Projection, index: Picky) -> None:
+    clerk.say("Anna paints", enrich=False)
+    shared.catch_up([])
+    assert (held(index), shared.verify()) == ({}, CLEAN)
+    clerk.enrich()
+    shared.catch_up([])
+    assert len(held(index)) == 1
+
+
+def test_a_text_under_revision_is_taken_out_until_it_is_enriched(clerk: Any, shared: Projection, index: Picky) -> None:
+    record = clerk.say("Anna paints")
+    shared.catch_up([])
+    clerk.commit(UpdateMemory(record.id, text="Anna sculpts"))
+    shared.catch_up([])
+    assert held(index) == {}
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_nobody_waits_for_what_others_go_on_to_write(
+    clerk: Any, shared: bool, index: Picky, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = Projection("vectors", clerk.ledger, VectorSink(index, clerk.embedder.model), shared=shared)
+    clerk.say("Anna paints")
+    real = index.upsert
+
+    def beside(points: Sequence[Point]) -> None:
+        if len(index.batches) < 20:
+            clerk.say("Bo sings")
+        real(points)
+
+    monkeypatch.setattr(index, "upsert", beside)
+    one.catch_up(["user:alice"])
+    assert len(index.batches) == 1
+    one.catch_up(["user:alice"])
+    assert len(index.batches) == 2
+
+
+def test_delivering_again_gives_nothing_again(clerk: Any, shared: Projection, index: Picky) -> None:
+    clerk.say("Anna paints")
+    for _ in range(3):
+        shared.catch_up([])
+    assert len(index.batches) == 1
+
+
+def test_delivering_all_of_it_twice_leads_to_the_same(clerk: Any, shared: Projection, index: Picky) -> None:
+    told = [clerk.say(f"memory {n}", at=far(n)) for n in range(5)]
+    clerk.commit(DeleteMemory(told[0].id), RetireMemory(told[1].id, at=told[1].at, reason="x"))
+    shared.catch_up([])
+    before = sorted(index.list_held())
+    with clerk.ledger.write() as connection:
+        event_log.move_cursor(connection, "vectors", 0)
+    shared.catch_up([])
+    assert sorted(index.list_held()) == before
+    assert shared.verify() == CLEAN
+
+
+def test_a_private_projection_takes_the_spaces_it_is_asked_for(clerk: Any, index: Picky) -> None:
+    private = Projection("vectors", clerk.ledger, VectorSink(index, clerk.embedder.model), shared=False)
+    mine, theirs = clerk.say("Anna paints"), clerk.say("Bob sings", scope=Scope("bob"))
+    private.catch_up(["user:alice", "user:nobody"])
+    assert (set(held(index)), private.verify()) == ({mine.id}, CLEAN)
+    private.catch_up(["user:bob"])
+    assert set(held(index)) == {mine.id, theirs.id}
+    assert cursor(clerk) is None
+    assert not private.has_pending()
+
+
+def test_a_private_projection_hears_of_erasures(clerk: Any, index: Picky) -> None:
+    private = Projection("vectors", clerk.ledger, VectorSink(index, clerk.embedder.model), shared=False)
+    record = clerk.say("Anna paints")
+    private.catch_up(["user:alice"])
+    clerk.commit(DeleteMemory(record.id))
+    private.catch_up(["user:alice"])
+    assert held(index) == {}
+
+
+def test_two_projections_keep_cursors_of_their_own(clerk: Any, shared: Projection, index: Picky) -> None:
+    graph = NetworkxIndex()
+    other = Projection("graph", clerk.ledger, GraphSink(graph), shared=True)
+    record = tell(clerk, "anna", "acme")
+    shared.catch_up([])
+    assert (cursor(clerk), cursor(clerk, "graph"), other.has_pending()) == (last(clerk), None, True)
+    other.catch_up([])
+    assert cursor(clerk, "graph") == last(clerk)
+    assert record.id in held(graph) and len(held(graph)) == 2
+    assert shared.verify() == other.verify() == CLEAN
+
+
+def test_after_a_write_a_private_projection_only_keeps_up_what_it_was_asked_for(clerk: Any, index: Picky) -> None:
+    private = Projection("vectors", clerk.ledger, VectorSink(index, clerk.embedder.model), shared=False)
+    record = clerk.say("Anna paints")
+    private.deliver(["user:alice"])
+    assert held(index) == {}
+    private.catch_up(["user:alice"])
+    clerk.commit(DeleteMemory(record.id))
+    private.deliver(["user:alice"])
+    assert held(index) == {}
+
+
+def test_after_a_write_a_shared_projection_takes_everything(clerk: Any, shared: Projection, index: Picky) -> None:
+    told = [clerk.say("Anna paints"), clerk.say("Bob sings", scope=Scope("bob"))]
+    shared.deliver(["user:alice"])
+    assert set(held(index)) == {record.id for record in told}
+
+
+def test_without_a_cursor_what_is_held_is_thrown_away_first(clerk: Any, shared: Projection, index: Picky) -> None:
+    """Nothing is known of it: it may be another ledger's, or what a killed rebuild has left."""
+    gone, kept = clerk.say("Anna paints"), clerk.say("Bob sings", at=far(1))
+    shared.catch_up([])
+    stale = index._spaces["user:alice"].points[gone.id]
+    clerk.commit(DeleteMemory(gone.id))
+    shared.catch_up([])
+    index.upsert([stale])
+    with clerk.ledger.write() as connection:
+        event_log.delete_cursor(connection, "vectors")
+    assert shared.has_pending()
+    shared.catch_up([])
+    assert set(held(index)) == {kept.id}
+    assert (cursor(clerk), shared.has_pending()) == (last(clerk), False)
+
+
+@pytest.mark.parametrize("kind", ["shared", "private"])
+def test_a_reset_by_anyone_empties_a_projection_at_its_next_delivery(clerk: Any, index: Picky, kind: str) -> None:
+    target, spaces = VectorSink(index, clerk.embedder.model), ["user:alice"]
+    projection = Projection("vectors", clerk.ledger, target, shared=kind == "shared")
+    clerk.say("Anna paints")
+    projection.catch_up(spaces)
+    with clerk.ledger.write() as connection:
+        integrity.wipe(connection)
+    assert projection.has_pending() == (kind == "shared")
+    projection.catch_up(spaces)
+    assert held(index) == {}
+    assert not projection.has_pending()
+    record = clerk.say("Bob sings")
+    projection.catch_up(spaces)
+    assert (set(held(index)), projection.verify()) == ({record.id}, CLEAN)
+
+
+# --- in batches ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
+def test_batches_leave_nothing_out(clerk: Any, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr(delivery, "BATCH", size)
+    told = [tell(clerk, f"e{n % 3}", f"e{n % 5 + 3}", at=far(n % 4)) for n in range(20)]
+    for record in told[:6]:
+        clerk.commit(DeleteMemory(record.id))
+    index, graph = Picky(), NetworkxIndex()
+    both = [
+        Projection("vectors", clerk.ledger, VectorSink(index, clerk.embedder.model), shared=True),
+        Projection("graph", clerk.ledger, GraphSink(graph), shared=True),
+    ]
+    for projection in both:
+        projection.catch_up([])
+        assert projection.verify() == CLEAN
+        assert cursor(clerk, projection.name) == last(clerk)
+    assert set(held(index)) == {record.id for record in told[6:]}
+    assert max(map(len, index.batches)) <= size
+
+
+def test_progress_is_told_after_each_batch(clerk: Any, shared: Projection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery, "BATCH", 2)
+    for n in range(5):
+        clerk.say(f"memory {n}", at=far(n))
+    told: list[tuple[str, int, int]] = []
+    shared.catch_up([], lambda *step: told.append(step))
+    assert len(told) == 3
+    assert [done for _, done, _ in told] == sorted({done for _, done, _ in told})
+    assert told[-1] == ("vectors", last(clerk), last(clerk))
+
+
+# --- when stores fail ------------------------------------------------------------------------------------------------
+
+
+def test_the_cursor_stays_when_the_store_is_out_of_reach(clerk: Any, shared: Projection, index: Picky) -> None:
+    clerk.say("Anna paints")
+    index.upserts_left = 0
+    with pytest.raises(StoreUnavailable):
+        shared.catch_up([])
+    assert (cursor(clerk), shared.has_pending()) == (0, True)
+    index.upserts_left = None
+    shared.catch_up([])
+    assert (shared.verify(), shared.has_pending()) == (CLEAN, False)
+
+
+def test_what_was_delivered_before_the_store_went_stays(
+    clerk: Any, shared: Projection, index: Picky, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery, "BATCH", 2)
+    told = [clerk.say(f"memory {n}", at=far(n)) for n in range(6)]
+    index.upserts_left = 2
+    with pytest.raises(StoreUnavailable):
+        shared.catch_up([])
+    assert set(held(index)) == {record.id for record in told[:4]}
+    assert cursor(clerk) == told[3].change
+    index.upserts_left = None
+    shared.catch_up([])
+    assert [len(batch) for batch in index.batches] == [2, 2, 2]
+    assert shared.verify() == CLEAN
+
+
+def test_a_refused_row_is_set_aside_and_holds_up_no_other(clerk: Any, shared: Projection, index: Picky) -> None:
+    told = [clerk.say(f"memory {n}", at=far(n)) for n in range(7)]
+    index.refuses = {told[2].id, told[5].id}
+    shared.catch_up([])
+    assert set(held(index)) == {record.id for record in told} - index.refuses
+    assert cursor(clerk) == last(clerk)
+    assert shared.verify() == {**CLEAN, "set_aside": sorted(index.refuses)}
+
+
+def test_a_set_aside_row_is_taken_back_when_it_is_accepted(clerk: Any, shared: Projection, index: Picky) -> None:
+    told = [clerk.say(f"memory {n}", at=far(n)) for n in range(3)]
+    index.refuses = {told[1].id}
+    shared.catch_up([])
+    shared.repair(shared.verify())
+    assert shared.verify()["set_aside"] == [told[1].id]
+    index.refuses = set()
+    shared.repair(shared.verify())
+    assert shared.verify() == CLEAN
+    assert told[1].id in held(index)
+
+
+def test_a_set_aside_row_that_changes_is_tried_again(clerk: Any, shared: Projection, index: Picky) -> None:
+    record = clerk.say("Anna paints")
+    index.refuses = {record.id}
+    shared.catch_up([])
+    index.refuses = set()
+    clerk.commit(UpdateMemory(record.id, metadata={"a": 1}))
+    shared.catch_up([])
+    assert shared.verify() == CLEAN
+
+
+def test_erasing_a_set_aside_row_ends_the_matter(clerk: Any, shared: Projection, index: Picky) -> None:
+    record = clerk.say("Anna paints")
+    index.refuses = {record.id}
+    shared.catch_up([])
+    clerk.commit(DeleteMemory(record.id))
+    assert shared.verify() == CLEAN
+
+
+def test_a_new_version_that_is_refused_does_not_leave_the_old_one_unnoticed(
+    clerk: Any, shared: Projection, index: Picky
+) -> None:
+    record = clerk.say("Anna paints")
+    shared.catch_up([])
+    index.refuses = {record.id}
+    clerk.commit(UpdateMemory(record.id, metadata={"a": 1}))
+    shared.catch_up([])
+    assert shared.verify() == {**CLEAN, "set_aside": [record.id]}
+
+
+def test_a_refused_relation_holds_up_no_memories(clerk: Any) -> None:
+    graph = PickyGraph()
+    graph.refuses_relations = True
+    projection = Projection("graph", clerk.ledger, GraphSink(graph), shared=True)
+    tell(clerk, "anna", "acme")
+    later = tell(clerk, "bob", at=far(1))
+    projection.catch_up([])
+    assert later.id in held(graph)
+    assert cursor(clerk, "graph") == last(clerk)
+    assert len(projection.verify()["set_aside"]) == 1
+
+
+@pytest.mark.parametrize("then", ["changes", "is erased"])
+def test_a_set_aside_relation_is_no_longer_when_it_is_accepted_or_gone(clerk: Any, then: str) -> None:
+    graph = PickyGraph()
+    graph.refuses_relations = True
+    projection = Projection("graph", clerk.ledger, GraphSink(graph), shared=True)
+    record = tell(clerk, "anna", "acme")
+    projection.catch_up([])
+    graph.refuses_relations = False
+    if then == "changes":
+        tell(clerk, "anna", "acme", at=far(1))
+    else:
+        clerk.commit(DeleteMemory(record.id))
+    projection.catch_up([])
+    assert projection.verify() == CLEAN
+
+
+# --- comparing and mending -------------------------------------------------------------------------------------------
+
+
+def test_verify_names_what_is_missing_extra_and_stale(clerk: Any, shared: Projection, index: Picky) -> None:
+    missing, stale, fine = (clerk.say(f"memory {n}", at=far(n)) for n in range(3))
+    stranger = clerk.say("stranger", scope=Scope("bob"))
+    shared.catch_up([])
+    with clerk.ledger.read() as connection:
+        extra = memories.find(connection, stranger.id)
+    old = index._spaces["user:alice"].points[stale.id]
+    clerk.commit(UpdateMemory(stale.id, metadata={"a": 1}), DeleteMemory(stranger.id))
+    shared.catch_up([])
+    index.delete([missing.id])
+    index.upsert([old, Point(extra, old.vectors, old.weights)])
+    report = shared.verify()
+    assert report == {**CLEAN, "missing": [missing.id], "extra": [stranger.id], "stale": [stale.id]}
+    shared.repair(report)
+    assert shared.verify() == CLEAN
+    assert set(held(index)) == {missing.id, stale.id, fine.id}
+
+
+def test_an_unreadable_projection_is_reported_and_rebuilt(clerk: Any, shared: Projection, index: Picky) -> None:
+    record = clerk.say("Anna paints")
+    shared.catch_up([])
+    index.unreadable = True
+    report = shared.verify()
+    assert report == {**CLEAN, "unreadable": ["a damaged page"]}
+    shared.repair(report)
+    assert shared.verify() == CLEAN
+    assert set(held(index)) == {record.id}
+
+
+def test_verify_names_only_what_is_wrong_twice(
+    clerk: Any, shared: Projection, index: Picky, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process may be in the middle of a delivery while this one compares."""
+    told = [clerk.say(f"memory {n}", at=far(n)) for n in range(2)]
+    shared.catch_up([])
+    points = dict(index._spaces["user:alice"].points)
+    index.delete([record.id for record in told])
+    real = Projection._compared
+
+    def compared(projection: Projection) -> dict[str, list[str]]:
+        found = real(projection)
+        index.upsert([points[told[0].id]])
+        return found
+
+    monkeypatch.setattr(Projection, "_compared", compared)
+    assert shared.verify() == {**CLEAN, "missing": [told[1].id]}
+
+
+def test_mending_gives_in_batches(
+    clerk: Any, shared: Projection, index: Picky, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = [clerk.say(f"memory {n}", at=far(n)) for n in range(5)]
+    shared.catch_up([])
+    index.wipe()
+    index.batches.clear()
+    monkeypatch.setattr(delivery, "BATCH", 2)
+    shared.repair(shared.verify())
+    assert [len(batch) for batch in index.batches] == [2, 2, 1]
+    assert set(held(index)) == {record.id for record in told}
+
+
+def test_mending_a_graph_gives_back_memories_and_relations(clerk: Any) -> None:
+    graph = NetworkxIndex()
+    projection = Projection("graph", clerk.ledger, GraphSink(graph), shared=True)
+    tell(clerk, "anna", "acme")
+    projection.catch_up([])
+    ids = list(held(graph))
+    graph.delete(ids, ids)
+    assert projection.verify()["missing"] == sorted(ids)
+    projection.repair(projection.verify())
+    assert projection.verify() == CLEAN
+    assert set(held(graph)) == set(ids)
+
+
+def test_rebuilding_throws_away_and_fills_again(clerk: Any, shared: Projection, index: Picky) -> None:
+    told = [clerk.say(f"memory {n}", at=far(n)) for n in range(3)]
+    index.refuses = {told[0].id}
+    shared.catch_up([])
+    index.refuses = set()
+    shared.rebuild([])
+    assert set(held(index)) == {record.id for record in told}
+    assert shared.verify() == CLEAN
+    assert cursor(clerk) == last(clerk)
+
+
+def test_rebuilding_after_a_failure_goes_on_where_it_stopped(
+    clerk: Any, shared: Projection, index: Picky, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery, "BATCH", 1)
+    for n in range(4):
+        clerk.say(f"memory {n}", at=far(n))
+    shared.catch_up([])
+    index.batches.clear()
+    index.upserts_left = 2
+    with pytest.raises(StoreUnavailable):
+        shared.rebuild([])
+    index.upserts_left = None
+    shared.catch_up([])
+    assert len(index.batches) == 4
+    assert shared.verify() == CLEAN
+
+
+def test_a_rebuild_that_was_killed_before_it_wiped_is_taken_up(
+    clerk: Any, shared: Projection, index: Picky, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clerk.say("Anna paints")
+    shared.catch_up([])
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(index, "wipe", lambda: (_ for _ in ()).throw(KeyboardInterrupt))
+        shared.rebuild([])
+    assert (cursor(clerk), shared.has_pending()) == (None, True)
+    again = Projection("vectors", clerk.ledger, VectorSink(index, clerk.embedder.model), shared=True)
+    index.batches.clear()
+    again.catch_up([])
+    assert (len(index.batches), again.verify()) == (1, CLEAN)
+
+
+def test_a_private_projection_is_rebuilt_with_the_spaces_named(clerk: Any, index: Picky) -> None:
+    private = Projection("vectors", clerk.ledger, VectorSink(index, clerk.embedder.model), shared=False)
+    record = clerk.say("Anna paints")
+    private.catch_up(["user:alice"])
+    private.rebuild(["user:alice"])
+    assert set(held(index)) == {record.id}
+
+
+def test_a_cursor_is_kept_by_the_ledger_for_the_next_opener(clerk: Any, shared: Projection, index: Picky) -> None:
+    clerk.say("Anna paints")
+    shared.catch_up([])
+    again = Projection("vectors", clerk.ledger, VectorSink(index, clerk.embedder.model), shared=True)
+    again.catch_up([])
+    assert len(index.batches) == 1
+
+
+def test_mending_while_others_write_fills_nothing_again(
+    clerk: Any, shared: Projection, index: Picky, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is written between the mending and the look after it is owed, not wrong."""
+    first = clerk.say("Anna paints")
+    shared.catch_up([])
+    index.delete([first.id])
+    report, wiped = shared.verify(), []
+    real, give = index.wipe, shared._give_again
+
+    def give_and_write(ids: Sequence[str]) -> None:
+        give(ids)
+        clerk.say("Bo sings")
+
+    monkeypatch.setattr(shared, "_give_again", give_and_write)
+    monkeypatch.setattr(index, "wipe", lambda: (wiped.append(True), real()))
+    shared.repair(report)
+    assert not wiped
+    assert len(held(index)) == 2
+
+
+def test_a_ledger_from_a_backup_gets_what_it_holds(clerk: Any, shared: Projection, index: Picky) -> None:
+    """The store refuses what is older than what it has, so giving again does not help: it is filled anew."""
+    record = clerk.say("Anna paints")
+    shared.catch_up([])
+    newer = index._spaces["user:alice"].points[record.id]
+    index.upsert([replace(newer, record=replace(newer.record, change=10**6))])
+    refusing = index.upsert
+
+    def refuse_older(points: Sequence[Point]) -> None:
+        known = held(index)
+        refusing([point for point in points if point.record.change >= known.get(point.record.id, 0)])
+
+    index.upsert = refuse_older
+    shared.repair(shared.verify())
+    assert held(index) == {record.id: clerk.record(record.id).change}

@@ -1,0 +1,470 @@
+"""Couriers and leases: who delivers, who waits, who tries again. The stores are in memory, failing to order."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+
+from graphmem.errors import CLOSED, ConfigError, StoreUnavailable
+from graphmem.stores import projection as delivery
+from graphmem.stores import projection_worker as couriers
+from graphmem.stores.ledger import event_log, memories
+from graphmem.stores.numpy_index import NumpyIndex
+from graphmem.stores.projection import Projection, VectorSink
+from graphmem.stores.projection_worker import ProjectionWorker
+from graphmem.stores.protocols import Point, StoreLost
+
+
+class Server(NumpyIndex):
+    """An index that behaves like one on a server: it can be down, hang, refuse the password, and lose everything."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down = False
+        self.lost = False
+        self.refuses: str | None = None
+        self.going_on = Event()
+        self.going_on.set()
+        self.checks = self.upserts = self.wipes = 0
+
+    def check(self) -> None:
+        self.checks += 1
+        self._answer(lost_matters=False)
+        if self.refuses is not None:
+            raise ConfigError(self.refuses)
+
+    def _answer(self, *, lost_matters: bool = True) -> None:
+        self.going_on.wait(30)
+        if self.down:
+            raise StoreUnavailable("connection refused")
+        if self.lost and lost_matters:
+            raise StoreLost("no such collection")
+
+    def upsert(self, points: Sequence[Point]) -> None:
+        self._answer()
+        self.upserts += 1
+        super().upsert(points)
+
+    def delete(self, ids: Sequence[str]) -> int:
+        self._answer()
+        return super().delete(ids)
+
+    def dense(self, *args: Any) -> Any:
+        self._answer()
+        return super().dense(*args)
+
+    def count(self) -> int:
+        self._answer()
+        return super().count()
+
+    def list_held(self, spaces: Sequence[str] | None = None) -> Iterator[tuple[str, int, int]]:
+        self._answer()
+        return super().list_held(spaces)
+
+    def wipe(self) -> None:
+        self._answer(lost_matters=False)
+        self.lost = False
+        self.wipes += 1
+        super().wipe()
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(couriers, "RETRY_BASE", 0.01)
+    monkeypatch.setattr(couriers, "RETRY_MAX", 0.05)
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+def projection(clerk: Any, server: Server) -> Projection:
+    return Projection("vectors", clerk.ledger, VectorSink(server, clerk.embedder.model), shared=True, leased=True)
+
+
+@pytest.fixture
+def courier(clerk: Any, server: Server) -> Iterator[ProjectionWorker]:
+    made = ProjectionWorker(projection(clerk, server), server.check)
+    yield made
+    server.going_on.set()
+    made.close(5)
+
+
+def until(condition: Callable[[], bool], seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.005)
+
+
+def ids(server: Server) -> set[str]:
+    return {uid for uid, _, _ in NumpyIndex.list_held(server)}
+
+
+def holder(clerk: Any) -> str | None:
+    with clerk.ledger.read() as connection:
+        return connection.exec_driver_sql("SELECT holder FROM leases").scalar()
+
+
+# --- a courier -------------------------------------------------------------------------------------------------------
+
+
+def test_it_delivers_and_reports_it(clerk: Any, server: Server, courier: ProjectionWorker) -> None:
+    record = clerk.say("Anna paints")
+    assert courier.wait_for(courier.schedule([]), 20)
+    assert ids(server) == {record.id}
+    assert not courier.is_unavailable
+
+
+def test_while_a_store_is_away_nobody_asks_it(clerk: Any, server: Server, courier: ProjectionWorker) -> None:
+    server.down = True
+    clerk.say("Anna paints")
+    assert not courier.wait_for(courier.schedule([]), 20)
+    until(lambda: courier.is_unavailable)
+    assert courier.schedule([]) is None
+    assert not courier.wait_for(None, 20)
+    with pytest.raises(StoreUnavailable, match="background"):
+        courier.read(lambda: pytest.fail("it was asked"))
+
+
+def test_what_was_left_is_delivered_without_anyones_help_when_it_is_back(
+    clerk: Any, server: Server, courier: ProjectionWorker
+) -> None:
+    server.down = True
+    first = clerk.say("Anna paints")
+    courier.wait_for(courier.schedule([]), 20)
+    second = clerk.say("Bo sings")
+    until(lambda: server.checks > 3)
+    server.down = False
+    until(lambda: not courier.is_unavailable)
+    assert ids(server) == {first.id, second.id}
+    assert not courier.projection.has_pending()
+
+
+def test_what_is_written_while_it_comes_back_is_delivered_too(
+    clerk: Any, server: Server, courier: ProjectionWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever writes after the last look and before the all-clear is told that the store is away."""
+    inspect = courier.projection.check_for_loss
+    written: list[str] = []
+
+    def and_then_a_write() -> None:
+        inspect()
+        if not written:
+            written.append(clerk.say("Anna paints").id)
+            assert courier.schedule([]) is None
+
+    monkeypatch.setattr(courier.projection, "check_for_loss", and_then_a_write)
+    courier.mark_unavailable(StoreUnavailable("gone"))
+    until(lambda: ids(server) == set(written) != set())
+
+
+def test_a_read_that_fails_makes_it_look_for_the_store(clerk: Any, server: Server, courier: ProjectionWorker) -> None:
+    server.down = True
+    with pytest.raises(StoreUnavailable, match="refused"):
+        courier.read(server.count)
+    assert courier.is_unavailable
+    server.down = False
+    until(lambda: not courier.is_unavailable)
+    assert courier.read(server.count) == 0
+
+
+def test_nobody_waits_twice_for_a_delivery_that_hangs(clerk: Any, server: Server, courier: ProjectionWorker) -> None:
+    record = clerk.say("Anna paints")
+    server.going_on.clear()
+    assert not courier.wait_for(courier.schedule([]), 0.05)
+    assert courier.is_overdue
+    begun = time.monotonic()
+    assert not courier.wait_for(courier.schedule([]), 20)
+    assert courier.verify()["unreachable"]
+    assert time.monotonic() - begun < 10  # twenty seconds were offered
+    server.going_on.set()
+    until(lambda: not courier.is_overdue)
+    assert ids(server) == {record.id}
+    assert courier.wait_for(courier.schedule([]), 20)
+
+
+def test_what_is_written_while_a_delivery_is_late_follows_it_without_anyones_help(
+    clerk: Any, server: Server, courier: ProjectionWorker
+) -> None:
+    """A delivery ends with what was written before it began: what came later has no other one."""
+    first = clerk.say("Anna paints")
+    server.going_on.clear()
+    assert not courier.wait_for(courier.schedule([]), 0.05)
+    second = clerk.say("Bo sings")
+    assert courier.schedule([]) is None
+    server.going_on.set()
+    until(lambda: not courier.projection.has_pending())
+    assert ids(server) == {first.id, second.id}
+
+
+def test_a_store_that_lost_everything_is_filled_again(clerk: Any, server: Server, courier: ProjectionWorker) -> None:
+    record = clerk.say("Anna paints")
+    courier.wait_for(courier.schedule([]), 20)
+    NumpyIndex.wipe(server)
+    server.lost = True
+    with pytest.raises(StoreLost):
+        courier.read(server.count)
+    until(lambda: not courier.is_unavailable)
+    assert ids(server) == {record.id}
+    assert server.wipes >= 1
+
+
+def test_a_write_that_finds_everything_lost_fills_it_again(
+    clerk: Any, server: Server, courier: ProjectionWorker
+) -> None:
+    first = clerk.say("Anna paints")
+    courier.wait_for(courier.schedule([]), 20)
+    NumpyIndex.wipe(server)
+    server.lost = True
+    second = clerk.say("Bo sings")
+    assert courier.wait_for(courier.schedule([]), 20)
+    assert ids(server) == {first.id, second.id}
+
+
+def test_verify_tells_that_everything_is_lost(clerk: Any, server: Server, courier: ProjectionWorker) -> None:
+    record = clerk.say("Anna paints")
+    courier.wait_for(courier.schedule([]), 20)
+    NumpyIndex.wipe(server)
+    server.lost = True
+    assert courier.verify()["missing"] == [record.id]
+    assert not any(courier.verify().values())  # it was due to be filled again, and is
+
+
+def test_opening_notices_an_empty_store(clerk: Any, server: Server, courier: ProjectionWorker) -> None:
+    record = clerk.say("Anna paints")
+    courier.wait_for(courier.schedule([]), 20)
+    NumpyIndex.wipe(server)
+    courier.open()
+    until(lambda: ids(server) == {record.id})
+
+
+@pytest.mark.parametrize("down_at_first", [True, False])
+def test_opening_notices_a_store_that_is_gone(
+    down_at_first: bool, clerk: Any, server: Server, courier: ProjectionWorker
+) -> None:
+    record = clerk.say("Anna paints")
+    courier.wait_for(courier.schedule([]), 20)
+    NumpyIndex.wipe(server)
+    server.lost, server.down = True, down_at_first
+    courier.open()
+    server.down = False
+    until(lambda: ids(server) == {record.id})
+
+
+def test_opening_notices_what_is_missing(clerk: Any, server: Server, courier: ProjectionWorker) -> None:
+    first, second = clerk.say("Anna paints"), clerk.say("Bo sings")
+    courier.wait_for(courier.schedule([]), 20)
+    NumpyIndex.delete(server, [first.id])
+    courier.open()
+    until(lambda: ids(server) == {first.id, second.id})
+    assert server.wipes == 1  # at the beginning only
+
+
+def test_opening_without_a_server_is_no_error(clerk: Any, server: Server, courier: ProjectionWorker) -> None:
+    server.down = True
+    record = clerk.say("Anna paints")
+    courier.open()
+    assert courier.is_unavailable
+    server.down = False
+    until(lambda: not courier.is_unavailable)
+    assert ids(server) == {record.id}
+
+
+def test_opening_with_a_wrong_password_is_an_error(server: Server, courier: ProjectionWorker) -> None:
+    server.refuses = "graph_store.config.password: wrong"
+    with pytest.raises(ConfigError, match="password"):
+        courier.open()
+
+
+def test_a_password_that_is_set_right_on_the_server_is_found(
+    clerk: Any, server: Server, courier: ProjectionWorker
+) -> None:
+    server.down = True
+    record = clerk.say("Anna paints")
+    courier.wait_for(courier.schedule([]), 20)
+    server.refuses, server.down = "wrong", False
+    until(lambda: server.checks > 3)
+    assert courier.is_unavailable
+    server.refuses = None
+    until(lambda: not courier.is_unavailable)
+    assert ids(server) == {record.id}
+
+
+def test_closing_ends_the_search_for_a_store(clerk: Any, server: Server) -> None:
+    made = ProjectionWorker(projection(clerk, server), server.check)
+    server.down = True
+    with pytest.raises(StoreUnavailable):
+        made.read(server.count)
+    made.close(5)
+    until(lambda: not made.is_unavailable)
+    with pytest.raises(StoreUnavailable, match=CLOSED):
+        made.schedule([])
+
+
+def test_closing_begins_no_last_delivery(clerk: Any, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A close would wait for it, as long as the store's own patience lasts."""
+    made = ProjectionWorker(projection(clerk, server), server.check)
+    begun: list[Any] = []
+    server.down = True
+    with pytest.raises(StoreUnavailable):
+        made.read(server.count)
+    monkeypatch.setattr(made, "schedule", begun.append)
+    made.cancel_waits()
+    until(lambda: not made.is_unavailable)
+    assert made._looker is not None
+    made._looker.join(5)
+    assert begun == []
+    made.close(5)
+
+
+def test_closing_waits_for_what_hangs_only_so_long(clerk: Any, server: Server) -> None:
+    made = ProjectionWorker(projection(clerk, server), server.check)
+    clerk.say("Anna paints")
+    server.going_on.clear()
+    assert not made.wait_for(made.schedule([]), 0.05)
+    made.close(0.05)
+    server.going_on.set()
+    until(lambda: not made.is_overdue)
+
+
+def test_a_store_in_this_process_is_waited_for(clerk: Any, server: Server) -> None:
+    own = ProjectionWorker(Projection("vectors", clerk.ledger, VectorSink(server, clerk.embedder.model), shared=False))
+    record = clerk.say("Anna paints")
+    assert own.catch_up(["user:alice"], 0)
+    assert ids(server) == {record.id}
+    server.down = True
+    with pytest.raises(StoreUnavailable):
+        own.read(server.count)
+    assert not own.is_unavailable
+    own.close(0)
+
+
+# --- leases ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_turn_ends_with_its_batch(clerk: Any, server: Server) -> None:
+    clerk.say("Anna paints")
+    projection(clerk, server).catch_up([])
+    assert holder(clerk) is None
+
+
+def test_a_failed_batch_gives_the_turn_back(clerk: Any, server: Server) -> None:
+    clerk.say("Anna paints")
+    server.down = True
+    with pytest.raises(StoreUnavailable):
+        projection(clerk, server).catch_up([])
+    assert holder(clerk) is None
+
+
+def test_who_has_no_turn_waits_until_all_is_delivered(clerk: Any, server: Server) -> None:
+    clerk.say("Anna paints")
+    mine, other = projection(clerk, server), projection(clerk, server)
+    server.going_on.clear()
+    busy = Thread(target=mine.catch_up, args=([],))
+    busy.start()
+    until(lambda: holder(clerk) is not None)
+    waiting = Thread(target=other.catch_up, args=([],))
+    waiting.start()
+    time.sleep(0.1)
+    assert waiting.is_alive()
+    server.going_on.set()
+    busy.join(20)
+    waiting.join(20)
+    assert server.upserts == 1
+
+
+def test_a_dead_deliverer_is_succeeded(clerk: Any, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = clerk.say("Anna paints")
+    with clerk.ledger.write() as connection:
+        assert event_log.acquire_lease(connection, "vectors", "one who died", 0.2)
+    projection(clerk, server).catch_up([])
+    assert ids(server) == {record.id}
+
+
+def test_a_clock_that_was_set_back_makes_no_lease_longer(clerk: Any, server: Server) -> None:
+    record = clerk.say("Anna paints")
+    with clerk.ledger.write() as connection:
+        assert event_log.acquire_lease(connection, "vectors", "one who died", 30)
+        connection.exec_driver_sql("UPDATE leases SET until = until + 3600000000")  # taken an hour later, by its clock
+    projection(clerk, server).catch_up([])
+    assert ids(server) == {record.id}
+
+
+def test_a_lease_is_held_by_one(clerk: Any) -> None:
+    with clerk.ledger.write() as connection:
+        assert event_log.acquire_lease(connection, "vectors", "a", 30)
+        assert event_log.acquire_lease(connection, "vectors", "a", 30)
+        assert not event_log.acquire_lease(connection, "vectors", "b", 30)
+        assert event_log.acquire_lease(connection, "graph", "b", 30)
+        event_log.release_lease(connection, "vectors", "b")
+        assert not event_log.acquire_lease(connection, "vectors", "b", 30)
+        event_log.release_lease(connection, "vectors", "a")
+        assert event_log.acquire_lease(connection, "vectors", "b", 30)
+
+
+def test_a_stopped_projection_waits_for_no_turn(clerk: Any, server: Server) -> None:
+    clerk.say("Anna paints")
+    with clerk.ledger.write() as connection:
+        event_log.acquire_lease(connection, "vectors", "somebody", 30)
+    mine = projection(clerk, server)
+    mine.stop()
+    with pytest.raises(StoreUnavailable, match=CLOSED):
+        mine.catch_up([])
+
+
+def test_a_deliverer_that_wakes_up_late_cannot_bring_back_the_past(
+    clerk: Any, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It sleeps while another one delivers a deletion; its own old batch then puts the memory back."""
+    from graphmem.commands.types import DeleteMemory
+
+    record, kept = clerk.say("Anna paints"), clerk.say("Bo sings")
+    late, quick = projection(clerk, server), projection(clerk, server)
+    asleep, awake = Event(), Event()
+    real = server.upsert
+
+    def slow(points: Sequence[Point]) -> None:
+        monkeypatch.setattr(server, "upsert", real)
+        asleep.set()
+        assert awake.wait(20)
+        real(points)
+
+    monkeypatch.setattr(server, "upsert", slow)
+    monkeypatch.setattr(delivery, "LEASE", 0.2)
+    sleeper = Thread(target=late.catch_up, args=([],))
+    sleeper.start()
+    assert asleep.wait(20)
+    clerk.commit(DeleteMemory(record.id))
+    quick.catch_up([])
+    assert ids(server) == {kept.id}
+    awake.set()
+    sleeper.join(20)
+    quick.catch_up([])
+    assert ids(server) == {kept.id}
+    with clerk.ledger.read() as connection:
+        assert memories.total(connection) == 1
+
+
+def test_settling_waits_as_long_as_something_moves(
+    clerk: Any, server: Server, courier: ProjectionWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery, "BATCH", 1)
+    real = server.upsert
+
+    def slow(points: Sequence[Point]) -> None:
+        time.sleep(0.3)
+        real(points)
+
+    monkeypatch.setattr(server, "upsert", slow)
+    said = [clerk.say(f"Anna paints {n}") for n in range(8)]
+    assert courier.drain(2)
+    assert ids(server) == {record.id for record in said}
+    server.going_on.clear()
+    clerk.say("Bo sings")
+    assert not courier.drain(0.1)

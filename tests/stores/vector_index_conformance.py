@@ -1,0 +1,342 @@
+"""What every `VectorIndex` does. A backend subclasses `VectorIndexContract` and gives an `index` fixture."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pytest
+
+from graphmem.model import Kind, MemoryRecord, Scope, View
+from graphmem.stores.protocols import Point, VectorIndex
+
+DIMS = 8
+NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
+ALICE = Scope("alice")
+HOUR = timedelta(hours=1)
+
+
+def uid(number: int) -> str:
+    return str(UUID(int=number + 1))
+
+
+def towards(*parts: float) -> Any:
+    """A unit vector along the given leading parts."""
+    vector = np.zeros(DIMS, np.float32)
+    vector[: len(parts)] = parts
+    return vector / np.linalg.norm(vector)
+
+
+def at_cosine(cosine: float) -> Any:
+    """A vector with this cosine to `towards(1)`."""
+    return towards(cosine, (1 - cosine**2) ** 0.5)
+
+
+def record(number: int, scope: Scope = ALICE, **more: Any) -> MemoryRecord:
+    told: dict[str, Any] = {
+        "kind": Kind.EPISODE,
+        "text": f"memory {number}",
+        "at": NOON,
+        "valid_from": NOON,
+        "created_at": NOON,
+        "updated_at": NOON,
+        "session": "s",
+        "change": number + 1,
+    }
+    return MemoryRecord(id=uid(number), space=scope.space, scope=scope, **{**told, **more})
+
+
+def point(
+    number: int, *vectors: Any, weights: dict[int, float] | None = None, scope: Scope = ALICE, **more: Any
+) -> Point:
+    rows = np.stack(vectors or (towards(1),)).astype(np.float32)
+    return Point(record(number, scope, **more), rows, {7: 1.0} if weights is None else weights)
+
+
+def view(scope: Scope = ALICE, *, anywhere: bool = False, **more: Any) -> View:
+    return View(scope, **{"now": NOON + HOUR, "space": None if anywhere else scope.space, **more})
+
+
+QUESTION = towards(1)
+
+
+def near(index: VectorIndex, seen: View | None = None, limit: int = 10) -> list[str]:
+    return [found for found, _ in index.dense(seen or view(), QUESTION, limit)]
+
+
+def worded(index: VectorIndex, seen: View | None = None, limit: int = 10) -> list[str]:
+    return [found for found, _ in index.sparse(seen or view(), {7: 1.0}, limit)]
+
+
+class VectorIndexContract:
+    """One test for each promise of the protocol."""
+
+    @pytest.fixture
+    def index(self) -> Any:
+        raise NotImplementedError
+
+    # --- contents ---------------------------------------------------------------------------------------------
+
+    def test_a_new_index_is_empty(self, index: VectorIndex) -> None:
+        assert (index.count(), list(index.list_held()), near(index), worded(index)) == (0, [], [], [])
+
+    def test_what_is_put_in_is_found_by_both_arms(self, index: VectorIndex) -> None:
+        index.upsert([point(1), point(2, towards(0, 1), weights={8: 1.0})])
+        assert index.count() == 2
+        assert near(index) == [uid(1), uid(2)]
+        assert worded(index) == [uid(1)]
+
+    def test_nothing_put_in_changes_nothing(self, index: VectorIndex) -> None:
+        index.upsert([])
+        assert index.delete([]) == 0
+        assert index.count() == 0
+
+    def test_putting_in_twice_is_as_putting_in_once(self, index: VectorIndex) -> None:
+        one = point(1, towards(1), towards(0, 1))
+        index.upsert([one])
+        index.upsert([one])
+        assert list(index.list_held()) == [(uid(1), 2, 2)]
+        assert index.count() == 2
+
+    def test_a_new_version_replaces_all_of_the_old_one(self, index: VectorIndex) -> None:
+        index.upsert([point(1, towards(1), weights={7: 1.0})])
+        index.upsert([point(1, towards(0, 1), weights={8: 1.0}, change=9)])
+        assert list(index.list_held()) == [(uid(1), 9, 1)]
+        assert index.dense(view(), QUESTION, 5)[0][1] == pytest.approx(0, abs=1e-6)
+        assert worded(index) == []
+        assert [found for found, _ in index.sparse(view(), {8: 1.0}, 5)] == [uid(1)]
+
+    def test_a_new_version_may_move_to_another_scope(self, index: VectorIndex) -> None:
+        index.upsert([point(1)])
+        index.upsert([point(1, scope=Scope("bob"))])
+        assert near(index) == []
+        assert near(index, view(Scope("bob"))) == [uid(1)]
+        assert index.count() == 1
+
+    def test_stale_windows_go_when_a_new_version_has_fewer(self, index: VectorIndex) -> None:
+        index.upsert([point(1, towards(0, 1), towards(0, 0, 1), towards(1))])
+        index.upsert([point(1, towards(0, 1), change=5)])
+        assert index.count() == 1
+        assert list(index.list_held()) == [(uid(1), 5, 1)]
+        assert index.dense(view(), QUESTION, 5)[0][1] == pytest.approx(0, abs=1e-6)
+
+    def test_deleting_says_how_many_points_went(self, index: VectorIndex) -> None:
+        index.upsert([point(1, towards(1), towards(0, 1)), point(2)])
+        assert index.delete([uid(1), uid(3)]) == 2
+        assert index.delete([uid(1)]) == 0
+        assert near(index) == worded(index) == [uid(2)]
+
+    def test_what_was_deleted_can_come_back(self, index: VectorIndex) -> None:
+        index.upsert([point(1)])
+        index.delete([uid(1)])
+        index.upsert([point(1, change=7)])
+        assert list(index.list_held()) == [(uid(1), 7, 1)]
+
+    def test_held_names_versions_and_windows_by_space(self, index: VectorIndex) -> None:
+        index.upsert([point(1, towards(1), towards(0, 1)), point(2, scope=Scope("bob"), change=44)])
+        assert sorted(index.list_held()) == [(uid(1), 2, 2), (uid(2), 44, 1)]
+        assert list(index.list_held(["user:bob"])) == [(uid(2), 44, 1)]
+        assert list(index.list_held(["user:nobody"])) == []
+        assert list(index.list_held([])) == []
+
+    def test_large_change_numbers_come_back_exactly(self, index: VectorIndex) -> None:
+        index.upsert([point(1, change=2**53 + 1)])
+        assert list(index.list_held()) == [(uid(1), 2**53 + 1, 1)]
+
+    def test_wiping_removes_everything_and_leaves_it_usable(self, index: VectorIndex) -> None:
+        index.upsert([point(1), point(2, scope=Scope("bob"))])
+        index.wipe()
+        assert (index.count(), list(index.list_held()), near(index)) == (0, [], [])
+        index.upsert([point(3)])
+        assert near(index) == worded(index) == [uid(3)]
+
+    # --- order and scores -------------------------------------------------------------------------------------
+
+    def test_dense_gives_cosines_best_first(self, index: VectorIndex) -> None:
+        wanted = {1: 0.2, 2: 0.9, 3: -0.5, 4: 0.6}
+        index.upsert([point(n, at_cosine(c)) for n, c in wanted.items()])
+        found = index.dense(view(), QUESTION, 10)
+        assert [one for one, _ in found] == [uid(2), uid(4), uid(1), uid(3)]
+        assert [score for _, score in found] == pytest.approx([0.9, 0.6, 0.2, -0.5], abs=1e-5)
+
+    def test_the_best_window_counts_and_each_memory_comes_once(self, index: VectorIndex) -> None:
+        index.upsert([point(1, at_cosine(0.1), at_cosine(0.8), at_cosine(0.3)), point(2, at_cosine(0.7))])
+        found = index.dense(view(), QUESTION, 10)
+        assert [one for one, _ in found] == [uid(1), uid(2)]
+        assert found[0][1] == pytest.approx(0.8, abs=1e-5)
+
+    def test_a_memory_of_very_many_windows_does_not_crowd_out_the_others(self, index: VectorIndex) -> None:
+        index.upsert([point(1, *[at_cosine(0.9)] * 120), point(2, at_cosine(0.8)), point(3, at_cosine(0.7))])
+        assert near(index, limit=3) == [uid(1), uid(2), uid(3)]
+
+    def test_sparse_gives_sums_of_products_best_first(self, index: VectorIndex) -> None:
+        index.upsert([
+            point(1, weights={1: 1.0, 2: 2.0}),
+            point(2, weights={1: 3.0}),
+            point(3, weights={2: 0.5, 9: 40.0}),
+            point(4, weights={9: 1.0}),
+        ])  # fmt: skip
+        found = index.sparse(view(), {1: 0.5, 2: 2.0}, 10)
+        assert [one for one, _ in found] == [uid(1), uid(2), uid(3)]
+        assert [score for _, score in found] == pytest.approx([4.5, 1.5, 1.0], rel=1e-5)
+
+    def test_words_of_several_windows_count_once(self, index: VectorIndex) -> None:
+        index.upsert([point(1, towards(1), towards(0, 1), weights={7: 2.0})])
+        assert index.sparse(view(), {7: 1.5}, 10) == [(uid(1), pytest.approx(3.0))]
+
+    def test_no_words_find_nothing(self, index: VectorIndex) -> None:
+        index.upsert([point(1), point(2, weights={})])
+        assert index.sparse(view(), {}, 10) == []
+        assert index.sparse(view(), {12345: 1.0}, 10) == []
+
+    def test_a_memory_without_words_is_found_by_nearness(self, index: VectorIndex) -> None:
+        index.upsert([point(1, weights={})])
+        assert near(index) == [uid(1)]
+
+    def test_term_numbers_may_be_as_large_as_31_bits(self, index: VectorIndex) -> None:
+        index.upsert([point(1, weights={2**31 - 1: 1.0, 0: 1.0})])
+        assert index.sparse(view(), {2**31 - 1: 2.0, 0: 1.0}, 5) == [(uid(1), pytest.approx(3.0))]
+
+    def test_limits_cut_the_worst(self, index: VectorIndex) -> None:
+        index.upsert([point(n, at_cosine(n / 20), weights={7: float(n)}) for n in range(1, 11)])
+        assert near(index, limit=3) == worded(index, limit=3) == [uid(10), uid(9), uid(8)]
+
+    # --- views ------------------------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("arm", [near, worded])
+    def test_a_view_is_applied_before_the_limit(self, index: VectorIndex, arm: Any) -> None:
+        hidden = [point(n, at_cosine(0.99), weights={7: 9.0}, scope=Scope("bob")) for n in range(1, 200)]
+        index.upsert([*hidden, point(500, at_cosine(0.1), weights={7: 0.1})])
+        assert arm(index, limit=2) == [uid(500)]
+
+    @pytest.mark.parametrize("arm", [near, worded])
+    def test_a_scope_sees_the_memories_that_carry_its_values(self, index: VectorIndex, arm: Any) -> None:
+        scopes = [
+            Scope("alice"),
+            Scope("alice", "a"),
+            Scope("alice", "a", "r"),
+            Scope("alice", None, "r"),
+            Scope(None, "a"),
+            Scope("a"),
+        ]
+        index.upsert([point(n, at_cosine(0.9 - n / 10), weights={7: 9.0 - n}, scope=s) for n, s in enumerate(scopes)])
+        assert arm(index, view(Scope("alice"))) == [uid(0), uid(1), uid(2), uid(3)]
+        assert arm(index, view(Scope("alice", "a"))) == [uid(1), uid(2)]
+        assert arm(index, view(Scope("alice", "a", "r"))) == [uid(2)]
+        assert arm(index, view(Scope("alice", None, "r"))) == [uid(2), uid(3)]
+        assert arm(index, view(Scope(None, "a"), anywhere=True)) == [uid(1), uid(2), uid(4)]
+        assert arm(index, view(Scope(None, "a"))) == [uid(4)]
+        assert arm(index, view(Scope(None, None, "r"), anywhere=True)) == [uid(2), uid(3)]
+
+    @pytest.mark.parametrize("arm", [near, worded])
+    def test_a_run_sees_what_was_said_again_in_it(self, index: VectorIndex, arm: Any) -> None:
+        told = [(None, ()), ("r", ("s", "t")), (None, ("s",)), ("s", ()), ("t", ("r",))]
+        index.upsert(
+            [
+                point(
+                    n, at_cosine(0.9 - n / 10), weights={7: 9.0 - n}, scope=Scope("alice", None, own), further_runs=more
+                )
+                for n, (own, more) in enumerate(told)
+            ]
+        )
+        index.upsert([point(9, scope=Scope("bob", None, "x"), further_runs=("s",))])
+        assert arm(index) == [uid(n) for n in range(5)]
+        assert arm(index, view(Scope("alice", None, "r"))) == [uid(1), uid(4)]
+        assert arm(index, view(Scope("alice", None, "s"))) == [uid(1), uid(2), uid(3)]
+        assert arm(index, view(Scope("alice", None, "t"))) == [uid(1), uid(4)]
+        assert arm(index, view(Scope("alice", None, "x"))) == []
+        assert set(arm(index, view(Scope(None, None, "s"), anywhere=True))) == {uid(1), uid(2), uid(3), uid(9)}
+        index.upsert([point(1, scope=Scope("alice", None, "r"), change=77)])
+        assert arm(index, view(Scope("alice", None, "t"))) == [uid(4)]
+
+    @pytest.mark.parametrize("arm", [near, worded])
+    def test_kinds_are_kept_apart(self, index: VectorIndex, arm: Any) -> None:
+        index.upsert([point(n, kind=kind) for n, kind in enumerate(Kind)])
+        for number, kind in enumerate(Kind):
+            assert arm(index, view(kinds=frozenset({kind}))) == [uid(number)]
+        assert set(arm(index, view(kinds=frozenset({Kind.FACT, Kind.EPISODE})))) == {uid(0), uid(1)}
+
+    @pytest.mark.parametrize("arm", [near, worded])
+    def test_what_is_retired_is_left_out_unless_as_of_says_so(self, index: VectorIndex, arm: Any) -> None:
+        tick = timedelta(microseconds=1)
+        index.upsert([point(1, valid_from=NOON, valid_to=NOON + HOUR)])
+        assert arm(index, view(now=NOON + HOUR)) == []
+        assert arm(index, view(now=NOON + HOUR - tick)) == [uid(1)]
+        assert arm(index, view(now=NOON + 9 * HOUR, as_of=NOON)) == [uid(1)]
+        assert arm(index, view(now=NOON + 9 * HOUR, as_of=NOON + HOUR - tick)) == [uid(1)]
+        assert arm(index, view(now=NOON + 9 * HOUR, as_of=NOON + HOUR)) == []
+        assert arm(index, view(now=NOON + 9 * HOUR, as_of=NOON - tick)) == []
+
+    @pytest.mark.parametrize("arm", [near, worded])
+    def test_what_begins_later_is_seen_now_but_not_as_of_before(self, index: VectorIndex, arm: Any) -> None:
+        index.upsert([point(1, valid_from=NOON + 5 * HOUR)])
+        assert arm(index, view(now=NOON)) == [uid(1)]
+        assert arm(index, view(as_of=NOON)) == []
+
+    @pytest.mark.parametrize("arm", [near, worded])
+    def test_what_is_expired_is_left_out_unless_asked_for(self, index: VectorIndex, arm: Any) -> None:
+        index.upsert([point(1, valid_from=NOON - 2 * HOUR, expires_at=NOON)])
+        assert arm(index, view(now=NOON)) == []
+        assert arm(index, view(now=NOON - HOUR)) == [uid(1)]
+        assert arm(index, view(now=NOON, show_expired=True)) == [uid(1)]
+        assert arm(index, view(now=NOON + HOUR, as_of=NOON - HOUR)) == [uid(1)]
+
+    @pytest.mark.parametrize("arm", [near, worded])
+    def test_dates_far_away_do_no_harm(self, index: VectorIndex, arm: Any) -> None:
+        first, last = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, tzinfo=UTC)
+        index.upsert([point(1, valid_from=first, valid_to=last, expires_at=last)])
+        assert arm(index) == [uid(1)]
+        assert arm(index, view(as_of=first)) == [uid(1)]
+
+    def test_names_are_compared_to_the_letter(self, index: VectorIndex) -> None:
+        names = ["alice", "Alice", "alice ", "ali", "älice", "a:b", "a/b", "alice\u200b"]
+        index.upsert([point(n, scope=Scope(name)) for n, name in enumerate(names)])
+        for number, name in enumerate(names):
+            assert near(index, view(Scope(name))) == [uid(number)]
+
+
+def random_points(seed: int, count: int = 150) -> list[Point]:
+    """Points of several tenants, kinds, dates, windows and words; no two of them rank the same."""
+    chance, numbers = random.Random(seed), np.random.default_rng(seed)
+    points = []
+    for n in range(count):
+        rows = numbers.normal(size=(chance.choice([1, 1, 1, 2, 4]), DIMS)).astype(np.float32)
+        start = NOON + HOUR * chance.randint(-50, 50)
+        made = record(
+            n,
+            Scope(chance.choice(["alice", "bob"]), chance.choice([None, "a", "b"]), chance.choice([None, "r"])),
+            kind=chance.choice(list(Kind)),
+            valid_from=start,
+            valid_to=chance.choice([None, None, start + HOUR * chance.randint(1, 60)]),
+            expires_at=chance.choice([None, None, start + HOUR * chance.randint(1, 60)]),
+            further_runs=chance.choice([(), (), ("q",), ("q", "r")]),
+        )
+        words = {term: chance.uniform(0.1, 3) for term in chance.sample(range(30), chance.randint(0, 8))}
+        points.append(Point(made, rows / np.linalg.norm(rows, axis=1, keepdims=True), words))
+    return points
+
+
+def random_views(seed: int, count: int = 25) -> list[View]:
+    chance = random.Random(seed)
+    views = []
+    for _ in range(count):
+        scope = chance.choice([Scope("alice"), Scope("bob", "a"), Scope(None, "b"), Scope(None, None, "r")])
+        views.append(
+            View(
+                scope,
+                NOON + HOUR * chance.randint(-60, 60),
+                space=scope.space if scope.user_id else None,
+                kinds=frozenset(chance.sample(list(Kind), chance.randint(1, 3))),
+                as_of=chance.choice([None, NOON + HOUR * chance.randint(-60, 60)]),
+                show_expired=chance.random() < 0.3,
+            )
+        )
+    return views
+
+
+def changed(one: Point, change: int) -> Point:
+    return replace(one, record=replace(one.record, change=change))

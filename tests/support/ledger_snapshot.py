@@ -1,0 +1,76 @@
+"""What a ledger holds as a whole, to compare two of them."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+from sqlalchemy import select
+
+from graphmem import Memory
+from graphmem.stores.ledger import schema as s
+
+
+def contents(memory: Memory) -> dict[str, list[Any]]:
+    """Every table, without row ids, change numbers and what follows from the ledger's own UUID."""
+    with memory._engine.ledger.read() as c:
+        uids = dict(c.execute(select(s.memories.c.id, s.memories.c.uid)).all())
+        spaces = dict(c.execute(select(s.spaces.c.id, s.spaces.c.key)).all())
+        keys = dict(c.execute(select(s.entities.c.id, s.entities.c.key)).all())
+        relations = {
+            row.id: (spaces[row.space], keys[row.subject], row.predicate, keys[row.object], row.at)
+            for row in c.execute(select(s.relations))
+        }
+
+        def rows(table: Any, leave: str = "", **resolved: dict[Any, Any]) -> list[Any]:
+            found = []
+            for row in c.execute(select(table)).mappings():
+                values = {
+                    k: resolved[k].get(v) if k in resolved else v for k, v in row.items() if k not in leave.split()
+                }
+                if values.get("before"):
+                    values["before"] = {**values["before"], "change": 0}
+                found.append({k: bytes(v) if isinstance(v, memoryview) else v for k, v in values.items()})
+            return sorted(found, key=lambda row: json.dumps(row, default=repr, sort_keys=True))
+
+        stones = select(s.tombstones).where(s.tombstones.c.kind == "memory")
+        return {
+            "order": [uids[row] for row in sorted(uids)],
+            "memories": rows(s.memories, "id change", space=spaces, previous=uids),
+            # What recognises the messages of the erased is of use in their own ledger only.
+            "messages": sorted(row.memory for row in c.execute(select(s.messages)) if row.words is not None),
+            "links": rows(s.links, memory=uids, other=uids),
+            "events": rows(s.events, "id change"),
+            "lives": [
+                (e.memory, e.event) for e in c.execute(select(s.events).order_by(s.events.c.memory, s.events.c.id))
+            ],
+            "further_runs": rows(s.further_runs, memory=uids),
+            "tombstones": sorted((t.uid, t.space, t.user_id, t.agent_id, t.run_id, t.at) for t in c.execute(stones)),
+            "entities": rows(s.entities, "id change", space=spaces),
+            "mentions": rows(s.mentions, memory=uids, entity=keys),
+            "relations": sorted(relations.values()),
+            "supports": rows(s.supports, relation=relations, memory=uids),
+            "embeddings": rows(s.embeddings),
+            "aliases": rows(s.aliases, space=spaces),
+            "names": rows(s.names, space=spaces),
+            "terms": rows(s.terms, space=spaces),
+            "spaces": sorted((row.key, row.size) for row in c.execute(select(s.spaces)) if row.size),
+            "tasks": rows(s.tasks, "attempts error", memory=uids),
+        }
+
+
+def same(one: Memory, other: Memory, but: str = "") -> None:
+    """Both ledgers hold the same, and give the same answers."""
+    mine, theirs = contents(one), contents(other)
+    for table in mine.keys() - set(but.split()):
+        assert mine[table] == theirs[table], table
+    for memory in (one, other):
+        report = memory.verify()
+        assert report["ok"], report
+
+
+def exported(memory: Memory, **scope: Any) -> list[dict[str, Any]]:
+    file = io.BytesIO()
+    memory.export(file, **scope)
+    return [json.loads(line) for line in file.getvalue().splitlines()]

@@ -1,0 +1,111 @@
+"""Real mem0ai, without network: its models are replaced by ones that need none. Works with every version since 0.1.
+
+`python tests/support/mem0_fixture.py FOLDER` lives a life of it in a folder; tests/data/mem0-* are what older versions
+wrote so.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import hashlib
+import json
+import os
+import shutil
+import sys
+import warnings
+from contextlib import suppress
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+DIMS = 8
+# Both are read when it is imported: it would send telemetry, and write into the home folder.
+os.environ |= {"MEM0_TELEMETRY": "False", "MEM0_DIR": mkdtemp(prefix="mem0-")}
+atexit.register(shutil.rmtree, os.environ["MEM0_DIR"], ignore_errors=True)
+
+
+class Embedder:
+    """A vector for a text, by its bytes."""
+
+    def __init__(self) -> None:
+        self.config = type("Config", (), {"embedding_dims": DIMS, "model": "bytes"})()
+
+    def embed(self, text: str, memory_action: str | None = None) -> list[float]:
+        return [1 + byte / 255 for byte in hashlib.sha256(text.encode()).digest()[:DIMS]]
+
+    def embed_batch(self, texts: list[str], memory_action: str | None = None) -> list[list[float]]:
+        return [self.embed(text) for text in texts]
+
+
+class Model:
+    """A language model that finds one thing in whatever it is asked, in the words of every version's prompts."""
+
+    found = "Likes hiking in Norway"
+
+    def generate_response(self, *_: Any, **__: Any) -> str:
+        memory = {"id": "0", "text": self.found, "event": "ADD", "attributed_to": "user"}
+        return json.dumps({"facts": [self.found], "memory": [memory]})
+
+
+def opened(folder: Path, **qdrant: Any) -> Any:
+    """A mem0 in a folder (or with its collection elsewhere), as its configuration makes it but for the models."""
+    from mem0 import Memory
+
+    with suppress(ImportError):  # since 2.0
+        from mem0.utils import spacy_models
+
+        # Else it would download a model.
+        spacy_models._load_failed_full = spacy_models._load_failed_lemma = True
+    store = {"path": str(folder / "qdrant"), "on_disk": True, "embedding_model_dims": DIMS, **qdrant}
+    config = {
+        "vector_store": {"provider": "qdrant", "config": {k: v for k, v in store.items() if v is not None}},
+        "llm": {"provider": "openai", "config": {"api_key": "none"}},
+        "embedder": {"provider": "openai", "config": {"api_key": "none", "embedding_dims": DIMS}},
+        "history_db_path": str(folder / "history.db"),
+    }
+    with warnings.catch_warnings():
+        # Qdrant's local mode forgets to close a database that it only asks a question.
+        warnings.simplefilter("ignore", ResourceWarning)
+        memory = Memory.from_config(config)
+        gc.collect()
+    memory.embedding_model, memory.llm = Embedder(), Model()
+    return memory
+
+
+def closed(memory: Any) -> None:
+    """Lets go of all it holds; older versions do not do it themselves."""
+    memory.vector_store.client.close()
+    connection = getattr(memory.db, "connection", None)
+    if connection is not None:
+        connection.close()
+        memory.db.connection = None
+
+
+def live(memory: Any) -> list[str]:
+    """Some weeks of a mem0 1 or older: what was said, drawn from it, corrected, deleted. Returns the ids in order."""
+    said = [
+        {"role": "user", "name": "Tom", "content": "My sister Anna works at Nordlicht."},
+        {"role": "assistant", "content": "Nordlicht has an office in Bergen."},
+        {"role": "user", "content": "I like tea."},
+        {"role": "user", "content": "Forget this one."},
+    ]
+    ids = []
+    for message in said:
+        (one,) = memory.add([message], user_id="tom", agent_id="bot", metadata={"topic": "family"}, infer=False)[
+            "results"
+        ]
+        ids.append(one["id"])
+    (one,) = memory.add("I like hiking in Norway.", user_id="ida", infer=True)["results"]
+    ids.append(one["id"])
+    memory.update(ids[2], "I like coffee.")
+    memory.delete(ids[3])
+    return ids
+
+
+if __name__ == "__main__":
+    place = Path(sys.argv[1])
+    place.mkdir(parents=True)
+    alive = opened(place)
+    live(alive)
+    closed(alive)

@@ -1,0 +1,94 @@
+"""Memories whose stores are all on servers: PostgreSQL, Qdrant and Neo4j, where variables say that they are there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from tempfile import TemporaryDirectory
+from time import monotonic, sleep
+from typing import Any
+from uuid import uuid4
+
+from graphmem import Memory, Settings
+from graphmem.errors import GraphmemError
+
+NEO4J, QDRANT = os.environ.get("NEO4J_URI", ""), os.environ.get("QDRANT_URL", "")
+PASSWORD = os.environ.get("NEO4J_PASSWORD", "")
+GRPC_PORT = int(os.environ.get("QDRANT_GRPC_PORT", "6334"))
+
+# Seconds that servers may take to get warm.
+PATIENCE = 90
+
+
+def graph_config() -> dict[str, Any]:
+    return {"provider": "neo4j", "config": {"url": NEO4J, "password": PASSWORD}}
+
+
+def vector_config(collection: str) -> dict[str, Any]:
+    return {"config": {"url": QDRANT, "grpc_port": GRPC_PORT, "collection_name": collection}}
+
+
+class Servers:
+    """What a session's tests leave on servers that they share: removed at its end."""
+
+    def __init__(self) -> None:
+        self._name = f"journeys-{uuid4().hex[:8]}"
+        self._collections: dict[tuple[str, int], str] = {}
+        self._ledgers: set[str] = set()
+
+    def laid_under(self, config: dict[str, Any]) -> dict[str, Any]:
+        """A configuration with the servers' stores where it names none; a collection for each model."""
+        if not (NEO4J and QDRANT):
+            return config
+        model = config["embedder"]["config"]
+        # Named by number: drivers log a collection's name, and the model's is one that tests hand in.
+        of = (model["model"], model["embedding_dims"])
+        collection = self._collections.setdefault(of, f"{self._name}-{len(self._collections)}")
+        # What takes long here is a busy machine, which is no outage.
+        on_servers = {"vector_store": vector_config(collection), "graph_store": graph_config(), "delivery_wait": 30.0}
+        return {**on_servers, **config}
+
+    def note(self, memory: Memory) -> None:
+        self._ledgers.add(memory._engine.ledger.uuid)
+
+    def warm(self) -> None:
+        """Lets servers that have just started plan and load what a first write needs, which is no outage either."""
+        if not (NEO4J and QDRANT):
+            return
+        embedder = {"embed": lambda texts: [[1.0, 0.0] for _ in texts], "embedding_dims": 2, "model": "warm"}
+        models = {"embedder": {"provider": "callable", "config": embedder}, "extractor": {"provider": "none"}}
+        with TemporaryDirectory() as home, Memory(home, settings=Settings.from_dict(self.laid_under(models))) as memory:
+            self.note(memory)
+            until = monotonic() + PATIENCE
+            memory.add("Warm words.", user_id="warm")
+            while memory.flush()["pending"] and monotonic() < until:
+                sleep(1)
+            memory.search("words", user_id="warm")
+
+    def clean(self) -> None:
+        if self._collections:
+            from qdrant_client import QdrantClient
+
+            client = QdrantClient(QDRANT, check_compatibility=False, timeout=20)
+            for collection in self._collections.values():
+                client.delete_collection(collection)
+            client.close()
+        for ledger in self._ledgers if self._collections else ():
+            from graphmem.stores.neo4j.index import Neo4jIndex
+
+            graph = Neo4jIndex(NEO4J, "neo4j", PASSWORD, "neo4j", ledger)
+            with suppress(GraphmemError):
+                graph.wipe()
+                graph._server.run("MATCH (n:GraphmemLedger {ledger: $ledger}) DELETE n", {"ledger": ledger})
+            graph.close()
+
+
+@contextmanager
+def session() -> Iterator[Servers]:
+    servers = Servers()
+    try:
+        servers.warm()
+        yield servers
+    finally:
+        servers.clean()

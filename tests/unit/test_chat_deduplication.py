@@ -1,0 +1,88 @@
+"""Which messages of a chat are its last rounds, and how each is known again however the chat is given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from graphmem.digests import Digests
+from graphmem.ingest.chat_deduplication import ChatHistory, last_rounds
+
+KEYED = Digests("ledger", bytes(32)).keyed
+
+
+def chat(*said: str) -> list[dict[str, Any]]:
+    """ "u…" is said by the user, anything else by the assistant."""
+    return [{"role": "user" if text[0] == "u" else "assistant", "content": text} for text in said]
+
+
+def ids(found: Any) -> list[str]:
+    return [message["id"] for message in found]
+
+
+@pytest.mark.parametrize(
+    ("said", "rounds", "start"),
+    [
+        (("u1", "a1", "u2", "a2", "u3", "a3"), 2, 2),
+        (("u1", "a1", "u2", "a2", "u3", "a3"), 1, 4),
+        (("u1", "a1"), 2, 0),
+        (("a0", "u1", "a1"), 1, 1),
+        (("a0",), 1, 0),
+        (("u1", "a1", "u2", "u3", "a3", "b3"), 1, 2),
+        (("u1", "a1", "u2"), 1, 2),
+        ((), 1, 0),
+    ],
+)
+def test_a_round_is_what_the_user_says_with_its_answers(said: tuple[str, ...], rounds: int, start: int) -> None:
+    assert last_rounds(chat(*said), rounds) == start
+
+
+def test_a_growing_chat_keeps_its_ids() -> None:
+    link = ChatHistory(KEYED)
+    first = ids(link.with_keys(chat("u1", "a1"), 2))
+    second = ids(link.with_keys(chat("u1", "a1", "u2", "a2"), 2))
+    third = ids(link.with_keys(chat("u1", "a1", "u2", "a2", "u3", "a3"), 2))
+    assert second[:2] == first
+    assert third[:2] == second[2:]
+    assert len({*first, *second, *third}) == 6
+
+
+def test_so_does_one_of_which_only_the_end_is_given() -> None:
+    link = ChatHistory(KEYED)
+    first = ids(link.with_keys(chat("u1", "a1", "u2", "a2"), 2))
+    second = ids(link.with_keys(chat("u2", "a2", "u3", "a3"), 2))
+    assert second[:2] == first[2:]
+    assert len({*first, *second}) == 6
+
+
+def test_the_same_words_in_another_place_are_another_message() -> None:
+    link = ChatHistory(KEYED)
+    said = ids(link.with_keys(chat("u", "a", "u", "a", "u", "a"), 9))
+    assert len(set(said)) == 6
+
+
+def test_an_answer_that_was_made_anew_is_another_message() -> None:
+    link = ChatHistory(KEYED)
+    first = ids(link.with_keys(chat("u1", "a1"), 2))
+    second = ids(link.with_keys(chat("u1", "b1"), 2))
+    assert second[0] == first[0]
+    assert second[1] != first[1]
+
+
+def test_another_process_finds_the_same_ids_in_a_whole_chat() -> None:
+    link, whole = ChatHistory(KEYED), chat("u1", "a1", "u2", "a2", "u1", "a1")
+    link.with_keys(whole[:2], 2)
+    link.with_keys(whole[:4], 2)
+    assert ids(link.with_keys(whole, 2)) == ids(ChatHistory(KEYED).with_keys(whole, 2))
+
+
+def test_what_has_an_id_or_a_time_is_left_as_it_is() -> None:
+    told = [{"role": "user", "content": "x", "id": "7"}, {"role": "assistant", "content": "y", "timestamp": 0}]
+    assert ChatHistory(KEYED).with_keys(told, 1) == told
+
+
+@pytest.mark.parametrize("strange", [None, 7, ["x"], "words", [None]])
+def test_what_is_no_chat_is_refused(strange: Any) -> None:
+    with pytest.raises((TypeError, AttributeError)):
+        ChatHistory(KEYED).with_keys(strange, 1)

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import pytest
+
+from graphmem import Memory
+from graphmem.errors import ModelError
+from graphmem.extraction import chinese_words
+from graphmem.extraction.spacy.extractor import SpacyExtractor
+from graphmem.model import EntityType, Mention, MentionKind, Utterance
+
+NAME, CHUNK = MentionKind.NAME, MentionKind.CHUNK
+
+
+def kinds(text: str) -> dict[str, MentionKind]:
+    return {words: kind for words, kind, _ in chinese_words.find_entities(text)}
+
+
+def types(text: str) -> dict[str, EntityType]:
+    return {words: type_ for words, _, type_ in chinese_words.find_entities(text)}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("我和小明昨天去了北京。", True),
+        ("蘇婉清搬到廈門了", True),
+        ("我在 Google 的北京办公室上班", True),
+        ("I met 小明 yesterday in Beijing", False),
+        ("東京へ行きました", False),
+        ("서울은 좋다", False),
+        ("2023 !!", False),
+        ("", False),
+    ],
+)
+def test_what_is_chinese(text: str, expected: bool) -> None:
+    assert chinese_words.is_chinese(text) is expected
+
+
+def test_names_and_nouns() -> None:
+    found = kinds("志远在苏州工业园区的机器人公司上班,周末带柴犬去太湖。")
+    assert found["苏州工业园区"] == found["太湖"] == NAME
+    assert found["公司"] == found["机器人"] == found["机器人公司"] == CHUNK
+    assert not {"周末", "上班", "的", "在"} & set(found)
+
+
+def test_a_full_name_is_known_by_the_given_name_too() -> None:
+    assert kinds("孟雨桐以前给长颈鹿看病") == {"孟雨桐": NAME, "雨桐": NAME, "长颈鹿": CHUNK}
+
+
+def test_types_of_names() -> None:
+    found = types("孟雨桐和阿杰从复旦大学去了北京,在金鸡湖边吃巧克力。")
+    assert found["孟雨桐"] == found["阿杰"] == EntityType.PERSON
+    assert found["复旦大学"] == EntityType.ORGANIZATION
+    assert found["北京"] == found["金鸡湖"] == EntityType.PLACE
+    assert found["巧克力"] == EntityType.OTHER
+
+
+def test_what_sticks_to_an_unknown_name_is_taken_off() -> None:
+    assert kinds("给晓蕾拍照的那位")["晓蕾"] == NAME
+    assert kinds("晓芸家的两只猫")["晓芸"] == NAME
+
+
+@pytest.mark.parametrize("text", ["谢谢大家", "啊啊啊啊", "好的", "嗯", "我也是这么想的", "。。。"])
+def test_small_talk_names_nothing(text: str) -> None:
+    assert kinds(text) == {}
+
+
+def test_names_in_latin_letters() -> None:
+    assert kinds("我在 Google 用 python 写程序")["Google"] == NAME
+    assert "python" not in kinds("我在 Google 用 python 写程序")
+
+
+@pytest.mark.parametrize("text", ["北京\ud800上海", "\x00北京", "北" * 20_000, "🎉北京🎉", "北京\n\n上海"])
+def test_odd_texts(text: str) -> None:
+    assert isinstance(kinds(text), dict)
+
+
+def test_question_and_memory_go_the_same_way() -> None:
+    extractor = SpacyExtractor()
+    text = "孟雨桐在上海动物园给长颈鹿看过病"
+    (told,) = extractor.extract([Utterance(text)])
+    assert list(told.mentions) == extractor.keys(text)
+    assert told.statements == ()
+    assert Mention("上海动物园", "上海动物园", EntityType.PLACE, NAME) in told.mentions
+
+
+def test_a_name_leads_from_one_memory_to_another() -> None:
+    with Memory(":memory:") as memory:
+        told = [
+            ("顾南乔", "豆包是孟雨桐救回来的"),
+            ("林晓芸", "今天的晚饭是番茄炒蛋"),
+            ("顾南乔", "孟雨桐以前在上海动物园工作"),
+        ]
+        memory.add([{"role": "user", "name": name, "content": text} for name, text in told], user_id="u")
+        found = memory.search("谁救了豆包?", user_id="u", explain=True)["results"]
+        reached = next(hit for hit in found if "动物园" in hit["memory"])
+        assert "孟雨桐" in str(reached["explain"]["path"])
+
+
+def test_a_failure_is_our_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken:
+        @staticmethod
+        def tag(_: str) -> None:
+            raise RuntimeError
+
+    monkeypatch.setattr(chinese_words, "_jieba", Broken)
+    with pytest.raises(ModelError, match="rjieba"):
+        list(chinese_words.find_entities("我们在北京"))

@@ -1,0 +1,513 @@
+"""Benchmarks: measures against values worked out by hand, and files as their publishers write them."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+
+import pytest
+
+from graphmem.errors import StoreError, ValidationError
+from graphmem.evaluation import chats, configurations, locomo, multihop
+from graphmem.evaluation.datasets import POOLED, BenchmarkQuestion, Dataset, QuestionGroup, pooled
+from graphmem.evaluation.metrics import (
+    all_found,
+    any_found,
+    ndcg,
+    paired_difference,
+    recall,
+    recall_within,
+    reciprocal_rank,
+    scores,
+)
+from graphmem.evaluation.report import report
+from graphmem.evaluation.runner import Latency, RunResult, StoredMessages, run
+
+RANKING = ["a", "x", "b", "y"]
+GOLD = {"a", "b", "c"}
+WORDS = {"a": 10, "x": 20, "b": 10, "y": 1000, "c": 1}
+
+
+# --- measures ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("k", "expected"), [(1, 1 / 3), (2, 1 / 3), (3, 2 / 3), (50, 2 / 3)])
+def test_recall_is_the_share_of_gold_that_was_found(k, expected):
+    assert recall(RANKING, GOLD, k) == pytest.approx(expected)
+
+
+def test_any_and_all():
+    assert [any_found(["x", "a", "b"], {"a", "b"}, k) for k in (1, 2, 3)] == [0, 1, 1]
+    assert [all_found(["x", "a", "b"], {"a", "b"}, k) for k in (1, 2, 3)] == [0, 0, 1]
+    assert all_found(["a", "b", "c"], {"a", "b", "c"}, 2) == 0
+
+
+def test_reciprocal_rank_is_of_the_first_one_found():
+    assert reciprocal_rank(["x", "y", "b", "a"], {"a", "b"}) == pytest.approx(1 / 3)
+    assert reciprocal_rank(["a"], {"a"}) == 1
+    assert reciprocal_rank(["x"], {"a"}) == 0
+    assert reciprocal_rank([], {"a"}) == 0
+
+
+def test_ndcg():
+    # Found at ranks 1 and 3: 1 + 1/2; at best at 1, 2 and 3: 1 + 1/log2(3) + 1/2 = 2.130930.
+    assert ndcg(RANKING, GOLD, 10) == pytest.approx(1.5 / 2.130930, abs=1e-6)
+    # Three of them do not fit into one place, so one is the best there can be.
+    assert ndcg(RANKING, GOLD, 1) == 1
+    assert ndcg(["x", "a"], {"a"}, 10) == pytest.approx(0.630930, abs=1e-6)
+    assert ndcg(["x", "a"], {"a"}, 1) == 0
+
+
+@pytest.mark.parametrize(("budget", "expected"), [(12, 0), (13, 1 / 3), (39, 1 / 3), (51, 1 / 3), (52, 2 / 3)])
+def test_ten_words_are_thirteen_tokens(budget, expected):
+    assert recall_within(RANKING, GOLD, WORDS, budget) == pytest.approx(expected)
+
+
+def test_what_does_not_fit_ends_what_is_read():
+    assert recall_within(["y", "a"], {"a"}, WORDS, 500) == 0
+
+
+def test_scores_name_every_measure():
+    found = scores(["x"] * 4 + ["a", "b"], {"a", "b"}, WORDS)
+    assert (found["recall@5"], found["recall@10"], found["any@5"], found["all@5"], found["all@10"]) == (0.5, 1, 1, 0, 1)
+    assert found["mrr"] == pytest.approx(0.2)
+    assert found["recall within 500 tokens"] == 1
+    with pytest.raises(ValidationError, match="gold"):
+        scores(["a"], set(), WORDS)
+
+
+def test_the_interval_of_a_difference():
+    always = paired_difference([0.75] * 8, [0.5] * 8)
+    assert (always.mean, always.low, always.high) == (0.25, 0.25, 0.25)
+    # One of ten: a resample holds it binomially, with 10 draws of 1/10; 35 % hold none, 98.7 % at most three.
+    rare = paired_difference([1] + [0] * 9, [0] * 10)
+    assert (rare.mean, rare.low, rare.high) == (pytest.approx(0.1), 0, pytest.approx(0.3))
+    # A hundred draws of 1/2: the middle 95 % are 40 to 60.
+    half = paired_difference([0, 0] * 50, [0, 1] * 50)
+    assert half.mean == -0.5
+    assert half.low == pytest.approx(-0.6, abs=0.011)
+    assert half.high == pytest.approx(-0.4, abs=0.011)
+
+
+def test_an_interval_is_the_same_every_time_and_pairs_questions():
+    first, second = [0.2, 0.9, 0.4, 1.0, 0.0, 0.3], [0.1, 0.8, 0.5, 0.5, 0.0, 0.3]
+    assert paired_difference(first, second) == paired_difference(first, second)
+    assert paired_difference(first, second) != paired_difference(first, second, seed=7)
+    # The same values in another order would give a wider interval if questions were not paired.
+    assert paired_difference(first, first).low == paired_difference(first, first).high == 0
+
+
+def test_one_question_has_no_interval_and_none_no_difference():
+    alone = paired_difference([1], [0])
+    assert (alone.mean, alone.low, alone.high) == (1, None, None)
+    with pytest.raises(ValidationError, match="0 and 0 questions"):
+        paired_difference([], [])
+    with pytest.raises(ValidationError, match="2 and 1 questions"):
+        paired_difference([1, 1], [0])
+
+
+# --- LOCOMO --------------------------------------------------------------------------------------------------------
+
+
+def turn(key, text, speaker="Ann", **more):
+    return {"speaker": speaker, "dia_id": key, "text": text, **more}
+
+
+def conversation(**changes):
+    return {
+        "sample_id": "conv-1",
+        "conversation": {
+            "speaker_a": "Ann",
+            "speaker_b": "Bo",
+            "session_10_date_time": "12:05 am on 1 June, 2023",
+            "session_10": [turn("D10:1", "I sold the boat.", "Bo")],
+            "session_2_date_time": "1:56 pm on 8 May, 2023",
+            "session_2": [
+                turn("D2:1", "I bought a boat.", "Bo", blip_caption="a photo of a red boat", img_url=["…"]),
+                turn("D2:2", "Congratulations!"),
+            ],
+            "session_11_date_time": "9:00 am on 2 June, 2023",
+        },
+        "qa": [
+            {"question": "What happened to the boat?", "evidence": ["D2:1; D10:01"], "category": 1, "answer": "sold"},
+            {"question": "What did Bo buy?", "evidence": ["D:2:1", "D7:7", "D"], "category": 4, "answer": "a boat"},
+            {"question": "Is Bo rich?", "evidence": [], "category": 3, "answer": "no"},
+            {"question": "What did Ann buy?", "evidence": ["D2:1"], "category": 5, "adversarial_answer": "a boat"},
+        ],
+        **changes,
+    }
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(value, name="data.json"):
+        path = tmp_path / name
+        path.write_text(value if isinstance(value, str) else json.dumps(value))
+        return path
+
+    return write
+
+
+def test_turns_become_messages_in_the_order_of_the_sessions(written):
+    said = locomo.load(written([conversation()])).spaces["conv-1"]
+    assert [message["id"] for message in said] == ["D2:1", "D2:2", "D10:1"]
+    assert said[0] == {
+        "role": "user",
+        "name": "Bo",
+        "content": "I bought a boat. [shares a photo of a red boat]",
+        "timestamp": "2023-05-08T13:56:00+00:00",
+        "id": "D2:1",
+    }
+    assert said[2]["timestamp"] == "2023-06-01T00:05:00+00:00"
+
+
+def test_evidence_is_read_however_it_is_written_and_what_cannot_be_scored_is_counted(written):
+    loaded = locomo.load(written([conversation()]))
+    assert [(case.question, case.gold) for case in loaded.cases] == [
+        ("What happened to the boat?", {"D2:1", "D10:1"}),
+        ("What did Bo buy?", {"D2:1"}),
+    ]
+    assert loaded.left_out == {
+        "turns named as evidence that do not exist": 2,
+        "questions without evidence": 1,
+        "questions of category 5 (adversarial)": 1,
+    }
+    assert loaded.cases[0].groups == (
+        QuestionGroup("locomo", "all", "1-4", "categories 1 to 4 together"),
+        QuestionGroup("locomo", "category", "1", "multi-hop"),
+        QuestionGroup("locomo", "gold turns", "2"),
+    )
+    assert loaded.sources[0].name == "data.json"
+
+
+NAMELESS = {"session_1": [{"text": "Hi"}], "session_1_date_time": "1:56 pm on 8 May, 2023"}
+
+
+def without(key):
+    return {name: value for name, value in conversation().items() if name != key}
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("not json", "is not valid JSON"),
+        ({"sample_id": "conv-1"}, "expected a JSON list"),
+        ([], "expected a JSON list"),
+        (["x"], "entry 1: is no JSON object"),
+        ([without("sample_id")], "entry 1: expected 'sample_id' to be text"),
+        ([without("qa")], "entry 1: expected 'qa' to be a list"),
+        ([conversation(conversation={"speaker_a": "Ann"})], "expected 'session_1', a list of turns"),
+        ([conversation(conversation={"session_1": []})], "expected 'session_1_date_time' to be text"),
+        (
+            [conversation(conversation={"session_1": [], "session_1_date_time": "2023-05-08"})],
+            "expected a time like '1:56 pm on 8 May, 2023', not '2023-05-08'",
+        ),
+        (
+            [conversation(conversation=NAMELESS)],
+            "'session_1', number 1: expected 'speaker' to be text",
+        ),
+        ([conversation(qa=[{"evidence": [], "category": 6}])], "expected 'category' to be 1 to 5, not 6"),
+        ([conversation(qa=[{"evidence": "D1:1", "category": 1}])], "expected 'evidence' to be a list"),
+        ([conversation(qa=[])], "nothing to measure"),
+        ([conversation(), conversation()], "is there twice"),
+    ],
+)  # fmt: skip
+def test_a_file_of_another_form_is_refused_by_name(written, value, expected):
+    path = written(value)
+    with pytest.raises(ValidationError) as refused:
+        locomo.load(path)
+    assert str(refused.value).startswith(str(path))
+    assert expected in str(refused.value)
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(ValidationError, match=r"gone\.json: cannot be read"):
+        locomo.load(tmp_path / "gone.json")
+
+
+# --- MuSiQue and HotpotQA ------------------------------------------------------------------------------------------
+
+
+def paragraph(title, text, *, gold=False):
+    return {"idx": 0, "title": title, "paragraph_text": text, "is_supporting": gold}
+
+
+MUSIQUE = [
+    {
+        "id": "2hop__1_2",
+        "question": "Where was the founder of Acme born?",
+        "paragraphs": [
+            paragraph("Acme", "Acme was founded by Eve Ito.", gold=True),
+            paragraph("Eve Ito", "Eve Ito was born in Oslo.", gold=True),
+            paragraph("Acme", "An acme is a summit."),
+        ],
+    },
+    {
+        "id": "3hop1__1_2_3",
+        "question": "Which river runs through the birthplace of the founder of Acme?",
+        "paragraphs": [
+            paragraph("Acme", "Acme was founded by Eve Ito.", gold=True),
+            paragraph("Eve Ito", "Eve Ito was  born in Oslo.", gold=True),
+            paragraph("Oslo", "The Akerselva runs through Oslo.", gold=True),
+        ],
+    },
+    {"id": "2hop__3_4", "question": "Who knows?", "answerable": False, "paragraphs": [paragraph("A", "B", gold=True)]},
+]
+HOTPOTQA = [
+    {
+        "_id": "5a",
+        "question": "Are Oslo and Bergen in one country?",
+        "type": "comparison",
+        "level": "hard",
+        "supporting_facts": [["Oslo", 0], ["Bergen", 0], ["Oslo", 1]],
+        "context": [["Oslo", ["Oslo is in Norway.", " It is large."]], ["Bergen", ["In Norway."]], ["Rome", ["Far."]]],
+    },
+    {
+        "_id": "5b",
+        "question": "Who?",
+        "type": "bridge",
+        "level": "easy",
+        "supporting_facts": [["Nowhere", 0]],
+        "context": [["Rome", ["Far."]]],
+    },
+]
+
+
+def test_passages_of_all_questions_are_one_space_each_once(written):
+    loaded = multihop.load(written(MUSIQUE))
+    said = loaded.spaces[multihop.SPACE]
+    assert [message["content"].partition("\n")[0] for message in said] == ["Acme", "Eve Ito", "Acme", "Oslo", "A"]
+    assert said[0]["content"] == "Acme\nAcme was founded by Eve Ito."
+    assert [(case.gold, case.groups[-1].value) for case in loaded.cases] == [
+        ({"p1", "p2"}, "2"),
+        ({"p1", "p2", "p4"}, "3"),
+    ]
+    assert loaded.left_out == {"questions without all their supporting passages": 1}
+
+
+def test_passages_stand_in_sessions_of_their_own(memory, written):
+    said = multihop.load(written(MUSIQUE)).spaces[multihop.SPACE]
+    memory.add(said, user_id=multihop.SPACE)
+    stored = memory.get_all(user_id=multihop.SPACE)["results"]
+    assert len({one["session"] for one in stored}) == len(said)
+
+
+def test_a_corpus_of_its_own(written):
+    corpus = [
+        {"title": "Rome", "text": "Far."},
+        {"title": "Eve Ito", "text": "Eve Ito was born in Oslo."},
+        {"title": "Acme", "text": "Acme was founded by Eve Ito."},
+    ]
+    loaded = multihop.load(written(MUSIQUE), written(corpus, "corpus.json"))
+    assert [case.gold for case in loaded.cases] == [{"p2", "p3"}]
+    assert loaded.left_out == {"questions without all their supporting passages": 2}
+    assert [source.name for source in loaded.sources] == ["data.json", "corpus.json"]
+    with pytest.raises(ValidationError, match="no question has all its supporting passages in the corpus"):
+        multihop.load(written(MUSIQUE), written(corpus[:1], "corpus.json"))
+    with pytest.raises(ValidationError, match=r"corpus\.json, entry 1: expected 'title' to be text"):
+        multihop.load(written(MUSIQUE), written([{"text": "Far."}], "corpus.json"))
+
+
+def test_hotpotqa_gold_are_the_passages_of_the_supporting_facts(written):
+    loaded = multihop.load(written(HOTPOTQA))
+    assert loaded.name == "hotpotqa"
+    assert loaded.spaces[multihop.SPACE][0]["content"] == "Oslo\nOslo is in Norway. It is large."
+    (case,) = loaded.cases
+    assert case.gold == {"p1", "p2"}
+    assert [(group.by, group.value) for group in case.groups] == [
+        ("all", "all"), ("hops", "2"), ("type", "comparison"), ("level", "hard")
+    ]  # fmt: skip
+    assert loaded.left_out == {"questions without all their supporting passages": 1}
+
+
+def test_one_question_on_a_line(written):
+    lines = "\n".join(json.dumps(question) for question in MUSIQUE)
+    assert multihop.load(written(lines, "musique.jsonl")).cases == multihop.load(written(MUSIQUE)).cases
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ([{"question": "Who?"}], "expected MuSiQue's form"),
+        ([{"question": "Who?", "paragraphs": [{"title": "A"}]}], "expected 'paragraph_text' to be text"),
+        ([{"question": "Who?", "context": [["A"]], "supporting_facts": []}], "number 1: expected it to be a list"),
+        ([{"question": "Who?", "context": [["A", ["b"]]]}], "entry 1: expected 'supporting_facts' to be a list"),
+    ],
+)
+def test_questions_of_another_form_are_refused(written, value, expected):
+    with pytest.raises(ValidationError) as refused:
+        multihop.load(written(value))
+    assert "data.json" in str(refused.value)
+    assert expected in str(refused.value)
+
+
+# --- together, and a run -------------------------------------------------------------------------------------------
+
+
+def test_pooled_data_share_a_space_and_keep_their_ids_apart(written):
+    together = pooled([locomo.load(written([conversation()])), multihop.load(written(MUSIQUE))])
+    assert list(together.spaces) == [POOLED]
+    ids = [message["id"] for message in together.spaces[POOLED]]
+    assert len(set(ids)) == len(ids) == together.messages == 8
+    assert together.cases[0].gold == {"conv-1:D2:1", "conv-1:D10:1"}
+    assert together.cases[2].gold == {"passages-1:p1", "passages-1:p2"}
+    assert {case.space for case in together.cases} == {POOLED}
+    assert together.left_out["locomo: questions without evidence"] == 1
+
+
+def said(*texts):
+    at = "2024-05-01T12:00:00+00:00"
+    return tuple(
+        {"role": "user", "content": text, "id": str(place), "timestamp": at} for place, text in enumerate(texts, 1)
+    )
+
+
+def dataset(**changes):
+    everything = QuestionGroup("tiny", "all", "all")
+    given = {
+        "name": "tiny",
+        "spaces": {"u-1": said("Apples are red.", "Skies are blue."), "u-2": said("Apples are green.")},
+        "cases": (
+            BenchmarkQuestion("apples", frozenset({"1"}), "u-1", (everything,)),
+            BenchmarkQuestion("skies", frozenset({"2"}), "u-1", (everything, QuestionGroup("tiny", "hops", "2"))),
+            BenchmarkQuestion("apples", frozenset({"1"}), "u-2", (everything, QuestionGroup("tiny", "hops", "2"))),
+        ),
+        "left_out": {},
+        "sources": (),
+    }
+    return Dataset(**(given | changes))
+
+
+def silent(*_):
+    pass
+
+
+def backwards(memory, case, top_k):
+    return configurations.SEARCH_FUNCTIONS["full"](memory, case, 100)[::-1][:top_k]
+
+
+def test_a_run_scores_what_each_configuration_finds(memory):
+    both = {"full": configurations.SEARCH_FUNCTIONS["full"], "backwards": backwards}
+    outcome = run(memory, dataset(), both, silent)
+    assert outcome.stored.messages == 3
+    assert [one["mrr"] for one in outcome.scores["full"]] == [1, 1, 1]
+    assert [one["mrr"] for one in outcome.scores["backwards"]] == [0.5, 0.5, 1]
+    assert 0 < outcome.latency["full"].p50 <= outcome.latency["full"].p95
+    again = run(memory, dataset(), both, silent)
+    assert (again.stored.messages, again.stored.seconds, again.scores) == (0, 0, outcome.scores)
+
+
+def test_a_space_that_holds_something_else_is_refused(memory):
+    memory.add("Apples are blue.", user_id="u-2")
+    with pytest.raises(ValidationError, match="'u-2' has 2 memories here, the data 1 messages"):
+        run(memory, dataset(), configurations.SEARCH_FUNCTIONS, silent)
+
+
+def test_a_search_that_lacks_an_arm_is_no_measurement():
+    class Broken:
+        def search(self, *_, **__):
+            return {"results": [], "relations": [], "degraded": ["graph"]}
+
+    with pytest.raises(StoreError, match="without graph"):
+        configurations.SEARCH_FUNCTIONS["full"](Broken(), BenchmarkQuestion("apples", frozenset({"1"}), "u-1", ()), 10)
+
+
+def test_a_report_has_figures_by_group_and_the_differences():
+    perfect, nothing = scores(["1"], {"1"}, {"1": 5}), scores([], {"1"}, {})
+    outcome = RunResult(
+        StoredMessages({}, 300, 2.0),
+        {"full": [perfect, perfect, nothing], "flat": [perfect, nothing, nothing]},
+        {"full": Latency(3, 12.345, 20.0), "flat": Latency(3, 1.0, 2.0)},
+    )
+    told = report(dataset(), outcome, [("full", "flat")], {"embedder": "hash"})
+    assert told["adding"] == {"messages": 300, "seconds": 2.0, "per_second": 150.0}
+    assert told["latency"]["full"] == {"top_k": 10, "questions": 3, "p50_ms": 12.3, "p95_ms": 20.0}
+    everything, two = told["figures"]
+    assert (everything["by"], everything["n"], two["by"], two["value"], two["n"]) == ("all", 3, "hops", "2", 2)
+    assert everything["measures"]["full"]["recall@10"] == pytest.approx(2 / 3, abs=1e-4)
+    assert two["measures"]["flat"]["recall@10"] == 0
+    assert two["differences"][0] == {
+        "of": ["full", "flat"],
+        "recall@10": {"mean": 0.5, "low": 0, "high": 1},
+        "all@10": {"mean": 0.5, "low": 0, "high": 1},
+    }
+    assert json.loads(json.dumps(told)) == told
+
+
+# --- chats ------------------------------------------------------------------------------------------------------------
+
+CHAT = {
+    "name": "tiny",
+    "about": "assistant chats",
+    "sessions": [
+        {"at": "2024-01-08T19:30:00+00:00", "turns": [["user", "I moved to Oslo."], ["assistant", "Congratulations!"]]},
+        {"at": "2024-02-08T19:30:00+00:00", "turns": [["Bo", "So did I."]]},
+    ],
+    "questions": [
+        {"ask": "Who lives in Oslo?", "kind": "list", "gold": ["1:1", "2:1"], "at": "2024-03-01T00:00:00+00:00"}
+    ],
+}
+
+
+def session(turn, at="2024-01-08T19:30:00+00:00"):
+    return [{"at": at, "turns": [turn]}]
+
+
+def chat_file(folder, **changes):
+    path = folder / "tiny.json"
+    path.write_text(json.dumps([CHAT | changes]), "utf-8")
+    return path
+
+
+def test_a_chat_is_a_space_of_turns_and_its_questions(tmp_path):
+    january, february = (datetime(2024, month, 8, 19, 30, tzinfo=UTC) for month in (1, 2))
+    for found in (chats.load(chat_file(tmp_path)), chats.load(tmp_path)):
+        assert [dict(message) for message in found.spaces["tiny"]] == [
+            {"role": "user", "content": "I moved to Oslo.", "timestamp": january, "id": "1:1"},
+            {"role": "assistant", "content": "Congratulations!", "timestamp": january, "id": "1:2"},
+            {"role": "user", "name": "Bo", "content": "So did I.", "timestamp": february, "id": "2:1"},
+        ]
+        (case,) = found.cases
+        assert (case.gold, case.space, case.query_time) == ({"1:1", "2:1"}, "tiny", datetime(2024, 3, 1, tzinfo=UTC))
+        assert case.groups == (
+            QuestionGroup("assistant chats", "all", "all"),
+            QuestionGroup("assistant chats", "kind", "list"),
+        )
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"questions": []}, "asks no questions"),
+        ({"name": None}, "'name' to be text"),
+        ({"name": ""}, "'name'='': is empty"),
+        ({"sessions": session(["user"])}, "'turns', number 1: expected two texts"),
+        ({"sessions": session(["user", "I sing.", "Loudly."])}, "'turns', number 1: expected two texts"),
+        ({"sessions": session({"user": "I sing."})}, "'turns', number 1: expected it to be a list"),
+        ({"sessions": session(["user", " \n"])}, "'turns', number 1: says nothing"),
+        ({"sessions": session(["user", "I\0sing."])}, "'turns', number 1, the words=<7 characters>: holds"),
+        ({"sessions": session(["", "I sing."])}, "'turns', number 1, the speaker=''"),
+        ({"sessions": session(["user", "I sing."], at="soon")}, "'sessions', number 1: expected 'at' to be a time"),
+        (
+            {"sessions": session(["user", "I sing."], at="2024-01-08")},
+            "'sessions', number 1: expected 'at' to be a time",
+        ),
+        ({"questions": [CHAT["questions"][0] | {"ask": " "}]}, "'questions', number 1, 'ask'"),
+        ({"questions": [CHAT["questions"][0] | {"gold": [1]}]}, "'gold', number 1: expected it to be text"),
+        ({"questions": [CHAT["questions"][0] | {"gold": ["9:1"]}]}, "'gold' names no turns"),
+        ({"questions": [CHAT["questions"][0] | {"at": "May"}]}, "'at' to be a time with its zone"),
+    ],
+)
+def test_what_is_no_chat_is_named(tmp_path, changes, told):
+    with pytest.raises(ValidationError, match=re.escape(told)):
+        chats.load(chat_file(tmp_path, **changes))
+
+
+def test_a_chat_is_there_once_and_a_folder_holds_some(tmp_path):
+    with pytest.raises(ValidationError, match="holds no chats"):
+        chats.load(tmp_path)
+    chat_file(tmp_path)
+    (tmp_path / "again.json").write_text(json.dumps([CHAT]), "utf-8")
+    with pytest.raises(ValidationError, match="'tiny' is there twice"):
+        chats.load(tmp_path)

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphmem.extraction.cjk_patterns import pattern_names
+from graphmem.extraction.language_detection import is_english
+from graphmem.model import EntityType
+
+PERSON, PLACE, ORGANIZATION, OBJECT, OTHER = (
+    EntityType.PERSON,
+    EntityType.PLACE,
+    EntityType.ORGANIZATION,
+    EntityType.OBJECT,
+    EntityType.OTHER,
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Anna",
+        "Ludwig van Beethoven composed symphonies.",
+        "Sandra de la Cruz sings.",
+        "I love La La Land.",
+        "So cool!!",
+        "Kim Jong-un",
+        "We met at the Café de Flore with Jürgen.",
+        "An era of pros and cons",
+        "Die Hard is on.",
+    ],
+)
+def test_english(text: str) -> None:
+    assert is_english(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Ich bin müde.",
+        "Je suis fatigué.",
+        "No tengo hambre.",
+        "Non ho fame.",
+        "Não tenho fome.",
+        "Ik heb honger.",
+        "Jag är hungrig.",
+        "Nie mam czasu.",
+        "Я устал.",
+        "我累了",
+        "",
+        ";)",
+    ],
+)
+def test_not_english(text: str) -> None:
+    assert not is_english(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Mein Onkel Bernd wohnt in Ulm.", [("Bernd", PERSON, True), ("Ulm", PLACE, True)]),
+        ("Ich war mit Jutta im Museum.", [("Jutta", PERSON, True), ("Museum", OTHER, False)]),
+        ("Arnoud van der Biesen fährt.", [("Arnoud van der Biesen", OTHER, True)]),
+        ("Ich war bei Dr. Weiss.", [("Weiss", PERSON, True)]),
+        ("Mon oncle Rémi travaille chez Airbus.", [("Rémi", PERSON, True), ("Airbus", ORGANIZATION, True)]),
+        ("Le film fut tourné par Agnès Varda.", [("Agnès Varda", PERSON, True)]),
+        (
+            "Ayer vi a Inés, Blas y el Río de la Plata.",
+            [("Inés", OTHER, True), ("Blas", OTHER, True), ("Río de la Plata", OTHER, True)],
+        ),
+        ("L'Aquila", [("Aquila", OTHER, True)]),
+        ("Мой дядя Олег живёт в Туле.", [("Олег", PERSON, True), ("Туле", PLACE, True)]),
+        ("我叔叔赵军在小米工作。", [("小米", ORGANIZATION, True)]),
+        ("我朋友赵军在天津。", [("赵军", PERSON, True), ("天津", PLACE, True)]),
+        ("我在读《三体》。", [("三体", OBJECT, True)]),
+        ("我在Google和小丽吃饭。", [("小丽", PERSON, True), ("Google", OTHER, True)]),
+        ("清華大学の山本さんは奈良に行った。", [("山本", PERSON, True), ("奈良", PLACE, True)]),
+        ("弟の太郎はホンダで働く。", [("太郎", PERSON, True), ("ホンダ", ORGANIZATION, True)]),
+        ("민수씨는 부산에 살아요.", [("민수", PERSON, True), ("부산", PLACE, True)]),
+        ("今天很高兴。", []),
+        ("小时候我喜欢吃糖。", []),
+    ],
+)
+def test_names_by_sight(text: str, expected: list[tuple[str, EntityType, bool]]) -> None:
+    assert [(found.words, found.type, found.is_certain) for found in pattern_names(text)] == expected
+
+
+@given(st.text())
+def test_any_text_is_read(text: str) -> None:
+    is_english(text)
+    assert all(found.words in text or " " in found.words for found in pattern_names(text))

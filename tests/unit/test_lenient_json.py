@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.exception_text import told
+
+from graphmem.errors import LLMError, LLMTruncated, LLMUnusable
+from graphmem.models import lenient_json
+from graphmem.models.lenient_json import parse_json
+from graphmem.testing import behaviours
+
+SCHEMA = {"type": "object", "required": ["facts"]}
+FACTS = {"facts": ['it\'s "tea" {', "Paris ]", "喝茶,]\n", "a\\"], "more": [1, None, True, {"x": []}]}
+CONTENT = json.dumps(FACTS, ensure_ascii=False)
+
+
+@pytest.mark.parametrize(
+    "change", [behaviours.well, behaviours.fenced, behaviours.surrounded, behaviours.trailing_commas]
+)
+def test_what_stands_around_and_commas_do_not_matter(change: Any) -> None:
+    assert parse_json(change().change(CONTENT), SCHEMA) == FACTS
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("{'facts': ['it is', 'x } y', \"it's\"], 'a': True, 'b': None}",
+         {"facts": ["it is", "x } y", "it's"], "a": True, "b": None}),
+        ("{facts: ['tea']}", {"facts": ["tea"]}),
+        ('{"facts": ["two\nlines"]}', {"facts": ["two\nlines"]}),
+        ('\ufeff{"facts": []}', {"facts": []}),
+        ('<think>{"facts": [maybe {</think>\n{"facts": []}', {"facts": []}),
+        ('so, {"facts": hm</think>```json\n{"facts": []}\n```', {"facts": []}),
+        ('For {name}, see [1]: {"facts": ["a"]} {so}', {"facts": ["a"]}),
+        ('Draft {"facts": ["a"]}, final {"facts": ["b"]}.', {"facts": ["b"]}),
+        ('{"facts": ["</think> said he"]}', {"facts": ["</think> said he"]}),
+        ('{"facts": "not a list"}', {"facts": "not a list"}),
+        ('{"other": 1}', {"other": 1}),
+        ('["a"]', ["a"]),
+        ("null", None),
+    ],
+)  # fmt: skip
+def test_answers_that_can_be_read(text: str, value: Any) -> None:
+    assert parse_json(text, SCHEMA) == value
+
+
+def test_an_array_is_looked_for_where_one_is_asked_for() -> None:
+    assert parse_json('Of {these}: ["a", {"b": 1}]', {"type": "array"}) == ["a", {"b": 1}]
+    assert parse_json('Either: ["a"]', {}) == ["a"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"facts": ["a", "b"',
+        '{"facts": ["a", "b',
+        '{"facts": ["a", "b"]',
+        '```json\n{"facts": ["a"',
+        '{"facts": ["a"}',
+        '{"thought": 1} {"facts": [',
+        '{"facts": ["a\\',
+        "{'facts': ['a",
+    ],
+)
+def test_half_an_answer_is_none(text: str) -> None:
+    with pytest.raises(LLMTruncated, match="max_tokens"):
+        parse_json(text, SCHEMA)
+
+
+@given(st.integers(1, len(CONTENT) - 1))
+def test_no_beginning_of_an_answer_passes_for_one(end: int) -> None:
+    for text in (CONTENT, f"```json\n{CONTENT}", repr(FACTS)):
+        with pytest.raises(LLMError):
+            parse_json(text[: min(end, text.rindex("}"))], SCHEMA)
+
+
+@pytest.mark.parametrize("text", ["no idea", "我不知道", "NaN", "```", "}", "-"])
+def test_no_json_at_all(text: str) -> None:
+    with pytest.raises(LLMUnusable, match="JSON"):
+        parse_json(text, SCHEMA)
+
+
+@pytest.mark.parametrize("text", ["{" * 50_000, '{"a":' * 50_000 + "1" + "}" * 50_000, "{}" * 50_000, "{'" * 50_000])
+def test_bombs_do_not_go_off(text: str) -> None:
+    begun = time.monotonic()
+    try:
+        parse_json(text, SCHEMA)
+    except LLMError as error:
+        assert "{{" not in told(error)
+    assert time.monotonic() - begun < 5
+
+
+ENDLESS = [
+    '{"a":' + '\\"' * 250_000 + "}",
+    '{"a": "' + '\\"' * 250_000 + "\\",
+    '{"a": "' + '\\"' * 250_000 + "}]\\",
+    "{" + "a: b, " * 80_000 + "}",
+    "{'a': '" + "\\\\' \\' \" " * 50_000 + "'}",
+    "{" + "," * 490_000 + "}",
+    "{'" + " ' " * 160_000 + "'}",
+    "{'a': 'b'" + ", " * 240_000 + "}",
+    "{(}" * 160_000,
+    "<think>" * 60_000 + '{"facts": [}',
+    "[" * 490_000,
+    '{"a":' * 80_000 + "}" * 80_000,
+    '{"facts": [' + "1" * 490_000 + "]}",
+    '{/*"*/”*/' + ":" * 7_900 + '/*"*/}',
+]
+
+
+def test_hostile_answers_are_refused_in_time() -> None:
+    """Some took minutes, with the whole process standing still; that is why it is another one."""
+    code = (
+        "import ast, sys\nfrom graphmem.errors import LLMError\nfrom graphmem.models.lenient_json import parse_json\n"
+        "for text in ast.literal_eval(sys.stdin.read()):\n"
+        "    try:\n        parse_json(text, {'type': 'object', 'required': ['facts']})\n"
+        "    except LLMError:\n        print('refused')\n    else:\n        print('read')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=repr(ENDLESS), capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.split() == ["refused"] * len(ENDLESS)
+
+
+def test_mending_ends_after_so_many_looks() -> None:
+    """What needs a million of them is given up: the answer holds the process as long as it is mended."""
+    looks = lenient_json._ScanBudget()
+    assert lenient_json._mended("{'facts': ['it is \"tea\"']}" + " " * 900, looks) == {"facts": ['it is "tea"']}
+    assert looks.left > lenient_json.MAX_SCANS * 0.9
+    assert lenient_json._mended('{/*"*/”*/' + ":" * 2_000 + '/*"*/}', looks) is lenient_json._NOTHING
+    assert looks.left < 0
+
+
+def test_what_the_mending_library_stumbles_over_is_unusable() -> None:
+    with pytest.raises(LLMUnusable):
+        parse_json('{"```json 1```"}', SCHEMA)
+
+
+def test_the_last_of_many_drafts_that_fits_counts() -> None:
+    drafts = " ".join(json.dumps({"facts": [n]}) for n in range(1_000))
+    assert parse_json(drafts + ' {"x": 1}', SCHEMA) == {"facts": [999]}
+
+
+@given(st.text(st.sampled_from("{}[]'\",:a \\\n`</think>1"), max_size=60))
+def test_anything_is_read_or_refused_with_an_error_of_ours(text: str) -> None:
+    try:
+        parse_json(text, SCHEMA)
+    except LLMError as error:
+        assert error.__context__ is None
+
+
+def nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=8), nested))
+def test_what_was_written_is_what_is_read(value: Any) -> None:
+    words = json.dumps({"facts": value}, ensure_ascii=False)
+    for change in (behaviours.fenced, behaviours.surrounded):
+        assert parse_json(change().change(words), SCHEMA) == {"facts": value}

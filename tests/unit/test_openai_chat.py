@@ -1,0 +1,525 @@
+"""The language model by the real SDK over real HTTP, against a server that misbehaves in every way we know of."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from conftest import fake_models
+from support.exception_text import told
+from support.log_guard import listening
+
+from graphmem import Memory, Settings
+from graphmem.errors import (
+    ConfigError,
+    LLMError,
+    LLMRefused,
+    LLMRejected,
+    LLMTruncated,
+    LLMUnavailable,
+    LLMUnusable,
+)
+from graphmem.models.http import resolve_endpoint
+from graphmem.models.openai_chat import OpenaiChatModel, Prices
+from graphmem.models.protocols import LanguageModel, Prompt, Usage
+from graphmem.testing import Behaviour, ModelEndpoint, behaviours
+from graphmem.wiring import open_backends
+
+SECRET = "hunter2-Zq7"
+SAID = "I drink matcha"
+SCHEMA = {
+    "type": "object",
+    "properties": {"facts": {"type": "array", "items": {"type": "string"}}},
+    "required": ["facts"],
+    "additionalProperties": False,
+}
+PROMPT = Prompt("facts", "List the facts.", SAID, SCHEMA)
+FACTS = {"facts": ["drinks matcha", 'it\'s "hot"']}
+CONTENT = json.dumps(FACTS)
+names = (f"model-{number}" for number in itertools.count())
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    import openai._base_client
+
+    monkeypatch.setattr(openai._base_client, "INITIAL_RETRY_DELAY", 0.01)
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., tuple[ModelEndpoint, OpenaiChatModel]]]:
+    """`serve(*script, refuses=(), **model)`: an endpoint and a model of a new name there."""
+    made: list[Any] = []
+
+    def begin(*script: Behaviour | str, refuses: Any = (), cached: int = 0, **config: Any) -> Any:
+        endpoint = ModelEndpoint(script, default=CONTENT, refuses=refuses, cached_tokens=cached).__enter__()
+        model = OpenaiChatModel(next(names), base_url=endpoint.url, api_key=SECRET, **config)
+        made.extend((model, endpoint))
+        return endpoint, model
+
+    yield begin
+    for one in made:
+        one.close()
+
+
+def forms(endpoint: ModelEndpoint) -> list[str]:
+    return [request.body.get("response_format", {}).get("type", "text") for request in endpoint.requests]
+
+
+def failing(model: LanguageModel, kind: type[LLMError], prompt: Prompt = PROMPT) -> LLMError:
+    with pytest.raises(LLMError) as caught:
+        model.answer(prompt)
+    error = caught.value
+    assert type(error) is kind
+    assert isinstance(error.usage, Usage)
+    shown = told(error) + told(error.__context__)
+    for private in (SECRET, SAID, "List the facts", "matcha", "127.0.0.1"):
+        assert private not in shown, shown
+    return error
+
+
+# --- what is asked ---------------------------------------------------------------------------------------------------
+
+
+def test_a_prompt_is_one_request(serve: Any) -> None:
+    endpoint, model = serve(cached=10, prices=Prices(1000, 5000, 100))
+    reply = model.answer(PROMPT)
+    assert reply.value == FACTS
+    (request,) = endpoint.requests
+    assert request.headers["authorization"] == f"Bearer {SECRET}"
+    assert request.body == {
+        "model": model.name,
+        "messages": [{"role": "system", "content": "List the facts."}, {"role": "user", "content": SAID}],
+        "response_format": {"type": "json_schema", "json_schema": {"name": "facts", "strict": True, "schema": SCHEMA}},
+    }
+    usage = reply.usage
+    sent, made = len(json.dumps(request.body["messages"])) // 4, -(-len(CONTENT) // 4)
+    assert (usage.calls, usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens) == (1, sent, made, 10)
+    assert usage.cost == pytest.approx((1000 * (sent - 10) + 100 * 10 + 5000 * made) / 1e6)
+    assert 0 < usage.seconds < 5
+
+
+def test_numbers_of_tokens_that_cannot_be_fit_into_every_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
+    used = {"prompt_tokens": 10**30, "completion_tokens": 2**63, "prompt_tokens_details": {"cached_tokens": 10**40}}
+    told = {"choices": [{"message": {"content": CONTENT}}], "usage": used}
+    with ModelEndpoint() as endpoint:
+        monkeypatch.setattr(endpoint, "respond", lambda request: (Behaviour(), json.dumps(told).encode()))
+        model = OpenaiChatModel(next(names), base_url=endpoint.url, api_key=SECRET)
+        usage = model.answer(PROMPT).usage
+        assert usage.prompt_tokens == usage.completion_tokens == usage.cached_tokens == 10**9
+        model.close()
+
+
+def test_without_a_schema_the_answer_is_text(serve: Any) -> None:
+    endpoint, model = serve("Plain {words", temperature=0.5, max_tokens=7)
+    assert model.answer(Prompt("summary", "", SAID)).value == "Plain {words"
+    assert endpoint.requests[0].body == {
+        "model": model.name, "messages": [{"role": "user", "content": SAID}], "temperature": 0.5, "max_tokens": 7,
+    }  # fmt: skip
+
+
+def test_lone_surrogates_can_be_asked_about(serve: Any) -> None:
+    _, model = serve()
+    assert model.answer(Prompt("a b/ü" * 30, "x\ud800", "y\udfff", SCHEMA)).value == FACTS
+
+
+# --- the ladder ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("refuses", "expected"),
+    [
+        (("json_schema",), ["json_schema", "json_object"]),
+        (("json_object",), ["json_schema"]),
+        (("json_schema", "json_object"), ["json_schema", "json_object", "text"]),
+    ],
+)
+def test_one_rung_down_for_what_is_refused_and_it_is_remembered(
+    serve: Any, refuses: tuple[str, ...], expected: list[str]
+) -> None:
+    endpoint, model = serve(refuses=refuses)
+    reply = model.answer(PROMPT)
+    assert (reply.value, reply.usage.calls) == (FACTS, len(expected))
+    assert forms(endpoint) == expected
+    again = OpenaiChatModel(model.name, base_url=endpoint.url)
+    assert again.answer(PROMPT).usage.calls == 1
+    assert forms(endpoint)[len(expected) :] == expected[-1:]
+    system = endpoint.requests[-1].body["messages"][0]["content"]
+    assert system.startswith("List the facts.")
+    assert ("JSON Schema" in system and '"additionalProperties":false' in system) == (expected[-1] != "json_schema")
+    again.close()
+
+
+@pytest.mark.parametrize("status", [400, 404, 422])
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Invalid parameter: 'response_format' of type 'json_schema' is not supported with this model.",
+        "This model does not support response format `json_schema`.",
+        "Failed to compile grammar: x",
+        "No endpoints found that can handle structured outputs",
+    ],
+)
+def test_servers_say_it_in_their_own_ways(serve: Any, status: int, message: str) -> None:
+    endpoint, model = serve(behaviours.failed(status, message))
+    assert model.answer(PROMPT).value == FACTS
+    assert forms(endpoint) == ["json_schema", "json_object"]
+
+
+def test_a_server_that_passes_over_the_schema_gets_it_in_words(serve: Any) -> None:
+    endpoint, model = serve("I think you like tea.", behaviours.fenced(), '{"wrong": 1}', CONTENT)
+    assert model.answer(PROMPT).value == FACTS
+    assert forms(endpoint) == ["json_schema", "json_object"]
+    assert model.answer(PROMPT).value == {"wrong": 1}
+    assert forms(endpoint)[2:] == ["json_object"]
+
+
+def test_nothing_is_remembered_of_what_did_not_help(serve: Any) -> None:
+    refusal = behaviours.failed(400, "bad response_format")
+    endpoint, model = serve(refusal, refusal, refusal)
+    assert failing(model, LLMRejected).usage.calls == 3
+    assert forms(endpoint) == ["json_schema", "json_object", "text"]
+    assert model.answer(PROMPT).usage.calls == 1
+    assert forms(endpoint)[-1] == "json_schema"
+
+
+def test_models_that_want_another_name_for_max_tokens(serve: Any) -> None:
+    endpoint, model = serve(refuses=("max_tokens", "json_schema"), max_tokens=9)
+    assert model.answer(PROMPT).usage.calls == 3
+    assert [("max_tokens" in one.body, one.body.get("max_completion_tokens")) for one in endpoint.requests] == [
+        (True, None), (True, None), (False, 9),
+    ]  # fmt: skip
+    assert model.answer(PROMPT).usage.calls == 1
+
+
+@pytest.mark.parametrize("name", ["temperature", "top_p"])
+def test_a_refused_parameter_is_named(serve: Any, name: str) -> None:
+    endpoint, model = serve(refuses=(name,), **{name: 0.2})
+    assert f"llm.config.{name}" in str(failing(model, LLMRejected))
+    assert [request.body[name] for request in endpoint.requests] == [0.2]
+
+
+def test_a_refused_limit_is_named(serve: Any) -> None:
+    too_many = behaviours.failed(400, "max_tokens is too large: 9. This model supports at most 8", param="max_tokens")
+    _, model = serve(too_many, max_tokens=9)
+    assert "llm.config.max_tokens" in str(failing(model, LLMRejected))
+
+
+# --- answers that are odd --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "behaviour",
+    [
+        behaviours.well(), behaviours.fenced(), behaviours.surrounded(), behaviours.trailing_commas(),
+        behaviours.single_quotes(), behaviours.slow(0.05),
+    ],
+)  # fmt: skip
+def test_answers_that_are_read_in_one_request(serve: Any, behaviour: Behaviour) -> None:
+    endpoint, model = serve(behaviour)
+    reply = model.answer(PROMPT)
+    assert (reply.value, reply.usage.calls, len(endpoint.requests)) == (FACTS, 1, 1)
+
+
+def test_wrong_types_are_handed_on(serve: Any) -> None:
+    _, model = serve(behaviours.wrong_types())
+    assert model.answer(PROMPT).value == {"facts": "several"}
+
+
+def test_an_answer_that_never_ends_is_not_read(serve: Any) -> None:
+    endpoint, model = serve(f'{{"facts": ["{"a" * 500_000}"]}}')
+    assert "500,000" in str(failing(model, LLMUnusable))
+    assert len(endpoint.requests) == 1  # another form would not make it shorter
+
+
+def test_a_hundred_facts_in_another_language(serve: Any) -> None:
+    many = {"facts": [f"事实 {number}" for number in range(100)]}
+    _, model = serve(json.dumps(many, ensure_ascii=False))
+    assert model.answer(PROMPT).value == many
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "kind", "says", "requests"),
+    [
+        (behaviours.truncated(), LLMTruncated, "max_tokens", 1),
+        (behaviours.length(), LLMTruncated, "max_tokens", 1),
+        (behaviours.empty_content(), LLMUnusable, "empty", 1),
+        (behaviours.empty_body(), LLMUnusable, "openai_base_url", 1),
+        (behaviours.refused(f"no {SECRET}"), LLMRefused, "declined", 1),
+        (behaviours.filtered(), LLMRefused, "filter", 1),
+        (behaviours.failed(400, SAID, code="content_filter"), LLMRefused, "filter", 1),
+        (behaviours.failed(401, f"Incorrect API key provided: {SECRET}"), LLMRejected, "OPENAI_API_KEY", 1),
+        (behaviours.failed(403, SECRET), LLMRejected, "rights", 1),
+        (behaviours.failed(404, f"no model for {SAID}"), LLMRejected, "openai_base_url", 1),
+        (behaviours.failed(400, SAID, code="context_length_exceeded"), LLMRejected, "too large", 1),
+        (behaviours.failed(413, SAID), LLMRejected, "too large", 1),
+        (behaviours.failed(400, SAID), LLMRejected, "HTTP 400", 1),
+        (behaviours.rate_limited(0.01), LLMUnavailable, "less often", 3),
+        (behaviours.failed(429, "no", code="insufficient_quota"), LLMUnavailable, "credit", 3),
+        (behaviours.failed(500, SECRET), LLMUnavailable, "HTTP 500", 3),
+        (behaviours.failed(503, SAID), LLMUnavailable, "HTTP 503", 3),
+        (behaviours.dropped(), LLMUnavailable, "cannot be reached", 3),
+        (behaviours.silent(), LLMUnavailable, "llm.config.timeout", 3),
+    ],
+)
+def test_failures_by_name(serve: Any, behaviour: Behaviour, kind: type[LLMError], says: str, requests: int) -> None:
+    endpoint, model = serve(behaviour, behaviour, behaviour, timeout=0.1 if behaviour.end == "silent" else 60)
+    error = failing(model, kind)
+    assert says in str(error)
+    assert (len(endpoint.requests), error.usage.calls) == (requests, requests)
+    answered = behaviour.status == 200 and behaviour.end == "whole"
+    assert (error.usage.prompt_tokens > 0) == answered
+    assert error.usage.seconds > 0
+
+
+@pytest.mark.parametrize(
+    "behaviour", [behaviours.rate_limited(0.01), behaviours.failed(500), behaviours.dropped(), behaviours.failed(408)]
+)
+def test_what_passes_is_tried_again(serve: Any, behaviour: Behaviour) -> None:
+    endpoint, model = serve(behaviour)
+    reply = model.answer(PROMPT)
+    assert (reply.value, reply.usage.calls, len(endpoint.requests)) == (FACTS, 2, 2)
+
+
+def test_retry_after_is_honoured(serve: Any) -> None:
+    _, model = serve(behaviours.rate_limited(0.2))
+    begun = time.monotonic()
+    model.answer(PROMPT)
+    assert time.monotonic() - begun >= 0.2
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"<html>Hello</html>", b"[]", b'"x"', b"{}", b'{"choices": 5}', b'{"choices": [7]}', b'{"choices": []}',
+        b'{"choices": [{"message": 1}], "usage": "x"}', b'{"choices": [{"message": {"content": {"a": 1}}}]}',
+        b'{"error": {"message": "upstream"}}', b"\xff", b"[" * 100_000,
+        b'{"choices": [{"message": {"content": null}}], "usage": {"prompt_tokens": "many", "completion_tokens": -1}}',
+    ],
+)  # fmt: skip
+def test_servers_that_speak_something_else(body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ModelEndpoint() as endpoint:
+        monkeypatch.setattr(endpoint, "respond", lambda request: (Behaviour(), body))
+        model = OpenaiChatModel(next(names), base_url=endpoint.url, api_key=SECRET)
+        error = failing(model, LLMUnusable)
+        assert error.usage == Usage(1, seconds=error.usage.seconds)
+        model.close()
+
+
+def test_nobody_is_there() -> None:
+    model = OpenaiChatModel("m", base_url="http://127.0.0.1:9/v1")
+    assert failing(model, LLMUnavailable).usage.calls == 3
+    model.close()
+
+
+# --- time ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("behaviour", [behaviours.silent(), behaviours.slow(5), behaviours.rate_limited(0.01)])
+def test_a_hurried_prompt_is_over_in_its_time_and_in_one_try(serve: Any, behaviour: Behaviour) -> None:
+    endpoint, model = serve(behaviour)
+    model._connection.client()  # the SDK's import and certificates, which the first prompt pays for
+    begun = time.monotonic()
+    error = failing(model, LLMUnavailable, Prompt("rewrite", "", SAID, timeout=0.3))
+    assert time.monotonic() - begun < 0.8
+    assert (len(endpoint.requests), error.usage.calls) == (1, 1)
+
+
+def test_a_hurried_prompt_that_comes_in_drops(monkeypatch: pytest.MonkeyPatch) -> None:
+    import socket
+    from threading import Thread
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drip() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(65536)
+                try:
+                    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+                    for _ in range(20):
+                        connection.sendall(b" ")
+                        time.sleep(0.02)
+                except OSError:
+                    pass
+
+        thread = Thread(target=drip, daemon=True)
+        thread.start()
+        model = OpenaiChatModel("m", base_url=f"http://127.0.0.1:{server.getsockname()[1]}")
+        model._connection.client()
+        begun = time.monotonic()
+        failing(model, LLMUnavailable, Prompt("rewrite", "", SAID, timeout=0.15))
+        assert time.monotonic() - begun < 0.35
+        model.close()
+        thread.join(3)
+
+
+def test_a_hurried_prompt_answers(serve: Any) -> None:
+    endpoint, model = serve(refuses=("json_schema",))
+    assert model.answer(Prompt("facts", "", SAID, SCHEMA, timeout=3)).value == FACTS
+    assert len(endpoint.requests) == 2
+
+
+# --- where and with what key -----------------------------------------------------------------------------------------
+
+
+def test_the_environment_says_where_and_with_what_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match="OPENAI_API_KEY"):
+        OpenaiChatModel("m")
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    OpenaiChatModel("m").close()
+    with ModelEndpoint(default="hi") as endpoint:
+        monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url + "/")
+        for key in (None, "own"):
+            model = OpenaiChatModel("m", api_key=key)
+            model.answer(Prompt("x", "", "y"))
+            model.close()
+        monkeypatch.delenv("OPENAI_API_KEY")
+        model = OpenaiChatModel("m")
+        model.answer(Prompt("x", "", "y"))
+        model.close()
+        keys = [request.headers["authorization"] for request in endpoint.requests]
+        assert keys == [f"Bearer {SECRET}", "Bearer own", "Bearer none"]
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_no_redirect_is_followed(serve: Any, status: int) -> None:
+    """The words would be posted again, to a host that nobody configured."""
+    with ModelEndpoint(default=CONTENT) as elsewhere:
+        there = {"Location": f"{elsewhere.url}/chat/completions?key={SECRET}"}
+        endpoint, model = serve(Behaviour(status=status, headers=there))
+        error = failing(model, LLMRejected)
+        assert "llm.config.openai_base_url" in str(error) and str(status) in str(error)
+        assert (len(endpoint.requests), elsewhere.requests) == (1, [])
+
+
+def test_what_the_environment_holds_for_openai_goes_to_no_url_that_is_configured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    monkeypatch.setenv("OPENAI_ORG_ID", SECRET)
+    monkeypatch.setenv("OPENAI_PROJECT_ID", SECRET)
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", f"authorization: Bearer {SECRET}\nX-Gateway: {SECRET}")
+    with ModelEndpoint([behaviours.failed(401)] * 2, default="hi") as endpoint:
+
+        def asked(**config: Any) -> str:
+            model = OpenaiChatModel("m", base_url=endpoint.url, **config)
+            try:
+                model.answer(Prompt("x", "", "y"))
+                model.answer(Prompt("x", "", "y", timeout=3))
+            except LLMRejected as error:
+                return str(error)
+            finally:
+                model.close()
+            return json.dumps([dict(one.headers) for one in endpoint.requests[-2:]])
+
+        assert "beside its URL (OPENAI_API_KEY is not sent)" in asked()
+        assert "OPENAI_API_KEY" in asked(api_key="own")
+        assert SECRET not in asked() and asked().count("Bearer none") == 2
+        assert SECRET not in asked(api_key="own") and asked(api_key="own").count("Bearer own") == 2
+        for name in ("OPENAI_BASE_URL", "GRAPHMEM_LLM__CONFIG__OPENAI_BASE_URL"):
+            with monkeypatch.context() as patch:
+                patch.setenv(name, f"{endpoint.url}/")
+                assert asked().count(f"Bearer {SECRET}") == 2
+
+
+@pytest.mark.parametrize(
+    ("url", "key"),
+    [
+        ("https://api.openai.com/v1", SECRET),
+        ("https://eu.api.openai.com/v1/", SECRET),
+        ("http://api.openai.com/v1", "none"),
+        ("https://api.openai.com.evil.example/v1", "none"),
+        ("https://evil-api.openai.com/v1", "none"),
+        ("https://api.openai.com@evil.example/v1", "none"),
+    ],
+)
+def test_openais_own_hosts(url: str, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    assert resolve_endpoint("llm.config", None, url).key == key
+
+
+@pytest.mark.parametrize(
+    "url",
+    [f"h/{SECRET}", f"ftp://{SECRET}@h/v1", f"http://h/v1?key={SECRET}", f"http://h/v1#{SECRET}", "http://", "http://[h",
+     f"http://h:{SECRET}/", "http://h:99999999"],
+)  # fmt: skip
+def test_urls_that_are_none(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"llm\.config\.openai_base_url") as caught:
+        OpenaiChatModel("m", base_url=url)
+    assert SECRET not in told(caught.value)
+
+
+@pytest.mark.parametrize("key", [f"{SECRET}\nx", f"{SECRET}é"])
+def test_keys_that_are_none(key: str) -> None:
+    with pytest.raises(ConfigError, match="api_key") as caught:
+        OpenaiChatModel("m", api_key=key)
+    assert SECRET not in told(caught.value)
+
+
+def test_a_password_in_the_url_is_sent_but_never_told() -> None:
+    with ModelEndpoint([behaviours.rate_limited(0.01), "hi"]) as endpoint, listening() as listener:
+        logging.getLogger("httpx2").setLevel(logging.INFO)
+        url = endpoint.url.replace("://", f"://us%40er:{SECRET}@")
+        model = OpenaiChatModel("m", base_url=url)
+        assert SECRET not in repr(model) + repr(vars(model))
+        model.answer(Prompt("x", "", SAID))
+        model.close()
+        assert {one.headers["authorization"] for one in endpoint.requests} == {"Basic dXNAZXI6aHVudGVyMi1acTc="}
+        lines = "".join(listener.lines)
+        assert "127.0.0.1" not in lines and SECRET not in lines and SAID not in lines
+
+
+# --- the rest --------------------------------------------------------------------------------------------------------
+
+
+def test_several_threads_at_once(serve: Any) -> None:
+    endpoint, model = serve(refuses=("json_schema",))
+    with ThreadPoolExecutor(8) as pool:
+        replies = list(pool.map(lambda _: model.answer(PROMPT), range(32)))
+    assert all(reply.value == FACTS for reply in replies)
+    assert sum(reply.usage.calls for reply in replies) == len(endpoint.requests)
+    assert forms(endpoint).count("json_object") == 32
+
+
+def test_closed_is_closed(serve: Any) -> None:
+    endpoint, model = serve()
+    model.answer(PROMPT)
+    for _ in range(2):
+        model.close()
+    assert failing(model, LLMUnavailable).usage.calls == 0
+    assert len(endpoint.requests) == 1
+
+
+def test_a_memory_opens_and_closes_it() -> None:
+    prices = {"prompt": 1, "completion": 2}
+    with ModelEndpoint(default="hi") as endpoint:
+        config = {"openai_base_url": endpoint.url, "max_tokens": 5, "temperature": 0, "timeout": 5, "prices": prices}
+        config["top_p"] = 0.3
+        parts = open_backends(Settings.from_dict(fake_models(llm={"config": config})), in_memory=True)
+        assert parts.llm is not None
+        assert parts.llm.answer(Prompt("x", "", "y")).usage.cost > 0
+        assert endpoint.requests[0].body.items() >= {"max_tokens": 5, "temperature": 0, "top_p": 0.3}.items()
+        parts.close_projections()
+        parts.ledger.close()
+        failing(parts.llm, LLMUnavailable)
+        Memory(":memory:", settings=Settings.from_dict(fake_models(llm={"config": config}))).close()
+
+
+def test_nothing_is_imported_before_it_is_used() -> None:
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, graphmem.wiring, graphmem.models.openai_chat as p; p.OpenaiChatModel('m', api_key='k');"
+        "assert not {'openai', 'json_repair', 'opentelemetry', 'httpx2'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,87 @@
+"""What Qdrant's engine is told: nothing that all points have in common, and no condition that says nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from graphmem.model import ALL_KINDS, Kind, MemoryRecord, Scope, View, micros
+from graphmem.stores.qdrant.payload import best_by_memory, conditions, payload
+
+NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
+LATER = NOON + timedelta(hours=1)
+ALICE = Scope("alice")
+
+
+def record(**more: Any) -> MemoryRecord:
+    told = dict.fromkeys(("at", "valid_from", "created_at", "updated_at"), NOON)
+    return MemoryRecord(
+        id="m",
+        space=ALICE.space,
+        scope=ALICE,
+        text="words",
+        session="s",
+        change=4,
+        **{"kind": Kind.EPISODE, **told, **more},
+    )
+
+
+def test_a_point_says_only_what_is_not_usual() -> None:
+    usual = payload(record())
+    assert usual == {
+        "memory": "m", "version": 4, "space": "user:alice", "valid_from": micros(NOON), "user_id": "alice"
+    }  # fmt: skip
+    rare = payload(record(kind=Kind.FACT, valid_to=LATER, expires_at=LATER))
+    assert rare == {**usual, "kind": "fact", "valid_to": micros(LATER), "expires_at": micros(LATER)}
+
+
+@pytest.mark.parametrize(
+    ("scope", "space", "parts"),
+    [
+        (ALICE, "user:alice", {}),
+        (Scope("alice", "tutor"), "user:alice", {"agent_id": "tutor"}),
+        (Scope(None, "tutor"), "agent:tutor", {}),
+        (Scope(None, "tutor"), "user:alice", {"agent_id": "tutor"}),
+        (Scope(None, "tutor", "today"), None, {"agent_id": "tutor", "run_id": "today"}),
+    ],
+)
+def test_what_a_space_says_is_no_condition(scope: Scope, space: str | None, parts: dict[str, str]) -> None:
+    assert conditions(View(scope, NOON, space)).parts == parts
+
+
+@pytest.mark.parametrize(
+    ("kinds", "wanted", "unwanted"),
+    [
+        (ALL_KINDS, None, []),
+        ({Kind.EPISODE}, None, ["fact", "summary"]),
+        ({Kind.EPISODE, Kind.FACT}, None, ["summary"]),
+        ({Kind.SUMMARY, Kind.FACT}, ["fact", "summary"], []),
+    ],
+)
+def test_episodes_are_those_of_no_other_kind(kinds: set[Kind], wanted: list[str] | None, unwanted: list[str]) -> None:
+    told = conditions(View(ALICE, NOON, kinds=frozenset(kinds)))
+    assert (told.kinds, list(told.not_kinds)) == (wanted, unwanted)
+
+
+def test_dates_are_conditions_as_the_view_has_them() -> None:
+    now = View(ALICE, LATER)
+    told = conditions(now)
+    assert (told.moment, told.started_fields, told.ended_fields) == (micros(LATER), (), ("valid_to", "expires_at"))
+    assert conditions(replace(now, show_expired=True)).ended_fields == ("valid_to",)
+    then = conditions(replace(now, as_of=NOON))
+    assert (then.moment, then.started_fields) == (micros(NOON), ("valid_from",))
+
+
+def test_more_points_are_asked_for_while_windows_fill_the_list() -> None:
+    points = [("long", 1.0 - n / 1000) for n in range(100)] + [("other", 0.5), ("third", 0.5)]
+    asked: list[int] = []
+
+    def ask(limit: int) -> list[tuple[str, float]]:
+        asked.append(limit)
+        return points[:limit]
+
+    assert best_by_memory(ask, 2) == [("long", 1.0), ("other", 0.5)]
+    assert len(asked) == 2  # noqa: PLR2004

@@ -1,0 +1,43 @@
+"""A source stands under its facts, and lifts the best of them."""
+
+from __future__ import annotations
+
+from graphmem.retrieval.source_grouping import RankedMemory, group_sources
+
+
+def ranked(*ids: str) -> list[RankedMemory]:
+    return [RankedMemory(uid, 1 - place / 10) for place, uid in enumerate(ids)]
+
+
+def test_without_facts_a_ranking_stays_as_it_is() -> None:
+    assert group_sources(ranked("a", "b"), {}) == ranked("a", "b")
+    assert group_sources(ranked("a", "b"), {"a": ["gone"], "other": ["b"]}) == ranked("a", "b")
+    assert group_sources([], {"a": ["b"]}) == []
+
+
+def test_a_fact_before_its_source_stays_where_it_is() -> None:
+    assert group_sources(ranked("fact", "x", "source"), {"source": ["fact"]}) == [
+        RankedMemory("fact", 1, ("source",)),
+        RankedMemory("x", 0.9),
+    ]
+
+
+def test_a_source_before_its_fact_gives_it_its_place_and_score() -> None:
+    assert group_sources(ranked("source", "x", "fact"), {"source": ["fact"]}) == [
+        RankedMemory("fact", 1, ("source",)),
+        RankedMemory("x", 0.9),
+    ]
+
+
+def test_of_several_facts_the_best_is_lifted_and_all_have_the_source() -> None:
+    facts = {"source": ["second", "first"]}
+    assert group_sources(ranked("source", "x", "first", "second"), facts) == [
+        RankedMemory("first", 1, ("source",)),
+        RankedMemory("x", 0.9),
+        RankedMemory("second", 0.7, ("source",)),
+    ]
+
+
+def test_several_sources_of_a_fact_stand_under_it_best_first() -> None:
+    facts = {"two": ["fact"], "one": ["fact"]}
+    assert group_sources(ranked("one", "fact", "two"), facts) == [RankedMemory("fact", 1, ("one", "two"))]

