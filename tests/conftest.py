@@ -16,6 +16,7 @@ from support import mem0_fixture  # noqa: F401  (before anything imports mem0, w
 from support.databases import POSTGRES, SQLITE, postgres
 from support.log_guard import Censor, Listener, listening
 from support.servers import Servers, session
+from support.statement_cache import share_compiled_statements
 
 from graphmem import Memory, Settings, wiring
 from graphmem.commands.types import ChangeSet, Command, Outcome
@@ -31,6 +32,8 @@ from graphmem.testing import HashEmbedder, WordExtractor
 for name in [name for name in os.environ if name.startswith("GRAPHMEM_") and name != "GRAPHMEM_SERVERS"]:
     del os.environ[name]
 
+share_compiled_statements()
+
 DIMS = 64
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 
@@ -44,6 +47,22 @@ def fake_models(**config: Any) -> dict[str, Any]:
     """A configuration whose models are fakes; `config` is laid over it."""
     embedder = {"provider": "callable", "config": {"embed": hashed, "embedding_dims": DIMS, "model": "hash"}}
     return {"embedder": embedder, "extractor": {"provider": "none"}, **config}
+
+
+# What takes long for what it tells, unless a test there is marked `quick`.
+THOROUGH_FOLDERS = frozenset({"crash", "server"})
+# What runs on servers as well in .ci/run: the conformance classes.
+ON_SERVERS = frozenset({"stores"})
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks as thorough what is so by its folder: see README.md beside this file."""
+    for item in items:
+        folder = item.path.relative_to(Path(__file__).parent).parts[0]
+        on_servers = item.get_closest_marker("server") is not None and folder not in ON_SERVERS
+        if (folder in THOROUGH_FOLDERS or on_servers) and item.get_closest_marker("quick") is None:
+            item.add_marker("thorough")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -276,6 +276,7 @@ def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
     server.server_close()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", SERVERS)
 def test_nothing_and_a_server_that_is_not_ready_are_unhealthy(name: str) -> None:
     with serving(Unready) as port:

@@ -118,6 +118,13 @@ KILLS = [
     Kill("reset: both emptied, file not compacted", "reset", "before graphmem.stores.ledger:Ledger.compact", True),
 ]
 
+# One before and one after each commit, and one between an index and its cursor: what the default run plays.
+QUICK = {
+    "inside it, with the task, before COMMIT",
+    "after the words commit",
+    "after Edge's flush, before the cursor moves",
+}
+
 OPENINGS = [
     ("inside the schema's transaction", "after graphmem.stores.ledger.schema_migration:_create", 1),
     ("ledger made, no Edge", "after graphmem.wiring:Ledger", 1),
@@ -176,7 +183,9 @@ def expected_after(kill: Kill, ids: list[str]) -> dict[str, str]:
     return {} if kill.act in {"delete_all", "reset"} else texts
 
 
-@pytest.mark.parametrize("kill", [pytest.param(kill, id=kill.name) for kill in KILLS])
+@pytest.mark.parametrize(
+    "kill", [pytest.param(kill, id=kill.name, marks=[pytest.mark.quick] * (kill.name in QUICK)) for kill in KILLS]
+)
 def test_killed_at(kill: Kill, server: Server, folder: Path):
     home = folder / "home"
     code, lines = server.order(home, kill.act, point=kill.point, nth=kill.nth)

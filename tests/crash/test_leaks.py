@@ -19,7 +19,6 @@ CYCLES, WARM = 600, 200
 SLACK = 24 * 2**20
 
 
-@pytest.mark.faults
 def test_six_hundred_openings_leave_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))

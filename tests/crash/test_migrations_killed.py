@@ -17,7 +17,7 @@ from graphmem.stores.ledger import schema
 
 SEED = os.environ.get("FAULTS_SEED", "6")
 OLDER = [file for file in FILES if schema.REVISION not in file.stem]
-KILLS, SOME = 5, 1  # for each file: with -m faults, and by every test run
+KILLS = 5  # for each file
 
 
 @pytest.fixture(scope="module")
@@ -26,15 +26,14 @@ def server():
         yield made
 
 
-@pytest.mark.parametrize("kills", [SOME, pytest.param(KILLS, marks=pytest.mark.faults)])
 @pytest.mark.parametrize("kept", OLDER, ids=lambda path: path.stem)
-def test_killed_while_migrating(kept: Path, kills: int, server: Server) -> None:
-    dice = Random(f"{SEED}:{kept.stem}:{kills}")
+def test_killed_while_migrating(kept: Path, server: Server) -> None:
+    dice = Random(f"{SEED}:{kept.stem}:{KILLS}")
     with in_memory() as folder:
         rehearsal = place_of(kept, folder / "rehearsal", server)
         code, lines = rehearsal.play(Open())
         assert code == 0
-        for number in range(kills):
+        for number in range(KILLS):
             place = place_of(kept, folder / f"{number}", server)
             # Twice: what is left of the first attempt is what the second finds.
             points = [str(dice.randint(1, lines[-1]["events"])) for _ in range(2)]

@@ -11,7 +11,6 @@ from pathlib import Path
 from random import Random
 from typing import IO
 
-import pytest
 from child import open_memory
 from victims import in_memory, sound, words_in_files
 from worker import COMMON
@@ -22,7 +21,6 @@ SEED, SECONDS = os.environ.get("FAULTS_SEED", "6"), float(os.environ.get("FAULTS
 NAMES, SAMPLE = "abcd", 30
 
 
-@pytest.mark.faults
 def test_processes_and_threads_on_one_folder() -> None:
     with in_memory() as folder:
         home = folder / "home"

@@ -1,7 +1,6 @@
 """Processes killed at random points of everything they do, again and again on the same folder; see `rounds.py`.
 
-A short sequence is played by every test run, FAULTS_SEQUENCES (10) long ones with `-m faults`. FAULTS_SEED chooses
-other ones.
+FAULTS_SEQUENCES (10) are played; FAULTS_SEED chooses other ones.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from rounds import Place, Rehearsals, Story
 from victims import Server, in_memory
 
 SEED = os.environ.get("FAULTS_SEED", "6")
-SHORT, SEQUENCES, ROUNDS = 10, int(os.environ.get("FAULTS_SEQUENCES", "10")), 20
+SEQUENCES, ROUNDS = int(os.environ.get("FAULTS_SEQUENCES", "10")), 20
 REPLAY = os.environ.get("FAULTS_ROUND", "")
 
 
@@ -38,14 +37,11 @@ def rehearsals(server: Server):
 
 
 @pytest.mark.skipif(bool(REPLAY), reason="FAULTS_ROUND asks for another play")
-@pytest.mark.parametrize(
-    ("sequence", "rounds"),
-    [(0, SHORT), *(pytest.param(one, ROUNDS, marks=pytest.mark.faults) for one in range(1, SEQUENCES + 1))],
-)
-def test_rounds(sequence: int, rounds: int, server: Server, rehearsals: Rehearsals, folder: Path) -> None:
+@pytest.mark.parametrize("sequence", range(1, SEQUENCES + 1))
+def test_rounds(sequence: int, server: Server, rehearsals: Rehearsals, folder: Path) -> None:
     story = Story(Place(folder / "home", server), f"{SEED}:{sequence}", rehearsals)
-    story.play(rounds)
-    assert story.deaths > rounds // 2
+    story.play(ROUNDS)
+    assert story.deaths > ROUNDS // 2
 
 
 @pytest.mark.skipif(not REPLAY, reason="FAULTS_ROUND names no play")

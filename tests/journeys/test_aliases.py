@@ -20,7 +20,7 @@ Make = Callable[..., Memory]
 SPACY = {"extractor": {"provider": "spacy"}}
 
 
-@pytest.fixture(params=["memory", "folder"])
+@pytest.fixture(params=["memory", pytest.param("folder", marks=pytest.mark.thorough)])
 def memory(request: pytest.FixtureRequest, make_memory: Make, tmp_path: Path) -> Memory:
     """One that finds names, on no disk and in a folder."""
     return make_memory(None if request.param == "memory" else tmp_path / "home", **SPACY)

@@ -108,6 +108,7 @@ def test_where_nothing_matches_there_is_no_part() -> None:
         assert not any("part" in hit["explain"] for hit in hits)
 
 
+@pytest.mark.thorough
 def test_tokens_that_are_not_those_of_the_text_are_not_used(tmp_path: Path) -> None:
     """Of another version of the tokenizer, or damaged: the part is found by words."""
     with told(Memory(tmp_path)) as memory:

@@ -207,6 +207,7 @@ def test_flush_waits_for_what_was_saved(memory: Memory, monkeypatch: pytest.Monk
         assert memory.stats()["pending"] == []
 
 
+@pytest.mark.thorough
 def test_what_takes_too_long_gives_what_was_found_until_then(
     memory: Memory, make_memory: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

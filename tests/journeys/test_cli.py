@@ -196,6 +196,7 @@ def test_an_export_of_nothing_is_warned_of(bare, tmp_path):
     assert nobody.stderr == "graphmem: there are no memories to export\n"
 
 
+@pytest.mark.thorough
 def test_a_pipe_that_is_closed_is_one_clear_line(bare):
     add("A tree stands in the yard.")
     reading, writing = os.pipe()
@@ -258,6 +259,7 @@ def test_json_lines_from_standard_input(bare):
     ]
 
 
+@pytest.mark.thorough
 def test_many_are_stored_at_once_and_finished(bare, tmp_path, monkeypatch):
     monkeypatch.setattr(bulk_add, "PROGRESS_FROM", 5)
     file = tmp_path / "many.txt"
@@ -370,6 +372,7 @@ def test_prose_is_paragraphs_and_a_transcript_is_turns(tmp_path):
         contents('{"role": "user"')
 
 
+@pytest.mark.thorough
 def test_the_paragraphs_of_a_file_are_neighbours_of_each_other_only(bare, tmp_path):
     (tmp_path / "notes.txt").write_text("The first paragraph.\n\nThe second one.", "utf-8")
     (tmp_path / "talk.txt").write_text("Ann: Hello.\nBob: Hi.\nAnn: Bye.", "utf-8")
@@ -503,6 +506,7 @@ def test_help_and_version_load_nothing_heavy(tmp_path):
     assert out.startswith("graphmem 0.")
 
 
+@pytest.mark.thorough
 def test_a_reader_that_goes_away_is_no_error(bare):
     uid = add("A short one.", "--metadata", json.dumps({"long": "words " * 40_000}))[0]["id"]
     for arguments in (["show", uid], ["list", "--user", "ann", "--json"], ["--help"]):
@@ -516,6 +520,7 @@ def test_a_reader_that_goes_away_is_no_error(bare):
         assert "BrokenPipe" not in errors
 
 
+@pytest.mark.thorough
 def test_in_a_pipe_there_are_neither_colours_nor_line_breaks(bare):
     long = "a rather long sentence " * 20
     add(long)
@@ -535,6 +540,7 @@ def test_ctrl_c_is_quiet_and_130(bare):
     assert errors.strip() == ""
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_ctrl_c_while_much_is_added_loses_no_word(bare, tmp_path):
     file = tmp_path / "much.txt"

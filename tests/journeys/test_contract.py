@@ -1161,6 +1161,7 @@ def test_with_closes(tmp_path: Path) -> None:
         memory.stats()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("on_disk", [False, True])
 def test_closing_under_a_running_call_lets_only_our_errors_out(
     tmp_path: Path, make_memory: Make, on_disk: bool
@@ -1319,6 +1320,7 @@ def test_deleted_words_are_in_none_of_the_files(tmp_path: Path, make_memory: Mak
     assert left == set()
 
 
+@pytest.mark.thorough
 @SQLITE_ONLY
 def test_deleted_words_are_gone_after_many_moves_inside_the_file(tmp_path: Path, make_memory: Make) -> None:
     memory = make_memory(tmp_path)
@@ -1415,6 +1417,7 @@ def test_two_processes_share_a_folder(tmp_path: Path, make_memory: Make) -> None
     assert mine.verify()["ok"]
 
 
+@pytest.mark.thorough
 @SQLITE_ONLY
 def test_what_a_dead_process_owed_is_done_by_the_next(tmp_path: Path, make_memory: Make) -> None:
     run(

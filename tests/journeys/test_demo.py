@@ -78,6 +78,7 @@ def test_the_correction_is_in_the_history(told):
     assert [event["event"] for event in correction["history"]] == ["ADD", "UPDATE"]
 
 
+@pytest.mark.thorough
 def test_it_stays_where_home_says_and_can_be_run_again(told):
     home = str(told["home"])
     done = run("--home", home)
@@ -87,6 +88,7 @@ def test_it_stays_where_home_says_and_can_be_run_again(told):
     assert "\x1b" not in done.stdout
 
 
+@pytest.mark.thorough
 def test_without_home_nothing_stays_and_no_setting_leads_it_elsewhere(tmp_path):
     temporary, ledger = tmp_path / "tmp", tmp_path / "mine.sqlite"
     temporary.mkdir()

@@ -136,6 +136,7 @@ def test_what_was_deleted_is_in_no_store_and_no_answer(
     clean(memory, ids)
 
 
+@pytest.mark.thorough
 @SQLITE_ONLY
 @pytest.mark.parametrize("erase", WAYS)
 def test_once_all_have_closed_the_folder_it_is_in_no_file(
@@ -176,6 +177,7 @@ def in_files(home: Path, told: bytes) -> list[str]:
     return [str(path) for path in home.rglob("*") if path.is_file() and told in path.read_bytes()]
 
 
+@pytest.mark.thorough
 @SQLITE_ONLY
 def test_a_crash_after_the_delete_leaves_nothing_once_it_was_opened_again(
     make_memory: Make, tmp_path: Path, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
@@ -267,6 +269,7 @@ def test_the_ids_of_a_saved_chat_do_not_tell_what_was_said_before(make_memory: M
     assert message["id"] != digest([*signs, 1])
 
 
+@pytest.mark.thorough
 @SQLITE_ONLY
 def test_an_erased_name_cannot_be_confirmed_from_the_folder(make: Make, tmp_path: Path) -> None:
     """Once what was said of it is gone from the projections, nothing of it has to be kept."""

@@ -280,6 +280,7 @@ def test_what_is_owed_stays_owed_and_is_done(
     assert [hit["memory"] for hit in again.search("Anna", user_id="u")["results"]] == ["tea with Anna"]
 
 
+@pytest.mark.thorough
 def test_the_real_models_give_the_same_answers(tmp_path: Path) -> None:
     said = [
         {"role": "user", "name": "Tom", "content": "My sister Anna works at Nordlicht."},

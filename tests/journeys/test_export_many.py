@@ -11,6 +11,7 @@ from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
 import numpy as np
+import pytest
 from support.databases import SQLITE_ONLY
 from support.ledger_snapshot import same
 
@@ -51,6 +52,7 @@ class Told:
         self.furthest = max(self.furthest, self.count - done)
 
 
+@pytest.mark.thorough
 @SQLITE_ONLY
 def test_many_come_back_as_they_were_and_are_never_all_in_memory(
     make_memory: Callable[..., Memory], tmp_path: Path

@@ -522,6 +522,7 @@ def test_two_at_once_do_not_add_the_same_fact_twice(
     assert facts(memories[0]) == ["Sings"]
 
 
+@pytest.mark.thorough
 def test_many_at_once_wait_for_each_other_rather_than_give_up(memory: Memory, model: Scripted) -> None:
     numbers = range(8)
     model.found = {f"I sing song {n}.": [f"Sings song {n}"] for n in numbers}
@@ -682,6 +683,7 @@ def test_an_export_brings_facts_and_what_they_came_from(memory: Memory, opened: 
     assert other.explain(uid)["messages"] == memory.explain(uid)["messages"]
 
 
+@pytest.mark.thorough
 def test_the_command_line(endpoint: ModelEndpoint, model: Scripted, tmp_path: Any, monkeypatch: Any) -> None:
     from typer.testing import CliRunner
 

@@ -197,6 +197,7 @@ def test_nothing_is_written_to_where_the_memories_are_kept(home, name):
     assert not list(home.rglob("graph.json"))
 
 
+@pytest.mark.thorough
 def test_a_reader_that_goes_away_is_no_error(home):
     command = [sys.executable, "-m", "graphmem", "graph", "--user", USER, "--home", str(home), "--format", "html"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

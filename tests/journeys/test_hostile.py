@@ -36,7 +36,7 @@ from graphmem.errors import ConfigError, GraphmemError, NotFoundError, Validatio
 from graphmem.stores.ledger.schema import memories
 from graphmem.testing import HashEmbedder, WordExtractor
 
-pytestmark = pytest.mark.faults
+pytestmark = pytest.mark.thorough
 # What is tried at each door. The same inputs in every run, so that a failure is the change's.
 INPUTS = {
     "messages kept": 3000,

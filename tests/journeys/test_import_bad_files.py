@@ -264,6 +264,7 @@ def test_other_hostile_records(make: Make, record: Any, told: str) -> None:
         import_records(memory._engine, [record])
 
 
+@pytest.mark.thorough
 def test_what_is_just_allowed_can_be_stored(make: Make) -> None:
     """In every database: what passes the door must not fail behind it."""
     memory = make()
@@ -379,6 +380,7 @@ with Memory(sys.argv[1], settings=Settings.from_dict(fake_models())) as memory:
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="no files without a name here")
 def test_a_killed_export_leaves_nothing(tmp_path: Path) -> None:
     target = tmp_path / "out" / "x"

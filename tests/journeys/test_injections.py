@@ -57,7 +57,14 @@ class Gullible:
         return Extraction((said, other), (Statement(key, text, "ann", text),) if key != "ann" else ())
 
 
-@pytest.fixture(params=["nowhere", "folder", "networkx", pytest.param("servers", marks=pytest.mark.server)])
+@pytest.fixture(
+    params=[
+        "nowhere",
+        pytest.param("folder", marks=pytest.mark.thorough),
+        pytest.param("networkx", marks=pytest.mark.thorough),
+        pytest.param("servers", marks=pytest.mark.server),
+    ]
+)
 def place(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -256,6 +263,7 @@ ODD_FOLDERS = (
 )  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_a_folder_of_any_name_is_that_folder(monkeypatch):
     """Also where it is a part of a URL, a pattern or an option to somebody on the way to the file."""
     with folder() as place:

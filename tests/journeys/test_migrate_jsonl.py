@@ -102,6 +102,7 @@ def test_the_graph_is_theirs(tmp_path, home):
         assert "John Smith\nSpeaks fluent Spanish" in [hit["memory"] for hit in found]
 
 
+@pytest.mark.thorough
 def test_a_second_time_adds_what_is_new(tmp_path, home):
     path = written(tmp_path / "memory.jsonl", GRAPH)
     assert migrate(path)["added"] == 10

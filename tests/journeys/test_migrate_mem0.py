@@ -371,6 +371,7 @@ def doubled(times: int) -> bytes:
     return b"\x80\x04cx\ny\n)R}X\x08\x00\x00\x00__dict__" + fields + b"sb."
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "hostile",
     [DEEP, doubled(60), b"\x80\x04]r\xff\xff\xff\x7f.", b"\x80\x04\x8e" + b"\xff" * 7 + b"\x00."],
@@ -403,6 +404,7 @@ def test_pickles_that_take_long_are_given_up(tmp_path, home, theirs, monkeypatch
     assert (report["added"], len(report["left"])) == (1, 1)
 
 
+@pytest.mark.thorough
 def test_a_file_of_pickles_that_all_take_it_down_is_refused(tmp_path, home, theirs):
     file = tmp_path / "theirs" / "qdrant" / "collection" / "mem0" / "storage.sqlite"
     with closing(sqlite3.connect(file)) as connection, connection:
@@ -431,6 +433,7 @@ main()
 """
 
 
+@pytest.mark.thorough
 def test_what_was_killed_is_taken_up_again(tmp_path, home, theirs):
     payloads = [
         {"data": f"Note {n}.", "user_id": "tom", "created_at": f"2024-05-{1 + n % 28:02}T10:00:00+00:00"}

@@ -263,7 +263,7 @@ class NetworkxMachine(Machine):
     graph = "networkx"
 
 
-@pytest.mark.parametrize("machine", [Machine, NetworkxMachine])
+@pytest.mark.parametrize("machine", [Machine, pytest.param(NetworkxMachine, marks=pytest.mark.thorough)])
 def test_any_sequence(machine):
     run_state_machine_as_test(machine, settings=MACHINE)
 
@@ -392,6 +392,7 @@ def victim():
         yield memory, uid
 
 
+@pytest.mark.thorough
 @settings(INPUTS, max_examples=500)
 @given(data=st.data(), call=st.sampled_from(sorted(CALLS)))
 def test_only_our_errors_leave(data, call, victim):

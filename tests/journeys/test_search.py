@@ -30,6 +30,7 @@ def found(memory: Memory, question: str, **more: Any) -> list[str]:
     return [hit["memory"] for hit in memory.search(question, user_id="u", **more)["results"]]
 
 
+@pytest.mark.thorough
 def test_tokens_can_be_left_out_and_made_later(tmp_path: Path) -> None:
     lines = [("2024-03-01", "Ann", "I painted a sunrise."), ("2024-03-02", "Bob", "The tax forms are due.")]
     with Memory(tmp_path, settings=Settings.from_dict(PLAIN)) as memory:

@@ -100,6 +100,7 @@ FILES = {
 ODD = "\"'{}[]:=#,\n\t -\\&*!|>%@`?\x00\x01\udc80é\u2028"
 
 
+@pytest.mark.thorough
 @settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(data=st.data(), form=st.sampled_from(sorted(FILES)))
 def test_no_typing_error_in_a_file_tells_them(data, form, tmp_path_factory):

@@ -108,7 +108,12 @@ def folder() -> Iterator[str]:
         yield str(Path(name) / "home")
 
 
-STORES = ["nowhere", "folder", "networkx", pytest.param("servers", marks=pytest.mark.server)]
+STORES = [
+    "nowhere",
+    pytest.param("folder", marks=pytest.mark.thorough),
+    pytest.param("networkx", marks=pytest.mark.thorough),
+    pytest.param("servers", marks=pytest.mark.server),
+]
 
 
 @contextmanager

@@ -9,10 +9,13 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
 CHECKOUT = Path(__file__).parents[2]
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
 
 
+@pytest.mark.thorough
 def test_the_wheel_runs_the_demo_outside_the_checkout(tmp_path: Path) -> None:
     build = [*PIP, "wheel", "--no-deps", "--no-build-isolation", "-w", str(tmp_path), str(CHECKOUT)]
     subprocess.run(build, check=True, timeout=120)

@@ -451,6 +451,7 @@ def test_a_deliverer_that_wakes_up_late_cannot_bring_back_the_past(
         assert memories.total(connection) == 1
 
 
+@pytest.mark.thorough
 def test_settling_waits_as_long_as_something_moves(
     clerk: Any, server: Server, courier: ProjectionWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -115,6 +115,7 @@ ENDLESS = [
 ]
 
 
+@pytest.mark.thorough
 def test_hostile_answers_are_refused_in_time() -> None:
     """Some took minutes, with the whole process standing still; that is why it is another one."""
     code = (

@@ -110,6 +110,7 @@ def test_many_threads() -> None:
             assert np.array_equal(found, expected)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("unloaded")
 def test_threads_load_once(monkeypatch: pytest.MonkeyPatch) -> None:
     loads: list[int] = []
@@ -154,6 +155,7 @@ def test_a_failing_run_is_our_error(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(caught.value.__cause__, RuntimeError)
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows does not fork")
 def test_a_forked_process_embeds() -> None:
     script = (

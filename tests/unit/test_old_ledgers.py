@@ -14,6 +14,7 @@ from graphmem import Memory
 from graphmem.stores.ledger import Ledger, schema
 from graphmem.testing import HashEmbedder
 
+pytestmark = pytest.mark.thorough
 EMBEDDER = HashEmbedder()
 
 

@@ -106,6 +106,7 @@ def test_texts_are_sent_in_batches(serve: Any) -> None:
     assert len(small.embed(["tea"] * 5)) == 5
 
 
+@pytest.mark.thorough
 def test_no_request_has_more_tokens_than_openai_takes(serve: Any) -> None:
     endpoint, embedder = serve({"batch_size": 2048})
     embedder.embed(["word " * 280] * 1000)

@@ -110,6 +110,7 @@ OPEN = (
 )
 
 
+@pytest.mark.thorough
 def test_processes_that_open_at_once_agree_on_one(tmp_path: Path) -> None:
     command = [sys.executable, "-c", OPEN]
     files = [tmp_path / name for name in ("a.sqlite", "a.sqlite", "b.sqlite", "b.sqlite")]
@@ -155,6 +156,7 @@ def test_corrected_words_are_known_by_what_was_said(home: Path) -> None:
         assert reasons(memory, KEPT) == ["known"]
 
 
+@pytest.mark.thorough
 def test_another_file_is_refused_until_it_is_gone(home: Path, tmp_path: Path) -> None:
     lived(home)
     lived(tmp_path / "other")

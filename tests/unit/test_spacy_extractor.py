@@ -162,6 +162,7 @@ def test_importing_loads_nothing() -> None:
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
 
 
+@pytest.mark.thorough
 def test_loading_warns_of_nothing() -> None:
     use = "from graphmem.extraction.spacy.extractor import SpacyExtractor as S; S().keys('Where is Anna?')"
     done = subprocess.run([sys.executable, "-W", "error", "-c", use], capture_output=True, check=False)
@@ -363,6 +364,7 @@ def test_a_noun_that_may_be_a_name_is_a_chunk() -> None:
     assert found["fahrrad"] == Mention("fahrrad", "Fahrrad", EntityType.CONCEPT, MentionKind.CHUNK)
 
 
+@pytest.mark.thorough
 def test_long_and_odd_texts() -> None:
     assert "anna" in by_key(read("Anna likes Tom. " * 2_000).mentions)
     read("x" * 30_000)
@@ -402,6 +404,7 @@ def test_the_matrix_products_are_numpys() -> None:
     assert not [layer.name for model in models for layer in model.walk() if getattr(layer.ops, "use_blis", False)]
 
 
+@pytest.mark.thorough
 def test_many_threads() -> None:
     texts = [text for text, _ in STATEMENTS]
     alone = [read(text) for text in texts]
