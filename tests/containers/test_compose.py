@@ -270,7 +270,7 @@ class Unwilling(Unready):
 def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
     """The port of an HTTP server on loopback."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     yield server.server_port
     server.shutdown()
     server.server_close()

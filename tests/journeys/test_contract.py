@@ -615,6 +615,7 @@ def test_explain_says_why(anna: Memory) -> None:
             assert told["path"][-1]["id"] == hit["id"]
 
 
+@pytest.mark.quick
 def test_a_path_leads_over_what_two_memories_share(anna: Memory) -> None:
     found = anna.search("Where does Anna work?", user_id="u1", agent_id="a", explain=True, top_k=4)
     (lisbon,) = [hit for hit in found["results"] if "Lisbon" in hit["memory"]]
@@ -722,6 +723,7 @@ def test_get_all_lists_the_newest_observation_first(memory: Memory) -> None:
 # --- update, delete, history -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.quick
 def test_update_changes_in_place_and_history_keeps_the_old_words(memory: Memory) -> None:
     uid = added(memory, "I like tea", timestamp=JANUARY)
     before = memory.get(uid)

@@ -504,6 +504,6 @@ def test_a_server_that_answers_something_else(home, status, said):
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         assert said in refused("--qdrant", f"http://127.0.0.1:{server.server_port}")
         server.shutdown()

@@ -225,7 +225,7 @@ class Parrot(BaseHTTPRequestHandler):
 @pytest.fixture(params=[401, 403, 404, 418, 500])
 def parrot(request) -> Iterator[str]:
     server = HTTPServer(("127.0.0.1", 0), type("Answering", (Parrot,), {"status": request.param}))
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()

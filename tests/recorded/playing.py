@@ -13,7 +13,7 @@ from recorded.cases import NOON, Case, Told
 from recorded.examples import Example
 from support.fake_llm import NEAR_DIMS, all_near
 
-from graphmem import Memory
+from graphmem import Memory, Settings
 from graphmem.ingest.facts import decision
 from graphmem.ingest.facts.decision import DecisionType, FactDraft, KnownMemory
 from graphmem.ingest.facts.extraction import Fact
@@ -22,7 +22,7 @@ from graphmem.models.openai_chat import OpenaiChatModel
 
 RECORDINGS = Path(__file__).parent / "recordings"
 HOW = (
-    "a prompt, a case or what is sent has changed: record anew as README, 'Tests', says, "
+    "a prompt, a case or what is sent has changed: record anew as tests/README.md says, "
     "with replies written from the requests alone"
 )
 
@@ -39,9 +39,9 @@ def config(url: str, model: str, key: str, more: Mapping[str, Any]) -> dict[str,
     }
 
 
-def play(case: Case, home: Path, url: str, model: str = "desk", key: str = "any") -> dict[str, bool]:
+def play(case: Case, url: str, model: str = "desk", key: str = "any") -> dict[str, bool]:
     """What came of each check."""
-    with Memory.from_config({"home": str(home), **config(url, model, key, case.config)}) as memory:
+    with Memory(":memory:", settings=Settings.from_dict(config(url, model, key, case.config))) as memory:
         results = [
             memory.add(one.messages, **one.scope, timestamp=NOON + timedelta(days=one.days), **one.more)
             for one in case.adds

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from recorded.cases import CASES, Case
@@ -28,9 +27,9 @@ def recorded() -> Iterator[Recorded]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_case(case: Case, recorded: Recorded, tmp_path: Path) -> None:
+def test_a_case(case: Case, recorded: Recorded) -> None:
     with ModelEndpoint(default=recorded) as endpoint:
-        came = play(case, tmp_path, endpoint.url)
+        came = play(case, endpoint.url)
     if not recorded.missing:  # else it is said at the end
         assert not [name for name, good in came.items() if not good]
 
@@ -51,7 +50,7 @@ def test_there_are_enough() -> None:
 
 
 @pytest.mark.live
-def test_live(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_live(capsys: pytest.CaptureFixture[str]) -> None:
     """The same cases by a real model; prints what it got right. Fails below three quarters."""
     key, url = os.environ.get("OPENAI_API_KEY"), os.environ.get("OPENAI_BASE_URL", "https://api.openai.com/v1")
     if not key:
@@ -62,8 +61,8 @@ def test_live(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         texts, added = decided(example, url, model, key)
         right.append((tuple(texts), tuple(added)) == (example.becomes, example.added))
         lines.append(f"{'ok  ' if right[-1] else 'FAIL'} example {example.name}")
-    for n, case in enumerate(CASES):
-        checks = play(case, tmp_path / str(n), url, model, key)
+    for case in CASES:
+        checks = play(case, url, model, key)
         right += checks.values()
         wrong = [name for name, good in checks.items() if not good]
         lines.append(f"{'FAIL' if wrong else 'ok  '} {case.name} {', '.join(wrong)}")

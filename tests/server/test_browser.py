@@ -170,7 +170,7 @@ def test_the_guide(browser: Browser) -> None:
     page = browser.page
     browser.set()
     with serve.serving(0) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         browser.run(f":guide http://localhost:{server.server_port}/guide.html")
         page.get_by_text("graphmem: what a memory knows").first.wait_for()
         page.get_by_test_id("pagination-2").click()

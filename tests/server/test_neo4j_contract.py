@@ -25,6 +25,7 @@ class OnNeo4j(GraphIndexContract):
         Server.at(self.variable).remove(ledger.uuid)
 
 
+@pytest.mark.quick
 class TestNeo4j5(OnNeo4j):
     variable = "NEO4J_URI"
 

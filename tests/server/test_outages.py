@@ -149,7 +149,7 @@ def test_an_outage_costs_no_words_and_little_time(projection: str, outage: str, 
     assert "Clara dislikes rain." not in found(memory, "Does Clara dislike rain?")
 
 
-@pytest.mark.parametrize("outage", ["kill", "pause"])
+@pytest.mark.parametrize("outage", [pytest.param("kill", marks=pytest.mark.quick), "pause"])
 def test_both_are_away(outage: str, opened: Callable[..., Memory]) -> None:
     memory = opened()
     memory.add("Clara moved to Lisbon.", user_id="ana")

@@ -89,6 +89,7 @@ class Peer:
 # --- several at once -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.quick
 def test_two_processes_open_an_empty_database_at_once(url: str, tmp_path: Path) -> None:
     peers = [Peer(url, tmp_path, "open", f"p{n}") for n in range(3)]
     for peer in peers:
@@ -119,6 +120,7 @@ def test_two_machines_need_one_secret(url: str, tmp_path: Path) -> None:
         on("one")
 
 
+@pytest.mark.quick
 def test_processes_that_write_at_once_lose_and_double_nothing(url: str, tmp_path: Path) -> None:
     names = ["p0", "p1"]
     peers = [Peer(url, tmp_path, "write", name) for name in names]
@@ -285,6 +287,7 @@ def test_closing_leaves_no_connection_behind(url: str, tmp_path: Path) -> None:
 # --- where it lives --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.quick
 def test_other_peoples_tables_are_never_touched(url: str, tmp_path: Path) -> None:
     sql(url, "CREATE TABLE public.memories AS SELECT 'theirs' AS x")
     sql(url, "CREATE TABLE public.alembic_version AS SELECT '17' AS version_num")
@@ -412,6 +415,7 @@ def test_what_no_store_can_keep_is_refused_before_it_gets_there(url: str, tmp_pa
                 pass
 
 
+@pytest.mark.quick
 def test_history_reads_as_in_sqlite(url: str, tmp_path: Path) -> None:
     for place, config in ((tmp_path / "pg", {"ledger_url": url}), (tmp_path / "lite", {})):
         with Memory(place, settings=Settings.from_dict(fake_models(**config))) as memory:

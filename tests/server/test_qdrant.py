@@ -389,7 +389,7 @@ def test_something_else_at_that_address_is_named(open_index: Callable[..., Any])
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Other) as other:
-        Thread(target=other.serve_forever, daemon=True).start()
+        Thread(target=other.serve_forever, args=(0.01,), daemon=True).start()
         base = f"http://127.0.0.1:{other.server_port}"
         with pytest.raises(ConfigError, match="no Qdrant server"):
             open_index(url=base).check()

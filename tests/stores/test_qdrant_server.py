@@ -40,7 +40,7 @@ def server(collection: str, **more: Any) -> Any:
     return QdrantOptions(URL or "", collection=collection, **{"grpc_port": port, **more})
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["rest", "grpc"])
+@pytest.fixture(scope="module", params=[False, pytest.param(True, marks=pytest.mark.thorough)], ids=["rest", "grpc"])
 def over_grpc(request: pytest.FixtureRequest) -> bool:
     return bool(request.param)
 

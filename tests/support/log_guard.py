@@ -10,6 +10,7 @@ import ast
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -33,6 +34,7 @@ def calls(source: str) -> Iterator[ast.Call]:
                 yield node
 
 
+@cache
 def sentences() -> frozenset[str]:
     """The sentences that the package logs: literals, or this fails."""
     found = set()

@@ -67,8 +67,10 @@ def opened(folder: Path, **qdrant: Any) -> Any:
     with warnings.catch_warnings():
         # Qdrant's local mode forgets to close a database that it only asks a question.
         warnings.simplefilter("ignore", ResourceWarning)
+        gc.freeze()  # so that only what is made now is gone through
         memory = Memory.from_config(config)
         gc.collect()
+        gc.unfreeze()
     memory.embedding_model, memory.llm = Embedder(), Model()
     return memory
 
