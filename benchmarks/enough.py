@@ -45,7 +45,7 @@ class Count:
 
     def ask(self, user: str, question: str, kind: str, gold: frozenset[str] = frozenset()) -> None:
         """Asks one question, whose evidence is `gold`."""
-        view = View(Scope(user), datetime.now(UTC), Scope(user).space)
+        view = View(Scope(user), datetime.now(UTC), Scope(user).partition)
         few, many = (
             search(SearchQuery(question, view, most, with_relations=True), self._stores) for most in (TOP_K, IN_CONTEXT)
         )
@@ -73,13 +73,13 @@ class Count:
 def measure(data: Dataset) -> None:
     """Counts over a data set."""
     language = "en" if mostly_latin(data.cases[0].question) else "zh"
-    chance, users = random.Random(7), list(data.spaces)  # noqa: S311  (a sample, no secret)
+    chance, users = random.Random(7), list(data.partitions)  # noqa: S311  (a sample, no secret)
     with Memory(":memory:") as memory:
         count = Count(memory, store(memory, data, lambda *_: None).keys)
         for case in data.cases:
-            count.ask(case.space, case.question, "", case.gold)
+            count.ask(case.partition, case.question, "", case.gold)
         for case in chance.sample(data.cases, min(FOREIGN, len(data.cases))) if len(users) > 1 else ():
-            count.ask(chance.choice([user for user in users if user != case.space]), case.question, "foreign")
+            count.ask(chance.choice([user for user in users if user != case.partition]), case.question, "foreign")
         for kind in ("weak", "off"):
             for user in users:
                 for question in ASKED[f"{kind}_{language}"]:

@@ -1,4 +1,4 @@
-"""How long a search takes, and how fast messages are added, with many memories in one space.
+"""How long a search takes, and how fast messages are added, with many memories in one partition.
 
     python benchmarks/latency.py locomo10.json --memories 10000 > benchmarks/results/latency-10k.json
 
@@ -41,9 +41,9 @@ NAMES = """
 
 
 def many(original: Dataset, memories: int) -> Dataset:
-    """So many messages in one space; the first ones, and the questions, are the original's."""
-    said = original.spaces[POOLED]
-    return replace(original, spaces={POOLED: tuple(islice(_repeated(said), memories))})
+    """So many messages in one partition; the first ones, and the questions, are the original's."""
+    said = original.partitions[POOLED]
+    return replace(original, partitions={POOLED: tuple(islice(_repeated(said), memories))})
 
 
 def _repeated(said: Sequence[Message]) -> Iterator[Message]:

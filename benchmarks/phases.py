@@ -1,4 +1,4 @@
-"""Where the time of a search goes: milliseconds for each phase, over the questions of a LOCOMO file in one space.
+"""Where the time of a search goes: milliseconds for each phase, over the questions of a LOCOMO file in one partition.
 
     python benchmarks/phases.py locomo10.json --memories 10000 > benchmarks/results/phases-10k.json
 

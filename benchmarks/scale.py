@@ -1,6 +1,6 @@
 """How search, rebuild and adding hold up with many memories: made-up ones, so that a million does not take a day.
 
-    python benchmarks/scale.py --memories 100000 --spaces 1
+    python benchmarks/scale.py --memories 100000 --partitions 1
     NEO4J_URI=… NEO4J_PASSWORD=… QDRANT_URL=… python benchmarks/scale.py --memories 100000 --servers
 
 The rows are written into the ledger's tables as a commit would leave them. Their shape follows long conversations:
@@ -64,8 +64,8 @@ SPOKEN = (
 class Made:
     """The made-up ledger: everything from one seed."""
 
-    def __init__(self, memories: int, spaces: int) -> None:
-        self.memories, self.spaces = memories, spaces
+    def __init__(self, memories: int, partitions: int) -> None:
+        self.memories, self.partitions = memories, partitions
         self._chance = np.random.default_rng(SEED)
         self._entities = max(20, 3 * memories // 10)
         weights = 1 / np.arange(1, VOCABULARY + 1)
@@ -74,7 +74,7 @@ class Made:
         self._topics = _unit(self._chance.standard_normal((TOPICS, DIMS), dtype=np.float32))
 
     def users(self) -> list[str]:
-        return [f"user{space}" for space in range(self.spaces)]
+        return [f"user{partition}" for partition in range(self.partitions)]
 
     def name(self, entity: int) -> str:
         """A first name, a last one, and a number that makes it one of its kind."""
@@ -84,7 +84,7 @@ class Made:
         """Writes everything: the last step sets what is derived from the rest."""
         with ledger.write() as connection:
             users = [{"id": s + 1, "key": f"user:{user}", "size": 0} for s, user in enumerate(self.users())]
-            connection.execute(schema.spaces.insert(), users)
+            connection.execute(schema.partitions.insert(), users)
             self._embeddings(connection)
             for start in range(0, self.memories, ROWS):
                 self._some(connection, range(start, min(self.memories, start + ROWS)))
@@ -110,13 +110,13 @@ class Made:
             connection.execute(schema.embeddings.insert(), made)
 
     def _some(self, connection: Any, rows: range) -> None:
-        per_space = -(-self.memories // self.spaces)
-        mentioned = self._mentioned(rows, per_space)
+        per_partition = -(-self.memories // self.partitions)
+        mentioned = self._mentioned(rows, per_partition)
         entities = {entity for held in mentioned for entity in held}
-        fresh = [self._entity(space, entity) for space, entity in sorted(entities - self._known)]
+        fresh = [self._entity(partition, entity) for partition, entity in sorted(entities - self._known)]
         self._known |= entities
         connection.execute(schema.entities.insert(), fresh)
-        connection.execute(schema.memories.insert(), [self._memory(row, row // per_space) for row in rows])
+        connection.execute(schema.memories.insert(), [self._memory(row, row // per_partition) for row in rows])
         held = [
             {"memory": row + 1, "entity": self._row(*entity), "kind": 1, "at": START + row * MINUTE}
             for row, some in zip(rows, mentioned, strict=True)
@@ -124,31 +124,41 @@ class Made:
         ]
         connection.execute(schema.mentions.insert(), held)
 
-    def _mentioned(self, rows: range, per_space: int) -> list[list[tuple[int, int]]]:
-        """Three entities for each memory: the space's first in six of ten, the rest Zipf."""
+    def _mentioned(self, rows: range, per_partition: int) -> list[list[tuple[int, int]]]:
+        """Three entities for each memory: the partition's first in six of ten, the rest Zipf."""
         ranks = self._chance.zipf(1.3, (len(rows), 3))
         often = self._chance.random(len(rows)) < 0.6
-        most = max(4, self._entities // self.spaces)
+        most = max(4, self._entities // self.partitions)
         return [
             sorted(
-                {(row // per_space, 0 if first and place == 0 else int(rank) % most) for place, rank in enumerate(some)}
+                {
+                    (row // per_partition, 0 if first and place == 0 else int(rank) % most)
+                    for place, rank in enumerate(some)
+                }
             )
             for row, some, first in zip(rows, ranks, often, strict=True)
         ]
 
-    def _row(self, space: int, entity: int) -> int:
-        return space * max(4, self._entities // self.spaces) + entity + 1
+    def _row(self, partition: int, entity: int) -> int:
+        return partition * max(4, self._entities // self.partitions) + entity + 1
 
-    def _entity(self, space: int, entity: int) -> dict[str, Any]:
+    def _entity(self, partition: int, entity: int) -> dict[str, Any]:
         name = self.name(entity)
-        row = self._row(space, entity)
-        return {"id": row, "space": space + 1, "key": name.lower(), "name": name, "type": "Person", "mentions": 1}
+        row = self._row(partition, entity)
+        return {
+            "id": row,
+            "partition": partition + 1,
+            "key": name.lower(),
+            "name": name,
+            "type": "Person",
+            "mentions": 1,
+        }
 
-    def _memory(self, row: int, space: int) -> dict[str, Any]:
+    def _memory(self, row: int, partition: int) -> dict[str, Any]:
         words = np.searchsorted(self._word, self._chance.random(WORDS))
         at = START + row * MINUTE
         return {
-            "id": row + 1, "uid": str(UUID(int=BASE + row)), "space": space + 1, "user_id": f"user{space}",
+            "id": row + 1, "uid": str(UUID(int=BASE + row)), "partition": partition + 1, "user_id": f"user{partition}",
             "kind": "episode", "text": " ".join(f"w{word}" for word in words), "metadata": {}, "speaker": "Ada",
             "session": f"s{row // SESSION}", "source_only": False, "at": at, "valid_from": at, "created_at": at,
             "updated_at": at, "version": 1, "change": row + 1, "embedding": f"{row % DISTINCT:032x}", "windows": 1,
@@ -157,10 +167,10 @@ class Made:
     def questions(self) -> Iterator[tuple[str, str]]:
         """Questions that name an entity, with whose they are."""
         chance = np.random.default_rng(SEED + 1)
-        most = max(4, self._entities // self.spaces)
+        most = max(4, self._entities // self.partitions)
         while True:
             entity = int(chance.zipf(1.3)) % most
-            user = f"user{int(chance.integers(0, self.spaces))}"
+            user = f"user{int(chance.integers(0, self.partitions))}"
             yield f"When did {self.name(entity)} talk about w{int(chance.integers(1, 300))} with a friend?", user
 
 
@@ -275,9 +285,9 @@ def added(memory: Memory, made: Made) -> dict[str, float]:
         }
 
 
-def measure(memories: int, spaces: int, *, servers: bool) -> dict[str, Any]:
+def measure(memories: int, partitions: int, *, servers: bool) -> dict[str, Any]:
     """The figures, ready for JSON."""
-    made = Made(memories, spaces)
+    made = Made(memories, partitions)
     with tempfile.TemporaryDirectory(prefix="graphmem-", dir=os.environ.get("TMPDIR")) as folder:
         ledger = Ledger(Path(folder) / "ledger.sqlite")
         begun = time.perf_counter()
@@ -294,7 +304,7 @@ def measure(memories: int, spaces: int, *, servers: bool) -> dict[str, Any]:
                 rebuilt = round(time.perf_counter() - begun, 1)
                 settled = {"indexed_s": indexed(chosen)} if servers else {}
                 return {
-                    "benchmark": "scale", **environment(), "memories": memories, "spaces": spaces,
+                    "benchmark": "scale", **environment(), "memories": memories, "partitions": partitions,
                     "stores": "servers" if servers else "embedded", "ledger_filled_s": filled,
                     "bytes": memory.stats()["bytes"], "rebuilt_s": rebuilt, **settled,
                     "search": searched(memory, made), "added_per_second": added(memory, made),
@@ -308,10 +318,10 @@ def main() -> None:
     """The program."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--memories", type=int, default=10_000)
-    parser.add_argument("--spaces", type=int, default=1)
+    parser.add_argument("--partitions", type=int, default=1)
     parser.add_argument("--servers", action="store_true", help="vectors and graph on servers (see above)")
     given = parser.parse_args()
-    print(json.dumps(measure(given.memories, given.spaces, servers=given.servers), indent=2))
+    print(json.dumps(measure(given.memories, given.partitions, servers=given.servers), indent=2))
 
 
 if __name__ == "__main__":

@@ -226,11 +226,11 @@ class ChatLink:
         house = self._memory._engine  # noqa: SLF001  (a part of the door that stands in a file of its own)
         house.check_embedder()
         model: LanguageModel | None = getattr(house, "llm", None) if recall.may_rewrite else None
-        space = self._scope.space if self._scope.user_id is not None else None
+        partition = self._scope.partition if self._scope.user_id is not None else None
 
         def find(query: str) -> SearchOutcome:
             house.check_open()
-            view = View(self._scope, datetime.now(UTC), space)
+            view = View(self._scope, datetime.now(UTC), partition)
             question = SearchQuery(
                 query, view, recall.limit, threshold=recall.threshold, with_relations=True, parts=context.MIN_CHARS
             )

@@ -192,7 +192,7 @@ class Engine:
             return learned, [kind.value, *lacking]
         with _left_for_later():
             thinker.schedule()
-        left = self.deliver([records[0].space])
+        left = self.deliver([records[0].partition])
         return learned, lacking if set(lacking) >= set(PROJECTION_NAMES) else left
 
     def _is_left(self, job: int) -> bool:
@@ -222,7 +222,7 @@ class Engine:
         with _left_for_later():
             self._enricher.process_pending([record.row for record in records])
         left = self.count_pending(records)
-        pending = self.deliver(list({record.space for record in records}))
+        pending = self.deliver(list({record.partition for record in records}))
         return list(PROJECTION_NAMES) if left else pending
 
     def count_pending(self, records: Sequence[MemoryRecord]) -> int:
@@ -230,14 +230,14 @@ class Engine:
         with self.ledger.read() as connection:
             return len(event_log.pending_ids(connection, [record.id for record in records]))
 
-    def deliver(self, spaces: Sequence[str]) -> list[str]:
+    def deliver(self, partitions: Sequence[str]) -> list[str]:
         """Lets both projections catch up at once; returns those that have not within `delivery_wait`."""
         until = monotonic() + self.settings.delivery_wait
         jobs: list[tuple[ProjectionWorker, Future[None] | None]] = []
         for courier in self.projection_workers:
             job = None
             with _left_for_later():
-                job = courier.schedule(spaces)
+                job = courier.schedule(partitions)
             jobs.append((courier, job))
         return [courier.name for courier, job in jobs if not courier.wait_for(job, max(0.0, until - monotonic()))]
 
@@ -282,7 +282,7 @@ class Engine:
             integrity.recompute_derived(connection)
         for one in self.projections:
             if projection in {None, one.name}:
-                one.rebuild(self.spaces(), progress)
+                one.rebuild(self.partitions(), progress)
 
     def _embed_for_this_model(self) -> None:
         with self.ledger.read() as connection:
@@ -297,10 +297,10 @@ class Engine:
         if dropped:
             self.ledger.compact()
 
-    def spaces(self) -> list[str]:
-        """Every space there is."""
+    def partitions(self) -> list[str]:
+        """Every partition there is."""
         with self.ledger.read() as connection:
-            return memories.all_spaces(connection)
+            return memories.all_partitions(connection)
 
     def verify(self) -> dict[str, Any]:
         """Compares the projections with the ledger and the derived columns with their rows."""

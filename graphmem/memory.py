@@ -260,7 +260,7 @@ class Memory:
         )
 
     def _stated(self, records: Sequence[MemoryRecord], scope: Scope) -> list[responses.RelationDict]:
-        view = View(scope, datetime.now(UTC), scope.space, show_expired=True)
+        view = View(scope, datetime.now(UTC), scope.partition, show_expired=True)
         try:
             with self._engine.ledger.read() as connection:
                 return responses.relations(graph_reads.relations_stated_by(connection, view, [r.id for r in records]))
@@ -363,7 +363,7 @@ class Memory:
         step = DeleteMemory(validation.memory_id(memory_id))
         outcome = self._engine.commit([step], _within(user_id, agent_id, run_id))[0]
         return responses.receipt(
-            outcome.erased, self._engine.deliver([outcome.required_record.space]), "Memory deleted successfully!"
+            outcome.erased, self._engine.deliver([outcome.required_record.partition]), "Memory deleted successfully!"
         )
 
     def delete_all(self, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None) -> responses.Receipt:
@@ -373,17 +373,17 @@ class Memory:
         """
         self._engine.check_open()
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
-        erased, spaces = ErasureReport(), set[str]()
+        erased, partitions = ErasureReport(), set[str]()
         while True:
             with self._engine.ledger.read() as connection:
                 found = memories.in_scope(connection, scope, DELETE_BATCH)
             if not found:
                 break
-            spaces |= {record.space for record in found}
+            partitions |= {record.partition for record in found}
             steps = [DeleteMemory(record.id, missing_ok=True, run_id=scope.run_id) for record in found]
             erased = sum((outcome.erased for outcome in self._engine.commit(steps)), erased)
         return responses.receipt(
-            erased, self._engine.deliver(sorted(spaces)), f"{len(erased.ids)} memories deleted successfully!"
+            erased, self._engine.deliver(sorted(partitions)), f"{len(erased.ids)} memories deleted successfully!"
         )
 
     # --- reading ------------------------------------------------------------------------------------------------
@@ -563,7 +563,7 @@ class Memory:
 
         with self._engine.ledger.read() as connection:
             drawn_from = memories.link_targets(connection, record.row, "drawn_from")
-            mentioned = [entity for _, entity, _ in graph_reads.mentions_of(connection, [uid], view.scope.space)]
+            mentioned = [entity for _, entity, _ in graph_reads.mentions_of(connection, [uid], view.scope.partition)]
             stated = graph_reads.relations_stated_by(connection, view, [uid])
             events = event_log.history(connection, uid)
             older = memories.link_targets(connection, record.row, "replaces")
@@ -637,7 +637,7 @@ class Memory:
         """Says that two names mean one person or thing: from now on they are shown as one, and a question that names
         either is answered from both.
 
-        It is a link between the two, in the space of this scope, and `unalias` takes it back. Returns the entity as
+        It is a link between the two, in the partition of this scope, and `unalias` takes it back. Returns the entity as
         `entity` shows it. Raises NotFoundError for a name that no memory of the scope mentions.
         """
         self._engine.check_open()
@@ -688,7 +688,7 @@ class Memory:
         """A scope's memories (the newest `limit`), entities and relations as a networkx.MultiDiGraph.
 
         Each key is a node of its own; edges SAME_AS join those that mean one entity. The graph's own attributes are the
-        `ledger`'s UUID and the scope's `space`.
+        `ledger`'s UUID and the scope's `partition`.
 
         `around` (an entity's name or a memory's id) keeps what is at most `hops` (0..10) edges away.
         """
@@ -865,7 +865,7 @@ def _view(
     return View(
         scope=scope,
         now=datetime.now(UTC),
-        space=scope.space if scope.user_id is not None else None,
+        partition=scope.partition if scope.user_id is not None else None,
         kinds=validation.kinds(kinds) or frozenset(default),
         as_of=None if as_of is None else validation.moment(as_of, "as_of"),
         show_expired=validation.flag(show_expired, "show_expired"),

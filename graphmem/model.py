@@ -85,7 +85,7 @@ class Scope:
     run_id: str | None = None
 
     @property
-    def space(self) -> str:
+    def partition(self) -> str:
         """Where what is written under this scope lives: its user's graph, else its agent's, else its run's."""
         if self.user_id is not None:
             return f"user:{self.user_id}"
@@ -111,13 +111,13 @@ ALL_KINDS = frozenset(Kind)
 class View:
     """What a read may see. Every store applies it before its limits.
 
-    `space` None spans spaces (a search by agent or run alone). Without `as_of`, what is retired by `now` is left
-    out; with it, what was true then is seen: valid_from <= as_of < valid_to.
+    `partition` None spans partitions (a search by agent or run alone). Without `as_of`, what is retired by `now` is
+    left out; with it, what was true then is seen: valid_from <= as_of < valid_to.
     """
 
     scope: Scope
     now: datetime
-    space: str | None = None
+    partition: str | None = None
     kinds: frozenset[Kind] = ALL_KINDS
     as_of: datetime | None = None
     show_expired: bool = False
@@ -129,7 +129,7 @@ class View:
 
     def holds(self, record: MemoryRecord) -> bool:
         """The rule itself, for stores that filter in Python; SQL and Cypher say the same in their words."""
-        if self.space is not None and record.space != self.space:
+        if self.partition is not None and record.partition != self.partition:
             return False
         if not record.is_in(self.scope) or record.kind not in self.kinds:
             return False
@@ -171,7 +171,7 @@ class CandidateRow(NamedTuple):
 
     row: int
     id: str
-    space: str
+    partition: str
     speaker: str | None
     at: int
     answer_types: int
@@ -207,7 +207,7 @@ class MemoryRecord:
     """A memory as the ledger holds it. Beside its scope's run, it may have been said again in `further_runs`."""
 
     id: str
-    space: str
+    partition: str
     scope: Scope
     kind: Kind
     text: str
@@ -315,7 +315,7 @@ class Origin(StrEnum):
 
 
 class Link(NamedTuple):
-    """Two keys of a space that mean one entity."""
+    """Two keys of a partition that mean one entity."""
 
     key: str
     other: str
@@ -333,7 +333,7 @@ class OtherName:
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """A node of a space's graph. `mentions` counts the memories that hold its key (its document frequency).
+    """A node of a partition's graph. `mentions` counts the memories that hold its key (its document frequency).
 
     As people see it, it may stand for several keys: `aliases` are the others, and `mentions` counts a memory once.
     """
@@ -390,7 +390,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Seeds:
-    """Where a walk starts: entity keys and memory ids, all of one space."""
+    """Where a walk starts: entity keys and memory ids, all of one partition."""
 
     entities: Sequence[str] = ()
     memories: Sequence[str] = ()
@@ -419,7 +419,7 @@ class MentionEdge(NamedTuple):
 class Subgraph:
     """A bounded neighbourhood.
 
-    `mentions` are the memories' mentions of whatever several memories of the space hold, and of the seeds; how many
+    `mentions` are the memories' mentions of whatever several memories of the partition hold, and of the seeds; how many
     entities a memory holds alone is counted in `shared_mentions`, {(memory, kind): count}: they lead nowhere, but weigh
     in what the memory passes on. `frequencies` gives the document frequency of every key that occurs. `next_pairs` are
     consecutive memories of a session, both inside the view, at least one of them in `memories`. Relations are no part

@@ -291,9 +291,9 @@ def _grams(run: str, longest: int) -> Iterator[str]:
             yield run[start:end]
 
 
-def entity_id(space: str, key: str) -> str:
+def entity_id(partition: str, key: str) -> str:
     """An entity's id outside the ledger: a hash, because it outlives the words, in a tombstone."""
-    return blake2b(f"{space}\n{key}".encode(), digest_size=16).hexdigest()
+    return blake2b(f"{partition}\n{key}".encode(), digest_size=16).hexdigest()
 
 
 def content_hash(text: str) -> str:

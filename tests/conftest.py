@@ -215,7 +215,7 @@ class Clerk:
             return integrity.inconsistent_columns(connection)
 
     def view(self, scope: Scope = Scope("alice"), now: datetime = NOON + timedelta(days=1), **more: Any) -> View:
-        return View(scope, now, space=scope.space, **more)
+        return View(scope, now, partition=scope.partition, **more)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@
 // A part of the name will do. Look at the names at the rim: ask the same about one of them to go on from there.
 CYPHER 5
 MATCH (named:Entity)
-WHERE (named.space = $user OR named.space ENDS WITH '/user:' + $user)
+WHERE (named.partition = $user OR named.partition ENDS WITH '/user:' + $user)
   AND ' ' + toLower(named.name) CONTAINS ' ' + toLower($name)
 WITH named
 ORDER BY toLower(named.name) = toLower($name) DESC, COUNT { (named)<-[:MENTIONS]-() } DESC LIMIT 1

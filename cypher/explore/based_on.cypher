@@ -5,7 +5,7 @@
 // a summary.
 CYPHER 5
 MATCH (m:Memory)
-WHERE (m.space = $user OR m.space ENDS WITH '/user:' + $user)
+WHERE (m.partition = $user OR m.partition ENDS WITH '/user:' + $user)
   AND (m.id = $memory OR toLower(m.text) CONTAINS toLower($memory))
 WITH m ORDER BY m.id = $memory DESC, m.at DESC LIMIT 1
 OPTIONAL MATCH before = (:Memory)-[:NEXT*1..3]->(m)

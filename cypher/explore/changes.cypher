@@ -4,7 +4,7 @@
 // memory without an arrow ended, and nothing is known to have followed.
 CYPHER 5
 MATCH (old:Memory)
-WHERE (old.space = $user OR old.space ENDS WITH '/user:' + $user) AND old.valid_to IS NOT NULL
+WHERE (old.partition = $user OR old.partition ENDS WITH '/user:' + $user) AND old.valid_to IS NOT NULL
 WITH old ORDER BY old.valid_to DESC LIMIT 20
 OPTIONAL MATCH change = (:Memory)-[:REPLACES]->(old)
 OPTIONAL MATCH about = (old)-[:MENTIONS]->(e:Entity) WHERE NOT e:Concept

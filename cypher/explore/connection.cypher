@@ -5,11 +5,11 @@
 // Parts of the names will do. Read the picture from one to the other: name, memory, name, memory.
 CYPHER 5
 MATCH (a:Entity)
-WHERE (a.space = $user OR a.space ENDS WITH '/user:' + $user)
+WHERE (a.partition = $user OR a.partition ENDS WITH '/user:' + $user)
   AND ' ' + toLower(a.name) CONTAINS ' ' + toLower($name)
 WITH a
 ORDER BY toLower(a.name) = toLower($name) DESC, COUNT { (a)<-[:MENTIONS]-() } DESC LIMIT 1
-MATCH (b:Entity {space: a.space})
+MATCH (b:Entity {partition: a.partition})
 WHERE b <> a AND ' ' + toLower(b.name) CONTAINS ' ' + toLower($other)
 WITH a, b
 ORDER BY toLower(b.name) = toLower($other) DESC, COUNT { (b)<-[:MENTIONS]-() } DESC LIMIT 1

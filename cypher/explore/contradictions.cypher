@@ -5,7 +5,7 @@
 // sentences.
 CYPHER 5
 MATCH (a:Entity)-[r:RELATES_TO]->(:Entity)
-WHERE (a.space = $user OR a.space ENDS WITH '/user:' + $user) AND r.invalid_at IS NULL
+WHERE (a.partition = $user OR a.partition ENDS WITH '/user:' + $user) AND r.invalid_at IS NULL
 WITH a, CASE WHEN r.predicate STARTS WITH 'not ' THEN substring(r.predicate, 4) ELSE r.predicate END AS predicate, r
 ORDER BY r.at DESC
 WITH a, predicate, collect(r)[..20] AS said WHERE size(said) > 1

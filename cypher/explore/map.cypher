@@ -3,7 +3,7 @@
 // Look at names that several memories lead to. Each memory shown holds two names or more; its speaker is one of them.
 CYPHER 5
 MATCH (m:Memory)-[:MENTIONS]->(e:Entity)
-WHERE (m.space = $user OR m.space ENDS WITH '/user:' + $user)
+WHERE (m.partition = $user OR m.partition ENDS WITH '/user:' + $user)
   AND NOT e:Concept AND m.valid_to IS NULL
 WITH m, count(e) AS names WHERE names > 1
 WITH m ORDER BY names DESC, m.at DESC LIMIT 25

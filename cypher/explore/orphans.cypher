@@ -4,7 +4,7 @@
 // the conversation only; a name in them that is missing here was not recognised.
 CYPHER 5
 MATCH (m:Memory)
-WHERE (m.space = $user OR m.space ENDS WITH '/user:' + $user) AND m.text IS NOT NULL
+WHERE (m.partition = $user OR m.partition ENDS WITH '/user:' + $user) AND m.text IS NOT NULL
   AND NOT EXISTS {
     MATCH (m)-[r:MENTIONS]->(e:Entity)
     WHERE r.rank IS NOT NULL AND toLower(e.name) <> toLower(coalesce(m.speaker, ''))

@@ -5,7 +5,7 @@
 // came after it.
 CYPHER 5
 MATCH (named:Entity)
-WHERE (named.space = $user OR named.space ENDS WITH '/user:' + $user)
+WHERE (named.partition = $user OR named.partition ENDS WITH '/user:' + $user)
   AND ' ' + toLower(named.name) CONTAINS ' ' + toLower($name)
 WITH named
 ORDER BY toLower(named.name) = toLower($name) DESC, COUNT { (named)<-[:MENTIONS]-() } DESC LIMIT 1

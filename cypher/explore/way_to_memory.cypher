@@ -6,10 +6,10 @@
 // a search also weighs them: what nearly every memory mentions leads nowhere.
 CYPHER 5
 MATCH (m:Memory)
-WHERE (m.space = $user OR m.space ENDS WITH '/user:' + $user)
+WHERE (m.partition = $user OR m.partition ENDS WITH '/user:' + $user)
   AND (m.id = $memory OR toLower(m.text) CONTAINS toLower($memory))
 WITH m ORDER BY m.id = $memory DESC, m.at DESC LIMIT 1
-MATCH (e:Entity {space: m.space})
+MATCH (e:Entity {partition: m.partition})
 WHERE ' ' + toLower(e.name) CONTAINS ' ' + toLower($name)
 WITH m, e
 ORDER BY toLower(e.name) = toLower($name) DESC, COUNT { (e)<-[:MENTIONS]-() } DESC LIMIT 1

@@ -4,7 +4,7 @@
 // relations that were read out of the words.
 CYPHER 5
 MATCH (a:Person)<-[:MENTIONS]-(m:Memory)-[:MENTIONS]->(b:Person)
-WHERE (m.space = $user OR m.space ENDS WITH '/user:' + $user)
+WHERE (m.partition = $user OR m.partition ENDS WITH '/user:' + $user)
   AND a.id < b.id
 WITH a, b, m ORDER BY m.at DESC
 WITH a, b, count(m) AS together, head(collect(m)) AS newest

@@ -2,4 +2,4 @@
 CYPHER 5
 UNWIND $rows AS row
 MERGE (e:Entity {ledger: $ledger, id: row.id})
-ON CREATE SET e.space = row.space, e.key = row.key, e.name = row.name
+ON CREATE SET e.partition = row.partition, e.key = row.key, e.name = row.name

@@ -4,7 +4,7 @@ UNWIND $rows AS row
 MERGE (e:Entity {ledger: $ledger, id: row.id})
 WITH e, row
 WHERE e.type IS NULL OR e.type <> row.type OR (e.version IS NULL AND e.name <> row.name)
-SET e.space = row.space, e.key = row.key, e.type = row.type,
+SET e.partition = row.partition, e.key = row.key, e.type = row.type,
     e.name = CASE WHEN e.version IS NULL THEN row.name ELSE e.name END
 REMOVE e:Person:Organization:Place:Event:Object:Concept:Time:Other
 FOREACH (_ IN CASE row.type WHEN 'Person' THEN [1] ELSE [] END | SET e:Person)

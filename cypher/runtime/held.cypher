@@ -3,18 +3,18 @@ CYPHER 5
 CALL () {
   MATCH (n:Memory)
   WHERE n.ledger = $ledger AND n.id IS NOT NULL AND n.version IS NOT NULL
-  RETURN n.id AS id, n.version AS version, n.space AS space
+  RETURN n.id AS id, n.version AS version, n.partition AS partition
   UNION ALL
   MATCH ()-[n:RELATES_TO]->()
   USING INDEX SEEK n:RELATES_TO(ledger, id)
   WHERE n.ledger = $ledger AND n.id IS NOT NULL
-  RETURN n.id AS id, n.version AS version, n.space AS space
+  RETURN n.id AS id, n.version AS version, n.partition AS partition
   UNION ALL
   MATCH (n:Entity)
   USING INDEX SEEK n:Entity(ledger, version)
   WHERE n.ledger = $ledger AND n.version IS NOT NULL
-  RETURN n.id AS id, n.version AS version, n.space AS space
+  RETURN n.id AS id, n.version AS version, n.partition AS partition
 }
-WITH id, version, space
-WHERE $all OR space IN $spaces
+WITH id, version, partition
+WHERE $all OR partition IN $partitions
 RETURN id, version

@@ -5,7 +5,7 @@ OPTIONAL MATCH (marker:GraphmemLedger {ledger: $ledger})
 CALL () {
   UNWIND range(0, size($seeds.memories) - 1) AS place
   MATCH (m:Memory {ledger: $ledger, id: $seeds.memories[place]})
-  WHERE m.space = $view.space AND m.kind IN $view.kinds
+  WHERE m.partition = $view.partition AND m.kind IN $view.kinds
     AND ($view.user_id IS NULL OR m.user_id = $view.user_id)
     AND ($view.agent_id IS NULL OR m.agent_id = $view.agent_id)
     AND ($view.run_id IS NULL OR m.run_id = $view.run_id OR $view.run_id IN m.further_runs)
@@ -22,7 +22,7 @@ CALL (start) {
   WHERE length(path) <= $steps
   WITH start, x, min(length(path)) AS distance
   WHERE NOT x IN start
-    AND x.space = $view.space AND x.kind IN $view.kinds
+    AND x.partition = $view.partition AND x.kind IN $view.kinds
     AND ($view.user_id IS NULL OR x.user_id = $view.user_id)
     AND ($view.agent_id IS NULL OR x.agent_id = $view.agent_id)
     AND ($view.run_id IS NULL OR x.run_id = $view.run_id OR $view.run_id IN x.further_runs)
@@ -39,7 +39,7 @@ CALL () {
     MATCH (m)-[r:MENTIONS]->()
     USING INDEX SEEK r:MENTIONS(ledger, ekey, rank)
     WHERE r.ledger = $ledger AND r.ekey = $seeds.entities[place] AND r.rank IS NOT NULL
-      AND m.space = $view.space AND m.kind IN $view.kinds
+      AND m.partition = $view.partition AND m.kind IN $view.kinds
       AND ($view.user_id IS NULL OR m.user_id = $view.user_id)
       AND ($view.agent_id IS NULL OR m.agent_id = $view.agent_id)
       AND ($view.run_id IS NULL OR m.run_id = $view.run_id OR $view.run_id IN m.further_runs)
@@ -69,7 +69,7 @@ CALL (frontier) {
     MATCH (m)-[r:MENTIONS]->()
     USING INDEX SEEK r:MENTIONS(ledger, ekey, rank)
     WHERE r.ledger = $ledger AND r.ekey = frontier[place] AND r.rank IS NOT NULL
-      AND m.space = $view.space AND m.kind IN $view.kinds
+      AND m.partition = $view.partition AND m.kind IN $view.kinds
       AND ($view.user_id IS NULL OR m.user_id = $view.user_id)
       AND ($view.agent_id IS NULL OR m.agent_id = $view.agent_id)
       AND ($view.run_id IS NULL OR m.run_id = $view.run_id OR $view.run_id IN m.further_runs)
@@ -106,7 +106,7 @@ CALL (found) {
 CALL (found) {
   UNWIND found AS m
   MATCH (m)-[n:NEXT]-(x)
-  WHERE x.space = $view.space AND x.kind IN $view.kinds
+  WHERE x.partition = $view.partition AND x.kind IN $view.kinds
     AND ($view.user_id IS NULL OR x.user_id = $view.user_id)
     AND ($view.agent_id IS NULL OR x.agent_id = $view.agent_id)
     AND ($view.run_id IS NULL OR x.run_id = $view.run_id OR $view.run_id IN x.further_runs)

@@ -27,7 +27,7 @@ bench = typer.Typer(
 
 @command
 def locomo(call: CommandContext, path: Locomo) -> None:
-    """Questions about long conversations, each conversation in a space of its own.
+    """Questions about long conversations, each conversation in a partition of its own.
 
     The data is put into a folder of its own, gone afterwards; with --home it stays there, to be measured again.
     """
@@ -39,7 +39,7 @@ def locomo(call: CommandContext, path: Locomo) -> None:
 
 @command
 def chats(call: CommandContext, path: Chats) -> None:
-    """Questions about chats with an assistant or among friends, each chat in a space of its own.
+    """Questions about chats with an assistant or among friends, each chat in a partition of its own.
 
     The data is put into a folder of its own, gone afterwards; with --home it stays there, to be measured again.
     """
@@ -51,7 +51,7 @@ def chats(call: CommandContext, path: Chats) -> None:
 
 @command
 def multihop(call: CommandContext, path: Multihop, corpus: Corpus = None) -> None:
-    """Questions that need several passages, all passages in one space.
+    """Questions that need several passages, all passages in one partition.
 
     The data is put into a folder of its own, gone afterwards; with --home it stays there, to be measured again.
     """
@@ -63,7 +63,7 @@ def multihop(call: CommandContext, path: Multihop, corpus: Corpus = None) -> Non
 
 @command
 def pooled(call: CommandContext, locomo_path: Locomo, multihop_path: Multihop, corpus: Corpus = None) -> None:
-    """Both, with all conversations and passages in one space.
+    """Both, with all conversations and passages in one partition.
 
     The data is put into a folder of its own, gone afterwards; with --home it stays there, to be measured again.
     """

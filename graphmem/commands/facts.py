@@ -63,7 +63,7 @@ def _(step: CompleteJob, transaction: UnitOfWork) -> Outcome:
 
 
 def _has_new_neighbours(step: CompleteJob, transaction: UnitOfWork) -> bool:
-    rows = jobs.facts_since(transaction.connection, step.job.space, step.last_change_seen)
+    rows = jobs.facts_since(transaction.connection, step.job.partition, step.last_change_seen)
     if not rows:
         return False
     found = text_statistics.vectors_of(transaction.connection, step.spec.model, rows)
@@ -92,7 +92,7 @@ def _(step: AddFact, transaction: UnitOfWork) -> Outcome:
     if sources is None:
         return Outcome("NONE", step.record.id, kind=step.record.kind, reason=ERASED)
     record = replace(step.record, change=transaction.next_change())
-    record = replace(record, row=memories.insert(transaction.connection, record, transaction.space(record)))
+    record = replace(record, row=memories.insert(transaction.connection, record, transaction.partition(record)))
     link_sources(record, sources, transaction)
     transaction.add_event("ADD", record, new=record.text)
     event_log.enqueue(transaction.connection, record.row, record.version)
@@ -129,7 +129,7 @@ def add_scope(scope: Scope, record: MemoryRecord, transaction: UnitOfWork) -> Me
 
     Said again in no run it has none of its own any more, so that it outlives all of its runs.
     """
-    if record.space != scope.space:  # whose graph it lives in never changes
+    if record.partition != scope.partition:  # whose graph it lives in never changes
         return record
     own = replace(record.scope, agent_id=record.scope.agent_id or scope.agent_id)
     if scope.run_id is None:

@@ -63,7 +63,7 @@ def _kept_out(step: ImportMemory, transaction: UnitOfWork) -> str | None:
 def _stored(record: MemoryRecord, transaction: UnitOfWork) -> MemoryRecord:
     session = record.session or transaction.session(record.scope, record.at, record.actor_id, record.text)
     record = replace(record, session=session, change=transaction.next_change())
-    record = replace(record, row=memories.insert(transaction.connection, record, transaction.space(record)))
+    record = replace(record, row=memories.insert(transaction.connection, record, transaction.partition(record)))
     if record.kind is Kind.EPISODE:
         transaction.insert_into_session(record)
     return record
@@ -86,9 +86,9 @@ def _write_history(step: ImportMemory, record: MemoryRecord, transaction: UnitOf
 
 
 def _tied(tie: ImportLink, record: MemoryRecord, transaction: UnitOfWork) -> bool:
-    """Links a memory with one that is there. Only inside a space: `explain` shows what a memory was drawn from."""
+    """Links a memory with one that is there. Only inside a partition: `explain` shows what a memory was drawn from."""
     other = memories.find(transaction.connection, tie.other)
-    if other is None or other.space != record.space or other.id == record.id:
+    if other is None or other.partition != record.partition or other.id == record.id:
         return False
     start, end = (other, record) if tie.is_incoming else (record, other)
     memories.add_link(transaction.connection, start.row, tie.kind, end.row)
@@ -102,12 +102,12 @@ def _derive(step: ImportMemory, record: MemoryRecord, transaction: UnitOfWork) -
 
     No rule looks for names that mean one: what the other ledger knew of them comes with it.
     """
-    connection, space, found = transaction.connection, transaction.space(record), step.extraction
+    connection, partition, found = transaction.connection, transaction.partition(record), step.extraction
     if found is not None:
-        graph_writes.add(connection, record, space, found)
+        graph_writes.add(connection, record, partition, found)
         if step.embedded is not None:
             text_statistics.store_enrichment(
-                connection, record, space, step.spec, step.text_hash, step.embedded, found.answer_types
+                connection, record, partition, step.spec, step.text_hash, step.embedded, found.answer_types
             )
             return
     event_log.enqueue(connection, record.row, record.version)
@@ -119,7 +119,7 @@ def _(step: ImportTombstone, transaction: UnitOfWork) -> Outcome:
     if memories.find(connection, step.id) is not None or event_log.find_tombstone(connection, step.id) is not None:
         return Outcome("NONE", step.id, reason="known")
     change = transaction.next_change()
-    event_log.add_tombstone(connection, "memory", step.id, step.scope.space, step.scope, step.at, change)
+    event_log.add_tombstone(connection, "memory", step.id, step.scope.partition, step.scope, step.at, change)
     event_log.insert_history(connection, step.events, change)
     for key in step.keys:
         event_log.restore_message_key(connection, key, step.id, None)
@@ -128,20 +128,20 @@ def _(step: ImportTombstone, transaction: UnitOfWork) -> Outcome:
 
 @execute_import.register(ImportAlias)
 def _(step: ImportAlias, transaction: UnitOfWork) -> Outcome:
-    space = memories.space_row(transaction.connection, step.scope.space)
-    if space is None or not entity_names.import_link(
-        transaction.connection, space, step.link, micros(step.at), apart=step.negated
+    partition = memories.partition_row(transaction.connection, step.scope.partition)
+    if partition is None or not entity_names.import_link(
+        transaction.connection, partition, step.link, micros(step.at), apart=step.negated
     ):
         return Outcome("NONE", step.link.key, reason="said already")
-    transaction.unsure_in.add(space)
+    transaction.unsure_in.add(partition)
     return Outcome("NAME", step.link.key)
 
 
 @execute_import.register(ImportEntityName)
 def _(step: ImportEntityName, transaction: UnitOfWork) -> Outcome:
-    space = memories.space_row(transaction.connection, step.scope.space)
+    partition = memories.partition_row(transaction.connection, step.scope.partition)
     chosen = ChosenName(micros(step.at), step.name)
-    if space is None or not entity_names.import_chosen_name(transaction.connection, space, step.key, chosen):
+    if partition is None or not entity_names.import_chosen_name(transaction.connection, partition, step.key, chosen):
         return Outcome("NONE", step.key, reason="said already")
-    transaction.unsure_in.add(space)
+    transaction.unsure_in.add(partition)
     return Outcome("NAME", step.key)

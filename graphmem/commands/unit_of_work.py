@@ -49,8 +49,8 @@ def commit(ledger: Ledger, plan: ChangeSet, session_gap: timedelta) -> list[Outc
     with ledger.write() as connection:
         transaction = UnitOfWork(connection, ledger.digests, plan, session_gap)
         outcomes = [execute(step, transaction) for step in plan.commands]
-        for space in transaction.unsure_in:
-            entities.delete_unmentioned_names(connection, space)
+        for partition in transaction.unsure_in:
+            entities.delete_unmentioned_names(connection, partition)
         return outcomes
 
 
@@ -63,11 +63,11 @@ class UnitOfWork:
         self.now = plan.now
         self.within = plan.within
         self.session_gap = session_gap
-        # Spaces where something may be said of names that no memory mentions (any more).
+        # Partitions where something may be said of names that no memory mentions (any more).
         self.unsure_in: set[int] = set()
         # Messages stored by this plan that facts will be drawn from.
         self.said: list[MemoryRecord] = []
-        self._spaces: dict[str, int] = {}
+        self._partitions: dict[str, int] = {}
 
     def find(self, uid: str) -> MemoryRecord:
         record = memories.find(self.connection, uid)
@@ -78,11 +78,11 @@ class UnitOfWork:
     def next_change(self) -> int:
         return event_log.next_change(self.connection)
 
-    def space(self, of: MemoryRecord | Scope) -> int:
-        """The row of a space, made if need be; asked for once, for on a server each question is a round trip."""
-        if of.space not in self._spaces:
-            self._spaces[of.space] = memories.ensure_space(self.connection, of.space)
-        return self._spaces[of.space]
+    def partition(self, of: MemoryRecord | Scope) -> int:
+        """The row of a partition, made if need be; asked for once, for on a server each question is a round trip."""
+        if of.partition not in self._partitions:
+            self._partitions[of.partition] = memories.ensure_partition(self.connection, of.partition)
+        return self._partitions[of.partition]
 
     def session(self, scope: Scope, at: datetime, name: str | None, content: str, document: str | None = None) -> str:
         """The session of what was said then, by whoever that is, or of a part of a document."""
@@ -93,12 +93,12 @@ class UnitOfWork:
             return f"{memories.SINGLE_SESSION}{document}"
         if scope.run_id is not None:
             return scope.run_id
-        near = memories.nearest_session(self.connection, self.space(scope), scope, at, self.session_gap)
+        near = memories.nearest_session(self.connection, self.partition(scope), scope, at, self.session_gap)
         return near or str(uuid4())
 
     def insert_into_session(self, record: MemoryRecord) -> None:
         """A new episode steps before the one that was said after it, if any."""
-        after = memories.first_episode_after(self.connection, record, self.space(record))
+        after = memories.first_episode_after(self.connection, record, self.partition(record))
         if after is not None:
             memories.set_previous(self.connection, after, record.row, self.next_change())
 
@@ -126,7 +126,7 @@ def _(step: AddMessage, transaction: UnitOfWork) -> Outcome:
     if known is not None:
         return _existing_message(step, transaction, *known)
     record = _episode(step, transaction)
-    record = replace(record, row=memories.insert(connection, record, transaction.space(record)))
+    record = replace(record, row=memories.insert(connection, record, transaction.partition(record)))
     transaction.insert_into_session(record)
     transaction.add_event("ADD", record, new=record.text)
     if step.key is not None:
@@ -152,7 +152,7 @@ def _episode(step: AddMessage, transaction: UnitOfWork) -> MemoryRecord:
     message, scope, now = step.message, step.scope, transaction.now
     return MemoryRecord(
         id=str(uuid4()),
-        space=scope.space,
+        partition=scope.partition,
         scope=scope,
         kind=Kind.EPISODE,
         text=message.content,
@@ -181,16 +181,20 @@ def _(step: StoreEnrichment, transaction: UnitOfWork) -> Outcome:
         return Outcome("NONE", step.id, reason="changed since")
     if not event_log.complete(connection, record.row, step.version):
         return Outcome("NONE", step.id, record=record, reason="done already")
-    space, tells = transaction.space(record), step.extraction.answer_types
-    if not text_statistics.store_enrichment(connection, record, space, step.spec, step.text_hash, step.embedded, tells):
+    partition, tells = transaction.partition(record), step.extraction.answer_types
+    if not text_statistics.store_enrichment(
+        connection, record, partition, step.spec, step.text_hash, step.embedded, tells
+    ):
         # The last other user of these vectors was erased while this was computed: they must be computed anew.
         event_log.enqueue(connection, record.row, record.version)
         return Outcome("NONE", step.id, record=record, reason="vectors erased since")
     record = replace(record, change=transaction.next_change())
     memories.touch(connection, record.row, record.change)
     if not graph_writes.has_mentions(connection, record.row):
-        graph_writes.add(connection, record, space, step.extraction)
-        entities.link_new_names(connection, space, step.extraction, transaction.now, is_passage=is_passage(record.text))
+        graph_writes.add(connection, record, partition, step.extraction)
+        entities.link_new_names(
+            connection, partition, step.extraction, transaction.now, is_passage=is_passage(record.text)
+        )
     return Outcome("ENRICH", record.id, kind=record.kind, record=record)
 
 
@@ -198,21 +202,21 @@ def _remove_derived(record: MemoryRecord, transaction: UnitOfWork, *, graph_too:
     """Takes out what was derived from a memory's words: vectors and counts, and what they mention and state."""
     connection = transaction.connection
     text_hash, windows = text_statistics.enrichment_state(connection, record.row)
-    space = transaction.space(record)
-    parts = _withdraw(record, space, transaction) if graph_too else 0
+    partition = transaction.partition(record)
+    parts = _withdraw(record, partition, transaction) if graph_too else 0
     if text_hash is None:
         return ErasureReport(graph=parts)
-    text_statistics.update_term_counts(connection, record, space, -1)
+    text_statistics.update_term_counts(connection, record, partition, -1)
     vectors = text_statistics.release_reference(connection, text_hash)
     text_statistics.clear_enrichment(connection, record.row)
     return ErasureReport(points=windows, graph=parts, derived=vectors)
 
 
-def _withdraw(record: MemoryRecord, space: int, transaction: UnitOfWork) -> int:
+def _withdraw(record: MemoryRecord, partition: int, transaction: UnitOfWork) -> int:
     """Takes a memory out of the graph; returns how many parts that were."""
     keys = entity_names.mentioned_keys(transaction.connection, record.row)
     withdrawn = graph_writes.remove(transaction.connection, record, transaction.now, transaction.digests)
-    entities.prune_rule_links(transaction.connection, space, keys)
+    entities.prune_rule_links(transaction.connection, partition, keys)
     return withdrawn.mentions + withdrawn.entities + withdrawn.relations
 
 
@@ -244,7 +248,7 @@ def _(step: UpdateMemory, transaction: UnitOfWork) -> Outcome:
         revised = replace(revised, version=record.version + 1)
         event_log.enqueue(transaction.connection, record.row, revised.version)
         if step.extraction is not None:
-            graph_writes.add(transaction.connection, revised, transaction.space(revised), step.extraction)
+            graph_writes.add(transaction.connection, revised, transaction.partition(revised), step.extraction)
     revised = _store(revised, transaction)
     source_visibility.update_corrected_sources(transaction, record, revised, corrects=step.corrects)
     facts.link_sources(revised, sources, transaction)
@@ -360,7 +364,7 @@ def _erase(record: MemoryRecord, transaction: UnitOfWork) -> ErasureReport:
     """Takes one memory out; its history keeps that it was, without the words."""
     connection, row = transaction.connection, record.row
     stripped = _remove_derived(record, transaction)
-    transaction.unsure_in.add(transaction.space(record))
+    transaction.unsure_in.add(transaction.partition(record))
     connection.execute(links.delete().where(or_(links.c.memory == row, links.c.other == row)))
     connection.execute(tasks.delete().where(tasks.c.memory == row))
     connection.execute(set_aside.delete().where(set_aside.c.memory == record.id))
@@ -369,6 +373,6 @@ def _erase(record: MemoryRecord, transaction: UnitOfWork) -> ErasureReport:
     change = transaction.next_change()
     transaction.add_event("DELETE", replace(record, change=change))
     event_log.erase_content(connection, record.id)
-    event_log.add_tombstone(connection, "memory", record.id, record.space, record.scope, transaction.now, change)
+    event_log.add_tombstone(connection, "memory", record.id, record.partition, record.scope, transaction.now, change)
     connection.execute(memories_table.delete().where(memories_table.c.id == row))
     return stripped + ErasureReport(ids=(record.id,), rows=1, graph=1)

@@ -1,6 +1,6 @@
 """Chats of our own making: with an assistant, among friends, in English and Chinese (`benchmarks/chats`).
 
-A file is one chat, which is a space of its own: sessions of turns, and questions with the turns that answer them.
+A file is one chat, which is a partition of its own: sessions of turns, and questions with the turns that answer them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def load(path: Path) -> Dataset:
     files = sorted(path.glob("*.json")) if path.is_dir() else [path]
     if not files:
         raise ValidationError(f"{path}: holds no chats; name a JSON file, or a folder of them")
-    spaces: dict[str, tuple[Message, ...]] = {}
+    partitions: dict[str, tuple[Message, ...]] = {}
     cases: list[BenchmarkQuestion] = []
     sources: list[SourceFile] = []
     for file in files:
@@ -41,13 +41,13 @@ def load(path: Path) -> Dataset:
         sources.append(source)
         for where, chat in chats:
             name = validation.stored_name(field_of(chat, "name", str, where), f"{where}, 'name'")
-            if name in spaces:
+            if name in partitions:
                 raise ValidationError(f"{where}: 'name' {name!r} is there twice; each chat needs its own")
-            spaces[name] = tuple(_messages(chat, where))
-            cases += _cases(chat, where, {str(message["id"]) for message in spaces[name]})
+            partitions[name] = tuple(_messages(chat, where))
+            cases += _cases(chat, where, {str(message["id"]) for message in partitions[name]})
     if not cases:
         raise ValidationError(f"{path}: asks no questions; nothing to measure")
-    return Dataset(NAME, spaces, tuple(cases), {}, tuple(sources))
+    return Dataset(NAME, partitions, tuple(cases), {}, tuple(sources))
 
 
 def _messages(chat: dict[str, Any], where: str) -> Iterator[Message]:

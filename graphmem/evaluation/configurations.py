@@ -27,8 +27,8 @@ def _by(recipe: SearchWeights) -> SearchFunction:
     """The same search with other weights, or without some of its arms."""
 
     def find(memory: Memory, case: BenchmarkQuestion, top_k: int) -> list[str]:
-        whose = Scope(user_id=case.space)
-        view = View(whose, datetime.now(UTC), space=whose.space)
+        whose = Scope(user_id=case.partition)
+        view = View(whose, datetime.now(UTC), partition=whose.partition)
         asked = SearchQuery(case.question, view, top_k, now=case.query_time)
         answer = search(asked, memory._engine.search_deps, recipe)  # noqa: SLF001  (what users have no door to)
         _refuse_degraded(answer.degraded)
@@ -39,7 +39,7 @@ def _by(recipe: SearchWeights) -> SearchFunction:
 
 def _hits(memory: Memory, case: BenchmarkQuestion, top_k: int) -> list[Any]:
     """What was found. Raises StoreError if an arm was left out: the figures would be of something else."""
-    found = memory.search(case.question, user_id=case.space, top_k=top_k, reference_date=case.query_time)
+    found = memory.search(case.question, user_id=case.partition, top_k=top_k, reference_date=case.query_time)
     _refuse_degraded(found.get("degraded", ()))
     return list(found["results"])
 

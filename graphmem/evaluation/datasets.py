@@ -1,4 +1,6 @@
-"""What every benchmark is turned into: messages by space, questions with their gold, and the files they come from."""
+"""What every benchmark is turned into: messages by partition, questions with their gold, and the
+files they come from.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from graphmem.errors import ValidationError
 T = TypeVar("T")
 Message = Mapping[str, Any]
 
-# One space for everything. It must not read like somebody's name: that would stand in front of what is embedded.
+# One partition for everything. It must not read like somebody's name: that would stand in front of what is embedded.
 POOLED = "pooled-1"
 _KINDS = {str: "text", list: "a list", dict: "an object", int: "a whole number", bool: "true or false"}
 
@@ -41,14 +43,14 @@ class QuestionGroup:
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkQuestion:
-    """A question, the ids of the messages that answer it (at least one), whose space is asked, the groups it is in.
+    """A question, the ids of the messages that answer it (at least one), whose partition is asked, the groups it is in.
 
     `query_time` is the moment it is asked from (None: now).
     """
 
     question: str
     gold: frozenset[str]
-    space: str
+    partition: str
     groups: tuple[QuestionGroup, ...]
     query_time: datetime | None = None
 
@@ -60,32 +62,34 @@ class Dataset:
     """
 
     name: str
-    spaces: Mapping[str, tuple[Message, ...]]
+    partitions: Mapping[str, tuple[Message, ...]]
     cases: tuple[BenchmarkQuestion, ...]
     left_out: Mapping[str, int]
     sources: tuple[SourceFile, ...]
 
     @property
     def messages(self) -> int:
-        """How many there are, in all spaces."""
-        return sum(map(len, self.spaces.values()))
+        """How many there are, in all partitions."""
+        return sum(map(len, self.partitions.values()))
 
 
 def pooled(parts: Iterable[Dataset]) -> Dataset:
-    """Several data sets in one space: an id gets its space in front ("conv-26:D1:3"), questions stay as they are."""
+    """Several data sets in one partition: an id gets its partition in front ("conv-26:D1:3"), questions stay as they
+    are.
+    """
     given = list(parts)
     everything = QuestionGroup("pooled", "all", "all")
     messages = [
-        {**message, "id": f"{space}:{message['id']}"}
+        {**message, "id": f"{partition}:{message['id']}"}
         for part in given
-        for space, said in part.spaces.items()
+        for partition, said in part.partitions.items()
         for message in said
     ]
     cases = [
         replace(
             case,
-            gold=frozenset(f"{case.space}:{key}" for key in case.gold),
-            space=POOLED,
+            gold=frozenset(f"{case.partition}:{key}" for key in case.gold),
+            partition=POOLED,
             groups=(everything, *case.groups),
         )
         for part in given
@@ -93,7 +97,7 @@ def pooled(parts: Iterable[Dataset]) -> Dataset:
     ]
     return Dataset(
         name="pooled",
-        spaces={POOLED: tuple(messages)},
+        partitions={POOLED: tuple(messages)},
         cases=tuple(cases),
         left_out={f"{part.name}: {why}": count for part in given for why, count in part.left_out.items()},
         sources=tuple(source for part in given for source in part.sources),

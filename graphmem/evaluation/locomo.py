@@ -1,6 +1,6 @@
 """LOCOMO (Maharana et al., 2024): long conversations of two people, and questions with the turns that answer them.
 
-Read as the public `locomo10.json` has it. Each conversation is a space of its own, each turn a message.
+Read as the public `locomo10.json` has it. Each conversation is a partition of its own, each turn a message.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ _TURN = re.compile(r"D:?(\d+):(\d+)")
 def load(path: Path) -> Dataset:
     """The conversations and questions of a file. Raises ValidationError, naming the file and what was expected."""
     source, samples = read_objects(path)
-    spaces: dict[str, tuple[Message, ...]] = {}
+    partitions: dict[str, tuple[Message, ...]] = {}
     cases: list[BenchmarkQuestion] = []
     left_out: Counter[str] = Counter()
     for where, sample in samples:
         name = field_of(sample, "sample_id", str, where)
-        if name in spaces:
+        if name in partitions:
             raise ValidationError(f"{where}: 'sample_id' {name!r} is there twice; each conversation needs its own")
-        spaces[name] = tuple(_messages(field_of(sample, "conversation", dict, where), f"{where}, 'conversation'"))
-        turns = {_key(message["id"]): str(message["id"]) for message in spaces[name]}
+        partitions[name] = tuple(_messages(field_of(sample, "conversation", dict, where), f"{where}, 'conversation'"))
+        turns = {_key(message["id"]): str(message["id"]) for message in partitions[name]}
         for here, asked in items_of(sample, "qa", dict, where):
             cases.extend(_case(asked, here, name, turns, left_out))
     if not cases:
         raise ValidationError(f"{path}: no question names a turn of its conversation as 'evidence'; nothing to measure")
-    return Dataset(NAME, spaces, tuple(cases), dict(+left_out), (source,))
+    return Dataset(NAME, partitions, tuple(cases), dict(+left_out), (source,))
 
 
 def _messages(conversation: dict[str, Any], where: str) -> Iterator[Message]:
@@ -82,7 +82,7 @@ def _moment(text: str, where: str) -> str:
 
 
 def _case(
-    asked: dict[str, Any], where: str, space: str, turns: dict[str, str], left_out: Counter[str]
+    asked: dict[str, Any], where: str, partition: str, turns: dict[str, str], left_out: Counter[str]
 ) -> Iterator[BenchmarkQuestion]:
     """The question, if it can be scored; else it is counted in `left_out`, as are turns that do not exist."""
     category = field_of(asked, "category", int, where)
@@ -97,7 +97,7 @@ def _case(
     if not gold:
         left_out["questions without evidence"] += 1
         return
-    yield BenchmarkQuestion(field_of(asked, "question", str, where), gold, space, _groups(category, len(gold)))
+    yield BenchmarkQuestion(field_of(asked, "question", str, where), gold, partition, _groups(category, len(gold)))
 
 
 def _groups(category: int, turns: int) -> tuple[QuestionGroup, ...]:

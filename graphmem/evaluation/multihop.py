@@ -1,6 +1,6 @@
 """Questions over passages that need several of them: files in the style of MuSiQue and of HotpotQA.
 
-All passages are in one space: those of a corpus file, else those that come along with the questions, each once.
+All passages are in one partition: those of a corpus file, else those that come along with the questions, each once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from graphmem.evaluation.datasets import (
     read_objects,
 )
 
-# The space of all passages. It must not read like somebody's name: that would stand in front of what is embedded.
+# The partition of all passages. It must not read like somebody's name: that would stand in front of what is embedded.
 SPACE = "passages-1"
 # Passages are no conversation: each is said an hour after the one before, in a session of its own, so that no search
 # profits from the order of a file, which may have the passages of a question side by side.

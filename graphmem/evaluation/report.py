@@ -46,7 +46,7 @@ def report(dataset: Dataset, outcome: RunResult, pairs: Sequence[Pair], models: 
         },
         "data": {
             "files": [asdict(source) for source in dataset.sources],
-            "spaces": len(dataset.spaces),
+            "partitions": len(dataset.partitions),
             "messages": dataset.messages,
             "questions": len(dataset.cases),
             "left_out": dict(dataset.left_out),
@@ -119,7 +119,7 @@ def show(screen: Renderer, told: Mapping[str, Any]) -> None:
 
 
 def _show_data(screen: Renderer, data: Mapping[str, Any]) -> None:
-    screen.line(f"questions: {data['questions']}, messages: {data['messages']}, spaces: {data['spaces']}")
+    screen.line(f"questions: {data['questions']}, messages: {data['messages']}, partitions: {data['partitions']}")
     for why, count in data["left_out"].items():
         screen.line((f"left out: {count} {why}", "dim"), indent=2)
 

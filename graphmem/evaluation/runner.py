@@ -52,17 +52,17 @@ class RunResult:
 
 
 def run(memory: Memory, dataset: Dataset, finders: Mapping[str, SearchFunction], told: ProgressCallback) -> RunResult:
-    """Stores, asks, times. Raises ValidationError for a space that holds other memories already, StoreError."""
+    """Stores, asks, times. Raises ValidationError for a partition that holds other memories already, StoreError."""
     stored = store(memory, dataset, told)
     words = {
-        space: {message["id"]: len(message["content"].split()) for message in said}
-        for space, said in dataset.spaces.items()
+        partition: {message["id"]: len(message["content"].split()) for message in said}
+        for partition, said in dataset.partitions.items()
     }
     found: dict[str, list[Mapping[str, float]]] = {name: [] for name in finders}
     for place, case in enumerate(dataset.cases, 1):
         for name, finder in finders.items():
             ids = finder(memory, case, DEPTH)
-            found[name].append(scores([stored.keys[uid] for uid in ids], case.gold, words[case.space]))
+            found[name].append(scores([stored.keys[uid] for uid in ids], case.gold, words[case.partition]))
         told("questions", place, len(dataset.cases))
     return RunResult(stored, found, latencies(memory, dataset.cases, finders, told))
 
@@ -71,25 +71,25 @@ def store(memory: Memory, dataset: Dataset, told: ProgressCallback) -> StoredMes
     """Adds every message and waits until all of them can be found. Messages that are there already are not added."""
     keys: dict[str, str] = {}
     begun, added = time.perf_counter(), 0
-    for space, messages in dataset.spaces.items():
+    for partition, messages in dataset.partitions.items():
         for start in range(0, len(messages), BATCH):
             batch = messages[start : start + BATCH]
-            results = memory.add(batch, user_id=space)["results"]
+            results = memory.add(batch, user_id=partition)["results"]
             keys.update((one["id"], message["id"]) for one, message in zip(results, batch, strict=True))
             added += sum(one["event"] == "ADD" for one in results)
             told("messages", len(keys), dataset.messages)
     if pending := memory.flush()["pending"]:
         raise StoreError(f"the messages are stored, but not yet in {' and '.join(pending)}; see 'graphmem verify'")
     seconds = time.perf_counter() - begun
-    _check_alone(memory, dataset.spaces)
+    _check_alone(memory, dataset.partitions)
     return StoredMessages(keys, added, seconds if added else 0.0)
 
 
-def _check_alone(memory: Memory, spaces: Mapping[str, Sequence[Message]]) -> None:
-    for space, messages in spaces.items():
-        if (total := memory.get_all(user_id=space, limit=1)["total"]) != len(messages):
+def _check_alone(memory: Memory, partitions: Mapping[str, Sequence[Message]]) -> None:
+    for partition, messages in partitions.items():
+        if (total := memory.get_all(user_id=partition, limit=1)["total"]) != len(messages):
             raise ValidationError(
-                f"user {space!r} has {total} memories here, the data {len(messages)} messages; "
+                f"user {partition!r} has {total} memories here, the data {len(messages)} messages; "
                 "name an empty folder, or leave --home out"
             )
 

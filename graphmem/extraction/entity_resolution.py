@@ -1,10 +1,10 @@
 """Which names mean one person or thing: the rules, the groups they make, and what a group is called. Pure.
 
 A wrong link shows two people as one, a missing one shows one person twice and is a call of `alias` away: the rules
-would rather miss. Their links in 1,890 passages of an encyclopaedia, all in one space, were read through: 10 of 10 by
-spelling are right, 12 of 14 that are said, but only about 13 of 33 by a first name: passages that have nothing to do
-with each other name many a Katie. The rule is made for a space of one user, whose Anna mostly is the one Anna Berg. In
-2,080 turns of chats no rule found anything, right or wrong.
+would rather miss. Their links in 1,890 passages of an encyclopaedia, all in one partition, were read through: 10 of 10
+by spelling are right, 12 of 14 that are said, but only about 13 of 33 by a first name: passages that have nothing to do
+with each other name many a Katie. The rule is made for a partition of one user, whose Anna mostly is the one Anna Berg.
+In 2,080 turns of chats no rule found anything, right or wrong.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def is_spelling_compared(entity: Entity) -> bool:
 def is_spelling_variant(one: Entity, other: Entity) -> bool:
     """Whether two names are one in two spellings.
 
-    They differ in spaces, hyphens and other signs only; or they are a person's, and one word is spelt otherwise.
+    They differ in partitions, hyphens and other signs only; or they are a person's, and one word is spelt otherwise.
     """
     a, b = one.key, other.key
     if a == b or one.type is not other.type or not (is_spelling_compared(one) and is_spelling_compared(other)):

@@ -20,12 +20,12 @@ BATCH = 5_000
 def build_graph(ledger: Ledger, view: View, around: str | None, hops: int, limit: int) -> nx.MultiDiGraph[str]:
     """Nodes are memory ids and entity keys ("entity:" in front); edges MENTIONS, NEXT, RELATES_TO, SAME_AS.
 
-    The graph's own attributes tell where it is from: the ledger's UUID and the scope's space.
+    The graph's own attributes tell where it is from: the ledger's UUID and the scope's partition.
     `around` (an entity's name or a memory's id) keeps what is at most `hops` edges away, in either direction.
     """
     import networkx as nx  # noqa: PLC0415  (a quarter of a second, for those who ask for a graph)
 
-    graph: nx.MultiDiGraph[str] = nx.MultiDiGraph(ledger=ledger.uuid, space=view.scope.space)
+    graph: nx.MultiDiGraph[str] = nx.MultiDiGraph(ledger=ledger.uuid, partition=view.scope.partition)
     with ledger.read() as connection:
         records = [
             record
@@ -34,10 +34,10 @@ def build_graph(ledger: Ledger, view: View, around: str | None, hops: int, limit
         ids = [record.id for record in records]
         mentions, pairs = [], []
         for start in range(0, len(ids), BATCH):
-            mentions += graph_reads.mentions_of(connection, ids[start : start + BATCH], view.scope.space)
+            mentions += graph_reads.mentions_of(connection, ids[start : start + BATCH], view.scope.partition)
             pairs += graph_reads.next_pairs(connection, view, ids[start : start + BATCH])
         relations = graph_reads.all_relations(connection, view)
-        links = entity_names.all_links(connection, memories.space_row(connection, view.scope.space))
+        links = entity_names.all_links(connection, memories.partition_row(connection, view.scope.partition))
         meant = (
             None
             if around is None or around in ids

@@ -29,8 +29,8 @@ class Candidates:
         self._refused: set[str] = set()
         self._matched: set[str] = set()
         with ledger.read() as connection:
-            space = question.view.space
-            self._space = None if space is None else memories.space_row(connection, space)
+            partition = question.view.partition
+            self._partition = None if partition is None else memories.partition_row(connection, partition)
         self.evidence = Evidence()
 
     def filter_hits(self, ask: Callable[[int], ScoredIds], first: ScoredIds, limit: int) -> dict[str, float]:
@@ -51,7 +51,7 @@ class Candidates:
         if not new:
             return [uid for uid in wanted if uid not in self._refused]
         with self._ledger.read() as connection:
-            self._see(candidate_rows.candidates_by_id(connection, self._question.view, self._space, new))
+            self._see(candidate_rows.candidates_by_id(connection, self._question.view, self._partition, new))
             if only is not None:
                 records = memories.records(connection, [uid for uid in new if uid in known])
                 self._refused |= {uid for uid, record in records.items() if not only.matches(fields_of(record))}
@@ -78,7 +78,9 @@ class Candidates:
     def _link(self, connection: Connection, new: Sequence[CandidateRow]) -> None:
         there = {row for glimpse in new for row in (glimpse.before, glimpse.after) if row is not None}
         self._see(
-            candidate_rows.candidates_by_row(connection, self._question.view, self._space, there - self._by_row.keys())
+            candidate_rows.candidates_by_row(
+                connection, self._question.view, self._partition, there - self._by_row.keys()
+            )
         )
         for glimpse in new:
             self.evidence.neighbours[glimpse.id] = (self._id(glimpse.before), self._id(glimpse.after))

@@ -79,7 +79,8 @@ def _word(part: QueryPart, words: set[str]) -> float:
 
 
 def character_matches(question: str, size: int, frequencies: Mapping[int, int]) -> CharacterMatches | None:
-    """The parts of a question, in a space of `size` memories of which `frequencies` hold each term; None: it has none.
+    """The parts of a question, in a partition of `size` memories of which `frequencies` hold each term; None: it has
+    none.
 
     A sign tells ln(1 + n / (df + 1)) of its rarest term, as a token does, a word `CHARACTERS_PER_WORD` times that; of
     very many parts the most telling are taken.

@@ -30,8 +30,8 @@ ITERATIONS = 15
 # long reply with forty entities came before a turn with two; dividing by all of it (power 1) would leave nothing of
 # the edges. Out-weights below the least are none to speak of.
 SHARED_OUT, LEAST_OUT = 0.25, 2.0
-# A key in more than this share of a space's memories (the speakers, mostly) tells nothing apart; in a small space
-# four memories are no hub yet.
+# A key in more than this share of a partition's memories (the speakers, mostly) tells nothing apart; in a small
+# partition four memories are no hub yet.
 HUB_SHARE, HUB_LEAST = 0.15, 4
 
 Vector = npt.NDArray[np.float64]
@@ -83,7 +83,7 @@ def personalized_pagerank(
 ) -> WalkResult:
     """Spreads the seeds' weights over the neighbourhood.
 
-    `size` is n of the space; `memories` and `entities` are the seeds' shares. Ways begin at the entities and at the
+    `size` is n of the partition; `memories` and `entities` are the seeds' shares. Ways begin at the entities and at the
     memories in `starts`. Scores lie between 0 and 1.
     """
     graph = _TransitionGraph(subgraph, size)

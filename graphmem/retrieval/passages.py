@@ -49,7 +49,7 @@ def named_by_hits(
     """How well the finds name each passage that adds to them, as shares of the best named.
 
     `finds` are shares and terms by id, `titles` the terms of passages' titles; `frequencies` counts the `size` texts
-    of the space that hold a term.
+    of the partition that hold a term.
     """
     if evidence.matches is None or not titles:
         return {}

@@ -115,9 +115,9 @@ def search(question: SearchQuery, stores: SearchDeps, recipe: SearchWeights = FU
 
 @dataclass(frozen=True, slots=True)
 class _SeededPartition:
-    """Where the walk in one space begins: the shares of its seeds, and the memories that ways may start from."""
+    """Where the walk in one partition begins: the shares of its seeds, and the memories that ways may start from."""
 
-    space: SearchPartition
+    partition: SearchPartition
     memories: Mapping[str, float]
     entities: Mapping[str, float]
     starts: Sequence[str]
@@ -125,9 +125,9 @@ class _SeededPartition:
 
 @dataclass(frozen=True, slots=True)
 class _PartitionWalk:
-    """A walk in one space."""
+    """A walk in one partition."""
 
-    space: SearchPartition
+    partition: SearchPartition
     subgraph: Subgraph
     reached: WalkResult
 
@@ -165,7 +165,7 @@ class _Search:
 
     def rank_candidates(self) -> None:
         """Confirms what the arms found; the best of it and of what stands beside it are the candidates."""
-        read, spaces = self._found.encoded, self._found.spaces
+        read, partitions = self._found.encoded, self._found.partitions
         self._candidates = Candidates(
             self._query, self._deps.ledger, embedding_spec_of(self._deps.embedder), read.vector
         )
@@ -173,11 +173,11 @@ class _Search:
         evidence.is_supported_script = read.is_supported_script
         dense, keyword = self._retrievers.dense, self._retrievers.keyword
         found = self._candidates.filter_hits(lambda n: dense(read.vector, n), self._found.dense, DENSE_LIMIT)
-        words = self._candidates.filter_hits(lambda n: keyword(spaces, n), self._found.keyword, KEYWORD_LIMIT)
+        words = self._candidates.filter_hits(lambda n: keyword(partitions, n), self._found.keyword, KEYWORD_LIMIT)
         evidence.keyword = words
         self._arms = {"dense": found, "keyword": words} if read.is_supported_script else {"keyword": words}
-        self._spaces = self._retrievers.partitions(
-            self._nearest(found if read.is_supported_script else words, spaces), read
+        self._partitions = self._retrievers.partitions(
+            self._nearest(found if read.is_supported_script else words, partitions), read
         )
         first = scoring.union_in_order(found, list(words)[:KEYWORD_CANDIDATE_LIMIT], self._dated()) or self._newest()
         self._candidates.load_neighbours(first)
@@ -207,14 +207,14 @@ class _Search:
             newest = islice(memories.list_records(connection, self._query.view, with_sources=True), CANDIDATE_LIMIT)
             return self._candidates.visible([record.id for record in newest])
 
-    def _nearest(self, dense: Mapping[str, float], spaces: Sequence[str]) -> list[str]:
-        """The spaces of the nearest memories; then, or without vectors, those written last."""
+    def _nearest(self, dense: Mapping[str, float], partitions: Sequence[str]) -> list[str]:
+        """The partitions of the nearest memories; then, or without vectors, those written last."""
         glimpses = self._candidates.evidence.rows
-        return scoring.union_in_order((glimpses[uid].space for uid in dense), spaces)[:MAX_PARTITIONS]
+        return scoring.union_in_order((glimpses[uid].partition for uid in dense), partitions)[:MAX_PARTITIONS]
 
     def _weigh_tokens(self, read: EncodedQuery) -> None:
         """How much each word of the question tells; by its signs where the embedder does not read them."""
-        if not self._weights.tokens or not self._spaces:
+        if not self._weights.tokens or not self._partitions:
             return
         evidence, text = self._candidates.evidence, self._query.text
         if not read.is_supported_script:
@@ -226,9 +226,9 @@ class _Search:
             evidence.matches = token_matching.TokenMatches(weights, question=read.tokens.tokens)
 
     def _frequencies(self, terms: Iterable[int]) -> tuple[int, dict[int, int]]:
-        """N of the first space, and how many of its memories hold each term."""
+        """N of the first partition, and how many of its memories hold each term."""
         with self._deps.ledger.read() as connection:
-            return text_statistics.document_frequencies(connection, self._spaces[0].key, terms)
+            return text_statistics.document_frequencies(connection, self._partitions[0].key, terms)
 
     def _table(self) -> FeatureTable:
         self._candidates.load_neighbours(self._ids)
@@ -250,16 +250,16 @@ class _Search:
         return self._weights.seeds_without_tokens if self._bare() else self._weights.seeds
 
     def seeds(self) -> list[_SeededPartition]:
-        """In each space the best finds, and what the question names."""
+        """In each partition the best finds, and what the question names."""
         shares = scoring.seed_weights(self._table(), self._seed_weights())
-        return [self._seeded(space, shares) for space in self._spaces]
+        return [self._seeded(partition, shares) for partition in self._partitions]
 
-    def _seeded(self, space: SearchPartition, shares: Mapping[str, float]) -> _SeededPartition:
+    def _seeded(self, partition: SearchPartition, shares: Mapping[str, float]) -> _SeededPartition:
         evidence = self._candidates.evidence
-        mine = {uid: share for uid, share in shares.items() if evidence.rows[uid].space == space.key}
+        mine = {uid: share for uid, share in shares.items() if evidence.rows[uid].partition == partition.key}
         told = {
-            key: MENTION_WEIGHTS[space.kinds[key]] * rarity(space.size, entity.mentions)
-            for key, entity in space.named_entities.items()
+            key: MENTION_WEIGHTS[partition.kinds[key]] * rarity(partition.size, entity.mentions)
+            for key, entity in partition.named_entities.items()
         }
         from_memories, from_entities = scoring.balance_seeds(
             mine, {key: weight for key, weight in told.items() if weight > 0}
@@ -268,13 +268,13 @@ class _Search:
         enough = START_SHARE * max(from_memories.values(), default=0.0)
         good = [uid for uid, share in from_memories.items() if share >= enough]
         starts = [uid for uid in good if evidence.similarity.get(uid, 0.0) >= least][:MAX_PATH_STARTS]
-        return _SeededPartition(space, from_memories, from_entities, starts)
+        return _SeededPartition(partition, from_memories, from_entities, starts)
 
     def neighbourhoods(self, seeds: Sequence[_SeededPartition]) -> list[Subgraph]:
-        """The graph around each space's seeds; nothing if it is out of reach."""
+        """The graph around each partition's seeds; nothing if it is out of reach."""
         return [
             self._retrievers.neighbourhood(
-                replace(self._query.view, space=one.space.key),
+                replace(self._query.view, partition=one.partition.key),
                 Seeds(entities=tuple(one.entities), memories=tuple(one.memories)),
             )
             for one in seeds
@@ -283,8 +283,8 @@ class _Search:
     def walk(self, seeds: Sequence[_SeededPartition], around: Sequence[Subgraph]) -> None:
         """From the seeds over the graph; what is reached best becomes a candidate."""
         for one, subgraph in zip(seeds, around, strict=True):
-            reached = personalized_pagerank(subgraph, one.space.size, one.memories, one.entities, one.starts)
-            self._walks.append(_PartitionWalk(one.space, subgraph, reached))
+            reached = personalized_pagerank(subgraph, one.partition.size, one.memories, one.entities, one.starts)
+            self._walks.append(_PartitionWalk(one.partition, subgraph, reached))
         graph = {uid: score for walked in self._walks for uid, score in walked.reached.scores.items()}
         self._arms["graph"] = graph
         self._ids = scoring.union_in_order(
@@ -303,7 +303,7 @@ class _Search:
         links: dict[str, Mapping[str, float]] = {}
         for walked in self._walks:
             here = [uid for uid in shares if uid in walked.reached.scores]
-            links |= second_hop.shared_entity_links(walked.subgraph, walked.space.size, here)
+            links |= second_hop.shared_entity_links(walked.subgraph, walked.partition.size, here)
         looked_at = self._candidates.visible(second_hop.strongest_candidates(links, shares))
         self._candidates.load_neighbours(looked_at)
         self._candidates.score_tokens(looked_at)
@@ -332,9 +332,9 @@ class _Search:
             explained = chosen if self._query.explain else []
             told = explainer.ids_on_paths(explained, "memory")
             records = memories.records(connection, [*chosen, *told, *folded])
-            spaces = [space.key for space in self._spaces]
+            partitions = [partition.key for partition in self._partitions]
             steps = explainer.ids_on_paths(explained, "entity")
-            names = graph_reads.names_of(connection, self._query.view, spaces, steps)
+            names = graph_reads.names_of(connection, self._query.view, partitions, steps)
             relations = graph_reads.relations_stated_by(connection, self._query.view, [*chosen, *folded])
         matching = self._parts([records[uid] for uid in chosen if uid in records])
         hits = tuple(
@@ -417,7 +417,12 @@ class _Search:
 
     def _named(self) -> tuple[str, ...]:
         """Without common nouns that only end a relation: they name nothing in particular."""
-        told = (key for space in self._spaces for key in space.named_entities if space.kinds[key] < MentionKind.THING)
+        told = (
+            key
+            for partition in self._partitions
+            for key in partition.named_entities
+            if partition.kinds[key] < MentionKind.THING
+        )
         return tuple(dict.fromkeys(told))
 
     def _folded(self, ranked: list[RankedMemory]) -> list[RankedMemory]:

@@ -27,9 +27,9 @@ ScoredIds = list[tuple[str, float]]
 READ_LIMIT = 2_000
 # How many memories the arms find (README, "Why it is built so").
 DENSE_LIMIT, KEYWORD_LIMIT = 100, 200
-# A search by agent or run alone walks in the spaces of its best hits, each for itself.
+# A search by agent or run alone walks in the partitions of its best hits, each for itself.
 MAX_PARTITIONS = 5
-# Spaces that such a search looks into at all, those written last first.
+# Partitions that such a search looks into at all, those written last first.
 MAX_PARTITIONS_LISTED = 1000
 # Seconds that a search waits for a server's projection to take what was committed before it asks what there is.
 CATCH_UP_SECONDS = 0.3
@@ -72,7 +72,7 @@ class SearchQuery:
 
 @dataclass(frozen=True, slots=True)
 class SearchPartition:
-    """A space that is searched: n, and which of its entities the question names, with how much they are worth."""
+    """A partition that is searched: n, and which of its entities the question names, with how much they are worth."""
 
     key: str
     size: int
@@ -95,10 +95,10 @@ class EncodedQuery:
 
 @dataclass(frozen=True, slots=True)
 class RetrievedSet:
-    """The question as read, the spaces to look into, and what the arms found there, unconfirmed."""
+    """The question as read, the partitions to look into, and what the arms found there, unconfirmed."""
 
     encoded: EncodedQuery
-    spaces: Sequence[str]
+    partitions: Sequence[str]
     dense: ScoredIds
     keyword: ScoredIds
 
@@ -115,11 +115,11 @@ class Retrievers:
         """Encodes and parses the question and asks the arms, each as soon as there is what it needs."""
         pool = self._deps.pool
         encoding, parsing = pool.submit(self._encoded), pool.submit(self._parsed)
-        spaces = self._ready()
-        keyword = pool.submit(self.keyword, spaces, KEYWORD_LIMIT)
+        partitions = self._ready()
+        keyword = pool.submit(self.keyword, partitions, KEYWORD_LIMIT)
         read = encoding.result()
         dense = self.dense(read.vector, DENSE_LIMIT)
-        return RetrievedSet(replace(read, entity_keys=parsing.result()), spaces, dense, keyword.result())
+        return RetrievedSet(replace(read, entity_keys=parsing.result()), partitions, dense, keyword.result())
 
     def degrade_on_error(self, arm: str, act: Callable[[], T], otherwise: T) -> T:
         """The one place where a search goes on without something."""
@@ -130,20 +130,22 @@ class Retrievers:
             return otherwise
 
     def _ready(self) -> list[str]:
-        """The spaces to look into, their projections up to date with what any process has committed."""
-        stores, own = self._deps, self._query.view.space
-        spaces = self._spanned() if own is None else [own]
+        """The partitions to look into, their projections up to date with what any process has committed."""
+        stores, own = self._deps, self._query.view.partition
+        partitions = self._spanned() if own is None else [own]
         for courier in filter(None, (stores.vectors, stores.graph_copy)):
-            self._catch_up(courier, spaces)
-        return spaces
+            self._catch_up(courier, partitions)
+        return partitions
 
     def _spanned(self) -> list[str]:
         with self._deps.ledger.read() as connection:
-            return memories.spaces_of(connection, self._query.view, MAX_PARTITIONS_LISTED)
+            return memories.partitions_of(connection, self._query.view, MAX_PARTITIONS_LISTED)
 
-    def _catch_up(self, courier: ProjectionWorker, spaces: Sequence[str]) -> None:
+    def _catch_up(self, courier: ProjectionWorker, partitions: Sequence[str]) -> None:
         """What is not there yet cannot be found: a projection that is behind counts as one that is left out."""
-        if not self.degrade_on_error(courier.name, lambda: courier.catch_up(spaces, CATCH_UP_SECONDS), otherwise=False):
+        if not self.degrade_on_error(
+            courier.name, lambda: courier.catch_up(partitions, CATCH_UP_SECONDS), otherwise=False
+        ):
             self.degraded.add(courier.name)
 
     def _encoded(self) -> EncodedQuery:
@@ -179,11 +181,11 @@ class Retrievers:
             "vectors", lambda: stores.vectors.read(lambda: stores.index.dense(view, vector, limit)), []
         )
 
-    def keyword(self, spaces: Sequence[str], limit: int) -> ScoredIds:
-        """The memories that share words, unconfirmed. Each space has its own idf: no tenant weighs on another's."""
+    def keyword(self, partitions: Sequence[str], limit: int) -> ScoredIds:
+        """The memories that share words, unconfirmed. Each partition has its own idf: no tenant weighs on another's."""
 
         def asked() -> ScoredIds:
-            found = [pair for space in spaces for pair in self._words(space, limit)]
+            found = [pair for partition in partitions for pair in self._words(partition, limit)]
             return sorted(found, key=lambda pair: -pair[1])
 
         nothing: ScoredIds = []
@@ -195,27 +197,27 @@ class Retrievers:
         ask: Callable[[], Subgraph] = lambda: graph.neighbourhood(view, seeds, GraphBounds())  # noqa: E731
         return self.degrade_on_error("graph", ask if copy is None else lambda: copy.read(ask), Subgraph())
 
-    def _words(self, space: str, limit: int) -> ScoredIds:
+    def _words(self, partition: str, limit: int) -> ScoredIds:
         counts = query_term_counts(self._query.text)
         with self._deps.ledger.read() as connection:
-            size, frequencies = text_statistics.document_frequencies(connection, space, counts)
+            size, frequencies = text_statistics.document_frequencies(connection, partition, counts)
         weights = {term: idf(size, frequencies[term]) for term in counts if term in frequencies}
-        view = replace(self._query.view, space=space)
+        view = replace(self._query.view, partition=partition)
         return self._deps.index.sparse(view, weights, limit) if weights else []
 
     def partitions(self, keys: Sequence[str], read: EncodedQuery) -> tuple[SearchPartition, ...]:
-        """The spaces to walk in, with what the question names there."""
+        """The partitions to walk in, with what the question names there."""
         with self._deps.ledger.read() as connection:
-            own = self._query.view.scope.space
-            return tuple(_space(connection, key, read.entity_keys, own) for key in keys[:MAX_PARTITIONS])
+            own = self._query.view.scope.partition
+            return tuple(_partition(connection, key, read.entity_keys, own) for key in keys[:MAX_PARTITIONS])
 
 
-def _space(connection: Connection, key: str, asked: Mapping[str, MentionKind], own: str) -> SearchPartition:
-    """A space with what the question names there; what has several names is named by each of them.
+def _partition(connection: Connection, key: str, asked: Mapping[str, MentionKind], own: str) -> SearchPartition:
+    """A partition with what the question names there; what has several names is named by each of them.
 
-    Only in the scope's own space: what a user says of names is nothing for a view by agent or run.
+    Only in the scope's own partition: what a user says of names is nothing for a view by agent or run.
     """
-    row, size = memories.sized_space(connection, key)
+    row, size = memories.sized_partition(connection, key)
     named = entity_names.existing_entities(connection, row, asked)
     meant = entity_names.linked_keys(connection, row, named) if key == own else {}
     if meant:

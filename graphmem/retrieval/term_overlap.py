@@ -61,7 +61,7 @@ def query_words(question: str) -> list[str]:
 
 
 def weigh_terms(words: Iterable[str], size: int, frequencies: Mapping[int, int], *, inflected: bool) -> WeightedTerms:
-    """The words with their weights, in a space of `size` memories of which `frequencies` hold each term."""
+    """The words with their weights, in a partition of `size` memories of which `frequencies` hold each term."""
     most = idf(max(size, 1), 1)
     return WeightedTerms({word: idf(size, frequencies.get(term_id(word), 0)) / most for word in words}, inflected)
 

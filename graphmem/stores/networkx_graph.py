@@ -26,7 +26,8 @@ MentionRank = tuple[int, int, int, str]  # kind, newest first, row, memory id
 class NetworkxIndex:
     """One directed multigraph.
 
-    Nodes ("memory", id) and ("entity", space, key); edges "mentions", "next", "same_as", and relations by their ids.
+    Nodes ("memory", id) and ("entity", partition, key); edges "mentions", "next", "same_as", and relations by their
+    ids.
     """
 
     def __init__(self) -> None:
@@ -70,30 +71,30 @@ class NetworkxIndex:
         if state.previous is not None:
             self._graph.add_edge(("memory", state.previous), node, key="next")
         for entity, kind in state.mentions:
-            other = ("entity", record.space, entity.key)
+            other = ("entity", record.partition, entity.key)
             self._graph.add_node(other, entity=entity)
             self._graph.add_edge(node, other, key="mentions", kind=kind)
             worth = (int(kind), -micros(record.at), record.row, record.id)
-            insort(self._mentions.setdefault((record.space, entity.key), []), worth)
+            insort(self._mentions.setdefault((record.partition, entity.key), []), worth)
 
     def _add_relation(self, state: RelationState) -> None:
         relation = state.relation
-        source, target = ("entity", state.space, relation.source), ("entity", state.space, relation.target)
+        source, target = ("entity", state.partition, relation.source), ("entity", state.partition, relation.target)
         self._graph.add_edge(source, target, key=relation.id, relation=relation, supports=state.supports)
         self._relations[relation.id] = (state, source, target)
 
     def _tell(self, state: EntityState) -> None:
-        node = ("entity", state.space, state.key)
+        node = ("entity", state.partition, state.key)
         self._told[state.id] = state
         self._graph.add_node(node, name=state.name)
-        for other in (("entity", state.space, key) for key in state.same_as):
+        for other in (("entity", state.partition, key) for key in state.same_as):
             # Where the other end is not here yet, its own state will bring the link.
             if other in self._graph and not self._graph.has_edge(other, node, key="same_as"):
                 self._graph.add_edge(node, other, key="same_as")
 
     def _untell(self, uid: str) -> None:
         state = self._told.pop(uid, None)
-        node = ("entity", state.space, state.key) if state is not None else ()
+        node = ("entity", state.partition, state.key) if state is not None else ()
         if node not in self._graph:
             return
         self._graph.nodes[node].pop("name", None)
@@ -146,7 +147,7 @@ class NetworkxIndex:
     def neighbourhood(self, view: View, seeds: Seeds, limits: GraphBounds) -> Subgraph:
         with self._lock:
             self._check_open()
-            named = [key for key in seeds.entities if (view.space, key) in self._mentions]
+            named = [key for key in seeds.entities if (view.partition, key) in self._mentions]
             start = [uid for uid in seeds.memories if self._sees(view, uid)]
             naming = [uid for key in named for uid in self._best(view, key, limits.seed_mentions)]
             frontier = self._rarest([*start, *naming], named, limits.frontier)
@@ -195,7 +196,7 @@ class NetworkxIndex:
 
     def _best(self, view: View, key: str, limit: int) -> list[str]:
         found: list[str] = []
-        for worth in self._mentions[view.space or "", key]:
+        for worth in self._mentions[view.partition or "", key]:
             if worth[0] < MentionKind.THING and self._sees(view, worth[3]):
                 found.append(worth[3])
             if len(found) == limit:
@@ -219,13 +220,15 @@ class NetworkxIndex:
         with self._lock:
             return sum("record" in data for _, data in self._graph.nodes(data=True))
 
-    def list_held(self, spaces: Sequence[str] | None = None) -> Iterator[tuple[str, int]]:
+    def list_held(self, partitions: Sequence[str] | None = None) -> Iterator[tuple[str, int]]:
         with self._lock:
             self._check_open()
             records = [data.get("record") for node, data in self._graph.nodes(data=True) if node[0] == "memory"]
-            found = [(r.id, r.change) for r in records if r is not None and (spaces is None or r.space in spaces)]
-            states = [s for s, _, _ in self._relations.values() if spaces is None or s.space in spaces]
-            told = [(s.id, s.change) for s in self._told.values() if spaces is None or s.space in spaces]
+            found = [
+                (r.id, r.change) for r in records if r is not None and (partitions is None or r.partition in partitions)
+            ]
+            states = [s for s, _, _ in self._relations.values() if partitions is None or s.partition in partitions]
+            told = [(s.id, s.change) for s in self._told.values() if partitions is None or s.partition in partitions]
         yield from found
         yield from told
         yield from ((state.relation.id, state.change) for state in states)

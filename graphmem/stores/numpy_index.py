@@ -1,6 +1,6 @@
 """The exact vector index in memory: for ":memory:", tests, and a second process beside the one that holds Edge's lock.
 
-Filled from the ledger's embeddings with just the spaces that are asked for. Exact search over numpy rows: 10,000
+Filled from the ledger's embeddings with just the partitions that are asked for. Exact search over numpy rows: 10,000
 memories of 384 dimensions are 15 MB and about a millisecond.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Partition:
-    """The points of one space; `matrix` is their vectors in one matrix, made anew after a change."""
+    """The points of one partition; `matrix` is their vectors in one matrix, made anew after a change."""
 
     points: dict[str, Point]
     matrix: tuple[list[str], Matrix] | None = None
@@ -39,7 +39,7 @@ class NumpyIndex:
     """A `VectorIndex` without approximation, server or file."""
 
     def __init__(self) -> None:
-        self._spaces: dict[str, _Partition] = {}
+        self._partitions: dict[str, _Partition] = {}
         self._lock = RLock()
         self._closed = False
 
@@ -48,25 +48,25 @@ class NumpyIndex:
             self._check_open()
             self.delete([point.record.id for point in points])
             for point in points:
-                space = self._spaces.setdefault(point.record.space, _Partition({}))
-                space.points[point.record.id] = point
-                space.matrix = None
+                partition = self._partitions.setdefault(point.record.partition, _Partition({}))
+                partition.points[point.record.id] = point
+                partition.matrix = None
 
     def delete(self, ids: Sequence[str]) -> int:
         with self._lock:
             return sum(len(gone.vectors) for uid in ids for gone in self._pop(uid))
 
     def _pop(self, uid: str) -> Iterator[Point]:
-        for space in self._spaces.values():
-            if uid in space.points:
-                space.matrix = None
-                yield space.points.pop(uid)
+        for partition in self._partitions.values():
+            if uid in partition.points:
+                partition.matrix = None
+                yield partition.points.pop(uid)
 
     def dense(self, view: View, vector: Matrix, limit: int) -> list[tuple[str, float]]:
         best: dict[str, float] = {}
         with self._lock:
-            for space in self._asked(view):
-                owners, matrix = space.rows()
+            for partition in self._asked(view):
+                owners, matrix = partition.rows()
                 for uid, score in zip(owners, (matrix @ vector).tolist(), strict=True):
                     best[uid] = max(score, best.get(uid, -1.0))
             return self._top(view, best, limit)
@@ -74,8 +74,8 @@ class NumpyIndex:
     def sparse(self, view: View, weights: Mapping[int, float], limit: int) -> list[tuple[str, float]]:
         scores: dict[str, float] = {}
         with self._lock:
-            for space in self._asked(view):
-                for uid, point in space.points.items():
+            for partition in self._asked(view):
+                for uid, point in partition.points.items():
                     score = sum(weight * point.weights.get(term, 0.0) for term, weight in weights.items())
                     if score > 0:
                         scores[uid] = score
@@ -83,8 +83,8 @@ class NumpyIndex:
 
     def _asked(self, view: View) -> list[_Partition]:
         self._check_open()
-        wanted: Callable[[str], bool] = lambda key: view.space is None or key == view.space  # noqa: E731
-        return [space for key, space in self._spaces.items() if space.points and wanted(key)]
+        wanted: Callable[[str], bool] = lambda key: view.partition is None or key == view.partition  # noqa: E731
+        return [partition for key, partition in self._partitions.items() if partition.points and wanted(key)]
 
     def _top(self, view: View, scores: Mapping[str, float], limit: int) -> list[tuple[str, float]]:
         found: list[tuple[str, float]] = []
@@ -96,22 +96,26 @@ class NumpyIndex:
         return found
 
     def _record(self, uid: str) -> MemoryRecord:
-        return next(space.points[uid].record for space in self._spaces.values() if uid in space.points)
+        return next(partition.points[uid].record for partition in self._partitions.values() if uid in partition.points)
 
     def count(self) -> int:
         with self._lock:
-            return sum(len(point.vectors) for space in self._spaces.values() for point in space.points.values())
+            return sum(
+                len(point.vectors) for partition in self._partitions.values() for point in partition.points.values()
+            )
 
-    def list_held(self, spaces: Sequence[str] | None = None) -> Iterator[tuple[str, int, int]]:
+    def list_held(self, partitions: Sequence[str] | None = None) -> Iterator[tuple[str, int, int]]:
         with self._lock:
-            chosen = [space for key, space in self._spaces.items() if spaces is None or key in spaces]
-            points = [point for space in chosen for point in space.points.values()]
+            chosen = [
+                partition for key, partition in self._partitions.items() if partitions is None or key in partitions
+            ]
+            points = [point for partition in chosen for point in partition.points.values()]
         for point in points:
             yield point.record.id, point.record.change, len(point.vectors)
 
     def wipe(self) -> None:
         with self._lock:
-            self._spaces.clear()
+            self._partitions.clear()
 
     def _check_open(self) -> None:
         """Nothing found must not mean nothing there: a search may be under way while another thread closes."""

@@ -1,8 +1,8 @@
 """Delivery by state: a projection asks what changed since its cursor, takes the current state, and moves the cursor.
 
 A shared projection (Edge, a server) is one for all processes: its cursor lives in the ledger, and moves only after the
-store has made the batch durable. A private one (in this process's memory) keeps a cursor of its own for each space it
-was asked for. Doing it twice, late, or after a crash gives the same contents.
+store has made the batch durable. A private one (in this process's memory) keeps a cursor of its own for each partition
+it was asked for. Doing it twice, late, or after a crash gives the same contents.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class ProjectionSink(Protocol):
         ...
 
     def list_expected(
-        self, connection: Connection, spaces: Sequence[str] | None
+        self, connection: Connection, partitions: Sequence[str] | None
     ) -> Iterable[tuple[str, tuple[int, ...]]]:
         """What the projection should hold: (id, version parts)."""
         ...
 
-    def list_held(self, spaces: Sequence[str] | None) -> Iterable[tuple[str, tuple[int, ...]]]:
+    def list_held(self, partitions: Sequence[str] | None) -> Iterable[tuple[str, tuple[int, ...]]]:
         """What it holds."""
         ...
 
@@ -81,12 +81,12 @@ class VectorSink:
         return write
 
     def list_expected(
-        self, connection: Connection, spaces: Sequence[str] | None
+        self, connection: Connection, partitions: Sequence[str] | None
     ) -> Iterable[tuple[str, tuple[int, ...]]]:
-        return ((uid, (version, n)) for uid, version, n in change_feed.expected_points(connection, spaces))
+        return ((uid, (version, n)) for uid, version, n in change_feed.expected_points(connection, partitions))
 
-    def list_held(self, spaces: Sequence[str] | None) -> Iterable[tuple[str, tuple[int, ...]]]:
-        return ((uid, (version, n)) for uid, version, n in self._index.list_held(spaces))
+    def list_held(self, partitions: Sequence[str] | None) -> Iterable[tuple[str, tuple[int, ...]]]:
+        return ((uid, (version, n)) for uid, version, n in self._index.list_held(partitions))
 
     def counts(self, connection: Connection) -> tuple[int, int]:
         return self._index.count(), text_statistics.total_windows(connection)
@@ -134,12 +134,12 @@ class GraphSink:
         return write
 
     def list_expected(
-        self, connection: Connection, spaces: Sequence[str] | None
+        self, connection: Connection, partitions: Sequence[str] | None
     ) -> Iterable[tuple[str, tuple[int, ...]]]:
-        return ((uid, (version,)) for uid, version in change_feed.expected_nodes(connection, spaces))
+        return ((uid, (version,)) for uid, version in change_feed.expected_nodes(connection, partitions))
 
-    def list_held(self, spaces: Sequence[str] | None) -> Iterable[tuple[str, tuple[int, ...]]]:
-        return ((uid, (version,)) for uid, version in self._index.list_held(spaces))
+    def list_held(self, partitions: Sequence[str] | None) -> Iterable[tuple[str, tuple[int, ...]]]:
+        return ((uid, (version,)) for uid, version in self._index.list_held(partitions))
 
     def counts(self, connection: Connection) -> tuple[int, int]:
         return self._index.count(), memories.total(connection)
@@ -201,8 +201,8 @@ class Projection:
         self._epoch = 0
         self._lock = RLock()
 
-    def catch_up(self, spaces: Sequence[str], progress: Progress | None = None) -> None:
-        """Delivers what is owed by now: to a shared projection all of it, to a private one what these spaces need.
+    def catch_up(self, partitions: Sequence[str], progress: Progress | None = None) -> None:
+        """Delivers what is owed by now: to a shared projection all of it, to a private one what these partitions need.
 
         What others write meanwhile is theirs to deliver: whoever waited for that, too, might wait as long as they go
         on. Raises StoreUnavailable when the store is out of reach; what was delivered until then stays.
@@ -210,27 +210,27 @@ class Projection:
         with self._lock:
             standing = self._standing()
             upto = standing.last
-            for space in [None] if self.shared else spaces:
-                while self._owes(standing, space, upto) and self._has_turn(space, upto):
-                    self._deliver(space, progress)
+            for partition in [None] if self.shared else partitions:
+                while self._owes(standing, partition, upto) and self._has_turn(partition, upto):
+                    self._deliver(partition, progress)
                     standing = self._standing()
 
-    def deliver(self, spaces: Sequence[str]) -> None:
+    def deliver(self, partitions: Sequence[str]) -> None:
         """The same after a write; a private projection only keeps up what it was asked for before."""
         with self._ledger.read() as connection:
             epoch = event_log.epoch(connection)
         with self._lock:
             self._forget_if_reset(epoch)
-            self.catch_up([space for space in spaces if self.shared or space in self._own_cursors])
+            self.catch_up([partition for partition in partitions if self.shared or partition in self._own_cursors])
 
     def stop(self) -> None:
         """Ends the waiting for a turn: the process is closing."""
         self._stopped.set()
 
-    def _deliver(self, space: str | None, progress: Progress | None) -> None:
+    def _deliver(self, partition: str | None, progress: Progress | None) -> None:
         """One batch."""
         try:
-            self._deliver_batch(space, progress)
+            self._deliver_batch(partition, progress)
         except StoreLost:
             just_begun = self._began_anew()
             self.invalidate()
@@ -246,14 +246,14 @@ class Projection:
         self._forget_if_reset(standing.epoch)
         return standing
 
-    def _owes(self, standing: event_log.CursorState, space: str | None, upto: int) -> bool:
+    def _owes(self, standing: event_log.CursorState, partition: str | None, upto: int) -> bool:
         """Whether something is to be delivered of what was written up to this change; also where a ledger came from a
         backup and its cursors are ahead of it.
         """
-        cursor = self._cursor(standing, space)
+        cursor = self._cursor(standing, partition)
         return cursor is None or not upto <= cursor <= standing.last
 
-    def _has_turn(self, space: str | None, upto: int) -> bool:
+    def _has_turn(self, partition: str | None, upto: int) -> bool:
         """Waits for the lease, or until another process has delivered everything."""
         if self._holder is None:
             return True
@@ -264,7 +264,7 @@ class Projection:
                 return True
             if self._stopped.wait(LEASE_POLL):
                 raise StoreUnavailable(CLOSED)
-            if not self._owes(self._standing(), space, upto):
+            if not self._owes(self._standing(), partition, upto):
                 return False
 
     def _end_turn(self) -> None:
@@ -277,15 +277,15 @@ class Projection:
             event_log.release_lease(connection, self._known_as, self._holder)
         self._leads = False
 
-    def _deliver_batch(self, space: str | None, progress: Progress | None) -> None:
+    def _deliver_batch(self, partition: str | None, progress: Progress | None) -> None:
         with self._ledger.read() as connection:
             standing = event_log.cursor_state(connection, self._known_as)
-            cursor = self._cursor(standing, space)
-            batch = change_feed.since(connection, self._ledger.digests, cursor or 0, BATCH, space)
+            cursor = self._cursor(standing, partition)
+            batch = change_feed.since(connection, self._ledger.digests, cursor or 0, BATCH, partition)
             write = self._target.prepare_write(connection, batch)
         if cursor is None and self.shared:
             self._begin_anew()
-        self._move(space, cursor or 0, batch, write())
+        self._move(partition, cursor or 0, batch, write())
         self.delivered += 1
         if progress is not None:
             progress(self.name, batch.upto, standing.last)
@@ -304,12 +304,12 @@ class Projection:
             event_log.remove_dead_letters(connection, self._known_as)
             event_log.move_cursor(connection, self._known_as, 0)
 
-    def _cursor(self, standing: event_log.CursorState, space: str | None) -> int | None:
-        return standing.cursor if space is None else self._own_cursors.get(space)
+    def _cursor(self, standing: event_log.CursorState, partition: str | None) -> int | None:
+        return standing.cursor if partition is None else self._own_cursors.get(partition)
 
-    def _move(self, space: str | None, begun: int, batch: change_feed.ChangeBatch, refused: dict[str, str]) -> None:
-        if space is not None:
-            self._own_cursors[space] = batch.upto
+    def _move(self, partition: str | None, begun: int, batch: change_feed.ChangeBatch, refused: dict[str, str]) -> None:
+        if partition is not None:
+            self._own_cursors[partition] = batch.upto
             return
         with self._ledger.write() as connection:
             if self._holder is not None and not event_log.holds_lease(connection, self._known_as, self._holder):
@@ -391,12 +391,12 @@ class Projection:
 
     def _compared(self) -> dict[str, list[str]]:
         with self._ledger.read() as connection:
-            spaces = None if self.shared else list(self._own_cursors)
-            expected = dict(self._target.list_expected(connection, spaces))
+            partitions = None if self.shared else list(self._own_cursors)
+            expected = dict(self._target.list_expected(connection, partitions))
             aside = event_log.dead_letters(connection, self._known_as)
             held: dict[str, tuple[int, ...]] = {}
             doubled = [
-                uid for uid, version in self._target.list_held(spaces) if held.setdefault(uid, version) != version
+                uid for uid, version in self._target.list_held(partitions) if held.setdefault(uid, version) != version
             ]
         stale = {uid for uid in expected.keys() & held.keys() if expected[uid] != held[uid]} | set(doubled)
         return {
@@ -437,7 +437,7 @@ class Projection:
                 event_log.remove_dead_letters(connection, self._known_as, ids)
                 event_log.add_dead_letters(connection, self._known_as, refused, batch.upto)
 
-    def rebuild(self, spaces: Sequence[str], progress: Progress | None = None) -> None:
+    def rebuild(self, partitions: Sequence[str], progress: Progress | None = None) -> None:
         """Throws the contents away and delivers everything again. Killed in between, the next delivery goes on."""
         with self._lock:
             if self.shared:
@@ -445,4 +445,4 @@ class Projection:
             else:
                 self._target.wipe()
                 self._own_cursors.clear()
-            self.catch_up(spaces, progress)
+            self.catch_up(partitions, progress)

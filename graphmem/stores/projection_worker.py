@@ -66,8 +66,8 @@ class ProjectionWorker:
         else:
             self._do(self.projection.check_for_loss)
 
-    def schedule(self, spaces: Sequence[str]) -> Future[None] | None:
-        """Begins to deliver what these spaces need; None where that is hopeless for now.
+    def schedule(self, partitions: Sequence[str]) -> Future[None] | None:
+        """Begins to deliver what these partitions need; None where that is hopeless for now.
 
         What it is asked for while a delivery is late is delivered when that one has ended.
         """
@@ -77,7 +77,7 @@ class ProjectionWorker:
             if self.is_overdue and self._check is not None:
                 self._has_refused = True
                 return None
-        return self._do(lambda: self.projection.deliver(spaces))
+        return self._do(lambda: self.projection.deliver(partitions))
 
     def _do(self, act: Callable[[], None]) -> Future[None]:
         job = self._thread.submit(act)
@@ -115,12 +115,12 @@ class ProjectionWorker:
             self.wait_for(job, patience if self._check is not None else None)
         return job is not None and job.done() and self.wait_for(job, 0)
 
-    def catch_up(self, spaces: Sequence[str], patience: float) -> bool:
+    def catch_up(self, partitions: Sequence[str], patience: float) -> bool:
         """Before a read: whether the projection is up to date with all commits; on a server within `patience`."""
         if self._check is None:
-            self.projection.catch_up(spaces)
+            self.projection.catch_up(partitions)
             return True
-        return not self.projection.has_pending() or self.wait_for(self.schedule(spaces), patience)
+        return not self.projection.has_pending() or self.wait_for(self.schedule(partitions), patience)
 
     def read(self, act: Callable[[], T]) -> T:
         """Reads from the store. Raises StoreUnavailable at once while it is away."""

@@ -53,7 +53,7 @@ class RelationState:
     """A relation as a graph takes it: written whole from its living supports."""
 
     relation: Relation
-    space: str
+    partition: str
     change: int
     supports: tuple[Support, ...]
 
@@ -62,12 +62,12 @@ class RelationState:
 class EntityState:
     """An entity of which something is said beyond the texts: what it is called, and the keys that mean the same.
 
-    `id` is a hash of its space and key (`graphmem.text.entity_id`). A graph takes it whole. It may come before any
+    `id` is a hash of its partition and key (`graphmem.text.entity_id`). A graph takes it whole. It may come before any
     memory that mentions it, or after the last one went.
     """
 
     id: str
-    space: str
+    partition: str
     key: str
     name: str
     type: EntityType
@@ -113,8 +113,8 @@ class VectorIndex(Protocol):
         """How many points there are."""
         ...
 
-    def list_held(self, spaces: Sequence[str] | None = None) -> Iterator[tuple[str, int, int]]:
-        """What is held, (memory id, version, windows), of these spaces or of all: for `verify`."""
+    def list_held(self, partitions: Sequence[str] | None = None) -> Iterator[tuple[str, int, int]]:
+        """What is held, (memory id, version, windows), of these partitions or of all: for `verify`."""
         ...
 
     def wipe(self) -> None:
@@ -132,7 +132,7 @@ class Graph(Protocol):
     def neighbourhood(self, view: View, seeds: Seeds, limits: GraphBounds) -> Subgraph:
         """The bounded neighbourhood of some seeds, in one call.
 
-        `view.space` is set; the view is applied before each limit. Taken are: the seed memories in the view, with
+        `view.partition` is set; the view is applied before each limit. Taken are: the seed memories in the view, with
         those up to `steps` before and after them in the session; the best `seed_mentions` memories of each seed entity
         (kind, then newest); of the other entities of both, but for those of one memory only, the `frontier` that
         fewest memories hold, and the best `frontier_mentions` memories of each; up to `memories` in all, in that
@@ -164,8 +164,8 @@ class GraphIndex(Graph, Protocol):
         """
         ...
 
-    def list_held(self, spaces: Sequence[str] | None = None) -> Iterator[tuple[str, int]]:
-        """What is held, (id, version) of memories, relations and told-of entities, of these spaces or all."""
+    def list_held(self, partitions: Sequence[str] | None = None) -> Iterator[tuple[str, int]]:
+        """What is held, (id, version) of memories, relations and told-of entities, of these partitions or all."""
         ...
 
     def count(self) -> int:

@@ -304,7 +304,7 @@ def check_format(fields: FieldReader) -> None:
 
 def _blank(uid: str, scope: Scope, kind: Kind, at: datetime) -> MemoryRecord:
     """A memory of which no more is read yet."""
-    return MemoryRecord(uid, scope.space, scope, kind, "", at, at, at, at, "")
+    return MemoryRecord(uid, scope.partition, scope, kind, "", at, at, at, at, "")
 
 
 def _others(runs: tuple[str, ...], scope: Scope) -> tuple[str, ...]:

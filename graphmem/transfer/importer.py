@@ -114,7 +114,7 @@ class _ImportProgress:
     def __init__(self, house: Engine) -> None:
         self._house = house
         self._counts: Counter[str] = Counter()
-        self._spaces: set[str] = set()
+        self._partitions: set[str] = set()
         self._owed = 0
 
     def store(self, steps: list[ImportCommand]) -> None:
@@ -127,7 +127,7 @@ class _ImportProgress:
 
     def _finish(self, outcomes: list[Outcome]) -> None:
         fresh = [outcome.record for outcome in outcomes if outcome.record is not None]
-        self._spaces |= {record.space for record in fresh}
+        self._partitions |= {record.partition for record in fresh}
         if fresh:
             self._house.enrich_and_deliver(fresh, wait_for_it=True)
             self._owed += self._house.count_pending(fresh)
@@ -151,7 +151,7 @@ class _ImportProgress:
             skipped_links=counts["skipped"],
             owed=self._owed,
         )
-        pending = list(PROJECTION_NAMES) if self._owed else self._house.deliver(sorted(self._spaces))
+        pending = list(PROJECTION_NAMES) if self._owed else self._house.deliver(sorted(self._partitions))
         if pending:
             result["pending"] = pending
         return result

@@ -162,7 +162,7 @@ def tombstone(gone: ExportedTombstone) -> Record:
 
 def entity_name(said: ExportedName) -> Record:
     """A link between two names, or a chosen one."""
-    whose, at = _owner(said.space), iso(moment(said.at))
+    whose, at = _owner(said.partition), iso(moment(said.at))
     if said.link is None:
         return {"type": "name", **whose, "key": said.key, "name": said.name, "at": at}
     key, other, origin = said.link
@@ -171,7 +171,7 @@ def entity_name(said: ExportedName) -> Record:
     }  # fmt: skip
 
 
-def _owner(space: str) -> Record:
-    """The scope that is a whole space."""
-    part, _, name = space.partition(":")
+def _owner(partition: str) -> Record:
+    """The scope that is a whole partition."""
+    part, _, name = partition.partition(":")
     return {f"{part}_id": name}

@@ -113,7 +113,7 @@ def test_locomo_from_a_file_to_figures(files, ledger, tmp_path):
 
 def test_for_people(files):
     shown = run("multihop", files["musique"]).stdout
-    assert "questions: 1, messages: 2, spaces: 1" in shown
+    assert "questions: 1, messages: 2, partitions: 1" in shown
     assert "musique, hops 2, n=1" in shown
     assert "full minus" in shown
     assert "R@10" in shown
@@ -121,7 +121,7 @@ def test_for_people(files):
 
 def test_pooled(files):
     told = json.loads(run("pooled", files["locomo"], files["musique"], "--json").stdout)
-    assert (told["data"]["spaces"], told["data"]["messages"], told["data"]["questions"]) == (1, 6, 3)
+    assert (told["data"]["partitions"], told["data"]["messages"], told["data"]["questions"]) == (1, 6, 3)
     assert [(one["data"], one["n"]) for one in told["figures"] if one["by"] == "all"] == [
         ("pooled", 3), ("locomo", 2), ("musique", 1)
     ]  # fmt: skip

@@ -112,7 +112,7 @@ def test_the_folder_is_looked_after(home):
 def test_verify_tells_by_its_status_that_something_is_wrong(bare):
     add("A tree stands in the yard.")
     with contextlib.closing(sqlite3.connect(bare / "ledger.sqlite")) as connection, connection:
-        connection.execute("UPDATE spaces SET size = 7")
+        connection.execute("UPDATE partitions SET size = 7")
     assert "not everything agrees" in run("verify", status=1).stdout
     assert answer("verify", "--repair")["ok"]
     run("verify")

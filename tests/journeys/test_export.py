@@ -335,7 +335,7 @@ def test_an_id_of_another_scope_stays_as_it_is(make: Make) -> None:
     assert memory.get(uid, user_id="u2") is None
 
 
-def test_links_stay_inside_a_space(make: Make) -> None:
+def test_links_stay_inside_a_partition(make: Make) -> None:
     memory = make()
     secret = memory.add("a secret", user_id="u1")["results"][0]["id"]
     mine = {
@@ -508,7 +508,7 @@ def test_names_that_nothing_mentions_here_are_not_taken(make: Make) -> None:
     ]
     import_records(memory._engine, told)
     assert (contents(memory)["aliases"], contents(memory)["names"]) == ([], [])
-    assert contents(memory)["spaces"] == [("user:u", 1)]
+    assert contents(memory)["partitions"] == [("user:u", 1)]
 
 
 # --- a scope ---------------------------------------------------------------------------------------------------------
@@ -534,7 +534,7 @@ def test_a_scope_holds_its_own_and_nothing_else(full: Full) -> None:
         assert all(one[name] == value for one in mine for name, value in scope.items())
         said = json.dumps(told)
         assert not [uid for uid in set(ids.values()) - {one["id"] for one in mine} if uid in said]
-        # Names that were linked or chosen are those of a whole space, for they tell what the rest of it mentions.
+        # Names that were linked or chosen are those of a whole partition, for they tell what the rest of it mentions.
         named = [one for one in told if one["type"] in {"alias", "name"}]
         assert all({"user_id": one.get("user_id")} == scope for one in named)
         for word, allowed in {

@@ -61,7 +61,7 @@ def hostile(drawn):
     for *_, data in drawn.edges(data=True):
         if data["relationship"] == "RELATES_TO":
             data |= {"predicate": HOSTILE, "facts": [HOSTILE]}
-    drawn.graph["space"] = f"user:{HOSTILE}"
+    drawn.graph["partition"] = f"user:{HOSTILE}"
     return nx.relabel_nodes(drawn, {"entity:ravi": f"entity:{HOSTILE}"})
 
 
@@ -86,7 +86,7 @@ def test_json_is_the_format_json(home):
     assert given == run(home, "--format", "json").stdout == run(home, "--format", " JSON", "--json").stdout
     graph = nx.node_link_graph(json.loads(given), edges="edges")
     assert graph.nodes["entity:greta lindholm"]["type"] == "Person"
-    assert graph.graph["space"] == "user:demo"
+    assert graph.graph["partition"] == "user:demo"
 
 
 def test_each_format_goes_to_standard_output_or_a_file_alike(home, tmp_path):
@@ -333,7 +333,7 @@ def test_the_library_is_the_one_that_is_named():
 
 
 def test_a_large_graph_is_cut_to_the_newest_and_best_connected_and_says_so(drawn, capsys):
-    large = nx.MultiDiGraph(ledger="l", space="user:much")
+    large = nx.MultiDiGraph(ledger="l", partition="user:much")
     for i in range(MAX_NODES):
         at = f"20{i // 100:02}-01-01T00:00:00+00:00"
         large.add_node(f"m{i:04}", node="memory", memory="words", kind="episode", speaker=None, at=at)
@@ -388,7 +388,7 @@ def database():
 @pytest.mark.parametrize("words", ["harmless", "hostile"])
 def test_cypher_rebuilds_the_graph_in_neo4j(database, request, words):
     graph = request.getfixturevalue("drawn" if words == "harmless" else "hostile")
-    export = f"{graph.graph['ledger']}/{graph.graph['space']}".replace("\ud800", "\ufffd")
+    export = f"{graph.graph['ledger']}/{graph.graph['partition']}".replace("\ud800", "\ufffd")
     indexes = "SHOW INDEXES YIELD name WHERE name STARTS WITH 'graphmem_export_' RETURN collect(name) AS names"
     before = database(indexes)[0]["names"]
     try:

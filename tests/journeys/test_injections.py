@@ -153,7 +153,7 @@ def test_entities_of_any_name(memory):
     written = nx.parse_graphml(graphml(drawn))
     assert len(written) == len(drawn)
     html = page(drawn)
-    assert html.count("<script") == page(nx.MultiDiGraph(ledger="x", space="user:u")).count("<script")
+    assert html.count("<script") == page(nx.MultiDiGraph(ledger="x", partition="user:u")).count("<script")
     assert "alert(1)" not in re.sub(r'"[^"\\]*(?:\\.[^"\\]*)*"', "", html.partition('type="application/json"')[2])
     lines = [line for line in cypher(drawn).splitlines() if not line.startswith(("  ", "//"))]
     assert not [line for line in lines if "DETACH" in line]

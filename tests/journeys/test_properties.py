@@ -146,7 +146,7 @@ class Machine(RuleBasedStateMachine):
         if stage == "words":
             house.enrich_and_deliver = lambda _records, *, wait_for_it: ["vectors", "graph"]
         else:
-            house.deliver = lambda _spaces: ["vectors"]
+            house.deliver = lambda _partitions: ["vectors"]
         uid = self.note(scope, text, self.memory.add(text, **named(scope)))
         self.reopen()
         return uid
@@ -284,7 +284,7 @@ HOSTILE = (
     "a.b",
     "__class__",
     "id",
-    "space",
+    "partition",
     "scope",
 )
 keys = st.one_of(

@@ -176,7 +176,7 @@ FILTERS: list[dict[str, Any]] = [
     {"hash": text_hash(GUESSED)},
     {"NOT": [{"colour": "none"}]},
     {"OR": [{"colour": "red"}, {"colour": {"ne": "red"}}, {"id": {"ne": ""}}]},
-    {"space": f"user:{VICTIM}"},
+    {"partition": f"user:{VICTIM}"},
     {"scope": {"in": [VICTIM]}},
     {"user_id": VICTIM},
     {"user_id": {"ne": STRANGER}},

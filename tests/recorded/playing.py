@@ -77,7 +77,7 @@ def decided(example: Example, url: str, model: str = "desk", key: str = "any") -
 def _record(text: str, days: int = 0) -> MemoryRecord:
     at = NOON + timedelta(days=days)
     scope = Scope("u1")
-    return MemoryRecord("id", scope.space, scope, Kind.FACT, text, at, at, at, at, "s")
+    return MemoryRecord("id", scope.partition, scope, Kind.FACT, text, at, at, at, at, "s")
 
 
 def sha_of(body: Mapping[str, Any]) -> str:

@@ -44,8 +44,8 @@ def told(server: Server, home: Path) -> Iterator[Memory]:
         server.remove(memory._engine.ledger.uuid)
 
 
-def space(memory: Memory) -> str:
-    """The full name of the demo's space: others on the server may have told the demo, too."""
+def partition(memory: Memory) -> str:
+    """The full name of the demo's partition: others on the server may have told the demo, too."""
     return f"{memory._engine.ledger.uuid}/user:{USER}"
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from exploring import EXPLORE, parameters, space, told
+from exploring import EXPLORE, parameters, partition, told
 from neo4j_servers import Server
 
 pytestmark = pytest.mark.server
@@ -41,8 +41,8 @@ FILLS = "all => all.map(g => g.querySelector('circle.b-outline').getAttribute('f
 class Browser:
     """A page of it."""
 
-    def __init__(self, page: Any, space: str) -> None:
-        self.page, self._space = page, space
+    def __init__(self, page: Any, partition: str) -> None:
+        self.page, self._partition = page, partition
 
     def log_in(self, url: str, server: Server) -> None:
         page = self.page
@@ -85,7 +85,7 @@ class Browser:
         return frame
 
     def set(self, **given: Any) -> None:
-        asked = json.dumps({**given, "user": self._space})
+        asked = json.dumps({**given, "user": self._partition})
         self.run(f":params {asked}").get_by_text("Successfully set your parameters").wait_for()
 
     def picture(self, frame: Any, name: str) -> None:
@@ -119,7 +119,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         )
         page.set_default_timeout(PATIENCE)
         page.route("**/*", local)
-        browser = Browser(page, space(memory))
+        browser = Browser(page, partition(memory))
         browser.log_in(url, server)
         browser.drop(EXPLORE / "style.grass")
         yield browser

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from exploring import EXPLORE, FILES, found, go_on, parameters, space, told
+from exploring import EXPLORE, FILES, found, go_on, parameters, partition, told
 from neo4j import Driver, Record
 from neo4j.graph import Node, Path, Relationship
 from neo4j_servers import VARIABLES, Server
@@ -38,14 +38,14 @@ def driver(at: Server) -> Iterator[Driver]:
 
 
 class Explorer:
-    """Runs files about the demo's space. Returns rows, or the words of what is drawn."""
+    """Runs files about the demo's partition. Returns rows, or the words of what is drawn."""
 
-    def __init__(self, driver: Driver, space: str) -> None:
-        self._driver, self._space = driver, space
+    def __init__(self, driver: Driver, partition: str) -> None:
+        self._driver, self._partition = driver, partition
 
     def rows(self, file: str, /, **given: Any) -> list[Record]:
         path = EXPLORE / f"{file}.cypher"
-        asked = {**parameters(path), "user": self._space, **given}
+        asked = {**parameters(path), "user": self._partition, **given}
         return self._driver.execute_query(path.read_text("utf-8"), asked).records
 
     def column(self, file: str, column: str, /, **given: Any) -> list[Any]:
@@ -87,7 +87,7 @@ def caption(node: Node | None) -> str:
 
 @pytest.fixture
 def explore(driver: Driver, memory: Memory) -> Explorer:
-    return Explorer(driver, space(memory))
+    return Explorer(driver, partition(memory))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -115,12 +115,12 @@ def test_none_writes_or_draws_warnings(driver: Driver, name: str) -> None:
 
 
 def test_nobody_elses_memories_are_shown(explore: Explorer, memory: Memory) -> None:
-    for name in set(NAMES) - {"spaces", "agent"}:
+    for name in set(NAMES) - {"partitions", "agent"}:
         assert not explore.rows(name, user="nobody-of-that-name"), name
         for row in explore.rows(name):
             for value in row.values():
-                spaces = {node["space"] for node in parts(value) if isinstance(node, Node)}
-                assert spaces <= {space(memory)}, name
+                partitions = {node["partition"] for node in parts(value) if isinstance(node, Node)}
+                assert partitions <= {partition(memory)}, name
 
 
 @pytest.mark.parametrize("name", ["paulo", "REYES", "Paulo Reyes"])
@@ -135,10 +135,10 @@ def test_a_part_inside_a_word_is_no_name(explore: Explorer) -> None:
 # --- what they show ---------------------------------------------------------------------------------------------------
 
 
-def test_spaces(explore: Explorer, memory: Memory) -> None:
-    (ours,) = [row for row in explore.rows("spaces") if row["ledger"] == memory._engine.ledger.uuid]
-    assert (ours["space"], ours["memories"]) == ("user:demo", 34)
-    assert ours["next"] == f":param user => '{space(memory)}'"
+def test_partitions(explore: Explorer, memory: Memory) -> None:
+    (ours,) = [row for row in explore.rows("partitions") if row["ledger"] == memory._engine.ledger.uuid]
+    assert (ours["partition"], ours["memories"]) == ("user:demo", 34)
+    assert ours["next"] == f":param user => '{partition(memory)}'"
 
 
 def test_map(explore: Explorer) -> None:

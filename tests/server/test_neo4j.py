@@ -61,7 +61,7 @@ def seen(graph: Neo4jIndex, *keys: str, memories: Any = (), limits: GraphBounds 
 ROW = {"id": "", "version": 1, "type": "Other", "source": "", "target": "", "properties": {}}
 PARAMETERS: dict[str, Any] = {
     **rows.neighbourhood_parameters("ledger", VIEW, Seeds(), GraphBounds()),
-    "rows": [], "ids": [], "entities": [], "memories": [], "spaces": [], "all": True, "chunk": 10, "schema": 1,
+    "rows": [], "ids": [], "entities": [], "memories": [], "partitions": [], "all": True, "chunk": 10, "schema": 1,
 }  # fmt: skip
 SCANS = ("AllNodesScan", "NodeByLabelScan", "RelationshipTypeScan", "AllRelationshipsScan", "RelationshipIndexScan")
 
@@ -106,11 +106,11 @@ def test_a_hub_costs_no_more_than_its_best_mentions(graph: Neo4jIndex, driver: D
         driver,
         """MATCH (hub:Entity {ledger: $ledger, key: 'hub'})
         UNWIND range(1, 20000) AS n
-        CREATE (m:Memory {ledger: $ledger, id: 'h' + n, space: $space, user_id: 'alice', kind: 'episode', at: $at + n,
-                          valid_from: $at + n, row: n + 2, version: 1})
+        CREATE (m:Memory {ledger: $ledger, id: 'h' + n, partition: $partition, user_id: 'alice', kind: 'episode',
+                          at: $at + n, valid_from: $at + n, row: n + 2, version: 1})
         CREATE (m)-[:MENTIONS {ledger: $ledger, kind: 1, ekey: hub.id, rank: '2' + ($shift + n) + '000000000000'}]
                ->(hub)""",
-        ledger=graph._ledger, space=f"{graph._ledger}/{SPACE}", at=micros(NOON), shift=10**17 + micros(NOON),
+        ledger=graph._ledger, partition=f"{graph._ledger}/{SPACE}", at=micros(NOON), shift=10**17 + micros(NOON),
     )  # fmt: skip
     for seeds in (Seeds(["hub"], ["n"]), Seeds(["rare"], ["m"])):
         asked = rows.neighbourhood_parameters(graph._ledger, VIEW, seeds, GraphBounds(frontier=10))

@@ -27,7 +27,7 @@ from graphmem.commands.types import (
 from graphmem.errors import NotFoundError
 from graphmem.model import micros
 from graphmem.stores.ledger import change_feed, entity_names, memories
-from graphmem.stores.ledger.schema import entities, relations, spaces
+from graphmem.stores.ledger.schema import entities, partitions, relations
 from graphmem.stores.ledger.schema import memories as memories_table
 from graphmem.stores.neo4j.index import Neo4jIndex
 from graphmem.stores.projection import GraphSink, Projection
@@ -47,13 +47,13 @@ def graph(at: Server, clerk: Any) -> Iterator[Neo4jIndex]:
 
 
 MEMORIES = """MATCH (n:Memory {ledger: $ledger}) WHERE n.version IS NOT NULL
-RETURN n.id, n.space, n.user_id, n.agent_id, n.run_id, n.kind, n.text, n.at, n.valid_to, n.version,
+RETURN n.id, n.partition, n.user_id, n.agent_id, n.run_id, n.kind, n.text, n.at, n.valid_to, n.version,
        n.date.epochMillis = n.at / 1000"""
 MENTIONS = """MATCH (m:Memory {ledger: $ledger})-[r:MENTIONS {ledger: $ledger}]->(e:Entity {ledger: $ledger})
-RETURN m.id, e.space, e.key, r.kind"""
+RETURN m.id, e.partition, e.key, r.kind"""
 ENTITIES = """MATCH (n:Entity {ledger: $ledger})
-RETURN n.space, n.key, n.name, n.type, [l IN labels(n) WHERE l <> 'Entity']"""
-SAME = "MATCH (a:Entity)-[r:SAME_AS {ledger: $ledger}]->(b:Entity) RETURN a.space, a.key, b.key"
+RETURN n.partition, n.key, n.name, n.type, [l IN labels(n) WHERE l <> 'Entity']"""
+SAME = "MATCH (a:Entity)-[r:SAME_AS {ledger: $ledger}]->(b:Entity) RETURN a.partition, a.key, b.key"
 RELATIONS = """MATCH (a:Entity)-[r:RELATES_TO {ledger: $ledger}]->(b:Entity)
 RETURN r.id, a.key, r.predicate, b.key, r.facts, r.memory_ids, r.confidence, r.version"""
 CHAIN = "MATCH (a:Memory)-[r:NEXT {ledger: $ledger}]->(b:Memory) RETURN a.id, b.id"
@@ -84,26 +84,26 @@ def said(ledger: Any) -> dict[str, Any]:
         records = list(memories.records(connection, uids).values())
         states = change_feed.memory_states(connection, records)
         name = entity_names.chosen_name(entities).label("called")
-        columns = select(spaces.c.key, entities.c.key, name, entities.c.type).join(spaces)
+        columns = select(partitions.c.key, entities.c.key, name, entities.c.type).join(partitions)
         named = connection.execute(columns).all()
         related = change_feed.relation_states(connection, connection.scalars(select(relations.c.uid)).all())
         linked = {
-            (space, *sorted((link.key, link.other)))
-            for space, row in connection.execute(select(spaces.c.key, spaces.c.id)).all()
+            (partition, *sorted((link.key, link.other)))
+            for partition, row in connection.execute(select(partitions.c.key, partitions.c.id)).all()
             for link in entity_names.all_links(connection, row)
-            if {(space, link.key), (space, link.other)} <= {(s, k) for s, k, *_ in named}
+            if {(partition, link.key), (partition, link.other)} <= {(s, k) for s, k, *_ in named}
         }
-    at = lambda space: f"{ledger.uuid}/{space}"
+    at = lambda partition: f"{ledger.uuid}/{partition}"
     return {
         "memories": sorted(
-            repr((r.id, at(r.space), r.scope.user_id, r.scope.agent_id, r.scope.run_id, r.kind.value, r.text,
+            repr((r.id, at(r.partition), r.scope.user_id, r.scope.agent_id, r.scope.run_id, r.kind.value, r.text,
                   micros(r.at), None if r.valid_to is None else micros(r.valid_to), r.change, True)) for r in records
         ),
         "mentions": sorted(
-            repr((s.record.id, at(s.record.space), e.key, int(kind))) for s in states for e, kind in s.mentions
+            repr((s.record.id, at(s.record.partition), e.key, int(kind))) for s in states for e, kind in s.mentions
         ),
         "entities": sorted(repr((at(s), k, called, type_, [type_])) for s, k, called, type_ in named),
-        "same": sorted(repr((at(space), *ends)) for space, *ends in linked),
+        "same": sorted(repr((at(partition), *ends)) for partition, *ends in linked),
         "relations": sorted(
             repr((s.relation.id, s.relation.source, s.relation.predicate, s.relation.target, list(s.relation.facts),
                   list(s.relation.memory_ids), s.relation.confidence, s.change)) for s in related

@@ -247,7 +247,7 @@ def test_a_wrong_password_is_told_at_opening(opened: Callable[..., Memory]) -> N
 
 
 class Writer:
-    """Adds, updates and deletes in a space of its own, and remembers what was acknowledged."""
+    """Adds, updates and deletes in a partition of its own, and remembers what was acknowledged."""
 
     def __init__(self, memory: Memory, number: int) -> None:
         self._memory, self._user = memory, f"user{number}"

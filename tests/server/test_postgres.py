@@ -349,20 +349,21 @@ KEYS = ["ann", "ann b", "ann-b", "Ann c", "anna", "änn", "ann ä", "ann Z", "an
 
 def beginning(ledger: Ledger, prefix: str) -> list[str]:
     with ledger.write() as connection:
-        space = connection.scalar(select(schema.spaces.c.id)) or rows.ensure_space(connection, "user:u")
+        partition = connection.scalar(select(schema.partitions.c.id)) or rows.ensure_partition(connection, "user:u")
         if connection.scalar(select(schema.entities.c.id).limit(1)) is None:
-            record = {"space": space, "name": "x", "type": "Person", "mentions": 1}
+            record = {"partition": partition, "name": "x", "type": "Person", "mentions": 1}
             connection.execute(schema.entities.insert(), [{**record, "key": key} for key in KEYS])
             connection.execute(text(MENTIONED))
         return [
-            found.key for found in entity_names.entities_with_prefix(connection, space, prefix, list(EntityType), 100)
+            found.key
+            for found in entity_names.entities_with_prefix(connection, partition, prefix, list(EntityType), 100)
         ]
 
 
 MENTIONED = (
-    "INSERT INTO memories (uid, space, kind, text, metadata, session, source_only, at, valid_from, created_at, "
+    "INSERT INTO memories (uid, partition, kind, text, metadata, session, source_only, at, valid_from, created_at, "
     "updated_at, version, change, windows) SELECT 'm', id, 'episode', 'x', '{}', 's', false, 0, 0, 0, 0, 1, 1, 0 "
-    "FROM spaces; INSERT INTO mentions (memory, entity, kind, at) SELECT memories.id, entities.id, 0, 0 "
+    "FROM partitions; INSERT INTO mentions (memory, entity, kind, at) SELECT memories.id, entities.id, 0, 0 "
     "FROM memories, entities"
 )
 

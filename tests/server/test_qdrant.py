@@ -192,7 +192,7 @@ def test_missing_field_indexes_are_made(client: Any, name: str, open_index: Call
     open_index().check()
     fields = client.get_collection(name).payload_schema
     assert "agent_id" in fields
-    assert fields["space"].params.is_tenant
+    assert fields["partition"].params.is_tenant
 
 
 # --- what it keeps ----------------------------------------------------------------------------------------------------
@@ -247,7 +247,7 @@ def test_a_large_ledger_is_wiped_in_parts(open_index: Callable[..., Any], monkey
     assert index.count() == 0
 
 
-def test_by_agent_or_run_alone_all_spaces_are_searched(open_index: Callable[..., Any]) -> None:
+def test_by_agent_or_run_alone_all_partitions_are_searched(open_index: Callable[..., Any]) -> None:
     index = open_index()
     index.upsert([point(n, scope=Scope(f"u{n}", "a", "r")) for n in range(3)])
     assert near(index, view(Scope(None, "a"), anywhere=True)) == [uid(0), uid(1), uid(2)]

@@ -71,7 +71,7 @@ class GraphContract:
 
     # --- what is taken ----------------------------------------------------------------------------------------
 
-    def test_nothing_is_known_of_an_empty_space(self, clerk: Any) -> None:
+    def test_nothing_is_known_of_an_empty_partition(self, clerk: Any) -> None:
         assert self.around(clerk, "anna") == Subgraph()
 
     def test_unknown_seeds_find_nothing(self, clerk: Any) -> None:
@@ -118,7 +118,7 @@ class GraphContract:
         assert found.memories == (one.id,)
         assert {edge.entity for edge in found.mentions} == {"anna", "acme", "berlin"}
 
-    def test_document_frequencies_count_the_whole_space(self, clerk: Any) -> None:
+    def test_document_frequencies_count_the_whole_partition(self, clerk: Any) -> None:
         tell(clerk, "anna", scope=Scope("alice", "a"))
         tell(clerk, "anna", "acme", scope=Scope("alice", "b"))
         tell(clerk, "anna", scope=Scope("bob"))
@@ -242,7 +242,7 @@ class GraphContract:
         found = self.around(clerk, "anna", view=clerk.view(Scope("alice", "mine")), limits=GraphBounds(seed_mentions=1))
         assert found.memories == (mine.id,)
 
-    def test_spaces_are_apart(self, clerk: Any) -> None:
+    def test_partitions_are_apart(self, clerk: Any) -> None:
         mine = tell(clerk, "anna", "acme")
         theirs = tell(clerk, "anna", "acme", scope=Scope("bob"))
         assert self.around(clerk, "anna", memories=[mine, theirs]).memories == (mine.id,)

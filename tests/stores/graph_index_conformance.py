@@ -36,7 +36,7 @@ from graphmem.text import entity_id
 
 SPACE = "user:alice"
 NOON = from_micros(1_714_564_800_000_000)
-VIEW = View(ALICE, NOON + timedelta(days=1), space=SPACE)
+VIEW = View(ALICE, NOON + timedelta(days=1), partition=SPACE)
 
 
 def memory(uid: str, *keys: str, change: int = 1, minute: int = 0, previous: str | None = None, **more: Any) -> Any:

@@ -49,10 +49,10 @@ class Picky(NumpyIndex):
         self.batches.append([point.record.id for point in points])
         super().upsert(points)
 
-    def list_held(self, spaces: Sequence[str] | None = None) -> Iterator[tuple[str, int, int]]:
+    def list_held(self, partitions: Sequence[str] | None = None) -> Iterator[tuple[str, int, int]]:
         if self.unreadable:
             raise StoreError("a damaged page")
-        return super().list_held(spaces)
+        return super().list_held(partitions)
 
     def wipe(self) -> None:
         self.unreadable = False
@@ -204,7 +204,7 @@ def test_delivering_all_of_it_twice_leads_to_the_same(clerk: Any, shared: Projec
     assert shared.verify() == CLEAN
 
 
-def test_a_private_projection_takes_the_spaces_it_is_asked_for(clerk: Any, index: Picky) -> None:
+def test_a_private_projection_takes_the_partitions_it_is_asked_for(clerk: Any, index: Picky) -> None:
     private = Projection("vectors", clerk.ledger, VectorSink(index, clerk.embedder.model), shared=False)
     mine, theirs = clerk.say("Anna paints"), clerk.say("Bob sings", scope=Scope("bob"))
     private.catch_up(["user:alice", "user:nobody"])
@@ -257,7 +257,7 @@ def test_without_a_cursor_what_is_held_is_thrown_away_first(clerk: Any, shared: 
     """Nothing is known of it: it may be another ledger's, or what a killed rebuild has left."""
     gone, kept = clerk.say("Anna paints"), clerk.say("Bob sings", at=far(1))
     shared.catch_up([])
-    stale = index._spaces["user:alice"].points[gone.id]
+    stale = index._partitions["user:alice"].points[gone.id]
     clerk.commit(DeleteMemory(gone.id))
     shared.catch_up([])
     index.upsert([stale])
@@ -271,18 +271,18 @@ def test_without_a_cursor_what_is_held_is_thrown_away_first(clerk: Any, shared: 
 
 @pytest.mark.parametrize("kind", ["shared", "private"])
 def test_a_reset_by_anyone_empties_a_projection_at_its_next_delivery(clerk: Any, index: Picky, kind: str) -> None:
-    target, spaces = VectorSink(index, clerk.embedder.model), ["user:alice"]
+    target, partitions = VectorSink(index, clerk.embedder.model), ["user:alice"]
     projection = Projection("vectors", clerk.ledger, target, shared=kind == "shared")
     clerk.say("Anna paints")
-    projection.catch_up(spaces)
+    projection.catch_up(partitions)
     with clerk.ledger.write() as connection:
         integrity.wipe(connection)
     assert projection.has_pending() == (kind == "shared")
-    projection.catch_up(spaces)
+    projection.catch_up(partitions)
     assert held(index) == {}
     assert not projection.has_pending()
     record = clerk.say("Bob sings")
-    projection.catch_up(spaces)
+    projection.catch_up(partitions)
     assert (set(held(index)), projection.verify()) == ({record.id}, CLEAN)
 
 
@@ -436,7 +436,7 @@ def test_verify_names_what_is_missing_extra_and_stale(clerk: Any, shared: Projec
     shared.catch_up([])
     with clerk.ledger.read() as connection:
         extra = memories.find(connection, stranger.id)
-    old = index._spaces["user:alice"].points[stale.id]
+    old = index._partitions["user:alice"].points[stale.id]
     clerk.commit(UpdateMemory(stale.id, metadata={"a": 1}), DeleteMemory(stranger.id))
     shared.catch_up([])
     index.delete([missing.id])
@@ -465,7 +465,7 @@ def test_verify_names_only_what_is_wrong_twice(
     """Another process may be in the middle of a delivery while this one compares."""
     told = [clerk.say(f"memory {n}", at=far(n)) for n in range(2)]
     shared.catch_up([])
-    points = dict(index._spaces["user:alice"].points)
+    points = dict(index._partitions["user:alice"].points)
     index.delete([record.id for record in told])
     real = Projection._compared
 
@@ -547,7 +547,7 @@ def test_a_rebuild_that_was_killed_before_it_wiped_is_taken_up(
     assert (len(index.batches), again.verify()) == (1, CLEAN)
 
 
-def test_a_private_projection_is_rebuilt_with_the_spaces_named(clerk: Any, index: Picky) -> None:
+def test_a_private_projection_is_rebuilt_with_the_partitions_named(clerk: Any, index: Picky) -> None:
     private = Projection("vectors", clerk.ledger, VectorSink(index, clerk.embedder.model), shared=False)
     record = clerk.say("Anna paints")
     private.catch_up(["user:alice"])
@@ -588,7 +588,7 @@ def test_a_ledger_from_a_backup_gets_what_it_holds(clerk: Any, shared: Projectio
     """The store refuses what is older than what it has, so giving again does not help: it is filled anew."""
     record = clerk.say("Anna paints")
     shared.catch_up([])
-    newer = index._spaces["user:alice"].points[record.id]
+    newer = index._partitions["user:alice"].points[record.id]
     index.upsert([replace(newer, record=replace(newer.record, change=10**6))])
     refusing = index.upsert
 

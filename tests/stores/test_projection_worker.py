@@ -61,9 +61,9 @@ class Server(NumpyIndex):
         self._answer()
         return super().count()
 
-    def list_held(self, spaces: Sequence[str] | None = None) -> Iterator[tuple[str, int, int]]:
+    def list_held(self, partitions: Sequence[str] | None = None) -> Iterator[tuple[str, int, int]]:
         self._answer()
-        return super().list_held(spaces)
+        return super().list_held(partitions)
 
     def wipe(self) -> None:
         self._answer(lost_matters=False)

@@ -47,7 +47,7 @@ def record(number: int, scope: Scope = ALICE, **more: Any) -> MemoryRecord:
         "session": "s",
         "change": number + 1,
     }
-    return MemoryRecord(id=uid(number), space=scope.space, scope=scope, **{**told, **more})
+    return MemoryRecord(id=uid(number), partition=scope.partition, scope=scope, **{**told, **more})
 
 
 def point(
@@ -58,7 +58,7 @@ def point(
 
 
 def view(scope: Scope = ALICE, *, anywhere: bool = False, **more: Any) -> View:
-    return View(scope, **{"now": NOON + HOUR, "space": None if anywhere else scope.space, **more})
+    return View(scope, **{"now": NOON + HOUR, "partition": None if anywhere else scope.partition, **more})
 
 
 QUESTION = towards(1)
@@ -136,7 +136,7 @@ class VectorIndexContract:
         index.upsert([point(1, change=7)])
         assert list(index.list_held()) == [(uid(1), 7, 1)]
 
-    def test_held_names_versions_and_windows_by_space(self, index: VectorIndex) -> None:
+    def test_held_names_versions_and_windows_by_partition(self, index: VectorIndex) -> None:
         index.upsert([point(1, towards(1), towards(0, 1)), point(2, scope=Scope("bob"), change=44)])
         assert sorted(index.list_held()) == [(uid(1), 2, 2), (uid(2), 44, 1)]
         assert list(index.list_held(["user:bob"])) == [(uid(2), 44, 1)]
@@ -329,7 +329,7 @@ def random_views(seed: int, count: int = 25) -> list[View]:
             View(
                 scope,
                 NOON + HOUR * chance.randint(-60, 60),
-                space=scope.space if scope.user_id else None,
+                partition=scope.partition if scope.user_id else None,
                 kinds=frozenset(chance.sample(list(Kind), chance.randint(1, 3))),
                 as_of=chance.choice([None, NOON + HOUR * chance.randint(-60, 60)]),
                 show_expired=chance.random() < 0.3,

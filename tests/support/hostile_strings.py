@@ -14,15 +14,15 @@ INJECTIONS = (
     "x') UNION SELECT text FROM memories --",
     "\\'; SELECT pg_sleep(9); --",
     "$$; DROP SCHEMA graphmem CASCADE; $$",
-    ":user_id %(user_id)s ?1 $1 @space",
+    ":user_id %(user_id)s ?1 $1 @partition",
     # Cypher
     "'}) DETACH DELETE n //",
     "\\u0027}) MATCH (n) DETACH DELETE n //",
     "` }]->() SET n:Admin //",
-    "$space} RETURN 1 //",
+    "$partition} RETURN 1 //",
     "RELATES_TO|MENTIONS*1..9",
     # Lucene, globs, patterns, JSONPath
-    'text:* AND space:"*" OR (user~2 [a TO z]) ^9',
+    'text:* AND partition:"*" OR (user~2 [a TO z]) ^9',
     "* % _ ? [a-z] .* (a+)+$ \\Q..\\E",
     "$.user_id $..* {$gt: ''}",
     # paths

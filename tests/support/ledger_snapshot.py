@@ -16,10 +16,10 @@ def contents(memory: Memory) -> dict[str, list[Any]]:
     """Every table, without row ids, change numbers and what follows from the ledger's own UUID."""
     with memory._engine.ledger.read() as c:
         uids = dict(c.execute(select(s.memories.c.id, s.memories.c.uid)).all())
-        spaces = dict(c.execute(select(s.spaces.c.id, s.spaces.c.key)).all())
+        partitions = dict(c.execute(select(s.partitions.c.id, s.partitions.c.key)).all())
         keys = dict(c.execute(select(s.entities.c.id, s.entities.c.key)).all())
         relations = {
-            row.id: (spaces[row.space], keys[row.subject], row.predicate, keys[row.object], row.at)
+            row.id: (partitions[row.partition], keys[row.subject], row.predicate, keys[row.object], row.at)
             for row in c.execute(select(s.relations))
         }
 
@@ -37,7 +37,7 @@ def contents(memory: Memory) -> dict[str, list[Any]]:
         stones = select(s.tombstones).where(s.tombstones.c.kind == "memory")
         return {
             "order": [uids[row] for row in sorted(uids)],
-            "memories": rows(s.memories, "id change", space=spaces, previous=uids),
+            "memories": rows(s.memories, "id change", partition=partitions, previous=uids),
             # What recognises the messages of the erased is of use in their own ledger only.
             "messages": sorted(row.memory for row in c.execute(select(s.messages)) if row.words is not None),
             "links": rows(s.links, memory=uids, other=uids),
@@ -46,16 +46,18 @@ def contents(memory: Memory) -> dict[str, list[Any]]:
                 (e.memory, e.event) for e in c.execute(select(s.events).order_by(s.events.c.memory, s.events.c.id))
             ],
             "further_runs": rows(s.further_runs, memory=uids),
-            "tombstones": sorted((t.uid, t.space, t.user_id, t.agent_id, t.run_id, t.at) for t in c.execute(stones)),
-            "entities": rows(s.entities, "id change", space=spaces),
+            "tombstones": sorted(
+                (t.uid, t.partition, t.user_id, t.agent_id, t.run_id, t.at) for t in c.execute(stones)
+            ),
+            "entities": rows(s.entities, "id change", partition=partitions),
             "mentions": rows(s.mentions, memory=uids, entity=keys),
             "relations": sorted(relations.values()),
             "supports": rows(s.supports, relation=relations, memory=uids),
             "embeddings": rows(s.embeddings),
-            "aliases": rows(s.aliases, space=spaces),
-            "names": rows(s.names, space=spaces),
-            "terms": rows(s.terms, space=spaces),
-            "spaces": sorted((row.key, row.size) for row in c.execute(select(s.spaces)) if row.size),
+            "aliases": rows(s.aliases, partition=partitions),
+            "names": rows(s.names, partition=partitions),
+            "terms": rows(s.terms, partition=partitions),
+            "partitions": sorted((row.key, row.size) for row in c.execute(select(s.partitions)) if row.size),
             "tasks": rows(s.tasks, "attempts error", memory=uids),
         }
 

@@ -18,7 +18,7 @@ Entry = dict[str, Any]
 
 def record(text: str, days: int = 0) -> MemoryRecord:
     at, scope = NOON + timedelta(days=days), Scope("u1")
-    return MemoryRecord("id", scope.space, scope, Kind.FACT, text, at, at, at, at, "s", role="user")
+    return MemoryRecord("id", scope.partition, scope, Kind.FACT, text, at, at, at, at, "s", role="user")
 
 
 def read(memories: list[str], facts: list[str], answer: Any) -> DecisionResult:

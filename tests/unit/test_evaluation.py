@@ -150,7 +150,7 @@ def written(tmp_path):
 
 
 def test_turns_become_messages_in_the_order_of_the_sessions(written):
-    said = locomo.load(written([conversation()])).spaces["conv-1"]
+    said = locomo.load(written([conversation()])).partitions["conv-1"]
     assert [message["id"] for message in said] == ["D2:1", "D2:2", "D10:1"]
     assert said[0] == {
         "role": "user",
@@ -274,9 +274,9 @@ HOTPOTQA = [
 ]
 
 
-def test_passages_of_all_questions_are_one_space_each_once(written):
+def test_passages_of_all_questions_are_one_partition_each_once(written):
     loaded = multihop.load(written(MUSIQUE))
-    said = loaded.spaces[multihop.SPACE]
+    said = loaded.partitions[multihop.SPACE]
     assert [message["content"].partition("\n")[0] for message in said] == ["Acme", "Eve Ito", "Acme", "Oslo", "A"]
     assert said[0]["content"] == "Acme\nAcme was founded by Eve Ito."
     assert [(case.gold, case.groups[-1].value) for case in loaded.cases] == [
@@ -287,7 +287,7 @@ def test_passages_of_all_questions_are_one_space_each_once(written):
 
 
 def test_passages_stand_in_sessions_of_their_own(memory, written):
-    said = multihop.load(written(MUSIQUE)).spaces[multihop.SPACE]
+    said = multihop.load(written(MUSIQUE)).partitions[multihop.SPACE]
     memory.add(said, user_id=multihop.SPACE)
     stored = memory.get_all(user_id=multihop.SPACE)["results"]
     assert len({one["session"] for one in stored}) == len(said)
@@ -312,7 +312,7 @@ def test_a_corpus_of_its_own(written):
 def test_hotpotqa_gold_are_the_passages_of_the_supporting_facts(written):
     loaded = multihop.load(written(HOTPOTQA))
     assert loaded.name == "hotpotqa"
-    assert loaded.spaces[multihop.SPACE][0]["content"] == "Oslo\nOslo is in Norway. It is large."
+    assert loaded.partitions[multihop.SPACE][0]["content"] == "Oslo\nOslo is in Norway. It is large."
     (case,) = loaded.cases
     assert case.gold == {"p1", "p2"}
     assert [(group.by, group.value) for group in case.groups] == [
@@ -345,14 +345,14 @@ def test_questions_of_another_form_are_refused(written, value, expected):
 # --- together, and a run -------------------------------------------------------------------------------------------
 
 
-def test_pooled_data_share_a_space_and_keep_their_ids_apart(written):
+def test_pooled_data_share_a_partition_and_keep_their_ids_apart(written):
     together = pooled([locomo.load(written([conversation()])), multihop.load(written(MUSIQUE))])
-    assert list(together.spaces) == [POOLED]
-    ids = [message["id"] for message in together.spaces[POOLED]]
+    assert list(together.partitions) == [POOLED]
+    ids = [message["id"] for message in together.partitions[POOLED]]
     assert len(set(ids)) == len(ids) == together.messages == 8
     assert together.cases[0].gold == {"conv-1:D2:1", "conv-1:D10:1"}
     assert together.cases[2].gold == {"passages-1:p1", "passages-1:p2"}
-    assert {case.space for case in together.cases} == {POOLED}
+    assert {case.partition for case in together.cases} == {POOLED}
     assert together.left_out["locomo: questions without evidence"] == 1
 
 
@@ -367,7 +367,7 @@ def dataset(**changes):
     everything = QuestionGroup("tiny", "all", "all")
     given = {
         "name": "tiny",
-        "spaces": {"u-1": said("Apples are red.", "Skies are blue."), "u-2": said("Apples are green.")},
+        "partitions": {"u-1": said("Apples are red.", "Skies are blue."), "u-2": said("Apples are green.")},
         "cases": (
             BenchmarkQuestion("apples", frozenset({"1"}), "u-1", (everything,)),
             BenchmarkQuestion("skies", frozenset({"2"}), "u-1", (everything, QuestionGroup("tiny", "hops", "2"))),
@@ -398,7 +398,7 @@ def test_a_run_scores_what_each_configuration_finds(memory):
     assert (again.stored.messages, again.stored.seconds, again.scores) == (0, 0, outcome.scores)
 
 
-def test_a_space_that_holds_something_else_is_refused(memory):
+def test_a_partition_that_holds_something_else_is_refused(memory):
     memory.add("Apples are blue.", user_id="u-2")
     with pytest.raises(ValidationError, match="'u-2' has 2 memories here, the data 1 messages"):
         run(memory, dataset(), configurations.SEARCH_FUNCTIONS, silent)
@@ -460,16 +460,20 @@ def chat_file(folder, **changes):
     return path
 
 
-def test_a_chat_is_a_space_of_turns_and_its_questions(tmp_path):
+def test_a_chat_is_a_partition_of_turns_and_its_questions(tmp_path):
     january, february = (datetime(2024, month, 8, 19, 30, tzinfo=UTC) for month in (1, 2))
     for found in (chats.load(chat_file(tmp_path)), chats.load(tmp_path)):
-        assert [dict(message) for message in found.spaces["tiny"]] == [
+        assert [dict(message) for message in found.partitions["tiny"]] == [
             {"role": "user", "content": "I moved to Oslo.", "timestamp": january, "id": "1:1"},
             {"role": "assistant", "content": "Congratulations!", "timestamp": january, "id": "1:2"},
             {"role": "user", "name": "Bo", "content": "So did I.", "timestamp": february, "id": "2:1"},
         ]
         (case,) = found.cases
-        assert (case.gold, case.space, case.query_time) == ({"1:1", "2:1"}, "tiny", datetime(2024, 3, 1, tzinfo=UTC))
+        assert (case.gold, case.partition, case.query_time) == (
+            {"1:1", "2:1"},
+            "tiny",
+            datetime(2024, 3, 1, tzinfo=UTC),
+        )
         assert case.groups == (
             QuestionGroup("assistant chats", "all", "all"),
             QuestionGroup("assistant chats", "kind", "list"),

@@ -252,7 +252,7 @@ def test_a_filter_is_not_tied_to_the_dict_it_came_from() -> None:
 
 
 RECORD = MemoryRecord(
-    id="1", space="user:a", scope=Scope("a"), kind=Kind.FACT, text="tea", at=AT, valid_from=AT, created_at=AT,
+    id="1", partition="user:a", scope=Scope("a"), kind=Kind.FACT, text="tea", at=AT, valid_from=AT, created_at=AT,
     updated_at=AT, session="s", role="user", metadata={"tags": ["x"], "kind": "mine", "user_id": "mine"},
 )  # fmt: skip
 

@@ -20,7 +20,7 @@ def record(**more: Any) -> MemoryRecord:
     told = dict.fromkeys(("at", "valid_from", "created_at", "updated_at"), NOON)
     return MemoryRecord(
         id="m",
-        space=ALICE.space,
+        partition=ALICE.partition,
         scope=ALICE,
         text="words",
         session="s",
@@ -32,14 +32,14 @@ def record(**more: Any) -> MemoryRecord:
 def test_a_point_says_only_what_is_not_usual() -> None:
     usual = payload(record())
     assert usual == {
-        "memory": "m", "version": 4, "space": "user:alice", "valid_from": micros(NOON), "user_id": "alice"
+        "memory": "m", "version": 4, "partition": "user:alice", "valid_from": micros(NOON), "user_id": "alice"
     }  # fmt: skip
     rare = payload(record(kind=Kind.FACT, valid_to=LATER, expires_at=LATER))
     assert rare == {**usual, "kind": "fact", "valid_to": micros(LATER), "expires_at": micros(LATER)}
 
 
 @pytest.mark.parametrize(
-    ("scope", "space", "parts"),
+    ("scope", "partition", "parts"),
     [
         (ALICE, "user:alice", {}),
         (Scope("alice", "tutor"), "user:alice", {"agent_id": "tutor"}),
@@ -48,8 +48,8 @@ def test_a_point_says_only_what_is_not_usual() -> None:
         (Scope(None, "tutor", "today"), None, {"agent_id": "tutor", "run_id": "today"}),
     ],
 )
-def test_what_a_space_says_is_no_condition(scope: Scope, space: str | None, parts: dict[str, str]) -> None:
-    assert conditions(View(scope, NOON, space)).parts == parts
+def test_what_a_partition_says_is_no_condition(scope: Scope, partition: str | None, parts: dict[str, str]) -> None:
+    assert conditions(View(scope, NOON, partition)).parts == parts
 
 
 @pytest.mark.parametrize(

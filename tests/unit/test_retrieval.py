@@ -196,7 +196,7 @@ def test_a_month_that_is_named_counts() -> None:
 
 
 def two_tokens() -> token_matching.TokenMatches:
-    """Of a question of two tokens that tell alike, in a space where tokens are their own dimensions."""
+    """Of a question of two tokens that tell alike, in a partition where tokens are their own dimensions."""
     return token_matching.TokenMatches(np.array([0.5, 0.5]), question=np.eye(2, dtype=np.float32))
 
 
@@ -373,7 +373,7 @@ def test_scores_are_shares_of_the_best() -> None:
 def hit(text: str, day: int, speaker: str | None = None, *, role: str = "user", best: str | None = None) -> Hit:
     at = datetime(2024, 3, day, tzinfo=UTC)
     record = MemoryRecord(
-        id=f"m{day}", space="user:u", scope=Scope("u"), kind=Kind.EPISODE, text=text, at=at, valid_from=at,
+        id=f"m{day}", partition="user:u", scope=Scope("u"), kind=Kind.EPISODE, text=text, at=at, valid_from=at,
         created_at=at, updated_at=at, session="s", speaker=speaker, role=role,
     )  # fmt: skip
     spans = sentence_matching.sentences(text)

@@ -77,7 +77,7 @@ def test_strange_texts_are_parted_without_delay(text: str) -> None:
 
 def found(question: str, text: str) -> str:
     at, scope = datetime(2026, 1, 1, tzinfo=UTC), Scope("ana")
-    record = MemoryRecord("id", scope.space, scope, Kind.EPISODE, text, at, at, at, at, "s")
+    record = MemoryRecord("id", scope.partition, scope, Kind.EPISODE, text, at, at, at, at, "s")
     found = sentence_matching.SentenceMatcher(question, None, HashEmbedder()).match(record, ())
     return "" if found is None else text[slice(*found.best)].strip()
 

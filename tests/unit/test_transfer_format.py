@@ -58,7 +58,7 @@ def records() -> Iterator[list[dict[str, Any]]]:
 def test_the_least_record_is_like_something_said_now() -> None:
     step = read(LEAST)
     record = step.record
-    assert (record.id, record.scope, record.space) == (UID, Scope(agent_id="helper"), "agent:helper")
+    assert (record.id, record.scope, record.partition) == (UID, Scope(agent_id="helper"), "agent:helper")
     assert (record.kind, record.version, record.session, record.speaker) == (Kind.EPISODE, 1, "", None)
     assert record.at == record.valid_from == datetime(2024, 1, 1, 10, tzinfo=UTC)
     assert record.created_at == record.updated_at == NOW

@@ -35,8 +35,8 @@ from graphmem.stores.ledger.schema import (
     ledger,
     links,
     mentions,
+    partitions,
     relations,
-    spaces,
     supports,
     tasks,
     terms,
@@ -130,7 +130,7 @@ def test_enriching_adds_vectors_terms_and_graph_and_pays_the_task(clerk: Any) ->
     assert known(clerk) == {"anna": 1, "bob": 1}
     assert said(clerk) == {("anna", "meets", "bob")}
     assert (uses(clerk), clerk.counts()["tasks"]) == ([1], 0)
-    assert clerk.rows(select(spaces.c.size)) == [(1,)]
+    assert clerk.rows(select(partitions.c.size)) == [(1,)]
     assert clerk.wrong() == []
 
 
@@ -208,7 +208,7 @@ def test_every_window_of_a_long_text_is_kept_and_counted(clerk: Any) -> None:
     assert uses(clerk) == []
 
 
-def test_terms_are_counted_once_for_each_memory_and_space(clerk: Any) -> None:
+def test_terms_are_counted_once_for_each_memory_and_partition(clerk: Any) -> None:
     clerk.say("tea tea tea")
     gone = clerk.say("tea time")
     clerk.say("tea", scope=Scope("bob"))
@@ -540,9 +540,9 @@ def test_counts_are_right_after_any_sequence_of_steps(clerk: Any, seed: int) -> 
     for uid in told:
         clerk.commit(DeleteMemory(uid))
     left = clerk.counts()
-    assert {n: left[n] for n in left if n not in ("events", "spaces") and left[n]} == {}
+    assert {n: left[n] for n in left if n not in ("events", "partitions") and left[n]} == {}
     assert clerk.rows(select(func.count()).select_from(terms)) == [(0,)]
-    assert {row[0] for row in clerk.rows(select(spaces.c.size))} <= {0}
+    assert {row[0] for row in clerk.rows(select(partitions.c.size))} <= {0}
 
 
 def test_wrong_counts_are_named_and_set_right(clerk: Any) -> None:
@@ -551,9 +551,9 @@ def test_wrong_counts_are_named_and_set_right(clerk: Any) -> None:
         connection.execute(rows.update().values(previous=7))
         connection.execute(entities.update().values(mentions=7))
         connection.execute(embeddings.update().values(uses=7))
-        connection.execute(spaces.update().values(size=7))
+        connection.execute(partitions.update().values(size=7))
         connection.execute(terms.update().values(df=7))
-    assert clerk.wrong() == ["memories.previous", "entities.mentions", "embeddings.uses", "spaces.size", "terms.df"]
+    assert clerk.wrong() == ["memories.previous", "entities.mentions", "embeddings.uses", "partitions.size", "terms.df"]
     with clerk.ledger.write() as connection:
         integrity.recompute_derived(connection)
     assert clerk.wrong() == []

@@ -42,7 +42,7 @@ CALL db.awaitIndexes();
 
 def cypher(drawn: nx.MultiDiGraph[str]) -> str:
     """All of it as one text, statement after statement, each ended by a semicolon at the end of a line."""
-    export = f"{drawn.graph['ledger']}/{drawn.graph['space']}"
+    export = f"{drawn.graph['ledger']}/{drawn.graph['partition']}"
     text = [_HEADER.replace("$", _string(export))]
     for rows, pattern in [*_nodes(drawn, export), *_edges(drawn, export)]:
         todo = pattern.replace("$", _string(export))
@@ -56,14 +56,14 @@ def _nodes(drawn: nx.MultiDiGraph[str], export: str) -> Iterator[tuple[list[Row]
     """Rows, and what is to be done with each; `$` stands for the export's id."""
     nodes = sorted_nodes(drawn)
     memories: list[Row] = [
-        {"id": node, "space": export, "text": data["memory"], **{name: data[name] for name in _MEMORY}}
+        {"id": node, "partition": export, "text": data["memory"], **{name: data[name] for name in _MEMORY}}
         for node, data in nodes
         if data["node"] == "memory"
     ]
     yield memories, "MERGE (n:Memory {export: $, id: row.id})\nSET n += row"
     for kind in EntityType:
         entities: list[Row] = [
-            {"key": _key(node, export), "space": export, "name": data["name"], "type": kind.value}
+            {"key": _key(node, export), "partition": export, "name": data["name"], "type": kind.value}
             for node, data in nodes
             if data["node"] == "entity" and data["type"] == kind.value
         ]
@@ -71,7 +71,7 @@ def _nodes(drawn: nx.MultiDiGraph[str], export: str) -> Iterator[tuple[list[Row]
 
 
 def _key(node: str, export: str) -> str:
-    """A memory's id as it is; an entity's canonical key behind its space."""
+    """A memory's id as it is; an entity's canonical key behind its partition."""
     return f"{export}/{node.removeprefix('entity:')}" if node.startswith("entity:") else node
 
 

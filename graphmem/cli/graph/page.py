@@ -49,7 +49,7 @@ def page(drawn: nx.MultiDiGraph[str]) -> str:
         )
         typer.echo(f"graphmem: {note}", err=True)
     script, style, library = _file("page.js"), _file("page.css"), f"/*\n{_file(LICENCES)}*/\n{_file(LIBRARY)}"
-    title = drawn.graph["space"].partition(":")[2]
+    title = drawn.graph["partition"].partition(":")[2]
     return Template(_file("page.html")).substitute(
         policy=_policy([library, script], style),
         title=escape(title),

@@ -39,7 +39,7 @@ def negation(verb: Token) -> str:
 
 
 def modal(verb: Token) -> str:
-    """Can, will, must, with a space behind."""
+    """Can, will, must, with a partition behind."""
     modals = [child.norm_ for child in verb.children if child.tag_ == "MD"]
     if not modals and shares_subject(verb):
         return modal(verb.head)

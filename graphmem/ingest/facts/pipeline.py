@@ -55,7 +55,7 @@ NEAREST_LIMIT, MIN_SIMILARITY = 5, 0.3
 FACTS_PER_REQUEST, MEMORIES_PER_REQUEST = 12, 40
 # How often it is decided again because somebody else was faster, before the work is left for later.
 MAX_ATTEMPTS = 4
-# Locks that spaces share.
+# Locks that partitions share.
 LOCK_STRIPES = 64
 # Seconds that the vector index may take to catch up before near memories are looked for.
 CATCH_UP_SECONDS = 3.0
@@ -143,12 +143,12 @@ class FactPipeline:
                 connection, first, CONTEXT_MESSAGES
             )
 
-    def partition_lock(self, space: str) -> Lock:
-        """Who decides anew about facts of a space holds this, and whoever comes then waits for it.
+    def partition_lock(self, partition: str) -> Lock:
+        """Who decides anew about facts of a partition holds this, and whoever comes then waits for it.
 
         Otherwise several, such as the savings of one chat, would spoil each other's decisions until all give up.
         """
-        return self._turns[hash(space) % LOCK_STRIPES]
+        return self._turns[hash(partition) % LOCK_STRIPES]
 
     @property
     def config(self) -> PipelineConfig:
@@ -178,15 +178,15 @@ class FactPipeline:
         """
         with self._ledger.read() as connection:
             seen = event_log.last_change(connection)
-        if not self._vectors.catch_up([job.space], CATCH_UP_SECONDS):
+        if not self._vectors.catch_up([job.partition], CATCH_UP_SECONDS):
             raise StoreUnavailable("the vector index is behind; new facts are compared once it has caught up")
-        view = View(_whose(job), datetime.now(UTC), job.space, frozenset({Kind.FACT}))
+        view = View(_whose(job), datetime.now(UTC), job.partition, frozenset({Kind.FACT}))
         found = self._vectors.read(lambda: [self._index.dense(view, vector, NEAREST_LIMIT) for vector in vectors])
         return seen, [[uid for uid, nearness in one if nearness >= MIN_SIMILARITY] for one in found]
 
     def known_memories(self, job: Job, uids: Iterable[str]) -> dict[str, KnownMemory]:
         """Memories by id with what they state, as far as they are current and may be compared."""
-        view = View(_whose(job), datetime.now(UTC), job.space)
+        view = View(_whose(job), datetime.now(UTC), job.partition)
         with self._ledger.read() as connection:
             seen = memories.visible_records(connection, view, uids)
             stated = graph_reads.statements_of(connection, list(seen))
@@ -203,7 +203,7 @@ class FactPipeline:
         By the number of the new fact. What two people say of themselves is not the same.
         """
         with self._ledger.read() as connection:
-            found = jobs.facts_with_text(connection, job.space, [draft.fact.text for draft in drafts])
+            found = jobs.facts_with_text(connection, job.partition, [draft.fact.text for draft in drafts])
         whose = _whose(job)
         mine = [
             record
@@ -243,7 +243,7 @@ class _PipelineRun:
         drafts = [FactDraft(fact, self._record(fact)) for fact in facts]
         read = [self._with_found(draft, one) for draft, one in zip(drafts, self._read(drafts), strict=True)]
         vectors = self._pipeline.vectors(read)
-        turn = self._pipeline.partition_lock(self._job.space)
+        turn = self._pipeline.partition_lock(self._job.partition)
         dropped = dict(self._dropped)
         for again in range(MAX_ATTEMPTS):
             self._dropped = dict(dropped)
@@ -299,8 +299,8 @@ class _PipelineRun:
         now = datetime.now(UTC)
         metadata = {name: value for name, value in last.metadata.items() if name != "attachments"}
         return MemoryRecord(
-            id=str(uuid4()), space=self._job.space, scope=self._job.scope, kind=Kind.FACT, text=fact.text, at=last.at,
-            valid_from=last.at, created_at=now, updated_at=now, session=last.session, expires_at=last.expires_at,
+            id=str(uuid4()), partition=self._job.partition, scope=self._job.scope, kind=Kind.FACT, text=fact.text,
+            at=last.at, valid_from=last.at, created_at=now, updated_at=now, session=last.session, expires_at=last.expires_at,
             memory_type=last.memory_type or fact.memory_type, metadata=metadata, speaker=_common(sources, "speaker"),
             actor_id=_common(sources, "actor_id"), role=_common(sources, "role"), confidence=fact.confidence,
         )  # fmt: skip

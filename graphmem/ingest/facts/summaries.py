@@ -98,7 +98,7 @@ def _steps(job: Job, known: MemoryRecord | None, text: str, records: Sequence[Me
 def _record(job: Job, text: str, records: Sequence[MemoryRecord], memory_type: str) -> MemoryRecord:
     last, now = max(records, key=lambda record: record.at), datetime.now(UTC)
     return MemoryRecord(
-        id=str(uuid4()), space=job.space, scope=job.scope, kind=Kind.SUMMARY, text=text, at=last.at,
+        id=str(uuid4()), partition=job.partition, scope=job.scope, kind=Kind.SUMMARY, text=text, at=last.at,
         valid_from=last.at, created_at=now, updated_at=now, session=job.session, memory_type=memory_type,
     )  # fmt: skip
 

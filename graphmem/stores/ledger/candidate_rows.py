@@ -13,23 +13,27 @@ from graphmem.model import VECTOR, CandidateRow, EmbeddingSpec, View
 from graphmem.stores.ledger import visibility
 from graphmem.stores.ledger.array_parameters import in_array
 from graphmem.stores.ledger.decoding import decoding, moment
-from graphmem.stores.ledger.schema import embeddings, memories, spaces
+from graphmem.stores.ledger.schema import embeddings, memories, partitions
 
 if TYPE_CHECKING:
     from graphmem.models.protocols import Matrix
 
 
-def candidates_by_id(connection: Connection, view: View, space: int | None, uids: Iterable[str]) -> list[CandidateRow]:
-    """Glimpses of those of the memories that the view holds; `space` is the row of `view.space`."""
-    return _read(connection, _by_id(visibility.shape(view)), {**visibility.values(view, space), "wanted": list(uids)})
+def candidates_by_id(
+    connection: Connection, view: View, partition: int | None, uids: Iterable[str]
+) -> list[CandidateRow]:
+    """Glimpses of those of the memories that the view holds; `partition` is the row of `view.partition`."""
+    return _read(
+        connection, _by_id(visibility.shape(view)), {**visibility.values(view, partition), "wanted": list(uids)}
+    )
 
 
 def candidates_by_row(
-    connection: Connection, view: View, space: int | None, wanted: Iterable[int]
+    connection: Connection, view: View, partition: int | None, wanted: Iterable[int]
 ) -> list[CandidateRow]:
     """The same, by row."""
     return _read(
-        connection, _by_row(visibility.shape(view)), {**visibility.values(view, space), "wanted": list(wanted)}
+        connection, _by_row(visibility.shape(view)), {**visibility.values(view, partition), "wanted": list(wanted)}
     )
 
 
@@ -56,9 +60,9 @@ def _by_row(shape: visibility.ViewShape) -> Select[Any]:
 def _glimpse(shape: visibility.ViewShape) -> Select[Any]:
     m, after = memories.c, memories.alias("after")
     return (
-        select(m.id, m.uid, spaces.c.key, m.speaker, m.at, m.tells, m.asks, m.previous, after.c.id)
+        select(m.id, m.uid, partitions.c.key, m.speaker, m.at, m.tells, m.asks, m.previous, after.c.id)
         .add_columns(m.source_only, m.role)
-        .join(spaces, spaces.c.id == m.space)
+        .join(partitions, partitions.c.id == m.partition)
         .outerjoin(after, after.c.previous == m.id)
         .where(*visibility.conditions(shape, of_ids=True))
     )

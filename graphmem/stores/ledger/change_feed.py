@@ -17,7 +17,7 @@ from graphmem.stores.ledger import candidate_rows, entity_names, event_log, grap
 from graphmem.stores.ledger.array_parameters import in_array
 from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.schema import aliases as links_table
-from graphmem.stores.ledger.schema import entities, relations, spaces, supports
+from graphmem.stores.ledger.schema import entities, partitions, relations, supports
 from graphmem.stores.ledger.schema import memories as memories_table
 from graphmem.stores.protocols import EntityState, MemoryState, Point, RelationState, Support
 from graphmem.text import bm25_weights, entity_id, term_counts
@@ -43,14 +43,18 @@ class ChangeBatch:
         return [stone.uid for stone in self.tombstones if stone.kind == kind]
 
 
-def since(connection: Connection, digests: Digests, after: int, limit: int, space: str | None = None) -> ChangeBatch:
-    """The next batch of changes, of one space or of all; what is not in it, up to where it reaches, has no change."""
+def since(
+    connection: Connection, digests: Digests, after: int, limit: int, partition: str | None = None
+) -> ChangeBatch:
+    """The next batch of changes, of one partition or of all; what is not in it, up to where it
+    reaches, has no change.
+    """
     last = event_log.last_change(connection)
-    row = None if space is None else memories.space_row(connection, space)
-    if space is not None and row is None:
+    row = None if partition is None else memories.partition_row(connection, partition)
+    if partition is not None and row is None:
         return ChangeBatch(last, (), (), (), ())
     records = memories.changed_after(connection, after, limit, row)
-    gone = event_log.tombstones_after(connection, after, limit, space)
+    gone = event_log.tombstones_after(connection, after, limit, partition)
     related = _changed(connection, relations, relations.c.uid, after, limit, row)
     told = _changed(connection, entities, entities.c.id, after, limit, row)
     heads = [
@@ -79,16 +83,16 @@ def states_of(connection: Connection, ids: Sequence[str]) -> ChangeBatch:
     """These memories and relations as a batch, wherever the log is: to mend what a store has lost."""
     records = memories.records(connection, ids)
     related = connection.scalars(select(relations.c.uid).where(relations.c.uid.in_(list(ids))))
-    told = [row for row, state in _told(connection, spaces.c.id.is_not(None)) if state.id in set(ids)]
+    told = [row for row, state in _told(connection, partitions.c.id.is_not(None)) if state.id in set(ids)]
     return ChangeBatch(event_log.last_change(connection), tuple(records.values()), tuple(related), tuple(told), ())
 
 
 def _changed(
-    connection: Connection, table: Table, name: Column[Any], after: int, limit: int, space: int | None
+    connection: Connection, table: Table, name: Column[Any], after: int, limit: int, partition: int | None
 ) -> list[tuple[Any, int]]:
     statement = select(name, table.c.change).where(table.c.change > after).order_by(table.c.change).limit(limit)
-    if space is not None:
-        statement = statement.where(table.c.space == space)
+    if partition is not None:
+        statement = statement.where(table.c.partition == partition)
     return [(named, change) for named, change in connection.execute(statement)]
 
 
@@ -135,9 +139,9 @@ def entity_states(connection: Connection, rows: Sequence[int]) -> list[EntitySta
 def _told(connection: Connection, which: ColumnElement[bool]) -> list[tuple[int, EntityState]]:
     own, other = entity_names.chosen_name(entities), _linked().subquery()
     statement = (
-        select(entities, spaces.c.key.label("space_key"), own.label("called"), other.c.other)
-        .join(spaces, spaces.c.id == entities.c.space)
-        .outerjoin(other, (other.c.space == entities.c.space) & (other.c.key == entities.c.key))
+        select(entities, partitions.c.key.label("partition_key"), own.label("called"), other.c.other)
+        .join(partitions, partitions.c.id == entities.c.partition)
+        .outerjoin(other, (other.c.partition == entities.c.partition) & (other.c.key == entities.c.key))
         .where(entities.c.change.is_not(None), which)
         .order_by(entities.c.change, other.c.other)
     )
@@ -151,8 +155,8 @@ def _linked() -> Select[Any]:
     """Links whose other end is there: one of which nothing is mentioned at the moment comes back with its mention."""
     there = entities.alias("there")
     return (
-        select(links_table.c.space, links_table.c.key, links_table.c.other)
-        .join(there, (there.c.space == links_table.c.space) & (there.c.key == links_table.c.other))
+        select(links_table.c.partition, links_table.c.key, links_table.c.other)
+        .join(there, (there.c.partition == links_table.c.partition) & (there.c.key == links_table.c.other))
         .where(links_table.c.apart.is_(False))
     )
 
@@ -161,8 +165,8 @@ def _linked() -> Select[Any]:
 def _entity_state(lines: list[RowMapping]) -> EntityState:
     row = lines[0]
     return EntityState(
-        id=entity_id(row["space_key"], row["key"]),
-        space=row["space_key"],
+        id=entity_id(row["partition_key"], row["key"]),
+        partition=row["partition_key"],
         key=row["key"],
         name=row["called"],
         type=EntityType(row["type"]),
@@ -177,14 +181,14 @@ def relation_states(connection: Connection, ids: Iterable[str]) -> list[Relation
     statement = (
         select(
             relations,
-            spaces.c.key.label("space_key"),
+            partitions.c.key.label("partition_key"),
             subject.c.key.label("source"),
             subject.c.name.label("source_name"),
             target.c.key.label("target"),
             target.c.name.label("target_name"),
         )
         .select_from(relations)
-        .join(spaces, spaces.c.id == relations.c.space)
+        .join(partitions, partitions.c.id == relations.c.partition)
         .join(subject, subject.c.id == relations.c.subject)
         .join(target, target.c.id == relations.c.object)
         .where(relations.c.uid.in_(list(ids)))
@@ -225,7 +229,7 @@ def _relation_state(row: RowMapping, said: Sequence[RowMapping]) -> RelationStat
         confidence=max(line["confidence"] for line in said),
     )
     supported = tuple(Support(line["uid"], line["fact"], line["valid_at"], line["invalid_at"]) for line in said)
-    return RelationState(relation, row["space_key"], row["change"], supported)
+    return RelationState(relation, row["partition_key"], row["change"], supported)
 
 
 def expected_points(connection: Connection, wanted: Sequence[str] | None = None) -> Iterator[tuple[str, int, int]]:
@@ -233,7 +237,7 @@ def expected_points(connection: Connection, wanted: Sequence[str] | None = None)
     m = memories_table.c
     statement = select(m.uid, m.change, m.windows).where(m.windows > 0)
     if wanted is not None:
-        statement = statement.join(spaces).where(spaces.c.key.in_(list(wanted)))
+        statement = statement.join(partitions).where(partitions.c.key.in_(list(wanted)))
     yield from connection.execute(statement)
 
 
@@ -242,10 +246,14 @@ def expected_nodes(connection: Connection, wanted: Sequence[str] | None = None) 
     for table in (memories_table, relations):
         statement = select(table.c.uid, table.c.change)
         if wanted is not None:
-            statement = statement.join(spaces).where(spaces.c.key.in_(list(wanted)))
+            statement = statement.join(partitions).where(partitions.c.key.in_(list(wanted)))
         yield from connection.execute(statement)
-    told = select(entities.c.key, entities.c.change, spaces.c.key).join(spaces).where(entities.c.change.is_not(None))
+    told = (
+        select(entities.c.key, entities.c.change, partitions.c.key)
+        .join(partitions)
+        .where(entities.c.change.is_not(None))
+    )
     if wanted is not None:
-        told = told.where(spaces.c.key.in_(list(wanted)))
-    for key, change, space in connection.execute(told):
-        yield entity_id(space, key), change
+        told = told.where(partitions.c.key.in_(list(wanted)))
+    for key, change, partition in connection.execute(told):
+        yield entity_id(partition, key), change

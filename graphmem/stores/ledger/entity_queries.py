@@ -1,7 +1,7 @@
 """Entities as people see them: one for all the keys that are linked, called as a user chose.
 
-Links and chosen names are those of the scope's own space. A view by agent or run alone may span the spaces of several
-users, and what one of them says of their Anna says nothing of another's.
+Links and chosen names are those of the scope's own partition. A view by agent or run alone may span the partitions of
+several users, and what one of them says of their Anna says nothing of another's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from graphmem.extraction.entity_resolution import ChosenName
 from graphmem.model import Entity, EntityType, Link, View
 from graphmem.stores.ledger import entity_names, visibility
 from graphmem.stores.ledger.decoding import entity_type
-from graphmem.stores.ledger.memories import BATCH, space_row, view_values
+from graphmem.stores.ledger.memories import BATCH, partition_row, view_values
 from graphmem.stores.ledger.schema import entities, memories, mentions
 
 
@@ -28,10 +28,14 @@ def entities_in(
 
     `words` keeps what one of the names contains, chosen ones included.
     """
-    space = space_row(connection, view.scope.space)
+    partition = partition_row(connection, view.scope.partition)
     found = _mentioned(connection, view)
     shown = _grouped(
-        connection, view, found, entity_names.all_links(connection, space), entity_names.chosen_names(connection, space)
+        connection,
+        view,
+        found,
+        entity_names.all_links(connection, partition),
+        entity_names.chosen_names(connection, partition),
     )
     wanted = [
         entity
@@ -47,15 +51,15 @@ def _names(entity: Entity) -> list[str]:
 
 def entity_in(connection: Connection, view: View, key: str) -> Entity | None:
     """One entity, by any of its keys or its chosen name, as far as the view's memories mention it."""
-    space = space_row(connection, view.scope.space)
+    partition = partition_row(connection, view.scope.partition)
     known = _mentioned(connection, view, [key])
-    if not known and (meant := entity_names.key_by_chosen_name(connection, space, key)):
+    if not known and (meant := entity_names.key_by_chosen_name(connection, partition, key)):
         known = _mentioned(connection, view, [meant])
     if not known:
         return None
-    links = entity_names.linked_group(connection, space, known)
+    links = entity_names.linked_group(connection, partition, known)
     found = _mentioned(connection, view, {*known, *(link.other for link in links)})
-    return next(_grouped(connection, view, found, links, entity_names.chosen_names(connection, space)))
+    return next(_grouped(connection, view, found, links, entity_names.chosen_names(connection, partition)))
 
 
 def keys_in(connection: Connection, view: View) -> list[str]:
@@ -66,7 +70,7 @@ def keys_in(connection: Connection, view: View) -> list[str]:
 def _mentioned(connection: Connection, view: View, keys: Collection[str] | None = None) -> dict[str, Entity]:
     """What the view's memories mention, by key; of these keys, or all.
 
-    One entity for each key: a view that spans spaces may see it named in several ways.
+    One entity for each key: a view that spans partitions may see it named in several ways.
     """
     statement = _counting(view)
     if keys is not None:

@@ -41,7 +41,7 @@ class Tombstone:
 
     uid: str
     kind: str
-    space: str
+    partition: str
     scope: Scope
     at: datetime
     change: int
@@ -181,7 +181,7 @@ def erase_content(connection: Connection, uid: str) -> None:
 
 
 def add_tombstone(
-    connection: Connection, kind: str, uid: str, space: str, scope: Scope, now: datetime, change: int
+    connection: Connection, kind: str, uid: str, partition: str, scope: Scope, now: datetime, change: int
 ) -> None:
     """Leaves a tombstone, for the projections and against replays.
 
@@ -190,7 +190,7 @@ def add_tombstone(
     statement = upsert(connection, tombstones).values(
         uid=uid,
         kind=kind,
-        space=space,
+        partition=partition,
         user_id=scope.user_id,
         agent_id=scope.agent_id,
         run_id=scope.run_id,
@@ -221,11 +221,11 @@ def remove_tombstone(connection: Connection, uid: str) -> None:
     connection.execute(tombstones.delete().where(tombstones.c.uid == uid, tombstones.c.kind == "memory"))
 
 
-def tombstones_after(connection: Connection, after: int, limit: int, space: str | None = None) -> list[Tombstone]:
+def tombstones_after(connection: Connection, after: int, limit: int, partition: str | None = None) -> list[Tombstone]:
     """Tombstones whose change number is past `after`, in its order."""
     statement = select(tombstones).where(tombstones.c.change > after).order_by(tombstones.c.change).limit(limit)
-    if space is not None:
-        statement = statement.where(tombstones.c.space == space)
+    if partition is not None:
+        statement = statement.where(tombstones.c.partition == partition)
     return tombstones_of(connection, statement)
 
 
@@ -239,7 +239,7 @@ def _tombstone_of(row: Any) -> Tombstone:
     return Tombstone(
         uid=row["uid"],
         kind=row["kind"],
-        space=row["space"],
+        partition=row["partition"],
         scope=Scope(row["user_id"], row["agent_id"], row["run_id"]),
         at=from_micros(row["at"]),
         change=row["change"],

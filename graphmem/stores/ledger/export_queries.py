@@ -68,7 +68,7 @@ class ExportedTombstone(NamedTuple):
 class ExportedName(NamedTuple):
     """A link between two keys, or a name (`link` None) of one."""
 
-    space: str
+    partition: str
     at: int
     link: Link | None = None
     negated: bool = False
@@ -217,16 +217,16 @@ def _gone(connection: Connection, stones: Sequence[event_log.Tombstone]) -> list
 
 
 def entity_names(connection: Connection, scope: Scope | None) -> Iterator[ExportedName]:
-    """What is said of names, space by space: of a scope that is a whole space, else only of all there is.
+    """What is said of names, partition by partition: of a scope that is a whole partition, else only of all there is.
 
-    A part of a space has no names of its own: they would tell of what the rest of it mentions.
+    A part of a partition has no names of its own: they would tell of what the rest of it mentions.
     """
-    for space in rows.all_spaces(connection) if scope is None else [scope.space] * (len(scope.parts) == 1):
-        row = rows.space_row(connection, space)
+    for partition in rows.all_partitions(connection) if scope is None else [scope.partition] * (len(scope.parts) == 1):
+        row = rows.partition_row(connection, partition)
         a, n = aliases.c, names.c
-        said = select(a.at, a.key, a.other, a.origin, a.apart).where(a.space == row, a.key < a.other)
+        said = select(a.at, a.key, a.other, a.origin, a.apart).where(a.partition == row, a.key < a.other)
         for at, key, other, origin, apart in connection.execute(said.order_by(a.at, a.key, a.other)):
-            yield ExportedName(space, at, Link(key, other, Origin(origin)), apart)
-        chosen = select(n.at, n.key, n.name).where(n.space == row).order_by(n.at, n.key)
+            yield ExportedName(partition, at, Link(key, other, Origin(origin)), apart)
+        chosen = select(n.at, n.key, n.name).where(n.partition == row).order_by(n.at, n.key)
         for at, key, name in connection.execute(chosen):
-            yield ExportedName(space, at, key=key, name=name)
+            yield ExportedName(partition, at, key=key, name=name)

@@ -46,7 +46,7 @@ from graphmem.stores.ledger import entity_names, visibility
 from graphmem.stores.ledger import memories as rows
 from graphmem.stores.ledger.array_parameters import in_array
 from graphmem.stores.ledger.decoding import decoding, mention_kind
-from graphmem.stores.ledger.schema import entities, memories, mentions, relations, spaces, supports
+from graphmem.stores.ledger.schema import entities, memories, mentions, partitions, relations, supports
 
 # Entities read by one UNION; short lists are padded with an entity that does not exist.
 UNION_SIZE = 16
@@ -54,11 +54,11 @@ NO_ROW = -1
 
 
 def neighbourhood(connection: Connection, view: View, seeds: Seeds, limits: GraphBounds) -> Subgraph:
-    """The bounded neighbourhood of some seeds in the view's space; see `graphmem.stores.protocols.Graph`."""
-    space = rows.space_row(connection, view.space or "")
-    if space is None:
+    """The bounded neighbourhood of some seeds in the view's partition; see `graphmem.stores.protocols.Graph`."""
+    partition = rows.partition_row(connection, view.partition or "")
+    if partition is None:
         return Subgraph()
-    reader = _NeighbourhoodQuery(connection, view, space)
+    reader = _NeighbourhoodQuery(connection, view, partition)
     named = reader.entity_rows(seeds.entities)
     start = reader.visible_seeds(seeds.memories)
     naming = reader.best_mentions(named, limits.seed_mentions)
@@ -74,9 +74,11 @@ def session_neighbours(connection: Connection, rows_: Sequence[int]) -> list[tup
 
 
 def next_pairs(connection: Connection, view: View, uids: Sequence[str]) -> list[tuple[str, str]]:
-    """Consecutive memories of a session, one of them among these, both inside the view; spaces do not matter here."""
+    """Consecutive memories of a session, one of them among these, both inside the view; partitions
+    do not matter here.
+    """
     wanted = list(connection.scalars(select(memories.c.id).where(memories.c.uid.in_(uids))))
-    return list(_NeighbourhoodQuery(connection, replace(view, space=None), 0).named_pairs(wanted))
+    return list(_NeighbourhoodQuery(connection, replace(view, partition=None), 0).named_pairs(wanted))
 
 
 class _SessionRow(NamedTuple):
@@ -94,19 +96,19 @@ _GONE = _SessionRow("", None, None, is_visible=False)
 class _NeighbourhoodQuery:
     """The parts of one neighbourhood: a connection, a view's conditions and their values."""
 
-    def __init__(self, connection: Connection, view: View, space: int) -> None:
+    def __init__(self, connection: Connection, view: View, partition: int) -> None:
         self._connection = connection
         self._view = view
-        self._space = space
+        self._partition = partition
         self._shape = visibility.shape(view)
-        self._values = visibility.values(view, space)
+        self._values = visibility.values(view, partition)
         self._seen: dict[int, _SessionRow] = {}
 
     def _all(self, statement: Any, **named: Any) -> Sequence[Any]:
         return self._connection.execute(statement, {**self._values, **named}).all()
 
     def entity_rows(self, keys: Sequence[str]) -> list[int]:
-        values = {"space": self._space, "keys": list(keys)}
+        values = {"partition": self._partition, "keys": list(keys)}
         known: dict[str, int] = dict(self._connection.execute(_rows_of_keys(), values).all())
         return [known[key] for key in keys if key in known]
 
@@ -191,7 +193,7 @@ class _NeighbourhoodQuery:
 @lru_cache(maxsize=1)
 def _rows_of_keys() -> Select[Any]:
     return select(entities.c.key, entities.c.id).where(
-        entities.c.space == bindparam("space"), in_array(entities.c.key, "keys")
+        entities.c.partition == bindparam("partition"), in_array(entities.c.key, "keys")
     )
 
 
@@ -268,7 +270,7 @@ def relations_of(connection: Connection, view: View, which: ColumnElement[bool],
     inside the view only.
     """
     statement = _relations(visibility.shape(view)).where(which)
-    values = {**rows.view_values(connection, view), "own": view.scope.space, **named}
+    values = {**rows.view_values(connection, view), "own": view.scope.partition, **named}
     found: dict[str, list[Any]] = {}
     for row in connection.execute(statement, values):
         found.setdefault(row[0], []).append(row)
@@ -355,16 +357,16 @@ def relations_stated_by(connection: Connection, view: View, uids: Iterable[str])
 
 
 def names_of(connection: Connection, view: View, keys_of: Sequence[str], keys: Sequence[str]) -> dict[str, str]:
-    """What the view calls entities of these spaces, by key; in the first of them that knows the key."""
+    """What the view calls entities of these partitions, by key; in the first of them that knows the key."""
     if not keys:
         return {}
     statement = (
-        select(spaces.c.key, entities.c.key, entity_names.display_name(entities, view.scope.space))
-        .join(spaces, spaces.c.id == entities.c.space)
-        .where(spaces.c.key.in_(list(keys_of)), entities.c.key.in_(list(keys)))
+        select(partitions.c.key, entities.c.key, entity_names.display_name(entities, view.scope.partition))
+        .join(partitions, partitions.c.id == entities.c.partition)
+        .where(partitions.c.key.in_(list(keys_of)), entities.c.key.in_(list(keys)))
     )
-    found = {(space, key): name for space, key, name in connection.execute(statement)}
-    return {key: found[space, key] for space in reversed(keys_of) for key in keys if (space, key) in found}
+    found = {(partition, key): name for partition, key, name in connection.execute(statement)}
+    return {key: found[partition, key] for partition in reversed(keys_of) for key in keys if (partition, key) in found}
 
 
 def statements_of(connection: Connection, uids: Iterable[str]) -> list[tuple[str, Statement, Mention, Mention]]:
@@ -396,7 +398,7 @@ def _statement_of(row: Any) -> tuple[str, Statement, Mention, Mention]:
 
 
 def mentions_of(connection: Connection, uids: Iterable[str], own: str = "") -> list[tuple[str, Entity, MentionKind]]:
-    """What these memories mention: (memory id, entity, kind); `own` is the space whose chosen names count."""
+    """What these memories mention: (memory id, entity, kind); `own` is the partition whose chosen names count."""
     name = entity_names.display_name(entities, own).label("name")
     statement = (
         select(memories.c.uid, mentions.c.kind, entities.c.key, entities.c.type, entities.c.mentions, name)

@@ -23,7 +23,7 @@ from graphmem.text import entity_id
 # Built once: every memory that is written asks these.
 _HELD = select(mentions.c.entity).where(mentions.c.memory == bindparam("row")).limit(1)
 _KNOWN = select(entities.c.key, entities.c.id).where(
-    entities.c.space == bindparam("space"), in_array(entities.c.key, "keys")
+    entities.c.partition == bindparam("partition"), in_array(entities.c.key, "keys")
 )
 _SUPPORTED = select(supports.c.fact).where(
     supports.c.relation == bindparam("relation"), supports.c.memory == bindparam("memory")
@@ -31,7 +31,7 @@ _SUPPORTED = select(supports.c.fact).where(
 _STATED_AGAIN = (
     relations.update()
     .where(
-        relations.c.space == bindparam("in_space"),
+        relations.c.partition == bindparam("in_partition"),
         relations.c.subject == bindparam("from"),
         relations.c.predicate == bindparam("how"),
         relations.c.object == bindparam("to"),
@@ -45,7 +45,7 @@ _STATED_AGAIN = (
 def _one_more(dialect: str) -> Any:
     counted = {"mentions": entities.c.mentions + 1}
     statement = upsert_for(dialect, entities)
-    return statement.on_conflict_do_update(index_elements=[entities.c.space, entities.c.key], set_=counted)
+    return statement.on_conflict_do_update(index_elements=[entities.c.partition, entities.c.key], set_=counted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +57,11 @@ class GraphRemoval:
     relations: int = 0
 
 
-def add(connection: Connection, record: MemoryRecord, space: int, found: Extraction) -> None:
+def add(connection: Connection, record: MemoryRecord, partition: int, found: Extraction) -> None:
     """Adds what a text mentions and states. The memory has nothing in the graph before this (see `has_mentions`)."""
-    rows = _mentions(connection, record, space, found.mentions)
+    rows = _mentions(connection, record, partition, found.mentions)
     for statement in found.statements:
-        _support(connection, record, space, rows[statement.subject], rows[statement.object], statement)
+        _support(connection, record, partition, rows[statement.subject], rows[statement.object], statement)
 
 
 def has_mentions(connection: Connection, row: int) -> bool:
@@ -69,15 +69,15 @@ def has_mentions(connection: Connection, row: int) -> bool:
     return connection.scalar(_HELD, {"row": row}) is not None
 
 
-def _mentions(connection: Connection, record: MemoryRecord, space: int, found: Sequence[Mention]) -> dict[str, int]:
+def _mentions(connection: Connection, record: MemoryRecord, partition: int, found: Sequence[Mention]) -> dict[str, int]:
     """Counts one more mention of each entity, making those that are new; returns their rows by key."""
     if not found:
         return {}
-    named = [{"space": space, "key": m.key, "name": m.name, "type": m.type.value, "mentions": 1} for m in found]
+    named = [{"partition": partition, "key": m.key, "name": m.name, "type": m.type.value, "mentions": 1} for m in found]
     connection.execute(_one_more(connection.dialect.name), named)
-    known = {"space": space, "keys": [mention.key for mention in found]}
+    known = {"partition": partition, "keys": [mention.key for mention in found]}
     rows: dict[str, int] = dict(connection.execute(_KNOWN, known).all())
-    entity_names.touch_new_entities(connection, space, list(rows))
+    entity_names.touch_new_entities(connection, partition, list(rows))
     at = micros(record.at)
     held = [{"memory": record.row, "entity": rows[m.key], "kind": int(m.kind), "at": at} for m in found]
     connection.execute(mentions.insert(), held)
@@ -85,9 +85,9 @@ def _mentions(connection: Connection, record: MemoryRecord, space: int, found: S
 
 
 def _support(
-    connection: Connection, record: MemoryRecord, space: int, subject: int, target: int, said: Statement
+    connection: Connection, record: MemoryRecord, partition: int, subject: int, target: int, said: Statement
 ) -> None:
-    relation = _relation(connection, record, space, subject, said.predicate, target)
+    relation = _relation(connection, record, partition, subject, said.predicate, target)
     if connection.scalar(_SUPPORTED, {"relation": relation, "memory": record.row}) is not None:
         return  # one text says it twice: the first sentence stands for it
     invalid = said.invalid_at or record.valid_to
@@ -103,16 +103,16 @@ def _support(
 
 
 def _relation(
-    connection: Connection, record: MemoryRecord, space: int, subject: int, predicate: str, target: int
+    connection: Connection, record: MemoryRecord, partition: int, subject: int, predicate: str, target: int
 ) -> int:
     change, at = event_log.next_change(connection), micros(record.at)
-    stated = {"in_space": space, "from": subject, "how": predicate, "to": target, "now": change, "moment": at}
+    stated = {"in_partition": partition, "from": subject, "how": predicate, "to": target, "now": change, "moment": at}
     known = connection.scalar(_STATED_AGAIN, stated)
     if known is not None:
         return int(known)
     new = {
-        "uid": str(uuid4()), "space": space, "subject": subject, "predicate": predicate, "object": target, "at": at,
-        "change": change,
+        "uid": str(uuid4()), "partition": partition, "subject": subject, "predicate": predicate, "object": target,
+        "at": at, "change": change,
     }  # fmt: skip
     return inserted_row(connection.execute(relations.insert(), new))
 
@@ -121,13 +121,13 @@ def remove(connection: Connection, record: MemoryRecord, now: datetime, digests:
     """Takes out exactly what this memory supports; what others support stays."""
     relation_rows = list(connection.scalars(select(supports.c.relation).where(supports.c.memory == record.row)))
     connection.execute(supports.delete().where(supports.c.memory == record.row))
-    gone = sum(_settle(connection, row, record.space, now) for row in relation_rows)
+    gone = sum(_settle(connection, row, record.partition, now) for row in relation_rows)
     entity_rows = list(connection.scalars(select(mentions.c.entity).where(mentions.c.memory == record.row)))
     connection.execute(mentions.delete().where(mentions.c.memory == record.row))
-    return GraphRemoval(len(entity_rows), _release(connection, entity_rows, record.space, now, digests), gone)
+    return GraphRemoval(len(entity_rows), _release(connection, entity_rows, record.partition, now, digests), gone)
 
 
-def _settle(connection: Connection, row: int, space: str, now: datetime) -> int:
+def _settle(connection: Connection, row: int, partition: str, now: datetime) -> int:
     """Touches a relation that lost a support, or buries it with its last one. Returns how many were buried."""
     newest = connection.scalar(select(func.max(supports.c.valid_at)).where(supports.c.relation == row))
     change = event_log.next_change(connection)
@@ -136,20 +136,20 @@ def _settle(connection: Connection, row: int, space: str, now: datetime) -> int:
         connection.execute(relations.update().where(mine).values(change=change, at=newest))
         return 0
     uid = connection.scalar(relations.delete().where(mine).returning(relations.c.uid))
-    event_log.add_tombstone(connection, "relation", str(uid), space, Scope(), now, change)
+    event_log.add_tombstone(connection, "relation", str(uid), partition, Scope(), now, change)
     return 1
 
 
-def _release(connection: Connection, rows: Iterable[int], space: str, now: datetime, digests: Digests) -> int:
+def _release(connection: Connection, rows: Iterable[int], partition: str, now: datetime, digests: Digests) -> int:
     mine = entities.c.id.in_(list(rows))
     connection.execute(entities.update().where(mine).values(mentions=entities.c.mentions - 1))
     unmentioned = entities.delete().where(mine, entities.c.mentions <= 0)
     gone = connection.execute(unmentioned.returning(entities.c.key, entities.c.change)).all()
     for key, told in gone:
         if told is not None:
-            sealed = digests.encrypt(entity_id(space, key))
+            sealed = digests.encrypt(entity_id(partition, key))
             event_log.add_tombstone(
-                connection, "entity", sealed, space, Scope(), now, event_log.next_change(connection)
+                connection, "entity", sealed, partition, Scope(), now, event_log.next_change(connection)
             )
     return len(gone)
 

@@ -23,9 +23,9 @@ from graphmem.stores.ledger.schema import (
     mentions,
     messages,
     names,
+    partitions,
     relations,
     set_aside,
-    spaces,
     supports,
     tasks,
     terms,
@@ -37,7 +37,7 @@ from graphmem.text import content_hash, term_counts
 
 def counts(connection: Connection) -> dict[str, int]:
     """How many rows there are of what a person would count."""
-    tables = (memories, events, entities, mentions, relations, supports, embeddings, spaces, tasks, jobs)
+    tables = (memories, events, entities, mentions, relations, supports, embeddings, partitions, tasks, jobs)
     return {table.name: connection.scalar(select(func.count()).select_from(table)) or 0 for table in tables}
 
 
@@ -74,7 +74,7 @@ def inconsistent_columns(connection: Connection) -> list[str]:
         "memories.previous": _wrong_order(connection),
         "entities.mentions": _wrong_entities(connection),
         "embeddings.uses": bool(_wrong_uses(connection)),
-        "spaces.size": _sizes(connection)[0] != _sizes(connection)[1],
+        "partitions.size": _sizes(connection)[0] != _sizes(connection)[1],
         "terms.df": _terms(connection) != _counted_terms(connection),
     }
     return [name for name, is_wrong in checks.items() if is_wrong]
@@ -94,13 +94,13 @@ def recompute_derived(connection: Connection) -> None:
     size = (
         select(func.count())
         .select_from(memories)
-        .where(memories.c.space == spaces.c.id, memories.c.embedding.is_not(None))
+        .where(memories.c.partition == partitions.c.id, memories.c.embedding.is_not(None))
         .scalar_subquery()
     )
-    connection.execute(spaces.update().values(size=size))
+    connection.execute(partitions.update().values(size=size))
     connection.execute(terms.delete())
     counted = _counted_terms(connection)
-    found = [{"space": space, "term": term, "df": df} for (space, term), df in counted.items()]
+    found = [{"partition": partition, "term": term, "df": df} for (partition, term), df in counted.items()]
     if found:
         connection.execute(terms.insert(), found)
 
@@ -109,7 +109,7 @@ def wipe(connection: Connection) -> None:
     """Empties the ledger. Its UUID stays, and so do the change numbers: they never go back."""
     for table in (
         tasks, jobs, usage, set_aside, cursors, leases, links, further_runs, aliases, names, supports, relations,
-        mentions, entities, terms, embeddings, messages, events, tombstones, memories, spaces,
+        mentions, entities, terms, embeddings, messages, events, tombstones, memories, partitions,
     ):  # fmt: skip
         connection.execute(table.delete())
     connection.execute(ledger.update().values(embedder=None, unguarded=0, epoch=ledger.c.epoch + 1))
@@ -118,7 +118,7 @@ def wipe(connection: Connection) -> None:
 def _order() -> Subquery:
     """Each episode's row with that of the one before it in its session."""
     m = memories.c
-    before = func.lag(m.id).over(partition_by=[m.space, m.session], order_by=[m.at, m.id])
+    before = func.lag(m.id).over(partition_by=[m.partition, m.session], order_by=[m.at, m.id])
     return select(m.id, before.label("before")).where(m.kind == Kind.EPISODE).subquery()
 
 
@@ -151,22 +151,25 @@ def _wrong_uses(connection: Connection) -> dict[str, int]:
 
 
 def _sizes(connection: Connection) -> tuple[dict[int, int], dict[int, int]]:
-    said = {row: size for row, size in connection.execute(select(spaces.c.id, spaces.c.size)) if size}
+    said = {row: size for row, size in connection.execute(select(partitions.c.id, partitions.c.size)) if size}
     statement = (
-        select(memories.c.space, func.count()).where(memories.c.embedding.is_not(None)).group_by(memories.c.space)
+        select(memories.c.partition, func.count())
+        .where(memories.c.embedding.is_not(None))
+        .group_by(memories.c.partition)
     )
     return said, dict(connection.execute(statement).all())
 
 
 def _terms(connection: Connection) -> dict[tuple[int, int], int]:
     return {
-        (space, term): df for space, term, df in connection.execute(select(terms.c.space, terms.c.term, terms.c.df))
+        (partition, term): df
+        for partition, term, df in connection.execute(select(terms.c.partition, terms.c.term, terms.c.df))
     }
 
 
 def _counted_terms(connection: Connection) -> Counter[tuple[int, int]]:
     counted: Counter[tuple[int, int]] = Counter()
-    enriched = select(memories.c.id, memories.c.space).where(memories.c.embedding.is_not(None))
+    enriched = select(memories.c.id, memories.c.partition).where(memories.c.embedding.is_not(None))
     owners = dict(connection.execute(enriched).all())
     chunk = rows.BATCH
     ids = list(owners)

@@ -12,8 +12,8 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, func, 
 from graphmem.model import EMPTY_MAPPING, SCOPE_NAMES, Kind, MemoryRecord, Scope, micros
 from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.dialects import now_micros
-from graphmem.stores.ledger.memories import RECORD, decode_record, ensure_space, exact_scope, inserted_row
-from graphmem.stores.ledger.schema import jobs, links, memories, spaces
+from graphmem.stores.ledger.memories import RECORD, decode_record, ensure_partition, exact_scope, inserted_row
+from graphmem.stores.ledger.schema import jobs, links, memories, partitions
 
 MICROS_PER_SECOND = 1_000_000
 # The memory type of a summary that tells a procedure, and is no session's running summary.
@@ -44,22 +44,22 @@ class Job:
     row: int = 0
 
     @property
-    def space(self) -> str:
-        """The space it belongs to."""
-        return self.scope.space
+    def partition(self) -> str:
+        """The partition it belongs to."""
+        return self.scope.partition
 
 
 def enqueue(connection: Connection, job: Job) -> Job:
     """Notes a piece of work; of summaries of one session and scope there is at most one."""
-    space = ensure_space(connection, job.space)
+    partition = ensure_partition(connection, job.partition)
     if job.kind is JobKind.SUMMARY:
-        same = (jobs.c.kind == job.kind.value, jobs.c.space == space, jobs.c.session == job.session)
+        same = (jobs.c.kind == job.kind.value, jobs.c.partition == partition, jobs.c.session == job.session)
         known = connection.execute(_ALL.where(*same, *exact_scope(jobs, job.scope))).first()
         if known is not None:
             return _job(known)
     line = {
         "kind": job.kind.value,
-        "space": space,
+        "partition": partition,
         **{name: getattr(job.scope, name) for name in SCOPE_NAMES},
         "session": job.session,
         "request": {"memories": list(job.memories), **job.request},
@@ -70,7 +70,7 @@ def enqueue(connection: Connection, job: Job) -> Job:
     return Job(job.kind, job.scope, job.session, job.memories, job.request, 0, row)
 
 
-_ALL = select(jobs, spaces.c.key.label("space_key")).join(spaces)
+_ALL = select(jobs, partitions.c.key.label("partition_key")).join(partitions)
 
 
 @decoding
@@ -157,7 +157,7 @@ def _of_session(kind: Kind, scope: Scope, session: str) -> Select[Any]:
     """The memories of a kind in a session, in exactly this scope."""
     m = memories.c
     return RECORD.where(
-        spaces.c.key == scope.space, m.session == session, m.kind == kind.value, *exact_scope(memories, scope)
+        partitions.c.key == scope.partition, m.session == session, m.kind == kind.value, *exact_scope(memories, scope)
     )
 
 
@@ -194,7 +194,7 @@ def latest_summary(connection: Connection, scope: Scope) -> MemoryRecord | None:
     m = memories.c
     mine = [m[name].is_not_distinct_from(getattr(scope, name)) for name in ("user_id", "agent_id")]
     statement = RECORD.where(
-        spaces.c.key == scope.space, m.kind == Kind.SUMMARY.value, m.valid_to.is_(None), _RUNNING, *mine
+        partitions.c.key == scope.partition, m.kind == Kind.SUMMARY.value, m.valid_to.is_(None), _RUNNING, *mine
     )
     row = connection.execute(statement.order_by(m.updated_at.desc(), m.id.desc()).limit(1)).mappings().first()
     return None if row is None else decode_record(row)
@@ -208,21 +208,21 @@ def last_summarised_row(connection: Connection, summary: MemoryRecord | None) ->
     return connection.scalar(covered) or 0
 
 
-def facts_since(connection: Connection, space: str, change: int) -> list[int]:
-    """Rows of the facts of a space that were stored or changed after a change number."""
+def facts_since(connection: Connection, partition: str, change: int) -> list[int]:
+    """Rows of the facts of a partition that were stored or changed after a change number."""
     m = memories.c
     statement = (
         select(m.id)
-        .join(spaces)
-        .where(m.change > bindparam("seen"), spaces.c.key == bindparam("space"), m.kind == Kind.FACT.value)
+        .join(partitions)
+        .where(m.change > bindparam("seen"), partitions.c.key == bindparam("partition"), m.kind == Kind.FACT.value)
     )
-    return list(connection.scalars(statement, {"seen": change, "space": space}))
+    return list(connection.scalars(statement, {"seen": change, "partition": partition}))
 
 
-def facts_with_text(connection: Connection, space: str, texts: Sequence[str]) -> list[MemoryRecord]:
-    """The facts of a space that are worded exactly so."""
+def facts_with_text(connection: Connection, partition: str, texts: Sequence[str]) -> list[MemoryRecord]:
+    """The facts of a partition that are worded exactly so."""
     m = memories.c
     statement = RECORD.where(
-        spaces.c.key == space, m.kind == Kind.FACT.value, m.valid_to.is_(None), m.text.in_(list(texts))
+        partitions.c.key == partition, m.kind == Kind.FACT.value, m.valid_to.is_(None), m.text.in_(list(texts))
     ).order_by(m.id)
     return [decode_record(row) for row in connection.execute(statement).mappings()]

@@ -25,7 +25,7 @@ from graphmem.stores.ledger import visibility
 from graphmem.stores.ledger.array_parameters import in_array, json_object_agg
 from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.dialects import upsert
-from graphmem.stores.ledger.schema import further_runs, links, memories, spaces
+from graphmem.stores.ledger.schema import further_runs, links, memories, partitions
 
 # SQLite takes at most 32,766 parameters in a statement; lists of ids go in pieces.
 BATCH = 10_000
@@ -39,12 +39,12 @@ _RUNS = (
     .correlate(memories)
     .scalar_subquery()
 )
-RECORD = select(memories, spaces.c.key.label("space_key"), _RUNS.label("further_runs")).join(spaces)
+RECORD = select(memories, partitions.c.key.label("partition_key"), _RUNS.label("further_runs")).join(partitions)
 _BY_ID = RECORD.where(in_array(memories.c.uid, "wanted"))
 _BY_ONE_ID = RECORD.where(memories.c.uid == bindparam("one"))
 _BY_ROW = RECORD.where(in_array(memories.c.id, "wanted"))
 _TOUCH = memories.update().where(memories.c.id == bindparam("row")).values(change=bindparam("now"))
-_SPACE = select(spaces.c.id, spaces.c.size).where(spaces.c.key == bindparam("key"))
+_SPACE = select(partitions.c.id, partitions.c.size).where(partitions.c.key == bindparam("key"))
 _IDS = select(memories.c.id, memories.c.uid).where(in_array(memories.c.id, "wanted"))
 _BASES = (
     select(links.c.memory, links.c.kind, memories.c.uid)
@@ -62,47 +62,47 @@ def inserted_row(made: CursorResult[Any]) -> int:
     return int(key[0])
 
 
-def space_row(connection: Connection, key: str) -> int | None:
-    """The row of a space, or None if nothing was ever written there."""
-    return sized_space(connection, key)[0]
+def partition_row(connection: Connection, key: str) -> int | None:
+    """The row of a partition, or None if nothing was ever written there."""
+    return sized_partition(connection, key)[0]
 
 
-def sized_space(connection: Connection, key: str) -> tuple[int | None, int]:
-    """The row of a space (None: nothing was ever written there), and n: the memories that its statistics count."""
+def sized_partition(connection: Connection, key: str) -> tuple[int | None, int]:
+    """The row of a partition (None: nothing was ever written there), and n: the memories that its statistics count."""
     found = connection.execute(_SPACE, {"key": key}).first()
     return (None, 0) if found is None else (found[0], found[1])
 
 
 def view_values(connection: Connection, view: View) -> dict[str, Any]:
     """The parameters of a view's conditions (`visibility.conditions`)."""
-    return visibility.values(view, None if view.space is None else space_row(connection, view.space))
+    return visibility.values(view, None if view.partition is None else partition_row(connection, view.partition))
 
 
-def ensure_space(connection: Connection, key: str) -> int:
-    """The row of a space, made if need be."""
-    known = space_row(connection, key)
+def ensure_partition(connection: Connection, key: str) -> int:
+    """The row of a partition, made if need be."""
+    known = partition_row(connection, key)
     if known is not None:
         return known
-    made = connection.execute(spaces.insert().values(key=key, size=0))
+    made = connection.execute(partitions.insert().values(key=key, size=0))
     return inserted_row(made)
 
 
-def spaces_of(connection: Connection, view: View, limit: int) -> list[str]:
-    """The spaces with something in a view that spans them, those written last first."""
+def partitions_of(connection: Connection, view: View, limit: int) -> list[str]:
+    """The partitions with something in a view that spans them, those written last first."""
     statement = (
-        select(spaces.c.key)
-        .select_from(memories.join(spaces))
+        select(partitions.c.key)
+        .select_from(memories.join(partitions))
         .where(*visibility.conditions(visibility.shape(view)))
-        .group_by(spaces.c.key)
+        .group_by(partitions.c.key)
         .order_by(func.max(memories.c.id).desc())
         .limit(limit)
     )
     return list(connection.scalars(statement, visibility.values(view, None)))
 
 
-def all_spaces(connection: Connection) -> list[str]:
-    """Every space there is."""
-    return list(connection.scalars(select(spaces.c.key).order_by(spaces.c.id)))
+def all_partitions(connection: Connection) -> list[str]:
+    """Every partition there is."""
+    return list(connection.scalars(select(partitions.c.key).order_by(partitions.c.id)))
 
 
 def total(connection: Connection) -> int:
@@ -137,11 +137,11 @@ def visible_records(connection: Connection, view: View, uids: Iterable[str]) -> 
 
 def list_records(connection: Connection, view: View, *, with_sources: bool) -> Iterator[MemoryRecord]:
     """What the view holds, newest observation first; `with_sources` includes mere sources of facts."""
-    space = None if view.space is None else space_row(connection, view.space)
-    if view.space is not None and space is None:
+    partition = None if view.partition is None else partition_row(connection, view.partition)
+    if view.partition is not None and partition is None:
         return
     statement = _listing(visibility.shape(view), with_sources=with_sources)
-    for row in connection.execute(statement, visibility.values(view, space)).mappings():
+    for row in connection.execute(statement, visibility.values(view, partition)).mappings():
         yield decode_record(row)
 
 
@@ -153,10 +153,10 @@ def _listing(shape: visibility.ViewShape, *, with_sources: bool) -> Select[Any]:
 
 def ids_between(connection: Connection, view: View, start: int, end: int, limit: int) -> list[str]:
     """The ids of the newest memories that a view holds of a stretch of time, in microseconds, `end` not included."""
-    space = None if view.space is None else space_row(connection, view.space)
-    if view.space is not None and space is None:
+    partition = None if view.partition is None else partition_row(connection, view.partition)
+    if view.partition is not None and partition is None:
         return []
-    values = {**visibility.values(view, space), "start": start, "end": end, "limit": limit}
+    values = {**visibility.values(view, partition), "start": start, "end": end, "limit": limit}
     return list(connection.scalars(_said_between(visibility.shape(view)), values))
 
 
@@ -167,11 +167,11 @@ def _said_between(shape: visibility.ViewShape) -> Select[Any]:
     return select(memories.c.uid).where(*within).order_by(at.desc(), memories.c.id.desc()).limit(bindparam("limit"))
 
 
-def changed_after(connection: Connection, after: int, limit: int, space: int | None = None) -> list[MemoryRecord]:
+def changed_after(connection: Connection, after: int, limit: int, partition: int | None = None) -> list[MemoryRecord]:
     """Records whose change number is past `after`, in its order."""
     statement = RECORD.where(memories.c.change > after).order_by(memories.c.change).limit(limit)
-    if space is not None:
-        statement = statement.where(memories.c.space == space)
+    if partition is not None:
+        statement = statement.where(memories.c.partition == partition)
     return [decode_record(row) for row in connection.execute(statement).mappings()]
 
 
@@ -181,10 +181,10 @@ def in_scope(connection: Connection, scope: Scope, limit: int) -> list[MemoryRec
     return [decode_record(row) for row in connection.execute(statement).mappings()]
 
 
-def insert(connection: Connection, record: MemoryRecord, space: int) -> int:
+def insert(connection: Connection, record: MemoryRecord, partition: int) -> int:
     """Stores a record, an episode behind those of its session that are not later; returns its row."""
-    before = connection.scalar(_last_until(), _place(record, space)) if record.kind is Kind.EPISODE else None
-    placed = {"uid": record.id, "space": space, "previous": before, "windows": 0}
+    before = connection.scalar(_last_until(), _place(record, partition)) if record.kind is Kind.EPISODE else None
+    placed = {"uid": record.id, "partition": partition, "previous": before, "windows": 0}
     row = inserted_row(connection.execute(memories.insert(), {**placed, **encode_record(record)}))
     if record.further_runs:
         set_further_runs(connection, row, record.further_runs)
@@ -199,8 +199,8 @@ def set_further_runs(connection: Connection, row: int, runs: Iterable[str]) -> N
         connection.execute(further_runs.insert(), noted)
 
 
-def _place(record: MemoryRecord, space: int) -> dict[str, Any]:
-    return {"in_space": space, "in_session": record.session, "moment": micros(record.at)}
+def _place(record: MemoryRecord, partition: int) -> dict[str, Any]:
+    return {"in_partition": partition, "in_session": record.session, "moment": micros(record.at)}
 
 
 @lru_cache(maxsize=1)
@@ -218,7 +218,7 @@ def _first_after() -> Select[Any]:
 def _in_session() -> Select[Any]:
     m = memories.c
     return select(m.id).where(
-        m.space == bindparam("in_space"), m.session == bindparam("in_session"), m.kind == Kind.EPISODE.value
+        m.partition == bindparam("in_partition"), m.session == bindparam("in_session"), m.kind == Kind.EPISODE.value
     )
 
 
@@ -237,10 +237,10 @@ def exact_scope(table: Table, scope: Scope) -> list[ColumnElement[bool]]:
     return [table.c[name].is_not_distinct_from(getattr(scope, name)) for name in SCOPE_NAMES]
 
 
-def nearest_session(connection: Connection, space: int, scope: Scope, at: datetime, gap: timedelta) -> str | None:
+def nearest_session(connection: Connection, partition: int, scope: Scope, at: datetime, gap: timedelta) -> str | None:
     """The session of the earlier, then later neighbour of exactly this scope within the gap."""
     same = [
-        memories.c.space == space,
+        memories.c.partition == partition,
         memories.c.kind == Kind.EPISODE,
         memories.c.session.not_like(f"{SINGLE_SESSION}%"),
         *exact_scope(memories, scope),
@@ -259,9 +259,9 @@ def nearest_session(connection: Connection, space: int, scope: Scope, at: dateti
     return connection.scalar(earlier.limit(1)) or connection.scalar(later.limit(1))
 
 
-def first_episode_after(connection: Connection, record: MemoryRecord, space: int) -> int | None:
+def first_episode_after(connection: Connection, record: MemoryRecord, partition: int) -> int | None:
     """The row of the first episode of a session that is later than this record."""
-    row: int | None = connection.scalar(_first_after(), _place(record, space))
+    row: int | None = connection.scalar(_first_after(), _place(record, partition))
     return row
 
 
@@ -338,7 +338,9 @@ def _facts() -> Select[Any]:
 
 
 def encode_record(record: MemoryRecord) -> dict[str, Any]:
-    """A record as values of its row's columns, but for what only the ledger decides (row, uid, space, embedding)."""
+    """A record as values of its row's columns, but for what only the ledger decides (row, uid,
+    partition, embedding).
+    """
     return {
         **{name: getattr(record.scope, name) for name in SCOPE_NAMES},
         **{name: getattr(record, name) for name in _PLAIN},
@@ -378,7 +380,7 @@ def decode_record(row: RowMapping) -> MemoryRecord:
     return MemoryRecord(
         id=row["uid"],
         row=row["id"],
-        space=row["space_key"],
+        partition=row["partition_key"],
         scope=Scope(row["user_id"], row["agent_id"], row["run_id"]),
         kind=Kind(row["kind"]),
         metadata=row["metadata"],

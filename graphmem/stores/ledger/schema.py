@@ -47,8 +47,8 @@ ledger = Table(
     Column("unguarded", BigInteger, nullable=False, server_default="0"),  # erased messages whose secret was lost
 )
 
-spaces = Table(
-    "spaces",
+partitions = Table(
+    "partitions",
     metadata,
     _row_id(),
     Column("key", Text, nullable=False, unique=True),
@@ -60,7 +60,7 @@ memories = Table(
     metadata,
     _row_id(),
     Column("uid", Text, nullable=False, unique=True),
-    Column("space", ForeignKey("spaces.id"), nullable=False),
+    Column("partition", ForeignKey("partitions.id"), nullable=False),
     Column("user_id", Text),
     Column("agent_id", Text),
     Column("run_id", Text),
@@ -91,8 +91,8 @@ memories = Table(
     Column("tells", SmallInteger, nullable=False, server_default="0"),  # model.Tells: which questions it may answer
     Column("asks", Float, nullable=False, server_default="0"),  # the share of it that is questions
     Index("memories_change", "change", unique=True),
-    Index("memories_space_at", "space", "at"),
-    Index("memories_session", "space", "session", "at", "id"),
+    Index("memories_partition_at", "partition", "at"),
+    Index("memories_session", "partition", "session", "at", "id"),
     Index("memories_previous", "previous"),
     Index("memories_agent", "agent_id", "at"),
     Index("memories_run", "run_id", "at"),
@@ -157,7 +157,7 @@ tombstones = Table(
     metadata,
     Column("uid", Text, primary_key=True),
     Column("kind", Text, nullable=False),
-    Column("space", Text, nullable=False),
+    Column("partition", Text, nullable=False),
     Column("user_id", Text),
     Column("agent_id", Text),
     Column("run_id", Text),
@@ -170,14 +170,14 @@ entities = Table(
     "entities",
     metadata,
     _row_id(),
-    Column("space", ForeignKey("spaces.id"), nullable=False),
+    Column("partition", ForeignKey("partitions.id"), nullable=False),
     Column("key", Text, nullable=False),
     Column("name", Text, nullable=False),
     Column("type", Text, nullable=False),
     Column("mentions", Integer, nullable=False),  # df: the memories that hold the key
     # Set where something is said of it beyond the texts: other names, a chosen one. Projections show that.
     Column("change", BigInteger),
-    UniqueConstraint("space", "key"),
+    UniqueConstraint("partition", "key"),
     Index("entities_change", "change", unique=True),
 )
 
@@ -198,13 +198,13 @@ relations = Table(
     metadata,
     _row_id(),
     Column("uid", Text, nullable=False, unique=True),
-    Column("space", ForeignKey("spaces.id"), nullable=False),
+    Column("partition", ForeignKey("partitions.id"), nullable=False),
     Column("subject", ForeignKey("entities.id"), nullable=False),
     Column("predicate", Text, nullable=False),
     Column("object", ForeignKey("entities.id"), nullable=False),
     Column("at", BigInteger, nullable=False),  # the newest support's, for ordering only
     Column("change", BigInteger, nullable=False),
-    UniqueConstraint("space", "subject", "predicate", "object"),
+    UniqueConstraint("partition", "subject", "predicate", "object"),
     Index("relations_change", "change", unique=True),
 )
 Index("relations_subject", relations.c.subject, relations.c.at.desc())
@@ -240,7 +240,7 @@ embeddings = Table(
 aliases = Table(
     "aliases",
     metadata,
-    Column("space", ForeignKey("spaces.id"), primary_key=True),
+    Column("partition", ForeignKey("partitions.id"), primary_key=True),
     Column("key", Text, primary_key=True),
     Column("other", Text, primary_key=True),
     Column("origin", Text, nullable=False),  # who says so: "user", or the rule that found it
@@ -253,7 +253,7 @@ aliases = Table(
 names = Table(
     "names",
     metadata,
-    Column("space", ForeignKey("spaces.id"), primary_key=True),
+    Column("partition", ForeignKey("partitions.id"), primary_key=True),
     Column("key", Text, primary_key=True),
     Column("name", Text, nullable=False),
     Column("at", BigInteger, nullable=False),
@@ -263,7 +263,7 @@ names = Table(
 terms = Table(
     "terms",
     metadata,
-    Column("space", ForeignKey("spaces.id"), primary_key=True),
+    Column("partition", ForeignKey("partitions.id"), primary_key=True),
     Column("term", BigInteger, primary_key=True),  # a hash: no words outside `memories` and `events`
     Column("df", Integer, nullable=False),
     sqlite_with_rowid=False,
@@ -286,7 +286,7 @@ jobs = Table(
     metadata,
     _row_id(),
     Column("kind", Text, nullable=False),  # "facts" or "summary"
-    Column("space", ForeignKey("spaces.id"), nullable=False),
+    Column("partition", ForeignKey("partitions.id"), nullable=False),
     Column("user_id", Text),
     Column("agent_id", Text),
     Column("run_id", Text),
@@ -296,7 +296,7 @@ jobs = Table(
     Column("error", Text),  # the name of the last failure
     Column("holder", Text),  # who is at it
     Column("until", BigInteger, nullable=False),  # microseconds: held until then, or not tried again before then
-    Index("jobs_session", "space", "session"),
+    Index("jobs_session", "partition", "session"),
 )
 
 # What the models took, added up. Parts of a scope that are not set are "".

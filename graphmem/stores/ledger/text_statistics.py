@@ -1,4 +1,4 @@
-"""What is derived from a memory's text: its vectors, the terms of its space, and the counts over both."""
+"""What is derived from a memory's text: its vectors, the terms of its partition, and the counts over both."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graphmem.stores.ledger import memories as rows
 from graphmem.stores.ledger.array_parameters import in_array
 from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.dialects import upsert_for
-from graphmem.stores.ledger.schema import embeddings, memories, spaces, terms
+from graphmem.stores.ledger.schema import embeddings, memories, partitions, terms
 from graphmem.text import is_passage, is_question, question_share, term_counts
 
 if TYPE_CHECKING:
@@ -27,7 +27,11 @@ _MINE = (
 )
 _WINDOWS = select(embeddings.c.form, func.count()).where(*_MINE).group_by(embeddings.c.form)
 _USERS = select(func.max(embeddings.c.uses)).where(*_MINE)
-_COUNT = spaces.update().where(spaces.c.id == bindparam("space")).values(size=spaces.c.size + bindparam("by"))
+_COUNT = (
+    partitions.update()
+    .where(partitions.c.id == bindparam("partition"))
+    .values(size=partitions.c.size + bindparam("by"))
+)
 _MARK = (
     memories.update()
     .where(memories.c.id == bindparam("row"))
@@ -39,7 +43,7 @@ _MARK = (
     )
 )
 _FREQUENCIES = select(terms.c.term, terms.c.df).where(
-    terms.c.space == bindparam("space"), in_array(terms.c.term, "wanted")
+    terms.c.partition == bindparam("partition"), in_array(terms.c.term, "wanted")
 )
 
 
@@ -81,7 +85,7 @@ def add_reference(connection: Connection, forms: EmbeddingSpec, text_hash: str, 
 def store_enrichment(
     connection: Connection,
     record: MemoryRecord,
-    space: int,
+    partition: int,
     forms: EmbeddingSpec,
     text_hash: str,
     made: Embedded | None,
@@ -93,7 +97,7 @@ def store_enrichment(
     windows = add_reference(connection, forms, text_hash, made)
     if windows:
         mark_enriched(connection, record, text_hash, windows, tells)
-        update_term_counts(connection, record, space, 1)
+        update_term_counts(connection, record, partition, 1)
     return bool(windows)
 
 
@@ -121,18 +125,18 @@ def delete_other_embeddings(connection: Connection, forms: EmbeddingSpec) -> int
     return connection.execute(embeddings.delete().where(~mine)).rowcount
 
 
-def update_term_counts(connection: Connection, record: MemoryRecord, space: int, by: int) -> None:
-    """Adds a memory to its space's statistics (`by` 1), or takes it out again (`by` -1)."""
-    connection.execute(_COUNT, {"space": space, "by": by})
+def update_term_counts(connection: Connection, record: MemoryRecord, partition: int, by: int) -> None:
+    """Adds a memory to its partition's statistics (`by` 1), or takes it out again (`by` -1)."""
+    connection.execute(_COUNT, {"partition": partition, "by": by})
     found = list(term_counts(record.embedded_text))
     if not found:
         return
     if by > 0:
         connection.execute(
-            _one_more(connection.dialect.name), [{"space": space, "term": term, "df": 1} for term in found]
+            _one_more(connection.dialect.name), [{"partition": partition, "term": term, "df": 1} for term in found]
         )
         return
-    mine = (terms.c.space == space, terms.c.term.in_(found))
+    mine = (terms.c.partition == partition, terms.c.term.in_(found))
     connection.execute(terms.update().where(*mine).values(df=terms.c.df - 1))
     connection.execute(terms.delete().where(*mine, terms.c.df <= 0))
 
@@ -140,13 +144,15 @@ def update_term_counts(connection: Connection, record: MemoryRecord, space: int,
 @lru_cache(maxsize=2)
 def _one_more(dialect: str) -> Any:
     counted = {"df": terms.c.df + 1}
-    return upsert_for(dialect, terms).on_conflict_do_update(index_elements=[terms.c.space, terms.c.term], set_=counted)
+    return upsert_for(dialect, terms).on_conflict_do_update(
+        index_elements=[terms.c.partition, terms.c.term], set_=counted
+    )
 
 
-def document_frequencies(connection: Connection, space: str, wanted: Iterable[int]) -> tuple[int, dict[int, int]]:
-    """N of a space, and how many of its memories hold each of these terms (absent: none)."""
-    row, size = rows.sized_space(connection, space)
-    return size, dict(connection.execute(_FREQUENCIES, {"space": row, "wanted": list(wanted)}).all())
+def document_frequencies(connection: Connection, partition: str, wanted: Iterable[int]) -> tuple[int, dict[int, int]]:
+    """N of a partition, and how many of its memories hold each of these terms (absent: none)."""
+    row, size = rows.sized_partition(connection, partition)
+    return size, dict(connection.execute(_FREQUENCIES, {"partition": row, "wanted": list(wanted)}).all())
 
 
 def mark_enriched(

@@ -17,7 +17,7 @@ class ViewShape:
     """Which conditions a view has: the key under which its statements are kept."""
 
     kinds: bool
-    space: bool
+    partition: bool
     user_id: bool
     agent_id: bool
     run_id: bool
@@ -30,7 +30,7 @@ def shape(view: View) -> ViewShape:
     scope = view.scope
     return ViewShape(
         kinds=view.kinds != ALL_KINDS,
-        space=view.space is not None,
+        partition=view.partition is not None,
         user_id=scope.user_id is not None,
         agent_id=scope.agent_id is not None,
         run_id=scope.run_id is not None,
@@ -42,8 +42,8 @@ def shape(view: View) -> ViewShape:
 def conditions(shape: ViewShape, *, of_ids: bool = False) -> list[ColumnElement[bool]]:
     """The conditions on `memories`; their parameters are named by `values`.
 
-    `of_ids`: for a statement that names its memories. SQLite would rather take an index on the space or the agent, and
-    read all there is (at 10,000 memories a third of a search); an expression has none.
+    `of_ids`: for a statement that names its memories. SQLite would rather take an index on the partition or the agent,
+    and read all there is (at 10,000 memories a third of a search); an expression has none.
     """
     m = memories.c
     found: list[ColumnElement[bool]] = [
@@ -51,8 +51,8 @@ def conditions(shape: ViewShape, *, of_ids: bool = False) -> list[ColumnElement[
     ]
     if shape.kinds:
         found.append(m.kind.in_(bindparam("kinds", expanding=True)))
-    if shape.space:
-        found.append((m.space + 0 if of_ids else m.space) == bindparam("space"))
+    if shape.partition:
+        found.append((m.partition + 0 if of_ids else m.partition) == bindparam("partition"))
     parts = [name for name in ("user_id", "agent_id") if getattr(shape, name)]
     found.extend((m[name].concat("") if of_ids else m[name]) == bindparam(name) for name in parts)
     if shape.run_id:
@@ -79,14 +79,14 @@ def in_scope(scope: Scope, table: FromClause = memories) -> list[ColumnElement[b
     return [*(table.c[name] == value for name, value in parts.items()), *said]
 
 
-def values(view: View, space: int | None) -> dict[str, Any]:
-    """The parameters of `conditions`; `space` is the row of `view.space`."""
+def values(view: View, partition: int | None) -> dict[str, Any]:
+    """The parameters of `conditions`; `partition` is the row of `view.partition`."""
     named: dict[str, Any] = {
         "moment": micros(view.moment),
         **view.scope.parts,
     }
     if view.kinds != ALL_KINDS:
         named["kinds"] = sorted(view.kinds)
-    if view.space is not None:
-        named["space"] = space
+    if view.partition is not None:
+        named["partition"] = partition
     return named

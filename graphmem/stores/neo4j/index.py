@@ -1,11 +1,11 @@
 """The graph in Neo4j: a `GraphIndex` that people can look at. See `cypher/` for the statements.
 
-    (:Memory {ledger, id, space, user_id, agent_id, run_id, further_runs, kind, speaker, text, date, until,
+    (:Memory {ledger, id, partition, user_id, agent_id, run_id, further_runs, kind, speaker, text, date, until,
               at, valid_from, valid_to, expires_at, row, version})
-    (:Entity:<type> {ledger, id, space, key, name, type, version})
+    (:Entity:<type> {ledger, id, partition, key, name, type, version})
     (:Memory)-[:MENTIONS {ledger, kind, ekey, rank}]->(:Entity)
     (:Memory)-[:NEXT | DRAWN_FROM | REPLACES {ledger}]->(:Memory)
-    (:Entity)-[:RELATES_TO {ledger, id, space, predicate, fact, facts, memory_ids, source, target, confidence,
+    (:Entity)-[:RELATES_TO {ledger, id, partition, predicate, fact, facts, memory_ids, source, target, confidence,
                             since, until, at, valid_at, invalid_at, version}]->(:Entity)
     (:Entity)-[:SAME_AS {ledger}]->(:Entity)
     (:GraphmemLedger {ledger, schema})
@@ -39,7 +39,7 @@ WIPE_CHUNK = 2000
 PLANNING_TIMEOUT = 30.0
 # How often it is asked for nothing then: the first time takes a second or more, the third a hundredth.
 WARM_UP_RUNS = 3
-_NOBODY, _NOTHING = View(Scope("nobody"), EPOCH, space=""), Seeds(("nothing",), ("nothing",))
+_NOBODY, _NOTHING = View(Scope("nobody"), EPOCH, partition=""), Seeds(("nothing",), ("nothing",))
 
 
 class Neo4jIndex:
@@ -111,10 +111,10 @@ class Neo4jIndex:
 
         return self._server.write(write)
 
-    def list_held(self, spaces: Sequence[str] | None = None) -> Iterator[tuple[str, int]]:
+    def list_held(self, partitions: Sequence[str] | None = None) -> Iterator[tuple[str, int]]:
         self._check_here()
-        named = [f"{self._ledger}/{space}" for space in spaces or ()]
-        asked = {"ledger": self._ledger, "spaces": named, "all": spaces is None}
+        named = [f"{self._ledger}/{partition}" for partition in partitions or ()]
+        asked = {"ledger": self._ledger, "partitions": named, "all": partitions is None}
         for found in self._server.stream(statement("runtime/held"), asked):
             yield found["id"], found["version"]
 

@@ -1,6 +1,6 @@
 """States as the parameters of statements, and a statement's row as a subgraph. Pure.
 
-Neo4j is shared: a space is stored behind the ledger's UUID, "<ledger>/<space>".
+Neo4j is shared: a partition is stored behind the ledger's UUID, "<ledger>/<partition>".
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def memory_row(ledger: str, state: MemoryState) -> Row:
     record = state.record
     return {
         "id": record.id,
-        "space": f"{ledger}/{record.space}",
+        "partition": f"{ledger}/{record.partition}",
         "user_id": record.scope.user_id,
         "agent_id": record.scope.agent_id,
         "run_id": record.scope.run_id,
@@ -48,7 +48,7 @@ def mention_rows(state: MemoryState) -> list[Any]:
     when = f"{micros(record.at) + _SHIFT:018d}{_ROWS - record.row:012d}"
     return [
         record.id,
-        [[entity_id(record.space, entity.key), int(kind), _rank(kind, when)] for entity, kind in state.mentions],
+        [[entity_id(record.partition, entity.key), int(kind), _rank(kind, when)] for entity, kind in state.mentions],
     ]
 
 
@@ -59,27 +59,28 @@ def _rank(kind: MentionKind, when: str) -> str | None:
 
 def mentioned_entity_rows(ledger: str, states: Iterable[MemoryState]) -> list[Row]:
     """The entities that memories mention, each once."""
-    found = {(state.record.space, entity.key): entity for state in states for entity, _ in state.mentions}
+    found = {(state.record.partition, entity.key): entity for state in states for entity, _ in state.mentions}
     return [
-        {**_end(ledger, space, key, entity.name), "type": entity.type.value} for (space, key), entity in found.items()
+        {**_end(ledger, partition, key, entity.name), "type": entity.type.value}
+        for (partition, key), entity in found.items()
     ]
 
 
 def endpoint_rows(ledger: str, states: Iterable[RelationState]) -> list[Row]:
     """The entities at the ends of relations, each once."""
-    names = {(state.space, state.relation.source): state.relation.source_name for state in states}
-    names |= {(state.space, state.relation.target): state.relation.target_name for state in states}
-    return [_end(ledger, space, key, name) for (space, key), name in names.items()]
+    names = {(state.partition, state.relation.source): state.relation.source_name for state in states}
+    names |= {(state.partition, state.relation.target): state.relation.target_name for state in states}
+    return [_end(ledger, partition, key, name) for (partition, key), name in names.items()]
 
 
-def _end(ledger: str, space: str, key: str, name: str) -> Row:
-    return {"id": entity_id(space, key), "space": f"{ledger}/{space}", "key": key, "name": name}
+def _end(ledger: str, partition: str, key: str, name: str) -> Row:
+    return {"id": entity_id(partition, key), "partition": f"{ledger}/{partition}", "key": key, "name": name}
 
 
 def relation_row(ledger: str, state: RelationState) -> Row:
     """A relation's ends and properties."""
     said = state.relation
-    source, target = entity_id(state.space, said.source), entity_id(state.space, said.target)
+    source, target = entity_id(state.partition, said.source), entity_id(state.partition, said.target)
     return {
         "id": said.id,
         "version": state.change,
@@ -87,7 +88,7 @@ def relation_row(ledger: str, state: RelationState) -> Row:
         "target": target,
         "properties": {
             "id": said.id,
-            "space": f"{ledger}/{state.space}",
+            "partition": f"{ledger}/{state.partition}",
             "predicate": said.predicate,
             "fact": said.facts[0] if said.facts else None,
             "facts": list(said.facts),
@@ -106,10 +107,10 @@ def relation_row(ledger: str, state: RelationState) -> Row:
 def entity_name_row(ledger: str, state: EntityState) -> Row:
     """An entity of which something is said."""
     return {
-        **_end(ledger, state.space, state.key, state.name),
+        **_end(ledger, state.partition, state.key, state.name),
         "type": state.type.value,
         "version": state.change,
-        "same_as": [entity_id(state.space, key) for key in state.same_as],
+        "same_as": [entity_id(state.partition, key) for key in state.same_as],
     }
 
 
@@ -122,7 +123,7 @@ def neighbourhood_parameters(ledger: str, view: View, seeds: Seeds, limits: Grap
     return {
         "ledger": ledger,
         "view": {
-            "space": f"{ledger}/{view.space}",
+            "partition": f"{ledger}/{view.partition}",
             "user_id": view.scope.user_id,
             "agent_id": view.scope.agent_id,
             "run_id": view.scope.run_id,
@@ -133,7 +134,7 @@ def neighbourhood_parameters(ledger: str, view: View, seeds: Seeds, limits: Grap
         },
         "seeds": {
             "memories": list(dict.fromkeys(seeds.memories)),
-            "entities": [entity_id(view.space or "", key) for key in dict.fromkeys(seeds.entities)],
+            "entities": [entity_id(view.partition or "", key) for key in dict.fromkeys(seeds.entities)],
         },
         "steps": limits.steps,
         "seed_mentions": limits.seed_mentions,

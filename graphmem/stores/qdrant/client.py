@@ -69,9 +69,9 @@ _BY_CODE = {
     "OUT_OF_RANGE": "refused",
     "ALREADY_EXISTS": "refused",
 }
-# Searches name a space, or a ledger and an agent or run: graphs are made for those, not for all points at once. (Of
-# 30,000 points, one graph for all found 85% of the nearest 100 in a large space and 61% by agent alone; these 93 and
-# 86%, and more with the wider view of `_NEAREST`.)
+# Searches name a partition, or a ledger and an agent or run: graphs are made for those, not for all points at once. (Of
+# 30,000 points, one graph for all found 85% of the nearest 100 in a large partition and 61% by agent alone; these 93
+# and 86%, and more with the wider view of `_NEAREST`.)
 _HNSW = models.HnswConfigDiff(m=0, payload_m=16)
 _KEPT = httpx.Limits(max_connections=100, max_keepalive_connections=20)
 
@@ -93,7 +93,7 @@ def _integer() -> models.IntegerIndexParams:
 # back asks for (`valid_from`: the server reads it from the points it comes by), and what most points would have in
 # common is not on them (`points.payload`).
 _INDEXED: Mapping[str, models.PayloadSchemaParams] = {
-    "space": _keyword(graph=True, tenant=True),
+    "partition": _keyword(graph=True, tenant=True),
     "agent_id": _keyword(graph=True),
     "run_id": _keyword(graph=True),
     "ledger": _keyword(graph=False),

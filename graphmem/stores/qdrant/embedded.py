@@ -49,7 +49,7 @@ from graphmem.stores.qdrant.payload import DENSE, SPARSE, best_by_memory, condit
 if TYPE_CHECKING:
     from graphmem.models.protocols import Matrix
 
-_KEYWORDS = ("memory", "space", "agent_id", "run_id", "kind")
+_KEYWORDS = ("memory", "partition", "agent_id", "run_id", "kind")
 _INTEGERS = ("valid_from", "valid_to", "expires_at")
 _PAGE = 2000
 _SOUND = 0.01
@@ -247,8 +247,12 @@ class EmbeddedIndex:
         with self._our_errors():
             return self._shard.count(CountRequest(exact=True))
 
-    def list_held(self, spaces: Sequence[str] | None = None) -> Iterator[tuple[str, int, int]]:
-        chosen = None if spaces is None else Filter(must=[FieldCondition(key="space", match=MatchAny(list(spaces)))])
+    def list_held(self, partitions: Sequence[str] | None = None) -> Iterator[tuple[str, int, int]]:
+        chosen = (
+            None
+            if partitions is None
+            else Filter(must=[FieldCondition(key="partition", match=MatchAny(list(partitions)))])
+        )
         return iter(count_windows(record.payload or {} for record in self._records(chosen) if _is_sound(record.vector)))
 
     def _records(self, chosen: Filter | None) -> Iterator[Any]:
@@ -336,7 +340,7 @@ def point_id(memory: str, window: int) -> UUID:
 def _filter(view: View) -> Filter:
     told = conditions(view)
     moment = float(told.moment)
-    equal = {**told.parts, **({} if view.space is None else {"space": view.space})}
+    equal = {**told.parts, **({} if view.partition is None else {"partition": view.partition})}
     must = [FieldCondition(key=name, match=MatchValue(value)) for name, value in equal.items()]
     must += [FieldCondition(key=name, range=RangeFloat(lte=moment)) for name in told.started_fields]
     without = [FieldCondition(key=name, range=RangeFloat(lte=moment)) for name in told.ended_fields]

@@ -25,7 +25,7 @@ def payload(record: MemoryRecord) -> dict[str, Any]:
     return {
         "memory": record.id,
         "version": record.change,
-        "space": record.space,
+        "partition": record.partition,
         **({} if record.kind is DEFAULT_KIND else {"kind": record.kind.value}),
         "valid_from": micros(record.valid_from),
         **{name: micros(end) for name, end in ends.items() if end is not None},
@@ -37,9 +37,9 @@ def payload(record: MemoryRecord) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class PayloadConditions:
-    """A view, but for its space, as conditions on payloads.
+    """A view, but for its partition, as conditions on payloads.
 
-    `parts` of the scope that the space does not say already; `kinds`: one of these (None: no condition), none of
+    `parts` of the scope that the partition does not say already; `kinds`: one of these (None: no condition), none of
     `not_kinds`; `started_fields` no later than the moment; `ended_fields` by the moment are left out. A field that a
     point does not have meets no condition.
     """
@@ -55,8 +55,8 @@ class PayloadConditions:
 def conditions(view: View) -> PayloadConditions:
     """The conditions of a view."""
     parts = view.scope.parts
-    if view.space == view.scope.space:
-        del parts[next(iter(parts))]  # a space is named by the first part that is set
+    if view.partition == view.scope.partition:
+        del parts[next(iter(parts))]  # a partition is named by the first part that is set
     usual = DEFAULT_KIND in view.kinds
     return PayloadConditions(
         parts=parts,

@@ -1,7 +1,7 @@
 """The vector index on a Qdrant server: one collection for all ledgers that use the server.
 
 It holds ids, scopes, dates and numbers, never texts. Whose a point is stands in its payload: `ledger` is the ledger's
-UUID, and `space` begins with it. A delivery is one request, and an older state never overwrites a newer one.
+UUID, and `partition` begins with it. A delivery is one request, and an older state never overwrites a newer one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PAGE = 10_000
 _NAMED = 1_000
 _NUMBERS = 2**20
 # Quantised vectors only choose: twice as many as asked are then compared exactly. Without quantisation it does nothing.
-# Small spaces are scanned; in large ones this is how many the graph keeps in view (128 of its own found less).
+# Small partitions are scanned; in large ones this is how many the graph keeps in view (128 of its own found less).
 _NEAREST = models.SearchParams(
     hnsw_ef=256, quantization=models.QuantizationSearchParams(rescore=True, oversampling=2.0)
 )
@@ -82,7 +82,7 @@ class ServerIndex:
 
     def _made(self, point: Point) -> Iterator[grpc.PointStruct]:
         record = point.record
-        shared = {**payload(record), "ledger": self._ledger, "space": self._space(record.space)}
+        shared = {**payload(record), "ledger": self._ledger, "partition": self._partition(record.partition)}
         for window, vector in enumerate(point.vectors):
             # The words are those of the whole text: once is enough.
             weights = point.weights if window == 0 else {}
@@ -122,8 +122,12 @@ class ServerIndex:
     def _counted(self, at: Connection, wanted: models.Filter | None) -> int:
         return int(at.reader.count(self._collection.name, wanted, exact=True).count)
 
-    def list_held(self, spaces: Sequence[str] | None = None) -> Iterator[tuple[str, int, int]]:
-        chosen = self._mine() if spaces is None else _among("space", [self._space(space) for space in spaces])
+    def list_held(self, partitions: Sequence[str] | None = None) -> Iterator[tuple[str, int, int]]:
+        chosen = (
+            self._mine()
+            if partitions is None
+            else _among("partition", [self._partition(partition) for partition in partitions])
+        )
         yield from count_windows(self._payloads(models.Filter(must=[chosen])))
 
     def _payloads(self, wanted: models.Filter) -> Iterator[models.Payload]:
@@ -161,15 +165,15 @@ class ServerIndex:
     def close(self) -> None:
         self._collection.close()
 
-    def _space(self, space: str) -> str:
-        return f"{self._ledger}/{space}"
+    def _partition(self, partition: str) -> str:
+        return f"{self._ledger}/{partition}"
 
     def _mine(self) -> models.FieldCondition:
         return _is("ledger", self._ledger)
 
     def _seen(self, view: View) -> models.Filter:
         told = conditions(view)
-        must = [self._mine() if view.space is None else _is("space", self._space(view.space))]
+        must = [self._mine() if view.partition is None else _is("partition", self._partition(view.partition))]
         must += [_is(name, value) for name, value in told.parts.items()]
         must += [_range(name, lte=told.moment) for name in told.started_fields]
         without = [_range(name, lte=told.moment) for name in told.ended_fields]

@@ -41,7 +41,7 @@ class Mem0Source:
     skipped: SkippedRecords = field(default_factory=SkippedRecords)
     other_scopes: int = 0
     _ids: set[str] = field(default_factory=set)
-    _spaces: set[str] = field(default_factory=set)
+    _partitions: set[str] = field(default_factory=set)
     _order: list[tuple[datetime, Key]] = field(default_factory=list)
 
     def survey(self) -> int:
@@ -68,7 +68,7 @@ class Mem0Source:
 
     def _note(self, point: Point, payload: Mapping[str, Any]) -> None:
         owner = self._owner(payload)
-        self._spaces.add(owner.space)
+        self._partitions.add(owner.partition)
         if self.scope_filter is not None and not self.scope_filter.sees(owner):
             self.other_scopes += 1
         else:
@@ -106,10 +106,10 @@ class Mem0Source:
 
     def _only_owner(self) -> Scope | None:
         """Whose all of it is, where it is one's: the history itself does not tell."""
-        spaces = self._spaces | ({self.scope_filter.space} if self.scope_filter is not None else set())
-        if len(spaces) != 1:
+        partitions = self._partitions | ({self.scope_filter.partition} if self.scope_filter is not None else set())
+        if len(partitions) != 1:
             return None
-        part, _, name = next(iter(spaces)).partition(":")
+        part, _, name = next(iter(partitions)).partition(":")
         return Scope(**{f"{part}_id": name})
 
 
