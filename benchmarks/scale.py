@@ -88,7 +88,7 @@ class Made:
             self._embeddings(connection)
             for start in range(0, self.memories, ROWS):
                 self._some(connection, range(start, min(self.memories, start + ROWS)))
-            connection.execute(schema.ledger.update().values(change=2 * self.memories + 10))
+            connection.execute(schema.ledger.update().values(seq=2 * self.memories + 10))
         record_embedder(ledger, TokenMiniLM().model)
         with ledger.write() as connection:
             connection.execute(schema.entities.update().values(mentions=_mentions_of()))
@@ -161,7 +161,7 @@ class Made:
             "id": row + 1, "uid": str(UUID(int=BASE + row)), "partition": partition + 1, "user_id": f"user{partition}",
             "kind": "episode", "text": " ".join(f"w{word}" for word in words), "metadata": {}, "speaker": "Ada",
             "session": f"s{row // SESSION}", "source_only": False, "at": at, "valid_from": at, "created_at": at,
-            "updated_at": at, "version": 1, "change": row + 1, "embedding": f"{row % DISTINCT:032x}", "windows": 1,
+            "updated_at": at, "version": 1, "seq": row + 1, "embedding": f"{row % DISTINCT:032x}", "windows": 1,
         }  # fmt: skip
 
     def questions(self) -> Iterator[tuple[str, str]]:

@@ -33,10 +33,7 @@ class Digests:
 
     def keyed(self, *parts: Any) -> str:
         """A digest of anything JSON can hold, such as words: the same for the same ledger and secret."""
-        return self.rekeyed(self._plain(*parts))
-
-    def rekeyed(self, digest: str) -> str:
-        """A digest of before there was a secret, as `keyed` makes it of the same parts."""
+        digest = self._plain(*parts)
         return blake2b(digest.encode(), key=self.secret, digest_size=_SIZE, person=b"graphmem digest").hexdigest()
 
     def encrypt(self, digest: str) -> str:

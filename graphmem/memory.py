@@ -732,7 +732,7 @@ class Memory:
         """Compares the projections with the ledger, by ids and versions, and derived columns with their rows.
 
         Returns `{"ok", "ledger", "damaged", "derived", "failed", "projections": {name: {"missing", "extra", "stale",
-        "set_aside", "unreadable", "unreachable"}}, "repaired"?}`. `damaged` are lines about a broken file and ids of
+        "dead_letters", "unreadable", "unreachable"}}, "repaired"?}`. `damaged` are lines about a broken file and ids of
         memories whose words have changed without graphmem: a backup has them as they were; without one, `update` such a
         memory with the right words or `delete` it, then `repair()`. `failed` counts memories that could not be enriched
         when it was last tried. `repair=True` mends what it finds (damage it cannot) and reports what is left.
@@ -757,7 +757,7 @@ class Memory:
         """Throws a projection (default: all) away and fills it again from the ledger, without calling a model.
 
         After a change of the embedding model it embeds everything anew. `progress(name, done, total)` is called
-        after each batch, in change numbers. Returns what `verify` says afterwards.
+        after each batch, in sequence numbers. Returns what `verify` says afterwards.
         """
         self._engine.check_open()
         if projection is not None and (not isinstance(projection, str) or projection not in PROJECTION_NAMES):

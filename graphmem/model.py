@@ -227,7 +227,7 @@ class MemoryRecord:
     source_only: bool = False
     confidence: float = 1.0
     version: int = 1
-    change: int = 0
+    seq: int = 0
     row: int = 0
     further_runs: tuple[str, ...] = ()
 

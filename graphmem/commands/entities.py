@@ -43,7 +43,7 @@ def execute_entity_command(connection: Connection, step: EntityCommand, now: dat
     if entity_names.link_between(connection, partition, link.key, link.other) is None:
         raise NotFoundError(_not_linked(connection, view, link))
     # Remembered also of a link that the user made: a rule might have found it, too, and would again.
-    entity_names.set_user_link(connection, partition, link, micros(now), apart=True)
+    entity_names.set_user_link(connection, partition, link, micros(now), negated=True)
     return key
 
 

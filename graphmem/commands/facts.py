@@ -63,7 +63,7 @@ def _(step: CompleteJob, transaction: UnitOfWork) -> Outcome:
 
 
 def _has_new_neighbours(step: CompleteJob, transaction: UnitOfWork) -> bool:
-    rows = jobs.facts_since(transaction.connection, step.job.partition, step.last_change_seen)
+    rows = jobs.facts_since(transaction.connection, step.job.partition, step.last_seq_seen)
     if not rows:
         return False
     found = text_statistics.vectors_of(transaction.connection, step.spec.model, rows)
@@ -91,7 +91,7 @@ def _(step: AddFact, transaction: UnitOfWork) -> Outcome:
     sources = sources_of(step.sources, transaction)
     if sources is None:
         return Outcome("NONE", step.record.id, kind=step.record.kind, reason=ERASED)
-    record = replace(step.record, change=transaction.next_change())
+    record = replace(step.record, seq=transaction.next_seq())
     record = replace(record, row=memories.insert(transaction.connection, record, transaction.partition(record)))
     link_sources(record, sources, transaction)
     transaction.add_event("ADD", record, new=record.text)
@@ -119,8 +119,8 @@ def _(step: ReaffirmFact, transaction: UnitOfWork) -> Outcome:
         return Outcome("NONE", step.id, kind=Kind.FACT, reason=ERASED)
     link_sources(record, sources, transaction)
     record = add_scope(step.scope, record, transaction)
-    record = replace(record, change=transaction.next_change())
-    memories.touch(transaction.connection, record.row, record.change)
+    record = replace(record, seq=transaction.next_seq())
+    memories.touch(transaction.connection, record.row, record.seq)
     return Outcome("NONE", record.id, kind=record.kind, record=record, reason="known")
 
 
@@ -160,7 +160,7 @@ def _moved(moved: MemoryRecord, record: MemoryRecord, reason: str, transaction: 
     """Writes down where a memory was said by now, with its line of history, if that has changed."""
     if moved == record:
         return record
-    moved = replace(moved, change=transaction.next_change())
+    moved = replace(moved, seq=transaction.next_seq())
     memories.update(transaction.connection, moved)
     memories.set_further_runs(transaction.connection, moved.row, moved.further_runs)
     transaction.add_event("SCOPE", moved, old=record.text, new=record.text, reason=reason)

@@ -62,7 +62,7 @@ def _kept_out(step: ImportMemory, transaction: UnitOfWork) -> str | None:
 
 def _stored(record: MemoryRecord, transaction: UnitOfWork) -> MemoryRecord:
     session = record.session or transaction.session(record.scope, record.at, record.actor_id, record.text)
-    record = replace(record, session=session, change=transaction.next_change())
+    record = replace(record, session=session, seq=transaction.next_seq())
     record = replace(record, row=memories.insert(transaction.connection, record, transaction.partition(record)))
     if record.kind is Kind.EPISODE:
         transaction.insert_into_session(record)
@@ -80,7 +80,7 @@ def _write_history(step: ImportMemory, record: MemoryRecord, transaction: UnitOf
     if not step.events:
         event_log.add_event(connection, "ADD", record, now=record.created_at, new=record.text)
     told = {event.id for event in step.events}
-    event_log.insert_history(connection, [*step.events, *(one for one in here if one.id not in told)], record.change)
+    event_log.insert_history(connection, [*step.events, *(one for one in here if one.id not in told)], record.seq)
     if erased:
         transaction.add_event("RESTORE", record, new=record.text, reason=BROUGHT_BACK)
 
@@ -93,7 +93,7 @@ def _tied(tie: ImportLink, record: MemoryRecord, transaction: UnitOfWork) -> boo
     start, end = (other, record) if tie.is_incoming else (record, other)
     memories.add_link(transaction.connection, start.row, tie.kind, end.row)
     if tie.is_incoming:
-        memories.touch(transaction.connection, other.row, transaction.next_change())
+        memories.touch(transaction.connection, other.row, transaction.next_seq())
     return True
 
 
@@ -118,9 +118,9 @@ def _(step: ImportTombstone, transaction: UnitOfWork) -> Outcome:
     connection = transaction.connection
     if memories.find(connection, step.id) is not None or event_log.find_tombstone(connection, step.id) is not None:
         return Outcome("NONE", step.id, reason="known")
-    change = transaction.next_change()
-    event_log.add_tombstone(connection, "memory", step.id, step.scope.partition, step.scope, step.at, change)
-    event_log.insert_history(connection, step.events, change)
+    seq = transaction.next_seq()
+    event_log.add_tombstone(connection, "memory", step.id, step.scope.partition, step.scope, step.at, seq)
+    event_log.insert_history(connection, step.events, seq)
     for key in step.keys:
         event_log.restore_message_key(connection, key, step.id, None)
     return Outcome("BURY", step.id)
@@ -130,7 +130,7 @@ def _(step: ImportTombstone, transaction: UnitOfWork) -> Outcome:
 def _(step: ImportAlias, transaction: UnitOfWork) -> Outcome:
     partition = memories.partition_row(transaction.connection, step.scope.partition)
     if partition is None or not entity_names.import_link(
-        transaction.connection, partition, step.link, micros(step.at), apart=step.negated
+        transaction.connection, partition, step.link, micros(step.at), negated=step.negated
     ):
         return Outcome("NONE", step.link.key, reason="said already")
     transaction.unsure_in.add(partition)

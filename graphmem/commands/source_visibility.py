@@ -82,7 +82,7 @@ def _until(transaction: UnitOfWork, source: MemoryRecord, at: datetime) -> datet
 
 
 def _date(transaction: UnitOfWork, source: MemoryRecord, until: datetime | None) -> None:
-    dated = replace(source, valid_to=until, change=transaction.next_change())
+    dated = replace(source, valid_to=until, seq=transaction.next_seq())
     memories.update(transaction.connection, dated)
     if until is not None:
         graph_writes.end_supports(transaction.connection, dated, until)

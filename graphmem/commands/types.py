@@ -59,14 +59,14 @@ class CompleteJob:
     """Take a language model's work off the list, with what came of it: to be the first step of its plan.
 
     Refused with `DecisionConflict` if facts near to these `vectors` (rows, unit length, by `spec`' model; at least
-    `min_similarity` in cosine) were stored after change number `last_change_seen`, and with `JobAlreadyDone` if
+    `min_similarity` in cosine) were stored after sequence number `last_change_seen`, and with `JobAlreadyDone` if
     somebody else has done it. Where `summarise_every` messages of the session are in no summary, one is recorded to be
     made (0: never).
     """
 
     job: Job
     spec: EmbeddingSpec
-    last_change_seen: int = 0
+    last_seq_seen: int = 0
     vectors: Matrix | None = None
     min_similarity: float = 1.0
     summarise_every: int = 0

@@ -1,4 +1,4 @@
-"""The one writer: carries out a plan in one transaction: rows, events, change numbers, tasks."""
+"""The one writer: carries out a plan in one transaction: rows, events, sequence numbers, tasks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from graphmem.digests import Digests
 from graphmem.errors import NotFoundError, ValidationError
 from graphmem.model import Kind, MemoryRecord, Scope
 from graphmem.stores.ledger import Ledger, entity_names, event_log, graph_writes, memories, text_statistics
-from graphmem.stores.ledger.schema import links, set_aside, tasks
+from graphmem.stores.ledger.schema import dead_letters, links, tasks
 from graphmem.stores.ledger.schema import memories as memories_table
 from graphmem.text import is_passage
 
@@ -75,8 +75,8 @@ class UnitOfWork:
             raise NotFoundError(NOT_FOUND.format(id=uid))
         return record
 
-    def next_change(self) -> int:
-        return event_log.next_change(self.connection)
+    def next_seq(self) -> int:
+        return event_log.next_seq(self.connection)
 
     def partition(self, of: MemoryRecord | Scope) -> int:
         """The row of a partition, made if need be; asked for once, for on a server each question is a round trip."""
@@ -100,14 +100,14 @@ class UnitOfWork:
         """A new episode steps before the one that was said after it, if any."""
         after = memories.first_episode_after(self.connection, record, self.partition(record))
         if after is not None:
-            memories.set_previous(self.connection, after, record.row, self.next_change())
+            memories.set_previous(self.connection, after, record.row, self.next_seq())
 
     def remove_from_session(self, record: MemoryRecord) -> None:
         """The episode after one that goes has the one before that before it now."""
         after = memories.next_row(self.connection, record.row)
         if after is not None:
             before = memories.previous_row(self.connection, record.row)
-            memories.set_previous(self.connection, after, before, self.next_change())
+            memories.set_previous(self.connection, after, before, self.next_seq())
 
     def add_event(self, event: str, record: MemoryRecord, **named: Any) -> None:
         event_log.add_event(self.connection, event, record, now=self.now, **named)
@@ -169,7 +169,7 @@ def _episode(step: AddMessage, transaction: UnitOfWork) -> MemoryRecord:
         role=message.role,
         message_id=message.id,
         source_only=step.source_only,
-        change=transaction.next_change(),
+        seq=transaction.next_seq(),
     )
 
 
@@ -188,8 +188,8 @@ def _(step: StoreEnrichment, transaction: UnitOfWork) -> Outcome:
         # The last other user of these vectors was erased while this was computed: they must be computed anew.
         event_log.enqueue(connection, record.row, record.version)
         return Outcome("NONE", step.id, record=record, reason="vectors erased since")
-    record = replace(record, change=transaction.next_change())
-    memories.touch(connection, record.row, record.change)
+    record = replace(record, seq=transaction.next_seq())
+    memories.touch(connection, record.row, record.seq)
     if not graph_writes.has_mentions(connection, record.row):
         graph_writes.add(connection, record, partition, step.extraction)
         entities.link_new_names(
@@ -225,7 +225,7 @@ def _(step: ReindexMemory, transaction: UnitOfWork) -> Outcome:
     record = transaction.find(step.id)
     # What a language model found is kept: no extractor would find it again.
     _remove_derived(record, transaction, graph_too=record.kind is not Kind.FACT)
-    memories.touch(transaction.connection, record.row, transaction.next_change())
+    memories.touch(transaction.connection, record.row, transaction.next_seq())
     event_log.enqueue(transaction.connection, record.row, record.version)
     return Outcome("NONE", record.id, kind=record.kind, record=record, reason="to be derived anew")
 
@@ -266,7 +266,7 @@ def _revised(record: MemoryRecord, step: UpdateMemory) -> MemoryRecord:
 
 
 def _store(record: MemoryRecord, transaction: UnitOfWork) -> MemoryRecord:
-    record = replace(record, updated_at=transaction.now, change=transaction.next_change())
+    record = replace(record, updated_at=transaction.now, seq=transaction.next_seq())
     memories.update(transaction.connection, record)
     return record
 
@@ -287,7 +287,7 @@ def _(step: RetireMemory, transaction: UnitOfWork) -> Outcome:
     if step.successor is not None:
         successor = transaction.find(step.successor)
         memories.add_link(transaction.connection, successor.row, "replaces", record.row)
-        memories.touch(transaction.connection, successor.row, transaction.next_change())
+        memories.touch(transaction.connection, successor.row, transaction.next_seq())
     transaction.add_event("RETIRE", retired, old=record.text, new=record.text, before=before, reason=step.reason)
     return Outcome("RETIRE", record.id, kind=record.kind, record=retired, reason=step.reason, successor=step.successor)
 
@@ -302,7 +302,7 @@ def _(step: RestoreMemory, transaction: UnitOfWork) -> Outcome:
     graph_writes.reopen_supports(transaction.connection, restored, record.valid_to)
     source_visibility.update_source_visibility(transaction, restored, transaction.now)
     for successor in memories.link_sources(transaction.connection, record.row, "replaces"):
-        memories.touch(transaction.connection, successor.row, transaction.next_change())
+        memories.touch(transaction.connection, successor.row, transaction.next_seq())
     transaction.connection.execute(links.delete().where(links.c.other == record.row, links.c.kind == "replaces"))
     transaction.add_event("RESTORE", restored, old=record.text, new=record.text, before=before, reason=step.reason)
     return Outcome("RESTORE", record.id, kind=record.kind, record=restored, reason=step.reason)
@@ -367,12 +367,12 @@ def _erase(record: MemoryRecord, transaction: UnitOfWork) -> ErasureReport:
     transaction.unsure_in.add(transaction.partition(record))
     connection.execute(links.delete().where(or_(links.c.memory == row, links.c.other == row)))
     connection.execute(tasks.delete().where(tasks.c.memory == row))
-    connection.execute(set_aside.delete().where(set_aside.c.memory == record.id))
+    connection.execute(dead_letters.delete().where(dead_letters.c.memory == record.id))
     memories.set_further_runs(connection, row, ())
     transaction.remove_from_session(record)
-    change = transaction.next_change()
-    transaction.add_event("DELETE", replace(record, change=change))
+    seq = transaction.next_seq()
+    transaction.add_event("DELETE", replace(record, seq=seq))
     event_log.erase_content(connection, record.id)
-    event_log.add_tombstone(connection, "memory", record.id, record.partition, record.scope, transaction.now, change)
+    event_log.add_tombstone(connection, "memory", record.id, record.partition, record.scope, transaction.now, seq)
     connection.execute(memories_table.delete().where(memories_table.c.id == row))
     return stripped + ErasureReport(ids=(record.id,), rows=1, graph=1)

@@ -47,23 +47,23 @@ class NetworkxIndex:
         with self._lock:
             self._check_open()
             for state in memories:
-                if state.record.change >= self._version(state.record.id):
+                if state.record.seq >= self._version(state.record.id):
                     left = self._drop_memory(state.record.id, keep_node=True)
                     self._add_memory(state)
                     self._prune(left)
             for relation in relations:
                 known = self._relations.get(relation.relation.id)
-                if known is None or relation.change >= known[0].change:
+                if known is None or relation.seq >= known[0].seq:
                     self._drop_relation(relation.relation.id)
                     self._add_relation(relation)
             for entity in entities:
-                if entity.id not in self._told or entity.change >= self._told[entity.id].change:
+                if entity.id not in self._told or entity.seq >= self._told[entity.id].seq:
                     self._untell(entity.id)
                     self._tell(entity)
 
     def _version(self, uid: str) -> int:
         record = self._graph.nodes.get(("memory", uid), {}).get("record")
-        return 0 if record is None else record.change
+        return 0 if record is None else record.seq
 
     def _add_memory(self, state: MemoryState) -> None:
         record, node = state.record, ("memory", state.record.id)
@@ -225,13 +225,13 @@ class NetworkxIndex:
             self._check_open()
             records = [data.get("record") for node, data in self._graph.nodes(data=True) if node[0] == "memory"]
             found = [
-                (r.id, r.change) for r in records if r is not None and (partitions is None or r.partition in partitions)
+                (r.id, r.seq) for r in records if r is not None and (partitions is None or r.partition in partitions)
             ]
             states = [s for s, _, _ in self._relations.values() if partitions is None or s.partition in partitions]
-            told = [(s.id, s.change) for s in self._told.values() if partitions is None or s.partition in partitions]
+            told = [(s.id, s.seq) for s in self._told.values() if partitions is None or s.partition in partitions]
         yield from found
         yield from told
-        yield from ((state.relation.id, state.change) for state in states)
+        yield from ((state.relation.id, state.seq) for state in states)
 
     def wipe(self) -> None:
         with self._lock:

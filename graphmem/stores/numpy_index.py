@@ -111,7 +111,7 @@ class NumpyIndex:
             ]
             points = [point for partition in chosen for point in partition.points.values()]
         for point in points:
-            yield point.record.id, point.record.change, len(point.vectors)
+            yield point.record.id, point.record.seq, len(point.vectors)
 
     def wipe(self) -> None:
         with self._lock:

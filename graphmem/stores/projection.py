@@ -26,7 +26,7 @@ BATCH = 500
 # between two tries to get one's turn.
 LEASE, LEASE_POLL = 30.0, 0.02
 CLEAN_REPORT: Mapping[str, list[str]] = {
-    "missing": [], "extra": [], "stale": [], "set_aside": [], "unreadable": [], "unreachable": []
+    "missing": [], "extra": [], "stale": [], "dead_letters": [], "unreadable": [], "unreachable": []
 }  # fmt: skip
 Progress = Callable[[str, int, int], None]  # projection, done, of
 
@@ -318,7 +318,7 @@ class Projection:
             event_log.remove_dead_letters(connection, self._known_as, batch.all_ids)
             event_log.add_dead_letters(connection, self._known_as, refused, batch.upto)
             event_log.move_cursor(connection, self._known_as, batch.upto)
-            if ended := [stone.change for stone in batch.tombstones if stone.kind == "entity"]:
+            if ended := [stone.seq for stone in batch.tombstones if stone.kind == "entity"]:
                 event_log.prune_tombstones(connection, ended)
             self._release(connection)
 
@@ -404,7 +404,7 @@ class Projection:
             "missing": sorted(expected.keys() - held.keys() - aside.keys()),
             "extra": sorted(held.keys() - expected.keys()),
             "stale": sorted(stale - aside.keys()),
-            "set_aside": sorted(aside),
+            "dead_letters": sorted(aside),
         }
 
     def repair(self, report: dict[str, list[str]]) -> None:
@@ -415,7 +415,7 @@ class Projection:
                 return
             if report["extra"]:
                 self._target.remove(report["extra"])
-            wanted = [uid for what in ("missing", "stale", "set_aside") for uid in report[what]]
+            wanted = [uid for what in ("missing", "stale", "dead_letters") for uid in report[what]]
             for start in range(0, len(wanted), BATCH):
                 self._give_again(wanted[start : start + BATCH])
             if wanted and self._is_still_wrong():

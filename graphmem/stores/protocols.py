@@ -54,7 +54,7 @@ class RelationState:
 
     relation: Relation
     partition: str
-    change: int
+    seq: int
     supports: tuple[Support, ...]
 
 
@@ -71,7 +71,7 @@ class EntityState:
     key: str
     name: str
     type: EntityType
-    change: int
+    seq: int
     same_as: tuple[str, ...]
 
 

@@ -55,7 +55,7 @@ from graphmem.text import content_hash
 T = TypeVar("T")
 Check = Callable[[object, str], T]
 
-FORMAT = 2
+FORMAT = 1
 EVENTS = ("ADD", "UPDATE", "RETIRE", "RESTORE", "SCOPE", "DELETE")
 LINK_KINDS = ("drawn_from", "corrects", "replaces")
 MENTION_KINDS = {kind.name.lower(): kind for kind in MentionKind}
@@ -120,7 +120,7 @@ class RecordReader:
         self._now = now
         self._restore = restore
         # What makes a key of the file one of this ledger; None for those of another ledger or secret.
-        self._as_key: Callable[[str], str] | None = None
+        self._has_own_keys = False
 
     @property
     def digests(self) -> Digests:
@@ -140,12 +140,8 @@ class RecordReader:
         """Which ledger the records are from."""
         check_format(fields)
         ledger, secret = (fields.optional(name, validation.stored_name) for name in ("ledger", "secret"))
-        if ledger != self.digests.ledger:
-            return
-        if secret is None:  # written before there was a secret
-            self._as_key = self.digests.rekeyed
-        elif secret == self.digests.id:
-            self._as_key = str
+        if ledger == self.digests.ledger and secret == self.digests.id:
+            self._has_own_keys = True
 
     def trailer(self, fields: FieldReader) -> None:
         """The seal of a file, which the file's reader has checked."""
@@ -217,7 +213,7 @@ class RecordReader:
             role=fields.optional("role", validation.stored_name),
             reason=fields.optional("reason", validation.stored_text),
             previous_state=fields.optional(
-                "before", lambda value, path: self._before(FieldReader(value, path), record)
+                "previous_state", lambda value, path: self._before(FieldReader(value, path), record)
             ),
         )
         fields.refuse_unknown()
@@ -225,7 +221,7 @@ class RecordReader:
 
     def _before(self, fields: FieldReader, record: MemoryRecord) -> dict[str, Any]:
         """The state before an event, as the ledger keeps it. Neither scope nor kind ever change."""
-        state = encode_record(replace(self._state(fields, record), change=0))
+        state = encode_record(replace(self._state(fields, record), seq=0))
         corrected = fields.list_of("corrects", validation.uuid)
         fields.refuse_unknown()
         return {**state, "corrects": list(corrected)} if corrected else state
@@ -238,8 +234,8 @@ class RecordReader:
         content = record.text if first is None else first
         said = fields.optional("said", lambda value, path: _said(FieldReader(value, path)))
         key, ordinal = said or (None, None)
-        if key is not None and self._as_key is not None:
-            return self._as_key(key), content
+        if key is not None and self._has_own_keys:
+            return key, content
         if record.message_id is not None:
             return self.digests.key_by_id(record.message_id, record.scope), content
         if ordinal is None:
@@ -257,11 +253,11 @@ class RecordReader:
         gone = _blank(uid, scope, Kind.EPISODE, at)
         events = fields.list_of("events", lambda value, path: self._event(FieldReader(value, path), gone)) or ()
         keys = fields.list_of("keys", validation.stored_name) or ()
-        known = () if self._as_key is None else tuple(map(self._as_key, keys))
+        known = tuple(keys) if self._has_own_keys else ()
         return ImportTombstone(uid, scope, at, tuple(map(_wordless, events)), known)
 
     def alias(self, fields: FieldReader) -> ImportAlias:
-        """Two names that mean one, or (apart) do not."""
+        """Two names that mean one, or (negated) do not."""
         link = Link(
             fields.required("key", validation.stored_key),
             fields.required("other", validation.stored_key),
@@ -272,7 +268,7 @@ class RecordReader:
         if link.key == link.other:
             validation.refuse("other", link.other, "is the same name as key")
         at = fields.optional("at", validation.moment) or self._now
-        return ImportAlias(fields.scope(), link, at, negated=fields.optional("apart", validation.flag) or False)
+        return ImportAlias(fields.scope(), link, at, negated=fields.optional("negated", validation.flag) or False)
 
     def name(self, fields: FieldReader) -> ImportEntityName:
         """A name that a user chose."""
@@ -379,7 +375,7 @@ def _found(fields: FieldReader) -> Extraction | None:
     """What a memory mentions and states; None where that is yet to be found."""
     mentions = fields.list_of("mentions", _mention)
     statements = fields.list_of("statements", _statement) or ()
-    tells = fields.optional("tells", lambda value, path: validation.count(value, path, 0, sum(AnswerType))) or 0
+    tells = fields.optional("answer_types", lambda value, path: validation.count(value, path, 0, sum(AnswerType))) or 0
     keys = [mention.key for mention in mentions or ()]
     if len(set(keys)) < len(keys):
         raise ValidationError("mentions: a key comes twice; mention each entity once")

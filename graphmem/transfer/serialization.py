@@ -57,7 +57,7 @@ def memory(whole: ExportedMemory, digests: Digests, model: str | None) -> Record
         **_state(record),
         "said": _said(whole, digests),
         "events": [_event(event) for event in whole.events],
-        "tells": whole.answer_types,
+        "answer_types": whole.answer_types,
         "mentions": _mentions(whole),
         "statements": [
             {
@@ -110,7 +110,7 @@ def _event(event: Event) -> Record:
         "event": event.event,
         "old_memory": event.old_text,
         "new_memory": event.new_text,
-        "before": None if event.previous_state is None else _before(event.previous_state),
+        "previous_state": None if event.previous_state is None else _before(event.previous_state),
         "reason": event.reason,
         "actor_id": event.actor_id,
         "role": event.role,
@@ -167,7 +167,7 @@ def entity_name(said: ExportedName) -> Record:
         return {"type": "name", **whose, "key": said.key, "name": said.name, "at": at}
     key, other, origin = said.link
     return {
-        "type": "alias", **whose, "key": key, "other": other, "origin": origin.value, "apart": said.negated, "at": at
+        "type": "alias", **whose, "key": key, "other": other, "origin": origin.value, "negated": said.negated, "at": at
     }  # fmt: skip
 
 

@@ -62,7 +62,7 @@ def test_no_row_is_set_aside_for_it(tmp_path: Path, kind: type[Exception], at: s
         with pytest.raises(kind, match="took too long"), raising(kind, at):
             memory.rebuild("vectors")
         found = memory.verify()
-        assert found["projections"]["vectors"]["set_aside"] == []
+        assert found["projections"]["vectors"]["dead_letters"] == []
         assert memory.flush() == {"pending": []}
         assert memory.verify()["ok"]
         assert memory.search("thing3", user_id="u")["results"]

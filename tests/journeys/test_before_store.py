@@ -261,7 +261,7 @@ def test_of_what_is_imported_it_sees_each_text_once(make_memory):
         "at": "2024-05-02",
         "old_memory": "te",
         "new_memory": "tea",
-        "before": state,
+        "previous_state": state,
     }
     imported(make_memory, hook, events=[event, update])
     assert seen == [("tea", None, {}), ("te", None, {})]
@@ -280,11 +280,11 @@ def test_what_an_earlier_state_says_passes_it_as_well(make_memory):
         ({**state, "text": MAIL}, False),
         ({**state, "metadata": {"a": 1}}, True),
     ):
-        memory = imported(make_memory, without_addresses, events=[{**update, "before": before}])
+        memory = imported(make_memory, without_addresses, events=[{**update, "previous_state": before}])
         file = io.BytesIO()
         memory.export(file)
         assert b"quillonbar" not in file.getvalue()
-        assert (json.loads(file.getvalue().splitlines()[1])["events"][0]["before"] is not None) == kept
+        assert (json.loads(file.getvalue().splitlines()[1])["events"][0]["previous_state"] is not None) == kept
 
 
 def test_it_sees_a_speaker_that_is_no_actor(make_memory):

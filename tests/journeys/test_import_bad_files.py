@@ -201,11 +201,14 @@ HOSTILE: list[tuple[dict[str, Any], str]] = [
     ({"events": [7]}, "events[0]"),
     ({"events": [{**EVENT, "event": "DROP"}]}, "events[0].event"),
     ({"events": [{**EVENT, "at": None}]}, "events[0].at"),
-    ({"events": [EVENT, {**EVENT, "before": {"text": "x"}}]}, "events[1].before.at"),
-    ({"events": [{**EVENT, "before": {"text": "x", "at": 0, "user_id": "v"}}]}, "events[0].before.'user_id'"),
+    ({"events": [EVENT, {**EVENT, "previous_state": {"text": "x"}}]}, "events[1].previous_state.at"),
+    (
+        {"events": [{**EVENT, "previous_state": {"text": "x", "at": 0, "user_id": "v"}}]},
+        "events[0].previous_state.'user_id'",
+    ),
     ({"links": [{"kind": "eats", "memory": MEMORY["id"]}]}, "links[0].kind"),
     ({"links": [{"kind": "replaces"}]}, "links[0].memory"),
-    ({"tells": 128}, "tells"),
+    ({"answer_types": 128}, "answer_types"),
     ({"mentions": "x"}, "mentions"),
     ({"mentions": [{"key": ""}]}, "mentions[0].key"),
     ({"mentions": [{"key": "x" * 513}]}, "mentions[0].key"),
@@ -278,12 +281,13 @@ def test_what_is_just_allowed_can_be_stored(make: Make) -> None:
         "speaker": name, "actor_id": name, "role": "tool", "message_id": name, "session": name, "version": 2**31 - 1,
     }  # fmt: skip
     before = {**state, "at": "0001-01-01"}
-    event = {"id": name, "event": "UPDATE", "at": "0001-01-01", "before": before, "reason": "x" * 9999}
+    event = {"id": name, "event": "UPDATE", "at": "0001-01-01", "previous_state": before, "reason": "x" * 9999}
     mentions = [{"key": long, "name": "x" * 9999, "type": "Time", "kind": "thing"}, {"key": "a"}]
     statement = {"subject": long, "predicate": long, "object": "a", "fact": "x" * 99_999, "confidence": 0}
     record = {
-        "type": "memory", "id": str(uuid4()), "user_id": name, "agent_id": name, "run_id": name, **state, "tells": 127,
-        "events": [event], "mentions": mentions, "statements": [statement], "said": {"ordinal": 10_000, "key": name},
+        "type": "memory", "id": str(uuid4()), "user_id": name, "agent_id": name, "run_id": name, **state,
+        "answer_types": 127, "events": [event], "mentions": mentions, "statements": [statement],
+        "said": {"ordinal": 10_000, "key": name},
     }  # fmt: skip
     least = {**MEMORY, "user_id": name, "at": "0001-01-01", "mentions": [{"key": "a"}]}
     named = [

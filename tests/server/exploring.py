@@ -83,7 +83,7 @@ def _summarise(memory: Memory, summary: str, *sources: str) -> None:
     with memory._engine.ledger.write() as connection:
         record = memories.find(connection, summary)
         assert record is not None
-        memories.update(connection, replace(record, kind=Kind.SUMMARY, change=event_log.next_change(connection)))
+        memories.update(connection, replace(record, kind=Kind.SUMMARY, seq=event_log.next_seq(connection)))
         for source in sources:
             other = memories.find(connection, source)
             assert other is not None

@@ -28,7 +28,9 @@ def say(what: object) -> None:
 
 
 def linger() -> None:
-    """Holds the next transaction open at its last statement but few: its change number is taken, its rows are there."""
+    """Holds the next transaction open at its last statement but few: its sequence number is taken,
+    its rows are there.
+    """
     real = unit_of_work.event_log.add_event
 
     def waiting(*args: object, **more: object) -> None:

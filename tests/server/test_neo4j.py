@@ -76,7 +76,7 @@ def hold_everything(graph: Neo4jIndex) -> None:
     """Writes each property that statements name: a server that has never seen one warns of it."""
     full = memory("m", "anna", "acme", speaker="Ada", valid_to=NOON, expires_at=NOON)
     full = replace(full, record=replace(full.record, scope=Scope("alice", "bot", "run"), further_runs=("other",)))
-    later = memory("n", change=2, minute=1, previous="m", drawn_from=("m",), replaces=("m",))
+    later = memory("n", seq=2, minute=1, previous="m", drawn_from=("m",), replaces=("m",))
     related = relation("r", "anna", "acme", "m")
     related = replace(related, relation=replace(related.relation, confidence=0.5, invalid_at=NOON))
     graph.upsert([full, later], [related], [told("anna", "Anna", "acme")])
@@ -163,7 +163,7 @@ def test_two_ledgers_never_see_each_other(at: Server, graph: Neo4jIndex) -> None
     with at.filled() as other:
         mine = [memory("m", "anna", "acme"), memory("n", "anna", minute=1, previous="m")]
         graph.upsert(mine, [relation("r", "anna", "acme", "m")], [told("anna", "Anna K.", "acme"), told("acme", "A")])
-        other.upsert([memory("m", "anna", "bob", change=9)])
+        other.upsert([memory("m", "anna", "bob", seq=9)])
         assert list(other.list_held()) == [("m", 9)]
         assert seen(other, "anna").frequencies == {"anna": 1}
         assert seen(other, "anna", memories=["m", "n"]).memories == ("m",)
@@ -183,7 +183,7 @@ def test_eight_threads_write_overlapping_entities(graph: Neo4jIndex) -> None:
             some = [memory(f"{worker}-{batch}-{n}", "hub", *keys[: n + 1], row=worker * 100 + batch * 10 + n + 1)
                     for n in range(5)]  # fmt: skip
             graph.upsert(
-                some, [relation(f"r{keys[0]}", keys[0], "hub", some[0].record.id, change=worker * 10 + batch + 1)]
+                some, [relation(f"r{keys[0]}", keys[0], "hub", some[0].record.id, seq=worker * 10 + batch + 1)]
             )
 
     with ThreadPoolExecutor(8) as pool:

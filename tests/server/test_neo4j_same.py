@@ -97,7 +97,7 @@ def said(ledger: Any) -> dict[str, Any]:
     return {
         "memories": sorted(
             repr((r.id, at(r.partition), r.scope.user_id, r.scope.agent_id, r.scope.run_id, r.kind.value, r.text,
-                  micros(r.at), None if r.valid_to is None else micros(r.valid_to), r.change, True)) for r in records
+                  micros(r.at), None if r.valid_to is None else micros(r.valid_to), r.seq, True)) for r in records
         ),
         "mentions": sorted(
             repr((s.record.id, at(s.record.partition), e.key, int(kind))) for s in states for e, kind in s.mentions
@@ -106,7 +106,7 @@ def said(ledger: Any) -> dict[str, Any]:
         "same": sorted(repr((at(partition), *ends)) for partition, *ends in linked),
         "relations": sorted(
             repr((s.relation.id, s.relation.source, s.relation.predicate, s.relation.target, list(s.relation.facts),
-                  list(s.relation.memory_ids), s.relation.confidence, s.change)) for s in related
+                  list(s.relation.memory_ids), s.relation.confidence, s.seq)) for s in related
         ),
         "chain": sorted(repr((s.previous, s.record.id)) for s in states if s.previous is not None),
         "others": [],

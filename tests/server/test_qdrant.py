@@ -76,7 +76,7 @@ def open_index(request: pytest.FixtureRequest, name: str) -> Iterator[Callable[.
 def test_two_ledgers_in_one_collection_never_see_each_other(open_index: Callable[..., Any]) -> None:
     one, other = open_index(), open_index()
     one.upsert([point(1), point(2, towards(1), towards(0, 1))])
-    other.upsert([point(1, towards(0, 1), weights={8: 1.0}, change=40)])
+    other.upsert([point(1, towards(0, 1), weights={8: 1.0}, seq=40)])
     assert (one.count(), other.count()) == (3, 1)
     assert sorted(one.list_held()) == [(uid(1), 2, 1), (uid(2), 3, 2)]
     assert list(other.list_held()) == list(other.list_held(["user:alice"])) == [(uid(1), 40, 1)]
@@ -233,7 +233,7 @@ def test_many_windows_go_in_several_requests(open_index: Callable[..., Any], mon
     index = open_index()
     monkeypatch.setattr(index, "_points_a_request", 7)
     index.upsert([point(1, *[towards(0, 1)] * 40), point(2, *[towards(1)] * 3)])
-    index.upsert([point(1, *[towards(0, 1)] * 30, change=60), point(2, *[towards(1)] * 3)])
+    index.upsert([point(1, *[towards(0, 1)] * 30, seq=60), point(2, *[towards(1)] * 3)])
     assert sorted(index.list_held()) == [(uid(1), 60, 30), (uid(2), 3, 3)]
 
 

@@ -337,7 +337,7 @@ def fill(clerk: Any, seed: int, count: int = 50) -> list[MemoryRecord]:
         record = clerk.say(f"memory {n}", at=chance.randint(0, 300), scope=scope, enrich=False, expires_at=expires)
         if chance.random() < 0.2:
             with clerk.ledger.write() as connection:
-                fact = replace(record, kind=Kind.FACT, change=event_log.next_change(connection))
+                fact = replace(record, kind=Kind.FACT, seq=event_log.next_seq(connection))
                 memories.update(connection, fact)
         enrich(clerk, clerk.record(record.id), keys, kinds)
         told.append(record)

@@ -39,29 +39,29 @@ NOON = from_micros(1_714_564_800_000_000)
 VIEW = View(ALICE, NOON + timedelta(days=1), partition=SPACE)
 
 
-def memory(uid: str, *keys: str, change: int = 1, minute: int = 0, previous: str | None = None, **more: Any) -> Any:
+def memory(uid: str, *keys: str, seq: int = 1, minute: int = 0, previous: str | None = None, **more: Any) -> Any:
     """A memory's state, made by hand; `kinds` are the kinds of its mentions by key."""
     at, kinds = NOON + timedelta(minutes=minute), more.pop("kinds", {})
     stands = {name: more.pop(name) for name in ("drawn_from", "replaces") if name in more}
     row = more.pop("row", minute + 1)
     said = {"kind": Kind.EPISODE, "text": uid, "at": at, "valid_from": at, "created_at": at, "updated_at": at}
-    record = MemoryRecord(uid, SPACE, ALICE, session="s", change=change, row=row, **{**said, **more})
+    record = MemoryRecord(uid, SPACE, ALICE, session="s", seq=seq, row=row, **{**said, **more})
     mentions = tuple((Entity(key, key.title(), EntityType.OTHER, 1), kinds.get(key, NAME)) for key in keys)
     return MemoryState(record, mentions, previous, **stands)
 
 
-def relation(uid: str, source: str, target: str, *memories: str, change: int = 2, predicate: str = "meets") -> Any:
+def relation(uid: str, source: str, target: str, *memories: str, seq: int = 2, predicate: str = "meets") -> Any:
     names = {"source_name": source.title(), "target_name": target.title()}
     said = Relation(
         id=uid, source=source, target=target, predicate=predicate, memory_ids=memories, facts=("They met.",),
         valid_at=NOON, **names,
     )  # fmt: skip
     supports = tuple(Support(memory, "They met.", 1_714_564_800_000_000, None) for memory in memories)
-    return RelationState(said, SPACE, change, supports)
+    return RelationState(said, SPACE, seq, supports)
 
 
-def told(key: str, name: str, *same_as: str, change: int = 3) -> EntityState:
-    return EntityState(entity_id(SPACE, key), SPACE, key, name, EntityType.PERSON, change, same_as)
+def told(key: str, name: str, *same_as: str, seq: int = 3) -> EntityState:
+    return EntityState(entity_id(SPACE, key), SPACE, key, name, EntityType.PERSON, seq, same_as)
 
 
 class GraphIndexContract(GraphContract):
@@ -101,7 +101,7 @@ class GraphIndexContract(GraphContract):
         record = tell(clerk, "anna", "acme")
         self.reading(clerk)
         held = dict(self.copy.list_held())
-        assert held.pop(record.id) == record.change
+        assert held.pop(record.id) == record.seq
         assert len(held) == 1
         assert list(self.copy.list_held(["user:bob"])) == []
         assert sorted(self.copy.list_held([SPACE])) == sorted(self.copy.list_held())
@@ -155,33 +155,33 @@ class GraphIndexContract(GraphContract):
     # --- versions ---------------------------------------------------------------------------------------------
 
     def test_an_older_memory_changes_nothing(self) -> None:
-        self.copy.upsert([memory("m", "anna", change=5)])
-        self.copy.upsert([memory("m", "bob", change=4, previous="gone")])
+        self.copy.upsert([memory("m", "anna", seq=5)])
+        self.copy.upsert([memory("m", "bob", seq=4, previous="gone")])
         assert list(self.copy.list_held()) == [("m", 5)]
         assert self.seen("anna", "bob").mentions == (MentionEdge("m", "anna", NAME),)
 
     def test_a_memory_of_the_same_version_may_come_again(self) -> None:
         for _ in range(2):
-            self.copy.upsert([memory("m", "anna", change=5)])
+            self.copy.upsert([memory("m", "anna", seq=5)])
         assert self.seen("anna") == Subgraph(("m",), {"anna": 1}, (MentionEdge("m", "anna", NAME),))
 
     def test_an_older_relation_and_older_names_change_nothing(self) -> None:
-        newer = relation("r", "anna", "acme", "m", "n", change=9), told("anna", "Anna K.", change=9)
-        older = relation("r", "anna", "acme", "m", change=8), told("anna", "Anna", change=8)
+        newer = relation("r", "anna", "acme", "m", "n", seq=9), told("anna", "Anna K.", seq=9)
+        older = relation("r", "anna", "acme", "m", seq=8), told("anna", "Anna", seq=8)
         self.copy.upsert([memory("m", "anna", "acme"), memory("n", "anna", "acme")])
         for related, named in (newer, older):
             self.copy.upsert((), [related], [named])
         assert dict(self.copy.list_held()) == {"m": 1, "n": 1, "r": 9, entity_id(SPACE, "anna"): 9}
 
     def test_two_versions_in_one_call_are_the_newer_one(self) -> None:
-        self.copy.upsert([memory("m", "anna", change=2), memory("m", "bob", change=1)])
+        self.copy.upsert([memory("m", "anna", seq=2), memory("m", "bob", seq=1)])
         assert list(self.copy.list_held()) == [("m", 2)]
         assert self.seen("anna", "bob").mentions == (MentionEdge("m", "anna", NAME),)
 
     def test_a_new_version_withdraws_what_the_old_one_said(self) -> None:
         chain = [memory("a", minute=0), memory("b", minute=1, previous="a"), memory("c", minute=2, previous="b")]
-        self.copy.upsert([*chain, memory("m", "anna", "acme", "bob", change=2, minute=3, previous="c")])
-        self.copy.upsert([memory("m", "acme", change=3, minute=3, previous="a", kinds={"acme": CHUNK})])
+        self.copy.upsert([*chain, memory("m", "anna", "acme", "bob", seq=2, minute=3, previous="c")])
+        self.copy.upsert([memory("m", "acme", seq=3, minute=3, previous="a", kinds={"acme": CHUNK})])
         found = self.seen("anna", "bob", "acme", memories=["m", "c"])
         assert found.mentions == (MentionEdge("m", "acme", CHUNK),)
         assert found.frequencies == {"acme": 1}
@@ -189,7 +189,7 @@ class GraphIndexContract(GraphContract):
 
     def test_a_memory_delivered_again_keeps_what_leads_to_it(self) -> None:
         self.copy.upsert([memory("a", minute=0), memory("b", minute=1, previous="a")])
-        self.copy.upsert([memory("a", minute=0, change=2)])
+        self.copy.upsert([memory("a", minute=0, seq=2)])
         assert self.seen(memories=["b"]).next_pairs == (("a", "b"),)
 
     def test_a_relation_outlives_a_new_version_of_its_memory(self, clerk: Any) -> None:
@@ -221,7 +221,7 @@ class GraphIndexContract(GraphContract):
         self.copy.upsert((), [relation("r", "anna", "acme", "m")])
         assert dict(self.copy.list_held()) == {"r": 2}
         assert self.seen("anna", "acme") == Subgraph()
-        self.copy.upsert([memory("m", "anna", "acme", change=9)])
+        self.copy.upsert([memory("m", "anna", "acme", seq=9)])
         assert self.seen("anna").frequencies == {"anna": 1}
         self.copy.delete(["m"], ["r"])
         assert list(self.copy.list_held()) == []
@@ -243,15 +243,13 @@ class GraphIndexContract(GraphContract):
     @pytest.mark.parametrize("order", range(6))
     def test_the_order_of_delivery_does_not_matter(self, order: int) -> None:
         states = [
-            memory("a", "anna", minute=0, change=7),
-            memory("b", "anna", "acme", minute=1, previous="a", change=2),
+            memory("a", "anna", minute=0, seq=7),
+            memory("b", "anna", "acme", minute=1, previous="a", seq=2),
         ]
         steps = [
             lambda: self.copy.upsert(states[:1]),
             lambda: self.copy.upsert(states[1:]),
-            lambda: self.copy.upsert(
-                (), [relation("r", "anna", "acme", "b", change=3)], [told("anna", "A.", change=4)]
-            ),
+            lambda: self.copy.upsert((), [relation("r", "anna", "acme", "b", seq=3)], [told("anna", "A.", seq=4)]),
         ]
         for step in list(permutations(steps))[order]:
             step()

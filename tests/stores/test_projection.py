@@ -23,7 +23,7 @@ CLEAN: dict[str, list[str]] = {
     "missing": [],
     "extra": [],
     "stale": [],
-    "set_aside": [],
+    "dead_letters": [],
     "unreadable": [],
     "unreachable": [],
 }
@@ -108,7 +108,7 @@ def test_what_changed_is_delivered_as_it_is_now(clerk: Any, shared: Projection, 
     clerk.enrich()
     shared.catch_up([])
     assert index.batches == [[record.id]]
-    assert held(index) == {record.id: clerk.record(record.id).change}
+    assert held(index) == {record.id: clerk.record(record.id).seq}
     assert cursor(clerk) == last(clerk)
     assert not shared.has_pending()
 
@@ -128,12 +128,12 @@ def test_the_cursor_reaches_the_last_number_given_out_whatever_became_of_it(
     told = [clerk.say(f"memory {n}", at=far(n)) for n in range(4)]
     with clerk.ledger.write() as connection:
         for _ in range(3):
-            event_log.next_change(connection)
+            event_log.next_seq(connection)
     shared.catch_up([])
     assert (cursor(clerk), shared.has_pending()) == (last(clerk), False)
     assert index.batches == [[record.id for record in told[:2]], [record.id for record in told[2:]]]
     with clerk.ledger.write() as connection:
-        event_log.next_change(connection)
+        event_log.next_seq(connection)
     assert shared.has_pending()
     shared.catch_up([])
     assert (cursor(clerk), shared.has_pending(), len(index.batches)) == (last(clerk), False, 2)
@@ -342,7 +342,7 @@ def test_what_was_delivered_before_the_store_went_stays(
     with pytest.raises(StoreUnavailable):
         shared.catch_up([])
     assert set(held(index)) == {record.id for record in told[:4]}
-    assert cursor(clerk) == told[3].change
+    assert cursor(clerk) == told[3].seq
     index.upserts_left = None
     shared.catch_up([])
     assert [len(batch) for batch in index.batches] == [2, 2, 2]
@@ -355,7 +355,7 @@ def test_a_refused_row_is_set_aside_and_holds_up_no_other(clerk: Any, shared: Pr
     shared.catch_up([])
     assert set(held(index)) == {record.id for record in told} - index.refuses
     assert cursor(clerk) == last(clerk)
-    assert shared.verify() == {**CLEAN, "set_aside": sorted(index.refuses)}
+    assert shared.verify() == {**CLEAN, "dead_letters": sorted(index.refuses)}
 
 
 def test_a_set_aside_row_is_taken_back_when_it_is_accepted(clerk: Any, shared: Projection, index: Picky) -> None:
@@ -363,7 +363,7 @@ def test_a_set_aside_row_is_taken_back_when_it_is_accepted(clerk: Any, shared: P
     index.refuses = {told[1].id}
     shared.catch_up([])
     shared.repair(shared.verify())
-    assert shared.verify()["set_aside"] == [told[1].id]
+    assert shared.verify()["dead_letters"] == [told[1].id]
     index.refuses = set()
     shared.repair(shared.verify())
     assert shared.verify() == CLEAN
@@ -396,7 +396,7 @@ def test_a_new_version_that_is_refused_does_not_leave_the_old_one_unnoticed(
     index.refuses = {record.id}
     clerk.commit(UpdateMemory(record.id, metadata={"a": 1}))
     shared.catch_up([])
-    assert shared.verify() == {**CLEAN, "set_aside": [record.id]}
+    assert shared.verify() == {**CLEAN, "dead_letters": [record.id]}
 
 
 def test_a_refused_relation_holds_up_no_memories(clerk: Any) -> None:
@@ -408,7 +408,7 @@ def test_a_refused_relation_holds_up_no_memories(clerk: Any) -> None:
     projection.catch_up([])
     assert later.id in held(graph)
     assert cursor(clerk, "graph") == last(clerk)
-    assert len(projection.verify()["set_aside"]) == 1
+    assert len(projection.verify()["dead_letters"]) == 1
 
 
 @pytest.mark.parametrize("then", ["changes", "is erased"])
@@ -589,13 +589,13 @@ def test_a_ledger_from_a_backup_gets_what_it_holds(clerk: Any, shared: Projectio
     record = clerk.say("Anna paints")
     shared.catch_up([])
     newer = index._partitions["user:alice"].points[record.id]
-    index.upsert([replace(newer, record=replace(newer.record, change=10**6))])
+    index.upsert([replace(newer, record=replace(newer.record, seq=10**6))])
     refusing = index.upsert
 
     def refuse_older(points: Sequence[Point]) -> None:
         known = held(index)
-        refusing([point for point in points if point.record.change >= known.get(point.record.id, 0)])
+        refusing([point for point in points if point.record.seq >= known.get(point.record.id, 0)])
 
     index.upsert = refuse_older
     shared.repair(shared.verify())
-    assert held(index) == {record.id: clerk.record(record.id).change}
+    assert held(index) == {record.id: clerk.record(record.id).seq}

@@ -104,9 +104,9 @@ def test_equal_scores_come_in_the_order_of_ids(emptied: VectorIndex) -> None:
 
 
 def test_an_older_version_changes_nothing(emptied: VectorIndex) -> None:
-    newer = point(1, np.eye(DIMS)[0], np.eye(DIMS)[1], change=9)
+    newer = point(1, np.eye(DIMS)[0], np.eye(DIMS)[1], seq=9)
     emptied.upsert([newer])
-    emptied.upsert([point(1, np.eye(DIMS)[2], weights={8: 1.0}, change=8)])
+    emptied.upsert([point(1, np.eye(DIMS)[2], weights={8: 1.0}, seq=8)])
     assert list(emptied.list_held()) == [(uid(1), 9, 2)]
     assert worded(emptied) == [uid(1)]
 

@@ -45,7 +45,7 @@ def record(number: int, scope: Scope = ALICE, **more: Any) -> MemoryRecord:
         "created_at": NOON,
         "updated_at": NOON,
         "session": "s",
-        "change": number + 1,
+        "seq": number + 1,
     }
     return MemoryRecord(id=uid(number), partition=scope.partition, scope=scope, **{**told, **more})
 
@@ -104,7 +104,7 @@ class VectorIndexContract:
 
     def test_a_new_version_replaces_all_of_the_old_one(self, index: VectorIndex) -> None:
         index.upsert([point(1, towards(1), weights={7: 1.0})])
-        index.upsert([point(1, towards(0, 1), weights={8: 1.0}, change=9)])
+        index.upsert([point(1, towards(0, 1), weights={8: 1.0}, seq=9)])
         assert list(index.list_held()) == [(uid(1), 9, 1)]
         assert index.dense(view(), QUESTION, 5)[0][1] == pytest.approx(0, abs=1e-6)
         assert worded(index) == []
@@ -119,7 +119,7 @@ class VectorIndexContract:
 
     def test_stale_windows_go_when_a_new_version_has_fewer(self, index: VectorIndex) -> None:
         index.upsert([point(1, towards(0, 1), towards(0, 0, 1), towards(1))])
-        index.upsert([point(1, towards(0, 1), change=5)])
+        index.upsert([point(1, towards(0, 1), seq=5)])
         assert index.count() == 1
         assert list(index.list_held()) == [(uid(1), 5, 1)]
         assert index.dense(view(), QUESTION, 5)[0][1] == pytest.approx(0, abs=1e-6)
@@ -133,18 +133,18 @@ class VectorIndexContract:
     def test_what_was_deleted_can_come_back(self, index: VectorIndex) -> None:
         index.upsert([point(1)])
         index.delete([uid(1)])
-        index.upsert([point(1, change=7)])
+        index.upsert([point(1, seq=7)])
         assert list(index.list_held()) == [(uid(1), 7, 1)]
 
     def test_held_names_versions_and_windows_by_partition(self, index: VectorIndex) -> None:
-        index.upsert([point(1, towards(1), towards(0, 1)), point(2, scope=Scope("bob"), change=44)])
+        index.upsert([point(1, towards(1), towards(0, 1)), point(2, scope=Scope("bob"), seq=44)])
         assert sorted(index.list_held()) == [(uid(1), 2, 2), (uid(2), 44, 1)]
         assert list(index.list_held(["user:bob"])) == [(uid(2), 44, 1)]
         assert list(index.list_held(["user:nobody"])) == []
         assert list(index.list_held([])) == []
 
     def test_large_change_numbers_come_back_exactly(self, index: VectorIndex) -> None:
-        index.upsert([point(1, change=2**53 + 1)])
+        index.upsert([point(1, seq=2**53 + 1)])
         assert list(index.list_held()) == [(uid(1), 2**53 + 1, 1)]
 
     def test_wiping_removes_everything_and_leaves_it_usable(self, index: VectorIndex) -> None:
@@ -250,7 +250,7 @@ class VectorIndexContract:
         assert arm(index, view(Scope("alice", None, "t"))) == [uid(1), uid(4)]
         assert arm(index, view(Scope("alice", None, "x"))) == []
         assert set(arm(index, view(Scope(None, None, "s"), anywhere=True))) == {uid(1), uid(2), uid(3), uid(9)}
-        index.upsert([point(1, scope=Scope("alice", None, "r"), change=77)])
+        index.upsert([point(1, scope=Scope("alice", None, "r"), seq=77)])
         assert arm(index, view(Scope("alice", None, "t"))) == [uid(4)]
 
     @pytest.mark.parametrize("arm", [near, worded])
@@ -338,5 +338,5 @@ def random_views(seed: int, count: int = 25) -> list[View]:
     return views
 
 
-def changed(one: Point, change: int) -> Point:
-    return replace(one, record=replace(one.record, change=change))
+def changed(one: Point, seq: int) -> Point:
+    return replace(one, record=replace(one.record, seq=seq))

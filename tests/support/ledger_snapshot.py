@@ -13,7 +13,7 @@ from graphmem.stores.ledger import schema as s
 
 
 def contents(memory: Memory) -> dict[str, list[Any]]:
-    """Every table, without row ids, change numbers and what follows from the ledger's own UUID."""
+    """Every table, without row ids, sequence numbers and what follows from the ledger's own UUID."""
     with memory._engine.ledger.read() as c:
         uids = dict(c.execute(select(s.memories.c.id, s.memories.c.uid)).all())
         partitions = dict(c.execute(select(s.partitions.c.id, s.partitions.c.key)).all())
@@ -29,19 +29,19 @@ def contents(memory: Memory) -> dict[str, list[Any]]:
                 values = {
                     k: resolved[k].get(v) if k in resolved else v for k, v in row.items() if k not in leave.split()
                 }
-                if values.get("before"):
-                    values["before"] = {**values["before"], "change": 0}
+                if values.get("previous_state"):
+                    values["previous_state"] = {**values["previous_state"], "seq": 0}
                 found.append({k: bytes(v) if isinstance(v, memoryview) else v for k, v in values.items()})
             return sorted(found, key=lambda row: json.dumps(row, default=repr, sort_keys=True))
 
         stones = select(s.tombstones).where(s.tombstones.c.kind == "memory")
         return {
             "order": [uids[row] for row in sorted(uids)],
-            "memories": rows(s.memories, "id change", partition=partitions, previous=uids),
+            "memories": rows(s.memories, "id seq", partition=partitions, previous=uids),
             # What recognises the messages of the erased is of use in their own ledger only.
             "messages": sorted(row.memory for row in c.execute(select(s.messages)) if row.words is not None),
             "links": rows(s.links, memory=uids, other=uids),
-            "events": rows(s.events, "id change"),
+            "events": rows(s.events, "id seq"),
             "lives": [
                 (e.memory, e.event) for e in c.execute(select(s.events).order_by(s.events.c.memory, s.events.c.id))
             ],
@@ -49,7 +49,7 @@ def contents(memory: Memory) -> dict[str, list[Any]]:
             "tombstones": sorted(
                 (t.uid, t.partition, t.user_id, t.agent_id, t.run_id, t.at) for t in c.execute(stones)
             ),
-            "entities": rows(s.entities, "id change", partition=partitions),
+            "entities": rows(s.entities, "id seq", partition=partitions),
             "mentions": rows(s.mentions, memory=uids, entity=keys),
             "relations": sorted(relations.values()),
             "supports": rows(s.supports, relation=relations, memory=uids),

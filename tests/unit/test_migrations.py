@@ -5,10 +5,12 @@ from __future__ import annotations
 import sqlite3
 import stat
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.newer_schema import REVISION, newer_schema
 
 from graphmem.errors import StoreError
 from graphmem.stores.ledger import Ledger, schema
@@ -74,6 +76,21 @@ def test_a_refused_newer_file_opens_again_when_it_fits(path: Path) -> None:
     again = Ledger(path)
     assert again.uuid == first.uuid
     again.close()
+
+
+def test_an_older_schema_is_migrated_with_what_it_holds(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = Ledger(path)
+    first.close()
+    sql(path, "UPDATE ledger SET seq = 7")
+    for place, value in newer_schema(path.parent).items():
+        module, _, name = place.partition(":")
+        monkeypatch.setattr(import_module(module), name, value)
+    again = Ledger(path)
+    again.close()
+    assert again.uuid == first.uuid
+    assert sql(path, "SELECT version_num FROM alembic_version") == [(REVISION,)]
+    assert sql(path, "SELECT seq FROM ledger") == [(7,)]
+    assert sql(path, "SELECT * FROM lengths") == []
 
 
 def test_a_ledger_without_its_version_is_refused(path: Path) -> None:

@@ -24,7 +24,7 @@ def record(**more: Any) -> MemoryRecord:
         scope=ALICE,
         text="words",
         session="s",
-        change=4,
+        seq=4,
         **{"kind": Kind.EPISODE, **told, **more},
     )
 

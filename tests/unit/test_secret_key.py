@@ -261,7 +261,7 @@ def test_without_the_secret_a_copy_that_has_not_heard_of_it_is_filled_anew(tmp_p
             "s",
             Scope(),
             NOON,
-            event_log.next_change(connection),
+            event_log.next_seq(connection),
         )
         event_log.move_cursor(connection, "behind", 0)
         event_log.move_cursor(connection, "past", 1)
@@ -280,7 +280,7 @@ def test_a_ledger_of_before_has_its_digests_wrapped_and_its_tombstones_sealed(tm
         )
         connection.execute(schema.messages.insert(), {"key": "k", "memory": "n", "words": "w"})
         for uid in ("ab" * 16, "cd" * 16):
-            event_log.add_tombstone(connection, "entity", uid, "s", Scope(), NOON, event_log.next_change(connection))
+            event_log.add_tombstone(connection, "entity", uid, "s", Scope(), NOON, event_log.next_seq(connection))
         event_log.move_cursor(connection, "vectors", 1)
     with closing(Ledger(place, keyring)) as ledger, ledger.read() as connection:
         digests = ledger.digests

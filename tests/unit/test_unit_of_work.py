@@ -69,14 +69,14 @@ def uses(clerk: Any) -> list[int]:
     return sorted(row[0] for row in clerk.rows(select(embeddings.c.uses).where(embeddings.c.form == VECTOR)))
 
 
-def change(clerk: Any) -> int:
-    return clerk.rows(select(ledger.c.change))[0][0]
+def seq(clerk: Any) -> int:
+    return clerk.rows(select(ledger.c.seq))[0][0]
 
 
 def make_kind(clerk: Any, record: Any, kind: Kind, *, drawn_from: Any = (), source_only: bool = False) -> Any:
     """What a model's extraction will do one day: turns a memory into a fact, summary or mere source."""
     with clerk.ledger.write() as connection:
-        made = replace(record, kind=kind, source_only=source_only, change=event_log.next_change(connection))
+        made = replace(record, kind=kind, source_only=source_only, seq=event_log.next_seq(connection))
         memories.update(connection, made)
         for other in drawn_from:
             connection.execute(links.insert().values(memory=record.row, kind="drawn_from", other=other.row))
@@ -98,7 +98,7 @@ def test_a_plan_is_carried_out_whole_or_not_at_all(clerk: Any) -> None:
     with pytest.raises(NotFoundError):
         clerk.commit(*message_commands(messages, ALICE, clerk.ledger.digests), DeleteMemory("no such"))
     assert clerk.counts()["memories"] == clerk.counts()["events"] == clerk.counts()["tasks"] == 0
-    assert change(clerk) == 0
+    assert seq(clerk) == 0
 
 
 def test_known_ids_with_other_words_undo_the_whole_plan(clerk: Any) -> None:
@@ -115,10 +115,10 @@ def test_change_numbers_grow_and_are_never_given_twice(clerk: Any) -> None:
     told = [clerk.say(f"memory {n}") for n in range(3)]
     clerk.commit(UpdateMemory(told[0].id, metadata={"a": 1}), DeleteMemory(told[1].id))
     with clerk.ledger.read() as connection:
-        living = [record.change for record in memories.changed_after(connection, 0, 100)]
-        gone = [stone.change for stone in event_log.tombstones_after(connection, 0, 100)]
+        living = [record.seq for record in memories.changed_after(connection, 0, 100)]
+        gone = [stone.seq for stone in event_log.tombstones_after(connection, 0, 100)]
         last = event_log.last_change(connection)
-    assert last == max(living + gone) <= change(clerk)
+    assert last == max(living + gone) <= seq(clerk)
     assert len(set(living + gone)) == 3
 
 
@@ -485,8 +485,8 @@ def test_a_late_import_joins_the_earlier_neighbour_and_touches_the_next(clerk: A
     assert clerk.record(later.id).session == later.session  # never merged afterwards
     before_first = clerk.say("zero", at=-10)
     assert before_first.session == first.session
-    assert clerk.record(first.id).change > first.change
-    assert clerk.record(later.id).change == later.change
+    assert clerk.record(first.id).seq > first.seq
+    assert clerk.record(later.id).seq == later.seq
 
 
 def test_a_late_import_joins_the_later_neighbour_if_there_is_no_earlier(clerk: Any) -> None:
@@ -497,7 +497,7 @@ def test_a_late_import_joins_the_later_neighbour_if_there_is_no_earlier(clerk: A
 def test_erasing_touches_the_one_that_comes_next(clerk: Any) -> None:
     _, gone, after = (clerk.say(f"memory {n}", at=n) for n in range(3))
     clerk.commit(DeleteMemory(gone.id))
-    assert clerk.record(after.id).change > after.change
+    assert clerk.record(after.id).seq > after.seq
 
 
 def test_at_one_moment_the_order_is_that_of_arrival(clerk: Any) -> None:
@@ -562,13 +562,13 @@ def test_wrong_counts_are_named_and_set_right(clerk: Any) -> None:
 
 def test_wiping_empties_everything_but_goes_on_counting(clerk: Any) -> None:
     clerk.say("Anna meets Bob")
-    reached, uuid = change(clerk), clerk.ledger.uuid
+    reached, uuid = seq(clerk), clerk.ledger.uuid
     with clerk.ledger.write() as connection:
         integrity.wipe(connection)
     assert set(clerk.counts().values()) == {0}
-    assert change(clerk) == reached
+    assert seq(clerk) == reached
     assert clerk.rows(select(ledger.c.uuid, ledger.c.epoch)) == [(uuid, 1)]
-    assert clerk.say("again").change > reached
+    assert clerk.say("again").seq > reached
 
 
 def test_vectors_come_back_as_they_were_stored(clerk: Any) -> None:

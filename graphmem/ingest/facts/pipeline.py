@@ -172,7 +172,7 @@ class FactPipeline:
         return [known[one.text_hash] if one.embedded is None else one.embedded.vectors[0] for one in read]
 
     def nearest_facts(self, job: Job, vectors: Sequence[Matrix]) -> tuple[int, list[list[str]]]:
-        """Which known facts are near to each of these, and the change number up to which that is known.
+        """Which known facts are near to each of these, and the sequence number up to which that is known.
 
         Raises StoreUnavailable: what is near cannot be known without the index, and nothing is decided blindly.
         """
@@ -300,9 +300,10 @@ class _PipelineRun:
         metadata = {name: value for name, value in last.metadata.items() if name != "attachments"}
         return MemoryRecord(
             id=str(uuid4()), partition=self._job.partition, scope=self._job.scope, kind=Kind.FACT, text=fact.text,
-            at=last.at, valid_from=last.at, created_at=now, updated_at=now, session=last.session, expires_at=last.expires_at,
-            memory_type=last.memory_type or fact.memory_type, metadata=metadata, speaker=_common(sources, "speaker"),
-            actor_id=_common(sources, "actor_id"), role=_common(sources, "role"), confidence=fact.confidence,
+            at=last.at, valid_from=last.at, created_at=now, updated_at=now, session=last.session,
+            expires_at=last.expires_at, memory_type=last.memory_type or fact.memory_type, metadata=metadata,
+            speaker=_common(sources, "speaker"), actor_id=_common(sources, "actor_id"),
+            role=_common(sources, "role"), confidence=fact.confidence,
         )  # fmt: skip
 
     def _read(self, drafts: Sequence[FactDraft]) -> list[StoreEnrichment]:
@@ -336,7 +337,7 @@ class _PipelineRun:
             traced.set_attributes(**{"gen_ai.memory.record.count": len(open_)})
             for action in self._asked(drafts, known, near, open_):
                 actions.setdefault(action.fact, []).append(action)
-        settle = replace(settle, last_change_seen=seen, vectors=np.stack(vectors), min_similarity=MIN_SIMILARITY)
+        settle = replace(settle, last_seq_seen=seen, vectors=np.stack(vectors), min_similarity=MIN_SIMILARITY)
         plan = _ChangeBuilder(self._pipeline, drafts, read, self._records, [known[uid] for uid in uids])
         for n in range(len(drafts)):
             if n in said:

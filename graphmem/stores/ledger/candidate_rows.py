@@ -60,7 +60,7 @@ def _by_row(shape: visibility.ViewShape) -> Select[Any]:
 def _glimpse(shape: visibility.ViewShape) -> Select[Any]:
     m, after = memories.c, memories.alias("after")
     return (
-        select(m.id, m.uid, partitions.c.key, m.speaker, m.at, m.tells, m.asks, m.previous, after.c.id)
+        select(m.id, m.uid, partitions.c.key, m.speaker, m.at, m.answer_types, m.question_share, m.previous, after.c.id)
         .add_columns(m.source_only, m.role)
         .join(partitions, partitions.c.id == m.partition)
         .outerjoin(after, after.c.previous == m.id)

@@ -25,7 +25,7 @@ from graphmem.text import bm25_weights, entity_id, term_counts
 
 @dataclass(frozen=True, slots=True)
 class ChangeBatch:
-    """One batch, in the order of the log: what there is, what is gone, and the change number it reaches to."""
+    """One batch, in the order of the log: what there is, what is gone, and the sequence number it reaches to."""
 
     upto: int
     records: tuple[MemoryRecord, ...]
@@ -58,20 +58,20 @@ def since(
     related = _changed(connection, relations, relations.c.uid, after, limit, row)
     told = _changed(connection, entities, entities.c.id, after, limit, row)
     heads = [
-        [record.change for record in records],
-        [stone.change for stone in gone],
-        [change for _, change in related],
-        [change for _, change in told],
+        [record.seq for record in records],
+        [stone.seq for stone in gone],
+        [seq for _, seq in related],
+        [seq for _, seq in told],
     ]
     # A full list may go on past its end: the batch reaches only as far as every list is complete. If all are, it
     # reaches the last number given out, whatever that was for: a cursor that is there has nothing to ask for.
     upto = min((changes[-1] for changes in heads if len(changes) == limit), default=last)
     return ChangeBatch(
         upto=upto,
-        records=tuple(record for record in records if record.change <= upto),
-        relations=tuple(relation for relation, change in related if change <= upto),
-        entities=tuple(entity for entity, change in told if change <= upto),
-        tombstones=tuple(_opened(stone, digests) for stone in gone if stone.change <= upto),
+        records=tuple(record for record in records if record.seq <= upto),
+        relations=tuple(relation for relation, seq in related if seq <= upto),
+        entities=tuple(entity for entity, seq in told if seq <= upto),
+        tombstones=tuple(_opened(stone, digests) for stone in gone if stone.seq <= upto),
     )
 
 
@@ -90,10 +90,10 @@ def states_of(connection: Connection, ids: Sequence[str]) -> ChangeBatch:
 def _changed(
     connection: Connection, table: Table, name: Column[Any], after: int, limit: int, partition: int | None
 ) -> list[tuple[Any, int]]:
-    statement = select(name, table.c.change).where(table.c.change > after).order_by(table.c.change).limit(limit)
+    statement = select(name, table.c.seq).where(table.c.seq > after).order_by(table.c.seq).limit(limit)
     if partition is not None:
         statement = statement.where(table.c.partition == partition)
-    return [(named, change) for named, change in connection.execute(statement)]
+    return [(named, seq) for named, seq in connection.execute(statement)]
 
 
 def points(connection: Connection, model: str, records: Sequence[MemoryRecord]) -> list[Point]:
@@ -142,8 +142,8 @@ def _told(connection: Connection, which: ColumnElement[bool]) -> list[tuple[int,
         select(entities, partitions.c.key.label("partition_key"), own.label("called"), other.c.other)
         .join(partitions, partitions.c.id == entities.c.partition)
         .outerjoin(other, (other.c.partition == entities.c.partition) & (other.c.key == entities.c.key))
-        .where(entities.c.change.is_not(None), which)
-        .order_by(entities.c.change, other.c.other)
+        .where(entities.c.seq.is_not(None), which)
+        .order_by(entities.c.seq, other.c.other)
     )
     found: dict[int, list[RowMapping]] = {}
     for row in connection.execute(statement).mappings():
@@ -157,7 +157,7 @@ def _linked() -> Select[Any]:
     return (
         select(links_table.c.partition, links_table.c.key, links_table.c.other)
         .join(there, (there.c.partition == links_table.c.partition) & (there.c.key == links_table.c.other))
-        .where(links_table.c.apart.is_(False))
+        .where(links_table.c.negated.is_(False))
     )
 
 
@@ -170,7 +170,7 @@ def _entity_state(lines: list[RowMapping]) -> EntityState:
         key=row["key"],
         name=row["called"],
         type=EntityType(row["type"]),
-        change=row["change"],
+        seq=row["seq"],
         same_as=tuple(line["other"] for line in lines if line["other"] is not None),
     )
 
@@ -229,13 +229,13 @@ def _relation_state(row: RowMapping, said: Sequence[RowMapping]) -> RelationStat
         confidence=max(line["confidence"] for line in said),
     )
     supported = tuple(Support(line["uid"], line["fact"], line["valid_at"], line["invalid_at"]) for line in said)
-    return RelationState(relation, row["partition_key"], row["change"], supported)
+    return RelationState(relation, row["partition_key"], row["seq"], supported)
 
 
 def expected_points(connection: Connection, wanted: Sequence[str] | None = None) -> Iterator[tuple[str, int, int]]:
     """What a vector index should hold: (memory id, version, windows)."""
     m = memories_table.c
-    statement = select(m.uid, m.change, m.windows).where(m.windows > 0)
+    statement = select(m.uid, m.seq, m.windows).where(m.windows > 0)
     if wanted is not None:
         statement = statement.join(partitions).where(partitions.c.key.in_(list(wanted)))
     yield from connection.execute(statement)
@@ -244,16 +244,12 @@ def expected_points(connection: Connection, wanted: Sequence[str] | None = None)
 def expected_nodes(connection: Connection, wanted: Sequence[str] | None = None) -> Iterator[tuple[str, int]]:
     """What a graph copy should hold: (id, version) of memories, relations and told-of entities."""
     for table in (memories_table, relations):
-        statement = select(table.c.uid, table.c.change)
+        statement = select(table.c.uid, table.c.seq)
         if wanted is not None:
             statement = statement.join(partitions).where(partitions.c.key.in_(list(wanted)))
         yield from connection.execute(statement)
-    told = (
-        select(entities.c.key, entities.c.change, partitions.c.key)
-        .join(partitions)
-        .where(entities.c.change.is_not(None))
-    )
+    told = select(entities.c.key, entities.c.seq, partitions.c.key).join(partitions).where(entities.c.seq.is_not(None))
     if wanted is not None:
         told = told.where(partitions.c.key.in_(list(wanted)))
-    for key, change, partition in connection.execute(told):
-        yield entity_id(partition, key), change
+    for key, seq, partition in connection.execute(told):
+        yield entity_id(partition, key), seq

@@ -36,7 +36,7 @@ _BEHIND = "\U0010ffff"
 # Every search asks these two.
 _KNOWN = select(entities).where(entities.c.partition == bindparam("partition"), in_array(entities.c.key, "keys"))
 _LINKS = select(aliases.c.key, aliases.c.other, aliases.c.origin).where(
-    aliases.c.partition == bindparam("partition"), aliases.c.apart.is_(False), in_array(aliases.c.key, "keys")
+    aliases.c.partition == bindparam("partition"), aliases.c.negated.is_(False), in_array(aliases.c.key, "keys")
 )
 
 
@@ -45,7 +45,7 @@ _LINKS = select(aliases.c.key, aliases.c.other, aliases.c.origin).where(
 
 def all_links(connection: Connection, partition: int | None) -> list[Link]:
     """Every link of a partition, once."""
-    mine = aliases.c.partition == partition, aliases.c.apart.is_(False), aliases.c.key < aliases.c.other
+    mine = aliases.c.partition == partition, aliases.c.negated.is_(False), aliases.c.key < aliases.c.other
     return _links(connection, select(aliases.c.key, aliases.c.other, aliases.c.origin).where(*mine))
 
 
@@ -85,9 +85,9 @@ def link_between(connection: Connection, partition: int, key: str, other: str) -
     return next((link for link in links_of(connection, partition, [key]) if link.other == other), None)
 
 
-def set_user_link(connection: Connection, partition: int, link: Link, at: int, *, apart: bool = False) -> None:
+def set_user_link(connection: Connection, partition: int, link: Link, at: int, *, negated: bool = False) -> None:
     """Writes what a user says of two keys, over whatever was found."""
-    said = {"origin": link.origin.value, "apart": apart, "at": at}
+    said = {"origin": link.origin.value, "negated": negated, "at": at}
     statement = upsert(connection, aliases).values([{**row, **said} for row in _both(partition, link)])
     there = [aliases.c.partition, aliases.c.key, aliases.c.other]
     connection.execute(statement.on_conflict_do_update(index_elements=there, set_=said))
@@ -96,7 +96,7 @@ def set_user_link(connection: Connection, partition: int, link: Link, at: int, *
 
 def add_rule_link(connection: Connection, partition: int, link: Link, at: int) -> None:
     """Writes what a rule found, unless something is known of the two keys."""
-    said = {"origin": link.origin.value, "apart": False, "at": at}
+    said = {"origin": link.origin.value, "negated": False, "at": at}
     statement = upsert(connection, aliases).values([{**row, **said} for row in _both(partition, link)])
     if _written(connection, statement.on_conflict_do_nothing(), aliases.c.key):
         touch_entities(connection, partition, [link.key, link.other])
@@ -107,9 +107,9 @@ def _written(connection: Connection, statement: Any, column: Column[Any]) -> boo
     return connection.execute(statement.returning(column)).first() is not None
 
 
-def import_link(connection: Connection, partition: int, link: Link, at: int, *, apart: bool) -> bool:
+def import_link(connection: Connection, partition: int, link: Link, at: int, *, negated: bool) -> bool:
     """Writes what another ledger knew of two keys. What users say counts more than a rule, else this one's stays."""
-    said = {"origin": link.origin.value, "apart": apart, "at": at}
+    said = {"origin": link.origin.value, "negated": negated, "at": at}
     statement = upsert(connection, aliases).values([{**row, **said} for row in _both(partition, link)])
     if link.origin is Origin.USER:
         there = [aliases.c.partition, aliases.c.key, aliases.c.other]
@@ -257,13 +257,13 @@ def import_chosen_name(connection: Connection, partition: int, key: str, chosen:
 
 
 def touch_entities(connection: Connection, partition: int, keys: Collection[str]) -> None:
-    """Gives entities the next change numbers: something else is said of them now."""
+    """Gives entities the next sequence numbers: something else is said of them now."""
     if not keys:
         return
     known = select(entities.c.id).where(entities.c.partition == partition, entities.c.key.in_(list(keys)))
     for row in list(connection.scalars(known.order_by(entities.c.id))):
-        change = event_log.next_change(connection)
-        connection.execute(entities.update().where(entities.c.id == row).values(change=change))
+        seq = event_log.next_seq(connection)
+        connection.execute(entities.update().where(entities.c.id == row).values(seq=seq))
 
 
 def touch_new_entities(connection: Connection, partition: int, keys: Sequence[str]) -> None:
@@ -281,7 +281,7 @@ def _told_again() -> Select[Any]:
         select(names.c.key).where(names.c.partition == partition, in_array(names.c.key, "keys")),
     ).subquery()
     return select(entities.c.key).where(
-        entities.c.partition == partition, entities.c.change.is_(None), entities.c.key.in_(select(told.c.key))
+        entities.c.partition == partition, entities.c.seq.is_(None), entities.c.key.in_(select(told.c.key))
     )
 
 

@@ -1,4 +1,4 @@
-"""The log: change numbers, events, tombstones, tasks, cursors. The log is the outbox."""
+"""The log: sequence numbers, events, tombstones, tasks, cursors. The log is the outbox."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ from graphmem.stores.ledger.schema import (
     ledger,
     memories,
     messages,
-    set_aside,
     tasks,
     tombstones,
 )
+from graphmem.stores.ledger.schema import (
+    dead_letters as dead_letters_table,
+)
 
 # Built once: every write asks these.
-_NEXT_CHANGE = ledger.update().values(change=ledger.c.change + 1).returning(ledger.c.change)
-_SAID = select(messages.c.memory, messages.c.words).where(messages.c.key == bindparam("said"))
+_NEXT_SEQ = ledger.update().values(seq=ledger.c.seq + 1).returning(ledger.c.seq)
+_SAID = select(messages.c.memory, messages.c.content_digest).where(messages.c.key == bindparam("said"))
 _TOMBSTONE = select(tombstones).where(tombstones.c.uid == bindparam("gone"))
 _USED = select(events.c.uid).where(in_array(events.c.uid, "wanted"))
 _PAID = tasks.delete().where(tasks.c.memory == bindparam("row"), tasks.c.version == bindparam("of"))
@@ -44,11 +46,11 @@ class Tombstone:
     partition: str
     scope: Scope
     at: datetime
-    change: int
+    seq: int
 
 
 class CursorState(NamedTuple):
-    """Where a projection stands: how often the ledger was reset, its last change number, and the cursor (see it)."""
+    """Where a projection stands: how often the ledger was reset, its last sequence number, and the cursor (see it)."""
 
     epoch: int
     last: int
@@ -58,19 +60,19 @@ class CursorState(NamedTuple):
 # One statement: every search asks it of each projection.
 _STANDING = select(
     ledger.c.epoch,
-    ledger.c.change,
-    select(cursors.c.change).where(cursors.c.projection == bindparam("projection")).scalar_subquery(),
+    ledger.c.seq,
+    select(cursors.c.seq).where(cursors.c.projection == bindparam("projection")).scalar_subquery(),
 )
 
 
-def next_change(connection: Connection) -> int:
-    """The next change number; it is taken inside the write transaction, so that numbers commit in order."""
-    return int(connection.scalar(_NEXT_CHANGE))
+def next_seq(connection: Connection) -> int:
+    """The next sequence number; it is taken inside the write transaction, so that numbers commit in order."""
+    return int(connection.scalar(_NEXT_SEQ))
 
 
 def last_change(connection: Connection) -> int:
-    """The last change number given out."""
-    return connection.scalar(select(ledger.c.change)) or 0
+    """The last sequence number given out."""
+    return connection.scalar(select(ledger.c.seq)) or 0
 
 
 def add_event(
@@ -93,13 +95,13 @@ def add_event(
         "event": event,
         "old_text": old,
         "new_text": new,
-        "before": None if before is None else dict(before),
+        "previous_state": None if before is None else dict(before),
         "reason": reason,
         "actor_id": record.actor_id,
         "role": record.role,
         "memory_created_at": micros(record.created_at),
         "at": micros(now),
-        "change": record.change,
+        "seq": record.seq,
     }
     connection.execute(events.insert(), line)
 
@@ -134,36 +136,36 @@ def _event_of(row: RowMapping) -> Event:
         actor_id=row["actor_id"],
         role=row["role"],
         reason=row["reason"],
-        previous_state=row["before"],
+        previous_state=row["previous_state"],
     )
 
 
-def insert_history(connection: Connection, found: Sequence[Event], change: int) -> None:
+def insert_history(connection: Connection, found: Sequence[Event], seq: int) -> None:
     """Writes lines of a history that began elsewhere. An id that is another event's here is replaced."""
     if not found:
         return
     used = set(connection.scalars(_USED, {"wanted": [event.id for event in found]}))
     lines = []
     for event in found:
-        lines.append(_line_of(event, str(uuid4()) if event.id in used else event.id, change))
+        lines.append(_line_of(event, str(uuid4()) if event.id in used else event.id, seq))
         used.add(event.id)
     connection.execute(events.insert(), lines)
 
 
-def _line_of(event: Event, uid: str, change: int) -> dict[str, Any]:
+def _line_of(event: Event, uid: str, seq: int) -> dict[str, Any]:
     return {
         "uid": uid,
         "memory": event.memory_id,
         "event": event.event,
         "old_text": event.old_text,
         "new_text": event.new_text,
-        "before": None if event.previous_state is None else dict(event.previous_state),
+        "previous_state": None if event.previous_state is None else dict(event.previous_state),
         "reason": event.reason,
         "actor_id": event.actor_id,
         "role": event.role,
         "memory_created_at": micros(event.created_at),
         "at": micros(event.updated_at),
-        "change": change,
+        "seq": seq,
     }
 
 
@@ -175,13 +177,15 @@ def delete_history(connection: Connection, uid: str) -> None:
 def erase_content(connection: Connection, uid: str) -> None:
     """Takes the words out of a memory's history and of the messages it came from; that they were stays."""
     connection.execute(
-        events.update().where(events.c.memory == uid).values(old_text=None, new_text=None, before=None, reason=None)
+        events.update()
+        .where(events.c.memory == uid)
+        .values(old_text=None, new_text=None, previous_state=None, reason=None)
     )
-    connection.execute(messages.update().where(messages.c.memory == uid).values(words=None))
+    connection.execute(messages.update().where(messages.c.memory == uid).values(content_digest=None))
 
 
 def add_tombstone(
-    connection: Connection, kind: str, uid: str, partition: str, scope: Scope, now: datetime, change: int
+    connection: Connection, kind: str, uid: str, partition: str, scope: Scope, now: datetime, seq: int
 ) -> None:
     """Leaves a tombstone, for the projections and against replays.
 
@@ -195,18 +199,18 @@ def add_tombstone(
         agent_id=scope.agent_id,
         run_id=scope.run_id,
         at=micros(now),
-        change=change,
+        seq=seq,
     )
-    again = {"at": micros(now), "change": change}
+    again = {"at": micros(now), "seq": seq}
     connection.execute(statement.on_conflict_do_update(index_elements=[tombstones.c.uid], set_=again))
 
 
 def prune_tombstones(connection: Connection, numbers: Sequence[int] | None = None) -> None:
-    """Takes away entities' tombstones that every projection has heard of: all, or those with these change numbers."""
-    heard = select(func.min(cursors.c.change)).scalar_subquery()
-    statement = tombstones.delete().where(tombstones.c.kind == "entity", tombstones.c.change <= heard)
+    """Takes away entities' tombstones that every projection has heard of: all, or those with these sequence numbers."""
+    heard = select(func.min(cursors.c.seq)).scalar_subquery()
+    statement = tombstones.delete().where(tombstones.c.kind == "entity", tombstones.c.seq <= heard)
     if numbers is not None:
-        statement = statement.where(tombstones.c.change.in_(numbers))
+        statement = statement.where(tombstones.c.seq.in_(numbers))
     connection.execute(statement)
 
 
@@ -222,8 +226,8 @@ def remove_tombstone(connection: Connection, uid: str) -> None:
 
 
 def tombstones_after(connection: Connection, after: int, limit: int, partition: str | None = None) -> list[Tombstone]:
-    """Tombstones whose change number is past `after`, in its order."""
-    statement = select(tombstones).where(tombstones.c.change > after).order_by(tombstones.c.change).limit(limit)
+    """Tombstones whose sequence number is past `after`, in its order."""
+    statement = select(tombstones).where(tombstones.c.seq > after).order_by(tombstones.c.seq).limit(limit)
     if partition is not None:
         statement = statement.where(tombstones.c.partition == partition)
     return tombstones_of(connection, statement)
@@ -242,7 +246,7 @@ def _tombstone_of(row: Any) -> Tombstone:
         partition=row["partition"],
         scope=Scope(row["user_id"], row["agent_id"], row["run_id"]),
         at=from_micros(row["at"]),
-        change=row["change"],
+        seq=row["seq"],
     )
 
 
@@ -259,7 +263,7 @@ def add_message_key(connection: Connection, key: str, memory: str, words: str) -
 
 def restore_message_key(connection: Connection, key: str, memory: str, words: str | None) -> None:
     """The same for a message that may be known: as erased, if it is restored now (`words`)."""
-    statement = upsert(connection, messages).values(key=key, memory=memory, words=words)
+    statement = upsert(connection, messages).values(key=key, memory=memory, content_digest=words)
     if words is None:
         connection.execute(statement.on_conflict_do_nothing())
         return
@@ -319,7 +323,7 @@ def cursor_state(connection: Connection, projection: str) -> CursorState:
 
 def cursor(connection: Connection, projection: str) -> int | None:
     """How far a shared projection is; None if nothing is known of what it holds."""
-    return connection.scalar(select(cursors.c.change).where(cursors.c.projection == projection))
+    return connection.scalar(select(cursors.c.seq).where(cursors.c.projection == projection))
 
 
 def delete_cursor(connection: Connection, projection: str) -> None:
@@ -327,16 +331,16 @@ def delete_cursor(connection: Connection, projection: str) -> None:
     connection.execute(cursors.delete().where(cursors.c.projection == projection))
 
 
-def move_cursor(connection: Connection, projection: str, change: int) -> None:
+def move_cursor(connection: Connection, projection: str, seq: int) -> None:
     """Moves a projection's cursor; to be called only after the store has made the batch durable."""
-    statement = upsert(connection, cursors).values(projection=projection, change=change)
-    connection.execute(statement.on_conflict_do_update(index_elements=[cursors.c.projection], set_={"change": change}))
+    statement = upsert(connection, cursors).values(projection=projection, seq=seq)
+    connection.execute(statement.on_conflict_do_update(index_elements=[cursors.c.projection], set_={"seq": seq}))
 
 
-def rewind_cursor(connection: Connection, projection: str, change: int) -> None:
+def rewind_cursor(connection: Connection, projection: str, seq: int) -> None:
     """Turns a cursor back, so that what follows is delivered again."""
-    mine = cursors.c.projection == projection, cursors.c.change > change
-    connection.execute(cursors.update().where(*mine).values(change=change))
+    mine = cursors.c.projection == projection, cursors.c.seq > seq
+    connection.execute(cursors.update().where(*mine).values(seq=seq))
 
 
 def acquire_lease(connection: Connection, projection: str, holder: str, seconds: float) -> bool:
@@ -365,28 +369,31 @@ def release_lease(connection: Connection, projection: str, holder: str) -> None:
     connection.execute(leases.update().where(*mine).values(holder=None))
 
 
-def add_dead_letters(connection: Connection, projection: str, refused: Mapping[str, str], change: int) -> None:
+def add_dead_letters(connection: Connection, projection: str, refused: Mapping[str, str], seq: int) -> None:
     """Sets rows aside that a store refused: {memory id: error}."""
     for memory, error in refused.items():
-        statement = upsert(connection, set_aside).values(
-            projection=projection, memory=memory, change=change, error=error
+        statement = upsert(connection, dead_letters_table).values(
+            projection=projection, memory=memory, seq=seq, error=error
         )
         connection.execute(
             statement.on_conflict_do_update(
-                index_elements=[set_aside.c.projection, set_aside.c.memory], set_={"change": change, "error": error}
+                index_elements=[dead_letters_table.c.projection, dead_letters_table.c.memory],
+                set_={"seq": seq, "error": error},
             )
         )
 
 
 def dead_letters(connection: Connection, projection: str) -> dict[str, str]:
     """What is set aside: {memory id: error}."""
-    statement = select(set_aside.c.memory, set_aside.c.error).where(set_aside.c.projection == projection)
+    statement = select(dead_letters_table.c.memory, dead_letters_table.c.error).where(
+        dead_letters_table.c.projection == projection
+    )
     return dict(connection.execute(statement).all())
 
 
 def remove_dead_letters(connection: Connection, projection: str, memories: Iterable[str] | None = None) -> None:
     """Takes rows back that were set aside: these, or all."""
-    statement = set_aside.delete().where(set_aside.c.projection == projection)
+    statement = dead_letters_table.delete().where(dead_letters_table.c.projection == projection)
     if memories is not None:
-        statement = statement.where(set_aside.c.memory.in_(list(memories)))
+        statement = statement.where(dead_letters_table.c.memory.in_(list(memories)))
     connection.execute(statement)

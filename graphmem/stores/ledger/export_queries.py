@@ -109,7 +109,7 @@ def _next(connection: Connection, scope: Scope | None, after: int) -> list[int]:
 def _page(
     connection: Connection, scope: Scope | None, wanted: Sequence[int], model: str | None
 ) -> list[ExportedMemory]:
-    told = select(memories.c.id, memories.c.tells, memories.c.embedding).where(in_array(memories.c.id, "wanted"))
+    told = select(memories.c.id, memories.c.answer_types, memories.c.embedding).where(in_array(memories.c.id, "wanted"))
     tells = {row: (tells, made) for row, tells, made in connection.execute(told, {"wanted": list(wanted)})}
     records = rows.records_by_row(connection, wanted)
     page = {row: ExportedMemory(records[row], tells[row][0], tells[row][1] is not None) for row in wanted}
@@ -131,7 +131,9 @@ def _page(
 
 
 def _messages(connection: Connection, ids: Sequence[str]) -> Iterator[tuple[str, str, str | None]]:
-    statement = select(messages.c.memory, messages.c.key, messages.c.words).where(in_array(messages.c.memory, "wanted"))
+    statement = select(messages.c.memory, messages.c.key, messages.c.content_digest).where(
+        in_array(messages.c.memory, "wanted")
+    )
     yield from connection.execute(statement.order_by(messages.c.key.desc()), {"wanted": list(ids)})
 
 
@@ -199,12 +201,12 @@ def tombstone_pages(connection: Connection, scope: Scope | None) -> Iterator[lis
     parts = {} if scope is None else scope.parts
     mine = [tombstones.c.kind == "memory", *(tombstones.c[name] == value for name, value in parts.items())]
     while True:
-        statement = select(tombstones).where(tombstones.c.change > after, *mine).order_by(tombstones.c.change)
+        statement = select(tombstones).where(tombstones.c.seq > after, *mine).order_by(tombstones.c.seq)
         stones = event_log.tombstones_of(connection, statement.limit(PAGE))
         if not stones:
             return
         yield _gone(connection, stones)
-        after = stones[-1].change
+        after = stones[-1].seq
 
 
 def _gone(connection: Connection, stones: Sequence[event_log.Tombstone]) -> list[ExportedTombstone]:
@@ -224,9 +226,9 @@ def entity_names(connection: Connection, scope: Scope | None) -> Iterator[Export
     for partition in rows.all_partitions(connection) if scope is None else [scope.partition] * (len(scope.parts) == 1):
         row = rows.partition_row(connection, partition)
         a, n = aliases.c, names.c
-        said = select(a.at, a.key, a.other, a.origin, a.apart).where(a.partition == row, a.key < a.other)
-        for at, key, other, origin, apart in connection.execute(said.order_by(a.at, a.key, a.other)):
-            yield ExportedName(partition, at, Link(key, other, Origin(origin)), apart)
+        said = select(a.at, a.key, a.other, a.origin, a.negated).where(a.partition == row, a.key < a.other)
+        for at, key, other, origin, negated in connection.execute(said.order_by(a.at, a.key, a.other)):
+            yield ExportedName(partition, at, Link(key, other, Origin(origin)), negated)
         chosen = select(n.at, n.key, n.name).where(n.partition == row).order_by(n.at, n.key)
         for at, key, name in connection.execute(chosen):
             yield ExportedName(partition, at, key=key, name=name)

@@ -36,7 +36,7 @@ _STATED_AGAIN = (
         relations.c.predicate == bindparam("how"),
         relations.c.object == bindparam("to"),
     )
-    .values(change=bindparam("now"), at=larger(relations.c.at, bindparam("moment")))
+    .values(seq=bindparam("now"), at=larger(relations.c.at, bindparam("moment")))
     .returning(relations.c.id)
 )
 
@@ -105,14 +105,14 @@ def _support(
 def _relation(
     connection: Connection, record: MemoryRecord, partition: int, subject: int, predicate: str, target: int
 ) -> int:
-    change, at = event_log.next_change(connection), micros(record.at)
-    stated = {"in_partition": partition, "from": subject, "how": predicate, "to": target, "now": change, "moment": at}
+    seq, at = event_log.next_seq(connection), micros(record.at)
+    stated = {"in_partition": partition, "from": subject, "how": predicate, "to": target, "now": seq, "moment": at}
     known = connection.scalar(_STATED_AGAIN, stated)
     if known is not None:
         return int(known)
     new = {
         "uid": str(uuid4()), "partition": partition, "subject": subject, "predicate": predicate, "object": target,
-        "at": at, "change": change,
+        "at": at, "seq": seq,
     }  # fmt: skip
     return inserted_row(connection.execute(relations.insert(), new))
 
@@ -130,13 +130,13 @@ def remove(connection: Connection, record: MemoryRecord, now: datetime, digests:
 def _settle(connection: Connection, row: int, partition: str, now: datetime) -> int:
     """Touches a relation that lost a support, or buries it with its last one. Returns how many were buried."""
     newest = connection.scalar(select(func.max(supports.c.valid_at)).where(supports.c.relation == row))
-    change = event_log.next_change(connection)
+    seq = event_log.next_seq(connection)
     mine = relations.c.id == row
     if newest is not None:
-        connection.execute(relations.update().where(mine).values(change=change, at=newest))
+        connection.execute(relations.update().where(mine).values(seq=seq, at=newest))
         return 0
     uid = connection.scalar(relations.delete().where(mine).returning(relations.c.uid))
-    event_log.add_tombstone(connection, "relation", str(uid), partition, Scope(), now, change)
+    event_log.add_tombstone(connection, "relation", str(uid), partition, Scope(), now, seq)
     return 1
 
 
@@ -144,12 +144,12 @@ def _release(connection: Connection, rows: Iterable[int], partition: str, now: d
     mine = entities.c.id.in_(list(rows))
     connection.execute(entities.update().where(mine).values(mentions=entities.c.mentions - 1))
     unmentioned = entities.delete().where(mine, entities.c.mentions <= 0)
-    gone = connection.execute(unmentioned.returning(entities.c.key, entities.c.change)).all()
+    gone = connection.execute(unmentioned.returning(entities.c.key, entities.c.seq)).all()
     for key, told in gone:
         if told is not None:
             sealed = digests.encrypt(entity_id(partition, key))
             event_log.add_tombstone(
-                connection, "entity", sealed, partition, Scope(), now, event_log.next_change(connection)
+                connection, "entity", sealed, partition, Scope(), now, event_log.next_seq(connection)
             )
     return len(gone)
 
@@ -170,5 +170,5 @@ def _date_supports(connection: Connection, record: MemoryRecord, which: ColumnEl
     mine = supports.c.memory == record.row
     connection.execute(supports.update().where(mine, which).values(invalid_at=end))
     for row in list(connection.scalars(select(supports.c.relation).where(mine))):
-        change = event_log.next_change(connection)
-        connection.execute(relations.update().where(relations.c.id == row).values(change=change))
+        seq = event_log.next_seq(connection)
+        connection.execute(relations.update().where(relations.c.id == row).values(seq=seq))

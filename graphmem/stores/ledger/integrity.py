@@ -11,6 +11,7 @@ from graphmem.stores.ledger import memories as rows
 from graphmem.stores.ledger.schema import (
     aliases,
     cursors,
+    dead_letters,
     embeddings,
     entities,
     events,
@@ -25,7 +26,6 @@ from graphmem.stores.ledger.schema import (
     names,
     partitions,
     relations,
-    set_aside,
     supports,
     tasks,
     terms,
@@ -106,9 +106,9 @@ def recompute_derived(connection: Connection) -> None:
 
 
 def wipe(connection: Connection) -> None:
-    """Empties the ledger. Its UUID stays, and so do the change numbers: they never go back."""
+    """Empties the ledger. Its UUID stays, and so do the sequence numbers: they never go back."""
     for table in (
-        tasks, jobs, usage, set_aside, cursors, leases, links, further_runs, aliases, names, supports, relations,
+        tasks, jobs, usage, dead_letters, cursors, leases, links, further_runs, aliases, names, supports, relations,
         mentions, entities, terms, embeddings, messages, events, tombstones, memories, partitions,
     ):  # fmt: skip
         connection.execute(table.delete())

@@ -208,15 +208,15 @@ def last_summarised_row(connection: Connection, summary: MemoryRecord | None) ->
     return connection.scalar(covered) or 0
 
 
-def facts_since(connection: Connection, partition: str, change: int) -> list[int]:
-    """Rows of the facts of a partition that were stored or changed after a change number."""
+def facts_since(connection: Connection, partition: str, seq: int) -> list[int]:
+    """Rows of the facts of a partition that were stored or changed after a sequence number."""
     m = memories.c
     statement = (
         select(m.id)
         .join(partitions)
-        .where(m.change > bindparam("seen"), partitions.c.key == bindparam("partition"), m.kind == Kind.FACT.value)
+        .where(m.seq > bindparam("seen"), partitions.c.key == bindparam("partition"), m.kind == Kind.FACT.value)
     )
-    return list(connection.scalars(statement, {"seen": change, "partition": partition}))
+    return list(connection.scalars(statement, {"seen": seq, "partition": partition}))
 
 
 def facts_with_text(connection: Connection, partition: str, texts: Sequence[str]) -> list[MemoryRecord]:

@@ -43,7 +43,7 @@ RECORD = select(memories, partitions.c.key.label("partition_key"), _RUNS.label("
 _BY_ID = RECORD.where(in_array(memories.c.uid, "wanted"))
 _BY_ONE_ID = RECORD.where(memories.c.uid == bindparam("one"))
 _BY_ROW = RECORD.where(in_array(memories.c.id, "wanted"))
-_TOUCH = memories.update().where(memories.c.id == bindparam("row")).values(change=bindparam("now"))
+_TOUCH = memories.update().where(memories.c.id == bindparam("row")).values(seq=bindparam("now"))
 _SPACE = select(partitions.c.id, partitions.c.size).where(partitions.c.key == bindparam("key"))
 _IDS = select(memories.c.id, memories.c.uid).where(in_array(memories.c.id, "wanted"))
 _BASES = (
@@ -168,8 +168,8 @@ def _said_between(shape: visibility.ViewShape) -> Select[Any]:
 
 
 def changed_after(connection: Connection, after: int, limit: int, partition: int | None = None) -> list[MemoryRecord]:
-    """Records whose change number is past `after`, in its order."""
-    statement = RECORD.where(memories.c.change > after).order_by(memories.c.change).limit(limit)
+    """Records whose sequence number is past `after`, in its order."""
+    statement = RECORD.where(memories.c.seq > after).order_by(memories.c.seq).limit(limit)
     if partition is not None:
         statement = statement.where(memories.c.partition == partition)
     return [decode_record(row) for row in connection.execute(statement).mappings()]
@@ -227,9 +227,9 @@ def update(connection: Connection, record: MemoryRecord) -> None:
     connection.execute(memories.update().where(memories.c.id == record.row).values(encode_record(record)))
 
 
-def touch(connection: Connection, row: int, change: int) -> None:
-    """Gives a row the next change number, so that the projections take it anew."""
-    connection.execute(_TOUCH, {"row": row, "now": change})
+def touch(connection: Connection, row: int, seq: int) -> None:
+    """Gives a row the next sequence number, so that the projections take it anew."""
+    connection.execute(_TOUCH, {"row": row, "now": seq})
 
 
 def exact_scope(table: Table, scope: Scope) -> list[ColumnElement[bool]]:
@@ -275,9 +275,9 @@ def previous_row(connection: Connection, row: int) -> int | None:
     return connection.scalar(select(memories.c.previous).where(memories.c.id == row))
 
 
-def set_previous(connection: Connection, row: int, previous: int | None, change: int) -> None:
+def set_previous(connection: Connection, row: int, previous: int | None, seq: int) -> None:
     """Puts a row behind another one, or first; the projections take it anew."""
-    connection.execute(memories.update().where(memories.c.id == row).values(previous=previous, change=change))
+    connection.execute(memories.update().where(memories.c.id == row).values(previous=previous, seq=seq))
 
 
 def ids_of(connection: Connection, rows: Iterable[int]) -> dict[int, str]:
@@ -362,7 +362,7 @@ _PLAIN = (
     "source_only",
     "confidence",
     "version",
-    "change",
+    "seq",
 )
 _TIMES = ("at", "valid_from", "created_at", "updated_at")
 _OPEN_TIMES = ("valid_to", "expires_at")

@@ -44,7 +44,7 @@ _SIZE = (
 class PostgresDatabase(Database):
     """A database on a server.
 
-    Writers take turns by an advisory lock that is held to the commit, as they do on SQLite: change numbers commit in
+    Writers take turns by an advisory lock that is held to the commit, as they do on SQLite: sequence numbers commit in
     order, so that no cursor passes a gap, and after the lock every statement sees all that was committed before. One
     whose machine vanishes in the middle loses its turn after twice the time that others wait for it.
     """

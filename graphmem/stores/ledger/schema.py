@@ -21,7 +21,7 @@ from sqlalchemy import (
 from graphmem.stores.ledger.dialects import Text
 
 # The alembic revision this code reads and writes: an older file is migrated to it, a newer one refused.
-REVISION = "0008"
+REVISION = "0001"
 
 # Where PostgreSQL keeps all of it, apart from what others have in the same database.
 SCHEMA = "graphmem"
@@ -40,7 +40,7 @@ ledger = Table(
     metadata,
     Column("id", SmallInteger, primary_key=True),
     Column("uuid", Text, nullable=False),
-    Column("change", BigInteger, nullable=False),  # the last change number given out
+    Column("seq", BigInteger, nullable=False),  # the last sequence number given out
     Column("epoch", BigInteger, nullable=False),  # how often it was reset
     Column("embedder", Text),  # the model whose vectors the projections hold
     Column("secret", Text),  # where the secret of its digests is kept, and the secret's id
@@ -85,12 +85,12 @@ memories = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
     Column("version", Integer, nullable=False),
-    Column("change", BigInteger, nullable=False),
+    Column("seq", BigInteger, nullable=False),
     Column("embedding", Text),  # hash of the embedded text; NULL until enriched
     Column("windows", Integer, nullable=False),  # how many points it has
-    Column("tells", SmallInteger, nullable=False, server_default="0"),  # model.Tells: which questions it may answer
-    Column("asks", Float, nullable=False, server_default="0"),  # the share of it that is questions
-    Index("memories_change", "change", unique=True),
+    Column("answer_types", SmallInteger, nullable=False, server_default="0"),  # model.AnswerType
+    Column("question_share", Float, nullable=False, server_default="0"),  # 0..1, the share of it that is questions
+    Index("memories_seq", "seq", unique=True),
     Index("memories_partition_at", "partition", "at"),
     Index("memories_session", "partition", "session", "at", "id"),
     Index("memories_previous", "previous"),
@@ -115,7 +115,7 @@ messages = Table(
     metadata,
     Column("key", Text, primary_key=True),  # keyed by the secret, as are the words
     Column("memory", Text, nullable=False),
-    Column("words", Text),  # hash of the words; NULL once erased
+    Column("content_digest", Text),  # of the words; NULL once erased
 )
 Index("messages_memory", messages.c.memory)
 
@@ -140,13 +140,13 @@ events = Table(
     Column("event", Text, nullable=False),
     Column("old_text", Text),
     Column("new_text", Text),
-    Column("before", JSON(none_as_null=True)),  # the whole state before, so that undo works on old ledgers
+    Column("previous_state", JSON(none_as_null=True)),  # the whole state before, which undo restores
     Column("reason", Text),
     Column("actor_id", Text),
     Column("role", Text),
     Column("memory_created_at", BigInteger, nullable=False),
     Column("at", BigInteger, nullable=False),
-    Column("change", BigInteger, nullable=False),
+    Column("seq", BigInteger, nullable=False),
     Index("events_memory", "memory", "id"),
 )
 
@@ -162,8 +162,8 @@ tombstones = Table(
     Column("agent_id", Text),
     Column("run_id", Text),
     Column("at", BigInteger, nullable=False),
-    Column("change", BigInteger, nullable=False),
-    Index("tombstones_change", "change", unique=True),
+    Column("seq", BigInteger, nullable=False),
+    Index("tombstones_seq", "seq", unique=True),
 )
 
 entities = Table(
@@ -176,9 +176,9 @@ entities = Table(
     Column("type", Text, nullable=False),
     Column("mentions", Integer, nullable=False),  # df: the memories that hold the key
     # Set where something is said of it beyond the texts: other names, a chosen one. Projections show that.
-    Column("change", BigInteger),
+    Column("seq", BigInteger),
     UniqueConstraint("partition", "key"),
-    Index("entities_change", "change", unique=True),
+    Index("entities_seq", "seq", unique=True),
 )
 
 mentions = Table(
@@ -203,9 +203,9 @@ relations = Table(
     Column("predicate", Text, nullable=False),
     Column("object", ForeignKey("entities.id"), nullable=False),
     Column("at", BigInteger, nullable=False),  # the newest support's, for ordering only
-    Column("change", BigInteger, nullable=False),
+    Column("seq", BigInteger, nullable=False),
     UniqueConstraint("partition", "subject", "predicate", "object"),
-    Index("relations_change", "change", unique=True),
+    Index("relations_seq", "seq", unique=True),
 )
 Index("relations_subject", relations.c.subject, relations.c.at.desc())
 Index("relations_object", relations.c.object, relations.c.at.desc())
@@ -235,7 +235,7 @@ embeddings = Table(
     Column("uses", Integer, nullable=False),
 )
 
-# Two keys that mean one thing, or (apart) that do not although they look alike. Links, not merges: reversible. Each
+# Two keys that mean one thing, or (negated) that do not although they look alike. Links, not merges: reversible. Each
 # stands here twice, once from either end, so that the primary key serves a look-up of both.
 aliases = Table(
     "aliases",
@@ -244,7 +244,7 @@ aliases = Table(
     Column("key", Text, primary_key=True),
     Column("other", Text, primary_key=True),
     Column("origin", Text, nullable=False),  # who says so: "user", or the rule that found it
-    Column("apart", Boolean, nullable=False),
+    Column("negated", Boolean, nullable=False),
     Column("at", BigInteger, nullable=False),
     sqlite_with_rowid=False,
 )
@@ -321,7 +321,7 @@ cursors = Table(
     "cursors",
     metadata,
     Column("projection", Text, primary_key=True),
-    Column("change", BigInteger, nullable=False),
+    Column("seq", BigInteger, nullable=False),
 )
 
 # Who delivers to a projection that several processes share; a holder that dies is succeeded when its time is over.
@@ -334,12 +334,12 @@ leases = Table(
 )
 
 # Rows that a store refuses: named in `verify`, tried again by `repair`, never in the others' way.
-set_aside = Table(
-    "set_aside",
+dead_letters = Table(
+    "dead_letters",
     metadata,
     Column("projection", Text, primary_key=True),
     Column("memory", Text, primary_key=True),
-    Column("change", BigInteger, nullable=False),
+    Column("seq", BigInteger, nullable=False),
     Column("error", Text, nullable=False),
 )
 

@@ -12,7 +12,7 @@ from sqlalchemy.schema import CreateSchema, ExecutableDDLElement
 from graphmem.errors import StoreError
 from graphmem.stores.ledger import schema
 
-_MIGRATIONS = Path(__file__).parent / "migrations"
+MIGRATIONS = Path(__file__).parent / "migrations"
 # Microseconds as ISO 8601 text.
 _ISO = {
     "sqlite": (
@@ -55,7 +55,7 @@ def _create(connection: Connection) -> None:
     iso = _ISO[connection.dialect.name]
     created, updated = iso.format(column="memory_created_at"), iso.format(column="at")
     connection.exec_driver_sql(schema.HISTORY_VIEW.format(created=created, updated=updated))
-    connection.execute(schema.ledger.insert().values(id=1, uuid=str(uuid4()), change=0, epoch=0))
+    connection.execute(schema.ledger.insert().values(id=1, uuid=str(uuid4()), seq=0, epoch=0))
     connection.exec_driver_sql("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)")
     connection.execute(text("INSERT INTO alembic_version VALUES (:r)"), {"r": schema.REVISION})
 
@@ -89,7 +89,7 @@ def _upgrade(connection: Connection, revision: str) -> None:
     from alembic.script import ScriptDirectory  # noqa: PLC0415
 
     config = Config()
-    config.set_main_option("script_location", str(_MIGRATIONS))
+    config.set_main_option("script_location", str(MIGRATIONS))
     known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
     if revision not in known:
         raise StoreError(

@@ -9,13 +9,12 @@ from __future__ import annotations
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, select
+from sqlalchemy import Connection, func, select
 
 from graphmem import atomic_files
 from graphmem.digests import SECRET_BYTES, Digests
@@ -32,9 +31,6 @@ CONFIGURED, IN_FILE = "configured", "file"
 _BEGINNING = "graphmem-secret-1:"
 _PAGE = 1000
 _KNOWN = select(ledger.c.uuid, ledger.c.secret)
-_REKEYED = (
-    messages.update().where(messages.c.key == bindparam("was")).values(key=bindparam("now"), words=bindparam("of"))
-)
 _VOID = "messages that were erased before will then not be recognised when they come again"
 
 
@@ -130,9 +126,7 @@ def ensure_digests(connection: Connection, keyring: SecretKeySource) -> Digests:
     if known_as is not None and not fits and not keyring.may_replace:
         _check_lost(known_as, held, keyring)
     digests = Digests(uuid, held or keyring.create())
-    if known_as is None:
-        _wrap(connection, digests)
-    elif not fits:
+    if known_as is not None and not fits:
         _begin_anew(connection, digests)
         logger.warning(
             "the ledger's secret key is lost and there is a new one: messages that were erased before are not "
@@ -167,35 +161,16 @@ def _check_lost(known_as: str, held: bytes | None, keyring: SecretKeySource) -> 
         )
 
 
-# --- digests of before ----------------------------------------------------------------------------------------------
-
-
-def _wrap(connection: Connection, digests: Digests) -> None:
-    """Wraps what was made without a secret, erased messages' digests too."""
-    for page in _pages(connection):
-        new = [
-            {"was": key, "now": digests.rekeyed(key), "of": None if words is None else digests.rekeyed(words)}
-            for key, words in page
-        ]
-        connection.execute(_REKEYED, new)
-    event_log.prune_tombstones(connection)
-    stones = select(tombstones.c.uid).where(tombstones.c.kind == "entity")
-    for uid in list(connection.scalars(stones)):
-        mine = tombstones.c.uid == uid
-        connection.execute(tombstones.update().where(mine).values(uid=digests.encrypt(uid)))
-
-
-def _pages(connection: Connection) -> Iterator[list[Any]]:
-    """The keys of all messages, with the hash of the words. All are read before the first is changed."""
-    found = connection.execute(select(messages.c.key, messages.c.words)).all()
-    for start in range(0, len(found), _PAGE):
-        yield list(found[start : start + _PAGE])
+# --- a lost secret
+# ------------------------------------------------------------------------------------------------------
 
 
 def _begin_anew(connection: Connection, digests: Digests) -> None:
     """Makes anew what follows from words that are still there; nobody can recognise the others any more."""
-    gone = connection.scalar(select(func.count()).select_from(messages).where(messages.c.words.is_(None))) or 0
-    there = select(messages.c.memory).where(messages.c.words.is_not(None)).distinct().order_by(messages.c.memory)
+    gone = connection.scalar(select(func.count()).select_from(messages).where(messages.c.content_digest.is_(None))) or 0
+    there = (
+        select(messages.c.memory).where(messages.c.content_digest.is_not(None)).distinct().order_by(messages.c.memory)
+    )
     uids = list(connection.scalars(there))
     connection.execute(messages.delete())
     ordinals: Counter[str] = Counter()
@@ -223,13 +198,13 @@ def _recognised(
             alike = digests.message_fingerprint(said, record.scope)
             ordinals[alike] += 1
             key = digests.key_by_content(said, record.scope, ordinals[alike])
-        rows.append({"key": key, "memory": uid, "words": digests.content_digest(said.content)})
+        rows.append({"key": key, "memory": uid, "content_digest": digests.content_digest(said.content)})
     return rows
 
 
 def _forget_entities(connection: Connection) -> None:
     """Takes away entities' tombstones that cannot be read; a projection that has not had them is filled anew."""
-    last = connection.scalar(select(func.max(tombstones.c.change)).where(tombstones.c.kind == "entity"))
+    last = connection.scalar(select(func.max(tombstones.c.seq)).where(tombstones.c.kind == "entity"))
     if last is not None:
-        connection.execute(cursors.delete().where(cursors.c.change < last))
+        connection.execute(cursors.delete().where(cursors.c.seq < last))
         connection.execute(tombstones.delete().where(tombstones.c.kind == "entity"))

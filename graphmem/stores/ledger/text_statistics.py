@@ -38,8 +38,8 @@ _MARK = (
     .values(
         embedding=bindparam("made_of"),
         windows=bindparam("points"),
-        tells=bindparam("telling"),
-        asks=bindparam("asking"),
+        answer_types=bindparam("new_answer_types"),
+        question_share=bindparam("new_question_share"),
     )
 )
 _FREQUENCIES = select(terms.c.term, terms.c.df).where(
@@ -89,14 +89,14 @@ def store_enrichment(
     forms: EmbeddingSpec,
     text_hash: str,
     made: Embedded | None,
-    tells: AnswerType,
+    answer_types: AnswerType,
 ) -> bool:
     """Gives a memory its vectors and counts its words. False where `add_reference` finds no vectors: nothing is done
     then.
     """
     windows = add_reference(connection, forms, text_hash, made)
     if windows:
-        mark_enriched(connection, record, text_hash, windows, tells)
+        mark_enriched(connection, record, text_hash, windows, answer_types)
         update_term_counts(connection, record, partition, 1)
     return bool(windows)
 
@@ -156,15 +156,20 @@ def document_frequencies(connection: Connection, partition: str, wanted: Iterabl
 
 
 def mark_enriched(
-    connection: Connection, record: MemoryRecord, text_hash: str, windows: int, tells: AnswerType
+    connection: Connection, record: MemoryRecord, text_hash: str, windows: int, answer_types: AnswerType
 ) -> None:
-    """Notes which vectors a memory uses, and what its text tells and asks."""
+    """Stores which vectors a memory uses, which questions its text may answer, and how much of it is questions."""
     if is_question(record.text):
-        tells |= AnswerType.ASKS
+        answer_types |= AnswerType.ASKS
     if is_passage(record.text):
-        tells |= AnswerType.TITLED
-    noted = {"made_of": text_hash, "points": windows, "telling": int(tells), "asking": question_share(record.text)}
-    connection.execute(_MARK, {"row": record.row, **noted})
+        answer_types |= AnswerType.TITLED
+    values = {
+        "made_of": text_hash,
+        "points": windows,
+        "new_answer_types": int(answer_types),
+        "new_question_share": question_share(record.text),
+    }
+    connection.execute(_MARK, {"row": record.row, **values})
 
 
 def vectors_of(connection: Connection, model: str, wanted: Sequence[int]) -> dict[int, Matrix]:
@@ -203,7 +208,7 @@ _stack = decoding(np.stack)
 
 def clear_enrichment(connection: Connection, row: int) -> None:
     """Takes a memory's vectors away from it until it is enriched again."""
-    nothing = {"embedding": None, "windows": 0, "tells": 0, "asks": 0.0}
+    nothing = {"embedding": None, "windows": 0, "answer_types": 0, "question_share": 0.0}
     connection.execute(memories.update().where(memories.c.id == row).values(nothing))
 
 

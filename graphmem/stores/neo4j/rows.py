@@ -38,7 +38,7 @@ def memory_row(ledger: str, state: MemoryState) -> Row:
         "valid_to": None if record.valid_to is None else micros(record.valid_to),
         "expires_at": None if record.expires_at is None else micros(record.expires_at),
         "row": record.row,
-        "version": record.change,
+        "version": record.seq,
     }
 
 
@@ -83,7 +83,7 @@ def relation_row(ledger: str, state: RelationState) -> Row:
     source, target = entity_id(state.partition, said.source), entity_id(state.partition, said.target)
     return {
         "id": said.id,
-        "version": state.change,
+        "version": state.seq,
         "source": source,
         "target": target,
         "properties": {
@@ -99,7 +99,7 @@ def relation_row(ledger: str, state: RelationState) -> Row:
             "valid_at": None if said.valid_at is None else micros(said.valid_at),
             "invalid_at": None if said.invalid_at is None else micros(said.invalid_at),
             "confidence": said.confidence,
-            "version": state.change,
+            "version": state.seq,
         },
     }
 
@@ -109,7 +109,7 @@ def entity_name_row(ledger: str, state: EntityState) -> Row:
     return {
         **_end(ledger, state.partition, state.key, state.name),
         "type": state.type.value,
-        "version": state.change,
+        "version": state.seq,
         "same_as": [entity_id(state.partition, key) for key in state.same_as],
     }
 

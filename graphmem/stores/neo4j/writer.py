@@ -51,7 +51,7 @@ class WriteTransaction:
 
     def memories(self, states: Iterable[MemoryState]) -> None:
         """Writes memories with what they mention and refer to."""
-        newest = {state.record.id: state for state in sorted(states, key=lambda state: state.record.change)}
+        newest = {state.record.id: state for state in sorted(states, key=lambda state: state.record.seq)}
         done = self._put("memories", [rows.memory_row(self._ledger, state) for state in newest.values()])
         written = [newest[uid] for uid in done.get("written", ())]
         before = self._run("withdraw", ids=done["known"]) if done.get("known") else {}
@@ -64,13 +64,13 @@ class WriteTransaction:
 
     def relations(self, states: Iterable[RelationState]) -> None:
         """Writes relations between entities, which are made if the memories that mention them are yet to come."""
-        newest = {state.relation.id: state for state in sorted(states, key=lambda state: state.change)}
+        newest = {state.relation.id: state for state in sorted(states, key=lambda state: state.seq)}
         self._put("ends", rows.endpoint_rows(self._ledger, newest.values()))
         self._prune(**self._put("relations", [rows.relation_row(self._ledger, state) for state in newest.values()]))
 
     def entities(self, states: Iterable[EntityState]) -> None:
         """Writes what entities are called and linked to."""
-        newest = {state.id: state for state in sorted(states, key=lambda state: state.change)}
+        newest = {state.id: state for state in sorted(states, key=lambda state: state.seq)}
         told = {uid: rows.entity_name_row(self._ledger, state) for uid, state in newest.items()}
         self._put("entities", list(told.values()))
         written = self._put("told", list(told.values())).get("written", ())

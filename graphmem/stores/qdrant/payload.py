@@ -24,7 +24,7 @@ def payload(record: MemoryRecord) -> dict[str, Any]:
     ends = {"valid_to": record.valid_to, "expires_at": record.expires_at}
     return {
         "memory": record.id,
-        "version": record.change,
+        "version": record.seq,
         "partition": record.partition,
         **({} if record.kind is DEFAULT_KIND else {"kind": record.kind.value}),
         "valid_from": micros(record.valid_from),

@@ -62,7 +62,7 @@ class ServerIndex:
         if not made:
             return
         # A batch is one state of the ledger: what is newer than its newest was read after it, and stays.
-        newest = _range("version", lte=max(point.record.change for point in points))
+        newest = _range("version", lte=max(point.record.seq for point in points))
         requests = [[upsert_operation(some, newest)] for some in _parts(made, self._points_a_request)]
         requests[-1].append(delete_operation(self._left_over(points, newest)))
         with self._collection.connected() as at:
