@@ -73,7 +73,7 @@ class AsyncMemory:
     rename_entity = _awaited(Memory.rename_entity)
     graph = _awaited(Memory.graph)
     flush = _awaited(Memory.flush)
-    redo = _awaited(Memory.redo)
+    retry_failed = _awaited(Memory.retry_failed)
     stats = _awaited(Memory.stats)
     verify = _awaited(Memory.verify)
     repair = _awaited(Memory.repair)

@@ -200,7 +200,7 @@ class Engine:
         with self.ledger.read() as connection:
             return jobs.get(connection, job) is not None
 
-    def redo(self) -> dict[str, Any]:
+    def retry_failed(self) -> dict[str, Any]:
         """Does what a model has still to do, whoever held it; returns how much was done, what failed, what is left."""
         came = self.job_worker().drain(by_force=True)
         failed = Counter(one for one in came if isinstance(one, str))

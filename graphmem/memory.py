@@ -707,13 +707,13 @@ class Memory:
         self._engine.check_open()
         return {"pending": self._engine.flush()}
 
-    def redo(self) -> dict[str, Any]:
+    def retry_failed(self) -> dict[str, Any]:
         """Does a language model's work now that failed, or that a process left behind which has died.
 
         Returns `{"done": n, "failed": {name of the error: n}, "pending": […]}`. Raises ConfigError without a model.
         """
         self._engine.check_open()
-        return self._engine.redo()
+        return self._engine.retry_failed()
 
     def stats(self, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None) -> dict[str, Any]:
         """Counts, the size of the ledger's file and of the embeddings in it (bytes), what is pending.

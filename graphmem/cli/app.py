@@ -83,9 +83,9 @@ for _one in (
     maintenance.verify,
     maintenance.repair,
     maintenance.rebuild,
-    maintenance.redo,
+    maintenance.retry_failed,
     maintenance.stats,
 ):
-    app.command(_one.__name__.rstrip("_"))(_one)
+    app.command(_one.__name__.rstrip("_").replace("_", "-"))(_one)
 app.add_typer(bench, name="bench")
 app.add_typer(migrate, name="migrate")

@@ -57,10 +57,10 @@ def _report(call: CommandContext, found: Mapping[str, Any]) -> None:
 
 
 @command
-def redo(call: CommandContext) -> None:
+def retry_failed(call: CommandContext) -> None:
     """Asks the language model again what it has failed to answer. Exit status 1 if it fails again."""
     with call.whole_memory() as memory:
-        came = memory.redo()
+        came = memory.retry_failed()
     call.print_answer(came, lambda screen: screen.pairs(came))
     if came["failed"]:
         raise typer.Exit(1)

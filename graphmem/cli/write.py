@@ -80,7 +80,7 @@ def show_added(screen: Renderer, result: Mapping[str, Any], given: int) -> None:
     told += [f"{counts['NONE']} known already"] if counts["NONE"] else []
     told += [f"{counts['erased']} erased before, not added again"] if counts["erased"] else []
     told += [f"{skipped} skipped (system messages, or without words)"] if skipped else []
-    told += [f"the model failed ({error}): redo asks it again" for error in result.get("failed", {}).values()]
+    told += [f"the model failed ({error}): retry-failed asks it again" for error in result.get("failed", {}).values()]
     told += [f"not yet in {' and '.join(result['pending'])}"] if result.get("pending") else []
     screen.line("; ".join(told))
     for one in found if asked else []:

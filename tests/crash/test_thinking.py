@@ -40,7 +40,7 @@ def test_a_process_that_dies_while_the_model_thinks(tmp_path: Path) -> None:
             # It may be somebody else's, who is at it: until its time is over it is left to them.
             assert memory.flush() == {"pending": ["facts"]}
             assert len(endpoint.requests) == 1
-            assert memory.redo() == {"done": 1, "failed": {}, "pending": []}
+            assert memory.retry_failed() == {"done": 1, "failed": {}, "pending": []}
             assert [one["memory"] for one in memory.get_all(user_id="ann7")["results"]] == ["Drinks matcha"]
 
 

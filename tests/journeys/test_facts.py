@@ -251,7 +251,7 @@ def test_infer_needs_a_model() -> None:
         with pytest.raises(ConfigError, match="llm"):
             memory.add("I sing.", **ANN, infer=True)
         with pytest.raises(ConfigError, match="llm"):
-            memory.redo()
+            memory.retry_failed()
 
 
 def test_the_context_comes_along(memory: Memory, model: Scripted) -> None:
@@ -447,9 +447,9 @@ def test_words_are_kept_and_facts_drawn_later(memory: Memory, model: Scripted) -
     assert (result["results"], result["pending"], result["failed"]) == ([], ["facts"], {"facts": "LLMUnusable"})
     assert memory.search("sing", **ANN)["results"][0]["memory"] == "I sing."
     assert memory.stats()["pending"] == ["facts"]
-    assert memory.redo() == {"done": 0, "failed": {"LLMUnusable": 1}, "pending": ["facts"]}
+    assert memory.retry_failed() == {"done": 0, "failed": {"LLMUnusable": 1}, "pending": ["facts"]}
     model.broken = False
-    assert memory.redo() == {"done": 1, "failed": {}, "pending": []}
+    assert memory.retry_failed() == {"done": 1, "failed": {}, "pending": []}
     assert facts(memory) == ["Sings"]
     assert memory.stats()["pending"] == []
 
@@ -665,7 +665,7 @@ def test_async(endpoint: ModelEndpoint) -> None:
     async def go() -> list[str]:
         async with AsyncMemory(":memory:", settings=Settings.from_dict(config(endpoint.url))) as memory:
             await memory.add("I sing.", **ANN)
-            await memory.redo()
+            await memory.retry_failed()
             return [one["memory"] for one in (await memory.get_all(**ANN))["results"]]
 
     assert asyncio.run(go()) == ["Sings"]
@@ -709,10 +709,10 @@ def test_the_command_line(endpoint: ModelEndpoint, model: Scripted, tmp_path: An
     assert run("undo", event).exit_code == 1
     model.broken = True
     failed = run("add", "I sing.", "--user", "ann7")
-    assert "the model failed (LLMUnusable): redo" in failed.output
-    assert run("redo").exit_code == 1
+    assert "the model failed (LLMUnusable): retry-failed" in failed.output
+    assert run("retry-failed").exit_code == 1
     model.broken = False
-    assert json.loads(run("redo", "--json").stdout)["done"] == 1
+    assert json.loads(run("retry-failed", "--json").stdout)["done"] == 1
     assert "As spoken" in run("add", "As spoken.", "--as-spoken", "--user", "ann7", "--json").stdout
 
 

@@ -60,9 +60,9 @@ def test_work_may_fail_thousands_of_times() -> None:
         memory.add("I sing.", **ANN)
         with memory._engine.ledger.write() as connection:
             connection.execute(schema.jobs.update().values(attempts=5000))
-        assert memory.redo() == {"done": 0, "failed": {"LLMUnusable": 1}, "pending": ["facts"]}
+        assert memory.retry_failed() == {"done": 0, "failed": {"LLMUnusable": 1}, "pending": ["facts"]}
         endpoint._default = SINGS
-        assert memory.redo() == {"done": 1, "failed": {}, "pending": []}
+        assert memory.retry_failed() == {"done": 1, "failed": {}, "pending": []}
 
 
 class Between:

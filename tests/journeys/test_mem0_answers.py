@@ -121,7 +121,7 @@ def test_a_procedure_whose_model_fails_is_pending_and_made_later() -> None:
             result = memory.add(STEPS, agent_id="bot", memory_type="procedural_memory")
             assert result["failed"] == {"procedure": "LLMUnusable"}
             assert "procedure" in result["pending"]
-            assert memory.redo()["done"] == 1
+            assert memory.retry_failed()["done"] == 1
             (kept,) = memory.get_all(agent_id="bot", kinds="summary")["results"]
             assert kept["memory"] == RECORD
 

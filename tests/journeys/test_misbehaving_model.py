@@ -163,7 +163,7 @@ def test_finding_facts(case: Case, endpoint: ModelEndpoint) -> None:
         if case.failed is not None and not case.refuses:
             endpoint._script.clear()
             endpoint._default = GOOD
-            assert memory.redo() == {"done": 1, "failed": {}, "pending": []}
+            assert memory.retry_failed() == {"done": 1, "failed": {}, "pending": []}
             assert set(stored(memory, "fact")) == BOTH
         assert memory.verify()["ok"]
 

@@ -239,7 +239,7 @@ OPERATORS = {
     "from_file",
     "import_",
     "flush",
-    "redo",
+    "retry_failed",
     "stats",
     "verify",
     "repair",
@@ -433,7 +433,7 @@ def lines(ids: list[str]) -> dict[str, list[list[str]]]:
     }
 
 
-AS_A_WHOLE = {"demo", "import", "migrate", "verify", "repair", "rebuild", "redo", "stats", "bench"}
+AS_A_WHOLE = {"demo", "import", "migrate", "verify", "repair", "rebuild", "retry-failed", "stats", "bench"}
 
 
 def test_there_is_a_row_for_every_command():

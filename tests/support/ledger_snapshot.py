@@ -39,7 +39,7 @@ def contents(memory: Memory) -> dict[str, list[Any]]:
             "order": [uids[row] for row in sorted(uids)],
             "memories": rows(s.memories, "id seq", partition=partitions, previous=uids),
             # What recognises the messages of the erased is of use in their own ledger only.
-            "messages": sorted(row.memory for row in c.execute(select(s.messages)) if row.words is not None),
+            "messages": sorted(row.memory for row in c.execute(select(s.messages)) if row.content_digest is not None),
             "links": rows(s.links, memory=uids, other=uids),
             "events": rows(s.events, "id seq"),
             "lives": [

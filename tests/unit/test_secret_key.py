@@ -269,23 +269,3 @@ def test_without_the_secret_a_copy_that_has_not_heard_of_it_is_filled_anew(tmp_p
     with closing(Ledger(place, keyring)) as ledger, ledger.read() as connection:
         assert (event_log.cursor(connection, "behind"), event_log.cursor(connection, "past")) == (None, 1)
         assert event_log.tombstones_after(connection, -1, 10) == []
-
-
-def test_a_ledger_of_before_has_its_digests_wrapped_and_its_tombstones_sealed(tmp_path: Path) -> None:
-    place, keyring = tmp_path / "ledger.sqlite", SecretKeySource(file=tmp_path / "secret.key")
-    with closing(Ledger(place, keyring)) as ledger, ledger.write() as connection:
-        connection.execute(schema.ledger.update().values(secret=None))
-        connection.execute(
-            schema.messages.insert(), [{"key": f"{n}", "memory": "m", "words": None} for n in range(2500)]
-        )
-        connection.execute(schema.messages.insert(), {"key": "k", "memory": "n", "words": "w"})
-        for uid in ("ab" * 16, "cd" * 16):
-            event_log.add_tombstone(connection, "entity", uid, "s", Scope(), NOON, event_log.next_seq(connection))
-        event_log.move_cursor(connection, "vectors", 1)
-    with closing(Ledger(place, keyring)) as ledger, ledger.read() as connection:
-        digests = ledger.digests
-        found = {key: words for key, _, words in connection.execute(select(schema.messages))}
-        expected = {digests.rekeyed(f"{n}"): None for n in range(2500)}
-        assert found == {**expected, digests.rekeyed("k"): digests.rekeyed("w")}
-        (stone,) = event_log.tombstones_after(connection, -1, 10)
-        assert digests.decrypt(stone.uid) == "cd" * 16

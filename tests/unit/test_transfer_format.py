@@ -106,7 +106,7 @@ def test_what_recognises_a_message_is_made_for_the_ledger_that_takes_it() -> Non
     ("header", "key"),
     [
         ({"ledger": "a-ledger", "secret": DIGESTS.id}, "theirs"),
-        ({"ledger": "a-ledger"}, DIGESTS.rekeyed("theirs")),  # of before there was a secret
+        ({"ledger": "a-ledger"}, None),
         ({"ledger": "a-ledger", "secret": "another"}, None),
         ({"ledger": "another", "secret": DIGESTS.id}, None),
         ({}, None),

@@ -256,18 +256,18 @@ def message_lookup(connection: Connection, key: str) -> tuple[str, str | None] |
     return None if row is None else (row[0], row[1])
 
 
-def add_message_key(connection: Connection, key: str, memory: str, words: str) -> None:
+def add_message_key(connection: Connection, key: str, memory: str, content_digest: str) -> None:
     """Remembers that a message was stored."""
-    connection.execute(messages.insert(), {"key": key, "memory": memory, "words": words})
+    connection.execute(messages.insert(), {"key": key, "memory": memory, "content_digest": content_digest})
 
 
-def restore_message_key(connection: Connection, key: str, memory: str, words: str | None) -> None:
-    """The same for a message that may be known: as erased, if it is restored now (`words`)."""
-    statement = upsert(connection, messages).values(key=key, memory=memory, content_digest=words)
-    if words is None:
+def restore_message_key(connection: Connection, key: str, memory: str, content_digest: str | None) -> None:
+    """The same for a message that may be known: as erased, if it is restored now (`content_digest`)."""
+    statement = upsert(connection, messages).values(key=key, memory=memory, content_digest=content_digest)
+    if content_digest is None:
         connection.execute(statement.on_conflict_do_nothing())
         return
-    said = {"memory": memory, "words": words}
+    said = {"memory": memory, "content_digest": content_digest}
     connection.execute(statement.on_conflict_do_update(index_elements=[messages.c.key], set_=said))
 
 

@@ -65,7 +65,7 @@ class Neo4jIndex:
             self._check_here()
 
     def _check_here(self) -> None:
-        found = self._server.read(statement("runtime/marked"), {"ledger": self._ledger}, PLANNING_TIMEOUT)
+        found = self._server.read(statement("runtime/marker"), {"ledger": self._ledger}, PLANNING_TIMEOUT)
         check_marker(found[0]["schema"] if found else None)
 
     def neighbourhood(self, view: View, seeds: Seeds, limits: GraphBounds) -> Subgraph:
@@ -115,7 +115,7 @@ class Neo4jIndex:
         self._check_here()
         named = [f"{self._ledger}/{partition}" for partition in partitions or ()]
         asked = {"ledger": self._ledger, "partitions": named, "all": partitions is None}
-        for found in self._server.stream(statement("runtime/held"), asked):
+        for found in self._server.stream(statement("runtime/list_held"), asked):
             yield found["id"], found["version"]
 
     def count(self) -> int:
@@ -128,10 +128,10 @@ class Neo4jIndex:
         self._check_not_newer()
         for each in statements("schema"):
             self._server.run(each, {})
-        self._server.run(statement("runtime/await"), {})
+        self._server.run(statement("runtime/await_indexes"), {})
         self._wipe("wipe_memories")
         self._wipe("wipe_entities")
-        self._server.run(statement("runtime/mark"), {"ledger": self._ledger, "schema": SCHEMA})
+        self._server.run(statement("runtime/set_marker"), {"ledger": self._ledger, "schema": SCHEMA})
         with suppress(StoreUnavailable):  # the indexes are new, so every plan is; a slow one is no reason to wipe again
             self._plan()
 

@@ -52,29 +52,29 @@ class WriteTransaction:
     def memories(self, states: Iterable[MemoryState]) -> None:
         """Writes memories with what they mention and refer to."""
         newest = {state.record.id: state for state in sorted(states, key=lambda state: state.record.seq)}
-        done = self._put("memories", [rows.memory_row(self._ledger, state) for state in newest.values()])
+        done = self._put("upsert_memories", [rows.memory_row(self._ledger, state) for state in newest.values()])
         written = [newest[uid] for uid in done.get("written", ())]
         before = self._run("withdraw", ids=done["known"]) if done.get("known") else {}
-        self._put("entities", rows.mentioned_entity_rows(self._ledger, written))
-        self._put("mentions", [rows.mention_rows(state) for state in written if state.mentions])
-        self._put("next", [[s.record.id, s.previous] for s in written if s.previous is not None])
-        self._put("drawn_from", [[s.record.id, source] for s in written for source in s.drawn_from])
-        self._put("replaces", [[s.record.id, retired] for s in written for retired in s.replaces])
+        self._put("upsert_entities", rows.mentioned_entity_rows(self._ledger, written))
+        self._put("link_mentions", [rows.mention_rows(state) for state in written if state.mentions])
+        self._put("link_next", [[s.record.id, s.previous] for s in written if s.previous is not None])
+        self._put("link_drawn_from", [[s.record.id, source] for s in written for source in s.drawn_from])
+        self._put("link_replaces", [[s.record.id, retired] for s in written for retired in s.replaces])
         self._prune(**before)
 
     def relations(self, states: Iterable[RelationState]) -> None:
         """Writes relations between entities, which are made if the memories that mention them are yet to come."""
         newest = {state.relation.id: state for state in sorted(states, key=lambda state: state.seq)}
-        self._put("ends", rows.endpoint_rows(self._ledger, newest.values()))
-        self._prune(**self._put("relations", [rows.relation_row(self._ledger, state) for state in newest.values()]))
+        self._put("upsert_endpoints", rows.endpoint_rows(self._ledger, newest.values()))
+        self._prune(**self._put("upsert_relations", [rows.relation_row(self._ledger, state) for state in newest.values()]))
 
     def entities(self, states: Iterable[EntityState]) -> None:
         """Writes what entities are called and linked to."""
         newest = {state.id: state for state in sorted(states, key=lambda state: state.seq)}
-        told = {uid: rows.entity_name_row(self._ledger, state) for uid, state in newest.items()}
-        self._put("entities", list(told.values()))
-        written = self._put("told", list(told.values())).get("written", ())
-        self._put("same_as", [[uid, other] for uid in written for other in told[uid]["same_as"]])
+        names = {uid: rows.entity_name_row(self._ledger, state) for uid, state in newest.items()}
+        self._put("upsert_entities", list(names.values()))
+        written = self._put("upsert_entity_names", list(names.values())).get("written", ())
+        self._put("link_same_as", [[uid, other] for uid in written for other in names[uid]["same_as"]])
 
     def delete(self, memories: Sequence[str], relations: Sequence[str], entities: Sequence[str]) -> None:
         """Removes memories, relations and what is said of entities, and the entities that nothing holds any more."""
@@ -83,7 +83,7 @@ class WriteTransaction:
         if relations:
             self._prune(**self._run("delete_relations", ids=list(relations)))
         if entities:
-            self._prune(**self._run("untell", ids=list(entities)))
+            self._prune(**self._run("clear_entity_names", ids=list(entities)))
 
     def _prune(self, entities: Sequence[str] = (), memories: Sequence[str] = ()) -> None:
         if entities or memories:
