@@ -223,18 +223,18 @@ class ChatLink:
             job.result()
 
     def _climb(self, recall: _RecallRequest, found: list[FallbackStep]) -> None:
-        house = self._memory._engine  # noqa: SLF001  (a part of the door that stands in a file of its own)
-        house.check_embedder()
-        model: LanguageModel | None = getattr(house, "llm", None) if recall.may_rewrite else None
+        engine = self._memory._engine  # noqa: SLF001  (a part of the door that stands in a file of its own)
+        engine.check_embedder()
+        model: LanguageModel | None = getattr(engine, "llm", None) if recall.may_rewrite else None
         partition = self._scope.partition if self._scope.user_id is not None else None
 
         def find(query: str) -> SearchOutcome:
-            house.check_open()
+            engine.check_open()
             view = View(self._scope, datetime.now(UTC), partition)
             question = SearchQuery(
                 query, view, recall.limit, threshold=recall.threshold, with_relations=True, parts=context.MIN_CHARS
             )
-            return search(question, house.search_deps)
+            return search(question, engine.search_deps)
 
         for step in search_with_fallback(recall.query, find, model, lambda: recall.deadline - monotonic()):
             found.append(step)  # noqa: PERF402  (one by one: `recall` may take what is there while this goes on)

@@ -82,7 +82,7 @@ class Engine:
     @property
     def projections(self) -> list[Projection]:
         """What has to be delivered to."""
-        return [courier.projection for courier in self.projection_workers]
+        return [worker.projection for worker in self.projection_workers]
 
     @property
     def search_deps(self) -> SearchDeps:
@@ -107,9 +107,9 @@ class Engine:
             chosen.custom_update_memory_prompt,
             chosen.summary_messages,
         )
-        learner = FactPipeline(self.ledger, self.llm, self._enricher, parts.index, parts.vectors, rules)
-        patience = LEASE_TIMEOUTS * self.settings.llm.config.timeout + LEASE_MARGIN
-        return JobWorker(self.ledger, learner, patience, self.schedule_background_work)
+        pipeline = FactPipeline(self.ledger, self.llm, self._enricher, parts.index, parts.vectors, rules)
+        timeout = LEASE_TIMEOUTS * self.settings.llm.config.timeout + LEASE_MARGIN
+        return JobWorker(self.ledger, pipeline, timeout, self.schedule_background_work)
 
     def job_worker(self) -> JobWorker:
         """Who asks the language model. Raises ConfigError without one."""
@@ -147,7 +147,7 @@ class Engine:
 
     def _begin(self) -> None:
         """Reaches servers, all at once; what a process that died owed is done in the background."""
-        for opened in [self._pool.submit(courier.open) for courier in self.projection_workers]:
+        for opened in [self._pool.submit(worker.open) for worker in self.projection_workers]:
             opened.result()
         with self.ledger.read() as connection:
             owed = event_log.count_pending(connection)
@@ -170,18 +170,18 @@ class Engine:
         return commit(self.ledger, ChangeSet(tuple(steps), datetime.now(UTC), within), self._gap)
 
     def run_job(
-        self, job: int, records: Sequence[MemoryRecord], kind: JobKind, *, wait_for_it: bool
+        self, job: int, records: Sequence[MemoryRecord], kind: JobKind, *, wait: bool
     ) -> tuple[JobResult | str, list[str]]:
         """What follows when facts or a procedure are to be drawn from what was said: beside its enrichment; delivery.
 
         Returns what came of it, or the name of what went wrong, and what lacks something.
         """
-        thinker = self.job_worker()
+        job_worker = self.job_worker()
         thinking: Future[JobResult | str] | None = None
         with _left_for_later():
-            thinking = thinker.run(job, alone=not wait_for_it)
-        lacking = self.enrich_and_deliver(records, wait_for_it=wait_for_it)
-        if thinking is None or not wait_for_it:
+            thinking = job_worker.run(job, alone=not wait)
+        lacking = self.enrich_and_deliver(records, wait=wait)
+        if thinking is None or not wait:
             return JobResult(), [kind.value, *lacking]
         try:
             learned = thinking.result()
@@ -191,7 +191,7 @@ class Engine:
         if is_left:
             return learned, [kind.value, *lacking]
         with _left_for_later():
-            thinker.schedule()
+            job_worker.schedule()
         left = self.deliver([records[0].partition])
         return learned, lacking if set(lacking) >= set(PROJECTION_NAMES) else left
 
@@ -206,14 +206,14 @@ class Engine:
         failed = Counter(one for one in came if isinstance(one, str))
         return {"done": len(came) - failed.total(), "failed": dict(failed), "pending": self._flushed()}
 
-    def enrich_and_deliver(self, records: Sequence[MemoryRecord], *, wait_for_it: bool) -> list[str]:
+    def enrich_and_deliver(self, records: Sequence[MemoryRecord], *, wait: bool) -> list[str]:
         """What follows a commit: enrichment and delivery. Returns the projections that lack something of it.
 
         The words are durable: whatever a model or a store does now, also that this was closed in the meantime, makes it
         a pending call, never a failed one.
         """
         with _left_for_later():
-            if wait_for_it:
+            if wait:
                 return self._finished(records)
             self.schedule_background_work()
         return list(PROJECTION_NAMES)
@@ -234,12 +234,12 @@ class Engine:
         """Lets both projections catch up at once; returns those that have not within `delivery_wait`."""
         until = monotonic() + self.settings.delivery_wait
         jobs: list[tuple[ProjectionWorker, Future[None] | None]] = []
-        for courier in self.projection_workers:
+        for worker in self.projection_workers:
             job = None
             with _left_for_later():
-                job = courier.schedule(partitions)
-            jobs.append((courier, job))
-        return [courier.name for courier, job in jobs if not courier.wait_for(job, max(0.0, until - monotonic()))]
+                job = worker.schedule(partitions)
+            jobs.append((worker, job))
+        return [worker.name for worker, job in jobs if not worker.wait_for(job, max(0.0, until - monotonic()))]
 
     def schedule_background_work(self) -> None:
         """Does what is owed in the background; a second call before it has begun changes nothing."""
@@ -253,7 +253,7 @@ class Engine:
         except GraphmemError as error:
             logger.warning("background work failed (%s) and stays recorded", type(error).__name__)
         for settling in [
-            self._pool.submit(courier.drain, self.settings.delivery_wait) for courier in self.projection_workers
+            self._pool.submit(worker.drain, self.settings.delivery_wait) for worker in self.projection_workers
         ]:
             settling.result()
 
@@ -270,8 +270,8 @@ class Engine:
             thought = [] if self._job_worker is None else jobs.pending_kinds(connection)
             if event_log.count_pending(connection):
                 return [*thought, *PROJECTION_NAMES]
-        owing = [courier for courier in self.projection_workers if courier.projection.has_pending()]
-        for settling in [self._pool.submit(courier.drain, FLUSH_TIMEOUT) for courier in owing]:
+        owing = [worker for worker in self.projection_workers if worker.projection.has_pending()]
+        for settling in [self._pool.submit(worker.drain, FLUSH_TIMEOUT) for worker in owing]:
             settling.result()
         return thought + [projection.name for projection in self.projections if projection.has_pending()]
 
@@ -312,7 +312,7 @@ class Engine:
                 integrity.count_failed(connection),
             )
             damaged += integrity.altered_memories(connection)
-        found = {courier.name: courier.verify() for courier in self.projection_workers}
+        found = {worker.name: worker.verify() for worker in self.projection_workers}
         clean = not damaged and not derived and not failed and not any(any(lines.values()) for lines in found.values())
         return {
             "ok": clean, "ledger": counted, "damaged": damaged, "derived": derived, "failed": failed,
@@ -362,8 +362,8 @@ class Engine:
         if self._job_worker is not None:
             self._job_worker.close()
         self._background.shutdown(wait=True)
-        for courier in self.projection_workers:
-            courier.close(self.settings.delivery_wait)
+        for worker in self.projection_workers:
+            worker.close(self.settings.delivery_wait)
         self._pool.shutdown(wait=True)
         self._finalizer()
 
@@ -378,8 +378,8 @@ def _left_for_later() -> Iterator[None]:
 
 
 def _close_projections(parts: Backends) -> None:
-    for courier in parts.projection_workers:
-        courier.cancel_waits()
+    for worker in parts.projection_workers:
+        worker.cancel_waits()
     try:
         parts.close_projections()
     finally:  # whatever became of the projections: the ledger's log has to be emptied

@@ -208,7 +208,7 @@ class Memory:
         """The words as spoken."""
         outcomes = self._engine.commit(steps)
         fresh = _fresh(outcomes)
-        pending = self._engine.enrich_and_deliver(fresh, wait_for_it=waits) if fresh else []
+        pending = self._engine.enrich_and_deliver(fresh, wait=waits) if fresh else []
         result = responses.AddResult(
             results=[responses.add_result_item(step, outcome) for step, outcome in zip(steps, outcomes, strict=True)],
             relations=self._stated(fresh, scope) if waits else [],
@@ -227,7 +227,7 @@ class Memory:
         fresh = _fresh(outcomes)
         if not fresh:
             return responses.AddResult(results=known, relations=[])
-        learned, pending = self._engine.run_job(int(assigned.id), fresh, kind, wait_for_it=waits)
+        learned, pending = self._engine.run_job(int(assigned.id), fresh, kind, wait=waits)
         result = responses.AddResult(results=known, relations=[])
         if isinstance(learned, str):
             result["failed"] = {kind.value: learned}
@@ -302,7 +302,7 @@ class Memory:
         self._engine.check_embedder()
         outcome = self._engine.commit([step], within)[0]
         record = outcome.required_record
-        pending = self._engine.enrich_and_deliver([record], wait_for_it=True) if outcome.event == "UPDATE" else []
+        pending = self._engine.enrich_and_deliver([record], wait=True) if outcome.event == "UPDATE" else []
         shown = responses.memory(record)
         changed = outcome.event == "UPDATE"
         shown["message"] = "Memory updated successfully!" if changed else "Nothing to change: the memory is like that."
@@ -344,7 +344,7 @@ class Memory:
         self._engine.check_open()
         wanted, within = validation.memory_id(event_id, "event_id"), _within(user_id, agent_id, run_id)
         outcome = self._engine.commit([UndoEvent(wanted)], within)[0]
-        pending = self._engine.enrich_and_deliver([outcome.required_record], wait_for_it=True)
+        pending = self._engine.enrich_and_deliver([outcome.required_record], wait=True)
         shown = responses.memory(outcome.required_record)
         shown["message"] = "Taken back."
         if pending:
@@ -808,9 +808,9 @@ class Memory:
         `progress("import", done, total)` is called after some records each; where the total is not known before,
         what is done stands for it.
 
-        Returns `{"added", "known", "erased", "refused", "buried", "named", "skipped_links", "owed", "pending"?}`
-        (`graphmem.boundary.responses.ImportResult` says what they count). Raises ValidationError naming the line, and
-        saying how many memories from before it were added.
+        Returns `{"added", "known", "erased", "refused", "tombstones", "named", "skipped_links", "unenriched",
+        "pending"?}` (`graphmem.boundary.responses.ImportResult` says what they count). Raises ValidationError naming
+        the line, and saying how many memories from before it were added.
         """
         self._engine.check_open()
         back, heard = validation.flag(restore, "restore"), _progress(progress)

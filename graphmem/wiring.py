@@ -74,7 +74,7 @@ class Backends:
 
 
 def open_backends(settings: Settings, *, in_memory: bool) -> Backends:
-    """Opens what the settings name; servers are reached later, by their couriers.
+    """Opens what the settings name; servers are reached later, by their projection workers.
 
     Raises ConfigError for what cannot be had, StoreError for a ledger that cannot be used, EmbeddingError if an
     embedding endpoint has to be asked for the length of its vectors and does not tell.

@@ -191,19 +191,20 @@ class ImportResult(TypedDict):
     """What became of an export's records.
 
     Memories `added`, `known` (their id or message was there, whatever its scope: they stay as they are), `erased` here
-    before, which stay out, and `refused` by `before_store`. `buried`: erased memories of the export, noted so that they
-    do not come back. `named`: links and names of entities. `skipped_links` lead to memories that are not here. `owed`:
-    memories that still wait for vectors and entities. `pending`: durable, but not in these projections yet.
+    before, which stay out, and `refused` by `before_store`. `tombstones`: erased memories of the export, noted so that
+    they do not come back. `named`: links and names of entities. `skipped_links` lead to memories that are not here.
+    `unenriched`: memories that still wait for vectors and entities. `pending`: durable, but not in these projections
+    yet.
     """
 
     added: int
     known: int
     erased: int
     refused: int
-    buried: int
+    tombstones: int
     named: int
     skipped_links: int
-    owed: int
+    unenriched: int
     pending: NotRequired[list[str]]
 
 

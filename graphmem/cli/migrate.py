@@ -150,9 +150,9 @@ def _tell(screen: Renderer, told: Mapping[str, Any]) -> None:
         "added": f"added, embedded by {told['embedder']}",
         "known": "known already",
         "erased": "erased here before, not added again",
-        "buried": "deleted there: their history, without words",
+        "tombstones": "deleted there: their history, without words",
         "others": "of others",
-        "owed": "still to be embedded",
+        "unenriched": "still to be embedded",
     }
     counts = [f"{told[name]} {what}" for name, what in words.items() if told.get(name) or name == "added"]
     counts += [f"not yet in {' and '.join(told['pending'])}"] if told.get("pending") else []

@@ -76,8 +76,8 @@ def _tell_imported(screen: Renderer, done: Mapping[str, Any]) -> None:
     told = [f"{done['added']} added"]
     told += [f"{done['known']} known already"] if done["known"] else []
     told += [f"{done['erased']} erased here before, not brought back without --restore"] if done["erased"] else []
-    told += [f"{done['buried']} erased there, noted"] if done["buried"] else []
+    told += [f"{done['tombstones']} erased there, noted"] if done["tombstones"] else []
     told += [f"{done['skipped_links']} links to memories that are not here"] if done["skipped_links"] else []
-    told += [f"{done['owed']} still without vectors and entities"] if done["owed"] else []
+    told += [f"{done['unenriched']} still without vectors and entities"] if done["unenriched"] else []
     told += [f"not yet in {' and '.join(done['pending'])}"] if done.get("pending") else []
     screen.line("; ".join(told))

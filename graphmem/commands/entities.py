@@ -25,19 +25,19 @@ NEAREST_LIMIT, MIN_SIMILARITY = 3, 60
 # --- what users say -------------------------------------------------------------------------------------------------
 
 
-def execute_entity_command(connection: Connection, step: EntityCommand, now: datetime) -> str:
+def execute_entity_command(connection: Connection, command: EntityCommand, now: datetime) -> str:
     """Carries out a step about names; returns the entity's key.
 
     Raises NotFoundError for what the scope's memories do not mention, and for a link that is not there.
     """
-    view = View(step.scope, now, partition=step.scope.partition)
-    partition = partition_row(connection, step.scope.partition) or 0
-    key = _known(connection, view, step.key)
-    if isinstance(step, RenameEntity):
-        entity_names.set_chosen_name(connection, partition, key, ChosenName(micros(now), step.name))
+    view = View(command.scope, now, partition=command.scope.partition)
+    partition = partition_row(connection, command.scope.partition) or 0
+    key = _known(connection, view, command.key)
+    if isinstance(command, RenameEntity):
+        entity_names.set_chosen_name(connection, partition, key, ChosenName(micros(now), command.name))
         return key
-    link = Link(key, _known(connection, view, step.other), Origin.USER)
-    if isinstance(step, AddAlias):
+    link = Link(key, _known(connection, view, command.other), Origin.USER)
+    if isinstance(command, AddAlias):
         entity_names.set_user_link(connection, partition, link, micros(now))
         return key
     if entity_names.link_between(connection, partition, link.key, link.other) is None:

@@ -37,16 +37,16 @@ _TIMES = ("valid_at", "invalid_at")
 _FIELDS = {"text": "text", "metadata": "metadata", "expires_at": "expiration_date", "valid_to": "valid_to"}
 
 
-def reverse_command(step: UndoEvent, transaction: UnitOfWork) -> RestoreMemory | UpdateMemory:
+def reverse_command(command: UndoEvent, uow: UnitOfWork) -> RestoreMemory | UpdateMemory:
     """The step that takes an event back.
 
     Raises NotFoundError for one outside the plan's scope, ValidationError for one that cannot be taken back.
     """
-    event = event_log.find_event(transaction.connection, step.event)
-    there = None if event is None else memories.find(transaction.connection, event.memory_id)
-    if event is None or there is None or (transaction.within and not there.is_in(transaction.within)):
+    event = event_log.find_event(uow.connection, command.event)
+    there = None if event is None else memories.find(uow.connection, event.memory_id)
+    if event is None or there is None or (uow.within and not there.is_in(uow.within)):
         raise NotFoundError(
-            f"no event {step.event!r:.80} in this scope; history() and explain() give the ids there are"
+            f"no event {command.event!r:.80} in this scope; history() and explain() give the ids there are"
         )
     if event.event == "SCOPE":
         raise ValidationError(
@@ -58,7 +58,7 @@ def reverse_command(step: UndoEvent, transaction: UnitOfWork) -> RestoreMemory |
             f"event_id: {event.event} {event.id!r} cannot be taken back, only an UPDATE or a RETIRE; "
             "delete() erases what was added"
         )
-    changed = _changed(event, event.previous_state, there, transaction)
+    changed = _changed(event, event.previous_state, there, uow)
     return (
         RestoreMemory(there.id, f"undo of {event.id}")
         if "valid_to" in changed
@@ -66,10 +66,10 @@ def reverse_command(step: UndoEvent, transaction: UnitOfWork) -> RestoreMemory |
     )
 
 
-def _changed(event: Event, before: Mapping[str, Any], there: MemoryRecord, transaction: UnitOfWork) -> set[str]:
+def _changed(event: Event, before: Mapping[str, Any], there: MemoryRecord, uow: UnitOfWork) -> set[str]:
     """The fields that an event changed. Raises ValidationError if there are none, or one was changed again since."""
     now = memories.encode_record(there)
-    events = event_log.history(transaction.connection, there.id)
+    events = event_log.history(uow.connection, there.id)
     later = events[[one.id for one in events].index(event.id) + 1 :]
     after = next((one.previous_state for one in later if one.previous_state is not None), now)
     changed = {name for name in _FIELDS if before.get(name) != after.get(name)}
@@ -95,11 +95,11 @@ def _back(event: Event, before: Mapping[str, Any], changed: set[str]) -> UpdateM
     )
 
 
-def derived_from(record: MemoryRecord, transaction: UnitOfWork) -> dict[str, Any]:
+def derived_from(record: MemoryRecord, uow: UnitOfWork) -> dict[str, Any]:
     """What a fact mentions and states, as its event keeps it; {} for other kinds."""
     if record.kind is not Kind.FACT:
         return {}
-    connection = transaction.connection
+    connection = uow.connection
     mentions = [
         {"key": entity.key, "name": entity.name, "type": entity.type.value, "kind": int(kind)}
         for _, entity, kind in graph_reads.mentions_of(connection, [record.id])

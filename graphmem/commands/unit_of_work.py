@@ -40,16 +40,16 @@ from graphmem.text import is_passage
 NOT_FOUND = "no memory {id!r:.80} in this scope; `search` and `get_all` give the ids that exist"
 
 
-def commit(ledger: Ledger, plan: ChangeSet, session_gap: timedelta) -> list[Outcome]:
+def commit(ledger: Ledger, change_set: ChangeSet, session_gap: timedelta) -> list[Outcome]:
     """Carries out every step, or none.
 
     Returns one outcome for each step, in order. Raises NotFoundError for an id that is not there (or outside
     `plan.within`), ValidationError for a message id that comes with other words, StoreUnavailable.
     """
     with ledger.write() as connection:
-        transaction = UnitOfWork(connection, ledger.digests, plan, session_gap)
-        outcomes = [execute(step, transaction) for step in plan.commands]
-        for partition in transaction.unsure_in:
+        uow = UnitOfWork(connection, ledger.digests, change_set, session_gap)
+        outcomes = [execute(command, uow) for command in change_set.commands]
+        for partition in uow.unsure_in:
             entities.delete_unmentioned_names(connection, partition)
         return outcomes
 
@@ -57,11 +57,11 @@ def commit(ledger: Ledger, plan: ChangeSet, session_gap: timedelta) -> list[Outc
 class UnitOfWork:
     """One plan being carried out on one connection."""
 
-    def __init__(self, connection: Connection, digests: Digests, plan: ChangeSet, session_gap: timedelta) -> None:
+    def __init__(self, connection: Connection, digests: Digests, change_set: ChangeSet, session_gap: timedelta) -> None:
         self.connection = connection
         self.digests = digests
-        self.now = plan.now
-        self.within = plan.within
+        self.now = change_set.now
+        self.within = change_set.within
         self.session_gap = session_gap
         # Partitions where something may be said of names that no memory mentions (any more).
         self.unsure_in: set[int] = set()
@@ -114,42 +114,42 @@ class UnitOfWork:
 
 
 @singledispatch
-def execute(step: Command, transaction: UnitOfWork) -> Outcome:
+def execute(command: Command, uow: UnitOfWork) -> Outcome:
     """Carries out one step."""
-    raise NotImplementedError(type(step).__name__)
+    raise NotImplementedError(type(command).__name__)
 
 
 @execute.register
-def _(step: AddMessage, transaction: UnitOfWork) -> Outcome:
-    connection = transaction.connection
-    known = None if step.key is None else event_log.message_lookup(connection, step.key)
+def _(command: AddMessage, uow: UnitOfWork) -> Outcome:
+    connection = uow.connection
+    known = None if command.key is None else event_log.message_lookup(connection, command.key)
     if known is not None:
-        return _existing_message(step, transaction, *known)
-    record = _episode(step, transaction)
-    record = replace(record, row=memories.insert(connection, record, transaction.partition(record)))
-    transaction.insert_into_session(record)
-    transaction.add_event("ADD", record, new=record.text)
-    if step.key is not None:
-        event_log.add_message_key(connection, step.key, record.id, step.words)
+        return _existing_message(command, uow, *known)
+    record = _episode(command, uow)
+    record = replace(record, row=memories.insert(connection, record, uow.partition(record)))
+    uow.insert_into_session(record)
+    uow.add_event("ADD", record, new=record.text)
+    if command.key is not None:
+        event_log.add_message_key(connection, command.key, record.id, command.words)
     event_log.enqueue(connection, record.row, record.version)
     if record.source_only:
-        transaction.said.append(record)
+        uow.said.append(record)
     return Outcome("ADD", record.id, record=record)
 
 
-def _existing_message(step: AddMessage, transaction: UnitOfWork, memory: str, words: str | None) -> Outcome:
+def _existing_message(command: AddMessage, uow: UnitOfWork, memory: str, words: str | None) -> Outcome:
     if words is None:
         return Outcome("NONE", memory, reason="erased")
-    if words != step.words:
+    if words != command.words:
         raise ValidationError(
-            f"messages: id {step.message.id!r} was stored in this scope with other words; "
+            f"messages: id {command.message.id!r} was stored in this scope with other words; "
             "give the new message an id of its own, or correct the memory with update()"
         )
-    return Outcome("NONE", memory, record=memories.find(transaction.connection, memory), reason="known")
+    return Outcome("NONE", memory, record=memories.find(uow.connection, memory), reason="known")
 
 
-def _episode(step: AddMessage, transaction: UnitOfWork) -> MemoryRecord:
-    message, scope, now = step.message, step.scope, transaction.now
+def _episode(command: AddMessage, uow: UnitOfWork) -> MemoryRecord:
+    message, scope, now = command.message, command.scope, uow.now
     return MemoryRecord(
         id=str(uuid4()),
         partition=scope.partition,
@@ -160,50 +160,48 @@ def _episode(step: AddMessage, transaction: UnitOfWork) -> MemoryRecord:
         valid_from=message.at,
         created_at=now,
         updated_at=now,
-        session=transaction.session(scope, message.at, message.name, message.content, message.document),
-        expires_at=step.expires_at,
-        memory_type=step.memory_type,
-        metadata=step.metadata,
-        speaker=step.speaker,
+        session=uow.session(scope, message.at, message.name, message.content, message.document),
+        expires_at=command.expires_at,
+        memory_type=command.memory_type,
+        metadata=command.metadata,
+        speaker=command.speaker,
         actor_id=message.name,
         role=message.role,
         message_id=message.id,
-        source_only=step.source_only,
-        seq=transaction.next_seq(),
+        source_only=command.source_only,
+        seq=uow.next_seq(),
     )
 
 
 @execute.register
-def _(step: StoreEnrichment, transaction: UnitOfWork) -> Outcome:
-    connection = transaction.connection
-    record = memories.find(connection, step.id)
-    if record is None or record.version != step.version:
-        return Outcome("NONE", step.id, reason="changed since")
-    if not event_log.complete(connection, record.row, step.version):
-        return Outcome("NONE", step.id, record=record, reason="done already")
-    partition, tells = transaction.partition(record), step.extraction.answer_types
+def _(command: StoreEnrichment, uow: UnitOfWork) -> Outcome:
+    connection = uow.connection
+    record = memories.find(connection, command.id)
+    if record is None or record.version != command.version:
+        return Outcome("NONE", command.id, reason="changed since")
+    if not event_log.complete(connection, record.row, command.version):
+        return Outcome("NONE", command.id, record=record, reason="done already")
+    partition, tells = uow.partition(record), command.extraction.answer_types
     if not text_statistics.store_enrichment(
-        connection, record, partition, step.spec, step.text_hash, step.embedded, tells
+        connection, record, partition, command.spec, command.text_hash, command.embedded, tells
     ):
         # The last other user of these vectors was erased while this was computed: they must be computed anew.
         event_log.enqueue(connection, record.row, record.version)
-        return Outcome("NONE", step.id, record=record, reason="vectors erased since")
-    record = replace(record, seq=transaction.next_seq())
+        return Outcome("NONE", command.id, record=record, reason="vectors erased since")
+    record = replace(record, seq=uow.next_seq())
     memories.touch(connection, record.row, record.seq)
     if not graph_writes.has_mentions(connection, record.row):
-        graph_writes.add(connection, record, partition, step.extraction)
-        entities.link_new_names(
-            connection, partition, step.extraction, transaction.now, is_passage=is_passage(record.text)
-        )
+        graph_writes.add(connection, record, partition, command.extraction)
+        entities.link_new_names(connection, partition, command.extraction, uow.now, is_passage=is_passage(record.text))
     return Outcome("ENRICH", record.id, kind=record.kind, record=record)
 
 
-def _remove_derived(record: MemoryRecord, transaction: UnitOfWork, *, graph_too: bool = True) -> ErasureReport:
+def _remove_derived(record: MemoryRecord, uow: UnitOfWork, *, graph_too: bool = True) -> ErasureReport:
     """Takes out what was derived from a memory's words: vectors and counts, and what they mention and state."""
-    connection = transaction.connection
+    connection = uow.connection
     text_hash, windows = text_statistics.enrichment_state(connection, record.row)
-    partition = transaction.partition(record)
-    parts = _withdraw(record, partition, transaction) if graph_too else 0
+    partition = uow.partition(record)
+    parts = _withdraw(record, partition, uow) if graph_too else 0
     if text_hash is None:
         return ErasureReport(graph=parts)
     text_statistics.update_term_counts(connection, record, partition, -1)
@@ -212,127 +210,129 @@ def _remove_derived(record: MemoryRecord, transaction: UnitOfWork, *, graph_too:
     return ErasureReport(points=windows, graph=parts, derived=vectors)
 
 
-def _withdraw(record: MemoryRecord, partition: int, transaction: UnitOfWork) -> int:
+def _withdraw(record: MemoryRecord, partition: int, uow: UnitOfWork) -> int:
     """Takes a memory out of the graph; returns how many parts that were."""
-    keys = entity_names.mentioned_keys(transaction.connection, record.row)
-    withdrawn = graph_writes.remove(transaction.connection, record, transaction.now, transaction.digests)
-    entities.prune_rule_links(transaction.connection, partition, keys)
+    keys = entity_names.mentioned_keys(uow.connection, record.row)
+    withdrawn = graph_writes.remove(uow.connection, record, uow.now, uow.digests)
+    entities.prune_rule_links(uow.connection, partition, keys)
     return withdrawn.mentions + withdrawn.entities + withdrawn.relations
 
 
 @execute.register
-def _(step: ReindexMemory, transaction: UnitOfWork) -> Outcome:
-    record = transaction.find(step.id)
+def _(command: ReindexMemory, uow: UnitOfWork) -> Outcome:
+    record = uow.find(command.id)
     # What a language model found is kept: no extractor would find it again.
-    _remove_derived(record, transaction, graph_too=record.kind is not Kind.FACT)
-    memories.touch(transaction.connection, record.row, transaction.next_seq())
-    event_log.enqueue(transaction.connection, record.row, record.version)
+    _remove_derived(record, uow, graph_too=record.kind is not Kind.FACT)
+    memories.touch(uow.connection, record.row, uow.next_seq())
+    event_log.enqueue(uow.connection, record.row, record.version)
     return Outcome("NONE", record.id, kind=record.kind, record=record, reason="to be derived anew")
 
 
 @execute.register
-def _(step: UpdateMemory, transaction: UnitOfWork) -> Outcome:
-    record = transaction.find(step.id)
-    if _revised(record, step) == record:
+def _(command: UpdateMemory, uow: UnitOfWork) -> Outcome:
+    record = uow.find(command.id)
+    if _revised(record, command) == record:
         return Outcome("NONE", record.id, kind=record.kind, record=record, reason="nothing to change")
-    sources = facts.sources_of(step.sources, transaction)
+    sources = facts.sources_of(command.sources, uow)
     if sources is None:
         return Outcome("NONE", record.id, kind=record.kind, record=record, reason=facts.ERASED)
-    if step.scope is not None:
-        record = facts.add_scope(step.scope, record, transaction)
-    revised = _revised(record, step)
-    before = {**memories.encode_record(record), **source_visibility.correction_details(transaction, record)}
+    if command.scope is not None:
+        record = facts.add_scope(command.scope, record, uow)
+    revised = _revised(record, command)
+    before = {**memories.encode_record(record), **source_visibility.correction_details(uow, record)}
     if revised.text != record.text:
-        before |= undo.derived_from(record, transaction)
-        _remove_derived(record, transaction)
+        before |= undo.derived_from(record, uow)
+        _remove_derived(record, uow)
         revised = replace(revised, version=record.version + 1)
-        event_log.enqueue(transaction.connection, record.row, revised.version)
-        if step.extraction is not None:
-            graph_writes.add(transaction.connection, revised, transaction.partition(revised), step.extraction)
-    revised = _store(revised, transaction)
-    source_visibility.update_corrected_sources(transaction, record, revised, corrects=step.corrects)
-    facts.link_sources(revised, sources, transaction)
-    transaction.add_event("UPDATE", revised, old=record.text, new=revised.text, before=before, reason=step.reason)
+        event_log.enqueue(uow.connection, record.row, revised.version)
+        if command.extraction is not None:
+            graph_writes.add(uow.connection, revised, uow.partition(revised), command.extraction)
+    revised = _store(revised, uow)
+    source_visibility.update_corrected_sources(uow, record, revised, corrects=command.corrects)
+    facts.link_sources(revised, sources, uow)
+    uow.add_event("UPDATE", revised, old=record.text, new=revised.text, before=before, reason=command.reason)
     return Outcome("UPDATE", record.id, kind=record.kind, record=revised, previous=record.text)
 
 
-def _revised(record: MemoryRecord, step: UpdateMemory) -> MemoryRecord:
+def _revised(record: MemoryRecord, command: UpdateMemory) -> MemoryRecord:
     return replace(
         record,
-        text=record.text if step.text is None else step.text,
-        metadata=record.metadata if step.metadata is None else dict(step.metadata),
-        expires_at=record.expires_at if isinstance(step.expires_at, Unset) else step.expires_at,
+        text=record.text if command.text is None else command.text,
+        metadata=record.metadata if command.metadata is None else dict(command.metadata),
+        expires_at=record.expires_at if isinstance(command.expires_at, Unset) else command.expires_at,
     )
 
 
-def _store(record: MemoryRecord, transaction: UnitOfWork) -> MemoryRecord:
-    record = replace(record, updated_at=transaction.now, seq=transaction.next_seq())
-    memories.update(transaction.connection, record)
+def _store(record: MemoryRecord, uow: UnitOfWork) -> MemoryRecord:
+    record = replace(record, updated_at=uow.now, seq=uow.next_seq())
+    memories.update(uow.connection, record)
     return record
 
 
 @execute.register
-def _(step: RetireMemory, transaction: UnitOfWork) -> Outcome:
-    record = transaction.find(step.id)
+def _(command: RetireMemory, uow: UnitOfWork) -> Outcome:
+    record = uow.find(command.id)
     if record.valid_to is not None:
         return Outcome("NONE", record.id, kind=record.kind, record=record, reason="retired already")
-    if facts.sources_of(step.sources, transaction) is None:
+    if facts.sources_of(command.sources, uow) is None:
         return Outcome("NONE", record.id, kind=record.kind, record=record, reason=facts.ERASED)
-    if step.at < max(record.at, record.valid_from):  # an import may bring one that holds only from later on
+    if command.at < max(record.at, record.valid_from):  # an import may bring one that holds only from later on
         return Outcome("NONE", record.id, kind=record.kind, record=record, reason="older than what it would retire")
     before = memories.encode_record(record)
-    retired = _store(replace(record, valid_to=step.at), transaction)
-    graph_writes.end_supports(transaction.connection, retired, step.at)
-    source_visibility.update_source_visibility(transaction, retired, step.at)
-    if step.successor is not None:
-        successor = transaction.find(step.successor)
-        memories.add_link(transaction.connection, successor.row, "replaces", record.row)
-        memories.touch(transaction.connection, successor.row, transaction.next_seq())
-    transaction.add_event("RETIRE", retired, old=record.text, new=record.text, before=before, reason=step.reason)
-    return Outcome("RETIRE", record.id, kind=record.kind, record=retired, reason=step.reason, successor=step.successor)
+    retired = _store(replace(record, valid_to=command.at), uow)
+    graph_writes.end_supports(uow.connection, retired, command.at)
+    source_visibility.update_source_visibility(uow, retired, command.at)
+    if command.successor is not None:
+        successor = uow.find(command.successor)
+        memories.add_link(uow.connection, successor.row, "replaces", record.row)
+        memories.touch(uow.connection, successor.row, uow.next_seq())
+    uow.add_event("RETIRE", retired, old=record.text, new=record.text, before=before, reason=command.reason)
+    return Outcome(
+        "RETIRE", record.id, kind=record.kind, record=retired, reason=command.reason, successor=command.successor
+    )
 
 
 @execute.register
-def _(step: RestoreMemory, transaction: UnitOfWork) -> Outcome:
-    record = transaction.find(step.id)
+def _(command: RestoreMemory, uow: UnitOfWork) -> Outcome:
+    record = uow.find(command.id)
     if record.valid_to is None:
         return Outcome("NONE", record.id, kind=record.kind, record=record, reason="not retired")
     before = memories.encode_record(record)
-    restored = _store(replace(record, valid_to=None), transaction)
-    graph_writes.reopen_supports(transaction.connection, restored, record.valid_to)
-    source_visibility.update_source_visibility(transaction, restored, transaction.now)
-    for successor in memories.link_sources(transaction.connection, record.row, "replaces"):
-        memories.touch(transaction.connection, successor.row, transaction.next_seq())
-    transaction.connection.execute(links.delete().where(links.c.other == record.row, links.c.kind == "replaces"))
-    transaction.add_event("RESTORE", restored, old=record.text, new=record.text, before=before, reason=step.reason)
-    return Outcome("RESTORE", record.id, kind=record.kind, record=restored, reason=step.reason)
+    restored = _store(replace(record, valid_to=None), uow)
+    graph_writes.reopen_supports(uow.connection, restored, record.valid_to)
+    source_visibility.update_source_visibility(uow, restored, uow.now)
+    for successor in memories.link_sources(uow.connection, record.row, "replaces"):
+        memories.touch(uow.connection, successor.row, uow.next_seq())
+    uow.connection.execute(links.delete().where(links.c.other == record.row, links.c.kind == "replaces"))
+    uow.add_event("RESTORE", restored, old=record.text, new=record.text, before=before, reason=command.reason)
+    return Outcome("RESTORE", record.id, kind=record.kind, record=restored, reason=command.reason)
 
 
 @execute.register
-def _(step: UndoEvent, transaction: UnitOfWork) -> Outcome:
-    outcome = execute(undo.reverse_command(step, transaction), transaction)
+def _(command: UndoEvent, uow: UnitOfWork) -> Outcome:
+    outcome = execute(undo.reverse_command(command, uow), uow)
     if outcome.event == "NONE":
         raise ValidationError("event_id: it has been taken back already; history() shows by which event")
     return outcome
 
 
 @execute.register
-def _(step: DeleteMemory, transaction: UnitOfWork) -> Outcome:
-    if step.missing_ok and memories.find(transaction.connection, step.id) is None:
-        return Outcome("NONE", step.id, reason="not there")
-    record = transaction.find(step.id)
-    kept = None if step.run_id is None else facts.remove_from_run(step.run_id, record, transaction)
+def _(command: DeleteMemory, uow: UnitOfWork) -> Outcome:
+    if command.missing_ok and memories.find(uow.connection, command.id) is None:
+        return Outcome("NONE", command.id, reason="not there")
+    record = uow.find(command.id)
+    kept = None if command.run_id is None else facts.remove_from_run(command.run_id, record, uow)
     if kept is not None:
         return Outcome("NONE", record.id, kind=record.kind, record=kept, reason="said elsewhere, too")
-    gone = _with_its_words(record, transaction)
-    erased = sum((_erase(other, transaction) for other in gone), ErasureReport())
-    facts.enqueue_summaries([one for one in gone if one.kind is Kind.SUMMARY and one.id != record.id], transaction)
+    gone = _with_its_words(record, uow)
+    erased = sum((_erase(other, uow) for other in gone), ErasureReport())
+    facts.enqueue_summaries([one for one in gone if one.kind is Kind.SUMMARY and one.id != record.id], uow)
     return Outcome("DELETE", record.id, kind=record.kind, record=record, previous=record.text, erased=erased)
 
 
-def _with_its_words(record: MemoryRecord, transaction: UnitOfWork) -> list[MemoryRecord]:
+def _with_its_words(record: MemoryRecord, uow: UnitOfWork) -> list[MemoryRecord]:
     """A memory that is to be erased, and all that has its words: its mere sources, and summaries of any of these."""
-    connection = transaction.connection
+    connection = uow.connection
     drawn_from = memories.link_targets(connection, record.row, "drawn_from") if record.kind is Kind.FACT else []
     sources = [source for source in drawn_from if source.source_only]
     found = {one.id: one for one in (record, *sources)}
@@ -346,33 +346,33 @@ def _with_its_words(record: MemoryRecord, transaction: UnitOfWork) -> list[Memor
 
 
 @execute.register
-def _(step: FactCommand, transaction: UnitOfWork) -> Outcome:
-    return facts.execute_fact_command(step, transaction)
+def _(command: FactCommand, uow: UnitOfWork) -> Outcome:
+    return facts.execute_fact_command(command, uow)
 
 
 @execute.register
-def _(step: ImportCommand, transaction: UnitOfWork) -> Outcome:
-    return imports.execute_import(step, transaction)
+def _(command: ImportCommand, uow: UnitOfWork) -> Outcome:
+    return imports.execute_import(command, uow)
 
 
 @execute.register
-def _(step: EntityCommand, transaction: UnitOfWork) -> Outcome:
-    return Outcome("NAME", entities.execute_entity_command(transaction.connection, step, transaction.now))
+def _(command: EntityCommand, uow: UnitOfWork) -> Outcome:
+    return Outcome("NAME", entities.execute_entity_command(uow.connection, command, uow.now))
 
 
-def _erase(record: MemoryRecord, transaction: UnitOfWork) -> ErasureReport:
+def _erase(record: MemoryRecord, uow: UnitOfWork) -> ErasureReport:
     """Takes one memory out; its history keeps that it was, without the words."""
-    connection, row = transaction.connection, record.row
-    stripped = _remove_derived(record, transaction)
-    transaction.unsure_in.add(transaction.partition(record))
+    connection, row = uow.connection, record.row
+    stripped = _remove_derived(record, uow)
+    uow.unsure_in.add(uow.partition(record))
     connection.execute(links.delete().where(or_(links.c.memory == row, links.c.other == row)))
     connection.execute(tasks.delete().where(tasks.c.memory == row))
     connection.execute(dead_letters.delete().where(dead_letters.c.memory == record.id))
     memories.set_further_runs(connection, row, ())
-    transaction.remove_from_session(record)
-    seq = transaction.next_seq()
-    transaction.add_event("DELETE", replace(record, seq=seq))
+    uow.remove_from_session(record)
+    seq = uow.next_seq()
+    uow.add_event("DELETE", replace(record, seq=seq))
     event_log.erase_content(connection, record.id)
-    event_log.add_tombstone(connection, "memory", record.id, record.partition, record.scope, transaction.now, seq)
+    event_log.add_tombstone(connection, "memory", record.id, record.partition, record.scope, uow.now, seq)
     connection.execute(memories_table.delete().where(memories_table.c.id == row))
     return stripped + ErasureReport(ids=(record.id,), rows=1, graph=1)

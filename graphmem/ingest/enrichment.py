@@ -36,19 +36,19 @@ class Enricher:
 
         Raises ModelError when a model fails; the failed tasks stay, with the error's name, and are tried again later.
         """
-        todo = self._owed(rows)
+        todo = self._pending_rows(rows)
         storing: list[Future[list[Outcome]]] = []
         try:
             for start in range(0, len(todo), BATCH):
-                plan = ChangeSet(self._computed(todo[start : start + BATCH]), datetime.now(UTC))
+                change_set = ChangeSet(self._computed(todo[start : start + BATCH]), datetime.now(UTC))
                 wait(storing)
                 # Stored while the models are at the next batch.
-                storing.append(self._pool.submit(commit, self._ledger, plan, timedelta(0)))
+                storing.append(self._pool.submit(commit, self._ledger, change_set, timedelta(0)))
         finally:
             for stored in storing:
                 stored.result()
 
-    def _owed(self, rows: Sequence[int] | None) -> list[int]:
+    def _pending_rows(self, rows: Sequence[int] | None) -> list[int]:
         with self._ledger.read() as connection:
             if rows is None:
                 return event_log.pending(connection, 1_000_000)

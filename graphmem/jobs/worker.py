@@ -28,14 +28,14 @@ MAX_DOUBLINGS = 10
 class JobWorker:
     """Does recorded work in threads of its own. Safe to use from several threads and processes.
 
-    `patience` is how many seconds one piece of work may take at most before another process may think that its holder
+    `timeout` is how many seconds one piece of work may take at most before another process may think that its holder
     has died; what it does all the same is taken by the ledger only once. `after` is called after what nobody waits for.
     """
 
-    def __init__(self, ledger: Ledger, learner: FactPipeline, patience: float, after: Callable[[], None]) -> None:
+    def __init__(self, ledger: Ledger, pipeline: FactPipeline, timeout: float, after: Callable[[], None]) -> None:
         self._ledger = ledger
-        self._pipeline = learner
-        self._patience = patience
+        self._pipeline = pipeline
+        self._timeout = timeout
         self._after = after
         self._holder = str(uuid4())
         self._pool = Pool(WORKER_THREADS, thread_name_prefix="graphmem-model")
@@ -124,7 +124,7 @@ class JobWorker:
 
     def _do(self, row: int, *, alone: bool, by_force: bool) -> JobResult | str:
         with self._ledger.write() as connection:
-            mine = jobs.claim(connection, row, self._holder, self._patience, by_force=by_force)
+            mine = jobs.claim(connection, row, self._holder, self._timeout, by_force=by_force)
             job = jobs.get(connection, row) if mine else None
         if job is None:
             return JobResult()

@@ -20,10 +20,10 @@ from graphmem.stores.ledger.decoding import decoding
 class Candidates:
     """Fills the evidence of one search, step by step."""
 
-    def __init__(self, question: SearchQuery, ledger: Ledger, forms: EmbeddingSpec, vector: Matrix | None) -> None:
+    def __init__(self, question: SearchQuery, ledger: Ledger, spec: EmbeddingSpec, vector: Matrix | None) -> None:
         self._question = question
         self._ledger = ledger
-        self._forms = forms
+        self._spec = spec
         self._vector = vector
         self._by_row: dict[int, CandidateRow] = {}
         self._refused: set[str] = set()
@@ -59,9 +59,9 @@ class Candidates:
         return [uid for uid in wanted if uid not in self._refused]
 
     def _see(self, found: Iterable[CandidateRow]) -> None:
-        for glimpse in found:
-            self.evidence.rows[glimpse.id] = glimpse
-            self._by_row[glimpse.row] = glimpse
+        for candidate_row in found:
+            self.evidence.rows[candidate_row.id] = candidate_row
+            self._by_row[candidate_row.row] = candidate_row
 
     def load_neighbours(self, ids: Sequence[str]) -> None:
         """Finds out who is beside these memories, and how near the question all of them are in meaning."""
@@ -71,23 +71,23 @@ class Candidates:
             return
         with self._ledger.read() as connection:
             self._link(connection, new)
-            near = self._with_beside([glimpse.id for glimpse in new])
+            near = self._with_beside([candidate_row.id for candidate_row in new])
             fresh = [uid for uid in near if uid not in evidence.similarity]
             self._compare(connection, [evidence.rows[uid].row for uid in fresh])
 
     def _link(self, connection: Connection, new: Sequence[CandidateRow]) -> None:
-        there = {row for glimpse in new for row in (glimpse.before, glimpse.after) if row is not None}
+        there = {row for candidate_row in new for row in (candidate_row.before, candidate_row.after) if row is not None}
         self._see(
             candidate_rows.candidates_by_row(
                 connection, self._question.view, self._partition, there - self._by_row.keys()
             )
         )
-        for glimpse in new:
-            self.evidence.neighbours[glimpse.id] = (self._id(glimpse.before), self._id(glimpse.after))
+        for candidate_row in new:
+            self.evidence.neighbours[candidate_row.id] = (self._id(candidate_row.before), self._id(candidate_row.after))
 
     def _id(self, row: int | None) -> str | None:
-        glimpse = None if row is None else self._by_row.get(row)
-        return None if glimpse is None else glimpse.id
+        candidate_row = None if row is None else self._by_row.get(row)
+        return None if candidate_row is None else candidate_row.id
 
     def _with_beside(self, ids: Sequence[str]) -> list[str]:
         beside = (other for uid in ids for other in self.evidence.neighbours[uid] if other is not None)
@@ -97,7 +97,7 @@ class Candidates:
         """Exact cosines from the ledger's own vectors, whatever arm brought the memories."""
         if self._vector is None:
             return
-        held, vectors = candidate_rows.vectors_of(connection, self._forms.model, rows)
+        held, vectors = candidate_rows.vectors_of(connection, self._spec.model, rows)
         if not held:
             return
         similarity = self.evidence.similarity
@@ -119,14 +119,14 @@ class Candidates:
                 texts = candidate_rows.texts_of(connection, rows)
                 matches.add([self._by_row[row].id for row in texts], list(texts.values()))
             else:
-                held, windows = candidate_rows.tokens_of(connection, self._forms, rows)
+                held, windows = candidate_rows.tokens_of(connection, self._spec, rows)
                 decoding(matches.add)([self._by_row[row].id for row in held], windows)
 
     def token_windows(self, rows: Sequence[int]) -> dict[int, list[bytes]]:
         """The token matrices (int8) of memories' windows, by row."""
         found: dict[int, list[bytes]] = {}
         with self._ledger.read() as connection:
-            for row, window in zip(*candidate_rows.tokens_of(connection, self._forms, rows), strict=True):
+            for row, window in zip(*candidate_rows.tokens_of(connection, self._spec, rows), strict=True):
                 found.setdefault(row, []).append(window)
         return found
 

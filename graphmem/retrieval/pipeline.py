@@ -209,8 +209,8 @@ class _Search:
 
     def _nearest(self, dense: Mapping[str, float], partitions: Sequence[str]) -> list[str]:
         """The partitions of the nearest memories; then, or without vectors, those written last."""
-        glimpses = self._candidates.evidence.rows
-        return scoring.union_in_order((glimpses[uid].partition for uid in dense), partitions)[:MAX_PARTITIONS]
+        candidate_rows = self._candidates.evidence.rows
+        return scoring.union_in_order((candidate_rows[uid].partition for uid in dense), partitions)[:MAX_PARTITIONS]
 
     def _weigh_tokens(self, read: EncodedQuery) -> None:
         """How much each word of the question tells; by its signs where the embedder does not read them."""
@@ -293,8 +293,8 @@ class _Search:
 
     def names_one_speaker(self) -> bool:
         """Whether exactly one speaker is asked about: their own turns hold the answer, a hop only costs time."""
-        glimpses = self._candidates.evidence.rows
-        return len(self._analysis.speakers_named({glimpses[uid].speaker for uid in self._ids})) == 1
+        candidate_rows = self._candidates.evidence.rows
+        return len(self._analysis.speakers_named({candidate_rows[uid].speaker for uid in self._ids})) == 1
 
     def expand_second_hop(self) -> None:
         """Once more over the entities of the best: what adds to a good find what that one lacks."""
@@ -427,8 +427,8 @@ class _Search:
 
     def _folded(self, ranked: list[RankedMemory]) -> list[RankedMemory]:
         """Without the mere sources of facts that are found too, unless the caller chose among the kinds."""
-        glimpses = self._candidates.evidence.rows
-        sources = [glimpses[one.id].row for one in ranked if glimpses[one.id].source_only]
+        candidate_rows = self._candidates.evidence.rows
+        sources = [candidate_rows[one.id].row for one in ranked if candidate_rows[one.id].source_only]
         if not sources or self._query.view.kinds != ALL_KINDS:
             return ranked
         with self._deps.ledger.read() as connection:

@@ -133,20 +133,20 @@ class Retrievers:
         """The partitions to look into, their projections up to date with what any process has committed."""
         stores, own = self._deps, self._query.view.partition
         partitions = self._spanned() if own is None else [own]
-        for courier in filter(None, (stores.vectors, stores.graph_copy)):
-            self._catch_up(courier, partitions)
+        for worker in filter(None, (stores.vectors, stores.graph_copy)):
+            self._catch_up(worker, partitions)
         return partitions
 
     def _spanned(self) -> list[str]:
         with self._deps.ledger.read() as connection:
             return memories.partitions_of(connection, self._query.view, MAX_PARTITIONS_LISTED)
 
-    def _catch_up(self, courier: ProjectionWorker, partitions: Sequence[str]) -> None:
+    def _catch_up(self, worker: ProjectionWorker, partitions: Sequence[str]) -> None:
         """What is not there yet cannot be found: a projection that is behind counts as one that is left out."""
         if not self.degrade_on_error(
-            courier.name, lambda: courier.catch_up(partitions, CATCH_UP_SECONDS), otherwise=False
+            worker.name, lambda: worker.catch_up(partitions, CATCH_UP_SECONDS), otherwise=False
         ):
-            self.degraded.add(courier.name)
+            self.degraded.add(worker.name)
 
     def _encoded(self) -> EncodedQuery:
         """The question as the embedder sees it."""

@@ -96,31 +96,31 @@ class ProjectionWorker:
             with suppress(GraphmemError):  # it is closing, or there can be no thread
                 self.schedule([])
 
-    def wait_for(self, job: Future[None] | None, patience: float | None) -> bool:
+    def wait_for(self, job: Future[None] | None, timeout: float | None) -> bool:
         """Whether a delivery succeeds within so many seconds. One that is late goes on."""
         if job is None:
             return False
         try:
-            return job.exception(patience) is None  # `_done` has logged one; what was written is durable all the same
+            return job.exception(timeout) is None  # `_done` has logged one; what was written is durable all the same
         except TimeoutError:
             self._late = job
             return False
 
-    def drain(self, patience: float) -> bool:
-        """Waits until all is delivered, as long as something moves every `patience` seconds; whether it is."""
+    def drain(self, timeout: float) -> bool:
+        """Waits until all is delivered, as long as something moves every `timeout` seconds; whether it is."""
         job = self._late if self.is_overdue else self.schedule([])
         seen = -1
         while job is not None and not job.done() and seen != self.projection.delivered:
             seen = self.projection.delivered
-            self.wait_for(job, patience if self._check is not None else None)
+            self.wait_for(job, timeout if self._check is not None else None)
         return job is not None and job.done() and self.wait_for(job, 0)
 
-    def catch_up(self, partitions: Sequence[str], patience: float) -> bool:
-        """Before a read: whether the projection is up to date with all commits; on a server within `patience`."""
+    def catch_up(self, partitions: Sequence[str], timeout: float) -> bool:
+        """Before a read: whether the projection is up to date with all commits; on a server within `timeout`."""
         if self._check is None:
             self.projection.catch_up(partitions)
             return True
-        return not self.projection.has_pending() or self.wait_for(self.schedule(partitions), patience)
+        return not self.projection.has_pending() or self.wait_for(self.schedule(partitions), timeout)
 
     def read(self, act: Callable[[], T]) -> T:
         """Reads from the store. Raises StoreUnavailable at once while it is away."""
@@ -199,12 +199,12 @@ class ProjectionWorker:
         self._closing.set()
         self.projection.stop()
 
-    def close(self, patience: float) -> None:
+    def close(self, timeout: float) -> None:
         """Lets what is under way end, for so many seconds, and begins nothing new."""
         self.cancel_waits()
         is_done = True
         try:
-            self._thread.submit(lambda: None).result(None if self._check is None else patience)
+            self._thread.submit(lambda: None).result(None if self._check is None else timeout)
         except TimeoutError:
             is_done = False
             logger.warning("%s does not answer; closed without waiting for it", self.name)
@@ -212,4 +212,4 @@ class ProjectionWorker:
             pass
         self._thread.shutdown(wait=is_done)
         if self._looker is not None:
-            self._looker.join(patience)
+            self._looker.join(timeout)

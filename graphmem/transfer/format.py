@@ -414,14 +414,14 @@ def _statement(value: object, path: str) -> Statement:
 
 def _embedded(fields: FieldReader, here: ImportTarget) -> Embedded | None:
     """Vectors and tokens of every window; None if they are not what this ledger keeps of texts."""
-    forms = here.spec
+    spec = here.spec
     model = fields.required("model", validation.stored_name)
-    if model != forms.model or not all(map(fields.has_unread, forms.names)):
+    if model != spec.model or not all(map(fields.has_unread, spec.names)):
         return None
     vectors = fields.list_of("vector", lambda value, path: _vector(value, path, here.dims)) or ()
     tokens: tuple[Tokens, ...] = ()
-    if forms.tokens is not None:
-        tokens = fields.list_of(forms.tokens, lambda value, path: _tokens(value, path, forms.token_dims)) or ()
+    if spec.tokens is not None:
+        tokens = fields.list_of(spec.tokens, lambda value, path: _tokens(value, path, spec.token_dims)) or ()
         if len(tokens) != len(vectors):
             raise ValidationError(f"embeddings: {len(vectors)} vectors and tokens of {len(tokens)} windows; give both")
     return Embedded(np.stack(vectors), tokens) if vectors else None

@@ -27,7 +27,7 @@ _REMEDIES = {
 
 
 def import_records(
-    house: Engine,
+    engine: Engine,
     records: Iterable[Mapping[str, Any]],
     *,
     restore: bool = False,
@@ -40,15 +40,15 @@ def import_records(
     `progress` hears ("import", done, `total` or done) after each batch; `each` is what an error calls a record.
     Raises ValidationError for one that cannot be taken, ConfigError when `before_store` fails; those before it are.
     """
-    house.check_embedder()
-    taken = _ImportProgress(house)
+    engine.check_embedder()
+    taken = _ImportProgress(engine)
     done = 0
     steps = _CommandBatches(
         records,
         RecordReader(
-            ImportTarget(house.ledger.digests, house.embedding_spec, house.dims), datetime.now(UTC), restore=restore
+            ImportTarget(engine.ledger.digests, engine.embedding_spec, engine.dims), datetime.now(UTC), restore=restore
         ),
-        house.settings.before_store,
+        engine.settings.before_store,
         each,
     )
     for batch in steps:
@@ -111,15 +111,15 @@ class _CommandBatches:
 class _ImportProgress:
     """What became of the records so far."""
 
-    def __init__(self, house: Engine) -> None:
-        self._house = house
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
         self._counts: Counter[str] = Counter()
         self._partitions: set[str] = set()
-        self._owed = 0
+        self._unenriched = 0
 
     def store(self, steps: list[ImportCommand]) -> None:
         """Stores a batch, and does what follows as after `add`."""
-        outcomes = self._house.commit(steps) if steps else []
+        outcomes = self._engine.commit(steps) if steps else []
         for outcome in outcomes:
             self._counts[outcome.reason or outcome.event] += 1
             self._counts["skipped"] += outcome.skipped_links
@@ -129,8 +129,8 @@ class _ImportProgress:
         fresh = [outcome.record for outcome in outcomes if outcome.record is not None]
         self._partitions |= {record.partition for record in fresh}
         if fresh:
-            self._house.enrich_and_deliver(fresh, wait_for_it=True)
-            self._owed += self._house.count_pending(fresh)
+            self._engine.enrich_and_deliver(fresh, wait=True)
+            self._unenriched += self._engine.count_pending(fresh)
 
     def progress_text(self) -> str:
         """How many memories there are of it, for an error's text."""
@@ -146,12 +146,12 @@ class _ImportProgress:
             known=counts["known"],
             erased=counts["erased"],
             refused=refused,
-            buried=counts["BURY"],
+            tombstones=counts["BURY"],
             named=counts["NAME"],
             skipped_links=counts["skipped"],
-            owed=self._owed,
+            unenriched=self._unenriched,
         )
-        pending = list(PROJECTION_NAMES) if self._owed else self._house.deliver(sorted(self._partitions))
+        pending = list(PROJECTION_NAMES) if self._unenriched else self._engine.deliver(sorted(self._partitions))
         if pending:
             result["pending"] = pending
         return result

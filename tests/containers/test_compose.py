@@ -189,7 +189,7 @@ ADDRESSES = {  # where each check looks inside its container, in the words of it
 }
 
 
-def check(name: str, host: str, port: int, patience: float = 30.0, **environment: str) -> bool:
+def check(name: str, host: str, port: int, timeout: float = 30.0, **environment: str) -> bool:
     """Run the health check of this service against another address, as the engine would: is the server healthy?"""
     kind, *command = SERVERS[name]["healthcheck"]["test"]
     if kind == "CMD-SHELL":
@@ -201,7 +201,7 @@ def check(name: str, host: str, port: int, patience: float = 30.0, **environment
         if not shutil.which(tool):
             pytest.skip(f"no {tool} here")
     # What a container has for it, or longer where a server is well: a busy machine is no sick one.
-    timeout = max(patience, float(SERVERS[name]["healthcheck"]["timeout"].removesuffix("s")))
+    timeout = max(timeout, float(SERVERS[name]["healthcheck"]["timeout"].removesuffix("s")))
     variables = {"PATH": os.environ["PATH"], "NEO4J_AUTH": "neo4j/no-password", "POSTGRES_USER": "u",
                  "POSTGRES_DB": "d", "POSTGRES_PASSWORD": "p", **environment}  # fmt: skip
     try:
@@ -280,7 +280,7 @@ def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
 @pytest.mark.parametrize("name", SERVERS)
 def test_nothing_and_a_server_that_is_not_ready_are_unhealthy(name: str) -> None:
     with serving(Unready) as port:
-        assert not check(name, "127.0.0.1", port, patience=0)
+        assert not check(name, "127.0.0.1", port, timeout=0)
     assert not check(name, "127.0.0.1", port)  # closed by now
 
 

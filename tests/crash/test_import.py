@@ -69,7 +69,7 @@ def test_killed_while_importing(name: str, point: str, nth: int, source, server:
         sound(again)
         done = again.import_(path)
         assert done["added"] + done["known"] >= 6
-        assert done["owed"] == 0
+        assert done["unenriched"] == 0
         same(memory, again)
         hits = [hit["id"] for hit in memory.search("Nr3", user_id="u")["results"]]
         assert [hit["id"] for hit in again.search("Nr3", user_id="u")["results"]] == hits

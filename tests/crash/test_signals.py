@@ -108,10 +108,10 @@ def test_an_embedder_that_is_slow_is_not_blamed_for_it(tmp_path: Path) -> None:
 
     def slow(texts: list[str]) -> list[Any]:
         signal.setitimer(signal.ITIMER_REAL, 0.05)
-        wait_for_it(texts)
+        wait(texts)
         return [HashEmbedder(8).embed_query(text) for text in texts]
 
-    def wait_for_it(_: Any) -> None:
+    def wait(_: Any) -> None:
         from time import sleep  # noqa: PLC0415
 
         for _ in range(100):

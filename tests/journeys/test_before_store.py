@@ -221,7 +221,7 @@ def test_what_is_imported_passes_it_too(make_memory, tmp_path):
     plain.export(tmp_path / "all.jsonl")
     with make_memory(tmp_path / "home", before_store=without_addresses) as memory:
         done = memory.import_(tmp_path / "all.jsonl")
-        assert (done["added"], done["refused"], done["owed"]) == (2, 1, 0)
+        assert (done["added"], done["refused"], done["unenriched"]) == (2, 1, 0)
         assert sorted(words(memory)) == ["Nothing to hide at all.", "Write to [address]."]
         assert memory.get(ids[0])["actor_id"] == "[address]"
         assert [one["new_memory"] for one in memory.history(ids[2])] == [

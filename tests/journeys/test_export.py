@@ -102,7 +102,7 @@ def drawn(memory: Memory, ids: dict[str, str]) -> None:
             ),
         ],
     )
-    assert (done["added"], done["owed"], done["skipped_links"]) == (3, 0, 0)
+    assert (done["added"], done["unenriched"], done["skipped_links"]) == (3, 0, 0)
 
 
 def answers(memory: Memory, **scope: str) -> list[Any]:
@@ -147,7 +147,8 @@ def test_everything_comes_back_as_it_was(full: Full, make: Make, tmp_path: Path)
     taken = again.import_(path, progress=lambda *told: heard.append(told))
     named = done["aliases"] + 2
     assert taken == {
-        "added": 23, "known": 0, "erased": 0, "refused": 0, "buried": 3, "named": named, "skipped_links": 0, "owed": 0
+        "added": 23, "known": 0, "erased": 0, "refused": 0, "tombstones": 3, "named": named, "skipped_links": 0,
+        "unenriched": 0,
     }  # fmt: skip
     assert heard[-1][0] == "import" and heard[-1][1] == heard[-1][2] == 1 + 23 + 3 + named
     same(memory, again)
@@ -184,15 +185,15 @@ def test_no_model_is_asked_for_what_came_along(
     asked = lambda *_: pytest.fail("a model was asked")
     monkeypatch.setattr(HashEmbedder, "embed_tokens", asked)
     monkeypatch.setattr(WordExtractor, "extract", asked)
-    assert again.import_(tmp_path / "x")["owed"] == 0
+    assert again.import_(tmp_path / "x")["unenriched"] == 0
 
 
 def test_twice_is_once(full: Full, make: Make, tmp_path: Path) -> None:
     memory, _ = full
     memory.export(tmp_path / "x")
     assert memory.import_(tmp_path / "x") == {
-        "added": 0, "known": 26, "erased": 0, "refused": 0, "buried": 0,
-        "named": 0, "skipped_links": 0, "owed": 0,
+        "added": 0, "known": 26, "erased": 0, "refused": 0, "tombstones": 0,
+        "named": 0, "skipped_links": 0, "unenriched": 0,
     }  # fmt: skip
     again = make()
     again.import_(tmp_path / "x")
@@ -276,7 +277,7 @@ def test_what_is_owed_stays_owed_and_is_done(
     (told,) = [one for one in exported(memory) if one["type"] == "memory"]
     assert told["mentions"] is told["embeddings"] is None
     again = make_memory()
-    assert import_records(again._engine, exported(memory))["owed"] == 0
+    assert import_records(again._engine, exported(memory))["unenriched"] == 0
     assert [hit["memory"] for hit in again.search("Anna", user_id="u")["results"]] == ["tea with Anna"]
 
 
@@ -295,7 +296,7 @@ def test_the_real_models_give_the_same_answers(tmp_path: Path) -> None:
     with Memory(tmp_path / "one") as one, Memory(tmp_path / "two") as two:
         one.add(said, user_id="tom", timestamp="2024-03-01")
         one.export(tmp_path / "x")
-        assert two.import_(tmp_path / "x")["owed"] == 0
+        assert two.import_(tmp_path / "x")["unenriched"] == 0
         same(one, two)
         for question in asks:
             mine, theirs = (m.search(question, user_id="tom", explain=True, reference_date=JUNE) for m in (one, two))
@@ -350,7 +351,7 @@ def test_another_embedder_embeds_anew_and_keeps_the_graph(full: Full, make: Make
     memory, ids = full
     memory.export(tmp_path / "x")
     again = make(None, 32)
-    assert again.import_(tmp_path / "x")["owed"] == 0
+    assert again.import_(tmp_path / "x")["unenriched"] == 0
     same(memory, again, but="embeddings")
     assert ids["works"] in [hit["id"] for hit in again.search("Anna Berg works", user_id="ana")["results"]]
 
@@ -372,7 +373,7 @@ def test_a_graph_without_vectors_keeps_its_mentions(make: Make) -> None:
         "mentions": [{"key": "bob", "name": "Bob", "type": "Person"}, {"key": "carl"}],
         "statements": [{"subject": "bob", "predicate": "fnord", "object": "carl", "fact": "bob fnords carl"}],
     }  # fmt: skip
-    assert import_records(memory._engine, [record])["owed"] == 0
+    assert import_records(memory._engine, [record])["unenriched"] == 0
     (relation,) = memory.search("fnords", user_id="u")["relations"]
     assert (relation["source"], relation["relationship"], relation["target"]) == ("Bob", "fnord", "carl")
     assert memory.verify()["ok"]
@@ -397,7 +398,7 @@ def test_what_came_with_mentions_only_can_be_erased_and_corrected_before_it_is_e
 
     monkeypatch.setattr(HashEmbedder, "embed_tokens", away)
     done = import_records(memory._engine, records)
-    assert (done["owed"], set(done["pending"])) == (2, {"vectors", "graph"})
+    assert (done["unenriched"], set(done["pending"])) == (2, {"vectors", "graph"})
     memory.delete(records[0]["id"])
     monkeypatch.undo()
     memory.update(records[1]["id"], "Carl is here")

@@ -73,6 +73,6 @@ def test_many_come_back_as_they_were_and_are_never_all_in_memory(
     again, read = make_memory(), Told()
     with (tmp_path / "all").open("rb") as file:
         done = again.import_(read.lines(file), progress=read.hear)  # type: ignore[arg-type]
-    assert (done["added"], done["owed"]) == (MANY, 0)
+    assert (done["added"], done["unenriched"]) == (MANY, 0)
     assert read.furthest <= importer.BATCH + 1
     same(memory, again)

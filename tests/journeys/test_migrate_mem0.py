@@ -93,7 +93,7 @@ def times(found):
 def test_memories_come_with_ids_times_metadata_and_histories(tmp_path, home, theirs):
     ids = mem0_fixture.live(theirs)
     report = migrate(tmp_path / "theirs")
-    assert (report["added"], report["known"], report["owed"]) == (4, 0, 0)
+    assert (report["added"], report["known"], report["unenriched"]) == (4, 0, 0)
     with Memory() as ours:
         for uid in ids[:3] + ids[4:]:
             old, new = theirs.get(uid), ours.get(uid)
@@ -199,7 +199,7 @@ def test_what_is_deleted_is_ones_where_all_is_ones(tmp_path, home, theirs):
     keep, gone = say(theirs, "I like tea."), say(theirs, "Forget this.")
     theirs.delete(gone)
     report = migrate(tmp_path / "theirs")
-    assert (report["added"], report["buried"], report["left"]) == (1, 1, {})
+    assert (report["added"], report["tombstones"], report["left"]) == (1, 1, {})
     with Memory() as ours:
         lines = ours.history(gone, user_id="tom")
         assert [(one["event"], one["old_memory"], one["new_memory"]) for one in lines] == [
@@ -327,7 +327,7 @@ def test_a_history_of_an_older_version(tmp_path, home, theirs):
             ],
         )
     report = json.loads(run("mem0", "--history", old, "--qdrant", tmp_path / "theirs" / "qdrant", "--json").stdout)
-    assert (report["added"], report["buried"], list(report["left"].values())) == (1, 1, [[TWO]])
+    assert (report["added"], report["tombstones"], list(report["left"].values())) == (1, 1, [[TWO]])
     with Memory() as ours:
         assert [(line["id"], line["new_memory"], line["updated_at"][:13]) for line in ours.history(uid)] == [
             ("e1", "I like te.", "2024-05-01T17"),

@@ -144,7 +144,7 @@ class Machine(RuleBasedStateMachine):
         """The states that a crash leaves: enrichment owed, or delivery."""
         house = self.memory._engine
         if stage == "words":
-            house.enrich_and_deliver = lambda _records, *, wait_for_it: ["vectors", "graph"]
+            house.enrich_and_deliver = lambda _records, *, wait: ["vectors", "graph"]
         else:
             house.deliver = lambda _partitions: ["vectors"]
         uid = self.note(scope, text, self.memory.add(text, **named(scope)))

@@ -1,4 +1,4 @@
-"""Couriers and leases: who delivers, who waits, who tries again. The stores are in memory, failing to order."""
+"""Projection workers and leases: who delivers, who waits, who tries again. The stores are in memory, failing to order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from graphmem.errors import CLOSED, ConfigError, StoreUnavailable
 from graphmem.stores import projection as delivery
-from graphmem.stores import projection_worker as couriers
+from graphmem.stores import projection_worker as workers
 from graphmem.stores.ledger import event_log, memories
 from graphmem.stores.numpy_index import NumpyIndex
 from graphmem.stores.projection import Projection, VectorSink
@@ -74,8 +74,8 @@ class Server(NumpyIndex):
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(couriers, "RETRY_BASE", 0.01)
-    monkeypatch.setattr(couriers, "RETRY_MAX", 0.05)
+    monkeypatch.setattr(workers, "RETRY_BASE", 0.01)
+    monkeypatch.setattr(workers, "RETRY_MAX", 0.05)
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def projection(clerk: Any, server: Server) -> Projection:
 
 
 @pytest.fixture
-def courier(clerk: Any, server: Server) -> Iterator[ProjectionWorker]:
+def worker(clerk: Any, server: Server) -> Iterator[ProjectionWorker]:
     made = ProjectionWorker(projection(clerk, server), server.check)
     yield made
     server.going_on.set()
@@ -111,188 +111,188 @@ def holder(clerk: Any) -> str | None:
         return connection.exec_driver_sql("SELECT holder FROM leases").scalar()
 
 
-# --- a courier -------------------------------------------------------------------------------------------------------
+# --- a worker --------------------------------------------------------------------------------------------------------
 
 
-def test_it_delivers_and_reports_it(clerk: Any, server: Server, courier: ProjectionWorker) -> None:
+def test_it_delivers_and_reports_it(clerk: Any, server: Server, worker: ProjectionWorker) -> None:
     record = clerk.say("Anna paints")
-    assert courier.wait_for(courier.schedule([]), 20)
+    assert worker.wait_for(worker.schedule([]), 20)
     assert ids(server) == {record.id}
-    assert not courier.is_unavailable
+    assert not worker.is_unavailable
 
 
-def test_while_a_store_is_away_nobody_asks_it(clerk: Any, server: Server, courier: ProjectionWorker) -> None:
+def test_while_a_store_is_away_nobody_asks_it(clerk: Any, server: Server, worker: ProjectionWorker) -> None:
     server.down = True
     clerk.say("Anna paints")
-    assert not courier.wait_for(courier.schedule([]), 20)
-    until(lambda: courier.is_unavailable)
-    assert courier.schedule([]) is None
-    assert not courier.wait_for(None, 20)
+    assert not worker.wait_for(worker.schedule([]), 20)
+    until(lambda: worker.is_unavailable)
+    assert worker.schedule([]) is None
+    assert not worker.wait_for(None, 20)
     with pytest.raises(StoreUnavailable, match="background"):
-        courier.read(lambda: pytest.fail("it was asked"))
+        worker.read(lambda: pytest.fail("it was asked"))
 
 
 def test_what_was_left_is_delivered_without_anyones_help_when_it_is_back(
-    clerk: Any, server: Server, courier: ProjectionWorker
+    clerk: Any, server: Server, worker: ProjectionWorker
 ) -> None:
     server.down = True
     first = clerk.say("Anna paints")
-    courier.wait_for(courier.schedule([]), 20)
+    worker.wait_for(worker.schedule([]), 20)
     second = clerk.say("Bo sings")
     until(lambda: server.checks > 3)
     server.down = False
-    until(lambda: not courier.is_unavailable)
+    until(lambda: not worker.is_unavailable)
     assert ids(server) == {first.id, second.id}
-    assert not courier.projection.has_pending()
+    assert not worker.projection.has_pending()
 
 
 def test_what_is_written_while_it_comes_back_is_delivered_too(
-    clerk: Any, server: Server, courier: ProjectionWorker, monkeypatch: pytest.MonkeyPatch
+    clerk: Any, server: Server, worker: ProjectionWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever writes after the last look and before the all-clear is told that the store is away."""
-    inspect = courier.projection.check_for_loss
+    inspect = worker.projection.check_for_loss
     written: list[str] = []
 
     def and_then_a_write() -> None:
         inspect()
         if not written:
             written.append(clerk.say("Anna paints").id)
-            assert courier.schedule([]) is None
+            assert worker.schedule([]) is None
 
-    monkeypatch.setattr(courier.projection, "check_for_loss", and_then_a_write)
-    courier.mark_unavailable(StoreUnavailable("gone"))
+    monkeypatch.setattr(worker.projection, "check_for_loss", and_then_a_write)
+    worker.mark_unavailable(StoreUnavailable("gone"))
     until(lambda: ids(server) == set(written) != set())
 
 
-def test_a_read_that_fails_makes_it_look_for_the_store(clerk: Any, server: Server, courier: ProjectionWorker) -> None:
+def test_a_read_that_fails_makes_it_look_for_the_store(clerk: Any, server: Server, worker: ProjectionWorker) -> None:
     server.down = True
     with pytest.raises(StoreUnavailable, match="refused"):
-        courier.read(server.count)
-    assert courier.is_unavailable
+        worker.read(server.count)
+    assert worker.is_unavailable
     server.down = False
-    until(lambda: not courier.is_unavailable)
-    assert courier.read(server.count) == 0
+    until(lambda: not worker.is_unavailable)
+    assert worker.read(server.count) == 0
 
 
-def test_nobody_waits_twice_for_a_delivery_that_hangs(clerk: Any, server: Server, courier: ProjectionWorker) -> None:
+def test_nobody_waits_twice_for_a_delivery_that_hangs(clerk: Any, server: Server, worker: ProjectionWorker) -> None:
     record = clerk.say("Anna paints")
     server.going_on.clear()
-    assert not courier.wait_for(courier.schedule([]), 0.05)
-    assert courier.is_overdue
+    assert not worker.wait_for(worker.schedule([]), 0.05)
+    assert worker.is_overdue
     begun = time.monotonic()
-    assert not courier.wait_for(courier.schedule([]), 20)
-    assert courier.verify()["unreachable"]
+    assert not worker.wait_for(worker.schedule([]), 20)
+    assert worker.verify()["unreachable"]
     assert time.monotonic() - begun < 10  # twenty seconds were offered
     server.going_on.set()
-    until(lambda: not courier.is_overdue)
+    until(lambda: not worker.is_overdue)
     assert ids(server) == {record.id}
-    assert courier.wait_for(courier.schedule([]), 20)
+    assert worker.wait_for(worker.schedule([]), 20)
 
 
 def test_what_is_written_while_a_delivery_is_late_follows_it_without_anyones_help(
-    clerk: Any, server: Server, courier: ProjectionWorker
+    clerk: Any, server: Server, worker: ProjectionWorker
 ) -> None:
     """A delivery ends with what was written before it began: what came later has no other one."""
     first = clerk.say("Anna paints")
     server.going_on.clear()
-    assert not courier.wait_for(courier.schedule([]), 0.05)
+    assert not worker.wait_for(worker.schedule([]), 0.05)
     second = clerk.say("Bo sings")
-    assert courier.schedule([]) is None
+    assert worker.schedule([]) is None
     server.going_on.set()
-    until(lambda: not courier.projection.has_pending())
+    until(lambda: not worker.projection.has_pending())
     assert ids(server) == {first.id, second.id}
 
 
-def test_a_store_that_lost_everything_is_filled_again(clerk: Any, server: Server, courier: ProjectionWorker) -> None:
+def test_a_store_that_lost_everything_is_filled_again(clerk: Any, server: Server, worker: ProjectionWorker) -> None:
     record = clerk.say("Anna paints")
-    courier.wait_for(courier.schedule([]), 20)
+    worker.wait_for(worker.schedule([]), 20)
     NumpyIndex.wipe(server)
     server.lost = True
     with pytest.raises(StoreLost):
-        courier.read(server.count)
-    until(lambda: not courier.is_unavailable)
+        worker.read(server.count)
+    until(lambda: not worker.is_unavailable)
     assert ids(server) == {record.id}
     assert server.wipes >= 1
 
 
 def test_a_write_that_finds_everything_lost_fills_it_again(
-    clerk: Any, server: Server, courier: ProjectionWorker
+    clerk: Any, server: Server, worker: ProjectionWorker
 ) -> None:
     first = clerk.say("Anna paints")
-    courier.wait_for(courier.schedule([]), 20)
+    worker.wait_for(worker.schedule([]), 20)
     NumpyIndex.wipe(server)
     server.lost = True
     second = clerk.say("Bo sings")
-    assert courier.wait_for(courier.schedule([]), 20)
+    assert worker.wait_for(worker.schedule([]), 20)
     assert ids(server) == {first.id, second.id}
 
 
-def test_verify_tells_that_everything_is_lost(clerk: Any, server: Server, courier: ProjectionWorker) -> None:
+def test_verify_tells_that_everything_is_lost(clerk: Any, server: Server, worker: ProjectionWorker) -> None:
     record = clerk.say("Anna paints")
-    courier.wait_for(courier.schedule([]), 20)
+    worker.wait_for(worker.schedule([]), 20)
     NumpyIndex.wipe(server)
     server.lost = True
-    assert courier.verify()["missing"] == [record.id]
-    assert not any(courier.verify().values())  # it was due to be filled again, and is
+    assert worker.verify()["missing"] == [record.id]
+    assert not any(worker.verify().values())  # it was due to be filled again, and is
 
 
-def test_opening_notices_an_empty_store(clerk: Any, server: Server, courier: ProjectionWorker) -> None:
+def test_opening_notices_an_empty_store(clerk: Any, server: Server, worker: ProjectionWorker) -> None:
     record = clerk.say("Anna paints")
-    courier.wait_for(courier.schedule([]), 20)
+    worker.wait_for(worker.schedule([]), 20)
     NumpyIndex.wipe(server)
-    courier.open()
+    worker.open()
     until(lambda: ids(server) == {record.id})
 
 
 @pytest.mark.parametrize("down_at_first", [True, False])
 def test_opening_notices_a_store_that_is_gone(
-    down_at_first: bool, clerk: Any, server: Server, courier: ProjectionWorker
+    down_at_first: bool, clerk: Any, server: Server, worker: ProjectionWorker
 ) -> None:
     record = clerk.say("Anna paints")
-    courier.wait_for(courier.schedule([]), 20)
+    worker.wait_for(worker.schedule([]), 20)
     NumpyIndex.wipe(server)
     server.lost, server.down = True, down_at_first
-    courier.open()
+    worker.open()
     server.down = False
     until(lambda: ids(server) == {record.id})
 
 
-def test_opening_notices_what_is_missing(clerk: Any, server: Server, courier: ProjectionWorker) -> None:
+def test_opening_notices_what_is_missing(clerk: Any, server: Server, worker: ProjectionWorker) -> None:
     first, second = clerk.say("Anna paints"), clerk.say("Bo sings")
-    courier.wait_for(courier.schedule([]), 20)
+    worker.wait_for(worker.schedule([]), 20)
     NumpyIndex.delete(server, [first.id])
-    courier.open()
+    worker.open()
     until(lambda: ids(server) == {first.id, second.id})
     assert server.wipes == 1  # at the beginning only
 
 
-def test_opening_without_a_server_is_no_error(clerk: Any, server: Server, courier: ProjectionWorker) -> None:
+def test_opening_without_a_server_is_no_error(clerk: Any, server: Server, worker: ProjectionWorker) -> None:
     server.down = True
     record = clerk.say("Anna paints")
-    courier.open()
-    assert courier.is_unavailable
+    worker.open()
+    assert worker.is_unavailable
     server.down = False
-    until(lambda: not courier.is_unavailable)
+    until(lambda: not worker.is_unavailable)
     assert ids(server) == {record.id}
 
 
-def test_opening_with_a_wrong_password_is_an_error(server: Server, courier: ProjectionWorker) -> None:
+def test_opening_with_a_wrong_password_is_an_error(server: Server, worker: ProjectionWorker) -> None:
     server.refuses = "graph_store.config.password: wrong"
     with pytest.raises(ConfigError, match="password"):
-        courier.open()
+        worker.open()
 
 
 def test_a_password_that_is_set_right_on_the_server_is_found(
-    clerk: Any, server: Server, courier: ProjectionWorker
+    clerk: Any, server: Server, worker: ProjectionWorker
 ) -> None:
     server.down = True
     record = clerk.say("Anna paints")
-    courier.wait_for(courier.schedule([]), 20)
+    worker.wait_for(worker.schedule([]), 20)
     server.refuses, server.down = "wrong", False
     until(lambda: server.checks > 3)
-    assert courier.is_unavailable
+    assert worker.is_unavailable
     server.refuses = None
-    until(lambda: not courier.is_unavailable)
+    until(lambda: not worker.is_unavailable)
     assert ids(server) == {record.id}
 
 
@@ -453,7 +453,7 @@ def test_a_deliverer_that_wakes_up_late_cannot_bring_back_the_past(
 
 @pytest.mark.thorough
 def test_settling_waits_as_long_as_something_moves(
-    clerk: Any, server: Server, courier: ProjectionWorker, monkeypatch: pytest.MonkeyPatch
+    clerk: Any, server: Server, worker: ProjectionWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delivery, "BATCH", 1)
     real = server.upsert
@@ -464,8 +464,8 @@ def test_settling_waits_as_long_as_something_moves(
 
     monkeypatch.setattr(server, "upsert", slow)
     said = [clerk.say(f"Anna paints {n}") for n in range(8)]
-    assert courier.drain(2)
+    assert worker.drain(2)
     assert ids(server) == {record.id for record in said}
     server.going_on.clear()
     clerk.say("Bo sings")
-    assert not courier.drain(0.1)
+    assert not worker.drain(0.1)

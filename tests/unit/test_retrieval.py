@@ -132,7 +132,7 @@ def test_a_sum_leaves_out_what_nothing_filled() -> None:
     assert table.total({"graph": 2.0, "tokens": 5.0}).tolist() == [1.8, 0.0]
 
 
-def glimpse(
+def candidate_row(
     row: int, speaker: str | None = None, at: datetime = datetime(2024, 3, 1, tzinfo=UTC), **more: Any
 ) -> CandidateRow:
     return CandidateRow(
@@ -153,7 +153,7 @@ def columns(seen: features.Evidence, question: str = "what?") -> dict[str, list[
 
 
 def test_rows_stand_in_the_order_of_storing_whatever_their_ids() -> None:
-    seen = evidence(glimpse(3), glimpse(1), glimpse(2))
+    seen = evidence(candidate_row(3), candidate_row(1), candidate_row(2))
     assert seen.table(["m3", "m2", "m1"], analyze_query("what?", datetime(2024, 3, 20, tzinfo=UTC))).ids == (
         "m1",
         "m2",
@@ -162,7 +162,9 @@ def test_rows_stand_in_the_order_of_storing_whatever_their_ids() -> None:
 
 
 def test_a_neighbours_score_is_taken_over_in_part() -> None:
-    seen = evidence(glimpse(1), glimpse(2), glimpse(3), similarity={"m1": 1.0, "m3": 0.5}, keyword={"m1": 2.0})
+    seen = evidence(
+        candidate_row(1), candidate_row(2), candidate_row(3), similarity={"m1": 1.0, "m3": 0.5}, keyword={"m1": 2.0}
+    )
     found = columns(seen)
     assert found["dense"] == pytest.approx([1.0, 0.0, 0.5])
     averaged = np.array([1 / 1.7, 0.7 * 1.5 / 2.4, 0.5 / 1.7])
@@ -171,7 +173,7 @@ def test_a_neighbours_score_is_taken_over_in_part() -> None:
 
 
 def test_the_speaker_counts_only_when_one_is_named() -> None:
-    seen = evidence(glimpse(1, "Anna Berg"), glimpse(2, "Tom"), glimpse(3))
+    seen = evidence(candidate_row(1, "Anna Berg"), candidate_row(2, "Tom"), candidate_row(3))
     assert columns(seen, "what did ANNA say?")["speaker"] == [1.0, 0.0, 0.0]
     assert columns(seen, "did Anna meet Tom?")["speaker"] == [0.0, 0.0, 0.0]
     assert columns(seen, "who was there?")["speaker"] == [0.0, 0.0, 0.0]
@@ -179,7 +181,9 @@ def test_the_speaker_counts_only_when_one_is_named() -> None:
 
 def test_what_tells_what_is_asked_for_counts() -> None:
     seen = evidence(
-        glimpse(1, tells=AnswerType.PLACE | AnswerType.WHEN), glimpse(2, tells=AnswerType.PERSON), glimpse(3)
+        candidate_row(1, tells=AnswerType.PLACE | AnswerType.WHEN),
+        candidate_row(2, tells=AnswerType.PERSON),
+        candidate_row(3),
     )
     assert columns(seen, "Where was it?")["type"] == [1.0, 0.0, 0.0]
     assert columns(seen, "Who was there?")["type"] == [0.0, 1.0, 0.0]
@@ -189,7 +193,7 @@ def test_what_tells_what_is_asked_for_counts() -> None:
 
 def test_a_month_that_is_named_counts() -> None:
     days = [datetime(2024, 3, 1, tzinfo=UTC), datetime(2024, 5, 7, tzinfo=UTC), datetime(2023, 5, 9, tzinfo=UTC)]
-    seen = evidence(*(glimpse(row, at=day) for row, day in enumerate(days, 1)))
+    seen = evidence(*(candidate_row(row, at=day) for row, day in enumerate(days, 1)))
     assert columns(seen, "What happened in May?")["date"] == [0.0, 1.0, 1.0]
     assert columns(seen, "What happened in May 2023?")["date"] == [0.0, 0.0, 1.0]
     assert columns(seen, "What may happen?")["date"] == [0.0, 0.0, 0.0]
@@ -202,9 +206,9 @@ def two_tokens() -> token_matching.TokenMatches:
 
 def test_a_request_to_an_assistant_is_no_question_to_people() -> None:
     """The facts stand in one sentence that ends in "can you help?"."""
-    seen = evidence(glimpse(1, asks=1.0, role="user"), glimpse(2, role="assistant"))
+    seen = evidence(candidate_row(1, asks=1.0, role="user"), candidate_row(2, role="assistant"))
     assert columns(seen)["asks"] == [0.0, 0.0]
-    seen = evidence(glimpse(1, "Anna", asks=1.0, role="user"), glimpse(2, "Tom", role="user"))
+    seen = evidence(candidate_row(1, "Anna", asks=1.0, role="user"), candidate_row(2, "Tom", role="user"))
     assert columns(seen)["asks"] == [1.0, 0.0]
 
 
@@ -227,16 +231,19 @@ def test_a_request_to_an_assistant_is_no_question_to_people() -> None:
     ],
 )
 def test_what_you_said_is_what_the_assistant_said(question: str, wanted: bool) -> None:
-    found = columns(evidence(glimpse(1, role="user"), glimpse(2, role="assistant")), question)
+    found = columns(evidence(candidate_row(1, role="user"), candidate_row(2, role="assistant")), question)
     assert found["unasked"] == [0.0, float(not wanted)]
 
 
 def test_where_the_assistant_said_everything_nobody_else_is_asked_for() -> None:
-    assert columns(evidence(glimpse(1, role="assistant"), glimpse(2, role="assistant")))["unasked"] == [0.0, 0.0]
+    assert columns(evidence(candidate_row(1, role="assistant"), candidate_row(2, role="assistant")))["unasked"] == [
+        0.0,
+        0.0,
+    ]
 
 
 def test_every_weight_is_of_a_feature() -> None:
-    seen = evidence(glimpse(1), glimpse(2), matches=matched(m1=[1.0, 0.0]), keyword={"m1": 1.0})
+    seen = evidence(candidate_row(1), candidate_row(2), matches=matched(m1=[1.0, 0.0]), keyword={"m1": 1.0})
     known = {*columns(seen), "graph", "hop", "named", "alike"}
     for name, recipe in CONFIGURATIONS.items():
         for weights in (
@@ -250,7 +257,7 @@ def test_every_weight_is_of_a_feature() -> None:
 
 
 def test_cosines_of_a_script_that_is_not_read_are_no_features() -> None:
-    rows = glimpse(1), glimpse(2)
+    rows = candidate_row(1), candidate_row(2)
     told = columns(evidence(*rows, similarity={"m1": 0.9}, keyword={"m2": 1.0}, is_supported_script=False))
     assert not told.keys() & {"dense", "dense_beside"}
     assert told["keyword"] == [0.0, 1.0]
@@ -291,7 +298,7 @@ def test_rare_words_tell_more_and_stop_words_least() -> None:
 
 
 def test_a_neighbours_words_count_less_than_ones_own() -> None:
-    seen = evidence(glimpse(1), glimpse(2), glimpse(3), matches=matched(m1=[1.0, 0.0], m2=[0.0, 1.0]))
+    seen = evidence(candidate_row(1), candidate_row(2), candidate_row(3), matches=matched(m1=[1.0, 0.0], m2=[0.0, 1.0]))
     found = columns(seen)
     assert found["tokens"] == pytest.approx([1.0, 1.0, 0.0])
     both, beside = 0.5 + 0.5 * 0.7225, 0.5 * 0.7225
@@ -299,11 +306,11 @@ def test_a_neighbours_words_count_less_than_ones_own() -> None:
 
 
 def test_an_answer_takes_over_the_question_before_it() -> None:
-    question = glimpse(1, "Tom", tells=AnswerType.ASKS)
+    question = candidate_row(1, "Tom", tells=AnswerType.ASKS)
     matches = {"m1": [1.0, 1.0], "m2": [0.0, 0.0]}
-    assert columns(evidence(question, glimpse(2, "Anna"), matches=matched(**matches)))["reply"] == [0.0, 1.0]
-    assert columns(evidence(question, glimpse(2, "Tom"), matches=matched(**matches)))["reply"] == [0.0, 0.0]
-    said = evidence(glimpse(1, "Tom"), glimpse(2, "Anna"), matches=matched(**matches))
+    assert columns(evidence(question, candidate_row(2, "Anna"), matches=matched(**matches)))["reply"] == [0.0, 1.0]
+    assert columns(evidence(question, candidate_row(2, "Tom"), matches=matched(**matches)))["reply"] == [0.0, 0.0]
+    said = evidence(candidate_row(1, "Tom"), candidate_row(2, "Anna"), matches=matched(**matches))
     assert columns(said)["reply"] == [0.0, 0.0]
 
 
@@ -451,7 +458,7 @@ def test_the_words_of_an_assistant_without_a_name_are_known_as_such() -> None:
 
 
 def test_a_passage_that_a_find_names_is_the_next_step() -> None:
-    rows = [glimpse(1), *(glimpse(n, tells=AnswerType.TITLED) for n in (2, 3, 4))]
+    rows = [candidate_row(1), *(candidate_row(n, tells=AnswerType.TITLED) for n in (2, 3, 4))]
     seen = evidence(*rows, matches=matched(m1=[1.0, 0.0], m2=[0.0, 1.0], m3=[1.0, 0.0], m4=[0.0, 1.0]))
     seen.neighbours = {row.id: (None, None) for row in rows}
     table = features.FeatureTable(("m1", "m2", "m3", "m4"))
@@ -467,7 +474,7 @@ def test_a_passage_that_a_find_names_is_the_next_step() -> None:
 
 
 def test_turns_of_a_conversation_are_no_passages() -> None:
-    rows = [glimpse(1, tells=AnswerType.TITLED), glimpse(2, tells=AnswerType.TITLED)]
+    rows = [candidate_row(1, tells=AnswerType.TITLED), candidate_row(2, tells=AnswerType.TITLED)]
     assert passages.passage_candidates(evidence(*rows), features.FeatureTable(("m1", "m2")), np.array([1.0, 0.0])) == []
 
 

@@ -228,8 +228,8 @@ class FactPipeline:
 class _PipelineRun:
     """One piece of work being done."""
 
-    def __init__(self, learner: FactPipeline, job: Job, records: Sequence[MemoryRecord]) -> None:
-        self._pipeline = learner
+    def __init__(self, pipeline: FactPipeline, job: Job, records: Sequence[MemoryRecord]) -> None:
+        self._pipeline = pipeline
         self._job = job
         self._records = records
         self._usage: dict[str, Usage] = {}
@@ -338,17 +338,17 @@ class _PipelineRun:
             for action in self._asked(drafts, known, near, open_):
                 actions.setdefault(action.fact, []).append(action)
         settle = replace(settle, last_seq_seen=seen, vectors=np.stack(vectors), min_similarity=MIN_SIMILARITY)
-        plan = _ChangeBuilder(self._pipeline, drafts, read, self._records, [known[uid] for uid in uids])
+        changes = _ChangeBuilder(self._pipeline, drafts, read, self._records, [known[uid] for uid in uids])
         for n in range(len(drafts)):
             if n in said:
-                plan.reaffirm(said[n], n)
+                changes.reaffirm(said[n], n)
             else:
-                plan.add_actions(actions[n])
-        self._drop(plan.dropped)
-        outcomes = self._pipeline.commit([settle, *plan.steps])
+                changes.add_actions(actions[n])
+        self._drop(changes.dropped)
+        outcomes = self._pipeline.commit([settle, *changes.steps])
         return [
             outcome
-            for step, outcome in zip(plan.steps, outcomes[1:], strict=True)
+            for step, outcome in zip(changes.steps, outcomes[1:], strict=True)
             if not isinstance(step, StoreEnrichment)
         ]
 
@@ -378,13 +378,13 @@ class _ChangeBuilder:
 
     def __init__(
         self,
-        learner: FactPipeline,
+        pipeline: FactPipeline,
         drafts: Sequence[FactDraft],
         read: Sequence[StoreEnrichment],
         records: Sequence[MemoryRecord],
         known: Sequence[KnownMemory],
     ) -> None:
-        self._learner = learner
+        self._pipeline = pipeline
         self._drafts = drafts
         self._read = read
         self._records = records
@@ -427,7 +427,7 @@ class _ChangeBuilder:
         draft, read = self._drafts[one.fact], self._read[one.fact]
         record = replace(draft.record, text=one.text or draft.record.text, valid_to=one.ended_at)
         if record.text != draft.record.text:
-            found = self._learner.enrich([record])[0]
+            found = self._pipeline.enrich([record])[0]
             read = replace(found, extraction=_merged(found.extraction, draft.fact.mentions, draft.fact.statements))
         self.steps += [AddFact(record, self._sources(one.fact)), read]
         return record.id
@@ -437,7 +437,7 @@ class _ChangeBuilder:
         if self._is_extracted(old):
             old = KnownMemory(old.record)
         record = replace(old.record, text=one.text, version=old.record.version + 1)
-        read = self._learner.enrich([record])[0]
+        read = self._pipeline.enrich([record])[0]
         kept = () if one.corrects else old.statements
         stated = tuple(replace(said, fact=one.text) for said in dict.fromkeys((*kept, *fact.statements)))
         found = _merged(read.extraction, (*old.mentions, *fact.mentions), stated)
@@ -450,7 +450,7 @@ class _ChangeBuilder:
 
     def _is_extracted(self, known: KnownMemory) -> bool:
         """Whether all that a memory states was read in its words by the extractor."""
-        read = self._learner.enrich([known.record])[0].extraction if known.statements else Extraction()
+        read = self._pipeline.enrich([known.record])[0].extraction if known.statements else Extraction()
         found = {(said.subject, said.predicate, said.object) for said in read.statements}
         return all((said.subject, said.predicate, said.object) in found for said in known.statements)
 

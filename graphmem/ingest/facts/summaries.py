@@ -67,7 +67,7 @@ def _shortened(text: str | None, longest: int) -> str:
     return text[: ends[-1] if ends else longest].strip()
 
 
-def summarise(job: Job, learner: FactPipeline, ledger: Ledger) -> None:
+def summarise(job: Job, pipeline: FactPipeline, ledger: Ledger) -> None:
     """Brings the summary of a session up to date, once; what is said meanwhile is for the next.
 
     Raises LLMError or StoreError: the work stays on the list then.
@@ -79,10 +79,10 @@ def summarise(job: Job, learner: FactPipeline, ledger: Ledger) -> None:
     text = "" if known is None else known.text
     with span("summarise"):
         for pieces in split_messages(records):
-            text = read_summary(learner.ask_model(summary_request(text, pieces), job)[0])
-    settle = CompleteJob(job, learner.spec)
+            text = read_summary(pipeline.ask_model(summary_request(text, pieces), job)[0])
+    settle = CompleteJob(job, pipeline.spec)
     try:
-        learner.commit([settle, *_steps(job, known, text, records)])
+        pipeline.commit([settle, *_steps(job, known, text, records)])
     except JobAlreadyDone:
         return
 
@@ -123,7 +123,7 @@ def read_procedure(value: Any) -> str:
     return _shortened(checked_or(validation.content, text, None) if text else None, MAX_PROCEDURE_CHARS)
 
 
-def record_procedure(job: Job, learner: FactPipeline, ledger: Ledger) -> JobResult:
+def record_procedure(job: Job, pipeline: FactPipeline, ledger: Ledger) -> JobResult:
     """Stores the record of a procedure: one summary of the job's messages, one request for each chunk of them.
 
     Raises LLMError or StoreError: the work stays on the list then.
@@ -134,15 +134,15 @@ def record_procedure(job: Job, learner: FactPipeline, ledger: Ledger) -> JobResu
     text, used, parts = "", Usage(), split_messages(records)
     with span("record the procedure"):
         for pieces in parts:
-            answer, took = learner.ask_model(procedure_request(text, pieces, job.request.get("prompt")), job)
+            answer, took = pipeline.ask_model(procedure_request(text, pieces, job.request.get("prompt")), job)
             text, used = read_procedure(answer), used + took
-    steps: list[Command] = [CompleteJob(job, learner.spec)]
+    steps: list[Command] = [CompleteJob(job, pipeline.spec)]
     if records:
         sources = [record.id for record in records]
         made = _given(_record(job, text, records, PROCEDURAL), records)
-        steps += [AddFact(made, tuple(sources)), *learner.enrich([made])]
+        steps += [AddFact(made, tuple(sources)), *pipeline.enrich([made])]
     try:
-        outcomes = learner.commit(steps)[1:2]
+        outcomes = pipeline.commit(steps)[1:2]
     except JobAlreadyDone:
         return JobResult()
     return JobResult(tuple(outcomes), {PROCEDURE: used}, chunks=len(parts))

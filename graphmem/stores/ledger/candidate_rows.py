@@ -42,22 +42,22 @@ def _read(connection: Connection, statement: Select[Any], values: dict[str, Any]
 
 
 def _glimpse_of(found: Iterable[Any]) -> CandidateRow:
-    glimpse = CandidateRow(*found)
-    moment(glimpse.at)  # it stays a number, which whoever asks about times reads
-    return glimpse
+    candidate_row = CandidateRow(*found)
+    moment(candidate_row.at)  # it stays a number, which whoever asks about times reads
+    return candidate_row
 
 
 @lru_cache(maxsize=128)
 def _by_id(shape: visibility.ViewShape) -> Select[Any]:
-    return _glimpse(shape).where(in_array(memories.c.uid, "wanted"))
+    return _candidate_row(shape).where(in_array(memories.c.uid, "wanted"))
 
 
 @lru_cache(maxsize=128)
 def _by_row(shape: visibility.ViewShape) -> Select[Any]:
-    return _glimpse(shape).where(in_array(memories.c.id, "wanted"))
+    return _candidate_row(shape).where(in_array(memories.c.id, "wanted"))
 
 
-def _glimpse(shape: visibility.ViewShape) -> Select[Any]:
+def _candidate_row(shape: visibility.ViewShape) -> Select[Any]:
     m, after = memories.c, memories.alias("after")
     return (
         select(m.id, m.uid, partitions.c.key, m.speaker, m.at, m.answer_types, m.question_share, m.previous, after.c.id)
@@ -79,9 +79,9 @@ def _matrix(data: list[bytes]) -> Matrix:
     return np.frombuffer(b"".join(data), "<f4").reshape(len(data), -1 if data else 0).astype(np.float32, copy=False)
 
 
-def tokens_of(connection: Connection, forms: EmbeddingSpec, wanted: Sequence[int]) -> tuple[list[int], list[bytes]]:
+def tokens_of(connection: Connection, spec: EmbeddingSpec, wanted: Sequence[int]) -> tuple[list[int], list[bytes]]:
     """The token matrices of memories, as bytes, one for each window, with the row of the memory that each is of."""
-    return _embeddings_of(connection, forms.model, forms.tokens or "", wanted)
+    return _embeddings_of(connection, spec.model, spec.tokens or "", wanted)
 
 
 def _embeddings_of(

@@ -47,37 +47,37 @@ _FREQUENCIES = select(terms.c.term, terms.c.df).where(
 )
 
 
-def cached_hashes(connection: Connection, forms: EmbeddingSpec, hashes: Sequence[str]) -> set[str]:
+def cached_hashes(connection: Connection, spec: EmbeddingSpec, hashes: Sequence[str]) -> set[str]:
     """Of which texts all the forms are there already."""
     statement = (
         select(embeddings.c.hash)
         .where(
-            embeddings.c.model == forms.model,
+            embeddings.c.model == spec.model,
             embeddings.c.window == 0,
-            embeddings.c.form.in_(forms.names),
+            embeddings.c.form.in_(spec.names),
             embeddings.c.hash.in_(hashes),
         )
         .group_by(embeddings.c.hash)
-        .having(func.count() == len(forms.names))
+        .having(func.count() == len(spec.names))
     )
     return set(connection.scalars(statement))
 
 
-def add_reference(connection: Connection, forms: EmbeddingSpec, text_hash: str, made: Embedded | None) -> int:
+def add_reference(connection: Connection, spec: EmbeddingSpec, text_hash: str, made: Embedded | None) -> int:
     """Counts one more use of a text's embeddings, storing those that are new. Returns the number of windows.
 
     `made` None: they were known when the work began. Returns 0 if they have been erased since.
     """
-    wanted = {"text": text_hash, "of": forms.model, "forms": forms.names}
+    wanted = {"text": text_hash, "of": spec.model, "forms": spec.names}
     there: dict[str, int] = dict(connection.execute(_WINDOWS, wanted).all())
     if there:
-        mine = (embeddings.c.hash == text_hash, embeddings.c.model == forms.model, embeddings.c.form.in_(forms.names))
+        mine = (embeddings.c.hash == text_hash, embeddings.c.model == spec.model, embeddings.c.form.in_(spec.names))
         connection.execute(embeddings.update().where(*mine).values(uses=embeddings.c.uses + 1))
-    if len(there) < len(forms.names):
+    if len(there) < len(spec.names):
         if made is None:
             return 0
         users = connection.scalar(_USERS, wanted) or 1
-        rows = [row for row in _rows(forms, text_hash, made, users) if row["form"] not in there]
+        rows = [row for row in _rows(spec, text_hash, made, users) if row["form"] not in there]
         connection.execute(embeddings.insert(), rows)
     return there.get(VECTOR) or (0 if made is None else len(made.vectors))
 
@@ -86,7 +86,7 @@ def store_enrichment(
     connection: Connection,
     record: MemoryRecord,
     partition: int,
-    forms: EmbeddingSpec,
+    spec: EmbeddingSpec,
     text_hash: str,
     made: Embedded | None,
     answer_types: AnswerType,
@@ -94,21 +94,21 @@ def store_enrichment(
     """Gives a memory its vectors and counts its words. False where `add_reference` finds no vectors: nothing is done
     then.
     """
-    windows = add_reference(connection, forms, text_hash, made)
+    windows = add_reference(connection, spec, text_hash, made)
     if windows:
         mark_enriched(connection, record, text_hash, windows, answer_types)
         update_term_counts(connection, record, partition, 1)
     return bool(windows)
 
 
-def _rows(forms: EmbeddingSpec, text_hash: str, made: Embedded, users: int) -> Iterator[dict[str, Any]]:
+def _rows(spec: EmbeddingSpec, text_hash: str, made: Embedded, users: int) -> Iterator[dict[str, Any]]:
     data = {VECTOR: [row.astype("<f4").tobytes() for row in made.vectors]}
-    if forms.tokens is not None:
-        data[forms.tokens] = [tokens.tobytes() for tokens in made.tokens]
+    if spec.tokens is not None:
+        data[spec.tokens] = [tokens.tobytes() for tokens in made.tokens]
     for form, windows in data.items():
         for window, content in enumerate(windows):
             yield {
-                "hash": text_hash, "model": forms.model, "form": form, "window": window, "data": content, "uses": users
+                "hash": text_hash, "model": spec.model, "form": form, "window": window, "data": content, "uses": users
             }  # fmt: skip
 
 
@@ -119,9 +119,9 @@ def release_reference(connection: Connection, text_hash: str) -> int:
     return connection.execute(embeddings.delete().where(mine, embeddings.c.uses <= 0)).rowcount
 
 
-def delete_other_embeddings(connection: Connection, forms: EmbeddingSpec) -> int:
+def delete_other_embeddings(connection: Connection, spec: EmbeddingSpec) -> int:
     """Erases what other models, or other settings, have left; returns how many rows that were."""
-    mine = (embeddings.c.model == forms.model) & embeddings.c.form.in_(forms.names)
+    mine = (embeddings.c.model == spec.model) & embeddings.c.form.in_(spec.names)
     return connection.execute(embeddings.delete().where(~mine)).rowcount
 
 
@@ -218,13 +218,13 @@ def enrichment_state(connection: Connection, row: int) -> tuple[str | None, int]
     return found[0], found[1]
 
 
-def rows_without_embeddings(connection: Connection, forms: EmbeddingSpec) -> list[int]:
+def rows_without_embeddings(connection: Connection, spec: EmbeddingSpec) -> list[int]:
     """Rows of enriched memories that lack one of the forms: what a change of model leaves to do."""
     lacks = [
         ~select(embeddings.c.hash)
-        .where(embeddings.c.hash == memories.c.embedding, embeddings.c.model == forms.model, embeddings.c.form == form)
+        .where(embeddings.c.hash == memories.c.embedding, embeddings.c.model == spec.model, embeddings.c.form == form)
         .exists()
-        for form in forms.names
+        for form in spec.names
     ]
     return list(connection.scalars(select(memories.c.id).where(memories.c.embedding.is_not(None), or_(*lacks))))
 

@@ -66,7 +66,9 @@ class WriteTransaction:
         """Writes relations between entities, which are made if the memories that mention them are yet to come."""
         newest = {state.relation.id: state for state in sorted(states, key=lambda state: state.seq)}
         self._put("upsert_endpoints", rows.endpoint_rows(self._ledger, newest.values()))
-        self._prune(**self._put("upsert_relations", [rows.relation_row(self._ledger, state) for state in newest.values()]))
+        self._prune(
+            **self._put("upsert_relations", [rows.relation_row(self._ledger, state) for state in newest.values()])
+        )
 
     def entities(self, states: Iterable[EntityState]) -> None:
         """Writes what entities are called and linked to."""
