@@ -1,4 +1,4 @@
-"""Projection workers and leases: who delivers, who waits, who tries again. The stores are in memory, failing to order."""
+"""Projection workers and leases: who delivers, who waits, who retries. The stores are in memory, failing to order."""
 
 from __future__ import annotations
 
