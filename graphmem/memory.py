@@ -12,8 +12,9 @@ from typing import IO, TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
 
 from pydantic import BaseModel
 
+from graphmem import responses, types
 from graphmem.boundary import filters as filtering
-from graphmem.boundary import responses, validation
+from graphmem.boundary import validation
 from graphmem.commands.types import (
     UNSET,
     AddAlias,
@@ -33,7 +34,7 @@ from graphmem.engine import PROJECTION_NAMES, Engine
 from graphmem.errors import ConfigError, NotFoundError, PartialWrite, StoreError, ValidationError
 from graphmem.ingest.hooks import apply_before_store
 from graphmem.ingest.messages import message_commands
-from graphmem.model import ALL_KINDS, Event, Kind, MemoryRecord, Message, Scope, View
+from graphmem.model import ALL_KINDS, Event, Kind, MemoryRecord, Message, Scope, View, iso
 from graphmem.queries import graph
 from graphmem.retrieval import context
 from graphmem.retrieval.pipeline import search
@@ -52,7 +53,7 @@ from graphmem.transfer.importer import import_records
 if TYPE_CHECKING:
     import networkx as nx
 
-R = TypeVar("R", responses.AddResult, responses.SearchResult, responses.ListResult)
+R = TypeVar("R", types.AddResult, types.SearchResult, types.ListResult)
 TOP_K, CONTEXT_MEMORIES = 10, 20
 DEFAULT_LIST_LIMIT, MAX_LIST_LIMIT = 100, 100_000
 # Relations that a listing shows, newest first; `graph()` has them all.
@@ -146,7 +147,7 @@ class Memory:
         prompt: str | None = None,
         strict: bool = False,
         wait: bool = True,
-    ) -> responses.AddResult:
+    ) -> types.AddResult:
         """Remembers what was said.
 
         `messages`: a string, one `{"role", "content", "name"?, "timestamp"?, "id"?, "metadata"?}`, or a list of them; a
@@ -204,12 +205,12 @@ class Memory:
             )
         return wanted
 
-    def _add_verbatim(self, steps: Sequence[AddMessage], scope: Scope, *, waits: bool) -> responses.AddResult:
+    def _add_verbatim(self, steps: Sequence[AddMessage], scope: Scope, *, waits: bool) -> types.AddResult:
         """The words as spoken."""
         outcomes = self._engine.commit(steps)
         fresh = _fresh(outcomes)
         pending = self._engine.enrich_and_deliver(fresh, wait=waits) if fresh else []
-        result = responses.AddResult(
+        result = types.AddResult(
             results=[responses.add_result_item(step, outcome) for step, outcome in zip(steps, outcomes, strict=True)],
             relations=self._stated(fresh, scope) if waits else [],
         )
@@ -219,16 +220,16 @@ class Memory:
 
     def _add_with_extraction(
         self, steps: Sequence[AddMessage], assign: EnqueueExtraction, kind: JobKind, *, waits: bool
-    ) -> responses.AddResult:
+    ) -> types.AddResult:
         """The words, as mere sources, and what a language model makes of them."""
         said = [replace(step, source_only=True) for step in steps]
         *outcomes, assigned = self._engine.commit([*said, assign])
         known = [responses.add_result_item(s, o) for s, o in zip(steps, outcomes, strict=True) if o.event == "NONE"]
         fresh = _fresh(outcomes)
         if not fresh:
-            return responses.AddResult(results=known, relations=[])
+            return types.AddResult(results=known, relations=[])
         learned, pending = self._engine.run_job(int(assigned.id), fresh, kind, wait=waits)
-        result = responses.AddResult(results=known, relations=[])
+        result = types.AddResult(results=known, relations=[])
         if isinstance(learned, str):
             result["failed"] = {kind.value: learned}
         else:
@@ -259,7 +260,7 @@ class Memory:
             before_store=self._engine.settings.before_store,
         )
 
-    def _stated(self, records: Sequence[MemoryRecord], scope: Scope) -> list[responses.RelationDict]:
+    def _stated(self, records: Sequence[MemoryRecord], scope: Scope) -> list[types.RelationDict]:
         view = View(scope, datetime.now(UTC), scope.partition, show_expired=True)
         try:
             with self._engine.ledger.read() as connection:
@@ -278,7 +279,7 @@ class Memory:
         user_id: Any = None,
         agent_id: Any = None,
         run_id: Any = None,
-    ) -> responses.MemoryDict:
+    ) -> types.MemoryDict:
         """Corrects or refines a memory in place; history keeps the old words, search does not find them any more.
 
         `metadata` replaces what was there; `expiration_date=None` takes an expiration away. Returns the memory as it
@@ -331,9 +332,7 @@ class Memory:
             metadata=step.metadata if found[1] == metadata else found[1],
         )
 
-    def undo(
-        self, event_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
-    ) -> responses.MemoryDict:
+    def undo(self, event_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None) -> types.MemoryDict:
         """Takes an update or a retirement back: what that event changed is as it was before; its history keeps both.
 
         `event_id` as `history` and `explain` give it. What other events changed stays (metadata, say, after an update
@@ -351,9 +350,7 @@ class Memory:
             shown["pending"] = pending
         return shown
 
-    def delete(
-        self, memory_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
-    ) -> responses.Receipt:
+    def delete(self, memory_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None) -> types.Receipt:
         """Erases a memory from every store: its words, vectors, nodes and edges; history keeps that it was.
 
         Returns a receipt (`{"message", "deleted", "erased": {"ledger", "vectors", "graph", "derived"}, "pending"?}`):
@@ -366,7 +363,7 @@ class Memory:
             outcome.erased, self._engine.deliver([outcome.required_record.partition]), "Memory deleted successfully!"
         )
 
-    def delete_all(self, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None) -> responses.Receipt:
+    def delete_all(self, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None) -> types.Receipt:
         """Erases every memory of a scope, of every kind and state, in steps that can be taken up again.
 
         With a `run_id`, a fact that was said elsewhere, too, stays there. Returns a receipt as `delete` does.
@@ -405,7 +402,7 @@ class Memory:
         show_expired: bool = False,
         explain: bool = False,
         rerank: bool = False,
-    ) -> responses.SearchResult:
+    ) -> types.SearchResult:
         """Finds what belongs to a question, also several hops away.
 
         `top_k` (1..1000, default 10; `limit` means the same; "auto": those not far behind the best, 3 to 50).
@@ -475,7 +472,7 @@ class Memory:
 
     def get(
         self, memory_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
-    ) -> responses.MemoryDict | None:
+    ) -> types.MemoryDict | None:
         """A memory by its id, also a retired or expired one; None if there is none in this scope."""
         self._engine.check_open()
         record = self._find(validation.memory_id(memory_id), _within(user_id, agent_id, run_id))
@@ -499,7 +496,7 @@ class Memory:
         offset: int = 0,
         as_of: datetime | str | float | None = None,
         show_expired: bool = False,
-    ) -> responses.ListResult:
+    ) -> types.ListResult:
         """A scope's memories, newest observation first: facts and episodes; mere sources of facts, and summaries,
         when `kinds` names them.
 
@@ -517,11 +514,11 @@ class Memory:
             found = [record for record in listed if only is None or only.matches(filtering.fields_of(record))]
             shown = graph_reads.relations_in(connection, view, RELATION_LIMIT)
         page = [responses.memory(record) for record in islice(found, skip, skip + most)]
-        return self._shaped(responses.ListResult(results=page, relations=responses.relations(shown), total=len(found)))
+        return self._shaped(types.ListResult(results=page, relations=responses.relations(shown), total=len(found)))
 
     def history(
         self, memory_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
-    ) -> list[responses.HistoryDict]:
+    ) -> list[types.HistoryDict]:
         """What happened to a memory, oldest first, in mem0's ten columns and `is_retired`; [] if there is none in this
         scope.
 
@@ -589,7 +586,7 @@ class Memory:
         query: str | None = None,
         type: str | None = None,  # noqa: A002  (the contract's name)
         limit: int = 100,
-    ) -> list[responses.EntityDict]:
+    ) -> list[types.EntityDict]:
         """The people and things a scope's memories mention, those most memories mention first; one that has several
         names is listed once, with its `aliases`.
 
@@ -608,7 +605,7 @@ class Memory:
 
     def entity(
         self, key: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None, limit: int = 100
-    ) -> responses.EntityDetails | None:
+    ) -> types.EntityDetails | None:
         """What is known about someone or something, by any name: `{"key", "name", "type", "aliases", "memories",
         "relations"}`.
 
@@ -621,7 +618,7 @@ class Memory:
         wanted = normalise_key(validation.entity_key(key, "key"))
         return self._known(view, wanted, validation.count(limit, "limit", 1, MAX_LIST_LIMIT))
 
-    def _known(self, view: View, key: str, limit: int) -> responses.EntityDetails | None:
+    def _known(self, view: View, key: str, limit: int) -> types.EntityDetails | None:
         with self._engine.ledger.read() as connection:
             found = entity_queries.entity_in(connection, view, key)
             if found is None:
@@ -633,7 +630,7 @@ class Memory:
 
     def alias(
         self, a: str, b: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
-    ) -> responses.EntityDetails:
+    ) -> types.EntityDetails:
         """Says that two names mean one person or thing: from now on they are shown as one, and a question that names
         either is answered from both.
 
@@ -646,7 +643,7 @@ class Memory:
 
     def unalias(
         self, a: str, b: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
-    ) -> responses.EntityDetails:
+    ) -> types.EntityDetails:
         """Takes back that two names mean one, whoever said so; no rule will link these two again, `alias` can.
 
         Returns the entity `a` as `entity` shows it. Raises NotFoundError where the two are not linked to each other.
@@ -657,7 +654,7 @@ class Memory:
 
     def rename_entity(
         self, key: str, name: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
-    ) -> responses.EntityDetails:
+    ) -> types.EntityDetails:
         """Chooses what an entity is called in what people see, whatever the texts call it.
 
         `name` has 1..256 characters in one line. Memories keep their words, and the entity is found by its old names
@@ -668,7 +665,7 @@ class Memory:
         wanted = normalise_key(validation.entity_key(key, "key"))
         return self._named(RenameEntity(scope, wanted, validation.entity_name(name, "name")))
 
-    def _named(self, step: EntityCommand) -> responses.EntityDetails:
+    def _named(self, step: EntityCommand) -> types.EntityDetails:
         key = self._engine.commit([step])[0].id
         found = self._known(_view(step.scope, None, None, show_expired=False), key, DEFAULT_LIST_LIMIT)
         if found is None:  # erased by somebody else since
@@ -773,7 +770,7 @@ class Memory:
         agent_id: Any = None,
         run_id: Any = None,
         progress: Progress | None = None,
-    ) -> responses.ExportResult:
+    ) -> types.ExportResult:
         """Writes a scope's memories, or without a scope everything, as JSON Lines that `import_` takes in again.
 
         With ids, times, history, links, entities and embeddings; of what was erased there is that it was. All of it is
@@ -797,7 +794,7 @@ class Memory:
         *,
         restore: bool = False,
         progress: Progress | None = None,
-    ) -> responses.ImportResult:
+    ) -> types.ImportResult:
         """Takes in what `export` has written: into an empty memory the same as it was, or beside what is there.
 
         A memory whose id or message is known stays as it is, so a broken off import is simply repeated. What was
@@ -809,7 +806,7 @@ class Memory:
         what is done stands for it.
 
         Returns `{"added", "known", "erased", "refused", "tombstones", "named", "skipped_links", "unenriched",
-        "pending"?}` (`graphmem.boundary.responses.ImportResult` says what they count). Raises ValidationError naming
+        "pending"?}` (`graphmem.types.ImportResult` says what they count). Raises ValidationError naming
         the line, and saying how many memories from before it were added.
         """
         self._engine.check_open()
@@ -840,7 +837,7 @@ class Memory:
         if failed := cast("dict[str, Any]", result).get("failed"):
             told = ", ".join(f"{name}: {why}" for name, why in failed.items())
             warnings.warn(f"add: the language model's work failed ({told})", RuntimeWarning, stacklevel=3)
-        return cast("R", responses.ResultList(result))
+        return cast("R", types.ResultList(result))
 
 
 def _fresh(outcomes: Iterable[Outcome], *also: str) -> list[MemoryRecord]:
@@ -893,5 +890,5 @@ def _message(record: MemoryRecord, content: str) -> dict[str, Any]:
         "role": record.role,
         "name": record.actor_id,
         "content": content,
-        "at": responses.iso(record.at),
+        "at": iso(record.at),
     }

@@ -15,6 +15,16 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 EMPTY_MAPPING: Mapping[str, Any] = MappingProxyType({})
 
 
+def iso(moment: datetime) -> str:
+    """ISO 8601 in UTC, always with microseconds, so that texts sort like moments."""
+    return moment.isoformat(timespec="microseconds")
+
+
+def optional_iso(moment: datetime | None) -> str | None:
+    """The same, or None."""
+    return None if moment is None else iso(moment)
+
+
 def micros(moment: datetime) -> int:
     """Microseconds since 1970-01-01 UTC: exact, unlike a float of seconds."""
     return (moment - EPOCH) // timedelta(microseconds=1)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from graphmem.cli.input import InputFormat
 from graphmem.cli.options import CommandContext, Id, Metadata, command, error_exit, json_object
+from graphmem.transfer.sources.message_files import InputFormat
 
 if TYPE_CHECKING:
     from graphmem.cli.render import Renderer
@@ -50,7 +50,7 @@ def add(
     most lines, somebody speaking at least twice), or text; --format says which, also of TEXT and standard input.
     """
     from graphmem.cli.bulk_add import add_all  # noqa: PLC0415
-    from graphmem.cli.input import MessageDefaults, is_file, read_file, read_words  # noqa: PLC0415
+    from graphmem.transfer.sources.message_files import MessageDefaults, is_file, read_file, read_words  # noqa: PLC0415
 
     kept, defaults = json_object(metadata, "--metadata"), MessageDefaults(role, name)
     if file is not None and text is None:

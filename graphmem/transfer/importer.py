@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from graphmem.boundary import responses
+from graphmem import types
 from graphmem.commands.types import ImportCommand, ImportMemory, Outcome
 from graphmem.engine import PROJECTION_NAMES, Engine
 from graphmem.errors import ConfigError, ValidationError
@@ -34,7 +34,7 @@ def import_records(
     progress: Progress | None = None,
     total: int | None = None,
     each: str = "record",
-) -> responses.ImportResult:
+) -> types.ImportResult:
     """Takes in records as `format` knows them, whoever makes them.
 
     `progress` hears ("import", done, `total` or done) after each batch; `each` is what an error calls a record.
@@ -138,10 +138,10 @@ class _ImportProgress:
         told = f"before that {added:,} {'memory was' if added == 1 else 'memories were'} added"
         return f"{told} ({known:,} known already)" if known else told
 
-    def result(self, refused: int) -> responses.ImportResult:
+    def result(self, refused: int) -> types.ImportResult:
         """What `import_` returns."""
         counts = self._counts
-        result = responses.ImportResult(
+        result = types.ImportResult(
             added=counts["ADD"],
             known=counts["known"],
             erased=counts["erased"],

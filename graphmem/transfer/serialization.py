@@ -9,9 +9,8 @@ from typing import Any
 
 from graphmem import __version__
 from graphmem.boundary import validation
-from graphmem.boundary.responses import iso, optional_iso
 from graphmem.digests import Digests
-from graphmem.model import SCOPE_NAMES, Event, MemoryRecord, Message, Scope
+from graphmem.model import SCOPE_NAMES, Event, MemoryRecord, Message, Scope, iso, optional_iso
 from graphmem.stores.ledger.decoding import moment
 from graphmem.stores.ledger.export_queries import ExportedMemory, ExportedName, ExportedTombstone
 from graphmem.transfer.format import FORMAT

@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 
 from graphmem.cli import bulk_add
 from graphmem.cli.app import app
-from graphmem.cli.input import MessageDefaults, read_file
 from graphmem.cli.render import Renderer, escape_controls, one_line, quoted
 from graphmem.errors import ValidationError
+from graphmem.transfer.sources.message_files import MessageDefaults, read_file
 
 runner = CliRunner()
 

@@ -11,8 +11,8 @@ from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
 from graphmem.boundary import validation
-from graphmem.cli.input import MessageDefaults, is_lines, numbered_lines, parse_line, read_file
 from graphmem.errors import ValidationError
+from graphmem.transfer.sources.message_files import MessageDefaults, is_lines, numbered_lines, parse_line, read_file
 from graphmem.transfer.sources.records import SkippedRecords
 
 

@@ -14,11 +14,10 @@ from datetime import datetime
 from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
-from graphmem.boundary.responses import iso
-from graphmem.cli.input import numbered_lines
 from graphmem.errors import ValidationError
-from graphmem.model import EntityType, Kind, Scope
+from graphmem.model import EntityType, Kind, Scope, iso
 from graphmem.text import normalise_key
+from graphmem.transfer.sources.message_files import numbered_lines
 from graphmem.transfer.sources.records import Record, SkippedRecords, validated
 
 _KINDS = ("entity", "relation")

@@ -12,10 +12,9 @@ from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
 from graphmem.boundary import validation
-from graphmem.boundary.responses import iso, optional_iso
 from graphmem.errors import ValidationError
 from graphmem.ingest.messages import speaker_of
-from graphmem.model import SCOPE_NAMES, Kind, Message, Scope
+from graphmem.model import SCOPE_NAMES, Kind, Message, Scope, iso, optional_iso
 from graphmem.transfer.sources.mem0_history import Row
 from graphmem.transfer.sources.records import Record
 
