@@ -55,6 +55,14 @@ THOROUGH_FOLDERS = frozenset({"crash", "server"})
 ON_SERVERS = frozenset({"stores"})
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """No generated example fails for the time it took, or took to be made."""
+    from hypothesis import HealthCheck, settings  # not for the processes that take only `fake_models` from here
+
+    settings.register_profile("patient", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("patient")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks as thorough what is so by its folder: see README.md beside this file."""

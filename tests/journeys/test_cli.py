@@ -10,9 +10,9 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 
 import pytest
+from support.waiting import PATIENCE, wait_until
 from typer.testing import CliRunner
 
 from graphmem.cli import bulk_add
@@ -502,7 +502,7 @@ def test_help_and_version_load_nothing_heavy(tmp_path):
         command
     ) in "demo add search context list show history explain update delete graph verify repair rebuild stats".split():
         assert f"  {command} " in told
-    out, _ = program(tmp_path, "--version").communicate(timeout=30)
+    out, _ = program(tmp_path, "--version").communicate(timeout=PATIENCE)
     assert out.startswith("graphmem 0.")
 
 
@@ -515,7 +515,7 @@ def test_a_reader_that_goes_away_is_no_error(bare):
         process.stdout.close()
         errors = process.stderr.read()
         process.stderr.close()
-        process.wait(timeout=30)
+        process.wait(timeout=PATIENCE)
         assert "Traceback" not in errors
         assert "BrokenPipe" not in errors
 
@@ -524,7 +524,7 @@ def test_a_reader_that_goes_away_is_no_error(bare):
 def test_in_a_pipe_there_are_neither_colours_nor_line_breaks(bare):
     long = "a rather long sentence " * 20
     add(long)
-    out, _ = program(bare, "list", "--user", "ann").communicate(timeout=30)
+    out, _ = program(bare, "list", "--user", "ann").communicate(timeout=PATIENCE)
     assert "\x1b" not in out
     assert long.strip() in out
 
@@ -535,7 +535,7 @@ def test_ctrl_c_is_quiet_and_130(bare):
     process.stdin.write("more than a pipe holds " * 10_000)  # returns when it reads
     process.stdin.flush()
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert errors.strip() == ""
 
@@ -546,12 +546,9 @@ def test_ctrl_c_while_much_is_added_loses_no_word(bare, tmp_path):
     file = tmp_path / "much.txt"
     file.write_text("\n\n".join(f"Note {i}: {'word ' * 60}{i}" for i in range(2000)))
     process = program(bare, "add", "--file", str(file), "--user", "ann", preexec_fn=with_ctrl_c)
-    for _ in range(600):
-        time.sleep(0.1)
-        if (bare / "ledger.sqlite").exists() and counted(bare) == 2000:
-            break
+    wait_until(lambda: (bare / "ledger.sqlite").exists() and counted(bare) == 2000)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert errors.strip() == ""
     assert counted(bare) == 2000

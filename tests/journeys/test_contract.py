@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 from conftest import fake_models, hashed
 from support.databases import SQLITE_ONLY
+from support.waiting import PATIENCE
 
 from graphmem import AsyncMemory, Memory, Settings, errors
 from graphmem.commands.types import RestoreMemory, RetireMemory
@@ -1172,7 +1173,7 @@ def test_closing_under_a_running_call_lets_only_our_errors_out(
 
     def slow(texts: list[str]) -> Any:
         begun.set()
-        assert go_on.wait(20)
+        assert go_on.wait(PATIENCE)
         return hashed(texts)
 
     memory = make_memory(tmp_path if on_disk else None, **with_embedder(slow))
@@ -1187,14 +1188,15 @@ def test_closing_under_a_running_call_lets_only_our_errors_out(
 
     adding = threading.Thread(target=add)
     adding.start()
-    assert begun.wait(20)
+    assert begun.wait(PATIENCE)
     closing = threading.Thread(target=memory.close)
     closing.start()
     closing.join(1)
     go_on.set()
-    adding.join(20)
-    closing.join(20)
-    assert [one for one in caught if one is not None and not isinstance(one, GraphmemError)] == []
+    adding.join(PATIENCE)
+    closing.join(PATIENCE)
+    assert len(caught) == 1
+    assert caught[0] is None or isinstance(caught[0], GraphmemError)
 
 
 @SQLITE_ONLY
@@ -1381,7 +1383,7 @@ PRELUDE = "import sys; sys.path.insert(0, sys.argv[1]); from conftest import *; 
 def run(program: str, *arguments: Any, ok: bool = True) -> str:
     told = subprocess.run(
         [sys.executable, "-c", PRELUDE + program, str(Path(__file__).parents[1]), *map(str, arguments)],
-        capture_output=True, text=True, timeout=120, check=False,
+        capture_output=True, text=True, timeout=2 * PATIENCE, check=False,
     )  # fmt: skip
     assert (told.returncode == 0) is ok, told.stderr
     return told.stdout.strip()
@@ -1415,7 +1417,7 @@ def test_two_processes_share_a_folder(tmp_path: Path, make_memory: Make) -> None
         other.stdin.write("go\n")
         other.stdin.flush()
         assert other.stdout.readline().strip() == f"{sorted([third, 'tea again'])} None True"
-        assert other.wait(30) == 0
+        assert other.wait(PATIENCE) == 0
     assert mine.verify()["ok"]
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from support.waiting import PATIENCE
 
 ANSWERS = {
     "Whom should Paulo Reyes see about his sore wrist?": "Hannah Osei",
@@ -23,7 +24,7 @@ def run(*arguments, **environment):
         capture_output=True,
         text=True,
         env={**os.environ, **environment},
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
 

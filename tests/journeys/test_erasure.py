@@ -263,6 +263,7 @@ def test_the_ids_of_a_saved_chat_do_not_tell_what_was_said_before(make_memory: M
     with make_memory(tmp_path / "home") as memory:
         with ChatLink(memory, user_id="ana") as link:
             link.saved(chats)
+            link.flush()
         pin = next(one for one in memory.get_all(user_id="ana")["results"] if one["memory"] == PIN)
         memory.delete(pin["id"])
         (kept,) = memory.get_all(user_id="ana")["results"]

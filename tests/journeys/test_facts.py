@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from conftest import fake_models
 from support.fake_llm import CHANGED, DELETE, NEAR_DIMS, NONE, UPDATE, Scripted, all_near, fact
+from support.waiting import PATIENCE, wait_until
 
 from graphmem import AsyncMemory, Memory, Settings
 from graphmem.commands.types import RetireMemory
@@ -61,7 +62,7 @@ def endpoint(model: Scripted) -> Iterator[ModelEndpoint]:
 
 
 def config(url: str, **more: Any) -> dict[str, Any]:
-    llm = {"openai_base_url": url, "api_key": "any", "model": "scripted", "timeout": 5}
+    llm = {"openai_base_url": url, "api_key": "any", "model": "scripted", "timeout": PATIENCE}
     embedder = {"provider": "callable", "config": {"embed": all_near, "embedding_dims": NEAR_DIMS, "model": "near"}}
     return fake_models(llm={"provider": "openai", "config": llm}, embedder=embedder, **more)
 
@@ -509,7 +510,7 @@ def test_two_at_once_do_not_add_the_same_fact_twice(
     find = model._find
 
     def both_find(said: Any) -> str:
-        together.wait(10)
+        together.wait(PATIENCE)
         return find(said)
 
     model._find = both_find  # type: ignore[method-assign]
@@ -586,10 +587,7 @@ def test_flush_makes_the_summary_that_facts_in_the_background_make_due(opened: O
 def test_it_is_made_without_flush_as_well(opened: Open) -> None:
     memory = opened(":memory:", summary_messages=1)
     memory.add("I sing.", **ANN, timestamp=THEN, wait=False)
-    for _ in range(100):
-        if memory.get_all(**ANN, kinds="summary")["results"]:
-            break
-        sleep(0.1)
+    wait_until(lambda: memory.get_all(**ANN, kinds="summary")["results"])
     assert [one["memory"] for one in memory.get_all(**ANN, kinds="summary")["results"]] == ["Of I sing."]
 
 

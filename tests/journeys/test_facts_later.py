@@ -7,12 +7,12 @@ from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from threading import Event
-from time import monotonic, sleep
 from typing import Any
 
 import pytest
 from conftest import fake_models
 from support.fake_llm import fact
+from support.waiting import PATIENCE, wait_until
 
 from graphmem import Memory, Settings
 from graphmem.ingest.facts.pipeline import FactPipeline
@@ -27,21 +27,12 @@ names = (f"later-{number}" for number in count())
 
 
 def opened(endpoint: ModelEndpoint, place: str = ":memory:", **more: Any) -> Memory:
-    config = {"openai_base_url": endpoint.url, "api_key": "any", "model": next(names), "timeout": 5}
+    config = {"openai_base_url": endpoint.url, "api_key": "any", "model": next(names), "timeout": 3 * PATIENCE}
     return Memory(place, settings=Settings.from_dict(fake_models(llm={"provider": "openai", "config": config}, **more)))
 
 
 def facts(memory: Memory) -> list[str]:
     return [one["memory"] for one in memory.get_all(**ANN, kinds="fact")["results"]]
-
-
-def soon(memory: Memory, *wanted: str) -> bool:
-    until = monotonic() + 10
-    while facts(memory) != list(wanted):
-        if monotonic() > until:
-            return False
-        sleep(0.02)
-    return True
 
 
 @pytest.mark.parametrize("waits", [True, False])
@@ -51,7 +42,7 @@ def test_what_failed_is_tried_again_though_nothing_else_is_asked_for(
     monkeypatch.setattr(worker, "RETRY_BASE", 0.05)
     with ModelEndpoint([NONSENSE] * 6, default=SINGS) as endpoint, opened(endpoint) as memory:
         assert "facts" in memory.add("I sing.", **ANN, wait=waits)["pending"]
-        assert soon(memory, "Sings")
+        wait_until(lambda: facts(memory) == ["Sings"])
         assert memory.stats()["pending"] == []
 
 
@@ -96,20 +87,19 @@ def test_what_another_process_is_at_is_pending(monkeypatch: pytest.MonkeyPatch, 
     home, told = str(tmp_path / "home"), Event()
 
     def answer(_: Any) -> str:
-        told.wait(4)
+        told.wait(PATIENCE)
         return SINGS
 
     with ModelEndpoint(default=answer) as endpoint, opened(endpoint, home) as mine, opened(endpoint, home) as other:
 
         def take(row: int) -> None:
             other._engine.job_worker().run(row)
-            while not endpoint.requests:
-                sleep(0.01)
+            wait_until(lambda: endpoint.requests)
 
         Between(mine, monkeypatch, take)
         assert "facts" in mine.add("I sing.", **ANN)["pending"]
         told.set()
-        assert soon(mine, "Sings")
+        wait_until(lambda: facts(mine) == ["Sings"])
 
 
 def test_the_same_words_stored_before_what_is_near_was_asked_are_known(monkeypatch: pytest.MonkeyPatch) -> None:

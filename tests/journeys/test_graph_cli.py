@@ -17,6 +17,7 @@ from types import SimpleNamespace
 
 import networkx as nx
 import pytest
+from support.waiting import PATIENCE, wait_until
 from typer.testing import CliRunner
 
 from graphmem import Memory
@@ -205,7 +206,7 @@ def test_a_reader_that_goes_away_is_no_error(home):
     process.stdout.close()
     errors = process.stderr.read()
     process.stderr.close()
-    process.wait(timeout=30)
+    process.wait(timeout=PATIENCE)
     assert errors == ""
 
 
@@ -469,7 +470,7 @@ def test_in_a_browser_the_story_is_told(home, tmp_path, browse):
     file = tmp_path / "graph.html"
     run(home, "--output", str(file))
     opened = browse(file)
-    assert ink(opened) > 5_000
+    wait_until(lambda: ink(opened) > 5_000)
     opened.fill("#search", "greta")
     assert "Greta Lindholm" in opened.inner_text("#panel")
     opened.press("#search", "Enter")
@@ -483,8 +484,8 @@ def test_in_a_browser_the_story_is_told(home, tmp_path, browse):
     before = ink(opened)
     for box in opened.query_selector_all("#legend input"):
         box.uncheck()
-    opened.wait_for_timeout(200)
-    assert ink(opened) == 0 < before
+    assert before > 0
+    wait_until(lambda: ink(opened) == 0)
 
 
 @pytest.mark.server
@@ -494,9 +495,13 @@ def test_in_a_browser_a_click_chooses_and_dark_is_dark(home, tmp_path, browse):
     opened = browse(file)
     box = opened.locator("#graph").bounding_box()
     legend = opened.locator("#legend").bounding_box()
-    opened.mouse.click(box["x"] + box["width"] / 2, legend["y"] / 2)  # the only node is in the middle
-    opened.wait_for_timeout(300)
-    assert "Person, in" in opened.inner_text("#panel")
+
+    def is_chosen() -> bool:
+        opened.mouse.click(box["x"] + box["width"] / 2, legend["y"] / 2)  # the only node is in the middle, at last
+        opened.wait_for_timeout(300)
+        return "Person, in" in opened.inner_text("#panel")
+
+    wait_until(is_chosen)
     paper = "getComputedStyle(document.body).backgroundColor"
     light = opened.evaluate(paper)
     opened.emulate_media(color_scheme="dark")

@@ -11,7 +11,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
 from contextlib import closing
 from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,6 +21,7 @@ import pytest
 import spacy
 from conftest import fake_models
 from support import mem0_fixture
+from support.waiting import SLOWNESS, wait_until
 from typer.testing import CliRunner
 
 from graphmem import Memory, Settings
@@ -393,10 +393,10 @@ def test_pickles_that_take_long_are_given_up(tmp_path, home, theirs, monkeypatch
     """Even where no limit holds but the clock's."""
     say(theirs, "I like tea.")
     slow = tmp_path / "slow.py"
-    waits = "import time; time.sleep(99 * data.startswith(b'slow')); point = _Reader"
+    waits = "import time; time.sleep(1000 * data.startswith(b'slow')); point = _Reader"
     slow.write_text(Path(safe_unpickler.__file__).read_text().replace("point = _Reader", waits))
     monkeypatch.setattr(safe_unpickler, "__file__", str(slow))
-    monkeypatch.setattr(pickle_reader, "TIMEOUT", 3)
+    monkeypatch.setattr(pickle_reader, "TIMEOUT", 3 * SLOWNESS)
     file = tmp_path / "theirs" / "qdrant" / "collection" / "mem0" / "storage.sqlite"
     with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute("INSERT INTO points VALUES ('x', ?)", (b"slow",))
@@ -415,15 +415,20 @@ def test_a_file_of_pickles_that_all_take_it_down_is_refused(tmp_path, home, thei
 # --- long runs -------------------------------------------------------------------------------------------------------
 
 MANY = 600
-# A process that takes its time over each text.
+# A process that does not get beyond some hundred texts.
 CHILD = """
 import sys, time
 from conftest import fake_models, hashed
 from graphmem import Settings
 from graphmem.cli.app import main
 
+left = 300
+
 def slowly(texts):
-    time.sleep(0.001 * len(texts))
+    global left
+    left -= len(texts)
+    if left < 0:
+        time.sleep(1000)
     return hashed(texts)
 
 models = fake_models(home=sys.argv.pop(1))
@@ -445,9 +450,7 @@ def test_what_was_killed_is_taken_up_again(tmp_path, home, theirs):
     child = subprocess.Popen(
         command, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, stdout=subprocess.DEVNULL
     )
-    until = time.monotonic() + 60
-    while not stored(home) and child.poll() is None and time.monotonic() < until:
-        time.sleep(0.01)
+    wait_until(lambda: stored(home) or child.poll() is not None)
     child.send_signal(signal.SIGKILL)
     child.wait()
     there = stored(home)

@@ -9,6 +9,7 @@ import pytest
 from conftest import fake_models
 from support.fake_llm import CHANGED, NEAR_DIMS, NONE, UPDATE, Scripted, all_near, fact
 from support.ledger_snapshot import exported, same
+from support.waiting import PATIENCE
 
 from graphmem import Memory
 from graphmem.errors import NotFoundError, ValidationError
@@ -46,7 +47,7 @@ def model() -> Scripted:
 def thinking(make_memory: Make, model: Scripted) -> Iterator[Make]:
     """Memories with this model, in memory and with everything on servers."""
     with ModelEndpoint(default=model) as endpoint:
-        llm = {"openai_base_url": endpoint.url, "api_key": "any", "model": "scripted", "timeout": 5}
+        llm = {"openai_base_url": endpoint.url, "api_key": "any", "model": "scripted", "timeout": PATIENCE}
         embedder = {"provider": "callable", "config": {"embed": all_near, "embedding_dims": NEAR_DIMS, "model": "near"}}
 
         def make(path: Any = None, **more: Any) -> Memory:

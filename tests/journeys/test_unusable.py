@@ -120,7 +120,7 @@ def test_a_chat_that_is_none_is_only_logged(memory: Memory, caplog: pytest.LogCa
             link.saved([{"role": "user", "content": content}])
             assert "could not be taken" in caplog.text
         link.saved([{"role": "user", "content": "I like tea"}])
-    memory.flush()
+        link.flush()
     assert [one["memory"] for one in memory.get_all(user_id="u")["results"]] == ["I like tea"]
 
 

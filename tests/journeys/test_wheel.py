@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from support.waiting import PATIENCE
 
 CHECKOUT = Path(__file__).parents[2]
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
@@ -18,7 +19,7 @@ PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
 @pytest.mark.thorough
 def test_the_wheel_runs_the_demo_outside_the_checkout(tmp_path: Path) -> None:
     build = [*PIP, "wheel", "--no-deps", "--no-build-isolation", "-w", str(tmp_path), str(CHECKOUT)]
-    subprocess.run(build, check=True, timeout=120)
+    subprocess.run(build, check=True, timeout=2 * PATIENCE)
     (wheel,) = tmp_path.glob("graphmem-*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     assert "graphmem/_cypher/README.md" in names
@@ -29,7 +30,9 @@ def test_the_wheel_runs_the_demo_outside_the_checkout(tmp_path: Path) -> None:
 
     site = tmp_path / "site"
     subprocess.run(
-        [*PIP, "install", "--no-deps", "--no-index", "--target", str(site), str(wheel)], check=True, timeout=120
+        [*PIP, "install", "--no-deps", "--no-index", "--target", str(site), str(wheel)],
+        check=True,
+        timeout=2 * PATIENCE,
     )
     home = tmp_path / "home"
     home.mkdir()
@@ -37,12 +40,12 @@ def test_the_wheel_runs_the_demo_outside_the_checkout(tmp_path: Path) -> None:
     environment.pop("GRAPHMEM_HOME", None)
     where = subprocess.run(
         [sys.executable, "-c", "import graphmem; print(graphmem.__file__)"],
-        cwd=tmp_path, env=environment, check=True, capture_output=True, text=True, timeout=60,
+        cwd=tmp_path, env=environment, check=True, capture_output=True, text=True, timeout=PATIENCE,
     )  # fmt: skip
     assert Path(where.stdout.strip()).is_relative_to(site)
     demo = subprocess.run(
         [sys.executable, "-m", "graphmem", "demo", "--json"],
-        cwd=tmp_path, env=environment, check=False, capture_output=True, text=True, timeout=120,
+        cwd=tmp_path, env=environment, check=False, capture_output=True, text=True, timeout=2 * PATIENCE,
     )  # fmt: skip
     assert demo.returncode == 0, demo.stderr
     assert json.loads(demo.stdout)

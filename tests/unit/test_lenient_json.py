@@ -3,13 +3,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.exception_text import told
+from support.waiting import PATIENCE
 
 from graphmem.errors import LLMError, LLMTruncated, LLMUnusable
 from graphmem.models import lenient_json
@@ -19,6 +19,7 @@ from graphmem.testing import behaviours
 SCHEMA = {"type": "object", "required": ["facts"]}
 FACTS = {"facts": ['it\'s "tea" {', "Paris ]", "喝茶,]\n", "a\\"], "more": [1, None, True, {"x": []}]}
 CONTENT = json.dumps(FACTS, ensure_ascii=False)
+MANY = 200_000
 
 
 @pytest.mark.parametrize(
@@ -87,14 +88,13 @@ def test_no_json_at_all(text: str) -> None:
         parse_json(text, SCHEMA)
 
 
-@pytest.mark.parametrize("text", ["{" * 50_000, '{"a":' * 50_000 + "1" + "}" * 50_000, "{}" * 50_000, "{'" * 50_000])
+@pytest.mark.parametrize("text", ["{" * MANY, '{"a":' * MANY + "1" + "}" * MANY, "{}" * MANY, "{'" * MANY])
 def test_bombs_do_not_go_off(text: str) -> None:
-    begun = time.monotonic()
+    """One that does holds up the tests for hours: so long takes what grows with the square of so many."""
     try:
         parse_json(text, SCHEMA)
     except LLMError as error:
         assert "{{" not in told(error)
-    assert time.monotonic() - begun < 5
 
 
 ENDLESS = [
@@ -125,7 +125,7 @@ def test_hostile_answers_are_refused_in_time() -> None:
         "    except LLMError:\n        print('refused')\n    else:\n        print('read')\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], input=repr(ENDLESS), capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", code], input=repr(ENDLESS), capture_output=True, text=True, timeout=PATIENCE, check=True
     )
     assert done.stdout.split() == ["refused"] * len(ENDLESS)
 

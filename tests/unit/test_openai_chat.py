@@ -8,12 +8,14 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from conftest import fake_models
 from support.exception_text import told
 from support.log_guard import listening
+from support.waiting import PATIENCE, wait_until
 
 from graphmem import Memory, Settings
 from graphmem.errors import (
@@ -104,7 +106,7 @@ def test_a_prompt_is_one_request(serve: Any) -> None:
     sent, made = len(json.dumps(request.body["messages"])) // 4, -(-len(CONTENT) // 4)
     assert (usage.calls, usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens) == (1, sent, made, 10)
     assert usage.cost == pytest.approx((1000 * (sent - 10) + 100 * 10 + 5000 * made) / 1e6)
-    assert 0 < usage.seconds < 5
+    assert 0 < usage.seconds < PATIENCE
 
 
 def test_numbers_of_tokens_that_cannot_be_fit_into_every_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,6 +276,7 @@ def test_failures_by_name(serve: Any, behaviour: Behaviour, kind: type[LLMError]
     endpoint, model = serve(behaviour, behaviour, behaviour, timeout=0.1 if behaviour.end == "silent" else 60)
     error = failing(model, kind)
     assert says in str(error)
+    wait_until(lambda: len(endpoint.requests) >= requests)  # the last may be on its way, of one that gave up
     assert (len(endpoint.requests), error.usage.calls) == (requests, requests)
     answered = behaviour.status == 200 and behaviour.end == "whole"
     assert (error.usage.prompt_tokens > 0) == answered
@@ -323,48 +326,55 @@ def test_nobody_is_there() -> None:
 # --- time ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("behaviour", [behaviours.silent(), behaviours.slow(5), behaviours.rate_limited(0.01)])
-def test_a_hurried_prompt_is_over_in_its_time_and_in_one_try(serve: Any, behaviour: Behaviour) -> None:
-    endpoint, model = serve(behaviour)
+@pytest.mark.parametrize("behaviour", [behaviours.silent(), behaviours.slow(PATIENCE)])
+def test_a_hurried_prompt_is_over_in_its_time(serve: Any, behaviour: Behaviour) -> None:
+    _, model = serve(behaviour, timeout=2 * PATIENCE)
     model._connection.client()  # the SDK's import and certificates, which the first prompt pays for
-    begun = time.monotonic()
     error = failing(model, LLMUnavailable, Prompt("rewrite", "", SAID, timeout=0.3))
-    assert time.monotonic() - begun < 0.8
+    assert error.usage.seconds < PATIENCE
+
+
+def test_a_hurried_prompt_is_tried_once(serve: Any) -> None:
+    endpoint, model = serve(behaviours.rate_limited(0.01))
+    error = failing(model, LLMUnavailable, Prompt("rewrite", "", SAID, timeout=PATIENCE))
     assert (len(endpoint.requests), error.usage.calls) == (1, 1)
 
 
 def test_a_hurried_prompt_that_comes_in_drops(monkeypatch: pytest.MonkeyPatch) -> None:
     import socket
-    from threading import Thread
+    from threading import Event, Thread
 
+    enough, over = Event(), Event()
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def drip() -> None:
-            connection, _ = server.accept()
-            with connection:
-                connection.recv(65536)
-                try:
-                    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
-                    for _ in range(20):
+            with suppress(OSError):
+                connection, _ = server.accept()
+                with connection:
+                    connection.recv(65536)
+                    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+                    for _ in range(int(PATIENCE * 50)):
                         connection.sendall(b" ")
-                        time.sleep(0.02)
-                except OSError:
-                    pass
+                        if enough.wait(0.02):
+                            break
+                    over.set()
 
         thread = Thread(target=drip, daemon=True)
         thread.start()
         model = OpenaiChatModel("m", base_url=f"http://127.0.0.1:{server.getsockname()[1]}")
         model._connection.client()
-        begun = time.monotonic()
-        failing(model, LLMUnavailable, Prompt("rewrite", "", SAID, timeout=0.15))
-        assert time.monotonic() - begun < 0.35
+        failing(model, LLMUnavailable, Prompt("rewrite", "", SAID, timeout=0.3))
+        assert not over.is_set()  # drops still come
+        enough.set()
         model.close()
-        thread.join(3)
+        with suppress(OSError):
+            server.shutdown(socket.SHUT_RDWR)  # if it was never asked
+        thread.join(PATIENCE)
 
 
 def test_a_hurried_prompt_answers(serve: Any) -> None:
     endpoint, model = serve(refuses=("json_schema",))
-    assert model.answer(Prompt("facts", "", SAID, SCHEMA, timeout=3)).value == FACTS
+    assert model.answer(Prompt("facts", "", SAID, SCHEMA, timeout=PATIENCE)).value == FACTS
     assert len(endpoint.requests) == 2
 
 
@@ -414,7 +424,7 @@ def test_what_the_environment_holds_for_openai_goes_to_no_url_that_is_configured
             model = OpenaiChatModel("m", base_url=endpoint.url, **config)
             try:
                 model.answer(Prompt("x", "", "y"))
-                model.answer(Prompt("x", "", "y", timeout=3))
+                model.answer(Prompt("x", "", "y", timeout=PATIENCE))
             except LLMRejected as error:
                 return str(error)
             finally:
@@ -502,8 +512,8 @@ def test_closed_is_closed(serve: Any) -> None:
 def test_a_memory_opens_and_closes_it() -> None:
     prices = {"prompt": 1, "completion": 2}
     with ModelEndpoint(default="hi") as endpoint:
-        config = {"openai_base_url": endpoint.url, "max_tokens": 5, "temperature": 0, "timeout": 5, "prices": prices}
-        config["top_p"] = 0.3
+        config = {"openai_base_url": endpoint.url, "max_tokens": 5, "temperature": 0, "top_p": 0.3, "prices": prices}
+        config["timeout"] = PATIENCE
         parts = open_backends(Settings.from_dict(fake_models(llm={"config": config})), in_memory=True)
         assert parts.llm is not None
         assert parts.llm.answer(Prompt("x", "", "y")).usage.cost > 0

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.exception_text import told
+from support.waiting import PATIENCE, wait_until
 
 from graphmem import Memory, Settings
 from graphmem.errors import ConfigError, EmbeddingError
@@ -170,7 +171,7 @@ def test_a_model_that_is_not_the_one_we_know() -> None:
 
 def test_a_memory_opens_with_it(tmp_path: Any) -> None:
     with ModelEndpoint(dims=32) as endpoint:
-        config = {"openai_base_url": endpoint.url, "model": next(names), "timeout": 5, "batch_size": 7}
+        config = {"openai_base_url": endpoint.url, "model": next(names), "timeout": PATIENCE, "batch_size": 7}
         chosen = {"embedder": {"provider": "openai", "config": config}, "extractor": {"provider": "none"}}
         with Memory(tmp_path / "m", settings=Settings.from_dict(chosen)) as memory:
             memory.add("I drink matcha tea", user_id="u")
@@ -200,10 +201,11 @@ def test_a_memory_opens_with_it(tmp_path: Any) -> None:
     ],
 )
 def test_failures_say_what_to_do(serve: Any, behaviour: Behaviour, requests: int, says: str) -> None:
-    endpoint, embedder = serve({"timeout": 0.1 if behaviour.end == "silent" else 5})
+    endpoint, embedder = serve({"timeout": 0.1 if behaviour.end == "silent" else PATIENCE})
     body = json.dumps({"error": dict(behaviour.error or {})}).encode()
     endpoint.answer = lambda _: (behaviour, body)
     failing(embedder, says)
+    wait_until(lambda: len(endpoint.requests) >= requests)  # the last may be on its way, of one that gave up
     assert len(endpoint.requests) == requests
 
 

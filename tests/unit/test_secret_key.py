@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from conftest import NOON, fake_models
 from sqlalchemy import select
+from support.waiting import PATIENCE
 
 from graphmem import Memory, Settings, atomic_files
 from graphmem.commands.types import DeleteMemory, RenameEntity
@@ -115,7 +116,7 @@ def test_processes_that_open_at_once_agree_on_one(tmp_path: Path) -> None:
     command = [sys.executable, "-c", OPEN]
     files = [tmp_path / name for name in ("a.sqlite", "a.sqlite", "b.sqlite", "b.sqlite")]
     peers = [subprocess.Popen([*command, str(file)], stdout=subprocess.PIPE, text=True) for file in files]
-    told = [peer.communicate(timeout=60)[0].strip() for peer in peers]
+    told = [peer.communicate(timeout=PATIENCE)[0].strip() for peer in peers]
     assert len(set(told)) == 1
     assert told[0]
 

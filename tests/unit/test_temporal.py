@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime, timedelta
 from math import exp
 
@@ -333,8 +332,7 @@ def test_any_text_at_any_time(text: str, now: datetime) -> None:
     "part",
     [*WORDS, "in may ", "may 1-2 ", "early ", "the last ", "上周", "三天前", "5月", "2023-", "5.5.2023 ", "婚礼前一"],
 )
-def test_hostile_texts_are_read_quickly(part: str) -> None:
-    began = time.perf_counter()
-    periods_in(part * 20_000, NOW)
-    find_offset(part * 20_000)
-    assert time.perf_counter() - began < 0.5
+def test_hostile_texts_are_read_up_to_a_limit(part: str) -> None:
+    """To read all of them would take hours, and hold up the tests that long."""
+    periods_in(part * 1_000_000, NOW)
+    find_offset(part * 1_000_000)

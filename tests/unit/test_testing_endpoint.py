@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.waiting import PATIENCE, wait_until
 
 from graphmem.testing import Behaviour, HashEmbedder, ModelEndpoint, behaviours
 
@@ -17,7 +18,7 @@ FACTS = json.dumps({"facts": ["tea"]})
 
 def ask(endpoint: ModelEndpoint, path: str = "/chat/completions", body: Any = ASKED) -> tuple[int, Any, Any]:
     host = endpoint.url.removeprefix("http://").removesuffix("/v1")
-    connection = http.client.HTTPConnection(host, timeout=5)
+    connection = http.client.HTTPConnection(host, timeout=PATIENCE)
     try:
         connection.request("GET" if body is None else "POST", f"/v1{path}", json.dumps(body), {"X-Who": "me"})
         response = connection.getresponse()
@@ -102,10 +103,9 @@ def test_closing_lets_go_of_those_who_wait() -> None:
     with ThreadPoolExecutor(1) as pool:
         with ModelEndpoint([behaviours.silent()]) as endpoint:
             waiting = pool.submit(ask, endpoint)
-            while not endpoint.requests:
-                time.sleep(0.01)
+            wait_until(lambda: endpoint.requests)
         with pytest.raises((http.client.HTTPException, ConnectionError)):
-            waiting.result(5)
+            waiting.result(PATIENCE)
         endpoint.close()
 
 
@@ -116,12 +116,12 @@ def test_closing_ends_connections_that_are_kept_alive() -> None:
     before = alive()
     with ModelEndpoint(default="hi") as endpoint:
         host = endpoint.url.removeprefix("http://").removesuffix("/v1")
-        connections = [http.client.HTTPConnection(host, timeout=5) for _ in range(3)]
+        connections = [http.client.HTTPConnection(host, timeout=PATIENCE) for _ in range(3)]
         for connection in connections:
             connection.request("POST", "/v1/chat/completions", json.dumps(ASKED))
             connection.getresponse().read()
         assert len(endpoint.requests) == 3
-    assert alive() == before
+    wait_until(lambda: set(alive()) <= set(before))
     for connection in connections:
         assert connection.sock.recv(1) == b""
         connection.close()

@@ -11,6 +11,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from support.waiting import PATIENCE
 
 from graphmem import Memory, Settings
 from graphmem.errors import LLMUnavailable
@@ -59,7 +60,7 @@ def test_a_chat_is_a_span(spans: InMemorySpanExporter) -> None:
     with ModelEndpoint(["hi", "hi", behaviours.length("hi")], cached_tokens=2) as endpoint, span("add"):
         model = OpenaiChatModel("m", base_url=endpoint.url, temperature=0.5)
         usage = model.answer(Prompt("x", "", SAID)).usage
-        model.answer(Prompt("x", "", SAID, timeout=5))
+        model.answer(Prompt("x", "", SAID, timeout=PATIENCE))
         with pytest.raises(Exception):
             model.answer(Prompt("x", "", SAID))
         model.close()

@@ -176,7 +176,7 @@ def changed(value: Any, path: tuple[Any, ...], new: Any) -> Any:
     return copied
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_whatever_stands_anywhere_is_read_or_refused(records: list[dict[str, Any]], data: st.DataObject) -> None:
     record = data.draw(st.sampled_from(records))
