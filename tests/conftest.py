@@ -6,25 +6,19 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support import mem0_fixture  # noqa: F401  (before anything imports mem0, which would write into the home folder)
 from support.databases import POSTGRES, SQLITE, postgres
+from support.fakes import DIMS, Clerk, fake_models, hashed
 from support.log_guard import Censor, Listener, listening
 from support.servers import Servers, session
 from support.statement_cache import share_compiled_statements
 
 from graphmem import Memory, Settings, wiring
-from graphmem.commands.types import ChangeSet, Command, Outcome
-from graphmem.commands.unit_of_work import commit
-from graphmem.ingest.enrichment import Enricher
-from graphmem.ingest.messages import message_commands
-from graphmem.model import MemoryRecord, Message, Scope, View
-from graphmem.stores.ledger import Ledger, integrity, memories
+from graphmem.stores.ledger import Ledger
 from graphmem.stores.ledger.postgres import parse_url
 from graphmem.testing import HashEmbedder, WordExtractor
 
@@ -33,21 +27,6 @@ for name in [name for name in os.environ if name.startswith("GRAPHMEM_") and nam
     del os.environ[name]
 
 share_compiled_statements()
-
-DIMS = 64
-NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
-
-
-def hashed(texts: list[str]) -> list[Any]:
-    """An embedding function for `embedder: callable`: one vector for each text, by its words."""
-    return [HashEmbedder(DIMS).embed_query(text) for text in texts]
-
-
-def fake_models(**config: Any) -> dict[str, Any]:
-    """A configuration whose models are fakes; `config` is laid over it."""
-    embedder = {"provider": "callable", "config": {"embed": hashed, "embedding_dims": DIMS, "model": "hash"}}
-    return {"embedder": embedder, "extractor": {"provider": "none"}, **config}
-
 
 # What takes long for what it tells, unless a test there is marked `quick`.
 THOROUGH_FOLDERS = frozenset({"crash", "server"})
@@ -167,63 +146,6 @@ def make(make_memory: Callable[..., Memory], monkeypatch: pytest.MonkeyPatch) ->
         return make_memory(path, embedder={"provider": "callable", "config": config})
 
     return made
-
-
-class Clerk:
-    """Writes to a ledger as the house does, with models that need no files."""
-
-    def __init__(self, ledger: Ledger, pool: ThreadPoolExecutor) -> None:
-        self.ledger = ledger
-        self.embedder = HashEmbedder(DIMS)
-        self._enricher = Enricher(ledger, self.embedder, WordExtractor(), pool)
-
-    def commit(
-        self, *steps: Command, within: Scope | None = None, gap: timedelta = timedelta(minutes=30), now: datetime = NOON
-    ) -> list[Outcome]:
-        return commit(self.ledger, ChangeSet(steps, now, within), gap)
-
-    def say(
-        self,
-        text: str,
-        *,
-        at: datetime | float = 0,
-        scope: Scope = Scope("alice"),
-        name: str | None = None,
-        enrich: bool = True,
-        **more: Any,
-    ) -> MemoryRecord:
-        """Stores one message; `at` may be minutes after noon. Nobody's id counts as a speaker's name here."""
-        moment = at if isinstance(at, datetime) else NOON + timedelta(minutes=at)
-        (step,) = message_commands([Message("user", text, moment, name=name)], scope, self.ledger.digests, **more)
-        record = self.commit(replace(step, speaker=name))[0].record
-        assert record is not None
-        if enrich:
-            self.enrich()
-        return self.record(record.id)
-
-    def enrich(self) -> None:
-        self._enricher.process_pending()
-
-    def record(self, uid: str) -> MemoryRecord:
-        with self.ledger.read() as connection:
-            found = memories.find(connection, uid)
-        assert found is not None
-        return found
-
-    def rows(self, statement: Any) -> list[Any]:
-        with self.ledger.read() as connection:
-            return list(connection.execute(statement))
-
-    def counts(self) -> dict[str, int]:
-        with self.ledger.read() as connection:
-            return integrity.counts(connection)
-
-    def wrong(self) -> list[str]:
-        with self.ledger.read() as connection:
-            return integrity.inconsistent_columns(connection)
-
-    def view(self, scope: Scope = Scope("alice"), now: datetime = NOON + timedelta(days=1), **more: Any) -> View:
-        return View(scope, now, partition=scope.partition, **more)
 
 
 @pytest.fixture

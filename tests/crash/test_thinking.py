@@ -8,8 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from conftest import fake_models
 from support.fake_llm import fact
+from support.fakes import fake_models
 
 from graphmem import Memory, Settings
 from graphmem.testing import ModelEndpoint, behaviours
@@ -18,7 +18,7 @@ TESTS = Path(__file__).parents[1]
 DYING = """
 import sys
 sys.path.insert(0, sys.argv[3])
-from conftest import fake_models
+from support.fakes import fake_models
 from graphmem import Memory, Settings
 llm = {"openai_base_url": sys.argv[1], "api_key": "any", "model": "silent", "timeout": 60}
 memory = Memory(sys.argv[2], settings=Settings.from_dict(fake_models(llm={"config": llm})))

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import fake_models
 from support.databases import SQLITE_ONLY
+from support.fakes import fake_models
 
 from graphmem import AsyncMemory, Memory, Settings
 from graphmem.errors import NotFoundError, ValidationError

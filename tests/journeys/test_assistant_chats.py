@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import fake_models
+from support.fakes import fake_models
 
 from graphmem import Memory, Settings
 from graphmem.retrieval import sentence_matching

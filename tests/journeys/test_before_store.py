@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import fake_models, hashed
+from support.fakes import fake_models, hashed
 
 from graphmem import Memory, Settings
 from graphmem.errors import ConfigError, GraphmemError, NotFoundError, ValidationError

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from conftest import fake_models
+from support.fakes import fake_models
 from typer.testing import CliRunner
 
 from graphmem import Memory, Settings

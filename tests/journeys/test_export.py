@@ -14,7 +14,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from conftest import fake_models
+from support.fakes import fake_models
 from support.ledger_snapshot import contents, exported, same
 
 import graphmem.wiring as wiring

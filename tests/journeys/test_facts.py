@@ -12,8 +12,8 @@ from time import sleep
 from typing import Any
 
 import pytest
-from conftest import fake_models
 from support.fake_llm import CHANGED, DELETE, NEAR_DIMS, NONE, UPDATE, Scripted, all_near, fact
+from support.fakes import fake_models
 from support.waiting import PATIENCE, wait_until
 
 from graphmem import AsyncMemory, Memory, Settings

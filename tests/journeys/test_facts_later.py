@@ -10,8 +10,8 @@ from threading import Event
 from typing import Any
 
 import pytest
-from conftest import fake_models
 from support.fake_llm import fact
+from support.fakes import fake_models
 from support.waiting import PATIENCE, wait_until
 
 from graphmem import Memory, Settings

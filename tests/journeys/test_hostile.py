@@ -19,10 +19,10 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from conftest import DIMS, fake_models
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import func, select
+from support.fakes import DIMS, fake_models
 from support.hostile_strings import INJECTIONS
 from support.log_guard import listening
 from typer.testing import CliRunner

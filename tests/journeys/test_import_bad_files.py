@@ -17,8 +17,8 @@ from uuid import uuid4
 
 import numpy as np
 import pytest
-from conftest import fake_models
 from support.databases import SQLITE_ONLY
+from support.fakes import fake_models
 from support.ledger_snapshot import contents, exported, same
 
 from graphmem import Memory, Settings, atomic_files
@@ -376,7 +376,7 @@ def test_a_failed_export_leaves_the_old_file_and_no_other(memory: Memory, tmp_pa
 
 KILLED = """
 import os, signal, sys
-from conftest import fake_models
+from support.fakes import fake_models
 from graphmem import Memory, Settings
 with Memory(sys.argv[1], settings=Settings.from_dict(fake_models())) as memory:
     memory.add("tea", user_id="u")

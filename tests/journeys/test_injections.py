@@ -17,8 +17,8 @@ from typing import Any
 
 import networkx as nx
 import pytest
-from conftest import fake_models
 from support.databases import SQLITE
+from support.fakes import fake_models
 from support.hostile_strings import INJECTIONS
 from typer.testing import CliRunner
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import fake_models
 from support.databases import SQLITE
+from support.fakes import fake_models
 from typer.testing import CliRunner
 
 import graphmem

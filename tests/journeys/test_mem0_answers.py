@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from conftest import fake_models
 from support.fake_llm import NEAR_DIMS, all_near
+from support.fakes import fake_models
 
 from graphmem import Memory, Settings
 from graphmem.testing import ModelEndpoint

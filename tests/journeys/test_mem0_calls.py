@@ -11,9 +11,9 @@ import inspect
 from typing import Any, NamedTuple
 
 import pytest
-from conftest import fake_models
 from support import mem0_fixture
 from support.databases import SQLITE
+from support.fakes import fake_models
 
 from graphmem import AsyncMemory, Memory, Settings
 from graphmem.errors import ConfigError, NotFoundError, ValidationError

@@ -6,7 +6,7 @@ import json
 import os
 
 import pytest
-from conftest import fake_models
+from support.fakes import fake_models
 from typer.testing import CliRunner
 
 from graphmem import Memory, Settings

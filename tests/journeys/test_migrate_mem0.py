@@ -19,8 +19,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 import spacy
-from conftest import fake_models
 from support import mem0_fixture
+from support.fakes import fake_models
 from support.waiting import SLOWNESS, wait_until
 from typer.testing import CliRunner
 
@@ -418,7 +418,7 @@ MANY = 600
 # A process that does not get beyond some hundred texts.
 CHILD = """
 import sys, time
-from conftest import fake_models, hashed
+from support.fakes import fake_models, hashed
 from graphmem import Settings
 from graphmem.cli.app import main
 

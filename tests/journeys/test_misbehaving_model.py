@@ -12,8 +12,8 @@ from itertools import count
 from typing import Any
 
 import pytest
-from conftest import fake_models
 from support.fake_llm import NEAR_DIMS, all_near, fact
+from support.fakes import fake_models
 from support.waiting import PATIENCE, wait_until
 
 from graphmem import Memory, Settings

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from conftest import fake_models
 from support.fake_llm import CHANGED, NEAR_DIMS, NONE, UPDATE, Scripted, all_near, fact
+from support.fakes import fake_models
 from support.ledger_snapshot import exported, same
 from support.waiting import PATIENCE
 

@@ -10,12 +10,12 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
-from conftest import fake_models
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import make_url
 from support.databases import postgres
 from support.exception_text import told
+from support.fakes import fake_models
 from support.log_guard import listening
 from support.servers import NEO4J, PASSWORD, QDRANT, graph_config
 from typer.testing import CliRunner

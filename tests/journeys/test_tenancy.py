@@ -27,8 +27,8 @@ from uuid import UUID
 
 import networkx as nx
 import pytest
-from conftest import fake_models
 from support.databases import postgres
+from support.fakes import fake_models
 from support.log_guard import listening
 from typer.testing import CliRunner
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import fake_models
+from support.fakes import fake_models
 from typer.testing import CliRunner
 
 from graphmem import ChatLink, Memory, Settings

@@ -12,8 +12,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from conftest import fake_models
 from support.databases import KEY, KEYRING
+from support.fakes import fake_models
 
 from graphmem import Memory, Settings
 from graphmem.commands import unit_of_work

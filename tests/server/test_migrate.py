@@ -7,9 +7,9 @@ import os
 from uuid import uuid4
 
 import pytest
-from conftest import fake_models
 from qdrant_client import models
 from support import mem0_fixture
+from support.fakes import fake_models
 from typer.testing import CliRunner
 
 from graphmem import Memory, Settings

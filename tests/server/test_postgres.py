@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import fake_models
 from sqlalchemy import make_url, select, text
 from support.databases import KEY, KEYRING, postgres
+from support.fakes import fake_models
 from support.newer_schema import REVISION, newer_schema
 
 from graphmem import Memory, Settings

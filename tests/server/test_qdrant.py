@@ -416,7 +416,7 @@ def test_a_key_over_plain_http_is_warned_about_once() -> None:
 @pytest.fixture
 def remember(tmp_path: Path, name: str) -> Iterator[Callable[..., Memory]]:
     """`remember(folder="one", **config)`: a Memory with fake models on the server."""
-    from conftest import fake_models
+    from support.fakes import fake_models
 
     made: list[Memory] = []
 

@@ -12,8 +12,8 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from conftest import fake_models
 from support.exception_text import told
+from support.fakes import fake_models
 from support.log_guard import listening
 from support.waiting import PATIENCE, wait_until
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import fake_models
+from support.fakes import fake_models
 
 from graphmem import Memory
 from graphmem.errors import ConfigError

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import NOON, fake_models
 from sqlalchemy import select
+from support.fakes import NOON, fake_models
 from support.waiting import PATIENCE
 
 from graphmem import Memory, Settings, atomic_files

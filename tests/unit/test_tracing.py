@@ -6,11 +6,11 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from conftest import fake_models
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from support.fakes import fake_models
 from support.waiting import PATIENCE
 
 from graphmem import Memory, Settings

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import NOON
 from sqlalchemy import func, select
 from support.databases import SQLITE_ONLY
+from support.fakes import NOON
 
 from graphmem.commands.types import (
     ChangeSet,

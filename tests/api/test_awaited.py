@@ -1,0 +1,56 @@
+"""`AsyncMemory`."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+
+import pytest
+from support.fakes import fake_models
+
+from graphmem import AsyncMemory, Memory, Settings
+from graphmem.errors import (
+    StoreUnavailable,
+    ValidationError,
+)
+
+
+def public(cls: type) -> set[str]:
+    return {name for name in dir(cls) if not name.startswith("_")}
+
+
+def test_the_async_door_has_the_same_methods_and_signatures() -> None:
+    assert public(Memory) <= public(AsyncMemory)
+    for name in public(Memory):
+        mine, other = getattr(Memory, name), getattr(AsyncMemory, name)
+        if name not in {"from_config", "from_file"}:
+            assert inspect.iscoroutinefunction(inspect.unwrap(other, stop=inspect.iscoroutinefunction)), name
+            assert other.__doc__ == mine.__doc__
+        assert list(inspect.signature(other).parameters.values()) == list(inspect.signature(mine).parameters.values())
+
+
+def test_an_awaited_life() -> None:
+    async def live() -> None:
+        async with AsyncMemory(":memory:", settings=Settings.from_dict(fake_models())) as memory:
+            told = await asyncio.gather(*(memory.add(f"tea {n}", user_id="u1") for n in range(5)))
+            uid = told[0]["results"][0]["id"]
+            assert len((await memory.search("tea", user_id="u1"))["results"]) == 5
+            assert (await memory.update(uid, "cake"))["memory"] == "cake"
+            assert (await memory.get(uid))["memory"] == "cake"
+            assert (await memory.get_all(user_id="u1"))["total"] == 5
+            assert len(await memory.history(uid)) == 2
+            assert "cake" in await memory.context("cake", user_id="u1")
+            assert (await memory.delete(uid))["deleted"] == [uid]
+            with pytest.raises(ValidationError):
+                await memory.search("tea")
+            assert (await memory.verify())["ok"]
+        with pytest.raises(StoreUnavailable):
+            await memory.stats()
+        await memory.close()
+
+    asyncio.run(live())
+
+
+def test_no_key_of_ours_is_needed_in_the_environment() -> None:
+    assert not [name for name in os.environ if name.startswith("GRAPHMEM_") and name != "GRAPHMEM_SERVERS"]

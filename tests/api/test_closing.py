@@ -1,0 +1,116 @@
+"""`close`, and calls that are running or come afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.contract import SCOPED, Make, added, with_embedder
+from support.databases import SQLITE_ONLY
+from support.fakes import fake_models, hashed
+from support.waiting import PATIENCE
+
+from graphmem import Memory, Settings
+from graphmem.errors import (
+    GraphmemError,
+    StoreError,
+    StoreUnavailable,
+)
+
+
+def test_after_closing_every_call_says_so(make_memory: Make) -> None:
+    memory = make_memory()
+    uid = added(memory, "tea")
+    memory.close()
+    memory.close()
+    calls = [
+        *(lambda call=call: call(memory, user_id="u1") for call in SCOPED.values()),
+        lambda: memory.get(uid), lambda: memory.update(uid, "x"), lambda: memory.delete(uid),
+        lambda: memory.history(uid), lambda: memory.explain(uid), memory.flush, memory.stats, memory.verify,
+        memory.repair, memory.rebuild, memory.reset,
+    ]  # fmt: skip
+    for call in calls:
+        with pytest.raises(StoreUnavailable, match="closed"):
+            call()
+
+
+def test_with_closes(tmp_path: Path) -> None:
+    with Memory(tmp_path, settings=Settings.from_dict(fake_models())) as memory:
+        added(memory, "tea")
+    with pytest.raises(StoreUnavailable):
+        memory.stats()
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_closing_under_a_running_call_lets_only_our_errors_out(
+    tmp_path: Path, make_memory: Make, on_disk: bool
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(texts: list[str]) -> Any:
+        begun.set()
+        assert go_on.wait(PATIENCE)
+        return hashed(texts)
+
+    memory = make_memory(tmp_path if on_disk else None, **with_embedder(slow))
+    caught: list[BaseException | None] = []
+
+    def add() -> None:
+        try:
+            memory.add("tea", user_id="u1")
+            caught.append(None)
+        except BaseException as error:
+            caught.append(error)
+
+    adding = threading.Thread(target=add)
+    adding.start()
+    assert begun.wait(PATIENCE)
+    closing = threading.Thread(target=memory.close)
+    closing.start()
+    closing.join(1)
+    go_on.set()
+    adding.join(PATIENCE)
+    closing.join(PATIENCE)
+    assert len(caught) == 1
+    assert caught[0] is None or isinstance(caught[0], GraphmemError)
+
+
+@SQLITE_ONLY
+def test_a_broken_index_does_not_keep_the_ledger_from_closing(tmp_path: Path, make_memory: Make) -> None:
+    memory = make_memory(tmp_path)
+    memory.add("tea", user_id="u1")
+    shutil.rmtree(tmp_path / "vectors")
+    with contextlib.suppress(StoreError):
+        memory.close()
+    assert not (tmp_path / "ledger.sqlite-wal").exists()
+
+
+@pytest.mark.parametrize("config", [{}, {"graph_store": {"provider": "networkx"}}])
+def test_a_receipt_without_pending_means_that_it_is_gone(make_memory: Make, config: dict[str, Any]) -> None:
+    memory = make_memory(**config)
+    uid = added(memory, "tea")
+    memory.search("tea", user_id="u1")
+    assert "pending" not in memory.delete(uid)
+    assert list(memory._engine._backends.index.list_held()) == []
+
+
+@pytest.mark.parametrize("config", [{}, {"graph_store": {"provider": "networkx"}}])
+def test_after_a_reset_nothing_is_held_any_more(make_memory: Make, config: dict[str, Any]) -> None:
+    memory = make_memory(**config)
+    added(memory, "tea")
+    memory.search("tea", user_id="u1")
+    memory.reset()
+    parts = memory._engine._backends
+    assert list(parts.index.list_held()) == []
+    assert parts.graph_copy is None or list(memory._engine.projections[1]._target.list_held(None)) == []
+
+
+@pytest.mark.parametrize("path", ["", b"x", 7, "a\x00b"])
+def test_a_path_that_cannot_be_one_is_our_error(path: Any) -> None:
+    with pytest.raises(GraphmemError):
+        Memory(path, settings=Settings.from_dict(fake_models()))

@@ -1,0 +1,52 @@
+"""`as_of`, validity and expiration."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from support.contract import JANUARY, JUNE, added, ids
+
+from graphmem import Memory
+from graphmem.commands.types import RestoreMemory, RetireMemory
+
+
+def test_a_retired_memory_is_seen_as_of_its_time(memory: Memory) -> None:
+    old = added(memory, "Anna lives in Rome", timestamp=JANUARY)
+    new = added(memory, "Anna lives in Oslo", timestamp=JUNE)
+    memory._engine.commit([RetireMemory(old, at=JUNE, reason="moved", successor=new)])
+    now = lambda **more: (
+        ids(memory.search("Anna lives", user_id="u1", **more)),
+        ids(memory.get_all(user_id="u1", **more)),
+    )
+    assert now() == ([new], [new])
+    assert now(as_of="2024-03-01") == ([old], [old])
+    assert now(as_of=JANUARY - timedelta(seconds=1)) == ([], [])
+    assert now(as_of=JUNE) == ([new], [new])
+    assert memory.get(old)["valid_to"] == "2024-06-01T00:00:00.000000+00:00"
+    assert "Rome" not in memory.context("Where does Anna live?", user_id="u1")
+    assert [event["event"] for event in memory.history(old)] == ["ADD", "RETIRE"]
+    memory._engine.commit([RestoreMemory(old, "did not")])
+    assert set(now()[0]) == set(now()[1]) == {old, new}
+    assert memory.get(old)["valid_to"] is None
+    assert memory.verify()["ok"]
+
+
+def test_what_is_expired_is_shown_on_demand(memory: Memory) -> None:
+    kept = added(memory, "tea tomorrow", expiration_date=datetime.now(UTC) + timedelta(days=1))
+    gone = added(memory, "tea yesterday", expiration_date="2020-12-31")
+    for call in (
+        lambda **more: memory.search("tea", user_id="u1", **more),
+        lambda **more: memory.get_all(user_id="u1", **more),
+    ):
+        assert ids(call()) == [kept]
+        assert set(ids(call(show_expired=True))) == {kept, gone}
+    assert memory.get(gone)["expiration_date"].startswith("2020-12-31T23:59:59")
+    memory.update(gone, expiration_date=None)
+    assert set(ids(memory.search("tea", user_id="u1"))) == {kept, gone}
+    memory.update(kept, expiration_date="2020-01-01")
+    assert ids(memory.search("tea", user_id="u1")) == [gone]
+
+
+def test_a_day_of_expiration_still_counts(memory: Memory) -> None:
+    today = added(memory, "tea", expiration_date=datetime.now(UTC).date())
+    assert ids(memory.get_all(user_id="u1")) == [today]

@@ -1,0 +1,238 @@
+"""A memory in a folder: files, processes, imports."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.contract import JUNE, Make, added, ids, texts
+from support.databases import SQLITE_ONLY
+from support.waiting import PATIENCE
+
+from graphmem.errors import (
+    ConfigError,
+    StoreError,
+)
+
+
+def test_a_folder_keeps_everything(tmp_path: Path, make_memory: Make) -> None:
+    first = make_memory(tmp_path)
+    uid = added(first, "tea", metadata={"a": 1}, timestamp=JUNE)
+    first.update(uid, "green tea")
+    before = (first.get(uid), first.history(uid), ids(first.search("tea", user_id="u1")))
+    first.close()
+    again = make_memory(tmp_path)
+    assert (again.get(uid), again.history(uid), ids(again.search("tea", user_id="u1"))) == before
+    assert again.verify()["ok"]
+
+
+def modes(folder: Path) -> dict[str, int]:
+    return {str(path): stat.S_IMODE(path.stat().st_mode) for path in [folder, *folder.rglob("*")]}
+
+
+@SQLITE_ONLY
+def test_the_ledger_is_its_owners_only(tmp_path: Path, make_memory: Make) -> None:
+    memory = make_memory(tmp_path / "home")
+    memory.add("tea", user_id="u1")
+    found = modes(tmp_path / "home")
+    assert found[str(tmp_path / "home")] == found[str(tmp_path / "home" / "vectors")] == 0o700
+    assert {mode for path, mode in found.items() if "ledger.sqlite" in path} == {0o600}
+
+
+@SQLITE_ONLY
+def test_every_file_is_its_owners_only(tmp_path: Path, make_memory: Make) -> None:
+    memory = make_memory(tmp_path / "home")
+    memory.add("tea", user_id="u1")
+    assert {path for path, mode in modes(tmp_path / "home").items() if mode & 0o077} == set()
+
+
+@SQLITE_ONLY
+def test_history_can_be_read_with_plain_sqlite(tmp_path: Path, make_memory: Make) -> None:
+    memory = make_memory(tmp_path)
+    uid = added(memory, {"role": "user", "content": "tea", "name": "Ann"})
+    memory.update(uid, "green tea")
+    connection = sqlite3.connect(tmp_path / "ledger.sqlite")
+    connection.row_factory = sqlite3.Row
+    rows = [dict(row) for row in connection.execute("SELECT * FROM history")]
+    connection.close()
+    told = [{**row, "is_deleted": bool(row["is_deleted"]), "is_retired": False} for row in rows]
+    assert told == memory.history(uid)
+    assert len(rows[0]) == 10
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@SQLITE_ONLY
+def test_deleted_words_are_in_none_of_the_files(tmp_path: Path, make_memory: Make) -> None:
+    memory = make_memory(tmp_path, extractor={"provider": "spacy"})
+    secret = "Xanthippe Quagmire moved to Zzyzx."
+    long = " ".join(f"Vorpalium{n} is kept in Jabberwock{n}." for n in range(400))
+    uid = added(memory, {"role": "user", "content": secret, "id": "m1"}, metadata={"note": "Snicker-snack"})
+    memory.add([f"Filler sentence number {n} about nothing." for n in range(40)], user_id="u1")
+    big = added(memory, long)
+    memory.update(uid, "Xanthippe Quagmire moved back from Zzyzx.")
+    memory.search("Where did Xanthippe move?", user_id="u1")
+    words = [
+        b"Xanthippe",
+        b"xanthippe",
+        b"Quagmire",
+        b"quagmire",
+        b"Zzyzx",
+        b"zzyzx",
+        b"Snicker",
+        b"Vorpalium",
+        b"vorpalium",
+        b"jabberwock",
+    ]
+    assert any(b"Xanthippe" in content for content in contents(tmp_path).values())
+    for one in (uid, big):
+        memory.delete(one)
+    memory.close()
+    left = {(name, word) for name, content in contents(tmp_path).items() for word in words if word in content}
+    assert left == set()
+
+
+@pytest.mark.thorough
+@SQLITE_ONLY
+def test_deleted_words_are_gone_after_many_moves_inside_the_file(tmp_path: Path, make_memory: Make) -> None:
+    memory = make_memory(tmp_path)
+    told = []
+    for n in range(12):
+        batch = [{"role": "user", "content": f"whisper{n}x{i} " + "pad " * (i * 7 % 60)} for i in range(25)]
+        told += ids(memory.add(batch, user_id="u1", metadata={"k": "v" * (n * 31 % 200)}, wait=False))
+    memory.flush()
+    for n, uid in list(enumerate(told))[::15]:
+        memory.update(uid, f"whispernew{n} " + "more " * (n % 90))
+    for uid in told[7::20]:
+        memory.delete(uid)
+    memory.delete_all(user_id="u1")
+    memory.close()
+    assert [name for name, content in contents(tmp_path).items() if b"whisper" in content] == []
+
+
+@SQLITE_ONLY
+def test_a_lost_vector_folder_is_filled_again(tmp_path: Path, make_memory: Make) -> None:
+    first = make_memory(tmp_path)
+    uid = added(first, "tea")
+    first.close()
+    shutil.rmtree(tmp_path / "vectors")
+    again = make_memory(tmp_path)
+    assert ids(again.search("tea", user_id="u1")) == [uid]
+    assert again.verify()["ok"]
+
+
+@SQLITE_ONLY
+def test_a_damaged_index_can_be_repaired(tmp_path: Path, make_memory: Make) -> None:
+    first = make_memory(tmp_path)
+    uid = added(first, "tea")
+    first.close()
+    for path in tmp_path.glob("vectors/*/segments/*/payload_storage/page_0.dat"):
+        path.write_bytes(bytes(byte ^ 0xFF for byte in path.read_bytes()))
+    again = make_memory(tmp_path)
+    assert again.search("tea", user_id="u1")["degraded"] == ["vectors"]
+    report = again.verify()
+    assert (report["ok"], len(report["projections"]["vectors"]["unreadable"])) == (False, 1)
+    assert again.verify(repair=True)["ok"]
+    found = again.search("tea", user_id="u1")
+    assert (ids(found), found.get("degraded")) == ([uid], None)
+
+
+@SQLITE_ONLY
+def test_a_folder_that_cannot_be_made_is_our_error(tmp_path: Path, make_memory: Make) -> None:
+    (tmp_path / "file").write_text("x")
+    for bad in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises((StoreError, ConfigError)):
+            make_memory(bad)
+
+
+PRELUDE = """import sys; sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from graphmem import Memory, Settings
+from support.fakes import *
+"""
+
+
+def run(program: str, *arguments: Any, ok: bool = True) -> str:
+    told = subprocess.run(
+        [sys.executable, "-c", PRELUDE + program, str(Path(__file__).parents[1]), *map(str, arguments)],
+        capture_output=True, text=True, timeout=2 * PATIENCE, check=False,
+    )  # fmt: skip
+    assert (told.returncode == 0) is ok, told.stderr
+    return told.stdout.strip()
+
+
+@SQLITE_ONLY
+def test_two_processes_share_a_folder(tmp_path: Path, make_memory: Make) -> None:
+    mine = make_memory(tmp_path)
+    first = added(mine, "tea from here")
+    program = (
+        "m = Memory(sys.argv[2], settings=Settings.from_dict(fake_models()))\n"
+        "print(len(m.search('tea', user_id='u1')['results']), flush=True)\n"
+        "print(m.add('tea from there', user_id='u1')['results'][0]['id'], flush=True)\n"
+        "input()\n"
+        "found = m.search('tea', user_id='u1')\n"
+        "print(sorted(one['memory'] for one in found['results']), found.get('degraded'), m.verify()['ok'])\n"
+        "m.close()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", PRELUDE + program, str(Path(__file__).parents[1]), str(tmp_path)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as other:  # fmt: skip
+        assert other.stdout is not None and other.stdin is not None
+        assert other.stdout.readline().strip() == "1"
+        second = other.stdout.readline().strip()
+        found = mine.search("tea", user_id="u1")
+        assert (set(ids(found)), found.get("degraded")) == ({first, second}, None)
+        mine.delete(first)
+        third = mine.update(second, "green tea")["memory"]
+        mine.add("tea again", user_id="u1")
+        other.stdin.write("go\n")
+        other.stdin.flush()
+        assert other.stdout.readline().strip() == f"{sorted([third, 'tea again'])} None True"
+        assert other.wait(PATIENCE) == 0
+    assert mine.verify()["ok"]
+
+
+@pytest.mark.thorough
+@SQLITE_ONLY
+def test_what_a_dead_process_owed_is_done_by_the_next(tmp_path: Path, make_memory: Make) -> None:
+    run(
+        "m = Memory(sys.argv[2], settings=Settings.from_dict(fake_models(embedder={'provider': 'callable', 'config':"
+        " {'embed': lambda texts: os._exit(3), 'embedding_dims': 64, 'model': 'hash'}})))\n"
+        "import os; m.add('tea', user_id='u1')\n",
+        tmp_path,
+        ok=False,
+    )
+    memory = make_memory(tmp_path)
+    assert memory.flush() == {"pending": []}
+    assert texts(memory.search("tea", user_id="u1")) == ["tea"]
+    assert memory.verify()["ok"]
+
+
+def test_importing_is_light() -> None:
+    program = (
+        "import sys, graphmem\n"
+        "heavy = ('numpy', 'scipy', 'spacy', 'onnxruntime', 'networkx', 'qdrant_edge', 'sqlalchemy', 'pydantic',"
+        " 'alembic', 'asyncio')\n"
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "[]"
+
+
+def test_opening_without_asking_loads_no_models() -> None:
+    program = (
+        "m = Memory(':memory:', settings=Settings.from_dict(fake_models())); m.get_all(user_id='u')\n"
+        "heavy = ('spacy', 'onnxruntime', 'networkx', 'alembic', 'tokenizers')\n"
+        "print([name for name in heavy if name in sys.modules])\n"
+        "m.close()"
+    )
+    assert run(program) == "[]"

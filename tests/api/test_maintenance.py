@@ -1,0 +1,123 @@
+"""`verify`, `repair`, `rebuild`, `reset`, `stats`, `flush`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.contract import Make, added, ids, texts, with_embedder
+from support.databases import SQLITE_ONLY
+from support.fakes import hashed
+
+from graphmem import Memory
+from graphmem.errors import (
+    ConfigError,
+    ValidationError,
+)
+
+
+@pytest.fixture(params=["memory", "folder", "networkx"])
+def anywhere(request: pytest.FixtureRequest, tmp_path: Path, make_memory: Make) -> Memory:
+    if request.param == "networkx":
+        return make_memory(graph_store={"provider": "networkx"})
+    return make_memory(tmp_path / "home" if request.param == "folder" else None)
+
+
+def test_a_life_in_every_size(anywhere: Memory) -> None:
+    told = ids(anywhere.add(["I like tea", "I like cake", "The car is red"], user_id="u1"))
+    anywhere.update(told[0], "I like green tea")
+    anywhere.delete(told[2])
+    assert texts(anywhere.search("green tea", user_id="u1"))[0] == "I like green tea"
+    report = anywhere.verify()
+    assert report["ok"], report
+    assert anywhere.stats()["memories"] == 2
+    assert anywhere.rebuild()["ok"]
+    assert anywhere.repair()["ok"]
+    assert set(ids(anywhere.search("tea", user_id="u1"))) == set(told[:2])
+    anywhere.reset()
+    assert anywhere.get_all(user_id="u1")["total"] == 0
+    assert ids(anywhere.search("tea", user_id="u1")) == []
+    assert anywhere.verify()["ok"]
+    added(anywhere, "I like tea")
+    assert texts(anywhere.search("tea", user_id="u1")) == ["I like tea"]
+
+
+@SQLITE_ONLY
+def test_reset_leaves_strangers_files_alone(tmp_path: Path, make_memory: Make) -> None:
+    memory = make_memory(tmp_path)
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "vectors" / "other").mkdir()
+    memory.add("tea", user_id="u1")
+    memory.reset()
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+    assert (tmp_path / "vectors" / "other").is_dir()
+
+
+def test_verify_finds_and_repairs_what_an_index_lost(tmp_path: Path, make_memory: Make) -> None:
+    memory = make_memory(tmp_path)
+    uid = added(memory, "tea")
+    memory.search("tea", user_id="u1")
+    memory._engine._backends.index.delete([uid])
+    report = memory.verify()
+    assert (report["ok"], report["projections"]["vectors"]["missing"]) == (False, [uid])
+    mended = memory.verify(repair=True)
+    assert (mended["ok"], mended["repaired"]["projections"]["vectors"]["missing"]) == (True, [uid])
+    assert ids(memory.search("tea", user_id="u1")) == [uid]
+
+
+def test_rebuild_tells_its_progress_and_refuses_strangers(tmp_path: Path, make_memory: Make) -> None:
+    memory = make_memory(tmp_path)
+    memory.add(["tea", "cake"], user_id="u1")
+    told: list[tuple[Any, ...]] = []
+    memory.rebuild("vectors", lambda *step: told.append(step))
+    assert [name for name, *_ in told] == ["vectors"] and told[-1][1] == told[-1][2]
+    assert memory.rebuild("graph")["ok"]
+    with pytest.raises(ValidationError):
+        memory.rebuild("everything")
+
+
+def test_another_embedding_model_needs_a_rebuild_and_says_so(tmp_path: Path, make_memory: Make) -> None:
+    first = make_memory(tmp_path)
+    uid = added(first, "tea")
+    first.close()
+    other = make_memory(tmp_path, **with_embedder(lambda texts: [v[:32] + 0.01 for v in hashed(texts)], "half", 32))
+    for call in (lambda: other.search("tea", user_id="u1"), lambda: other.add("cake", user_id="u1")):
+        with pytest.raises(ConfigError, match="rebuild"):
+            call()
+    assert other.get(uid)["memory"] == "tea"
+    assert other.rebuild()["ok"]
+    found = other.search("tea", user_id="u1")
+    assert (ids(found), found.get("degraded")) == ([uid], None)
+    assert found["results"][0]["similarity"] == pytest.approx(1, abs=1e-5)
+
+
+def test_stats_count(memory: Memory) -> None:
+    memory.add(["tea", "cake"], user_id="u1")
+    found = memory.stats()
+    assert (found["memories"], found["events"], found["pending"]) == (2, 2, [])
+
+
+def test_every_result_is_ready_for_json(anna: Memory, memory: Memory) -> None:
+    uid = added(memory, "tea", metadata={"a": (1, 2.5, None)}, wait=False)
+    results = [
+        memory.flush(),
+        memory.get(uid),
+        memory.get_all(user_id="u1"),
+        memory.search("tea", user_id="u1", explain=True),
+        memory.history(uid),
+        memory.explain(uid),
+        memory.stats(),
+        memory.verify(repair=True),
+        memory.repair(),
+        memory.rebuild(),
+        memory.update(uid, "green tea"),
+        memory.delete(uid),
+        memory.delete_all(user_id="u1"),
+        anna.search("Siemens", user_id="u1", explain=True),
+        anna.entities(user_id="u1"),
+        anna.entity("Siemens", user_id="u1"),
+    ]
+    for result in results:
+        assert json.loads(json.dumps(result, allow_nan=False)) == result

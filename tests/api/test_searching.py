@@ -1,0 +1,133 @@
+"""`search`: hits, scores, thresholds, explanations."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from support.contract import HIT, JANUARY, JUNE, RELATION, added, check, ids, texts
+
+from graphmem import Memory
+from graphmem.errors import (
+    ConfigError,
+    ValidationError,
+)
+
+
+def test_search_gives_hits_best_first(memory: Memory) -> None:
+    for n, words in enumerate(["tea and cake", "the car is red", "cake"]):
+        memory.add(words, user_id="u1", metadata={"a": 1}, timestamp=JUNE + timedelta(days=n))
+    found = memory.search("cake", user_id="u1")
+    assert texts(found)[0] == "cake"
+    for hit in found["results"]:
+        check(hit, HIT)
+        assert 0 <= hit["score"] <= 1
+        assert -1 <= hit["similarity"] <= 1.000001
+    scores = [hit["score"] for hit in found["results"]]
+    assert scores == sorted(scores, reverse=True)
+    assert scores[0] == pytest.approx(1)
+    assert "explain" not in found["results"][0]
+
+
+def test_nothing_there_finds_nothing(memory: Memory) -> None:
+    assert memory.search("tea", user_id="nobody") == {"results": [], "relations": []}
+    assert memory.context("tea", user_id="nobody") == ""
+    assert memory.get_all(user_id="nobody") == {"results": [], "relations": [], "total": 0}
+
+
+def test_top_k_and_limit_mean_the_same(memory: Memory) -> None:
+    memory.add([f"tea {n}" for n in range(12)], user_id="u1")
+    assert len(ids(memory.search("tea", user_id="u1"))) == 10
+    assert len(ids(memory.search("tea", user_id="u1", top_k=3))) == 3
+    assert len(ids(memory.search("tea", user_id="u1", limit=3))) == 3
+    assert len(ids(memory.get_all(user_id="u1", top_k=3))) == 3
+    with pytest.raises(ValidationError):
+        memory.search("tea", user_id="u1", limit=3, top_k=4)
+    for bad in (0, -1, 1.5, "3", True, 10**6):
+        with pytest.raises(ValidationError):
+            memory.search("tea", user_id="u1", top_k=bad)
+
+
+@pytest.mark.parametrize("bad", ["", "   ", None, 7, "a\x00", "\ud800"])
+def test_a_bad_query_is_refused(memory: Memory, bad: Any) -> None:
+    for call in (memory.search, memory.context):
+        with pytest.raises(ValidationError, match="query"):
+            call(bad, user_id="u1")
+
+
+def test_a_question_of_any_words_does_no_harm(memory: Memory) -> None:
+    memory.add("tea", user_id="u1")
+    for query in ("the of and", "???", "😀", "' OR 1=1 --", "tea " * 5000, "日本語の茶", "%_\\"):
+        assert "degraded" not in memory.search(query, user_id="u1")
+
+
+def test_threshold_is_a_least_similarity(memory: Memory) -> None:
+    memory.add("tea with milk", user_id="u1", timestamp=JUNE)
+    memory.add("the car is red", user_id="u1", timestamp=JANUARY)
+    found = memory.search("tea with milk", user_id="u1", threshold=0.9)
+    assert texts(found) == ["tea with milk"]
+    assert found["results"][0]["similarity"] == pytest.approx(1, abs=1e-5)
+    assert len(ids(memory.search("tea with milk", user_id="u1", threshold=-1))) == 2
+    for bad in (2, "high", True, float("nan")):
+        with pytest.raises(ValidationError):
+            memory.search("tea", user_id="u1", threshold=bad)
+
+
+def test_a_hit_reached_from_a_similar_one_passes_the_threshold(memory: Memory) -> None:
+    first, second = ids(memory.add(["quartz pendulum", "zeppelin harbour"], user_id="u1", timestamp=JUNE))
+    found = memory.search("quartz pendulum", user_id="u1", threshold=0.9, explain=True)
+    assert set(ids(found)) <= {first, second}
+    for hit in found["results"]:
+        starts = [step["id"] for step in hit["explain"]["path"] if step["type"] == "memory"][:1]
+        assert hit["similarity"] >= 0.9 or starts == [first]
+
+
+def test_kinds_choose(memory: Memory) -> None:
+    uid = added(memory, "tea")
+    assert ids(memory.search("tea", user_id="u1", kinds="episode")) == [uid]
+    assert ids(memory.search("tea", user_id="u1", kinds=["fact", "summary"])) == []
+    assert ids(memory.get_all(user_id="u1", kinds=["episode"])) == [uid]
+    assert ids(memory.get_all(user_id="u1", kinds="fact")) == []
+    for bad in ("dream", [], ["fact", "dream"], 7, [None]):
+        with pytest.raises(ValidationError, match="kind"):
+            memory.search("tea", user_id="u1", kinds=bad)
+
+
+def test_reranking_and_bad_reference_dates_are_refused(memory: Memory) -> None:
+    with pytest.raises(ConfigError):
+        memory.search("tea", user_id="u1", rerank=True)
+    with pytest.raises(ValidationError):
+        memory.search("tea", user_id="u1", reference_date="whenever")
+    memory.search("tea yesterday", user_id="u1", reference_date="2024-01-01")
+
+
+def test_explain_says_why(anna: Memory) -> None:
+    found = anna.search("Where does Anna work?", user_id="u1", agent_id="a", explain=True)
+    assert texts(found)[0] == "Anna works at Siemens."
+    for hit in found["results"]:
+        told = hit["explain"]
+        assert set(told) == {"arms", "path", "why"}
+        assert told["why"] and "\n" not in told["why"]
+        for arm in told["arms"].values():
+            assert arm["rank"] >= 1 and isinstance(arm["score"], float)
+        kinds = ["memory" if step["type"] == "memory" else "other" for step in told["path"]]
+        assert all(a != b for a, b in zip(kinds, kinds[1:], strict=False))
+        if told["path"]:
+            assert told["path"][-1]["id"] == hit["id"]
+
+
+@pytest.mark.quick
+def test_a_path_leads_over_what_two_memories_share(anna: Memory) -> None:
+    found = anna.search("Where does Anna work?", user_id="u1", agent_id="a", explain=True, top_k=4)
+    (lisbon,) = [hit for hit in found["results"] if "Lisbon" in hit["memory"]]
+    assert "graph" in lisbon["explain"]["arms"]
+    assert len(lisbon["explain"]["path"]) >= 2
+
+
+def test_relations_of_a_search_are_those_its_hits_state(anna: Memory) -> None:
+    found = anna.search("Where does Anna work?", user_id="u1", agent_id="a")
+    assert found["relations"]
+    for relation in found["relations"]:
+        check(relation, RELATION)
+        assert set(relation["memory_ids"]) <= set(ids(found))

@@ -1,0 +1,85 @@
+"""`wait`, `pending`, `strict`: what a write waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.contract import Make, added, ids, sqlite_rows, texts, with_embedder
+from support.databases import SQLITE_ONLY
+from support.fakes import hashed
+
+from graphmem import Memory
+from graphmem.errors import (
+    PartialWrite,
+)
+
+
+def test_not_waiting_names_what_is_pending_and_flush_waits_for_it(memory: Memory) -> None:
+    told = memory.add("tea", user_id="u1", wait=False)
+    assert set(told["pending"]) == {"vectors", "graph"}
+    assert memory.get(ids(told)[0])["memory"] == "tea"
+    assert memory.flush() == {"pending": []}
+    assert memory.verify()["ok"]
+    assert ids(memory.search("tea", user_id="u1")) == ids(told)
+
+
+@SQLITE_ONLY
+def test_closing_waits_for_background_work(tmp_path: Path, make_memory: Make) -> None:
+    memory = make_memory(tmp_path)
+    memory.add([f"memory {n}" for n in range(70)], user_id="u1", wait=False)
+    memory.close()
+    assert sqlite_rows(tmp_path, "SELECT count(*) FROM tasks") == [(0,)]
+
+
+def broken(texts: list[str]) -> Any:
+    raise RuntimeError("no model today")
+
+
+def failing_after(calls: int) -> Callable[[list[str]], Any]:
+    left = [calls]
+
+    def embed(texts: list[str]) -> Any:
+        left[0] -= 1
+        return broken(texts) if left[0] < 0 else hashed(texts)
+
+    return embed
+
+
+def test_a_failing_model_leaves_the_words_durable_and_pending(make_memory: Make) -> None:
+    memory = make_memory(**with_embedder(broken))
+    told = memory.add("tea", user_id="u1")
+    assert "vectors" in told["pending"]
+    assert texts(memory.get_all(user_id="u1")) == ["tea"]
+    assert "vectors" in memory.flush()["pending"]
+    report = memory.verify()
+    assert (report["ok"], report["failed"]) == (False, 1)
+
+
+def test_what_is_merely_owed_is_no_fault(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory._engine, "schedule_background_work", lambda: None)
+    memory.add("tea", user_id="u1", wait=False)
+    report = memory.verify()
+    assert (report["ok"], report["failed"], report["ledger"]["tasks"]) == (True, 0, 1)
+
+
+def test_strict_raises_with_the_result_when_something_is_pending(make_memory: Make) -> None:
+    memory = make_memory(**with_embedder(broken))
+    with pytest.raises(PartialWrite) as raised:
+        memory.add("tea", user_id="u1", strict=True)
+    assert ids(raised.value.result) == ids(memory.get_all(user_id="u1"))
+    assert raised.value.result["pending"]
+
+
+def test_strict_is_content_when_all_is_well(memory: Memory) -> None:
+    assert "pending" not in memory.add("tea", user_id="u1", strict=True)
+
+
+def test_a_search_without_its_model_says_that_it_is_degraded(make_memory: Make) -> None:
+    memory = make_memory(**with_embedder(failing_after(1)))
+    uid = added(memory, "tea and cake")
+    found = memory.search("cake", user_id="u1")
+    assert (ids(found), found["degraded"]) == ([uid], ["vectors"])
+    assert "degraded" not in make_memory().search("cake", user_id="u1")
