@@ -6,16 +6,15 @@ Both, the model and the folder, are told as one dict, so that they can be compar
 from __future__ import annotations
 
 import re
-import time
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
+from support.waiting import wait_until
+
 from graphmem import Memory
 
 USER, SMALL = "u", "small"
-# How often a server that was slow is asked again, a second each.
-TRIES = 10
 USERS = (USER, SMALL)
 # Whom aliases and names are about: memories of their own, never changed, say that they exist. No rule links any two.
 PEOPLE = ("Zora", "Quentin", "Ophelia", "Bartholomew")
@@ -129,12 +128,15 @@ def person(memory: Memory, one: str, believed: Believed) -> tuple[list[str], str
 
 def _whole(memory: Memory, query: str, user: str) -> Any:
     """An answer of all arms: a server that is slow for a moment is left out of one, and is not what this is about."""
-    for _ in range(TRIES):
-        found = memory.search(query, user_id=user)
-        if "degraded" not in found:
-            return found
-        time.sleep(1)
-    raise AssertionError(found["degraded"])
+    found: dict[str, Any] = {}
+
+    def is_whole() -> bool:
+        found.clear()
+        found.update(memory.search(query, user_id=user))
+        return "degraded" not in found
+
+    wait_until(is_whole, "a server stays out of reach")
+    return found
 
 
 def found_by_their_own_words(memory: Memory, believed: Believed, ids: list[str]) -> None:

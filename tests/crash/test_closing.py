@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from support.waiting import PATIENCE
 
 SCRIPT = """
 import sys, tempfile, threading, time
@@ -46,6 +47,6 @@ with tempfile.TemporaryDirectory() as folder:
 def test_whoever_searches_while_it_is_closed_gets_our_error(where: str) -> None:
     """In memory there is one connection: closed while another thread read, it took the process with it."""
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, where], check=False, capture_output=True, text=True, timeout=100
+        [sys.executable, "-c", SCRIPT, where], check=False, capture_output=True, text=True, timeout=2 * PATIENCE
     )
     assert done.returncode == 0, done.stderr

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from child import SEEDS, open_memory
+from support.waiting import PATIENCE
 
 from graphmem import Memory
 from graphmem.errors import GraphmemError, StoreUnavailable
@@ -35,7 +36,9 @@ home = Path(sys.argv[1])
 
 def run(home: Path, body: str) -> None:
     """In a process of its own: what a full disk does to a mapped file is a signal."""
-    done = subprocess.run([sys.executable, "-c", HEAD + body, str(home)], timeout=120, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", HEAD + body, str(home)], timeout=2 * PATIENCE, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr[:3000]
 
 

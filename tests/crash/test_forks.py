@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.waiting import PATIENCE
 
 HEAD = f'''
 import gc, os, sys
@@ -41,7 +42,7 @@ def elsewhere():
         with open_memory(Path(sys.argv[2])) as memory:
             memory.add("other", user_id="other")
     """
-    subprocess.run([sys.executable, "-c", code, sys.path[0], str(home)], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code, sys.path[0], str(home)], check=True, timeout=600)
 
 def refused(act):
     try:
@@ -53,7 +54,9 @@ def refused(act):
 
 
 def run(home: Path, body: str) -> None:
-    done = subprocess.run([sys.executable, "-c", HEAD + body, str(home)], timeout=120, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", HEAD + body, str(home)], timeout=2 * PATIENCE, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
 
 

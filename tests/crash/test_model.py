@@ -12,12 +12,13 @@ from random import Random
 from typing import IO
 
 from child import open_memory
+from support.waiting import PATIENCE, SLOWNESS
 from victims import in_memory, sound, words_in_files
 from worker import COMMON
 
 from graphmem import Memory
 
-SEED, SECONDS = os.environ.get("FAULTS_SEED", "6"), float(os.environ.get("FAULTS_SECONDS", "20"))
+SEED, SECONDS = os.environ.get("FAULTS_SEED", "6"), float(os.environ.get("FAULTS_SECONDS", 20 * SLOWNESS))
 NAMES, SAMPLE = "abcd", 30
 
 
@@ -52,7 +53,7 @@ def at_work(home: Path) -> list[str]:
 
 
 def answer_of(process: subprocess.Popen, errors: IO[str]) -> str:
-    answer, _ = process.communicate(timeout=SECONDS + 120)
+    answer, _ = process.communicate(timeout=SECONDS + 2 * PATIENCE)
     errors.seek(0)
     assert process.returncode == 0, errors.read()
     return answer

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 from child import open_memory
+from support.waiting import PATIENCE
 
 HEAD = f"""
 import sys, threading, time
+from concurrent.futures import thread as pools
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from pathlib import Path
 from child import open_memory
@@ -23,6 +25,12 @@ home = Path(sys.argv[1])
 memory = open_memory(home)
 first = memory.add("Adam likes quartz", user_id="u")["results"][0]["id"]
 second = memory.add("Dora likes opals", user_id="u")["results"][0]["id"]
+
+def until_pools_are_shut():
+    "What the interpreter does once the main thread has ended."
+    threading.main_thread().join()
+    while not pools._shutdown:
+        time.sleep(0.01)
 
 def everything():
     added = memory.add("Bella likes tea", user_id="u")
@@ -41,7 +49,11 @@ def everything():
 
 def run(home: Path, body: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", HEAD + body, str(home)], check=False, timeout=100, capture_output=True, text=True
+        [sys.executable, "-c", HEAD + body, str(home)],
+        check=False,
+        timeout=2 * PATIENCE,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert "Traceback" not in done.stderr, done.stderr[-3000:]
@@ -64,8 +76,7 @@ def test_while_the_interpreter_ends(tmp_path: Path) -> None:
         tmp_path / "home",
         """
 def late():
-    threading.main_thread().join()
-    time.sleep(0.5)
+    until_pools_are_shut()
     everything()
 
 threading.Thread(target=late).start()
@@ -146,8 +157,7 @@ model = {"config": {"model": "m", "api_key": "none", "openai_base_url": "http://
 memory = open_memory(home, llm=model)
 
 def late():
-    threading.main_thread().join()
-    time.sleep(0.5)
+    until_pools_are_shut()
     for wait in (True, False):
         found = memory.add(f"Bella likes tea {wait}", user_id="u", wait=wait)
         assert found["results"] == [] and "facts" in found["pending"] and "vectors" in found["pending"], found

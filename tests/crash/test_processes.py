@@ -7,13 +7,13 @@ import json
 import random
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier, Event, Thread
 
 import pytest
 from child import open_memory, settings
+from support.waiting import PATIENCE, wait_until
 from victims import in_memory, words_in_files
 
 from graphmem import Memory
@@ -55,7 +55,7 @@ class Peer:
 
     def end(self) -> None:
         self._process.kill()
-        self._process.wait(30)
+        self._process.wait(PATIENCE)
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             pipe.close()
 
@@ -169,7 +169,7 @@ def test_a_killed_holder_of_edge_is_followed(home: Path, peers):
     first.ask("add", "one", user_id="u")
     first.tell("add", "two", user_id="u")
     first._process.kill()
-    first._process.wait(30)
+    first._process.wait(PATIENCE)
     second.ask("add", "three", user_id="u")
     with open_memory(home) as third:
         assert third._engine._backends.vectors.projection.shared
@@ -220,7 +220,7 @@ def work(memory: Memory, name: int, start: Barrier) -> dict[str, str]:
     """One thread's mixed work on a scope that others use too; returns what it has left there."""
     dice, left = random.Random(name), {}
     user = f"user{name % 3}"
-    start.wait(30)
+    start.wait(PATIENCE)
     for turn in range(TURNS):
         text = f"Thread{name} did turn{turn} with Thing{turn % 4}"
         (uid,) = texts(memory.add(text, user_id=user, metadata={"thread": name}, wait=dice.random() < 0.6))
@@ -258,7 +258,7 @@ def test_threads(where: str, graph: str, home: Path):
         start = Barrier(THREADS)
         with ThreadPoolExecutor(THREADS) as pool:
             jobs = [pool.submit(work, memory, name, start) for name in range(THREADS)]
-            left = [job.result(120) for job in jobs]
+            left = [job.result(2 * PATIENCE) for job in jobs]
         assert memory.flush() == {"pending": []}
         for user in range(3):
             expected = {uid: text for name, one in enumerate(left) if name % 3 == user for uid, text in one.items()}
@@ -278,7 +278,7 @@ def test_threads_deleting_the_same_memories(where: str, home: Path):
         start = Barrier(4)
 
         def deleted() -> list[str]:
-            start.wait(30)
+            start.wait(PATIENCE)
             done = []
             for uid in ids:
                 try:
@@ -289,7 +289,7 @@ def test_threads_deleting_the_same_memories(where: str, home: Path):
 
         with ThreadPoolExecutor(4) as pool:
             jobs = [pool.submit(deleted) for _ in range(4)]
-            assert sorted(uid for job in jobs for uid in job.result(60)) == sorted(ids)
+            assert sorted(uid for job in jobs for uid in job.result(PATIENCE)) == sorted(ids)
         assert memory.get_all(user_id="u")["total"] == 0
         assert memory.verify()["ok"]
 
@@ -305,7 +305,7 @@ def test_delete_all_beside_delete(home: Path, monkeypatch):
                 between.set()  # another thread is quicker
                 thread = Thread(target=memory.delete, args=(ids[1],))
                 thread.start()
-                thread.join(30)
+                thread.join(PATIENCE)
             return real(self, steps, *rest)
 
         monkeypatch.setattr(house, "commit", commit)
@@ -329,11 +329,10 @@ def test_close_while_others_work(home: Path):
     threads = [Thread(target=busy, args=(name,)) for name in range(4)]
     for thread in threads:
         thread.start()
-    while len(acknowledged) < 8:
-        time.sleep(0.01)
+    wait_until(lambda: len(acknowledged) >= 8)
     memory.close()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE)
     with open_memory(home) as again:
         again.flush()
         assert set(texts(again.get_all(user_id="u", limit=10_000))) >= set(acknowledged)
@@ -353,7 +352,7 @@ def test_a_close_in_the_middle_of_a_call_leaves_with_our_errors(call: str, home:
         monkeypatch.setattr(house, name, real)
         closer = Thread(target=memory.close)
         closer.start()
-        closer.join(30)
+        closer.join(PATIENCE)
         return done
 
     monkeypatch.setattr(house, name, closing)

@@ -9,12 +9,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 from types import FrameType
 from typing import Any
 
 import pytest
 from child import open_memory
 from qdrant_edge import EdgeShard
+from support.waiting import PATIENCE
 
 from graphmem import Memory, Settings
 from graphmem.errors import StoreError, StoreUnavailable
@@ -62,7 +64,7 @@ def test_no_row_is_set_aside_for_it(tmp_path: Path, kind: type[Exception], at: s
         with pytest.raises(kind, match="took too long"), raising(kind, at):
             memory.rebuild("vectors")
         found = memory.verify()
-        assert found["projections"]["vectors"]["dead_letters"] == []
+        assert found["projections"]["vectors"]["set_aside"] == []
         assert memory.flush() == {"pending": []}
         assert memory.verify()["ok"]
         assert memory.search("thing3", user_id="u")["results"]
@@ -106,18 +108,15 @@ def test_a_write_is_broken_off_by_it_and_kept(tmp_path: Path, at: str) -> None:
 def test_an_embedder_that_is_slow_is_not_blamed_for_it(tmp_path: Path) -> None:
     """The limit strikes while the caller waits; the function's own errors are EmbeddingErrors, and pending."""
 
+    struck = Event()
+
     def slow(texts: list[str]) -> list[Any]:
         signal.setitimer(signal.ITIMER_REAL, 0.05)
-        wait(texts)
+        assert struck.wait(PATIENCE)
         return [HashEmbedder(8).embed_query(text) for text in texts]
 
-    def wait(_: Any) -> None:
-        from time import sleep  # noqa: PLC0415
-
-        for _ in range(100):
-            sleep(0.005)
-
     def handle(*_: Any) -> None:
+        struck.set()
         raise TimeLimit
 
     config = {"embed": slow, "embedding_dims": 8, "model": "slow"}

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from support.fake_llm import fact
 from support.fakes import fake_models
+from support.waiting import PATIENCE, wait_until
 
 from graphmem import Memory, Settings
 from graphmem.testing import ModelEndpoint, behaviours
@@ -20,7 +21,7 @@ import sys
 sys.path.insert(0, sys.argv[3])
 from support.fakes import fake_models
 from graphmem import Memory, Settings
-llm = {"openai_base_url": sys.argv[1], "api_key": "any", "model": "silent", "timeout": 60}
+llm = {"openai_base_url": sys.argv[1], "api_key": "any", "model": "silent", "timeout": 600}
 memory = Memory(sys.argv[2], settings=Settings.from_dict(fake_models(llm={"config": llm})))
 memory.add("I drink matcha.", user_id="ann7")
 """
@@ -31,9 +32,9 @@ def test_a_process_that_dies_while_the_model_thinks(tmp_path: Path) -> None:
     with ModelEndpoint([behaviours.silent()], default=answer) as endpoint:
         words = [sys.executable, "-c", DYING, endpoint.url, str(tmp_path / "home"), str(TESTS)]
         with subprocess.Popen(words) as dying:
-            _until_asked(endpoint)
+            wait_until(lambda: endpoint.requests)
             dying.send_signal(signal.SIGKILL)
-            dying.wait(20)
+            dying.wait(PATIENCE)
         llm = {"openai_base_url": endpoint.url, "api_key": "any", "model": "silent"}
         with Memory(str(tmp_path / "home"), settings=Settings.from_dict(fake_models(llm={"config": llm}))) as memory:
             assert memory.search("matcha", user_id="ann7")["results"][0]["memory"] == "I drink matcha."
@@ -42,12 +43,3 @@ def test_a_process_that_dies_while_the_model_thinks(tmp_path: Path) -> None:
             assert len(endpoint.requests) == 1
             assert memory.retry_failed() == {"done": 1, "failed": {}, "pending": []}
             assert [one["memory"] for one in memory.get_all(user_id="ann7")["results"]] == ["Drinks matcha"]
-
-
-def _until_asked(endpoint: ModelEndpoint) -> None:
-    import time
-
-    until = time.monotonic() + 60
-    while not endpoint.requests:
-        assert time.monotonic() < until
-        time.sleep(0.05)

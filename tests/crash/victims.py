@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from support.waiting import PATIENCE
+
 from graphmem import Memory
 
 
@@ -41,7 +43,7 @@ class Server:
     def close(self) -> None:
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.close()
-        self._process.wait(30)
+        self._process.wait(PATIENCE)
         self._process.stdout.close()
 
 
