@@ -58,13 +58,13 @@ def raising(kind: type[Exception], at: str) -> Iterator[None]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("at", ["_edge_points", "_keep_private"])
-def test_no_row_is_set_aside_for_it(tmp_path: Path, kind: type[Exception], at: str) -> None:
+def test_no_row_becomes_a_dead_letter_for_it(tmp_path: Path, kind: type[Exception], at: str) -> None:
     with open_memory(tmp_path / "home") as memory:
         memory.add([f"Adam likes thing{n}" for n in range(5)], user_id="u")
         with pytest.raises(kind, match="took too long"), raising(kind, at):
             memory.rebuild("vectors")
         found = memory.verify()
-        assert found["projections"]["vectors"]["set_aside"] == []
+        assert found["projections"]["vectors"]["dead_letters"] == []
         assert memory.flush() == {"pending": []}
         assert memory.verify()["ok"]
         assert memory.search("thing3", user_id="u")["results"]

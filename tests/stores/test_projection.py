@@ -349,7 +349,7 @@ def test_what_was_delivered_before_the_store_went_stays(
     assert shared.verify() == CLEAN
 
 
-def test_a_refused_row_is_set_aside_and_holds_up_no_other(clerk: Any, shared: Projection, index: Picky) -> None:
+def test_a_refused_row_becomes_a_dead_letter_and_holds_up_no_other(clerk: Any, shared: Projection, index: Picky) -> None:
     told = [clerk.say(f"memory {n}", at=far(n)) for n in range(7)]
     index.refuses = {told[2].id, told[5].id}
     shared.catch_up([])
@@ -358,7 +358,7 @@ def test_a_refused_row_is_set_aside_and_holds_up_no_other(clerk: Any, shared: Pr
     assert shared.verify() == {**CLEAN, "dead_letters": sorted(index.refuses)}
 
 
-def test_a_set_aside_row_is_taken_back_when_it_is_accepted(clerk: Any, shared: Projection, index: Picky) -> None:
+def test_a_dead_letter_is_removed_when_the_row_is_accepted(clerk: Any, shared: Projection, index: Picky) -> None:
     told = [clerk.say(f"memory {n}", at=far(n)) for n in range(3)]
     index.refuses = {told[1].id}
     shared.catch_up([])
@@ -370,7 +370,7 @@ def test_a_set_aside_row_is_taken_back_when_it_is_accepted(clerk: Any, shared: P
     assert told[1].id in held(index)
 
 
-def test_a_set_aside_row_that_changes_is_tried_again(clerk: Any, shared: Projection, index: Picky) -> None:
+def test_a_dead_letter_whose_row_changes_is_tried_again(clerk: Any, shared: Projection, index: Picky) -> None:
     record = clerk.say("Anna paints")
     index.refuses = {record.id}
     shared.catch_up([])
@@ -380,7 +380,7 @@ def test_a_set_aside_row_that_changes_is_tried_again(clerk: Any, shared: Project
     assert shared.verify() == CLEAN
 
 
-def test_erasing_a_set_aside_row_ends_the_matter(clerk: Any, shared: Projection, index: Picky) -> None:
+def test_erasing_a_row_removes_its_dead_letter(clerk: Any, shared: Projection, index: Picky) -> None:
     record = clerk.say("Anna paints")
     index.refuses = {record.id}
     shared.catch_up([])
@@ -412,7 +412,7 @@ def test_a_refused_relation_holds_up_no_memories(clerk: Any) -> None:
 
 
 @pytest.mark.parametrize("then", ["changes", "is erased"])
-def test_a_set_aside_relation_is_no_longer_when_it_is_accepted_or_gone(clerk: Any, then: str) -> None:
+def test_a_relations_dead_letter_is_removed_when_it_is_accepted_or_gone(clerk: Any, then: str) -> None:
     graph = PickyGraph()
     graph.refuses_relations = True
     projection = Projection("graph", clerk.ledger, GraphSink(graph), shared=True)
