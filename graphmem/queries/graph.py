@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from graphmem.model import Entity, Link, MemoryRecord, MentionKind, Relation, View
-from graphmem.stores.ledger import Ledger, entity_names, entity_queries, graph_reads, memories
+from graphmem.stores.ledger import Ledger, entity_names, entity_queries, graph_neighbourhood, graph_reads, memories
 from graphmem.text import normalise_key
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def build_graph(ledger: Ledger, view: View, around: str | None, hops: int, limit
         mentions, pairs = [], []
         for start in range(0, len(ids), BATCH):
             mentions += graph_reads.mentions_of(connection, ids[start : start + BATCH], view.scope.partition)
-            pairs += graph_reads.next_pairs(connection, view, ids[start : start + BATCH])
+            pairs += graph_neighbourhood.next_pairs(connection, view, ids[start : start + BATCH])
         relations = graph_reads.all_relations(connection, view)
         links = entity_names.all_links(connection, memories.partition_row(connection, view.scope.partition))
         meant = (

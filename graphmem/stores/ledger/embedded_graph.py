@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphmem.model import GraphBounds, Seeds, Subgraph, View
-from graphmem.stores.ledger import Ledger, graph_reads
+from graphmem.stores.ledger import Ledger, graph_neighbourhood
 
 
 class EmbeddedGraph:
@@ -14,4 +14,4 @@ class EmbeddedGraph:
 
     def neighbourhood(self, view: View, seeds: Seeds, limits: GraphBounds) -> Subgraph:
         with self._ledger.read() as connection:
-            return graph_reads.neighbourhood(connection, view, seeds, limits)
+            return graph_neighbourhood.neighbourhood(connection, view, seeds, limits)
