@@ -69,7 +69,7 @@ def _select_candidates(shape: visibility.ViewShape) -> Select[Any]:
         .add_columns(m.source_only, m.role)
         .join(partitions, partitions.c.id == m.partition)
         .outerjoin(after, after.c.previous == m.id)
-        .where(*visibility.conditions(shape, of_ids=True))
+        .where(*visibility.conditions(shape, by_id=True))
     )
 
 

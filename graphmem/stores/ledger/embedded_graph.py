@@ -1,4 +1,7 @@
-"""The embedded graph: the ledger's own tables behind the `Graph` protocol. Always up to date, nothing to deliver."""
+"""The embedded graph: the `Graph` protocol over the ledger's own tables.
+
+It is no copy, so it is always up to date and needs no cursor and no delivery.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from graphmem.stores.ledger import Ledger, graph_neighbourhood
 
 
 class EmbeddedGraph:
-    """A `Graph` that reads the ledger."""
+    """The `Graph` of a ledger without a graph server."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger

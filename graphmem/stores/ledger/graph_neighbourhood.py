@@ -172,7 +172,7 @@ def _entity_rows_by_key() -> Select[Any]:
 @lru_cache(maxsize=128)
 def _visible_rows_by_id(shape: visibility.ViewShape) -> Select[Any]:
     return select(memories.c.uid, memories.c.id).where(
-        in_array(memories.c.uid, "uids"), *visibility.conditions(shape, of_ids=True)
+        in_array(memories.c.uid, "uids"), *visibility.conditions(shape, by_id=True)
     )
 
 

@@ -83,7 +83,7 @@ def _relations(shape: visibility.ViewShape) -> Select[Any]:
         .join(memories, memories.c.id == supports.c.memory)
         .join(subject, subject.c.id == relations.c.subject)
         .join(target, target.c.id == relations.c.object)
-        .where(*visibility.conditions(shape, of_ids=True))
+        .where(*visibility.conditions(shape, by_id=True))
         .order_by(supports.c.valid_at.desc(), memories.c.id.desc())
     )
 
