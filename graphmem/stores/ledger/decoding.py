@@ -22,7 +22,7 @@ class CorruptValue(StoreUnavailable):
 
 
 def decoding(read: Callable[P, T]) -> Callable[P, T]:
-    """Decorates a function that decodes column values; turns ValueError, OverflowError, TypeError into `CorruptValue`."""
+    """Decorates a function that decodes column values: it raises CorruptValue for those that it cannot decode."""
 
     @wraps(read)
     def decoded(*args: P.args, **kwargs: P.kwargs) -> T:

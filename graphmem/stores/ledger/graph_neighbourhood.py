@@ -28,7 +28,7 @@ _NO_ENTITY = -1
 
 
 def neighbourhood(connection: Connection, view: View, seeds: Seeds, limits: GraphBounds) -> Subgraph:
-    """Returns the bounded neighbourhood of seeds in the view's partition, as `graphmem.stores.protocols.Graph`."""
+    """Returns the bounded neighbourhood of seeds in `view.partition`; `graphmem.stores.protocols.Graph` defines it."""
     partition = partition_row(connection, view.partition or "")
     if partition is None:
         return Subgraph()

@@ -57,7 +57,7 @@ def count_failed(connection: Connection) -> int:
 
 
 def altered_memories(connection: Connection) -> list[str]:
-    """Returns the ids of memories whose text is not the embedded one. This code never does that: they are damaged."""
+    """Returns the ids of memories whose text is not the embedded one. Only damage causes that."""
     m = memories.c
     embedded = select(m.uid, m.speaker, m.text, m.embedding).where(m.embedding.is_not(None))
     return [
@@ -108,7 +108,7 @@ def recompute_derived(connection: Connection) -> None:
 
 
 def wipe(connection: Connection) -> None:
-    """Deletes all rows of the ledger. Its UUID stays, and its sequence numbers go on: they never start again."""
+    """Empties every table but `ledger`: its UUID and secret stay, and its sequence numbers go on, never back."""
     for table in (
         tasks, jobs, usage, dead_letters, cursors, leases, links, further_runs, aliases, names, supports, relations,
         mentions, entities, terms, embeddings, messages, events, tombstones, memories, partitions,

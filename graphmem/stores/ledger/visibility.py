@@ -18,7 +18,7 @@ from graphmem.stores.ledger.schema import further_runs, memories
 
 @dataclass(frozen=True, slots=True)
 class ViewShape:
-    """Which conditions a view has. Views of one shape share their built statements."""
+    """One flag for each condition that a view may have. Views of one shape share their cached statements."""
 
     kinds: bool
     partition: bool
