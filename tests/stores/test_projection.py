@@ -349,7 +349,9 @@ def test_what_was_delivered_before_the_store_went_stays(
     assert shared.verify() == CLEAN
 
 
-def test_a_refused_row_becomes_a_dead_letter_and_holds_up_no_other(clerk: Any, shared: Projection, index: Picky) -> None:
+def test_a_refused_row_becomes_a_dead_letter_and_holds_up_no_other(
+    clerk: Any, shared: Projection, index: Picky
+) -> None:
     told = [clerk.say(f"memory {n}", at=far(n)) for n in range(7)]
     index.refuses = {told[2].id, told[5].id}
     shared.catch_up([])
@@ -467,14 +469,14 @@ def test_verify_names_only_what_is_wrong_twice(
     shared.catch_up([])
     points = dict(index._partitions["user:alice"].points)
     index.delete([record.id for record in told])
-    real = Projection._compared
+    real = Projection._compare
 
     def compared(projection: Projection) -> dict[str, list[str]]:
         found = real(projection)
         index.upsert([points[told[0].id]])
         return found
 
-    monkeypatch.setattr(Projection, "_compared", compared)
+    monkeypatch.setattr(Projection, "_compare", compared)
     assert shared.verify() == {**CLEAN, "missing": [told[1].id]}
 
 
@@ -571,13 +573,13 @@ def test_mending_while_others_write_fills_nothing_again(
     shared.catch_up([])
     index.delete([first.id])
     report, wiped = shared.verify(), []
-    real, give = index.wipe, shared._give_again
+    real, give = index.wipe, shared._redeliver
 
     def give_and_write(ids: Sequence[str]) -> None:
         give(ids)
         clerk.say("Bo sings")
 
-    monkeypatch.setattr(shared, "_give_again", give_and_write)
+    monkeypatch.setattr(shared, "_redeliver", give_and_write)
     monkeypatch.setattr(index, "wipe", lambda: (wiped.append(True), real()))
     shared.repair(report)
     assert not wiped

@@ -314,8 +314,8 @@ def test_closing_begins_no_last_delivery(clerk: Any, server: Server, monkeypatch
     monkeypatch.setattr(made, "schedule", begun.append)
     made.cancel_waits()
     wait_until(lambda: not made.is_unavailable)
-    assert made._looker is not None
-    made._looker.join(PATIENCE)
+    assert made._reconnect_thread is not None
+    made._reconnect_thread.join(PATIENCE)
     assert begun == []
     made.close(PATIENCE)
 
@@ -462,9 +462,9 @@ def test_settling_waits_as_long_as_something_moves(
 
     def wait_for_one_batch(job: Any, timeout: float) -> bool:
         """As if the time had run out each time when one more was delivered."""
-        before = worker.projection.delivered
+        before = worker.projection.batches_delivered
         turns.release()
-        wait_until(lambda: worker.projection.delivered > before or job.done())
+        wait_until(lambda: worker.projection.batches_delivered > before or job.done())
         return waits(job, 0)
 
     said = [clerk.say(f"Anna paints {n}") for n in range(8)]
