@@ -67,8 +67,8 @@ class EntityState:
     """The name and the aliases of an entity, for the few entities that have a chosen name or an alias.
 
     `id` is a hash of its partition and key (`graphmem.text.entity_id`), `same_as` the keys that mean the same entity.
-    A graph writes the state whole. The state may arrive before the first memory that mentions the entity, and stay
-    after the last one is erased.
+    A graph writes the state whole. The state may arrive before the first memory that mentions the entity, or after the
+    last one is gone.
     """
 
     id: str
