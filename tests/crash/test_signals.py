@@ -169,8 +169,8 @@ def test_what_is_the_clients_of_a_server() -> None:
     assert qdrant._fate(ValueError()) == "refused"
     neo4j = server.Neo4jClient("bolt://127.0.0.1:1", "neo4j", "x", "neo4j", user_agent="test")
     for limit in (TimeLimit(), TimeoutError("took too long")):
-        with pytest.raises(type(limit)), neo4j._ours():
+        with pytest.raises(type(limit)), neo4j._translated_errors():
             raise limit
-    with pytest.raises(StoreUnavailable), neo4j._ours():
+    with pytest.raises(StoreUnavailable), neo4j._translated_errors():
         raise ConnectionResetError(104, "reset")
     neo4j.close()
