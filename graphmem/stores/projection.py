@@ -251,7 +251,7 @@ class Projection:
             self.invalidate()
             if nothing_delivered:
                 raise
-            logger.warning("%s lost what it held; filling it again from the ledger", self.name)
+            logger.warning("%s lost its contents; filling it again from the ledger", self.name)
         finally:
             if self._has_lease:
                 with self._ledger.write() as connection:
@@ -352,14 +352,14 @@ class Projection:
             self.catch_up([])
             with self._ledger.read() as connection:
                 try:
-                    held, expected = self._sink.counts(connection)
+                    held_count, expected_count = self._sink.counts(connection)
                 except StoreLost:
-                    held, expected = 0, 1
+                    held_count, expected_count = 0, 1
                 is_current = event_log.cursor(connection, self._cursor_name) == event_log.last_change(connection)
-            if held == expected or not is_current:
+            if held_count == expected_count or not is_current:
                 return
-            logger.warning("%s does not hold what it should; giving it the rest from the ledger", self.name)
-            if held == 0:
+            logger.warning("%s holds too few or too many rows; repairing it from the ledger", self.name)
+            if held_count == 0:
                 self.invalidate()
                 self.catch_up([])
             else:
@@ -404,17 +404,23 @@ class Projection:
     def _compare(self) -> dict[str, list[str]]:
         with self._ledger.read() as connection:
             partitions = None if self.shared else list(self._partition_cursors)
-            expected = dict(self._sink.list_expected(connection, partitions))
+            expected_versions = dict(self._sink.list_expected(connection, partitions))
             dead_letters = event_log.dead_letters(connection, self._cursor_name)
-            held: dict[str, tuple[int, ...]] = {}
+            held_versions: dict[str, tuple[int, ...]] = {}
             duplicates = [
-                uid for uid, version in self._sink.list_held(partitions) if held.setdefault(uid, version) != version
+                uid
+                for uid, version in self._sink.list_held(partitions)
+                if held_versions.setdefault(uid, version) != version
             ]
-        stale = {uid for uid in expected.keys() & held.keys() if expected[uid] != held[uid]} | set(duplicates)
+        stale = {
+            uid
+            for uid in expected_versions.keys() & held_versions.keys()
+            if expected_versions[uid] != held_versions[uid]
+        } | set(duplicates)
         return {
             **CLEAN_REPORT,
-            "missing": sorted(expected.keys() - held.keys() - dead_letters.keys()),
-            "extra": sorted(held.keys() - expected.keys()),
+            "missing": sorted(expected_versions.keys() - held_versions.keys() - dead_letters.keys()),
+            "extra": sorted(held_versions.keys() - expected_versions.keys()),
             "stale": sorted(stale - dead_letters.keys()),
             "dead_letters": sorted(dead_letters),
         }

@@ -166,7 +166,7 @@ class GraphIndex(Graph, Protocol):
     ) -> None:
         """Writes each state whole, in the order of the arguments. Durable when it returns.
 
-        Skips a state older than the stored one. Raises StoreError if the store refuses one state; none is written then.
+        Skips a state older than the stored one. Raises StoreError, having written nothing, if the store refuses one.
         """
         ...
 
