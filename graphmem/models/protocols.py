@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from graphmem.model import EmbeddingSpec, Extraction, Mention, Utterance
+from graphmem.model import EmbeddingSpec
 
 Matrix: TypeAlias = npt.NDArray[np.float32]
 Tokens: TypeAlias = npt.NDArray[np.int8]
@@ -88,24 +88,6 @@ class LocatingEmbedder(TokenEmbedder, Protocol):
 
     def token_places(self, text: str) -> Sequence[Sequence[int]]:
         """For each window that `embed_tokens` makes of a text, where its tokens begin. Raises EmbeddingError."""
-        ...
-
-
-class Extractor(Protocol):
-    """Finds entities and the relations between them without a language model."""
-
-    @property
-    def name(self) -> str: ...
-
-    def extract(self, utterances: Sequence[Utterance]) -> list[Extraction]:
-        """One extraction for each utterance, in order. "I" and "my" are the speaker, and who a fact leaves out is.
-
-        Raises ModelError.
-        """
-        ...
-
-    def keys(self, question: str) -> list[Mention]:
-        """What a question names, by the same rules, as one mention for each key. Raises ModelError."""
         ...
 
 

@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from graphmem.errors import ConfigError, ModelError
+from graphmem.extraction.protocols import Extractor
 from graphmem.extraction.spacy import extractor as provider
 from graphmem.extraction.spacy.extractor import SpacyExtractor
 from graphmem.extraction.spacy.triples import DIRECT, EXPLICIT, INDIRECT, INFERRED
 from graphmem.model import EntityType, Extraction, Mention, MentionKind, Statement, Utterance
-from graphmem.models.protocols import Extractor
 
 EXTRACTOR: Extractor = SpacyExtractor()
 
