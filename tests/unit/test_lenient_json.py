@@ -133,9 +133,9 @@ def test_hostile_answers_are_refused_in_time() -> None:
 def test_mending_ends_after_so_many_looks() -> None:
     """What needs a million of them is given up: the answer holds the process as long as it is mended."""
     looks = lenient_json._ScanBudget()
-    assert lenient_json._mended("{'facts': ['it is \"tea\"']}" + " " * 900, looks) == {"facts": ['it is "tea"']}
+    assert lenient_json._repair("{'facts': ['it is \"tea\"']}" + " " * 900, looks) == {"facts": ['it is "tea"']}
     assert looks.left > lenient_json.MAX_SCANS * 0.9
-    assert lenient_json._mended('{/*"*/”*/' + ":" * 2_000 + '/*"*/}', looks) is lenient_json._NOTHING
+    assert lenient_json._repair('{/*"*/”*/' + ":" * 2_000 + '/*"*/}', looks) is lenient_json._INVALID
     assert looks.left < 0
 
 

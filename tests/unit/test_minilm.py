@@ -149,7 +149,7 @@ def test_a_failing_run_is_our_error(monkeypatch: pytest.MonkeyPatch) -> None:
             raise RuntimeError("out of memory")
 
     model = minilm._model()
-    broken = minilm._Model(Broken(), model.tokenizer, model.first, model.last)
+    broken = minilm._Model(Broken(), model.tokenizer, model.cls_id, model.sep_id)
     monkeypatch.setattr(minilm, "_model", lambda: broken)
     with pytest.raises(EmbeddingError, match="out of memory") as caught:
         MODEL.embed(["text"])
@@ -188,7 +188,7 @@ def test_tokens_come_with_the_same_vectors() -> None:
         for tokens in found.tokens:
             assert (tokens.dtype, tokens.shape[1]) == (np.int8, TOKENS.token_dims)
             assert np.allclose(np.linalg.norm(tokens / 127, axis=1), 1, atol=0.05)
-    assert [len(found.tokens[0]) for found in read[:4]] == [len(minilm._model().pieces(text)) for text in TURNS[:4]]
+    assert [len(found.tokens[0]) for found in read[:4]] == [len(minilm._model().word_pieces(text)) for text in TURNS[:4]]
 
 
 def test_a_question_has_a_token_and_its_word_for_each_piece() -> None:
