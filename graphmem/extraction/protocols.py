@@ -1,4 +1,4 @@
-"""The interface of extractors of entities and relations. Implementations are safe to call from several threads."""
+"""The interface of extractors of entities and relations. Implementations are thread-safe."""
 
 from __future__ import annotations
 
@@ -15,12 +15,16 @@ class Extractor(Protocol):
     def name(self) -> str: ...
 
     def extract(self, utterances: Sequence[Utterance]) -> list[Extraction]:
-        """One extraction for each utterance, in order. "I" and "my" are the speaker, and who a fact leaves out is.
+        """Returns one extraction for each utterance, in order.
 
-        Raises ModelError.
+        "I" and "my" stand for the speaker, and so does the omitted subject of a fact ("Lives in Paris"). Raises
+        ModelError.
         """
         ...
 
     def keys(self, question: str) -> list[Mention]:
-        """What a question names, by the same rules, as one mention for each key. Raises ModelError."""
+        """Returns the entities that a question names, by the rules of `extract`, one mention for each key.
+
+        Raises ModelError.
+        """
         ...
