@@ -140,7 +140,7 @@ def _end_of_part(text: str, start: int) -> int:
         if not expected:
             return offset + 1
     raise LLMTruncated(
-        "the model's answer breaks off; raise llm.config.max_tokens, or the server's own limit of what it generates"
+        "the model's answer breaks off; raise llm.config.max_tokens, or the server's own limit for generated tokens"
     )
 
 

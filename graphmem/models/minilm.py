@@ -87,7 +87,7 @@ class TokenMiniLM(MiniLM):
     @property
     def token_form(self) -> str:
         """The name under which token matrices are stored."""
-        return f"tokens-{TOKEN_DIMS}"
+        return TOKEN_FORM
 
     @property
     def token_dims(self) -> int:

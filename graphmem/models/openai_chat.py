@@ -341,7 +341,7 @@ def _answer_text(body: Mapping[str, Any]) -> str:
     if isinstance(content, str) and len(content) > MAX_SIZE:
         raise LLMUnusable(
             f"the model's answer has more than {MAX_SIZE:,} characters; set llm.config.max_tokens, or use a model that "
-            "keeps to what it is asked for"
+            "gives shorter answers"
         )
     if isinstance(content, str) and content.strip():
         return content
