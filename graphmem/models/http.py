@@ -71,8 +71,8 @@ class Endpoint:
 def resolve_endpoint(section: str, api_key: str | None, base_url: str | None) -> Endpoint:
     """Returns the configured endpoint, else the one of OPENAI_BASE_URL and OPENAI_API_KEY.
 
-    OPENAI_API_KEY is sent only to OpenAI and to URLs that an environment variable contains; any other configured URL
-    needs a configured key. Raises ConfigError for an invalid URL or key, or if OpenAI's endpoint has no key.
+    OPENAI_API_KEY is sent only to OpenAI and to URLs that an environment variable contains; any other URL gets only the
+    configured key. Raises ConfigError for an invalid URL or key, or if OpenAI's endpoint has no key.
     """
     url, headers = _parse_url(section, base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL)
     uses_environment = not base_url or _is_openai_host(url) or _is_in_environment(section, base_url)
