@@ -814,7 +814,7 @@ class Memory:
         if jsonl.is_record_iterable(path_or_file):
             return import_records(self._engine, path_or_file, restore=back, progress=heard)
         with jsonl.open_reader(path_or_file) as (records, total):
-            return import_records(self._engine, records, restore=back, progress=heard, total=total, each="line")
+            return import_records(self._engine, records, restore=back, progress=heard, total=total, record_name="line")
 
     def reset(self) -> dict[str, list[str]]:
         """Removes everything this memory holds, and nothing else in its stores.

@@ -238,7 +238,7 @@ def test_hostile_records_are_refused_by_line_and_field(make: Make) -> None:
     for change, told in HOSTILE:
         good = {**MEMORY, "id": str(uuid4())}
         with pytest.raises(ValidationError) as raised:
-            import_records(memory._engine, [good, {**MEMORY, **change}, good], each="line")
+            import_records(memory._engine, [good, {**MEMORY, **change}, good], record_name="line")
         taken.append(good["id"])
         said = str(raised.value)
         assert said.startswith("line 2: "), said
