@@ -240,7 +240,7 @@ ONE, TWO = "00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-0000
     [
         ({"user_id": "tom", "type": "user_identity"}, "has no text"),
         ({"data": "  ", "user_id": "tom"}, "has no text"),
-        ({"data": "tea", "user_id": "tom"}, "tells no time, neither created_at nor updated_at; say with --timestamp"),
+        ({"data": "tea", "user_id": "tom"}, "has no time, neither created_at nor updated_at; give one"),
         ({"data": "tea", "user_id": "tom", "created_at": "yesterday"}, "created_at"),
         ({"data": "tea", "user_id": "*", "created_at": "2024-05-01"}, "wildcard"),
         ({"data": "a\0b", "user_id": "tom", "created_at": "2024-05-01"}, "no store can keep"),
@@ -393,8 +393,10 @@ def test_pickles_that_take_long_are_given_up(tmp_path, home, theirs, monkeypatch
     """Even where no limit holds but the clock's."""
     say(theirs, "I like tea.")
     slow = tmp_path / "slow.py"
-    waits = "import time; time.sleep(1000 * data.startswith(b'slow')); point = _Reader"
-    slow.write_text(Path(safe_unpickler.__file__).read_text().replace("point = _Reader", waits))
+    load = "point = _InertUnpickler"
+    source = Path(safe_unpickler.__file__).read_text()
+    assert load in source
+    slow.write_text(source.replace(load, f"import time; time.sleep(1000 * data.startswith(b'slow')); {load}"))
     monkeypatch.setattr(safe_unpickler, "__file__", str(slow))
     monkeypatch.setattr(pickle_reader, "TIMEOUT", 3 * SLOWNESS)
     file = tmp_path / "theirs" / "qdrant" / "collection" / "mem0" / "storage.sqlite"
@@ -409,7 +411,7 @@ def test_a_file_of_pickles_that_all_take_it_down_is_refused(tmp_path, home, thei
     file = tmp_path / "theirs" / "qdrant" / "collection" / "mem0" / "storage.sqlite"
     with closing(sqlite3.connect(file)) as connection, connection:
         connection.executemany("INSERT INTO points VALUES (?, ?)", [(str(n), DEEP) for n in range(30)])
-    assert "see that it is a folder that mem0 wrote" in refused("--qdrant", tmp_path / "theirs" / "qdrant")
+    assert "check that it is a folder that mem0 wrote" in refused("--qdrant", tmp_path / "theirs" / "qdrant")
 
 
 # --- long runs -------------------------------------------------------------------------------------------------------
