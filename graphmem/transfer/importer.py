@@ -21,8 +21,8 @@ BATCH, BATCH_CHARS = 200, 1_000_000
 # The remedies for the errors that end an import; repeating the import unchanged would fail at the same record.
 _REMEDIES = {
     "line": "the file itself is bad: copy or export it again, and import that",
-    "record": "mend that record, and import all of them again",
-    "hook": "mend before_store, and import all of it again",
+    "record": "correct that record, and import all records again",
+    "hook": "correct before_store, and import all of it again",
 }
 
 
@@ -61,7 +61,7 @@ def import_records(
     log_refused(batches.refused, batches.hook_calls)
     if batches.error is not None:
         remedy = _REMEDIES["hook" if isinstance(batches.error, ConfigError) else record_name]
-        after = f"{import_progress.progress_text()}. {remedy[0].upper()}{remedy[1:]}; what is here stays as it is"
+        after = f"{import_progress.progress_text()}. {remedy[0].upper()}{remedy[1:]}; the memories added so far stay"
         message = f"{batches.error}; {after if done else 'nothing was imported'}"
         raise type(batches.error)(message) from batches.error
     return import_progress.result(batches.refused)

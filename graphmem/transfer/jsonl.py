@@ -131,9 +131,7 @@ def check_target(path: Path, store_paths: Sequence[Path]) -> None:
     resolved = path.resolve()
     existing_parents = [parent for parent in (resolved, *resolved.parents) if parent.exists()]
     # samefile() sees through links, and through upper and lower case where the file system ignores it.
-    if any(
-        parent.samefile(store_path) for store_path in store_paths if store_path.exists() for parent in existing_parents
-    ):
+    if any(parent.samefile(store) for store in store_paths if store.exists() for parent in existing_parents):
         raise StoreError(f"{path}: is where the memories themselves are kept; name a file elsewhere")
 
 
@@ -142,7 +140,7 @@ def _as_store_error(failure: str) -> Iterator[None]:
     try:
         yield
     except BrokenPipeError as error:
-        raise StoreError("whoever reads the export has closed the pipe; what came through is not whole") from error
+        raise StoreError("the reader of the export has closed the pipe; the output is incomplete") from error
     except OSError as error:
         raise StoreError(f"{failure} ({error.strerror or error}); name a file that you can read and write") from error
 
@@ -196,14 +194,16 @@ def _count_records(path: Path, readline: Callable[[int], bytes]) -> int:
         for _ in read_records(readline):
             count += 1
     except ValidationError as error:
-        raise ValidationError(f"{path}: {error}; nothing was imported{_READ_UP_TO_THERE if count else ''}") from error
+        raise ValidationError(
+            f"{path}: {error}; nothing was imported{_PARTIAL_IMPORT_ADVICE if count else ''}"
+        ) from error
     return count
 
 
 # Advice for a damaged file. It is left out for a bad first line: nothing precedes that, and its error has a remedy.
-_READ_UP_TO_THERE = (
-    ". Copy or export it again, or give the open file instead of its path (`graphmem import -`) to take what there is "
-    "before that"
+_PARTIAL_IMPORT_ADVICE = (
+    ". Copy or export it again, or give the open file instead of its path (`graphmem import -`) to import the "
+    "records before that line"
 )
 
 

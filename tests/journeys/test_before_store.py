@@ -317,6 +317,6 @@ def test_where_it_fails_in_an_import_it_is_said_what_was_taken(make_memory):
         memory.import_([{**record, "id": UID, "text": "tea"}, {**record, "id": UID[:-1] + "2", "text": "cake"}])
     assert str(raised.value) == (
         "record 2: before_store failed with ZeroDivisionError; nothing is stored without its answer; before that 1 "
-        "memory was added. Mend before_store, and import all of it again; what is here stays as it is"
+        "memory was added. Correct before_store, and import all of it again; the memories added so far stay"
     )
     assert words(memory) == ["tea"]

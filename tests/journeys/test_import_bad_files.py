@@ -123,7 +123,7 @@ def test_a_stream_is_taken_as_it_comes_and_says_where_it_stopped(make: Make) -> 
     memory.export(file)
     lines = file.getvalue().splitlines(keepends=True)
     again = make()
-    whole = r"\. The file itself is bad: copy or export it again, and import that; what is here stays as it is"
+    whole = r"\. The file itself is bad: copy or export it again, and import that; the memories added so far stay"
     with pytest.raises(ValidationError, match=f"line 8: the end is missing.* before that 6 memories were added{whole}"):
         again.import_(io.BytesIO(b"".join(lines[:7])))
     assert contents(again)["order"] == contents(memory)["order"][:6]
@@ -304,7 +304,7 @@ def test_what_is_just_allowed_can_be_stored(make: Make) -> None:
 
 @SQLITE_ONLY
 def test_what_a_converter_gives_is_to_be_mended_there(make: Make) -> None:
-    with pytest.raises(ValidationError, match="record 2: .*before that 1 memory was added. Mend that record, and"):
+    with pytest.raises(ValidationError, match="record 2: .*before that 1 memory was added. Correct that record, and"):
         make().import_([MEMORY, {**MEMORY, "text": ""}])
 
 

@@ -184,7 +184,7 @@ def _as_graphmem_errors(place: str) -> Iterator[None]:
     except UnexpectedResponse as error:
         if error.status_code in {401, 403}:
             raise ConfigError(
-                f"--api-key: {place} refuses the key; give one with read access, or set QDRANT_API_KEY"
+                f"--api-key: {place} denies access; give a key with read access, or set QDRANT_API_KEY"
             ) from None
         raise StoreError(f"{place} answers with status {error.status_code}; check that it is a Qdrant server") from None
     except (ApiException, QdrantException, ValueError) as error:
