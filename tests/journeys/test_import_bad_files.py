@@ -142,7 +142,7 @@ def test_a_stream_is_taken_as_it_comes_and_says_where_it_stopped(make: Make) -> 
 
 
 @SQLITE_ONLY
-def test_of_what_is_no_export_nothing_is_said_to_be_taken(make: Make) -> None:
+def test_errors_of_other_files_say_that_nothing_was_imported(make: Make) -> None:
     for data in (b"Dear diary,\n", b"{}\n", b""):
         with pytest.raises(ValidationError, match="; nothing was imported$"):
             make().import_(io.BytesIO(data))
@@ -303,12 +303,12 @@ def test_what_is_just_allowed_can_be_stored(make: Make) -> None:
 
 
 @SQLITE_ONLY
-def test_what_a_converter_gives_is_to_be_mended_there(make: Make) -> None:
+def test_errors_of_converted_records_advise_to_correct_the_record(make: Make) -> None:
     with pytest.raises(ValidationError, match="record 2: .*before that 1 memory was added. Correct that record, and"):
         make().import_([MEMORY, {**MEMORY, "text": ""}])
 
 
-def test_what_ended_as_it_began_comes_in(make: Make) -> None:
+def test_a_memory_that_ended_when_it_began_is_imported(make: Make) -> None:
     memory = make()
     memory.import_([{**MEMORY, "valid_from": "2024-05-01", "valid_to": "2024-05-01"}])
     assert memory.get(MEMORY["id"])["valid_to"][:10] == "2024-05-01"

@@ -333,7 +333,7 @@ def parsed(filters: Any) -> Filter | None:
 
 @settings(deadline=None)
 @given(FILTERS | OTHER, RECORDS)
-def test_only_our_error_and_only_from_parse(filters: Any, fields: dict[str, Any]) -> None:
+def test_only_parse_raises_and_only_validation_errors(filters: Any, fields: dict[str, Any]) -> None:
     found = parsed(filters)
     if found is not None:
         assert found.matches(fields) in {True, False}
