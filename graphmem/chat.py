@@ -170,7 +170,7 @@ class ChatLink:
         until = monotonic() + self._seconds
         found: list[FallbackStep] = []
         try:
-            most = validation.top_k(top_k, most=self._memory.limits.max_top_k)
+            most = validation.top_k(top_k, maximum=self._memory.limits.max_top_k)
             room = validation.count(max_chars, "max_chars", 1, 1_000_000)
             only_related = isinstance(threshold, Unset)
             least = None if isinstance(threshold, Unset) else validation.threshold(threshold)
