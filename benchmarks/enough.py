@@ -26,7 +26,7 @@ from graphmem.model import Scope, View
 from graphmem.retrieval import context
 from graphmem.retrieval.fallback import is_sufficient
 from graphmem.retrieval.pipeline import search
-from graphmem.retrieval.retrievers import SearchQuery
+from graphmem.retrieval.types import SearchQuery
 from graphmem.text import mostly_latin
 
 ASKED = json.loads((Path(__file__).parent / "enough.json").read_text("utf-8"))

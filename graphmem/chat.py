@@ -24,8 +24,8 @@ from graphmem.model import Message, View
 from graphmem.models.protocols import LanguageModel
 from graphmem.retrieval import context
 from graphmem.retrieval.fallback import ConversationQuery, FallbackStep, search_with_fallback
-from graphmem.retrieval.pipeline import SearchOutcome, search
-from graphmem.retrieval.retrievers import SearchQuery
+from graphmem.retrieval.pipeline import search
+from graphmem.retrieval.types import SearchOutcome, SearchQuery
 
 logger = logging.getLogger("graphmem")
 

@@ -38,8 +38,8 @@ from graphmem.model import ALL_KINDS, Event, Kind, MemoryRecord, Message, Scope,
 from graphmem.queries import graph
 from graphmem.retrieval import context
 from graphmem.retrieval.pipeline import search
-from graphmem.retrieval.retrievers import SearchQuery
 from graphmem.retrieval.sentence_matching import UNSPLIT_CHARS
+from graphmem.retrieval.types import SearchQuery
 from graphmem.settings import Settings
 from graphmem.stores.ledger import entity_queries, event_log, graph_reads, memories
 from graphmem.stores.ledger.jobs import JobKind

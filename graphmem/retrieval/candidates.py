@@ -12,7 +12,7 @@ from graphmem.model import CandidateRow, EmbeddingSpec
 from graphmem.models.protocols import Matrix
 from graphmem.retrieval.character_matching import CharacterMatches
 from graphmem.retrieval.features import Evidence
-from graphmem.retrieval.retrievers import ScoredIds, SearchQuery
+from graphmem.retrieval.types import ScoredIds, SearchQuery
 from graphmem.stores.ledger import Ledger, candidate_rows, memories
 from graphmem.stores.ledger.decoding import decoding
 

@@ -21,7 +21,7 @@ from graphmem.errors import LLMError
 from graphmem.model import Message
 from graphmem.models.protocols import LanguageModel, Prompt
 from graphmem.retrieval import term_overlap
-from graphmem.retrieval.pipeline import Hit, SearchOutcome
+from graphmem.retrieval.types import Hit, SearchOutcome
 
 # Of the query with the last turns in front: a longer one is about everything.
 MAX_QUERY_CHARS = 1200

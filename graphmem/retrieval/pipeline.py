@@ -9,7 +9,7 @@ from itertools import islice
 import numpy as np
 
 from graphmem.concurrency import single_blas_thread
-from graphmem.model import ALL_KINDS, MemoryRecord, MentionKind, Relation, Seeds, Subgraph, micros
+from graphmem.model import ALL_KINDS, MemoryRecord, MentionKind, Seeds, Subgraph, micros
 from graphmem.models.protocols import embedding_spec_of
 from graphmem.retrieval import (
     character_matching,
@@ -21,7 +21,7 @@ from graphmem.retrieval import (
     token_matching,
 )
 from graphmem.retrieval.candidates import Candidates
-from graphmem.retrieval.explanation import Explanation, ExplanationBuilder
+from graphmem.retrieval.explanation import ExplanationBuilder
 from graphmem.retrieval.features import Column, FeatureTable
 from graphmem.retrieval.pagerank import MENTION_WEIGHTS, WalkResult, personalized_pagerank, rarity
 from graphmem.retrieval.query_analysis import analyze_query
@@ -30,14 +30,11 @@ from graphmem.retrieval.retrievers import (
     KEYWORD_LIMIT,
     MAX_PARTITIONS,
     READ_LIMIT,
-    EncodedQuery,
     Retrievers,
-    SearchDeps,
-    SearchPartition,
-    SearchQuery,
 )
 from graphmem.retrieval.sentence_matching import SentenceMatch
 from graphmem.retrieval.source_grouping import RankedMemory, group_sources
+from graphmem.retrieval.types import EncodedQuery, Hit, SearchDeps, SearchOutcome, SearchPartition, SearchQuery
 from graphmem.retrieval.weights import FULL, SearchWeights, Weights
 from graphmem.stores.ledger import candidate_rows, graph_reads, memories, text_statistics
 from graphmem.text import query_term_counts, term_counts, term_id
@@ -50,48 +47,6 @@ DATED_LIMIT = 50
 MAX_PATH_STARTS, START_SHARE = 3, 0.25
 # How many memories are asked when an event was that a question counts from, and how near to the best they must be.
 EVENT_LIMIT, MIN_EVENT_SCORE = 2, 0.8
-
-
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """A memory found. `score` orders this search's hits (0..1), `similarity` is the cosine with the question.
-
-    `explanation` is None unless the question asked to explain. `sources` are mere sources that were found as well, and
-    are folded into this fact, best first. `term_overlap` is the weight of the question's words in it, `is_related`
-    whether it has anything to do with the question: both only if the question asks for it (`relates`). `sentence_match`
-    are the sentences of a memory of more than `sentence_matching` characters that match, if the question asks for them.
-    """
-
-    record: MemoryRecord
-    score: float
-    similarity: float
-    explanation: Explanation | None
-    sources: tuple[MemoryRecord, ...] = ()
-    term_overlap: float = 0.0
-    is_related: bool = True
-    sentence_match: SentenceMatch | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SearchOutcome:
-    """Hits, best first; the relations that they and their sources state; the arms that had to be left out.
-
-    `named` are the keys of what the question names and memories mention. `is_supported_script`: whether the embedder
-    reads the question's language, so that similarities tell something. `has_query_terms`: whether the question has a
-    word that names something; whether a memory has to do with a question without any cannot be told.
-    """
-
-    hits: tuple[Hit, ...] = ()
-    relations: tuple[Relation, ...] = ()
-    degraded: tuple[str, ...] = ()
-    named: tuple[str, ...] = ()
-    is_supported_script: bool = True
-    has_query_terms: bool = True
-
-    @property
-    def related(self) -> tuple[Hit, ...]:
-        """The hits that have anything to do with the question; all of them where that cannot be told."""
-        return tuple(hit for hit in self.hits if hit.is_related) if self.has_query_terms else self.hits
 
 
 def search(question: SearchQuery, stores: SearchDeps, recipe: SearchWeights = FULL) -> SearchOutcome:

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from dataclasses import replace
 from typing import TypeVar
 
 from sqlalchemy import Connection
 
-from graphmem.boundary.filters import Filter
 from graphmem.errors import ModelError, StoreError
-from graphmem.model import Entity, GraphBounds, Mention, MentionKind, Seeds, Subgraph, View
-from graphmem.models.protocols import EmbeddedQuestion, Embedder, Extractor, Matrix, TokenEmbedder
-from graphmem.models.script_support import ScriptSupport
-from graphmem.stores.ledger import Ledger, entity_names, memories, text_statistics
+from graphmem.model import GraphBounds, Mention, MentionKind, Seeds, Subgraph, View
+from graphmem.models.protocols import Matrix, TokenEmbedder
+from graphmem.retrieval.types import EncodedQuery, RetrievedSet, ScoredIds, SearchDeps, SearchPartition, SearchQuery
+from graphmem.stores.ledger import entity_names, memories, text_statistics
 from graphmem.stores.projection_worker import ProjectionWorker
-from graphmem.stores.protocols import Graph, VectorIndex
 from graphmem.text import idf, key_candidates, query_term_counts
 
 T = TypeVar("T")
-ScoredIds = list[tuple[str, float]]
 
 # Characters of a question that are read: what comes after would only make everything match a little.
 READ_LIMIT = 2_000
@@ -33,74 +28,6 @@ MAX_PARTITIONS = 5
 MAX_PARTITIONS_LISTED = 1000
 # Seconds that a search waits for a server's projection to take what was committed before it asks what there is.
 CATCH_UP_SECONDS = 0.3
-
-
-@dataclass(frozen=True, slots=True)
-class SearchDeps:
-    """What a search reads."""
-
-    ledger: Ledger
-    index: VectorIndex
-    vectors: ProjectionWorker
-    graph: Graph
-    graph_copy: ProjectionWorker | None
-    embedder: Embedder
-    scripts: ScriptSupport
-    extractor: Extractor | None
-    pool: Executor
-
-
-@dataclass(frozen=True, slots=True)
-class SearchQuery:
-    """A search as asked: `filter` is the metadata filter, `threshold` a least cosine; `explain` asks for reasons.
-
-    `limit` None: as many as are not far behind the best. `now` is the moment it is asked from (None: the view's), for
-    "last week" and the like. `with_relations` asks of each hit whether it has anything to do with the question; `parts`
-    for the part that matches of those with more characters than that (None: of none).
-    """
-
-    text: str
-    view: View
-    limit: int | None
-    filter: Filter | None = None
-    threshold: float | None = None
-    explain: bool = False
-    now: datetime | None = None
-    with_relations: bool = False
-    parts: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SearchPartition:
-    """A partition that is searched: n, and which of its entities the question names, with how much they are worth."""
-
-    key: str
-    size: int
-    named_entities: Mapping[str, Entity]
-    kinds: Mapping[str, MentionKind]
-
-
-@dataclass(frozen=True, slots=True)
-class EncodedQuery:
-    """The question as the models see it: its vector and tokens, and the keys it names (in how telling a way).
-
-    `is_supported_script`: whether the embedder reads the question's script; its tokens are left out if not.
-    """
-
-    vector: Matrix | None = None
-    tokens: EmbeddedQuestion | None = None
-    entity_keys: Mapping[str, MentionKind] = field(default_factory=dict)
-    is_supported_script: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class RetrievedSet:
-    """The question as read, the partitions to look into, and what the arms found there, unconfirmed."""
-
-    encoded: EncodedQuery
-    partitions: Sequence[str]
-    dense: ScoredIds
-    keyword: ScoredIds
 
 
 class Retrievers:

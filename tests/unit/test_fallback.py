@@ -13,7 +13,7 @@ from graphmem.errors import LLMUnavailable
 from graphmem.model import Kind, MemoryRecord, Message, Scope
 from graphmem.retrieval import fallback
 from graphmem.retrieval.fallback import ConversationQuery, search_with_fallback
-from graphmem.retrieval.pipeline import Hit, SearchOutcome
+from graphmem.retrieval.types import Hit, SearchOutcome
 
 NOW = datetime(2024, 5, 1, tzinfo=UTC)
 

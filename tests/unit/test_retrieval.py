@@ -23,8 +23,8 @@ from graphmem.model import (
 )
 from graphmem.retrieval import context, features, passages, scoring, second_hop, sentence_matching, token_matching
 from graphmem.retrieval.pagerank import personalized_pagerank, rarity
-from graphmem.retrieval.pipeline import Hit
 from graphmem.retrieval.query_analysis import analyze_query
+from graphmem.retrieval.types import Hit
 from graphmem.retrieval.weights import CONFIGURATIONS
 from graphmem.text import term_counts, term_id
 
