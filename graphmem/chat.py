@@ -232,7 +232,12 @@ class ChatLink:
             engine.check_open()
             view = View(self._scope, datetime.now(UTC), partition)
             question = SearchQuery(
-                query, view, recall.limit, threshold=recall.threshold, with_relations=True, parts=context.MIN_CHARS
+                query,
+                view,
+                recall.limit,
+                threshold=recall.threshold,
+                with_relevance=True,
+                match_sentences_over=context.MIN_CHARS,
             )
             return search(question, engine.search_deps)
 

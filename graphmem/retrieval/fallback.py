@@ -108,7 +108,7 @@ def is_sufficient(answer: SearchOutcome) -> bool:
     if not answer.hits:
         return False
     return bool(answer.named) or any(
-        term_overlap.is_relevant(hit.term_overlap, hit.similarity, understood=answer.is_supported_script)
+        term_overlap.is_relevant(hit.term_overlap, hit.similarity, is_supported_script=answer.is_supported_script)
         for hit in answer.hits
     )
 

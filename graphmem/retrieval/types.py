@@ -1,4 +1,4 @@
-"""Data types of a search: the query, the stores it reads, intermediate sets, hits and the outcome."""
+"""Data types of a search: the query, the stores it reads, the sets between its steps, hits and the outcome."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ ScoredIds = list[tuple[str, float]]
 
 @dataclass(frozen=True, slots=True)
 class SearchQuery:
-    """A search as asked: `filter` is the metadata filter, `threshold` a least cosine; `explain` asks for reasons.
+    """A search: the query's text, the view and the options.
 
-    `limit` None: as many as are not far behind the best. `now` is the moment it is asked from (None: the view's), for
-    "last week" and the like. `with_relations` asks of each hit whether it has anything to do with the question; `parts`
-    for the part that matches of those with more characters than that (None: of none).
+    `limit`: the number of hits; None keeps the hits that are not far behind the best (`scoring.automatic_cutoff`).
+    `filter`: the metadata filter. `threshold`: the least cosine of a hit or of the memory at which its path starts.
+    `explain`: gives each hit its explanation. `now`: the moment from which "last week" and the like are counted (None:
+    the view's moment). `with_relevance`: sets `term_overlap` and `is_related` of the hits. `match_sentences_over`: hits
+    with more characters than this get their `sentence_match` (None: no hit does).
     """
 
     text: str
@@ -36,13 +38,16 @@ class SearchQuery:
     threshold: float | None = None
     explain: bool = False
     now: datetime | None = None
-    with_relations: bool = False
-    parts: int | None = None
+    with_relevance: bool = False
+    match_sentences_over: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SearchDeps:
-    """What a search reads."""
+    """The stores, projection workers and models that a search reads, and its thread pool.
+
+    `vectors` delivers to `index`. `graph_copy` delivers to `graph`; None if the graph is the ledger itself.
+    """
 
     ledger: Ledger
     index: VectorIndex
@@ -57,7 +62,10 @@ class SearchDeps:
 
 @dataclass(frozen=True, slots=True)
 class SearchPartition:
-    """A partition that is searched: n, and which of its entities the question names, with how much they are worth."""
+    """A partition whose graph is searched: its number of memories, and the entities that the query names in it.
+
+    `named_entities` is by key. `kinds` has the mention kind of every key in the query, named in this partition or not.
+    """
 
     key: str
     size: int
@@ -67,9 +75,9 @@ class SearchPartition:
 
 @dataclass(frozen=True, slots=True)
 class EncodedQuery:
-    """The question as the models see it: its vector and tokens, and the keys it names (in how telling a way).
+    """The query as the models read it: its vector, its tokens, and the mention kind of each entity key in it.
 
-    `is_supported_script`: whether the embedder reads the question's script; its tokens are left out if not.
+    `is_supported_script`: whether the embedder reads the query's script; without that there are no `tokens`.
     """
 
     vector: Matrix | None = None
@@ -80,7 +88,10 @@ class EncodedQuery:
 
 @dataclass(frozen=True, slots=True)
 class RetrievedSet:
-    """The question as read, the partitions to look into, and what the arms found there, unconfirmed."""
+    """The encoded query, the keys of the partitions to search, and the ids and scores that each arm found.
+
+    The ids come from the projections and are not yet checked against the ledger, the view and the filter.
+    """
 
     encoded: EncodedQuery
     partitions: Sequence[str]
@@ -90,12 +101,13 @@ class RetrievedSet:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A memory found. `score` orders this search's hits (0..1), `similarity` is the cosine with the question.
+    """A memory in a search's result.
 
-    `explanation` is None unless the question asked to explain. `sources` are mere sources that were found as well, and
-    are folded into this fact, best first. `term_overlap` is the weight of the question's words in it, `is_related`
-    whether it has anything to do with the question: both only if the question asks for it (`relates`). `sentence_match`
-    are the sentences of a memory of more than `sentence_matching` characters that match, if the question asks for them.
+    `score` (0..1) orders the hits of this search; `similarity` is the cosine of query and memory. `explanation` is None
+    unless the query has `explain`. `sources`: source messages that were found as well and are grouped under this fact,
+    best first. `term_overlap`: the weight of the query's words in the memory (`WeightedTerms.overlap`); `is_related`:
+    whether the memory has anything to do with the query. Both keep their defaults unless the query has
+    `with_relevance`. `sentence_match`: the memory's sentences with their scores, see `match_sentences_over`.
     """
 
     record: MemoryRecord
@@ -110,11 +122,11 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class SearchOutcome:
-    """Hits, best first; the relations that they and their sources state; the arms that had to be left out.
+    """Hits, best first; the relations that they and their sources state; the names of degraded arms.
 
-    `named` are the keys of what the question names and memories mention. `is_supported_script`: whether the embedder
-    reads the question's language, so that similarities tell something. `has_query_terms`: whether the question has a
-    word that names something; whether a memory has to do with a question without any cannot be told.
+    `named`: keys of the entities that the query names and memories mention. `is_supported_script`: whether the embedder
+    reads the query's script; similarities mean little otherwise. `has_query_terms`: whether the query has a word that
+    names something; without one, no hit can be told to be unrelated.
     """
 
     hits: tuple[Hit, ...] = ()
@@ -126,5 +138,5 @@ class SearchOutcome:
 
     @property
     def related(self) -> tuple[Hit, ...]:
-        """The hits that have anything to do with the question; all of them where that cannot be told."""
+        """The hits with `is_related`; all hits if the query has no word that names something."""
         return tuple(hit for hit in self.hits if hit.is_related) if self.has_query_terms else self.hits

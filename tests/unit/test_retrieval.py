@@ -77,7 +77,7 @@ def test_what_mentions_much_gains_less_by_it(monkeypatch: pytest.MonkeyPatch) ->
         return scores["short"] - scores["long"]
 
     shared = behind()
-    monkeypatch.setattr("graphmem.retrieval.pagerank.SHARED_OUT", 0.0)
+    monkeypatch.setattr("graphmem.retrieval.pagerank.OUT_WEIGHT_POWER", 0.0)
     assert shared > behind()
 
 
@@ -201,7 +201,7 @@ def test_a_month_that_is_named_counts() -> None:
 
 def two_tokens() -> token_matching.TokenMatches:
     """Of a question of two tokens that tell alike, in a partition where tokens are their own dimensions."""
-    return token_matching.TokenMatches(np.array([0.5, 0.5]), question=np.eye(2, dtype=np.float32))
+    return token_matching.TokenMatches(np.array([0.5, 0.5]), query_tokens=np.eye(2, dtype=np.float32))
 
 
 def test_a_request_to_an_assistant_is_no_question_to_people() -> None:
