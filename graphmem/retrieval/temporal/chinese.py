@@ -79,7 +79,7 @@ def simplify(text: str) -> str:
 def find_expressions(text: str, today: date) -> list[TimeExpression]:
     """Returns the expressions of time in a text as `simplify` returns it, each with all words that belong to it."""
     expressions = join_pairs(text, scan(text, today, _rules()), _same_time)
-    expressions = join_pairs(text, expressions, lambda one, other, words: _range(text, today, (one, other), words))
+    expressions = join_pairs(text, expressions, lambda left, right, words: _range(text, today, (left, right), words))
     return [_with_border(text, expression) for expression in expressions]
 
 
@@ -198,20 +198,20 @@ def _holiday(match: re.Match[str], today: date) -> Period | tuple[Period, Yearly
     return named_period(build, today, {"上": "last", "这": "this", "下": "next"}[relative] if relative else None, None)
 
 
-def _same_time(one: TimeExpression, other: TimeExpression, words: str) -> list[TimeExpression] | None:
+def _same_time(left: TimeExpression, right: TimeExpression, words: str) -> list[TimeExpression] | None:
     if words in ("", "的", "在", "，", ","):
-        return combine_with_year(one, other)
+        return combine_with_year(left, right)
     if not _TO.fullmatch(words) and not _AND.fullmatch(words):
         return None
-    if one.build is None and one.period.is_exact and other.build is not None:
+    if left.build is None and left.period.is_exact and right.build is not None:
         # "2023年6月到8月": the year stands before the first month.
-        year = one.period.first.year
-        period = other.build(year)
+        year = left.period.first.year
+        period = right.build(year)
         return [
-            one,
-            replace(other, period=period if period.end > one.period.start else other.build(year + 1), build=None),
+            left,
+            replace(right, period=period if period.end > left.period.start else right.build(year + 1), build=None),
         ]
-    return share_year(one, other)
+    return share_year(left, right)
 
 
 def _range(

@@ -120,11 +120,11 @@ def number(word: str | None) -> int:
     return int(word) if word.isdecimal() else NUMBERS[word]
 
 
-def _before(match: re.Match[str]) -> str:
+def _text_before(match: re.Match[str]) -> str:
     return match.string[max(0, match.start() - MAX_GAP) : match.start()]
 
 
-def _after(match: re.Match[str]) -> str:
+def _text_after(match: re.Match[str]) -> str:
     return match.string[match.end() : match.end() + MAX_GAP]
 
 
@@ -175,13 +175,13 @@ def _is_day(match: re.Match[str]) -> bool:
     return (
         not is_doubtful
         or is_capitalised
-        or bool(_LEADS_TO_DAY.search(_before(match)) or _CLAUSE_END.match(_after(match)))
+        or bool(_LEADS_TO_DAY.search(_text_before(match)) or _CLAUSE_END.match(_text_after(match)))
     )
 
 
 def _is_counted(match: re.Match[str]) -> bool:
     """Whether the number at the end of the match counts something: "2000 dollars"."""
-    following = _after(match)
+    following = _text_after(match)
     return bool(_COUNTED.match(following)) and not _NOT_COUNTED.match(following)
 
 
@@ -194,7 +194,7 @@ def _month(match: re.Match[str], today: date) -> Period | tuple[Period, Yearly] 
 
 
 def _is_month(match: re.Match[str], selected: str | None) -> bool:
-    word, after = match["month"], _after(match)
+    word, after = match["month"], _text_after(match)
     if selected:
         # "I think this may be it."
         return selected != "this" or word != "may" or bool(_CLAUSE_END.match(after))
@@ -202,15 +202,15 @@ def _is_month(match: re.Match[str], selected: str | None) -> bool:
         return True
     if after.startswith("'s"):
         return False
-    if _LEADS_TO_MONTH.search(_before(match)) or _MONTH_CONTINUES.match(after):
+    if _LEADS_TO_MONTH.search(_text_before(match)) or _MONTH_CONTINUES.match(after):
         return True
     is_adjective = word.casefold() in NAMES and word[0].isupper() and after[:1] == " " and after[1:2].islower()
-    return is_adjective and bool(_LEADS_TO_NAME.search(_before(match)))
+    return is_adjective and bool(_LEADS_TO_NAME.search(_text_before(match)))
 
 
 def _season(match: re.Match[str], today: date) -> Period | tuple[Period, Yearly] | None:
     year, selected, word = _year_named(match), which(match), match["season"].casefold()
-    if not (year or selected or _LEADS_TO_SEASON.search(_before(match))):
+    if not (year or selected or _LEADS_TO_SEASON.search(_text_before(match))):
         return None
     return named_period(lambda number: periods.months(number, SEASONS[word], 3), today, selected, year)
 
@@ -246,7 +246,7 @@ def _weekday(match: re.Match[str], today: date) -> Period:
 
 
 def _year(match: re.Match[str], _: date) -> Period | None:
-    has_lead = _LEADS_TO_YEAR.search(_before(match))
+    has_lead = _LEADS_TO_YEAR.search(_text_before(match))
     return periods.year(int(match["year"])) if has_lead and not _is_counted(match) else None
 
 

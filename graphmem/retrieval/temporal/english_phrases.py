@@ -60,15 +60,15 @@ def find_expressions(text: str, today: date) -> list[TimeExpression]:
         expressions = with_prefix(text, expressions, pattern, apply)
     expressions = join_pairs(text, expressions, _same_time)
     expressions = with_prefix(text, expressions, _DISTANCE, _distance)
-    expressions = join_pairs(text, expressions, lambda one, other, words: _range(text, today, (one, other), words))
+    expressions = join_pairs(text, expressions, lambda left, right, words: _range(text, today, (left, right), words))
     return with_prefix(text, expressions, _BORDER, _border)
 
 
-def _weekday_of_date(one: TimeExpression, other: TimeExpression, words: str) -> list[TimeExpression] | None:
+def _weekday_of_date(left: TimeExpression, right: TimeExpression, words: str) -> list[TimeExpression] | None:
     """Returns the date alone of "Friday, 7 May"."""
-    is_weekday = one.period.days == 1 and not one.period.is_exact and one.build is None
-    if is_weekday and other.period.days == 1 and other.period.is_exact and _SAME_TIME.fullmatch(words):
-        return [other]
+    is_weekday = left.period.days == 1 and not left.period.is_exact and left.build is None
+    if is_weekday and right.period.days == 1 and right.period.is_exact and _SAME_TIME.fullmatch(words):
+        return [right]
     return None
 
 
@@ -89,10 +89,10 @@ def _week_of(expression: TimeExpression, match: re.Match[str]) -> TimeExpression
     return expression.map_period(lambda whole: periods.calendar(unit, whole.first, 0))
 
 
-def _same_time(one: TimeExpression, other: TimeExpression, words: str) -> list[TimeExpression] | None:
+def _same_time(left: TimeExpression, right: TimeExpression, words: str) -> list[TimeExpression] | None:
     if _SAME_TIME.fullmatch(words):
-        return combine_with_year(one, other)
-    return share_year(one, other) if _LISTED.fullmatch(words) or _TO.fullmatch(words) else None
+        return combine_with_year(left, right)
+    return share_year(left, right) if _LISTED.fullmatch(words) or _TO.fullmatch(words) else None
 
 
 def _distance(expression: TimeExpression, match: re.Match[str]) -> TimeExpression:

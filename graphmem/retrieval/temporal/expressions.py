@@ -122,22 +122,22 @@ def with_prefix(
     return prefixed
 
 
-def combine_with_year(one: TimeExpression, other: TimeExpression) -> list[TimeExpression] | None:
+def combine_with_year(left: TimeExpression, right: TimeExpression) -> list[TimeExpression] | None:
     """Merges an expression without a year and a year, in either order, such as "May" and "last year"."""
-    for build, expression in ((one.build, other), (other.build, one)):
+    for build, expression in ((left.build, right), (right.build, left)):
         if build is not None and expression.is_year:
-            return [one.merged(other, build(expression.period.first.year))]
+            return [left.merged(right, build(expression.period.first.year))]
     return None
 
 
-def share_year(one: TimeExpression, other: TimeExpression) -> list[TimeExpression] | None:
+def share_year(left: TimeExpression, right: TimeExpression) -> list[TimeExpression] | None:
     """Gives the first the year of the second ("May and June 2023"), or the year before if it would begin later."""
-    if one.build is None or other.build is not None or not other.period.is_exact:
+    if left.build is None or right.build is not None or not right.period.is_exact:
         return None
-    period = one.build(other.period.first.year)
-    if period.start > other.period.start:
-        period = one.build(other.period.first.year - 1)
-    return [replace(one, period=period, build=None), other]
+    period = left.build(right.period.first.year)
+    if period.start > right.period.start:
+        period = left.build(right.period.first.year - 1)
+    return [replace(left, period=period, build=None), right]
 
 
 def _whole_year(period: Period) -> Period | None:
@@ -162,8 +162,8 @@ def _apply_safely(apply: PrefixRule, expression: TimeExpression, match: re.Match
         return None
 
 
-def _join_safely(join: Join, one: TimeExpression, other: TimeExpression, text: str) -> list[TimeExpression] | None:
+def _join_safely(join: Join, left: TimeExpression, right: TimeExpression, text: str) -> list[TimeExpression] | None:
     try:
-        return join(one, other, text[one.end : other.begin])
+        return join(left, right, text[left.end : right.begin])
     except NO_DATE:
         return None

@@ -199,13 +199,13 @@ def nth(whole: Period, number: int, unit: str) -> Period:
     return replace(days(first, length), is_yearly=whole.is_yearly, is_exact=whole.is_exact)
 
 
-def span(one: Period, other: Period) -> Period:
+def span(left: Period, right: Period) -> Period:
     """Returns the period from the earlier start to the later end of two periods."""
     return Period(
-        min(one.start, other.start),
-        max(one.end, other.end),
-        is_yearly=one.is_yearly and other.is_yearly,
-        is_exact=one.is_exact and other.is_exact,
+        min(left.start, right.start),
+        max(left.end, right.end),
+        is_yearly=left.is_yearly and right.is_yearly,
+        is_exact=left.is_exact and right.is_exact,
     )
 
 
