@@ -201,7 +201,7 @@ class _Search:
     def _lacks_tokens(self) -> bool:
         """Whether the weights without tokens apply: no token matches, or a candidate with a vector has no tokens yet.
 
-        `rebuild` computes missing tokens.
+        `Memory.rebuild` embeds memories again after a change of the embedder.
         """
         evidence = self._candidates.evidence
         return evidence.matches is None or not all(
