@@ -38,8 +38,8 @@ from graphmem.model import ALL_KINDS, Event, Kind, MemoryRecord, Message, Scope,
 from graphmem.queries import graph
 from graphmem.retrieval import context
 from graphmem.retrieval.pipeline import search
-from graphmem.retrieval.retrievers import SearchQuery
 from graphmem.retrieval.sentence_matching import UNSPLIT_CHARS
+from graphmem.retrieval.types import SearchQuery
 from graphmem.settings import Settings
 from graphmem.stores.ledger import entity_queries, event_log, graph_reads, memories
 from graphmem.stores.ledger.jobs import JobKind
@@ -428,7 +428,7 @@ class Memory:
             filter=filtering.parse(rest, limits=self.limits),
             threshold=validation.threshold(threshold),
             explain=validation.flag(explain, "explain"),
-            parts=UNSPLIT_CHARS if explain else None,
+            match_sentences_over=UNSPLIT_CHARS if explain else None,
             now=None if reference_date is None else validation.zoned_moment(reference_date, "reference_date"),
         )
         self._engine.check_embedder()
@@ -462,9 +462,9 @@ class Memory:
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
         view = _view(scope, None, None, show_expired=False)
         self._engine.check_embedder()
-        question = SearchQuery(validation.query(query), view, CONTEXT_MEMORIES, parts=context.MIN_CHARS)
+        question = SearchQuery(validation.query(query), view, CONTEXT_MEMORIES, match_sentences_over=context.MIN_CHARS)
         if isinstance(threshold, Unset):
-            hits = search(replace(question, with_relations=True), self._engine.search_deps).related
+            hits = search(replace(question, with_relevance=True), self._engine.search_deps).related
         else:
             least = validation.threshold(threshold)
             hits = search(replace(question, threshold=least), self._engine.search_deps).hits

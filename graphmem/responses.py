@@ -10,7 +10,7 @@ from graphmem.commands.types import AddMessage, ErasureReport, Outcome
 from graphmem.ingest.facts.pipeline import JobResult
 from graphmem.model import Entity, Event, MemoryRecord, Relation, iso, optional_iso
 from graphmem.models.protocols import Usage
-from graphmem.retrieval.pipeline import Hit, SearchOutcome
+from graphmem.retrieval.types import Hit, SearchOutcome
 from graphmem.types import (
     AddResultItem,
     AliasDict,
