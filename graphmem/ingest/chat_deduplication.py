@@ -56,14 +56,14 @@ class ChatHistory:
 
     def _known_ids(self, fingerprints: Sequence[str]) -> list[str]:
         """Returns the ids of the first messages, if these are the beginning or the end of the chat as last saved."""
-        known = self._fingerprints
+        previous = self._fingerprints
         same = 0
-        while same < min(len(fingerprints), len(known)) and fingerprints[same] == known[same]:
+        while same < min(len(fingerprints), len(previous)) and fingerprints[same] == previous[same]:
             same += 1
         if same:
             return self._ids[:same]
-        starts = range(max(0, len(known) - len(fingerprints)), len(known))
-        return next((self._ids[n:] for n in starts if known[n:] == fingerprints[: len(known) - n]), [])
+        starts = range(max(0, len(previous) - len(fingerprints)), len(previous))
+        return next((self._ids[n:] for n in starts if previous[n:] == fingerprints[: len(previous) - n]), [])
 
 
 def _with_id(message: Mapping[str, Any], id_: str) -> Mapping[str, Any]:

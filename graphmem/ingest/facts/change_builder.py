@@ -15,7 +15,7 @@ class ChangeBuilder:
     """Collects `commands` for the decided actions; a memory that several requests would change is changed once.
 
     `enrichments` belong to `drafts`, in order; the sources of a fact are numbers among `messages`, and the memory of an
-    action is a number among `known`. `enrich` computes the enrichment of texts that are not stored yet. `dropped`
+    action is a number among `memories`. `enrich` computes the enrichment of texts that are not stored yet. `dropped`
     counts the unusable actions by reason.
     """
 
@@ -25,13 +25,13 @@ class ChangeBuilder:
         drafts: Sequence[FactDraft],
         enrichments: Sequence[StoreEnrichment],
         messages: Sequence[MemoryRecord],
-        known: Sequence[KnownMemory],
+        memories: Sequence[KnownMemory],
     ) -> None:
         self._enrich = enrich
         self._drafts = drafts
         self._enrichments = enrichments
         self._messages = messages
-        self._known = known
+        self._memories = memories
         self._changed: set[int] = set()
         self.dropped: Counter[str] = Counter()
         self.commands: list[Command] = []
@@ -52,7 +52,7 @@ class ChangeBuilder:
             elif action.type is DecisionType.UPDATE:
                 successor = self._update(action)
             elif action.type is DecisionType.NONE and action.memory is not None:
-                self.reaffirm(self._known[action.memory].record, action.fact)
+                self.reaffirm(self._memories[action.memory].record, action.fact)
         for action in retirements:
             self._retire(action, successor)
 
@@ -76,7 +76,7 @@ class ChangeBuilder:
         return record.id
 
     def _update(self, action: Action) -> str:
-        old, fact = self._known[action.memory or 0], self._drafts[action.fact].fact
+        old, fact = self._memories[action.memory or 0], self._drafts[action.fact].fact
         if self._is_extracted(old):
             old = KnownMemory(old.record)
         record = replace(old.record, text=action.text, version=old.record.version + 1)
@@ -92,16 +92,16 @@ class ChangeBuilder:
         self.commands += [update, add_to_extraction(enrichment, (*old.mentions, *fact.mentions), statements)]
         return record.id
 
-    def _is_extracted(self, known: KnownMemory) -> bool:
+    def _is_extracted(self, memory: KnownMemory) -> bool:
         """Returns True if the extractor finds all relations of a memory in its text: then none is a model's."""
-        extraction = self._enrich([known.record])[0].extraction if known.statements else Extraction()
-        triples = {(found.subject, found.predicate, found.object) for found in extraction.statements}
-        return all((stated.subject, stated.predicate, stated.object) in triples for stated in known.statements)
+        extraction = self._enrich([memory.record])[0].extraction if memory.statements else Extraction()
+        triples = {(one.subject, one.predicate, one.object) for one in extraction.statements}
+        return all((one.subject, one.predicate, one.object) in triples for one in memory.statements)
 
     def _retire(self, action: Action, successor: str | None) -> None:
         """Retires a memory, replaced by the new fact or, if that only denies it, by the last message that does."""
         sources = self._sources(action.fact)
-        at, old = self._drafts[action.fact].record.at, self._known[action.memory or 0].record
+        at, old = self._drafts[action.fact].record.at, self._memories[action.memory or 0].record
         self.commands.append(RetireMemory(old.id, at, action.reason or "", successor or sources[-1], sources))
 
 

@@ -119,10 +119,12 @@ class DecisionResult:
 # --- request --------------------------------------------------------------------------------------------------------
 
 
-def build_request(drafts: Sequence[FactDraft], known: Sequence[KnownMemory], instructions: str | None = None) -> Prompt:
+def build_request(
+    drafts: Sequence[FactDraft], memories: Sequence[KnownMemory], instructions: str | None = None
+) -> Prompt:
     """Builds the request for decisions about facts; small numbers as ids, because models invent longer ones."""
     data = {
-        "memories": [{"id": n, **_record_view(memory.record)} for n, memory in enumerate(known)],
+        "memories": [{"id": n, **_record_view(memory.record)} for n, memory in enumerate(memories)],
         "facts": [{"fact": n, **_record_view(draft.record)} for n, draft in enumerate(drafts)],
     }
     return structured_output.build_prompt(OPERATION, data, SCHEMA, instructions)
@@ -136,14 +138,14 @@ def _record_view(record: MemoryRecord) -> dict[str, str]:
 # --- answer ---------------------------------------------------------------------------------------------------------
 
 
-def parse_answer(value: Any, drafts: Sequence[FactDraft], known: Sequence[KnownMemory]) -> DecisionResult:
+def parse_answer(value: Any, drafts: Sequence[FactDraft], memories: Sequence[KnownMemory]) -> DecisionResult:
     """Turns an answer, also one in mem0's shape, into actions. Raises LLMUnusable if it has no list of decisions."""
     entries = value.get("memory", value.get("memories")) if isinstance(value, Mapping) else value
     if not isinstance(entries, list):
         raise LLMUnusable("the model's answer has no list of decisions; a larger model, or one with JSON output, helps")
-    parser = _AnswerParser(drafts, known)
+    parser = _AnswerParser(drafts, memories)
     decisions = parser.decisions(entries)
-    builder = _ActionBuilder(drafts, known, decisions, parser.dropped, lost_an_add=parser.lost_an_add)
+    builder = _ActionBuilder(drafts, memories, decisions, parser.dropped, lost_an_add=parser.lost_an_add)
     return DecisionResult(tuple(builder.actions()), parser.dropped)
 
 
@@ -173,9 +175,9 @@ class _AnswerParser:
     the fact's text.
     """
 
-    def __init__(self, drafts: Sequence[FactDraft], known: Sequence[KnownMemory]) -> None:
+    def __init__(self, drafts: Sequence[FactDraft], memories: Sequence[KnownMemory]) -> None:
         self._drafts = drafts
-        self._known = known
+        self._memories = memories
         self._changed: set[int] = set()
         self.dropped: Counter[str] = Counter()
         # True if an ADD was dropped: it may have been about any fact.
@@ -228,16 +230,16 @@ class _AnswerParser:
     def _quotes_other_memory(self, entry: Mapping[str, Any], type_: DecisionType, memory: int, text: str) -> bool:
         """Returns True if the old text of an entry in mem0's shape belongs to another memory than its id."""
         old = _comparable(single_line(entry.get("old_memory")) or (text if type_ is DecisionType.DELETE else ""))
-        texts = [_comparable(known.record.text) for known in self._known]
+        texts = [_comparable(other.record.text) for other in self._memories]
         return bool(old) and texts[memory] != old and old in texts
 
     def _memory(self, value: Any) -> int | None:
         number = whole_number(value)
-        return number if number is not None and 0 <= number < len(self._known) else None
+        return number if number is not None and 0 <= number < len(self._memories) else None
 
     def _decision(self, entry: _Entry, fact: int) -> Decision | None:
         memory = entry.memory
-        if memory is not None and have_different_speakers(self._known[memory].record, self._drafts[fact].record):
+        if memory is not None and have_different_speakers(self._memories[memory].record, self._drafts[fact].record):
             self.dropped["of others"] += 1
             return None
         if entry.type in {DecisionType.UPDATE, DecisionType.DELETE} and memory is not None:
@@ -251,18 +253,18 @@ class _AnswerParser:
         """Returns the fact of an entry: by its number, else by its text; None if it matches no fact."""
         if entry.fact is not None:
             return entry.fact
-        known = None if entry.memory is None else self._known[entry.memory]
+        memory = None if entry.memory is None else self._memories[entry.memory]
         if entry.type is DecisionType.NONE:
-            texts = {_comparable(entry.text), "" if known is None else _comparable(known.record.text)} - {""}
+            texts = {_comparable(entry.text), "" if memory is None else _comparable(memory.record.text)} - {""}
             return next((n for n, draft in enumerate(self._drafts) if _comparable(draft.fact.text) in texts), None)
-        if entry.type is DecisionType.DELETE and known is not None:
+        if entry.type is DecisionType.DELETE and memory is not None:
             # A memory may share few words with the fact that contradicts it.
             contradicting = [
-                n for n, draft in enumerate(self._drafts) if contradicts(known.as_stated, draft.as_stated) is not None
+                n for n, draft in enumerate(self._drafts) if contradicts(memory.as_stated, draft.as_stated) is not None
             ]
             if contradicting:
-                return self._most_similar(known.record.text, contradicting)[0]
-        old_text = known.record.text if known is not None and entry.type is DecisionType.DELETE else ""
+                return self._most_similar(memory.record.text, contradicting)[0]
+        old_text = memory.record.text if memory is not None and entry.type is DecisionType.DELETE else ""
         best, similarity = self._most_similar(entry.text or old_text, range(len(self._drafts)))
         return best if similarity >= MIN_SIMILARITY else None
 
@@ -294,14 +296,14 @@ class _ActionBuilder:
     def __init__(
         self,
         drafts: Sequence[FactDraft],
-        known: Sequence[KnownMemory],
+        memories: Sequence[KnownMemory],
         decisions: Sequence[Decision],
         dropped: Counter[str],
         *,
         lost_an_add: bool,
     ) -> None:
         self._drafts = drafts
-        self._known = known
+        self._memories = memories
         self._decisions = decisions
         self._dropped = dropped
         self._lost_an_add = lost_an_add
@@ -380,7 +382,7 @@ class _ActionBuilder:
 
     def _compared(self, decision: Decision) -> tuple[MemoryRecord, MemoryRecord, str | None]:
         """Returns memory, fact, and the reason why they contradict each other; None for different speakers."""
-        old, new = self._known[decision.memory or 0], self._drafts[decision.fact]
+        old, new = self._memories[decision.memory or 0], self._drafts[decision.fact]
         if old.record.speaker != new.record.speaker and None not in {old.record.speaker, new.record.speaker}:
             return old.record, new.record, None
         return old.record, new.record, contradicts(old.as_stated, new.as_stated)

@@ -322,22 +322,26 @@ class _PipelineRun:
             return self._pipeline.commit([complete])[1:]
         # The sequence number is read before everything else: the commit then notices all facts stored after it.
         with span("find near memories"):
-            last_seq, near = self._pipeline.nearest_facts(self._job, vectors)
+            last_seq, near_ids = self._pipeline.nearest_facts(self._job, vectors)
         duplicates = self._pipeline.exact_duplicates(self._job, drafts)
-        known = self._pipeline.known_memories(self._job, dict.fromkeys(uid for uids in near for uid in uids))
+        near_memories = self._pipeline.known_memories(
+            self._job, dict.fromkeys(uid for uids in near_ids for uid in uids)
+        )
         actions: dict[int, list[Action]] = {}
         for n in range(len(drafts)):
             if n in duplicates:
                 actions[n] = []
-            elif not any(uid in known for uid in near[n]):
+            elif not any(uid in near_memories for uid in near_ids[n]):
                 actions[n] = [Action(DecisionType.ADD, n)]
         undecided = [n for n in range(len(drafts)) if n not in actions]
         with span("decide") as traced:
             traced.set_attributes(**{"gen_ai.memory.record.count": len(undecided)})
-            for action in self._ask_decisions(drafts, known, near, undecided):
+            for action in self._ask_decisions(drafts, near_memories, near_ids, undecided):
                 actions.setdefault(action.fact, []).append(action)
         complete = replace(complete, last_seq_seen=last_seq, vectors=np.stack(vectors), min_similarity=MIN_SIMILARITY)
-        builder = ChangeBuilder(self._pipeline.enrich, drafts, enrichments, self._messages, list(known.values()))
+        builder = ChangeBuilder(
+            self._pipeline.enrich, drafts, enrichments, self._messages, list(near_memories.values())
+        )
         for n in range(len(drafts)):
             if n in duplicates:
                 builder.reaffirm(duplicates[n], n)
@@ -354,20 +358,21 @@ class _PipelineRun:
     def _ask_decisions(
         self,
         drafts: Sequence[FactDraft],
-        known: Mapping[str, KnownMemory],
-        near: Sequence[Sequence[str]],
+        near_memories: Mapping[str, KnownMemory],
+        near_ids: Sequence[Sequence[str]],
         undecided: Sequence[int],
     ) -> list[Action]:
         """Asks the model about the undecided facts, in several requests if one would compare too many.
 
-        `near` lists the ids of near memories of each fact. Returns actions with numbers among `drafts` and `known`.
+        `near_ids` are the ids of the near memories of each fact. The numbers in the returned actions are positions in
+        `drafts` and `near_memories`.
         """
-        memory_numbers = {uid: n for n, uid in enumerate(known)}
+        memory_numbers = {uid: n for n, uid in enumerate(near_memories)}
         actions: list[Action] = []
-        for numbers in _request_groups(undecided, near):
-            near_ids = {uid for n in numbers for uid in near[n]}
-            uids = [uid for uid in known if uid in near_ids]
-            facts, compared = [drafts[n] for n in numbers], [known[uid] for uid in uids]
+        for numbers in _request_groups(undecided, near_ids):
+            compared_ids = {uid for n in numbers for uid in near_ids[n]}
+            uids = [uid for uid in near_memories if uid in compared_ids]
+            facts, compared = [drafts[n] for n in numbers], [near_memories[uid] for uid in uids]
             prompt = decision.build_request(facts, compared, self._pipeline.config.decision)
             decided = decision.parse_answer(self._ask(prompt), facts, compared)
             self._count_dropped(decided.dropped)
@@ -386,15 +391,15 @@ def _common_value(records: Sequence[MemoryRecord], name: str) -> Any:
     return values.pop() if len(values) == 1 else None
 
 
-def _request_groups(facts: Sequence[int], near: Sequence[Sequence[str]]) -> list[list[int]]:
-    """Splits facts (numbers) into groups for one request each; `near` has the ids compared with each fact."""
+def _request_groups(facts: Sequence[int], near_ids: Sequence[Sequence[str]]) -> list[list[int]]:
+    """Splits facts (numbers) into groups for one request each; `near_ids` has the ids compared with each fact."""
     groups: list[list[int]] = []
     compared: set[str] = set()
     for n in facts:
-        with_next = compared | set(near[n])
+        with_next = compared | set(near_ids[n])
         if not groups or len(groups[-1]) >= FACTS_PER_REQUEST or len(with_next) > MEMORIES_PER_REQUEST:
             groups.append([])
-            with_next = set(near[n])
+            with_next = set(near_ids[n])
         groups[-1].append(n)
         compared = with_next
     return groups
