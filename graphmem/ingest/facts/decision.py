@@ -194,7 +194,7 @@ class _AnswerParser:
         for entry, matched in zip(entries, facts, strict=True):
             fact = matched
             if fact is None and entry.type is not DecisionType.NONE:
-                # A change that matches no fact by its text belongs to the only fact that is left, if it is only one.
+                # A change that matches no fact by its text belongs to the only fact, or the only one without an entry.
                 fact = 0 if len(self._drafts) == 1 else next(iter(unmatched)) if len(unmatched) == 1 else None
                 if fact is None:
                     self.lost_an_add |= entry.type is DecisionType.ADD

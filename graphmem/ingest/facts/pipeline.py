@@ -42,7 +42,7 @@ CONTEXT_MESSAGES = 6
 # Each new fact is compared with at most so many nearest ones (as in mem0), of at least this cosine. Measured with
 # MiniLM: a fact and one that it updates or contradicts have 0.3 to 0.9, unrelated facts mostly less.
 NEAREST_LIMIT, MIN_SIMILARITY = 5, 0.3
-# One request compares at most so many facts with so many memories: a model overlooks some of a longer list.
+# One request compares at most so many facts with so many memories: of more, a model may overlook some.
 FACTS_PER_REQUEST, MEMORIES_PER_REQUEST = 12, 40
 # Attempts to decide and commit: each fails if near facts were stored meanwhile. After the last the job is left.
 MAX_ATTEMPTS = 4
@@ -241,9 +241,10 @@ class _PipelineRun:
             facts = self._extract_facts() if self._messages else []
             traced.set_attributes(**{"gen_ai.memory.record.count": len(facts)})
         drafts = [FactDraft(fact, self._record_of(fact)) for fact in facts]
+        computed = self._pipeline.enrich([draft.record for draft in drafts]) if drafts else []
         enrichments = [
             add_to_extraction(enrichment, draft.fact.mentions, draft.fact.statements)
-            for draft, enrichment in zip(drafts, self._enrichments_of(drafts), strict=True)
+            for draft, enrichment in zip(drafts, computed, strict=True)
         ]
         vectors = self._pipeline.first_vectors(enrichments)
         lock = self._pipeline.partition_lock(self._job.partition)
@@ -286,9 +287,8 @@ class _PipelineRun:
             prompt = extraction.build_request(
                 parts, subject, instructions=instructions, summary=summary, earlier=earlier
             )
-            extracted = extraction.parse_answer(
-                self._ask(prompt), self._messages, subject, (part.number for part in parts)
-            )
+            numbers = [part.number for part in parts]
+            extracted = extraction.parse_answer(self._ask(prompt), self._messages, subject, numbers)
             self._count_dropped(extracted.dropped)
             facts += extracted.facts
             # The next request shows the messages just before its own.
@@ -309,9 +309,6 @@ class _PipelineRun:
             role=_common_value(sources, "role"), confidence=fact.confidence,
         )  # fmt: skip
 
-    def _enrichments_of(self, drafts: Sequence[FactDraft]) -> list[StoreEnrichment]:
-        return self._pipeline.enrich([draft.record for draft in drafts]) if drafts else []
-
     # --- decision -----------------------------------------------------------------------------------------------
 
     def _decide_and_commit(
@@ -324,9 +321,8 @@ class _PipelineRun:
         with span("find near memories"):
             last_seq, near_ids = self._pipeline.nearest_facts(self._job, vectors)
         duplicates = self._pipeline.exact_duplicates(self._job, drafts)
-        near_memories = self._pipeline.known_memories(
-            self._job, dict.fromkeys(uid for uids in near_ids for uid in uids)
-        )
+        all_ids = dict.fromkeys(uid for uids in near_ids for uid in uids)
+        near_memories = self._pipeline.known_memories(self._job, all_ids)
         actions: dict[int, list[Action]] = {}
         for n in range(len(drafts)):
             if n in duplicates:
@@ -339,9 +335,8 @@ class _PipelineRun:
             for action in self._ask_decisions(drafts, near_memories, near_ids, undecided):
                 actions.setdefault(action.fact, []).append(action)
         complete = replace(complete, last_seq_seen=last_seq, vectors=np.stack(vectors), min_similarity=MIN_SIMILARITY)
-        builder = ChangeBuilder(
-            self._pipeline.enrich, drafts, enrichments, self._messages, list(near_memories.values())
-        )
+        compared = list(near_memories.values())
+        builder = ChangeBuilder(self._pipeline.enrich, drafts, enrichments, self._messages, compared)
         for n in range(len(drafts)):
             if n in duplicates:
                 builder.reaffirm(duplicates[n], n)
