@@ -53,9 +53,9 @@ def update_corrected_sources(uow: UnitOfWork, old: MemoryRecord, new: MemoryReco
 
 def _corrected_ids_of_earlier_text(uow: UnitOfWork, fact: MemoryRecord) -> set[str] | None:
     """Returns the ids of the sources corrected when a fact last had its current text; None if it never had it."""
-    events = event_log.history(uow.connection, fact.id)
+    history = event_log.history(uow.connection, fact.id)
     states: Iterable[Mapping[str, Any]] = (
-        event.previous_state for event in reversed(events) if event.previous_state is not None
+        event.previous_state for event in reversed(history) if event.previous_state is not None
     )
     return next((set(state.get(CORRECTS, ())) for state in states if state.get("text") == fact.text), None)
 

@@ -68,8 +68,8 @@ def reverse_command(command: UndoEvent, uow: UnitOfWork) -> RestoreMemory | Upda
 def _changed_fields(event: Event, before: Mapping[str, Any], record: MemoryRecord, uow: UnitOfWork) -> set[str]:
     """Returns the fields that an event changed. Raises ValidationError for none, or one that was changed again."""
     now = memories.encode_record(record)
-    events = event_log.history(uow.connection, record.id)
-    later_events = events[[other.id for other in events].index(event.id) + 1 :]
+    history = event_log.history(uow.connection, record.id)
+    later_events = history[[other.id for other in history].index(event.id) + 1 :]
     after = next((later.previous_state for later in later_events if later.previous_state is not None), now)
     changed = {name for name in _FIELDS if before.get(name) != after.get(name)}
     if not changed:
