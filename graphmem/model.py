@@ -143,7 +143,7 @@ class View:
         return self.as_of or self.now
 
     def holds(self, record: MemoryRecord) -> bool:
-        """Tells whether the view shows a memory, for stores that filter in Python; SQL and Cypher state the same rule."""
+        """Tells whether the view shows a memory; SQL and Cypher apply the same rule by statements of their own."""
         if self.partition is not None and record.partition != self.partition:
             return False
         if not record.is_in(self.scope) or record.kind not in self.kinds:
