@@ -284,7 +284,7 @@ class ChatLink:
         with self._lock:
             running_jobs = set(self._running_jobs)
         if wait(running_jobs, self._time_limit).not_done:
-            logger.warning("a chat was closed while something of it was under way")
+            logger.warning("a chat was closed while a saving or recall of it was running")
 
 
 def _checked_prompt(value: str | None) -> str | None:

@@ -425,7 +425,7 @@ def _log_and_leave_pending() -> Iterator[None]:
     try:
         yield
     except (ModelError, StoreError) as error:
-        logger.warning("what follows a write failed (%s); it stays recorded and is tried again", type(error).__name__)
+        logger.warning("work after a write failed (%s); it stays recorded and is tried again", type(error).__name__)
 
 
 def _close_projections(backends: Backends) -> None:

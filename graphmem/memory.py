@@ -200,7 +200,7 @@ class Memory:
             result["skipped"] = responses.skipped(parsed.wordless)
         pending = result.get("pending", [])
         if pending and strict and wait:
-            raise PartialWrite(f"stored, but not yet in {' and '.join(pending)}; repair() brings it there", result)
+            raise PartialWrite(f"stored, but not yet in {' and '.join(pending)}; repair() delivers it", result)
         return self._shaped(result)
 
     def _uses_llm(self, infer: object) -> bool:
@@ -695,7 +695,7 @@ class Memory:
     def rename_entity(
         self, key: str, name: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
     ) -> types.EntityDetails:
-        """Sets the name under which an entity is displayed, whatever the texts call it.
+        """Sets the name under which an entity is displayed, in place of its name in the texts.
 
         `name` has 1 to 256 characters in one line. Memories keep their words, and the former names still find the
         entity. Returns it as `entity` does. Raises NotFoundError for an entity that no memory of the scope mentions.
@@ -709,7 +709,7 @@ class Memory:
         key = self._engine.commit([command])[0].id
         details = self._entity_details(_view(command.scope, None, None, show_expired=False), key, DEFAULT_LIST_LIMIT)
         if details is None:  # another caller erased it after the commit
-            raise NotFoundError(f"{key!r} was erased meanwhile; entities() lists what is known")
+            raise NotFoundError(f"{key!r} was erased meanwhile; entities() lists the entities of a scope")
         return details
 
     def graph(

@@ -110,17 +110,17 @@ _PROVIDER_ADDRESSES: Mapping[str, str | None] = {
 _CHAT_ONLY = frozenset({"anthropic", "deepseek", "groq", "xai"})
 
 
-def _refuse_other_providers(section: str, *known: str) -> BeforeValidator:
+def _refuse_other_providers(section: str, *providers: str) -> BeforeValidator:
     """Returns a validator that refuses other providers and names the address that reaches them through "openai"."""
 
     def check(data: object) -> object:
         name = data.get("provider") if isinstance(data, Mapping) else None
-        if name is None or name in known:
+        if name is None or name in providers:
             return data
         other = name.lower() if isinstance(name, str) else ""
         address = None if section == "embedder" and other in _CHAT_ONLY else _PROVIDER_ADDRESSES.get(other)
         context = {
-            "names": " or ".join(f"'{provider}'" for provider in known),
+            "names": " or ".join(f"'{provider}'" for provider in providers),
             "which": f"'{other}'" if other in _PROVIDER_ADDRESSES else "any other",
             "setting": f"{section}.config.openai_base_url",
             "where": "its OpenAI-compatible endpoint, if it has one" if address is None else f"'{address}'",
@@ -152,8 +152,8 @@ class _Section(BaseModel):
         for key in data:
             if key not in cls.model_fields and data[key] is not None:
                 nearest = get_close_matches(str(key), cls.model_fields, 1, 0.5)
-                known = ", ".join(cls.model_fields) or "none, leave it out"
-                hint = f"did you mean '{nearest[0]}'?" if nearest else f"known: {known}"
+                known_keys = ", ".join(cls.model_fields) or "none, leave it out"
+                hint = f"did you mean '{nearest[0]}'?" if nearest else f"known: {known_keys}"
                 # Other keys are not shown: YAML reads "password:x" without a blank as one key.
                 is_plausible_name = _NAME.fullmatch(str(key)) is not None
                 shown = repr(str(key)) if is_plausible_name else "that is no name (not shown)"
@@ -161,8 +161,8 @@ class _Section(BaseModel):
                 raise PydanticCustomError("unknown_key", "{text}", context)
         return {key: value for key, value in data.items() if value is not None}
 
-    def given(self, *names: str) -> list[str]:
-        """Returns those of the fields whose value is set and true."""
+    def keys_with_values(self, *names: str) -> list[str]:
+        """Returns those of the named fields whose value is set and true."""
         return [name for name in names if getattr(self, name)]
 
 
@@ -436,11 +436,15 @@ class Settings(_Section):
     @property
     def without_effect(self) -> list[str]:
         """One sentence for each reason why configured keys have no effect, with the keys."""
-        prompts = self.given("custom_fact_extraction_prompt", "custom_instructions", "custom_update_memory_prompt")
-        graphs = [f"graph_store.{name}" for name in self.graph_store.given("llm", "custom_prompt", "threshold")]
-        images = [] if self.llm is None else self.llm.config.given("enable_vision")
+        prompts = self.keys_with_values(
+            "custom_fact_extraction_prompt", "custom_instructions", "custom_update_memory_prompt"
+        )
+        graphs = [
+            f"graph_store.{name}" for name in self.graph_store.keys_with_values("llm", "custom_prompt", "threshold")
+        ]
+        images = [] if self.llm is None else self.llm.config.keys_with_values("enable_vision")
         keys_by_reason = {
-            "for no language model is configured that could be asked by it; set llm, or leave it out": (
+            "for no language model is configured to use it; set llm, or leave it out": (
                 prompts if self.llm is None else []
             ),
             "for relations come from the extractor and from what llm finds; leave it out": graphs,
@@ -497,16 +501,10 @@ class Settings(_Section):
 
     def check_available(self) -> None:
         """Raises `ConfigError` for a configured feature that this release does not have."""
-        if not self._has_known_ledger():
-            message = (
-                "ledger_url: what this URL begins with is not part of this release yet; "
-                "use 'sqlite:///…' or 'postgresql://…'"
-            )
+        prefixes = ("sqlite:", "sqlite+", "postgres:", "postgresql:", "postgresql+psycopg:")
+        if self.ledger_url is not None and not self.ledger_url.get_secret_value().startswith(prefixes):
+            message = "ledger_url: this release cannot open such a URL; use 'sqlite:///…' or 'postgresql://…'"
             raise ConfigError(message)
-
-    def _has_known_ledger(self) -> bool:
-        known = ("sqlite:", "sqlite+", "postgres:", "postgresql:", "postgresql+psycopg:")
-        return self.ledger_url is None or self.ledger_url.get_secret_value().startswith(known)
 
 
 def _mem0_config_as_dict(config: BaseModel) -> dict[str, Any]:

@@ -102,7 +102,7 @@ def query_tokens(question: str) -> list[str]:
 
 
 def query_term_counts(question: str) -> dict[int, int]:
-    """Counts the terms of a question, without such bigrams as `query_tokens` omits: {number of the term: occurrences}."""
+    """Counts the terms of a question: {number of the term: occurrences}. Omits the same bigrams as `query_tokens`."""
     return dict(Counter(term_id(token) for token in tokens(question) if not _is_function_bigram(token)))
 
 
