@@ -162,10 +162,10 @@ class Memory:
         `messages`: a string, one `{"role", "content", "name"?, "timestamp"?, "id"?, "metadata"?}`, or a list of them;
         other keys are ignored. A message's own metadata overrides the call's. `timestamp` is the time of the messages
         (default: now): a datetime, ISO 8601 text or epoch seconds. `infer`: draw facts (default: if a language model is
-        configured). `prompt` replaces the configured instruction for that in this call.
+        configured). `prompt` replaces the configured instruction for that. `memory_type="procedural_memory"` draws one
+        summary of a procedure instead.
 
-        The words are durable when this returns. `wait=False` leaves enrichment, facts and delivery to the background;
-        `flush()` waits for them.
+        The words are durable when this returns. `wait=False` leaves all else to the background; `flush()` waits for it.
 
         Returns `{"results": [{"id", "memory", "event", "kind", …}], "relations": […], "pending"?: […]}`. Without a
         model: one result for each message with text, in order, except those of the roles "system" and "developer",
@@ -186,15 +186,13 @@ class Memory:
         parsed = validation.parse_messages(messages, timestamp=timestamp, now=datetime.now(UTC), limits=self.limits)
         commands = self._message_commands(parsed.messages, scope, metadata, memory_type, expiration_date)
         self._engine.check_embedder()
-        kind = JobKind.PROCEDURE if memory_type == validation.PROCEDURAL_MEMORY else JobKind.FACTS
         with traced_operation("upsert_memory" if uses_llm else "create_memory") as span:
-            result = (
-                self._add_with_extraction(
-                    commands, EnqueueExtraction(scope, prompt, procedure=kind is JobKind.PROCEDURE), kind, wait=wait
-                )
-                if uses_llm
-                else self._add_verbatim(commands, scope, wait=wait)
-            )
+            if uses_llm:
+                is_procedure = memory_type == validation.PROCEDURAL_MEMORY
+                extraction = EnqueueExtraction(scope, prompt, procedure=is_procedure)
+                result = self._add_with_extraction(commands, extraction, wait=wait)
+            else:
+                result = self._add_verbatim(commands, scope, wait=wait)
             span.set_attributes(**{"gen_ai.memory.record.count": len(result["results"])})
         if parsed.wordless:
             result["skipped"] = responses.skipped(parsed.wordless)
@@ -231,7 +229,7 @@ class Memory:
         return result
 
     def _add_with_extraction(
-        self, commands: Sequence[AddMessage], extraction: EnqueueExtraction, kind: JobKind, *, wait: bool
+        self, commands: Sequence[AddMessage], extraction: EnqueueExtraction, *, wait: bool
     ) -> types.AddResult:
         """Stores the messages as source messages, and the facts that a language model draws from them."""
         source_messages = [replace(command, source_only=True) for command in commands]
@@ -244,6 +242,7 @@ class Memory:
         new_records = _new_records(outcomes)
         if not new_records:
             return types.AddResult(results=duplicates, relations=[])
+        kind = JobKind.PROCEDURE if extraction.procedure else JobKind.FACTS
         job_result, pending = self._engine.run_job(int(job_outcome.id), new_records, kind, wait=wait)
         result = types.AddResult(results=duplicates, relations=[])
         if isinstance(job_result, str):

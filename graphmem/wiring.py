@@ -247,8 +247,8 @@ def _vectors(
 def _refuse_in_memory(key: str, *, in_memory: bool) -> None:
     if in_memory:
         raise ConfigError(
-            f'{key}: a server is configured, and Memory(":memory:") would leave data there that nobody could find again; '
-            "give it a folder, or leave the server out"
+            f'{key}: a server is configured, and Memory(":memory:") would leave data there that nobody could '
+            "find again; give it a folder, or leave the server out"
         )
 
 
