@@ -429,7 +429,7 @@ class Settings(_Section):
             raise PydanticCustomError("conflict", "history_db_path and ledger_url both name the ledger; keep one")
         location = str(self.history_db_path or "") if self.ledger_url is None else self.ledger_url.get_secret_value()
         if location == ":memory:" or (location.startswith("sqlite") and location.endswith(("://", "///", ":memory:"))):
-            # SQLAlchemy would create a file of that name, where the words stay.
+            # SQLite would create a file of that name, where the words stay.
             raise PydanticCustomError("no_file", "the ledger is a file; for one in memory open Memory(':memory:')")
         return self
 
