@@ -1,4 +1,4 @@
-"""graphmem: memory for agents. A ledger, and two projections of it: a vector index and an entity-relation graph."""
+"""graphmem: memory for agents. A ledger with two projections: a vector index and a graph of entities and relations."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["AsyncMemory", "ChatLink", "Memory", "Settings", "__version__", "errors"]
 
-# Loaded when first asked for: importing graphmem costs next to nothing, whatever the stores behind it need.
-_HOMES = {
+# Loaded on first use, so that importing graphmem is fast, whatever its stores import.
+_MODULES = {
     "AsyncMemory": "graphmem.async_memory",
     "ChatLink": "graphmem.chat",
     "Memory": "graphmem.memory",
@@ -25,7 +25,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'graphmem' has no attribute {name!r}")
-    home = import_module(_HOMES[name])
-    return home if name == "errors" else getattr(home, name)
+    module = import_module(_MODULES[name])
+    return module if name == "errors" else getattr(module, name)

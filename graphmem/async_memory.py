@@ -1,4 +1,4 @@
-"""AsyncMemory: the same door, awaited. The core is synchronous; each call runs in a worker thread."""
+"""AsyncMemory: the methods of `Memory` for asyncio. Each call runs the synchronous method in a worker thread."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def _awaited(method: Callable[Concatenate[Memory, P], R]) -> Callable[Concatenat
 
 
 class AsyncMemory:
-    """`Memory` for asyncio: the same arguments, results and errors; `async with` closes it.
+    """`Memory` for asyncio, with the same arguments, results and errors; `async with` closes it.
 
-    `sync` is the Memory behind it. Cancelling a call does not undo what its thread has begun.
+    `sync` is the Memory behind it. Cancelling a call does not stop the method that its thread has begun.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -35,19 +35,19 @@ class AsyncMemory:
 
     @classmethod
     def from_config(cls, config_dict: Mapping[str, Any] | BaseModel) -> AsyncMemory:
-        """See `Memory.from_config`."""
-        return cls._around(Memory.from_config(config_dict))
+        """Opens a memory as `Memory.from_config` does."""
+        return cls._wrapping(Memory.from_config(config_dict))
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> AsyncMemory:
-        """See `Memory.from_file`."""
-        return cls._around(Memory.from_file(path))
+        """Opens a memory as `Memory.from_file` does."""
+        return cls._wrapping(Memory.from_file(path))
 
     @classmethod
-    def _around(cls, memory: Memory) -> AsyncMemory:
-        made = cls.__new__(cls)
-        made.sync = memory
-        return made
+    def _wrapping(cls, memory: Memory) -> AsyncMemory:
+        wrapper = cls.__new__(cls)
+        wrapper.sync = memory
+        return wrapper
 
     async def __aenter__(self) -> Self:
         return self

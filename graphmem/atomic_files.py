@@ -1,7 +1,7 @@
-"""Files that are there as a whole or not at all, and of which a killed process leaves nothing.
+"""Writes files that exist completely or not at all; a killed process leaves no partial file behind.
 
-They are written without a name (Linux's O_TMPFILE) and given one at the end; where a file system has no such files,
-under a name of their own. Readable by their owner only from the first moment on.
+They are written without a name (Linux's O_TMPFILE), which they get at the end, or under a temporary name where the file
+system does not support that. They are readable only by their owner from the first moment on.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _UNNAMED = getattr(os, "O_TMPFILE", 0)
 
 
 def create_file(path: Path, content: bytes) -> None:
-    """A new file. Raises FileExistsError where there is one."""
-    descriptor = _unnamed(path.parent)
+    """Creates a file with this content. Raises FileExistsError if the path exists."""
+    descriptor = _open_unnamed(path.parent)
     if descriptor is None:
         _create_in_place(path, content)
         return
@@ -28,7 +28,7 @@ def create_file(path: Path, content: bytes) -> None:
         file.flush()
         os.fsync(descriptor)
         _link(descriptor, path)
-    _sync(path.parent)
+    _sync_folder(path.parent)
 
 
 def _create_in_place(path: Path, content: bytes) -> None:
@@ -44,10 +44,10 @@ def _create_in_place(path: Path, content: bytes) -> None:
 
 @contextmanager
 def replace_file(path: Path) -> Iterator[Callable[[bytes], object]]:
-    """A file that takes the place of `path` at the end."""
-    descriptor = _unnamed(path.parent)
+    """Yields a function that writes bytes to a new file, which replaces `path` when the block ends without an error."""
+    descriptor = _open_unnamed(path.parent)
     if descriptor is None:
-        with _named(path) as write:
+        with _replace_by_temporary_file(path) as write:
             yield write
         return
     with os.fdopen(descriptor, "wb") as file:
@@ -57,19 +57,20 @@ def replace_file(path: Path) -> Iterator[Callable[[bytes], object]]:
         try:
             _link(descriptor, path)
         except FileExistsError:
-            # A link cannot take a name's place. The name in between is the target's, so that the next one removes it.
-            between = path.with_name(f".graphmem-{sha256(os.fsencode(path.name)).hexdigest()[:16]}")
-            between.unlink(missing_ok=True)
+            # A link cannot replace an existing name. The intermediate name derives from the target's, so that the next
+            # call removes one that a killed process left.
+            intermediate = path.with_name(f".graphmem-{sha256(os.fsencode(path.name)).hexdigest()[:16]}")
+            intermediate.unlink(missing_ok=True)
             try:
-                _link(descriptor, between)
-                between.replace(path)
+                _link(descriptor, intermediate)
+                intermediate.replace(path)
             except BaseException:
-                between.unlink(missing_ok=True)
+                intermediate.unlink(missing_ok=True)
                 raise
 
 
 @contextmanager
-def _named(path: Path) -> Iterator[Callable[[bytes], object]]:
+def _replace_by_temporary_file(path: Path) -> Iterator[Callable[[bytes], object]]:
     with NamedTemporaryFile(dir=path.parent, prefix=".graphmem-", delete=False) as file:
         try:
             yield file.write
@@ -82,18 +83,18 @@ def _named(path: Path) -> Iterator[Callable[[bytes], object]]:
             raise
 
 
-def _unnamed(folder: Path) -> int | None:
-    """A file without a name; None where there are none, or no way to give it one later."""
+def _open_unnamed(folder: Path) -> int | None:
+    """Opens a file without a name; returns None where that, or naming it later, is not supported."""
     if not _UNNAMED or not Path("/proc/self/fd").is_dir():
         return None
     try:
         return os.open(folder, _UNNAMED | os.O_WRONLY, FILE_MODE)
-    except OSError:  # whatever else is wrong with the folder, the other way tells it, too
+    except OSError:  # any other fault of the folder is reported by the attempt with a named file
         return None
 
 
 def _link(descriptor: int, path: Path) -> None:
-    # With a folder's descriptor Python calls linkat, which alone follows /proc's link to the file.
+    # With a folder's descriptor Python calls linkat; plain link would not follow /proc's link to the file.
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.link(f"/proc/self/fd/{descriptor}", path.name, src_dir_fd=folder, dst_dir_fd=folder)
@@ -101,7 +102,7 @@ def _link(descriptor: int, path: Path) -> None:
         os.close(folder)
 
 
-def _sync(folder: Path) -> None:
+def _sync_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

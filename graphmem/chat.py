@@ -1,6 +1,7 @@
-"""Memory beside a chat: what was saved goes in, what belongs to a question comes out, and the chat never waits long.
+"""ChatLink joins a chat application to a `Memory`: it stores saved chats and recalls memories for a question.
 
-Both ways are silent: a memory that is slow, broken or away is a warning in the log (without any text), and no memories.
+Neither delays the chat or raises for a memory that is slow, broken or out of reach: the log gets a warning (without any
+text of the chat), and recall returns no memories.
 """
 
 from __future__ import annotations
@@ -35,7 +36,11 @@ MAX_ROUNDS, MAX_SECONDS = 100, 600.0
 
 @dataclass(frozen=True, slots=True)
 class _RecallRequest:
-    """One recall: at most so many memories, of at least that similarity, until a moment of the monotonic clock."""
+    """The arguments of one recall.
+
+    `limit` is the number of hits (None: "auto"), `threshold` the lowest cosine similarity (None: none), `deadline` a
+    time of the monotonic clock in seconds.
+    """
 
     query: ConversationQuery
     limit: int | None
@@ -45,13 +50,15 @@ class _RecallRequest:
 
 
 class ChatLink:
-    """Joins a chat application and a `Memory`: `saved` after a chat was saved, `recall` before the model is asked.
+    """Connects one chat with a `Memory`: call `saved` after the chat was saved, `recall` before the model is asked.
 
-    `user_name` and `agent_name` are what the two are called where messages do not say. `rounds` (1..100): how many of
-    the last rounds, a user's message with its answers, are handed over at each saving. `time_limit` in seconds is how
-    long `recall` may take, and `close` wait. `rewrite=False` never asks the language model; `rewrite_prompt` stands in
-    for our instructions to it (`recall` takes both for one call, too). Safe to use from several threads; one for each
-    chat. It does not close the memory.
+    `user_name` and `agent_name` are used for messages without a name. `rounds` (1 to 100): how many of the last rounds
+    (a user's message with its answers) each saving hands over. `time_limit`: seconds that `recall` and `close` may
+    take, above 0 and up to 600. `rewrite=False` never asks the language model; `rewrite_prompt` replaces the built-in
+    instructions to it. `recall` takes both for one call as well.
+
+    Safe to use from several threads; make one for each chat. It does not close the memory. Raises ValidationError for
+    an unusable argument.
     """
 
     def __init__(
@@ -72,13 +79,13 @@ class ChatLink:
         self._scope = validation.required_scope(user_id, agent_id, run_id)[0]
         self._names = {"user": user_name, "assistant": agent_name}
         self._rounds = validation.count(rounds, "rounds", 1, MAX_ROUNDS)
-        self._seconds = _seconds(time_limit)
+        self._time_limit = _checked_time_limit(time_limit)
         self._rewrite = validation.flag(rewrite, "rewrite")
-        self._prompt = _prompt(rewrite_prompt)
-        self._chat = ChatHistory(memory._engine.ledger.digests.keyed)  # noqa: SLF001  (as below)
+        self._rewrite_prompt = _checked_prompt(rewrite_prompt)
+        self._chat_history = ChatHistory(memory._engine.ledger.digests.keyed)  # noqa: SLF001  (same package)
         self._lock = Lock()
-        self._jobs: set[Future[None]] = set()
-        # One thread: what is saved first is stored first. Recalls do not wait for it.
+        self._running_jobs: set[Future[None]] = set()
+        # One thread, so that chats are stored in the order of the calls. Recalls have threads of their own.
         self._writer = Pool(1, thread_name_prefix="graphmem-chat-saving")
         self._readers = Pool(RECALL_THREADS, thread_name_prefix="graphmem-chat-recall")
 
@@ -89,34 +96,39 @@ class ChatLink:
         self.close()
 
     def saved(self, messages: Sequence[Mapping[str, Any]]) -> None:
-        """To be called after a chat was saved, with the chat, or the end of it. Returns at once, whatever happens.
+        """Stores the last rounds of a saved chat in the background and returns at once; never raises for an unusable
+        chat.
 
-        The last rounds are stored in the background, in the order of the calls, each message once however often it is
-        saved. A message is recognised by its "id", or its words and "timestamp"; one that has neither, by its place in
-        the chat, for which the whole chat has to be given, or an end of it that begins in the one given before.
+        `messages` is the chat or its end, in the form of `Memory.add`. Calls are stored in their order, each message
+        once however often it is saved. A message is recognised by its "id", or by its words and "timestamp"; one with
+        neither, by its position in the chat, which requires the whole chat, or an end of it that begins inside the chat
+        of the former call.
         """
         now = datetime.now(UTC)
         try:
             with self._lock:
-                readable = [one for one in messages if isinstance(one, Mapping)]
+                readable = [message for message in messages if isinstance(message, Mapping)]
                 if len(readable) < len(messages):
                     logger.warning("%d messages of a saved chat could not be read", len(messages) - len(readable))
-                told = self._chat.with_keys(readable, self._rounds)
-                job = self._writer.submit(self._store, [self._named(one, now) for one in told])
-                self._jobs.add(job)
-            job.add_done_callback(self._done)
-        except (GraphmemError, TypeError, AttributeError, ValueError, RecursionError) as error:  # it is no chat
+                last_rounds = self._chat_history.with_keys(readable, self._rounds)
+                job = self._writer.submit(
+                    self._store, [self._with_name_and_time(message, now) for message in last_rounds]
+                )
+                self._running_jobs.add(job)
+            job.add_done_callback(self._forget_job)
+        # Everything but GraphmemError: `messages` is not a list of messages.
+        except (GraphmemError, TypeError, AttributeError, ValueError, RecursionError) as error:
             logger.warning("a saved chat could not be taken (%s)", type(error).__name__)
 
-    def _named(self, message: Mapping[str, Any], now: datetime) -> dict[str, Any]:
-        """With who said it and when, as far as the message does not say."""
+    def _with_name_and_time(self, message: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+        """Adds the configured name and the current time to a message that lacks them."""
         name = message.get("name") or self._names.get(message.get("role", ""))
-        at = message.get("timestamp")
-        return {**message, "timestamp": now if at is None else at, **({"name": name} if name else {})}
+        timestamp = message.get("timestamp")
+        return {**message, "timestamp": now if timestamp is None else timestamp, **({"name": name} if name else {})}
 
-    def _done(self, job: Future[None]) -> None:
+    def _forget_job(self, job: Future[None]) -> None:
         with self._lock:
-            self._jobs.discard(job)
+            self._running_jobs.discard(job)
 
     def _store(self, messages: Sequence[Mapping[str, Any]]) -> None:
         try:
@@ -134,18 +146,18 @@ class ChatLink:
             logger.warning("a message of a saved chat was not stored (%s)", type(error).__name__)
 
     def _add(self, messages: Sequence[Mapping[str, Any]]) -> None:
-        # What follows the words is the house's work: the next saving need not wait for it.
+        # The engine enriches and delivers in the background, so that the next chat need not wait.
         scope = self._scope
         self._memory.add(messages, user_id=scope.user_id, agent_id=scope.agent_id, run_id=scope.run_id, wait=False)
 
     def flush(self) -> dict[str, list[str]]:
-        """Waits for all that `saved` has begun, and for the memory's background work (facts, summaries, delivery).
+        """Waits for all chats given to `saved` and for the memory's background work (facts, summaries, delivery).
 
-        It takes as long as that takes. Returns, and raises, what `Memory.flush` does.
+        It has no time limit. Returns and raises as `Memory.flush` does.
         """
         with self._lock:
-            left = set(self._jobs)
-        wait(left)
+            running_jobs = set(self._running_jobs)
+        wait(running_jobs)
         return self._memory.flush()
 
     def recall(
@@ -159,62 +171,66 @@ class ChatLink:
         rewrite: bool | None = None,
         rewrite_prompt: str | None = None,
     ) -> str:
-        """The prompt block for a question, of at most `top_k` memories and `max_chars` characters; "" for none.
+        """Returns the prompt block for a question, of at most `top_k` memories and `max_chars` characters; "" for none.
 
         `recent`: the turns of the conversation, oldest first; the question itself may be the last of them. A question
-        that finds too little by itself is asked again with these turns, and then rewritten by the language model if
-        there is one (`graphmem.retrieval.fallback`). After the time limit, or an error: what was found until then.
-        Memories that have nothing to do with what is asked are left out, as in `Memory.context`, whose `threshold` this
-        is. `rewrite` and `rewrite_prompt` stand in for those of the link, for this call.
+        that finds too little is searched again together with these turns, and then rewritten by the language model, if
+        one is configured (`graphmem.retrieval.fallback`). At the time limit, or after an error, the block has the hits
+        of the steps finished before. Errors and unusable arguments are logged, never raised.
+
+        `threshold` works as in `Memory.context`: by default unrelated memories are left out. `rewrite` and
+        `rewrite_prompt` override the link's for this call.
         """
-        until = monotonic() + self._seconds
-        found: list[FallbackStep] = []
+        deadline = monotonic() + self._time_limit
+        steps: list[FallbackStep] = []
         try:
-            most = validation.top_k(top_k, maximum=self._memory.limits.max_top_k)
-            room = validation.count(max_chars, "max_chars", 1, 1_000_000)
+            max_hits = validation.top_k(top_k, maximum=self._memory.limits.max_top_k)
+            char_limit = validation.count(max_chars, "max_chars", 1, 1_000_000)
             only_related = isinstance(threshold, Unset)
-            least = None if isinstance(threshold, Unset) else validation.threshold(threshold)
-            rewrites = self._rewrite if rewrite is None else validation.flag(rewrite, "rewrite")
-            asking = self._asking(question, recent, _prompt(rewrite_prompt) or self._prompt, only_related=only_related)
-            self._look(_RecallRequest(asking, most, least, rewrites, until), found)
-            return context.context_block(found[-1].hits[:most], room) if found else ""
+            min_similarity = None if isinstance(threshold, Unset) else validation.threshold(threshold)
+            may_rewrite = self._rewrite if rewrite is None else validation.flag(rewrite, "rewrite")
+            query = self._conversation_query(
+                question, recent, _checked_prompt(rewrite_prompt) or self._rewrite_prompt, only_related=only_related
+            )
+            self._search_until_deadline(_RecallRequest(query, max_hits, min_similarity, may_rewrite, deadline), steps)
+            return context.context_block(steps[-1].hits[:max_hits], char_limit) if steps else ""
         except GraphmemError as error:
             logger.warning("a recall failed (%s)", type(error).__name__)
             return ""
 
-    def _asking(
+    def _conversation_query(
         self, question: str, recent: Sequence[Mapping[str, Any]], prompt: str | None, *, only_related: bool
     ) -> ConversationQuery:
-        asked = validation.query(question)
-        turns = self._turns(recent)
-        if turns and turns[-1].content.strip() == asked.strip():
+        checked_question = validation.query(question)
+        turns = self._readable_turns(recent)
+        if turns and turns[-1].content.strip() == checked_question.strip():
             turns.pop()
-        user, char = self._names["user"] or self._scope.user_id, self._names["assistant"] or self._scope.agent_id
-        return ConversationQuery(asked, turns, user or "", char or "", prompt, only_related)
+        user, agent = self._names["user"] or self._scope.user_id, self._names["assistant"] or self._scope.agent_id
+        return ConversationQuery(checked_question, turns, user or "", agent or "", prompt, only_related)
 
-    def _turns(self, recent: Sequence[Mapping[str, Any]]) -> list[Message]:
-        """The turns given, without those that cannot be read."""
+    def _readable_turns(self, recent: Sequence[Mapping[str, Any]]) -> list[Message]:
+        """Returns the latest messages of a conversation, without those that are no valid messages."""
         limits, now = self._memory.limits, datetime.now(UTC)
         try:
-            last = list(recent)[-limits.max_messages :]
+            latest = list(recent)[-limits.max_messages :]
         except TypeError:
             validation.refuse("recent", recent, "must be a list of messages")
         turns: list[Message] = []
-        for message in last:
+        for message in latest:
             try:
                 turns += validation.message_list([message], now=now, limits=limits)
             except ValidationError:
                 logger.warning("a message of a recent conversation could not be read, and is left out")
         return turns
 
-    def _look(self, recall: _RecallRequest, found: list[FallbackStep]) -> None:
-        """Fills `found` step by step, until the time is up; what is under way then ends by itself."""
-        until = recall.deadline
-        job = self._readers.submit(self._climb, recall, found)
+    def _search_until_deadline(self, request: _RecallRequest, steps: list[FallbackStep]) -> None:
+        """Appends each finished search step to `steps` until the deadline; a running step then ends by itself."""
+        deadline = request.deadline
+        job = self._readers.submit(self._run_search_steps, request, steps)
         with self._lock:
-            self._jobs.add(job)
-        job.add_done_callback(self._done)
-        wait([job], until - monotonic())
+            self._running_jobs.add(job)
+        job.add_done_callback(self._forget_job)
+        wait([job], deadline - monotonic())
         if not job.done():
             logger.warning("a recall was not done within its time limit")
         elif isinstance(error := job.exception(), GraphmemError):
@@ -222,40 +238,41 @@ class ChatLink:
         else:
             job.result()
 
-    def _climb(self, recall: _RecallRequest, found: list[FallbackStep]) -> None:
-        engine = self._memory._engine  # noqa: SLF001  (a part of the door that stands in a file of its own)
+    def _run_search_steps(self, request: _RecallRequest, steps: list[FallbackStep]) -> None:
+        engine = self._memory._engine  # noqa: SLF001  (same package)
         engine.check_embedder()
-        model: LanguageModel | None = getattr(engine, "llm", None) if recall.may_rewrite else None
+        model: LanguageModel | None = getattr(engine, "llm", None) if request.may_rewrite else None
         partition = self._scope.partition if self._scope.user_id is not None else None
 
         def find(query: str) -> SearchOutcome:
             engine.check_open()
             view = View(self._scope, datetime.now(UTC), partition)
-            question = SearchQuery(
+            search_query = SearchQuery(
                 query,
                 view,
-                recall.limit,
-                threshold=recall.threshold,
+                request.limit,
+                threshold=request.threshold,
                 with_relevance=True,
                 match_sentences_over=context.MIN_CHARS,
             )
-            return search(question, engine.search_deps)
+            return search(search_query, engine.search_deps)
 
-        for step in search_with_fallback(recall.query, find, model, lambda: recall.deadline - monotonic()):
-            found.append(step)  # noqa: PERF402  (one by one: `recall` may take what is there while this goes on)
+        for step in search_with_fallback(request.query, find, model, lambda: request.deadline - monotonic()):
+            steps.append(step)  # noqa: PERF402  (one by one: at its deadline `recall` reads the list while this runs)
 
     def inject(self, messages: Sequence[Mapping[str, Any]], block: str) -> list[dict[str, Any]]:
-        """The messages with a block at the end of the first system message, or in a system message in front.
+        """Returns a copy of the messages with the block at the end of the first system message, or of a new one in
+        front.
 
-        A new list; nothing of the given one is changed. Without a block they stay as they are. Raises ValidationError
-        for what are no messages, or no text.
+        The given list and its messages stay unchanged; an empty block adds nothing. Raises ValidationError for an
+        argument that is no list of messages, or a block that is no text.
         """
         if not isinstance(messages, list | tuple):
             validation.refuse("messages", type(messages).__name__, 'must be a list of {"role", "content"} dicts')
         for message in messages:
-            named = validation.as_object(message, "a message").get("role")
-            if not (named is None or isinstance(named, str)):
-                validation.refuse("role", type(named).__name__, "must be a string")
+            role = validation.as_object(message, "a message").get("role")
+            if not (role is None or isinstance(role, str)):
+                validation.refuse("role", type(role).__name__, "must be a string")
             if not isinstance(content := message.get("content"), str | list | tuple | None):
                 validation.refuse(
                     "content", type(content).__name__, "must be a string, None, or a list of content parts"
@@ -263,23 +280,23 @@ class ChatLink:
         return context.inject_block(messages, validation.stored_text(block, "block"))
 
     def close(self) -> None:
-        """Waits for what was saved to be stored and for recalls under way, at most for the time limit.
+        """Waits for running savings and recalls, at most for the time limit.
 
-        What is not done then goes on in the background, as long as the memory is open.
+        Unfinished ones go on in the background as long as the memory is open.
         """
         self._writer.shutdown(wait=False)
         self._readers.shutdown(wait=False)
         with self._lock:
-            left = set(self._jobs)
-        if wait(left, self._seconds).not_done:
-            logger.warning("a chat was closed while something of it was under way")
+            running_jobs = set(self._running_jobs)
+        if wait(running_jobs, self._time_limit).not_done:
+            logger.warning("a chat was closed while a saving or recall of it was running")
 
 
-def _prompt(value: str | None) -> str | None:
+def _checked_prompt(value: str | None) -> str | None:
     return None if value is None else validation.content(value, "rewrite_prompt")
 
 
-def _seconds(value: object) -> float:
+def _checked_time_limit(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MAX_SECONDS:
         validation.refuse("time_limit", value, f"must be a number of seconds, above 0 and up to {MAX_SECONDS:g}")
     return float(value)

@@ -1,8 +1,7 @@
-"""Threads: pools that refuse work with our errors, and a single one for numpy while our products are computed.
+"""Thread helpers: pools that raise graphmem's errors, and a limit of one BLAS thread during matrix products.
 
-Those products are too small to be worth several, and a BLAS's idle threads wait by spinning: on two cores they took
-half of the parser's and the model's time. Counted, so that whoever comes first sets the limit and whoever goes last
-lifts it.
+The products of a search are too small for several threads, and idle BLAS threads wait by spinning: on two cores they
+took half of the time of the parser and the model. Uses of the limit are counted: the first sets it, the last lifts it.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from graphmem.errors import CLOSED, NO_THREAD, StoreUnavailable
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_lock = Lock()
-_inside: list[Any] = []
+_limiters_lock = Lock()
+_limiters: list[Any] = []
 
 
 class Pool(ThreadPoolExecutor):
-    """Threads; work that comes after the closing, or for which there can be no thread, is refused with our error."""
+    """A thread pool that raises StoreUnavailable after `shutdown`, or if no thread can start."""
 
     _is_closed = False
 
@@ -41,7 +40,7 @@ class Pool(ThreadPoolExecutor):
 
 
 def start_thread(thread: Thread) -> None:
-    """Starts a thread. Raises StoreUnavailable where there can be none."""
+    """Starts a thread. Raises StoreUnavailable if that is not possible."""
     try:
         thread.start()
     except RuntimeError as error:
@@ -49,39 +48,39 @@ def start_thread(thread: Thread) -> None:
 
 
 def is_caller_timeout(error: BaseException) -> bool:
-    """Whether an error is what a program's own handler of an alarm usually raises, and no system call's.
+    """Tells whether an error was raised by the program's own handler of an alarm signal, not by a system call.
 
-    Handlers run in the main thread only.
+    Such handlers usually raise a TimeoutError without an errno, and run in the main thread only.
     """
     return isinstance(error, TimeoutError) and error.errno is None and current_thread() is main_thread()
 
 
 @contextmanager
 def single_blas_thread() -> Iterator[None]:
-    """Limits the BLAS libraries of this process to one thread. Safe to nest and to enter from several threads."""
-    with _lock:
-        # The outermost one's limiter knows what was before; the others only count.
-        _inside.append(_limited() if not _inside else None)
+    """Limits the BLAS libraries of this process to one thread. May be nested and entered from several threads."""
+    with _limiters_lock:
+        # The first limiter stores the former limits; later entries only count.
+        _limiters.append(_limit_to_one_thread() if not _limiters else None)
     try:
         yield
     finally:
-        with _lock:
-            if len(_inside) == 1:
-                _release()
-                _inside[0].restore_original_limits()
-                _release()
-            _inside.pop()
+        with _limiters_lock:
+            if len(_limiters) == 1:
+                _release_thread_ownership()
+                _limiters[0].restore_original_limits()
+                _release_thread_ownership()
+            _limiters.pop()
 
 
-def _limited() -> Any:
-    _release()
+def _limit_to_one_thread() -> Any:
+    _release_thread_ownership()
     return _controller().limit(limits=1, user_api="blas")
 
 
-def _release() -> None:
-    """Lets any thread set the limit, and not only the one that did so first.
+def _release_thread_ownership() -> None:
+    """Lets any thread change the limit, not only the one that set it first.
 
-    From 3.7 on threadpoolctl ignores, without a word, what every other thread sets for as long as that one lives.
+    From 3.7 on threadpoolctl silently ignores the limits of every other thread while that one lives.
     """
     for library in _controller().lib_controllers:
         if hasattr(library, "clear_controlling_thread"):
@@ -95,12 +94,12 @@ def _controller() -> Any:
     return ThreadpoolController()
 
 
-def _fork() -> None:
-    """A thread that held the lock when this process was forked is not here to give it back."""
-    global _lock  # noqa: PLW0603
-    _lock = Lock()
-    _inside.clear()
+def _reset_after_fork() -> None:
+    """Replaces the lock: the thread that may have held it during the fork does not exist in this process."""
+    global _limiters_lock  # noqa: PLW0603
+    _limiters_lock = Lock()
+    _limiters.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_fork)
+    os.register_at_fork(after_in_child=_reset_after_fork)

@@ -1,4 +1,4 @@
-"""The house behind the door: open stores, the pools, and the one way by which a plan reaches them."""
+"""The engine of a `Memory`: opens stores, pools and workers, commits changes and keeps the projections up to date."""
 
 from __future__ import annotations
 
@@ -35,91 +35,105 @@ from graphmem.wiring import Backends, open_backends, record_embedder, recorded_e
 logger = logging.getLogger("graphmem")
 POOL_SIZE = 8
 PROJECTION_NAMES = ("vectors", "graph")
-# Seconds that `flush` gives a store for one batch: a server that has just started plans its first statements for some.
+# Seconds that `flush` waits for a store to take one batch: a server that has just started is slow to plan its first
+# statements.
 FLUSH_TIMEOUT = 30.0
-# How long a piece of a model's work may take before another process may take it up: the calls of one, each with its
-# own attempts, and some seconds.
+# Another process may claim a job of the language model after 6 x `timeout` + 30 s: time for the calls of one job, each
+# with its retries.
 LEASE_TIMEOUTS, LEASE_MARGIN = 6, 30.0
-# A forked child inherits open files, locks and connections, but no thread that serves them. It keeps them as they are:
-# to let go of them would take the parent's lock from it.
-_open: WeakSet[Engine] = WeakSet()
+# A forked child inherits open files, locks and connections, but no thread that serves them. It never closes them: that
+# would release the parent's lock.
+_open_engines: WeakSet[Engine] = WeakSet()
 _inherited: list[Engine] = []
 
 
 class Engine:
-    """Open stores and what keeps them in step. Safe to use from several threads."""
+    """Open stores, their projection workers and the job worker. Safe to use from several threads.
+
+    `storage_paths` are the files and folders of this memory, which an export must not overwrite. Raises ConfigError or
+    StoreError when a store cannot be opened.
+    """
 
     def __init__(self, settings: Settings, *, in_memory: bool) -> None:
         self.settings = settings
         self._backends: Backends = open_backends(settings, in_memory=in_memory)
-        self.kept = [] if in_memory else storage_paths(settings)
+        self.storage_paths = [] if in_memory else storage_paths(settings)
         self.ledger = self._backends.ledger
-        self._gap = timedelta(minutes=settings.session_gap)
-        # Leaf work only: nothing that runs in a pool waits for the same pool.
+        self._session_gap = timedelta(minutes=settings.session_gap)
+        # Against deadlock, no task of a pool waits for a task of the same pool.
         self._pool = Pool(POOL_SIZE, thread_name_prefix="graphmem")
         self._background = Pool(1, thread_name_prefix="graphmem-background")
         self._scripts = ScriptSupport(self._backends.embedder)
         self._enricher = Enricher(self.ledger, self._backends.embedder, self._backends.extractor, self._pool)
         self._job_worker = self._make_job_worker()
-        self._queue = Lock()
-        self._scheduled: Future[None] | None = None
+        self._schedule_lock = Lock()
+        self._scheduled_work: Future[None] | None = None
         self._closed = False
-        # For those who forget to close: at the latest when the process ends. Work under way holds this house alive.
+        # Closes the stores of an engine that nobody closed, at the latest when the process ends. Running work keeps the
+        # engine alive.
         self._finalizer = finalize(self, _close_projections, self._backends)
-        _open.add(self)
-        self._checked = False
+        _open_engines.add(self)
+        self._index_is_checked = False
         try:
-            self._begin()
+            self._open_projections()
         except BaseException:
             self.close()
             raise
 
     @property
     def projection_workers(self) -> list[ProjectionWorker]:
-        """Who delivers: one for each projection."""
+        """The workers that deliver, one for each projection."""
         return self._backends.projection_workers
 
     @property
     def projections(self) -> list[Projection]:
-        """What has to be delivered to."""
+        """The projections: the vector index and, unless it is the ledger's own tables, the graph."""
         return [worker.projection for worker in self.projection_workers]
 
     @property
     def search_deps(self) -> SearchDeps:
-        """What a search reads; checks on its first use that the vector index holds what it should."""
+        """The stores and models that a search reads; the first use checks the contents of the vector index."""
         self._check_index()
-        p = self._backends
+        backends = self._backends
         return SearchDeps(
-            p.ledger, p.index, p.vectors, p.graph, p.graph_copy, p.embedder, self._scripts, p.extractor, self._pool
+            backends.ledger,
+            backends.index,
+            backends.vectors,
+            backends.graph,
+            backends.graph_copy,
+            backends.embedder,
+            self._scripts,
+            backends.extractor,
+            self._pool,
         )
 
     @property
     def llm(self) -> LanguageModel | None:
-        """The language model, if one is configured."""
+        """The language model, None if none is configured."""
         return self._backends.llm
 
     def _make_job_worker(self) -> JobWorker | None:
         if self.llm is None or self.settings.llm is None:
             return None
-        chosen, parts = self.settings, self._backends
-        rules = PipelineConfig(
-            chosen.custom_fact_extraction_prompt or chosen.custom_instructions,
-            chosen.custom_update_memory_prompt,
-            chosen.summary_messages,
+        settings, backends = self.settings, self._backends
+        config = PipelineConfig(
+            settings.custom_fact_extraction_prompt or settings.custom_instructions,
+            settings.custom_update_memory_prompt,
+            settings.summary_messages,
         )
-        pipeline = FactPipeline(self.ledger, self.llm, self._enricher, parts.index, parts.vectors, rules)
-        timeout = LEASE_TIMEOUTS * self.settings.llm.config.timeout + LEASE_MARGIN
-        return JobWorker(self.ledger, pipeline, timeout, self.schedule_background_work)
+        pipeline = FactPipeline(self.ledger, self.llm, self._enricher, backends.index, backends.vectors, config)
+        lease_seconds = LEASE_TIMEOUTS * self.settings.llm.config.timeout + LEASE_MARGIN
+        return JobWorker(self.ledger, pipeline, lease_seconds, self.schedule_background_work)
 
     def job_worker(self) -> JobWorker:
-        """Who asks the language model. Raises ConfigError without one."""
+        """Returns the worker that runs the language model's jobs. Raises ConfigError without a model."""
         if self._job_worker is None:
             raise ConfigError("this needs a language model, and none is configured; set llm (README, 'Configuration')")
         return self._job_worker
 
     @property
     def embedding_spec(self) -> EmbeddingSpec:
-        """What is kept of each text."""
+        """The embeddings stored for each text."""
         return self._enricher.spec
 
     @property
@@ -128,215 +142,249 @@ class Engine:
         return self._backends.embedder.dims
 
     def check_open(self) -> None:
-        """Raises StoreUnavailable once closed, and in a process that was forked since."""
+        """Raises StoreUnavailable after `close`, and in a process that was forked after opening."""
         if self in _inherited:
             raise StoreUnavailable(FORKED)
         if self._closed:
             raise StoreUnavailable(CLOSED)
 
     def check_embedder(self) -> None:
-        """Raises ConfigError when the ledger's vectors are another model's."""
-        known, mine = recorded_embedder(self.ledger), self._backends.embedder.model
-        if known is None:
-            record_embedder(self.ledger, mine)
-        elif known != mine:
+        """Raises ConfigError when the ledger's vectors are of another model than the configured one."""
+        recorded, configured = recorded_embedder(self.ledger), self._backends.embedder.model
+        if recorded is None:
+            record_embedder(self.ledger, configured)
+        elif recorded != configured:
             raise ConfigError(
-                f"embedder: this ledger's vectors are of {known!r}, the configuration says {mine!r}; "
-                f"call rebuild() to embed everything anew, or configure {known!r} again"
+                f"embedder: this ledger's vectors are of {recorded!r}, the configuration says {configured!r}; "
+                f"call rebuild() to embed everything anew, or configure {recorded!r} again"
             )
 
-    def _begin(self) -> None:
-        """Reaches servers, all at once; what a process that died owed is done in the background."""
-        for opened in [self._pool.submit(worker.open) for worker in self.projection_workers]:
-            opened.result()
+    def _open_projections(self) -> None:
+        """Connects to the servers, all at the same time, and schedules the work that an ended process left behind."""
+        for opening in [self._pool.submit(worker.open) for worker in self.projection_workers]:
+            opening.result()
         with self.ledger.read() as connection:
-            owed = event_log.count_pending(connection)
-        if owed:
+            pending = event_log.count_pending(connection)
+        if pending:
             self.schedule_background_work()
         if self._job_worker is not None:
             self._job_worker.schedule()
 
     def _check_index(self) -> None:
-        if self._checked:
+        if self._index_is_checked:
             return
-        self._checked = True
+        self._index_is_checked = True
         try:
             self._backends.vectors.check_contents()
         except StoreError as error:
             logger.warning("the vector index could not be checked: %s", type(error).__name__)
 
-    def commit(self, steps: Sequence[Command], within: Scope | None = None) -> list[Outcome]:
-        """Carries out steps in one transaction; see `graphmem.commands.unit_of_work`."""
-        return commit(self.ledger, ChangeSet(tuple(steps), datetime.now(UTC), within), self._gap)
+    def commit(self, commands: Sequence[Command], scope: Scope | None = None) -> list[Outcome]:
+        """Commits commands in one transaction and returns their outcomes, in order.
+
+        `scope`, if given, hides memories outside it from the commands. See `graphmem.commands.unit_of_work`.
+        """
+        return commit(self.ledger, ChangeSet(tuple(commands), datetime.now(UTC), scope), self._session_gap)
 
     def run_job(
         self, job: int, records: Sequence[MemoryRecord], kind: JobKind, *, wait: bool
     ) -> tuple[JobResult | str, list[str]]:
-        """What follows when facts or a procedure are to be drawn from what was said: beside its enrichment; delivery.
+        """Runs a job (facts or procedure) on newly stored messages while enriching them; then delivers both.
 
-        Returns what came of it, or the name of what went wrong, and what lacks something.
+        `job` is the job's number, `records` the source messages. Returns the job's result, or the class name of the
+        error that stopped it, and the pending parts: the job's kind, projections. With `wait=False` it returns an empty
+        result at once.
         """
         job_worker = self.job_worker()
-        thinking: Future[JobResult | str] | None = None
-        with _left_for_later():
-            thinking = job_worker.run(job, in_background=not wait)
-        lacking = self.enrich_and_deliver(records, wait=wait)
-        if thinking is None or not wait:
-            return JobResult(), [kind.value, *lacking]
+        future: Future[JobResult | str] | None = None
+        with _log_and_leave_pending():
+            future = job_worker.run(job, in_background=not wait)
+        pending = self.enrich_and_deliver(records, wait=wait)
+        if future is None or not wait:
+            return JobResult(), [kind.value, *pending]
         try:
-            learned = thinking.result()
-            is_left = isinstance(learned, str) or (not learned.usage and self._is_left(job))
+            result = future.result()
+            is_unfinished = isinstance(result, str) or (not result.usage and self._is_unfinished(job))
         except StoreError as error:
-            learned, is_left = type(error).__name__, True
-        if is_left:
-            return learned, [kind.value, *lacking]
-        with _left_for_later():
+            result, is_unfinished = type(error).__name__, True
+        if is_unfinished:
+            return result, [kind.value, *pending]
+        with _log_and_leave_pending():
             job_worker.schedule()
-        left = self.deliver([records[0].partition])
-        return learned, lacking if set(lacking) >= set(PROJECTION_NAMES) else left
+        still_pending = self.deliver([records[0].partition])
+        return result, pending if set(pending) >= set(PROJECTION_NAMES) else still_pending
 
-    def _is_left(self, job: int) -> bool:
-        """Whether a piece of work is still to be done: then another process is at it."""
+    def _is_unfinished(self, job: int) -> bool:
+        """Tells whether a job is still recorded: then another process is working on it."""
         with self.ledger.read() as connection:
             return jobs.get(connection, job) is not None
 
     def retry_failed(self) -> dict[str, Any]:
-        """Does what a model has still to do, whoever held it; returns how much was done, what failed, what is left."""
-        came = self.job_worker().drain(by_force=True)
-        failed = Counter(one for one in came if isinstance(one, str))
-        return {"done": len(came) - failed.total(), "failed": dict(failed), "pending": self._flushed()}
+        """Runs all jobs now, also those that another process claimed.
+
+        Returns `{"done": number, "failed": {error class: number}, "pending": […]}`. Raises ConfigError without a model.
+        """
+        results = self.job_worker().drain(by_force=True)
+        failed = Counter(result for result in results if isinstance(result, str))
+        return {"done": len(results) - failed.total(), "failed": dict(failed), "pending": self._flush_background()}
 
     def enrich_and_deliver(self, records: Sequence[MemoryRecord], *, wait: bool) -> list[str]:
-        """What follows a commit: enrichment and delivery. Returns the projections that lack something of it.
+        """Enriches and delivers committed memories; returns the projections that still lack some of them.
 
-        The words are durable: whatever a model or a store does now, also that this was closed in the meantime, makes it
-        a pending call, never a failed one.
+        The words are durable already, so no failure of a model or store, and no `close` meanwhile, raises an error
+        here: the work stays pending.
         """
-        with _left_for_later():
+        with _log_and_leave_pending():
             if wait:
-                return self._finished(records)
+                return self._enrich_and_deliver_now(records)
             self.schedule_background_work()
         return list(PROJECTION_NAMES)
 
-    def _finished(self, records: Sequence[MemoryRecord]) -> list[str]:
-        with _left_for_later():
+    def _enrich_and_deliver_now(self, records: Sequence[MemoryRecord]) -> list[str]:
+        with _log_and_leave_pending():
             self._enricher.process_pending([record.row for record in records])
-        left = self.count_pending(records)
-        pending = self.deliver(list({record.partition for record in records}))
-        return list(PROJECTION_NAMES) if left else pending
+        unenriched = self.count_pending(records)
+        lagging = self.deliver(list({record.partition for record in records}))
+        return list(PROJECTION_NAMES) if unenriched else lagging
 
     def count_pending(self, records: Sequence[MemoryRecord]) -> int:
-        """How many of these still wait for enrichment."""
+        """Returns how many of these memories are not enriched yet."""
         with self.ledger.read() as connection:
             return len(event_log.pending_ids(connection, [record.id for record in records]))
 
     def deliver(self, partitions: Sequence[str]) -> list[str]:
-        """Lets both projections catch up at once; returns those that have not within `delivery_wait`."""
-        until = monotonic() + self.settings.delivery_wait
-        jobs: list[tuple[ProjectionWorker, Future[None] | None]] = []
+        """Delivers to all projections in parallel.
+
+        `partitions` are those with changes. Returns the names of the projections that lag after `delivery_wait`
+        seconds.
+        """
+        deadline = monotonic() + self.settings.delivery_wait
+        deliveries: list[tuple[ProjectionWorker, Future[None] | None]] = []
         for worker in self.projection_workers:
-            job = None
-            with _left_for_later():
-                job = worker.schedule(partitions)
-            jobs.append((worker, job))
-        return [worker.name for worker, job in jobs if not worker.wait_for(job, max(0.0, until - monotonic()))]
+            delivery = None
+            with _log_and_leave_pending():
+                delivery = worker.schedule(partitions)
+            deliveries.append((worker, delivery))
+        return [
+            worker.name
+            for worker, delivery in deliveries
+            if not worker.wait_for(delivery, max(0.0, deadline - monotonic()))
+        ]
 
     def schedule_background_work(self) -> None:
-        """Does what is owed in the background; a second call before it has begun changes nothing."""
-        with self._queue:
-            if self._scheduled is None or self._scheduled.running() or self._scheduled.done():
-                self._scheduled = self._background.submit(self._work)
+        """Schedules enrichment and delivery in the background; has no effect while a scheduled run has not begun."""
+        with self._schedule_lock:
+            if self._scheduled_work is None or self._scheduled_work.running() or self._scheduled_work.done():
+                self._scheduled_work = self._background.submit(self._run_background_work)
 
-    def _work(self) -> None:
+    def _run_background_work(self) -> None:
         try:
             self._enricher.process_pending()
         except GraphmemError as error:
             logger.warning("background work failed (%s) and stays recorded", type(error).__name__)
-        for settling in [
+        for draining in [
             self._pool.submit(worker.drain, self.settings.delivery_wait) for worker in self.projection_workers
         ]:
-            settling.result()
+            draining.result()
 
     def flush(self) -> list[str]:
-        """Does what is owed and waits for it; returns what still lacks something: projections, a model's work."""
+        """Finishes background work and jobs and waits for both.
+
+        Returns the kinds of jobs and the projections that are still pending.
+        """
         if self._job_worker is not None:
             self._job_worker.drain()
-        return self._flushed()
+        return self._flush_background()
 
-    def _flushed(self) -> list[str]:
+    def _flush_background(self) -> list[str]:
         self.schedule_background_work()
         self._background.submit(lambda: None).result()
         with self.ledger.read() as connection:
-            thought = [] if self._job_worker is None else jobs.pending_kinds(connection)
+            pending_jobs = [] if self._job_worker is None else jobs.pending_kinds(connection)
             if event_log.count_pending(connection):
-                return [*thought, *PROJECTION_NAMES]
-        owing = [worker for worker in self.projection_workers if worker.projection.has_pending()]
-        for settling in [self._pool.submit(worker.drain, FLUSH_TIMEOUT) for worker in owing]:
-            settling.result()
-        return thought + [projection.name for projection in self.projections if projection.has_pending()]
+                return [*pending_jobs, *PROJECTION_NAMES]
+        lagging = [worker for worker in self.projection_workers if worker.projection.has_pending()]
+        for draining in [self._pool.submit(worker.drain, FLUSH_TIMEOUT) for worker in lagging]:
+            draining.result()
+        return pending_jobs + [projection.name for projection in self.projections if projection.has_pending()]
 
     def rebuild(self, projection: str | None, progress: Progress | None) -> None:
-        """Throws projections away and fills them again; embeds anew only what the model has no vectors for."""
+        """Drops projections (`projection`, or None for all) and fills them again; embeds only texts that have no
+        vectors yet.
+
+        `progress(name, done, total)` is called after each batch.
+        """
         self._embed_for_this_model()
         with self.ledger.write() as connection:
             integrity.recompute_derived(connection)
-        for one in self.projections:
-            if projection in {None, one.name}:
-                one.rebuild(self.partitions(), progress)
+        for target in self.projections:
+            if projection in {None, target.name}:
+                target.rebuild(self.partitions(), progress)
 
     def _embed_for_this_model(self) -> None:
         with self.ledger.read() as connection:
             rows = text_statistics.rows_without_embeddings(connection, self._enricher.spec)
-            stale = list(memories.records_by_row(connection, rows).values())
-        if stale:
-            self.commit([ReindexMemory(record.id) for record in stale])
+            outdated = list(memories.records_by_row(connection, rows).values())
+        if outdated:
+            self.commit([ReindexMemory(record.id) for record in outdated])
         record_embedder(self.ledger, self._backends.embedder.model)
         self._enricher.process_pending()
         with self.ledger.write() as connection:
-            dropped = text_statistics.delete_other_embeddings(connection, self._enricher.spec)
-        if dropped:
+            deleted = text_statistics.delete_other_embeddings(connection, self._enricher.spec)
+        if deleted:
             self.ledger.compact()
 
     def partitions(self) -> list[str]:
-        """Every partition there is."""
+        """Returns all partitions of the ledger."""
         with self.ledger.read() as connection:
             return memories.all_partitions(connection)
 
     def verify(self) -> dict[str, Any]:
-        """Compares the projections with the ledger and the derived columns with their rows."""
+        """Compares the projections with the ledger and the derived columns with their rows.
+
+        Returns the report that `Memory.verify` documents.
+        """
         damaged = self.ledger.check()
         with self.ledger.read() as connection:
-            counted, derived, failed = (
+            counts, inconsistent, failed = (
                 integrity.counts(connection),
                 integrity.inconsistent_columns(connection),
                 integrity.count_failed(connection),
             )
             damaged += integrity.altered_memories(connection)
-        found = {worker.name: worker.verify() for worker in self.projection_workers}
-        clean = not damaged and not derived and not failed and not any(any(lines.values()) for lines in found.values())
+        projections = {worker.name: worker.verify() for worker in self.projection_workers}
+        is_ok = (
+            not damaged
+            and not inconsistent
+            and not failed
+            and not any(any(report.values()) for report in projections.values())
+        )
         return {
-            "ok": clean, "ledger": counted, "damaged": damaged, "derived": derived, "failed": failed,
-            "projections": found,
+            "ok": is_ok, "ledger": counts, "damaged": damaged, "derived": inconsistent, "failed": failed,
+            "projections": projections,
         }  # fmt: skip
 
     def stats(self, scope: Scope | None) -> dict[str, Any]:
-        """Counts, sizes, what is pending; what models took, in all or for a scope."""
+        """Returns counts, sizes in bytes, pending work and the models' usage, as `Memory.stats` documents.
+
+        `scope` restricts the usage only.
+        """
         with self.ledger.read() as connection:
-            counted, embedded = integrity.counts(connection), integrity.embedding_bytes(connection)
-            used, kinds = model_usage.usage_totals(connection, scope), jobs.pending_kinds(connection)
+            counts, embedding_bytes = integrity.counts(connection), integrity.embedding_bytes(connection)
+            usage, pending_jobs = model_usage.usage_totals(connection, scope), jobs.pending_kinds(connection)
             unguarded = integrity.count_unprotected_tombstones(connection)
         return {
-            **counted,
+            **counts,
             "embedder": self._backends.embedder.model,
-            "embedding_bytes": embedded,
+            "embedding_bytes": embedding_bytes,
             "bytes": self.ledger.size(),
             "unguarded": unguarded,
-            "pending": kinds + [projection.name for projection in self.projections if projection.has_pending()],
-            "usage": used,
+            "pending": pending_jobs + [projection.name for projection in self.projections if projection.has_pending()],
+            "usage": usage,
         }
 
     def repair(self) -> None:
-        """Brings everything up to date and mends what `verify` finds."""
+        """Finishes pending work and corrects the differences that `verify` reports."""
         self.flush()
         with self.ledger.write() as connection:
             integrity.recompute_derived(connection)
@@ -344,7 +392,7 @@ class Engine:
             projection.repair(projection.verify())
 
     def reset(self) -> list[str]:
-        """Empties the ledger and the projections; returns those that are emptied later, once they can be reached."""
+        """Empties the ledger and the projections; returns the projections that are out of reach and emptied later."""
         with self.ledger.write() as connection:
             integrity.wipe(connection)
         pending = self.deliver([])
@@ -352,10 +400,13 @@ class Engine:
         return pending
 
     def close(self) -> None:
-        """Waits for background work, then lets go of everything. A second call does nothing, nor does a fork's."""
+        """Waits for background work, then closes all stores.
+
+        A second call has no effect, nor has a call in a forked process.
+        """
         if self in _inherited:
             return
-        with self._queue:
+        with self._schedule_lock:
             if self._closed:
                 return
             self._closed = True
@@ -369,28 +420,28 @@ class Engine:
 
 
 @contextmanager
-def _left_for_later() -> Iterator[None]:
-    """What follows a commit and cannot be done now stays recorded."""
+def _log_and_leave_pending() -> Iterator[None]:
+    """Logs a failure of a model or store after a commit; the unfinished work stays recorded and is tried again."""
     try:
         yield
     except (ModelError, StoreError) as error:
-        logger.warning("what follows a write failed (%s); it stays recorded and is tried again", type(error).__name__)
+        logger.warning("work after a write failed (%s); it stays recorded and is tried again", type(error).__name__)
 
 
-def _close_projections(parts: Backends) -> None:
-    for worker in parts.projection_workers:
+def _close_projections(backends: Backends) -> None:
+    for worker in backends.projection_workers:
         worker.cancel_waits()
     try:
-        parts.close_projections()
-    finally:  # whatever became of the projections: the ledger's log has to be emptied
-        parts.ledger.close()
+        backends.close_projections()
+    finally:  # also after an error above: closing the ledger empties its write-ahead log
+        backends.ledger.close()
 
 
-def _fork() -> None:
-    for house in _open:
-        house._finalizer.detach()  # noqa: SLF001  (a part of the house, said here because it is about all of them)
-        _inherited.append(house)
+def _mark_inherited() -> None:
+    for engine in _open_engines:
+        engine._finalizer.detach()  # noqa: SLF001  (part of Engine; here because it concerns all engines)
+        _inherited.append(engine)
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_fork)
+    os.register_at_fork(after_in_child=_mark_inherited)

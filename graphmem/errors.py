@@ -1,21 +1,21 @@
-"""Everything that can leave the public surface.
+"""All errors that the public methods raise.
 
 GraphmemError
-├── ConfigError                the configuration cannot be used; says which key and what to put there
+├── ConfigError                the configuration cannot be used; names the key and the remedy
 ├── ValidationError            an argument cannot be used (also a ValueError)
 ├── NotFoundError              no such memory in this scope (also a LookupError)
 ├── StoreError                 a store failed
 │   ├── StoreUnavailable       it cannot be reached, or its files cannot be used
 │   └── StoreLocked            another process holds it
-├── PartialWrite               strict=True only: durable, but not in every projection; `.result` has the rest
+├── PartialWrite               strict=True only: durable, but not in every projection; `.result` is the call's result
 └── ModelError                 a model failed
     ├── EmbeddingError
-    └── LLMError               by name: what it was, and in `.usage` what it cost all the same
-        ├── LLMUnavailable     out of reach, too slow, overloaded, or it failed
-        ├── LLMRejected        the endpoint does not take the request (key, model, size)
+    └── LLMError               the subclass names the cause; `.usage` has the cost of the failed attempt
+        ├── LLMUnavailable     unreachable, too slow, overloaded, or it failed
+        ├── LLMRejected        the endpoint does not accept the request (key, model, size)
         ├── LLMTruncated       the answer was cut off
-        ├── LLMRefused         the model would not answer, or a filter withheld it
-        └── LLMUnusable        the answer is not what was asked for
+        ├── LLMRefused         the model refused to answer, or a filter withheld the answer
+        └── LLMUnusable        the answer does not have the requested form
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from typing import Any
 
 CLOSED = "this Memory is closed; open a new one"
 NO_THREAD = (
-    "no thread can be started for this: the process is ending, or it has as many as it may have; what was stored is "
-    "safe, and its enrichment and delivery are done by the next process that opens this memory, or by flush()"
+    "no thread can be started for this: the process is ending, or it has as many as it may have; stored memories are "
+    "safe, and the next process that opens this memory, or flush(), enriches and delivers them"
 )
-FORKED = "this Memory was opened before this process was forked; open it after the fork, in each process its own"
+FORKED = "this Memory was opened before this process was forked; open a Memory in each process, after the fork"
 
 
 class GraphmemError(Exception):
-    """The root of the tree above."""
+    """The base class of all errors."""
 
 
 class ConfigError(GraphmemError):
@@ -40,11 +40,11 @@ class ConfigError(GraphmemError):
 
 
 class ValidationError(GraphmemError, ValueError):
-    """An argument cannot be used; names the argument, its value and the remedy."""
+    """An argument cannot be used; the message names the argument, its value and the remedy."""
 
 
 class NotFoundError(GraphmemError, LookupError):
-    """No such memory; an id of another scope reads exactly like an absent one."""
+    """No such memory. An id of another scope reads exactly like an absent one."""
 
 
 class StoreError(GraphmemError):
@@ -60,9 +60,9 @@ class StoreLocked(StoreError):
 
 
 class PartialWrite(GraphmemError):
-    """The write is durable in the ledger but not yet in every projection (`strict=True` only).
+    """The write is durable in the ledger, but not yet in every projection (`strict=True` only).
 
-    `result` is what the call would have returned, its `pending` naming the projections that lag.
+    `result` is the result that the call would have returned; its `pending` names the lagging projections.
     """
 
     def __init__(self, message: str, result: Mapping[str, Any]) -> None:
@@ -71,7 +71,7 @@ class PartialWrite(GraphmemError):
 
 
 class ModelError(GraphmemError):
-    """A model failed; the words it was asked about are safe in the ledger."""
+    """A model failed; the words for it are safe in the ledger."""
 
 
 class EmbeddingError(ModelError):
@@ -79,7 +79,7 @@ class EmbeddingError(ModelError):
 
 
 class LLMError(ModelError):
-    """The language model failed. `usage` is what the attempt took, as a `graphmem.models.protocols.Usage`."""
+    """The language model failed. `usage` is the cost of the attempt, a `graphmem.models.protocols.Usage`, or None."""
 
     def __init__(self, message: str, usage: Any = None) -> None:
         super().__init__(message)
@@ -87,20 +87,20 @@ class LLMError(ModelError):
 
 
 class LLMUnavailable(LLMError):
-    """The endpoint is out of reach, too slow, overloaded, or failed; asking again later may help."""
+    """The endpoint is unreachable, too slow or overloaded, or it failed; a later attempt may succeed."""
 
 
 class LLMRejected(LLMError):
-    """The endpoint does not take the request: its key, the model's name, or the size."""
+    """The endpoint does not accept the request: its key, the model's name, or the size."""
 
 
 class LLMTruncated(LLMError):
-    """The answer was cut off: nothing of it is used."""
+    """The answer was cut off; no part of it is used."""
 
 
 class LLMRefused(LLMError):
-    """The model would not answer, or a content filter withheld the answer."""
+    """The model refused to answer, or a content filter withheld the answer."""
 
 
 class LLMUnusable(LLMError):
-    """The answer is not what was asked for, and could not be mended."""
+    """The answer does not have the requested form and could not be corrected."""

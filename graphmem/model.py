@@ -1,4 +1,7 @@
-"""The nouns: frozen, slotted, free of I/O. Times are timezone-aware UTC; in stores they are integer microseconds."""
+"""The data classes that every other module uses: scopes, views, memories, mentions, relations, subgraphs.
+
+Frozen, slotted and free of I/O. Times are timezone-aware UTC; stores keep them as integer microseconds.
+"""
 
 from __future__ import annotations
 
@@ -16,27 +19,27 @@ EMPTY_MAPPING: Mapping[str, Any] = MappingProxyType({})
 
 
 def iso(moment: datetime) -> str:
-    """ISO 8601 in UTC, always with microseconds, so that texts sort like moments."""
+    """Formats a UTC moment as ISO 8601, always with microseconds, so that the texts sort like the moments."""
     return moment.isoformat(timespec="microseconds")
 
 
 def optional_iso(moment: datetime | None) -> str | None:
-    """The same, or None."""
+    """Formats a UTC moment as `iso` does; returns None for None."""
     return None if moment is None else iso(moment)
 
 
 def micros(moment: datetime) -> int:
-    """Microseconds since 1970-01-01 UTC: exact, unlike a float of seconds."""
+    """Returns whole microseconds since 1970-01-01 UTC: exact, unlike a float of seconds."""
     return (moment - EPOCH) // timedelta(microseconds=1)
 
 
 def from_micros(value: int) -> datetime:
-    """The UTC moment that `micros` was taken from."""
+    """Returns the UTC moment of a number from `micros`."""
     return EPOCH + timedelta(microseconds=value)
 
 
 class Kind(StrEnum):
-    """What a memory is: the words as spoken, what was extracted from them, or a consolidation."""
+    """The kind of a memory: a message as it was said, a fact drawn from messages, or a summary."""
 
     EPISODE = "episode"
     FACT = "fact"
@@ -57,37 +60,38 @@ class EntityType(StrEnum):
 
 
 class AnswerType(IntFlag):
-    """Which kinds of questions a text may answer, as far as its words show; a text can do several."""
+    """The kinds of question that a text may answer, judged by its words. One text can have several."""
 
     WHEN = 1
     NUMBER = 2
     DURATION = 4
     PLACE = 8
     PERSON = 16
-    ASKS = 32  # it ends with a question itself
-    TITLED = 64  # it is a passage with a title
+    ASKS = 32  # the text ends with a question
+    TITLED = 64  # the text is a passage with a title
 
 
 NO_ANSWER_TYPES = AnswerType(0)
 
 
 class MentionKind(IntEnum):
-    """How a memory holds an entity's key. The order is the order of worth: a store reads the lowest first."""
+    """How a memory mentions an entity, most valuable first: stores that read a limited number begin with the lowest."""
 
     TITLE = 0
     NAME = 1
     CHUNK = 2
-    THING = 3  # one common noun, only because a relation ends there: links nothing
+    THING = 3  # one common noun, kept only because a relation ends there; it does not link memories
 
 
-# What the parts of a scope are called: arguments, columns, keys of what is exported.
+# Names of a scope's parts, alike as arguments, columns and keys of an export.
 SCOPE_NAMES = ("user_id", "agent_id", "run_id")
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Whose memories: at least one part is set. Made by `graphmem.boundary.validation.scope`, which
-    checks the values.
+    """The ids that a call is about; at least one is set.
+
+    Built by `graphmem.boundary.validation.scope`, which checks the values.
     """
 
     user_id: str | None = None
@@ -96,7 +100,7 @@ class Scope:
 
     @property
     def partition(self) -> str:
-        """Where what is written under this scope lives: its user's graph, else its agent's, else its run's."""
+        """The partition of memories written under this scope: its user's, else its agent's, else its run's."""
         if self.user_id is not None:
             return f"user:{self.user_id}"
         if self.agent_id is not None:
@@ -106,11 +110,11 @@ class Scope:
     @property
     def parts(self) -> dict[str, str]:
         """The parts that are set, by name."""
-        named = {name: getattr(self, name) for name in SCOPE_NAMES}
-        return {name: value for name, value in named.items() if value is not None}
+        values = {name: getattr(self, name) for name in SCOPE_NAMES}
+        return {name: value for name, value in values.items() if value is not None}
 
     def sees(self, other: Scope) -> bool:
-        """Whether a memory written under `other` carries every value this scope asks for."""
+        """Tells whether memories written under `other` carry every value that this scope names."""
         return all(getattr(other, name) == value for name, value in self.parts.items())
 
 
@@ -119,10 +123,11 @@ ALL_KINDS = frozenset(Kind)
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a read may see. Every store applies it before its limits.
+    """The memories that a read may see. Every store applies the view before its limits.
 
-    `partition` None spans partitions (a search by agent or run alone). Without `as_of`, what is retired by `now` is
-    left out; with it, what was true then is seen: valid_from <= as_of < valid_to.
+    `partition` None spans partitions (a search by agent or run alone). `now` is the time of the call. Without `as_of`,
+    memories retired by `now` are hidden; with it, the read sees the memories valid at that time: valid_from <= as_of <
+    valid_to. Expired memories are hidden unless `show_expired`.
     """
 
     scope: Scope
@@ -134,11 +139,11 @@ class View:
 
     @property
     def moment(self) -> datetime:
-        """The moment whose state of the world is asked for."""
+        """The moment whose state is read: `as_of`, else `now`."""
         return self.as_of or self.now
 
     def holds(self, record: MemoryRecord) -> bool:
-        """The rule itself, for stores that filter in Python; SQL and Cypher say the same in their words."""
+        """Tells whether the view shows a memory; SQL and Cypher apply the same rule by statements of their own."""
         if self.partition is not None and record.partition != self.partition:
             return False
         if not record.is_in(self.scope) or record.kind not in self.kinds:
@@ -146,7 +151,7 @@ class View:
         return self.is_current(record.valid_from, record.valid_to, record.expires_at)
 
     def is_current(self, valid_from: datetime, valid_to: datetime | None, expires_at: datetime | None) -> bool:
-        """Whether something with these dates is seen at this view's moment."""
+        """Tells whether something with these dates is visible at the view's moment."""
         if valid_to is not None and valid_to <= self.moment:
             return False
         if self.as_of is not None and valid_from > self.as_of:
@@ -159,7 +164,10 @@ VECTOR = "vector"
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingSpec:
-    """What is kept of each text: `model`'s vectors and, if `tokens` names a form, its token matrices."""
+    """The embeddings stored for each text: the vectors of `model` and, unless `tokens` is None, token matrices.
+
+    `tokens` is the name of the token matrices' form, `token_dims` their width.
+    """
 
     model: str
     tokens: str | None = None
@@ -167,16 +175,16 @@ class EmbeddingSpec:
 
     @property
     def names(self) -> list[str]:
-        """The forms by name."""
+        """The names of the stored forms: the vector's and, if any, the token matrices'."""
         return [VECTOR] if self.tokens is None else [VECTOR, self.tokens]
 
 
 class CandidateRow(NamedTuple):
-    """What a search has to know of a memory to weigh it. `at` is in microseconds, `question_share` the share of it that
-    asks.
+    """The columns of a memory that a search needs for its features.
 
-    `before` and `after` are the rows beside it in its session (None: none), whatever a view would hide. `source_only`:
-    an episode that is a mere source of facts. `role` is that of whoever said it.
+    `row` is the memory's row number, `at` microseconds since 1970 UTC, `answer_types` the number of an AnswerType,
+    `question_share` 0 to 1. `before` and `after` are the rows beside it in its session (None at an end), also where
+    the view hides them. `source_only` marks a source message. `role` is the author's.
     """
 
     row: int
@@ -194,11 +202,11 @@ class CandidateRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One thing said. `at` is the observation time; `has_own_time` tells whether the caller gave it (replays need
-    that).
+    """One message as a caller adds it.
 
-    `metadata` is what came in the message itself, beside that of the call; `document` tells of which document the words
-    are a part, if nobody said them.
+    `at` is the observation time; `has_own_time` tells whether the caller gave it, by which a repeated message is
+    recognised. `metadata` came with the message itself, beside the call's. `document` names the document of which
+    the words are a part, if nobody said them.
     """
 
     role: str
@@ -214,7 +222,11 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class MemoryRecord:
-    """A memory as the ledger holds it. Beside its scope's run, it may have been said again in `further_runs`."""
+    """A memory as the ledger stores it.
+
+    `further_runs` are the runs, beside its scope's, in which the memory was said again. `at` is the observation time,
+    `seq` the number of its last change, `row` its row number in the ledger. `confidence` is 0 to 1.
+    """
 
     id: str
     partition: str
@@ -243,12 +255,12 @@ class MemoryRecord:
 
     @property
     def runs(self) -> tuple[str, ...]:
-        """Every run it was said in, its own first."""
-        own = self.scope.run_id
-        return self.further_runs if own is None else (own, *self.further_runs)
+        """Every run the memory was said in, its scope's first."""
+        own_run = self.scope.run_id
+        return self.further_runs if own_run is None else (own_run, *self.further_runs)
 
     def is_in(self, scope: Scope) -> bool:
-        """Whether it carries every value that a scope asks for; of its runs each counts."""
+        """Tells whether the memory carries every value that `scope` names; any of its runs counts."""
         run = scope.run_id
         if run is not None and run in self.further_runs:
             scope = replace(scope, run_id=None)
@@ -256,18 +268,18 @@ class MemoryRecord:
 
     @property
     def embedded_text(self) -> str:
-        """The words with the speaker's name in front: what is embedded and indexed (see RECALL in the README)."""
+        """The words after the speaker's name, as they are embedded and indexed."""
         return embedded_text(self.speaker, self.text)
 
 
 def embedded_text(speaker: str | None, text: str) -> str:
-    """A memory's words with its speaker's name in front."""
+    """Returns a memory's words after its speaker's name ("Anna: I moved"), the form that is embedded and indexed."""
     return f"{speaker}: {text}" if speaker else text
 
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """An entity's canonical key as found in one text. `key` is lower case, without article or possessive."""
+    """An entity named in one text, as `name` there. `key` is lower case, without article or possessive."""
 
     key: str
     name: str
@@ -277,12 +289,13 @@ class Mention:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A relation as one text states it: subject and object are entity keys, `fact` is the sentence that says so.
+    """A relation as one text states it. `subject` and `object` are entity keys, `fact` is the sentence that states it.
 
-    Predicates are data (a lemma with its preposition, "not " in front when negated), never labels or types.
-    `confidence`, 0 to 1, is the share of statements read in this way that are right: the extractor's estimate, not a
-    claim about the world. 1.0 where the extractor makes none. `valid_at` and `invalid_at` are since and until when it
-    is so, where the text says it; else the memory's own dates stand for them.
+    Predicates are data (a lemma with its preposition, with "not " in front if negated), never labels or types.
+
+    `confidence`, 0 to 1, is the extractor's estimate of how often statements found in this way are right, not a claim
+    about the world; 1.0 where the extractor makes none. `valid_at` and `invalid_at` are the beginning and end that the
+    text gives; without them the memory's own dates count.
     """
 
     subject: str
@@ -296,7 +309,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """What an extractor found in one text. Every subject and object of a statement is among the mentions."""
+    """Entities and relations found in one text. Every subject and object of a statement is among the mentions."""
 
     mentions: tuple[Mention, ...] = ()
     statements: tuple[Statement, ...] = ()
@@ -305,9 +318,9 @@ class Extraction:
 
 @dataclass(frozen=True, slots=True)
 class Utterance:
-    """A text with its speaker, as an extractor gets it.
+    """A text with its speaker, the input of an extractor.
 
-    `is_fact`: it is written about the speaker, who is left out as its subject ("Lives in Paris").
+    `is_fact`: the text is about the speaker and leaves the subject out ("Lives in Paris").
     """
 
     text: str
@@ -316,7 +329,7 @@ class Utterance:
 
 
 class Origin(StrEnum):
-    """Who says that two names mean one entity: the user, or a rule (see `graphmem.extraction.entity_resolution`)."""
+    """Who linked two names of one entity: the user, or a rule of `graphmem.extraction.entity_resolution`."""
 
     USER = "user"
     FIRST_NAME = "first name"
@@ -325,7 +338,7 @@ class Origin(StrEnum):
 
 
 class Link(NamedTuple):
-    """Two keys of a partition that mean one entity."""
+    """An alias: two keys of a partition that mean one entity."""
 
     key: str
     other: str
@@ -334,7 +347,7 @@ class Link(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OtherName:
-    """A further key of an entity that has several, what texts call it, and who says that it is the same."""
+    """A further key of an entity with several, its name in the texts, and who linked it."""
 
     key: str
     name: str
@@ -343,9 +356,10 @@ class OtherName:
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """A node of a partition's graph. `mentions` counts the memories that hold its key (its document frequency).
+    """An entity of a partition. `mentions` counts the memories that mention it (its document frequency).
 
-    As people see it, it may stand for several keys: `aliases` are the others, and `mentions` counts a memory once.
+    Where names are merged for display, it stands for several keys: `aliases` are the others, and `mentions` counts each
+    memory once.
     """
 
     key: str
@@ -356,15 +370,15 @@ class Entity:
 
     @property
     def keys(self) -> list[str]:
-        """All keys it stands for, its own first."""
+        """All keys of the entity, its own first."""
         return [self.key, *(other.key for other in self.aliases)]
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """An edge as a view sees it: facts, dates and memory ids come from the supports inside the view only.
+    """A relation as a view shows it: facts, dates and memory ids come only from supports inside the view.
 
-    `confidence` (0..1) is the surest support's.
+    `source` and `target` are entity keys. `confidence` (0 to 1) is that of the most certain support.
     """
 
     id: str
@@ -382,7 +396,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One line of history. Content is None once the memory is erased."""
+    """One event of a memory's history. The texts are None once the memory is erased."""
 
     id: str
     memory_id: str
@@ -400,7 +414,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Seeds:
-    """Where a walk starts: entity keys and memory ids, all of one partition."""
+    """The nodes from which the graph is read: entity keys and memory ids of one partition."""
 
     entities: Sequence[str] = ()
     memories: Sequence[str] = ()
@@ -408,7 +422,7 @@ class Seeds:
 
 @dataclass(frozen=True, slots=True)
 class GraphBounds:
-    """How much of the graph one `neighbourhood` may read; measured, see README, "Why it is built so"."""
+    """How much of the graph one `neighbourhood` may read. Measured; see README, "Why it is built so"."""
 
     steps: int = 3
     seed_mentions: int = 30
@@ -418,7 +432,7 @@ class GraphBounds:
 
 
 class MentionEdge(NamedTuple):
-    """A mention inside a subgraph. `kind` is a MentionKind's number: there are thousands of them in a search."""
+    """A mention inside a subgraph. `kind` is the plain number of a MentionKind: a search handles thousands of these."""
 
     memory: str
     entity: str
@@ -427,14 +441,16 @@ class MentionEdge(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Subgraph:
-    """A bounded neighbourhood.
+    """A bounded neighbourhood of seeds.
 
-    `mentions` are the memories' mentions of whatever several memories of the partition hold, and of the seeds; how many
-    entities a memory holds alone is counted in `shared_mentions`, {(memory, kind): count}: they lead nowhere, but weigh
-    in what the memory passes on. `frequencies` gives the document frequency of every key that occurs. `next_pairs` are
-    consecutive memories of a session, both inside the view, at least one of them in `memories`. Relations are no part
-    of it: the memory that supports one mentions both its ends, so they would lead nowhere new; readers get them from
-    the memories found.
+    `mentions` are those of entities that several memories of the partition mention, and those of the seeds. Entities
+    that one memory alone mentions are only counted, in `shared_mentions`, {(memory, kind): count}: they lead nowhere,
+    but take a share of the weight that the memory passes on. `frequencies` is the document frequency of every key that
+    occurs. `next_pairs` are consecutive memories of a session, both inside the view, at least one of them in
+    `memories`.
+
+    Relations are left out: a memory that supports one mentions both its ends, so they would lead to no further node.
+    Readers load the relations of the hits.
     """
 
     memories: tuple[str, ...] = ()

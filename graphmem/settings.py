@@ -1,6 +1,6 @@
-"""The configuration as data: a dict in mem0's shape, a file, or GRAPHMEM_* variables become one checked `Settings`.
+"""Configuration: builds one checked `Settings` from a dict in mem0's shape, a file, or GRAPHMEM_* variables.
 
-Nothing is opened here and no backend is imported. Values never appear in error texts: any of them could be a secret.
+Nothing is opened here and no backend is imported. Error messages never contain a value: it could be a secret.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from graphmem.errors import ConfigError
 from graphmem.ingest.hooks import BeforeStore
 
 ENVIRONMENT_PREFIX = "GRAPHMEM_"
-# Variables with our prefix that are not settings: where the test servers live.
+# Variables with the prefix that are no settings: GRAPHMEM_SERVERS has the addresses of the test servers.
 _NOT_SETTINGS = frozenset({"GRAPHMEM_SERVERS"})
 
-# Of characters that a machine has chosen; a sentence of so many could be guessed.
-LEAST_SECRET = 32
+# Enough for random characters; a sentence of this length could be guessed.
+MIN_SECRET_CHARS = 32
 _NAME = re.compile(r"[\w-]{0,80}")
 
 EmbedFunction = Callable[[list[str]], Any]
 """Texts in, one vector (a sequence of floats) for each out."""
 
 
-def _path(value: object) -> object:
+def _checked_path(value: object) -> object:
     if value == "":
         raise PydanticCustomError("empty_path", "is empty; give a path or leave the key out")
     if isinstance(value, str) and "\0" in value:
-        raise PydanticCustomError("nul_in_path", "holds a NUL character, which no path can")
+        raise PydanticCustomError("nul_in_path", "contains a NUL character, which no path can")
     if isinstance(value, str | Path):
         if not is_encodable(str(value)):
-            raise PydanticCustomError("surrogate_in_path", "holds a lone surrogate, which no name of a file can")
+            raise PydanticCustomError("surrogate_in_path", "contains a lone surrogate, which no file name can")
         try:
             return Path(value).expanduser()
         except RuntimeError as error:
@@ -53,27 +53,27 @@ def _path(value: object) -> object:
     return value
 
 
-def _function(value: object) -> object:
-    if not callable(value):  # a name in a file or a variable would be a way to run any code there is
+def _checked_function(value: object) -> object:
+    if not callable(value):  # accepting a name from a file or a variable would let it run any code
         raise PydanticCustomError("no_function", "must be a function; only code can give one")
     return value
 
 
-def _long(value: SecretStr) -> SecretStr:
+def _check_secret_length(value: SecretStr) -> SecretStr:
     secret = value.get_secret_value()
     try:
         secret.encode()
     except UnicodeEncodeError:
-        raise PydanticCustomError("odd_secret", "holds what is no character; use letters and digits") from None
-    if len(secret.strip()) < LEAST_SECRET:
+        raise PydanticCustomError("odd_secret", "contains a lone surrogate; use letters and digits") from None
+    if len(secret.strip()) < MIN_SECRET_CHARS:
         raise PydanticCustomError(
-            "short_secret", f"is shorter than {LEAST_SECRET} characters; make one by: openssl rand -hex 32"
+            "short_secret", f"is shorter than {MIN_SECRET_CHARS} characters; make one by: openssl rand -hex 32"
         )
     return value
 
 
-def _assume(provider: str) -> BeforeValidator:
-    """Let a section leave its provider out."""
+def _default_provider(provider: str) -> BeforeValidator:
+    """Returns a validator that adds this provider to a section without one."""
 
     def fill(data: object) -> object:
         return {**data, "provider": provider} if isinstance(data, Mapping) and data.get("provider") is None else data
@@ -81,8 +81,8 @@ def _assume(provider: str) -> BeforeValidator:
     return BeforeValidator(fill)
 
 
-# Other names that mem0 has for models, with the OpenAI-compatible address where it is known.
-_ADDRESSES: Mapping[str, str | None] = {
+# Further model providers of mem0, each with the address of its OpenAI-compatible endpoint, if known.
+_PROVIDER_ADDRESSES: Mapping[str, str | None] = {
     "anthropic": "https://api.anthropic.com/v1/",
     "aws_bedrock": None,
     "azure_openai": "https://RESOURCE.openai.azure.com/openai/v1/",
@@ -106,34 +106,34 @@ _ADDRESSES: Mapping[str, str | None] = {
     "vllm": "http://localhost:8000/v1",
     "xai": "https://api.x.ai/v1",
 }
-# Of these there is none for embeddings.
+# Providers whose endpoint has no embeddings.
 _CHAT_ONLY = frozenset({"anthropic", "deepseek", "groq", "xai"})
 
 
-def _reach(section: str, *known: str) -> BeforeValidator:
-    """Say by which address another provider's model is reached."""
+def _refuse_other_providers(section: str, *providers: str) -> BeforeValidator:
+    """Returns a validator that refuses other providers and names the address that reaches them through "openai"."""
 
     def check(data: object) -> object:
         name = data.get("provider") if isinstance(data, Mapping) else None
-        if name is None or name in known:
+        if name is None or name in providers:
             return data
-        theirs = name.lower() if isinstance(name, str) else ""
-        address = None if section == "embedder" and theirs in _CHAT_ONLY else _ADDRESSES.get(theirs)
-        told = {
-            "names": " or ".join(f"'{one}'" for one in known),
-            "which": f"'{theirs}'" if theirs in _ADDRESSES else "any other",
+        other = name.lower() if isinstance(name, str) else ""
+        address = None if section == "embedder" and other in _CHAT_ONLY else _PROVIDER_ADDRESSES.get(other)
+        context = {
+            "names": " or ".join(f"'{provider}'" for provider in providers),
+            "which": f"'{other}'" if other in _PROVIDER_ADDRESSES else "any other",
             "setting": f"{section}.config.openai_base_url",
             "where": "its OpenAI-compatible endpoint, if it has one" if address is None else f"'{address}'",
         }
         text = "must be {names}; {which} is reached with provider 'openai' and {setting} set to {where}"
-        raise PydanticCustomError("other_provider", text, told)
+        raise PydanticCustomError("other_provider", text, context)
 
     return BeforeValidator(check)
 
 
-# What is only taken note of, for it has no meaning here. Its value is not kept.
+# A key of mem0's without a meaning here: only its presence is stored, for a warning.
 IgnoredKey = Annotated[bool, BeforeValidator(lambda _: True)]
-FilePath = Annotated[Path, BeforeValidator(_path)]
+FilePath = Annotated[Path, BeforeValidator(_checked_path)]
 Text = Annotated[str, Field(min_length=1)]
 # A URL may hold a password.
 SecretUrl = Annotated[SecretStr, Field(min_length=1)]
@@ -146,38 +146,38 @@ class _Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _known_keys_only(cls, data: object) -> object:
-        """Refuse unknown keys with the nearest known one; None means the same as leaving a key out."""
+        """Refuses unknown keys, naming the nearest known one; removes keys whose value is None."""
         if not isinstance(data, Mapping):
             return data
         for key in data:
             if key not in cls.model_fields and data[key] is not None:
-                near = get_close_matches(str(key), cls.model_fields, 1, 0.5)
-                known = ", ".join(cls.model_fields) or "none, leave it out"
-                hint = f"did you mean '{near[0]}'?" if near else f"known: {known}"
-                # Not any: YAML takes "password:x" without a blank for one key.
-                is_name = _NAME.fullmatch(str(key)) is not None
-                shown = repr(str(key)) if is_name else "that is no name (not shown)"
-                told = {"text": f"unknown key {shown}; {hint}", "key": str(key) if is_name else None}
-                raise PydanticCustomError("unknown_key", "{text}", told)
+                nearest = get_close_matches(str(key), cls.model_fields, 1, 0.5)
+                known_keys = ", ".join(cls.model_fields) or "none, leave it out"
+                hint = f"did you mean '{nearest[0]}'?" if nearest else f"known: {known_keys}"
+                # Other keys are not shown: YAML reads "password:x" without a blank as one key.
+                is_plausible_name = _NAME.fullmatch(str(key)) is not None
+                shown = repr(str(key)) if is_plausible_name else "that is no name (not shown)"
+                context = {"text": f"unknown key {shown}; {hint}", "key": str(key) if is_plausible_name else None}
+                raise PydanticCustomError("unknown_key", "{text}", context)
         return {key: value for key, value in data.items() if value is not None}
 
-    def given(self, *names: str) -> list[str]:
-        """Which of these fields were set to something."""
+    def keys_with_values(self, *names: str) -> list[str]:
+        """Returns those of the named fields whose value is set and true."""
         return [name for name in names if getattr(self, name)]
 
 
 class _NoConfig(_Section):
-    """For providers that have nothing to set."""
+    """The configuration of a provider without options."""
 
 
 # --- vector_store --------------------------------------------------------------------------------------------------
 
 
 class QdrantConfig(_Section):
-    """A server (`url`, or `host` and `port`), or the embedded engine in `path` (by default inside `home`).
+    """A Qdrant server (`url`, or `host` and `port`), or embedded Qdrant in the folder `path` (default: inside `home`).
 
-    `prefer_grpc`: by default gRPC where `grpc_port` answers, else REST. `on_disk` and `quantization` count when a
-    server's collection is made. `embedding_model_dims` is mem0's and checked against the embedder.
+    `prefer_grpc`: by default gRPC is used where `grpc_port` answers, else REST. `on_disk` and `quantization` apply when
+    a server's collection is created. `embedding_model_dims` is mem0's and compared with the embedder.
     """
 
     url: SecretUrl | None = None
@@ -194,7 +194,7 @@ class QdrantConfig(_Section):
 
     @property
     def is_server(self) -> bool:
-        """Whether a Qdrant server is meant, not the embedded engine."""
+        """True for a Qdrant server, False for embedded Qdrant."""
         return self.url is not None or self.host is not None
 
     @model_validator(mode="after")
@@ -211,7 +211,7 @@ class QdrantConfig(_Section):
 
 
 class QdrantStore(_Section):
-    """The only vector store."""
+    """The vector store: Qdrant is the only one."""
 
     provider: Literal["qdrant"] = "qdrant"
     config: QdrantConfig = QdrantConfig()
@@ -221,7 +221,7 @@ class QdrantStore(_Section):
 
 
 class Neo4jConfig(_Section):
-    """A Neo4j server."""
+    """The address and account of a Neo4j server."""
 
     url: SecretUrl
     username: Text = "neo4j"
@@ -230,7 +230,10 @@ class Neo4jConfig(_Section):
 
 
 class _Graph(_Section):
-    """A graph store. `llm`, `custom_prompt` and `threshold` are mem0 1's, for what a model of the graph's own was."""
+    """A graph store.
+
+    `llm`, `custom_prompt` and `threshold` are keys of mem0 1, for its graph's own model; they are ignored.
+    """
 
     llm: IgnoredKey = False
     custom_prompt: IgnoredKey = False
@@ -252,7 +255,7 @@ class LedgerGraph(_Graph):
 
 
 class NetworkxGraph(_Graph):
-    """The graph in memory."""
+    """The graph in memory, in networkx."""
 
     provider: Literal["networkx"]
     config: _NoConfig = _NoConfig()
@@ -262,13 +265,13 @@ class NetworkxGraph(_Graph):
 
 
 class MinilmConfig(_Section):
-    """`tokens`: keep a vector for each token too (about 5 kB for a chat turn); without them less is found."""
+    """`tokens`: store a vector for each token as well (about 5 kB for a chat turn); without them search finds less."""
 
     tokens: bool = True
 
 
 class MinilmEmbedder(_Section):
-    """The model that comes along: offline, 384 dimensions."""
+    """The model inside the package: offline, 384 dimensions."""
 
     provider: Literal["minilm"] = "minilm"
     config: MinilmConfig = MinilmConfig()
@@ -277,9 +280,9 @@ class MinilmEmbedder(_Section):
 class OpenaiEmbedderConfig(_Section):
     """An OpenAI-compatible embedding endpoint.
 
-    `embedding_dims`: how long its vectors are, or are to be if the model can shorten them; without it, it is found out.
-    `batch_size`: texts of one request, by default 256 at OpenAI's own endpoint and 32 elsewhere, which is as much as
-    some servers take. `timeout` in seconds.
+    `embedding_dims`: the length of its vectors, or the shorter one that a model is asked for; by default the endpoint
+    is asked. `batch_size`: texts per request, by default 256 at OpenAI's own endpoint and 32 elsewhere, the limit of
+    some servers. `timeout` in seconds.
     """
 
     model: Text = "text-embedding-3-small"
@@ -298,7 +301,7 @@ class OpenaiEmbedder(_Section):
 
 
 class CallableEmbedderConfig(_Section):
-    """A function of yours. `model` names it: vectors of one name are never mixed with those of another."""
+    """A function of the caller's. `model` names its vectors: those of different names are never mixed."""
 
     embed: EmbedFunction
     embedding_dims: Dimensions
@@ -313,7 +316,7 @@ class CallableEmbedder(_Section):
 
 
 class SpacyConfig(_Section):
-    """`model` is the name or path of a spaCy pipeline; by default the small English one that comes along."""
+    """`model`: name or path of a spaCy pipeline; by default the small English one inside the package."""
 
     model: Text | None = None
 
@@ -326,14 +329,14 @@ class SpacyExtractor(_Section):
 
 
 class NoExtractor(_Section):
-    """No entities and relations without a model."""
+    """No extraction of entities and relations, except by the language model."""
 
     provider: Literal["none"]
     config: _NoConfig = _NoConfig()
 
 
 class LlmPrices(_Section):
-    """Money for a million tokens, for what `stats()` says about cost. `cached`: of the prompt, read before."""
+    """Prices per million tokens, from which `stats()` computes the cost. `cached`: prompt tokens read from a cache."""
 
     prompt: Annotated[float, Field(ge=0)]
     completion: Annotated[float, Field(ge=0)]
@@ -341,7 +344,7 @@ class LlmPrices(_Section):
 
 
 class OpenaiLlmConfig(_Section):
-    """An OpenAI-compatible chat endpoint. `timeout` in seconds, of each of at most three tries.
+    """An OpenAI-compatible chat endpoint. `timeout`: seconds for each of at most three attempts.
 
     `enable_vision` and `vision_details` are mem0's: images are not read yet.
     """
@@ -359,16 +362,16 @@ class OpenaiLlmConfig(_Section):
 
 
 class OpenaiLlm(_Section):
-    """The language model; without one, none is ever called."""
+    """The language model. Without this section none is ever called."""
 
     provider: Literal["openai"] = "openai"
     config: OpenaiLlmConfig = OpenaiLlmConfig()
 
 
 class LimitSettings(_Section):
-    """What one call may bring along: no more than the defaults, which are what all parts of graphmem are made for.
+    """The largest input that one call accepts: at most the defaults, for which all parts of graphmem are built.
 
-    `max_top_k` is at least the 50 that `top_k="auto"` may find.
+    `max_top_k` is at least 50, the most that `top_k="auto"` returns.
     """
 
     max_message_chars: Annotated[int, Field(ge=1, le=LIMITS.max_message_chars)] = LIMITS.max_message_chars
@@ -383,37 +386,37 @@ class LimitSettings(_Section):
 
 
 class Settings(_Section):
-    """The whole configuration, as in API.md §3; every key has a default that needs no server, key or network.
+    """The whole configuration; every key has a default that needs no server, key or network.
 
-    `before_store` is asked about each message before anything is done with it. `delivery_wait` is how long a write
-    waits for a store, in seconds; `session_gap` how long a silence may last within one session, in minutes. A session
-    is summarised by the language model after each `summary_messages` messages (0: never). `secret_key` is by default a
-    file beside the ledger; `replace_secret_key`: it counts instead of one that is lost.
+    `before_store` is called with each message before any other processing. `delivery_wait`: seconds that a write waits
+    for the projections. `session_gap`: minutes of silence after which a new session begins. `summary_messages`: after
+    so many messages of a session the language model summarises it (0: never). `secret_key` is by default read from a
+    file beside the ledger; `replace_secret_key=True` accepts it in place of a lost one.
     """
 
     home: FilePath | None = None
     vector_store: QdrantStore = QdrantStore()
     graph_store: Annotated[
-        Neo4jGraph | LedgerGraph | NetworkxGraph, Field(discriminator="provider"), _assume("ledger")
+        Neo4jGraph | LedgerGraph | NetworkxGraph, Field(discriminator="provider"), _default_provider("ledger")
     ] = LedgerGraph()
     embedder: Annotated[
         MinilmEmbedder | OpenaiEmbedder | CallableEmbedder,
         Field(discriminator="provider"),
-        _assume("minilm"),
-        _reach("embedder", "minilm", "openai", "callable"),
+        _default_provider("minilm"),
+        _refuse_other_providers("embedder", "minilm", "openai", "callable"),
     ] = MinilmEmbedder()
-    extractor: Annotated[SpacyExtractor | NoExtractor, Field(discriminator="provider"), _assume("spacy")] = (
+    extractor: Annotated[SpacyExtractor | NoExtractor, Field(discriminator="provider"), _default_provider("spacy")] = (
         SpacyExtractor()
     )
-    llm: Annotated[OpenaiLlm | None, _reach("llm", "openai")] = None
+    llm: Annotated[OpenaiLlm | None, _refuse_other_providers("llm", "openai")] = None
     history_db_path: FilePath | None = None
     ledger_url: SecretUrl | None = None
-    secret_key: Annotated[SecretStr, AfterValidator(_long)] | None = None
+    secret_key: Annotated[SecretStr, AfterValidator(_check_secret_length)] | None = None
     replace_secret_key: bool = False
     custom_fact_extraction_prompt: Text | None = None
-    custom_instructions: Text | None = None  # what mem0 2 calls it
+    custom_instructions: Text | None = None  # mem0 2's name of custom_fact_extraction_prompt
     custom_update_memory_prompt: Text | None = None
-    before_store: Annotated[BeforeStore, BeforeValidator(_function)] | None = None
+    before_store: Annotated[BeforeStore, BeforeValidator(_checked_function)] | None = None
     version: Literal["v1.0", "v1.1"] = "v1.1"
     limits: LimitSettings = LimitSettings()
     delivery_wait: Annotated[float, Field(ge=0)] = 3.0
@@ -424,152 +427,157 @@ class Settings(_Section):
     def _one_ledger(self) -> Settings:
         if self.history_db_path is not None and self.ledger_url is not None:
             raise PydanticCustomError("conflict", "history_db_path and ledger_url both name the ledger; keep one")
-        named = str(self.history_db_path or "") if self.ledger_url is None else self.ledger_url.get_secret_value()
-        if named == ":memory:" or (named.startswith("sqlite") and named.endswith(("://", "///", ":memory:"))):
-            # It would be a file of that name, where the words stay.
+        location = str(self.history_db_path or "") if self.ledger_url is None else self.ledger_url.get_secret_value()
+        if location == ":memory:" or (location.startswith("sqlite") and location.endswith(("://", "///", ":memory:"))):
+            # SQLite would create a file of that name, where the words stay.
             raise PydanticCustomError("no_file", "the ledger is a file; for one in memory open Memory(':memory:')")
         return self
 
     @property
     def without_effect(self) -> list[str]:
-        """What is configured and has no effect, a sentence for each with its keys."""
-        prompts = self.given("custom_fact_extraction_prompt", "custom_instructions", "custom_update_memory_prompt")
-        graphs = [f"graph_store.{name}" for name in self.graph_store.given("llm", "custom_prompt", "threshold")]
-        images = [] if self.llm is None else self.llm.config.given("enable_vision")
-        found = {
-            "for no language model is configured that could be asked by it; set llm, or leave it out": (
+        """One sentence for each reason why configured keys have no effect, with the keys."""
+        prompts = self.keys_with_values(
+            "custom_fact_extraction_prompt", "custom_instructions", "custom_update_memory_prompt"
+        )
+        graphs = [
+            f"graph_store.{name}" for name in self.graph_store.keys_with_values("llm", "custom_prompt", "threshold")
+        ]
+        images = [] if self.llm is None else self.llm.config.keys_with_values("enable_vision")
+        keys_by_reason = {
+            "for no language model is configured to use it; set llm, or leave it out": (
                 prompts if self.llm is None else []
             ),
             "for relations come from the extractor and from what llm finds; leave it out": graphs,
             "for images are not read yet; leave it out": [f"llm.config.{name}" for name in images],
         }
-        return [f"{', '.join(keys)}: without effect, {why}" for why, keys in found.items() if keys]
+        return [f"{', '.join(keys)}: without effect, {reason}" for reason, keys in keys_by_reason.items() if keys]
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any] | BaseModel) -> Settings:
-        """Settings from a dict in mem0's shape, or from a `MemoryConfig` of mem0's, of which only what was set counts.
+        """Builds settings from a dict in mem0's shape, or from the keys that were set in a `MemoryConfig` of mem0.
 
-        Raises `ConfigError` naming each key that cannot be used.
+        Raises `ConfigError` naming each unusable key.
         """
-        return _checked(_dumped(data) if isinstance(data, BaseModel) else data, "configuration")
+        return _checked(_mem0_config_as_dict(data) if isinstance(data, BaseModel) else data, "configuration")
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> Settings:
-        """Settings from a .toml, .yaml, .yml or .json file. Raises `ConfigError`.
+        """Builds settings from a .toml, .yaml, .yml or .json file. Raises `ConfigError`.
 
-        Variables (see `from_env`) fill in what it leaves out: secrets need not stand in it.
+        Environment variables (see `from_env`) add the keys that the file leaves out, so that secrets can stay out of
+        it.
         """
-        read, variables = _read(Path(validation.folder(path))), _nested(os.environ)
-        if not isinstance(read, Mapping):
-            return _checked(read, str(path))
-        return _checked(_over(variables, read), str(path), lambda steps: _is_in(variables, steps, but_not_in=read))
+        file_values, variables = _read_file(Path(validation.folder(path))), _nested_variables(os.environ)
+        if not isinstance(file_values, Mapping):
+            return _checked(file_values, str(path))
+        return _checked(
+            _merged(variables, file_values),
+            str(path),
+            lambda key_path: _has_path(variables, key_path) and not _has_path(file_values, key_path),
+        )
 
     @classmethod
     def from_env(
         cls, environ: Mapping[str, str] | None = None, *, home: str | os.PathLike[str] | None = None
     ) -> Settings:
-        """Settings from variables such as GRAPHMEM_HOME and GRAPHMEM_VECTOR_STORE__CONFIG__PATH; empty ones are unset.
+        """Builds settings from variables such as GRAPHMEM_HOME and GRAPHMEM_VECTOR_STORE__CONFIG__PATH; empty ones are
+        unset.
 
-        `environ` is the process's own by default. `home` is a folder that the caller named: what is asked of it must
-        not happen to a ledger elsewhere. Raises `ConfigError`.
+        `environ` is by default the environment of the process. `home` is a folder that the caller names: variables that
+        put the ledger elsewhere are then refused, so that no call meant for the folder changes another ledger. Raises
+        `ConfigError`.
         """
-        variables = _nested(os.environ if environ is None else environ)
-        found = _checked(variables, f"{ENVIRONMENT_PREFIX}* variables", lambda _: True)
+        variables = _nested_variables(os.environ if environ is None else environ)
+        settings = _checked(variables, f"{ENVIRONMENT_PREFIX}* variables", lambda _: True)
         if home is None:
-            return found
-        if found.ledger_url is not None or found.history_db_path is not None:
+            return settings
+        if settings.ledger_url is not None or settings.history_db_path is not None:
             message = (
                 f"home: a folder was named, but {ENVIRONMENT_PREFIX}LEDGER_URL or {ENVIRONMENT_PREFIX}HISTORY_DB_PATH "
                 "puts the ledger elsewhere; unset it, or do not name a folder"
             )
             raise ConfigError(message)
-        return found.model_copy(update={"home": validation.home(home, "home")})
+        return settings.model_copy(update={"home": validation.home(home, "home")})
 
     def check_available(self) -> None:
-        """Raise `ConfigError` for what is asked that this release does not have."""
-        if not self._has_known_ledger():
-            message = (
-                "ledger_url: what this URL begins with is not part of this release yet; "
-                "use 'sqlite:///…' or 'postgresql://…'"
-            )
+        """Raises `ConfigError` for a configured feature that this release does not have."""
+        prefixes = ("sqlite:", "sqlite+", "postgres:", "postgresql:", "postgresql+psycopg:")
+        if self.ledger_url is not None and not self.ledger_url.get_secret_value().startswith(prefixes):
+            message = "ledger_url: this release cannot open such a URL; use 'sqlite:///…' or 'postgresql://…'"
             raise ConfigError(message)
 
-    def _has_known_ledger(self) -> bool:
-        known = ("sqlite:", "sqlite+", "postgres:", "postgresql:", "postgresql+psycopg:")
-        return self.ledger_url is None or self.ledger_url.get_secret_value().startswith(known)
 
-
-def _dumped(config: BaseModel) -> dict[str, Any]:
-    """What was set of mem0's configuration as the dict it was made from."""
-    found = config.model_dump(exclude_unset=True, warnings=False)
-    for name in found.keys() & {"llm", "embedder", "vector_store"}:
-        section = found[name]
+def _mem0_config_as_dict(config: BaseModel) -> dict[str, Any]:
+    """Returns the dict from which a `MemoryConfig` of mem0 was made."""
+    values = config.model_dump(exclude_unset=True, warnings=False)
+    for name in values.keys() & {"llm", "embedder", "vector_store"}:
+        section = values[name]
         if isinstance(section, dict):
             section.setdefault("provider", getattr(getattr(config, name), "provider", None))
-            # It puts that in itself where no path is given.
+            # The default that mem0 fills in.
             store = section.get("config")
             if isinstance(store, dict) and store.get("path") == f"/tmp/{section['provider']}":  # noqa: S108
                 del store["path"]
-    return found
+    return values
 
 
 def _checked(data: object, source: str, is_variable: Callable[[Sequence[str]], bool] = lambda _: False) -> Settings:
-    """`is_variable` tells of a path of keys whether a variable sets it, so that an error names the one to mend."""
+    """Validates a nested dict.
+
+    `is_variable` tells of a path of keys whether an environment variable sets it: then an error names the variable.
+    """
     if not isinstance(data, Mapping):
         message = f"{source}: must be a dict of settings, not {type(data).__name__}"
         raise ConfigError(message)
     try:
         return Settings.model_validate(dict(data))
     except pydantic.ValidationError as error:
-        # Not `from error`: it would hold the input, secrets and all.
-        raise ConfigError("; ".join(_told(error, source, is_variable))) from None
+        # Not `from error`, whose input contains secrets.
+        raise ConfigError("; ".join(_error_lines(error, source, is_variable))) from None
 
 
-def _told(error: pydantic.ValidationError, source: str, is_variable: Callable[[Sequence[str]], bool]) -> list[str]:
-    """Each problem as "source: key.path: what is wrong", or with the variable's name in place of both.
+def _error_lines(
+    validation_error: pydantic.ValidationError, source: str, is_variable: Callable[[Sequence[str]], bool]
+) -> list[str]:
+    """Formats each problem as "source: key.path: message", or with the variable's name in place of source and path.
 
-    From where it is and what is expected, never from the value.
+    The text uses the place and the expected type, never the value.
     """
     lines = []
-    for one in error.errors(include_url=False, include_input=False):
-        steps = [str(step) for step in one["loc"]]
-        if len(steps) > 1 and Settings.model_fields[steps[0]].discriminator is not None:
-            del steps[1]  # pydantic's name of the provider, no key of the dict
-        message = one["msg"]
-        if one["type"] == "other_provider":
-            steps.append("provider")
-        if one["type"].startswith("union_tag"):
-            steps.append("provider")
-            message = f"must be one of {one['ctx']['expected_tags']}"
-        at = _where(one["type"], steps, one.get("ctx", {}))
-        if at and is_variable(at):
-            lines.append(f"{ENVIRONMENT_PREFIX}{'__'.join(at).upper()}: {message}")
+    for error_details in validation_error.errors(include_url=False, include_input=False):
+        key_path = [str(step) for step in error_details["loc"]]
+        if len(key_path) > 1 and Settings.model_fields[key_path[0]].discriminator is not None:
+            del key_path[1]  # pydantic's name of the provider is no key of the dict
+        message = error_details["msg"]
+        if error_details["type"] == "other_provider":
+            key_path.append("provider")
+        if error_details["type"].startswith("union_tag"):
+            key_path.append("provider")
+            message = f"must be one of {error_details['ctx']['expected_tags']}"
+        variable_path = _variable_path(error_details["type"], key_path, error_details.get("ctx", {}))
+        if variable_path and is_variable(variable_path):
+            lines.append(f"{ENVIRONMENT_PREFIX}{'__'.join(variable_path).upper()}: {message}")
         else:
-            lines.append(": ".join([source, ".".join(steps), message] if steps else [source, message]))
+            lines.append(": ".join([source, ".".join(key_path), message] if key_path else [source, message]))
     return lines
 
 
-def _where(kind: str, steps: Sequence[str], told: Mapping[str, Any]) -> Sequence[str]:
-    """The path of keys that names a variable: with the unknown key, or with a star for several of a section."""
-    if kind == "unknown_key" and told["key"] is not None:
-        return [*steps, told["key"]]
-    return [*steps, "*"] if steps and kind == "conflict" else steps
+def _variable_path(kind: str, key_path: Sequence[str], context: Mapping[str, Any]) -> Sequence[str]:
+    """Returns the path of keys in a variable's name: with the unknown key, or "*" for several keys of a section."""
+    if kind == "unknown_key" and context["key"] is not None:
+        return [*key_path, context["key"]]
+    return [*key_path, "*"] if key_path and kind == "conflict" else key_path
 
 
-def _is_in(there: object, steps: Sequence[str], *, but_not_in: object) -> bool:
-    """Whether a path of keys leads somewhere in one nested dict, and nowhere in another."""
-    return _leads(there, steps) and not _leads(but_not_in, steps)
-
-
-def _leads(nested: object, steps: Sequence[str]) -> bool:
-    for step in steps:
-        if not isinstance(nested, Mapping) or step not in nested:
+def _has_path(nested: object, key_path: Sequence[str]) -> bool:
+    for key in key_path:
+        if not isinstance(nested, Mapping) or key not in nested:
             return False
-        nested = nested[step]
+        nested = nested[key]
     return True
 
 
-def _read(path: Path) -> Any:
+def _read_file(path: Path) -> Any:
     loaders: Mapping[str, Callable[[str], Any]] = {
         ".toml": tomllib.loads,
         ".json": json.loads,
@@ -585,7 +593,7 @@ def _read(path: Path) -> Any:
     except OSError as error:
         message = f"{path}: cannot be read ({error.strerror}); check the path and its permissions"
         raise ConfigError(message) from error
-    except (ValueError, RecursionError) as error:  # TOML, JSON and UTF-8 errors tell the place, not the words
+    except (ValueError, RecursionError) as error:  # TOML, JSON and UTF-8 errors name the place, not the content
         message = f"{path}: is not valid {suffix[1:].upper()}: {error}"
         raise ConfigError(message) from None
 
@@ -600,29 +608,29 @@ def _load_yaml(text: str) -> Any:
         return yaml.safe_load(text)
     except (yaml.YAMLError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
-        # Its own text quotes the file, which may hold secrets.
+        # The error's own text quotes the file, which may contain secrets.
         raise ValueError(f"see line {mark.line + 1}" if mark else "unreadable") from None
 
 
-def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """One nested dict laid over another."""
-    both = {name: _over(below[name], above[name]) for name in below.keys() & above.keys()
-            if isinstance(below[name], Mapping) and isinstance(above[name], Mapping)}  # fmt: skip
-    return {**below, **above, **both}
+def _merged(defaults: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Merges two nested dicts; the values of `overrides` win."""
+    merged_sections = {name: _merged(defaults[name], overrides[name]) for name in defaults.keys() & overrides.keys()
+            if isinstance(defaults[name], Mapping) and isinstance(overrides[name], Mapping)}  # fmt: skip
+    return {**defaults, **overrides, **merged_sections}
 
 
-def _nested(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Variables as nested dicts: GRAPHMEM_A__B=c is {"a": {"b": "c"}}."""
-    found: dict[str, Any] = {}
+def _nested_variables(environ: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the GRAPHMEM_* variables as nested dicts: GRAPHMEM_A__B=c becomes {"a": {"b": "c"}}."""
+    nested: dict[str, Any] = {}
     for name, value in sorted(environ.items()):
         if not name.startswith(ENVIRONMENT_PREFIX) or name in _NOT_SETTINGS or not value:
             continue
-        *above, last = name.removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
-        inner = found
-        for step in above:
-            inner = inner.setdefault(step, {})
+        *sections, key = name.removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
+        inner = nested
+        for section in sections:
+            inner = inner.setdefault(section, {})
             if not isinstance(inner, dict):
-                message = f"{name}: {step} is set to a plain value by another variable; keep one of the two"
+                message = f"{name}: {section} is set to a plain value by another variable; keep one of the two"
                 raise ConfigError(message)
-        inner[last] = value
-    return found
+        inner[key] = value
+    return nested

@@ -1,7 +1,7 @@
-"""Spans for OpenTelemetry, where its API is installed (extra `otel`) and the program has set a tracer up; else nothing.
+"""Spans for OpenTelemetry, if its API is installed (extra `otel`) and the program has set up a tracer; else no-ops.
 
-Names and attributes are GenAI's of the semantic conventions: numbers, and names of operations, models and hosts. Never
-words that somebody said, ids of users, or what an error tells.
+Names and attributes follow OpenTelemetry's GenAI conventions: numbers, and names of operations, models and hosts. They
+never contain words of messages, ids of users or the texts of errors.
 """
 
 from __future__ import annotations
@@ -16,54 +16,57 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
 Attribute: TypeAlias = str | int | float | bool | Sequence[str] | None
-"""None: there is nothing to tell, and the attribute is left out."""
+"""The value of an attribute; None leaves it out."""
 
 
 class Span:
-    """What goes on under a name. Attributes that are known only later are noted on it."""
+    """A span in progress; attributes that are known only later are added to it. Without a tracer it does nothing."""
 
     def __init__(self, recorded: OtelSpan | None = None) -> None:
         self._recorded = recorded
 
     def set_attributes(self, **attributes: Attribute) -> None:
-        """Adds attributes, such as `set_attributes(**{"gen_ai.usage.input_tokens": 12})`."""
+        """Adds attributes, such as `set_attributes(**{"gen_ai.usage.input_tokens": 12})`; None is left out."""
         if self._recorded is not None:
             for name, value in attributes.items():
                 if value is not None:
                     self._recorded.set_attribute(name, value)
 
 
-_NOTHING = nullcontext(Span())
+_NO_SPAN = nullcontext(Span())
 
 
 def span(name: str, /, *, client: bool = False, **attributes: Attribute) -> AbstractContextManager[Span]:
-    """A span around a block, child of the one under way. `client`: the block waits for another process.
+    """Returns a context manager that records a span around a block, as a child of the current span.
 
-    An exception leaves its class as `error.type` and goes on; its text, which is free to hold anything, is not told.
+    `client`: the block waits for another process. An exception is recorded only by its class, as `error.type`, and
+    raised again; its text, which may contain anything, is not recorded.
     """
     tracer = _tracer()
-    return _NOTHING if tracer is None else _recorded(tracer, name, attributes, client=client)
+    return _NO_SPAN if tracer is None else _record_span(tracer, name, attributes, client=client)
 
 
 def operation(name: str) -> AbstractContextManager[Span]:
-    """The span of one of GenAI's memory operations, such as "search_memory"."""
-    about: dict[str, Attribute] = {"gen_ai.operation.name": name}
-    return span(name, client=False, **about)
+    """Returns the span of a GenAI memory operation, such as "search_memory", as a context manager."""
+    attributes: dict[str, Attribute] = {"gen_ai.operation.name": name}
+    return span(name, client=False, **attributes)
 
 
 @contextmanager
-def _recorded(tracer: Tracer, name: str, attributes: dict[str, Attribute], *, client: bool) -> Iterator[Span]:
+def _record_span(tracer: Tracer, name: str, attributes: dict[str, Attribute], *, client: bool) -> Iterator[Span]:
     from opentelemetry.trace import SpanKind, StatusCode  # noqa: PLC0415  (an extra)
 
     kind = SpanKind.CLIENT if client else SpanKind.INTERNAL
-    with tracer.start_as_current_span(name, kind=kind, record_exception=False, set_status_on_exception=False) as made:
-        found = Span(made)
-        found.set_attributes(**attributes)
+    with tracer.start_as_current_span(
+        name, kind=kind, record_exception=False, set_status_on_exception=False
+    ) as otel_span:
+        recorded_span = Span(otel_span)
+        recorded_span.set_attributes(**attributes)
         try:
-            yield found
+            yield recorded_span
         except BaseException as error:
-            made.set_attribute("error.type", type(error).__name__)
-            made.set_status(StatusCode.ERROR)
+            otel_span.set_attribute("error.type", type(error).__name__)
+            otel_span.set_status(StatusCode.ERROR)
             raise
 
 
@@ -73,5 +76,5 @@ def _tracer() -> Tracer | None:
         from opentelemetry import trace  # noqa: PLC0415  (an extra)
     except ImportError:
         return None
-    # Without a provider this one does nothing, and it finds the one that is set up later.
+    # This tracer does nothing until the program sets up a provider, which it then uses.
     return trace.get_tracer("graphmem")

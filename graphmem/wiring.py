@@ -1,4 +1,7 @@
-"""Settings become open stores and models: the only file that names concrete backends. Models load on first use."""
+"""Builds stores and models from `Settings`, for the engine. The only file that names concrete backends.
+
+Models are loaded on first use.
+"""
 
 from __future__ import annotations
 
@@ -44,9 +47,10 @@ _FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 @dataclass(frozen=True, slots=True)
 class Backends:
-    """What a Memory works with.
+    """The open stores and models of one Memory.
 
-    `llm` is None without a language model, `graph_copy` where the graph is the ledger's own tables.
+    `llm` is None without a language model; `extractor` is None if the configuration turns it off; `graph_copy` is None
+    if the graph is read from the ledger's own tables.
     """
 
     ledger: Ledger
@@ -60,11 +64,11 @@ class Backends:
 
     @property
     def projection_workers(self) -> list[ProjectionWorker]:
-        """Who delivers: one for each projection."""
+        """The workers that deliver, one for each projection."""
         return [self.vectors] if self.graph_copy is None else [self.vectors, self.graph_copy]
 
     def close_projections(self) -> None:
-        """Lets go of the projections' files and connections, and of the models'."""
+        """Closes the vector index, a graph outside the ledger, and the models' connections."""
         with ExitStack() as closing:
             for model in (self.embedder, self.llm):
                 if isinstance(model, Closeable):
@@ -75,33 +79,36 @@ class Backends:
 
 
 def open_backends(settings: Settings, *, in_memory: bool) -> Backends:
-    """Opens what the settings name; servers are reached later, by their projection workers.
+    """Opens the stores and models that the settings name; servers are connected later, by their projection workers.
 
-    Raises ConfigError for what cannot be had, StoreError for a ledger that cannot be used, EmbeddingError if an
-    embedding endpoint has to be asked for the length of its vectors and does not tell.
+    Raises ConfigError for a backend that is not installed or cannot be used as configured, StoreError for an unusable
+    ledger, EmbeddingError if an embedding endpoint has to be asked for the length of its vectors and does not answer.
     """
     settings.check_available()
-    with ExitStack() as refused:
+    with ExitStack() as cleanup:
         llm, embedder, extractor = _llm(settings), _embedder(settings), _extractor(settings)
         if isinstance(embedder, Closeable):
-            refused.callback(embedder.close)
-        place = None if in_memory else _ledger_place(settings)
-        ledger = Ledger(place, _keyring(settings, place))
-        refused.callback(ledger.close)
+            cleanup.callback(embedder.close)
+        location = None if in_memory else _ledger_location(settings)
+        ledger = Ledger(location, _keyring(settings, location))
+        cleanup.callback(ledger.close)
         index, vectors = _vectors(settings, ledger, embedder, in_memory=in_memory)
-        refused.callback(index.close)
+        cleanup.callback(index.close)
         graph, graph_copy = _graph(settings, ledger, in_memory=in_memory)
-        refused.pop_all()
+        cleanup.pop_all()
     return Backends(ledger, embedder, extractor, llm, index, vectors, graph, graph_copy)
 
 
 def home_folder(settings: Settings) -> Path:
-    """The folder of the embedded stores: as configured, else $GRAPHMEM_HOME, else ~/.graphmem."""
+    """Returns the folder of the embedded stores: as configured, else $GRAPHMEM_HOME, else ~/.graphmem.
+
+    Raises ConfigError if the home folder of ~ is unknown.
+    """
     if settings.home is not None:
         return settings.home
     try:
-        named = os.environ.get("GRAPHMEM_HOME")
-        return Path(named).expanduser() if named else Path.home() / ".graphmem"
+        configured = os.environ.get("GRAPHMEM_HOME")
+        return Path(configured).expanduser() if configured else Path.home() / ".graphmem"
     except RuntimeError as error:
         raise ConfigError(
             "home: the folder that ~ stands for is unknown; set home (or GRAPHMEM_HOME) to a path written out"
@@ -109,64 +116,68 @@ def home_folder(settings: Settings) -> Path:
 
 
 def storage_paths(settings: Settings) -> list[Path]:
-    """The folders and files that hold a memory: nothing else is to be put there."""
-    vectors, ledger = settings.vector_store.config.path, _ledger_place(settings)
-    files = [] if isinstance(ledger, URL) else [ledger.with_name(f"{ledger.name}{end}") for end in ("", "-wal", "-shm")]
+    """Returns the folders and files that hold a memory, as absolute paths: no other file may be written there."""
+    vectors, location = settings.vector_store.config.path, _ledger_location(settings)
+    files = (
+        []
+        if isinstance(location, URL)
+        else [location.with_name(f"{location.name}{suffix}") for suffix in ("", "-wal", "-shm")]
+    )
     keys = [file.with_name(secret_key.KEY_FILE) for file in files[:1]]
-    return [place.absolute() for place in (home_folder(settings), *([vectors] if vectors else []), *files, *keys)]
+    return [path.absolute() for path in (home_folder(settings), *([vectors] if vectors else []), *files, *keys)]
 
 
-def _ledger_place(settings: Settings) -> Path | URL:
+def _ledger_location(settings: Settings) -> Path | URL:
     if settings.ledger_url is not None:
         url = settings.ledger_url.get_secret_value()
         if url.startswith("postgres"):
             return parse_url(url)
-        path = url.partition("///")[2]
-        if not is_encodable(path):
+        file_path = url.partition("///")[2]
+        if not is_encodable(file_path):
             raise ConfigError("ledger_url: holds a lone surrogate, which no name of a file can; correct it")
-        return Path(path)
+        return Path(file_path)
     return Path(settings.history_db_path or home_folder(settings) / "ledger.sqlite").expanduser()
 
 
-def _keyring(settings: Settings, place: Path | URL | None) -> SecretKeySource:
-    beside = place.parent if isinstance(place, Path) else home_folder(settings)
+def _keyring(settings: Settings, location: Path | URL | None) -> SecretKeySource:
+    folder = location.parent if isinstance(location, Path) else home_folder(settings)
     return SecretKeySource(
-        configured=_revealed(settings.secret_key),
-        file=None if place is None else beside.absolute() / secret_key.KEY_FILE,
+        configured=_secret_value(settings.secret_key),
+        file=None if location is None else folder.absolute() / secret_key.KEY_FILE,
         may_replace=settings.replace_secret_key,
-        is_local=not isinstance(place, URL),
+        is_local=not isinstance(location, URL),
     )
 
 
 def _embedder(settings: Settings) -> Embedder:
-    wanted = settings.embedder
-    found: Embedder
-    if isinstance(wanted, CallableSettings):
-        from graphmem.models.callable import CallableEmbedder  # noqa: PLC0415  (only what is used is imported)
+    section = settings.embedder
+    embedder: Embedder
+    if isinstance(section, CallableSettings):
+        from graphmem.models.callable import CallableEmbedder  # noqa: PLC0415  (only the configured backend is imported)
 
-        found = CallableEmbedder(wanted.config.embed, wanted.config.embedding_dims, wanted.config.model)
-    elif isinstance(wanted, OpenaiEmbedderSettings):
+        embedder = CallableEmbedder(section.config.embed, section.config.embedding_dims, section.config.model)
+    elif isinstance(section, OpenaiEmbedderSettings):
         from graphmem.models.openai_embeddings import OpenaiEmbedder  # noqa: PLC0415
 
-        found = OpenaiEmbedder(
-            wanted.config.model,
-            api_key=_revealed(wanted.config.api_key),
-            base_url=_revealed(wanted.config.openai_base_url),
-            dims=wanted.config.embedding_dims,
-            batch_size=wanted.config.batch_size,
-            timeout=wanted.config.timeout,
+        embedder = OpenaiEmbedder(
+            section.config.model,
+            api_key=_secret_value(section.config.api_key),
+            base_url=_secret_value(section.config.openai_base_url),
+            dims=section.config.embedding_dims,
+            batch_size=section.config.batch_size,
+            timeout=section.config.timeout,
         )
     else:
         from graphmem.models.minilm import MiniLM, TokenMiniLM  # noqa: PLC0415
 
-        found = TokenMiniLM() if isinstance(wanted, MinilmSettings) and wanted.config.tokens else MiniLM()
-    said = settings.vector_store.config.embedding_model_dims
-    if said is not None and said != found.dims:
+        embedder = TokenMiniLM() if isinstance(section, MinilmSettings) and section.config.tokens else MiniLM()
+    expected_dims = settings.vector_store.config.embedding_model_dims
+    if expected_dims is not None and expected_dims != embedder.dims:
         raise ConfigError(
-            f"vector_store.config.embedding_model_dims is {said}, but the embedder {found.model!r} gives {found.dims}; "
-            "leave it out or correct it"
+            f"vector_store.config.embedding_model_dims is {expected_dims}, but the embedder {embedder.model!r} gives "
+            f"{embedder.dims}; leave it out or correct it"
         )
-    return found
+    return embedder
 
 
 def _llm(settings: Settings) -> LanguageModel | None:
@@ -178,8 +189,8 @@ def _llm(settings: Settings) -> LanguageModel | None:
     prices = config.prices
     return OpenaiChatModel(
         config.model,
-        api_key=_revealed(config.api_key),
-        base_url=_revealed(config.openai_base_url),
+        api_key=_secret_value(config.api_key),
+        base_url=_secret_value(config.openai_base_url),
         temperature=config.temperature,
         top_p=config.top_p,
         max_tokens=config.max_tokens,
@@ -188,7 +199,7 @@ def _llm(settings: Settings) -> LanguageModel | None:
     )
 
 
-def _revealed(secret: SecretStr | None) -> str | None:
+def _secret_value(secret: SecretStr | None) -> str | None:
     return None if secret is None else secret.get_secret_value()
 
 
@@ -203,7 +214,7 @@ def _extractor(settings: Settings) -> Extractor | None:
 def _vectors(
     settings: Settings, ledger: Ledger, embedder: Embedder, *, in_memory: bool
 ) -> tuple[VectorIndex, ProjectionWorker]:
-    """The index and who delivers to it. A second process on a folder gets an index of its own."""
+    """Returns the vector index and its worker. A second process on one folder gets an index in its own memory."""
     config = settings.vector_store.config
     if not _FOLDER_NAME.fullmatch(config.collection_name):
         raise ConfigError(
@@ -215,18 +226,20 @@ def _vectors(
         server = _qdrant(config, ledger, embedder)
 
         def check() -> None:
-            if recorded_embedder(ledger) in {None, embedder.model}:  # else a rebuild is due, and the ledger says so
+            if recorded_embedder(ledger) in {None, embedder.model}:  # else `check_embedder` asks for a rebuild
                 server.check()
 
-        there, target = f"qdrant/{config.collection_name}", VectorSink(server, embedder.model)
+        server_place, sink = f"qdrant/{config.collection_name}", VectorSink(server, embedder.model)
         return server, ProjectionWorker(
-            Projection("vectors", ledger, target, shared=True, leased=True, place=there), check
+            Projection("vectors", ledger, sink, shared=True, leased=True, place=server_place), check
         )
-    index = None if in_memory else _edge(settings, ledger, embedder)
+    index = None if in_memory else _embedded_index(settings, ledger, embedder)
     if index is None:
-        own = NumpyIndex()
-        return own, ProjectionWorker(Projection("vectors", ledger, VectorSink(own, embedder.model), shared=False))
-    place = index.place if ledger.on_server else None  # else there is one such folder
+        index_in_memory = NumpyIndex()
+        return index_in_memory, ProjectionWorker(
+            Projection("vectors", ledger, VectorSink(index_in_memory, embedder.model), shared=False)
+        )
+    place = index.place if ledger.on_server else None  # a ledger in a file has one such folder
     return index, ProjectionWorker(
         Projection("vectors", ledger, VectorSink(index, embedder.model), shared=True, place=place)
     )
@@ -235,21 +248,21 @@ def _vectors(
 def _refuse_in_memory(key: str, *, in_memory: bool) -> None:
     if in_memory:
         raise ConfigError(
-            f'{key}: a server is configured, and Memory(":memory:") would leave there what nobody could find again; '
-            "give it a folder, or leave the server out"
+            f'{key}: a server is configured, and Memory(":memory:") would leave data there that nobody could '
+            "find again; give it a folder, or leave the server out"
         )
 
 
-def _edge(settings: Settings, ledger: Ledger, embedder: Embedder) -> EmbeddedIndex | None:
-    """The engine in this process; None when another process holds its folder."""
+def _embedded_index(settings: Settings, ledger: Ledger, embedder: Embedder) -> EmbeddedIndex | None:
+    """Opens embedded Qdrant; returns None if another process holds its folder."""
     from graphmem.stores.qdrant.embedded import EmbeddedIndex  # noqa: PLC0415
 
     config = settings.vector_store.config
-    base = Path(config.path).expanduser() if config.path is not None else home_folder(settings) / "vectors"
-    private_folder(base.parent)  # home, where no ledger's file has made it
+    folder = Path(config.path).expanduser() if config.path is not None else home_folder(settings) / "vectors"
+    private_folder(folder.parent)  # creates home where the ledger is elsewhere
     try:
-        # The ledger's own folder: two ledgers that are given one path never touch each other's points.
-        return EmbeddedIndex(base / f"{config.collection_name}-{ledger.uuid}", embedder.dims)
+        # The folder's name has the ledger's UUID: two ledgers configured with one path never touch each other's points.
+        return EmbeddedIndex(folder / f"{config.collection_name}-{ledger.uuid}", embedder.dims)
     except StoreLocked:
         return None
 
@@ -260,10 +273,10 @@ def _qdrant(config: QdrantConfig, ledger: Ledger, embedder: Embedder) -> ServerI
         from graphmem.stores.qdrant.server import ServerIndex  # noqa: PLC0415  (an extra)
     except ImportError as error:
         raise ConfigError("vector_store: a Qdrant server needs its client: pip install 'graphmem[qdrant]'") from error
-    key = _revealed(config.api_key)
+    key = _secret_value(config.api_key)
     address = f"{config.host}:{config.port or 6333}" if config.url is None else config.url.get_secret_value()
-    scheme = "http" if key is None else "https"  # as qdrant-client has it, where none is given
-    server = QdrantOptions(
+    scheme = "http" if key is None else "https"  # the default of qdrant-client
+    options = QdrantOptions(
         url=address if "://" in address else f"{scheme}://{address}",
         api_key=key,
         collection=config.collection_name,
@@ -272,21 +285,21 @@ def _qdrant(config: QdrantConfig, ledger: Ledger, embedder: Embedder) -> ServerI
         on_disk=bool(config.on_disk),
         quantized=config.quantization is not None,
     )
-    return ServerIndex(server, ledger.uuid, embedder.model, embedder.dims)
+    return ServerIndex(options, ledger.uuid, embedder.model, embedder.dims)
 
 
 def _graph(settings: Settings, ledger: Ledger, *, in_memory: bool) -> tuple[Graph, ProjectionWorker | None]:
-    """The graph and, if it is a copy, who fills it."""
-    wanted = settings.graph_store
-    if isinstance(wanted, NetworkxSettings):
+    """Returns the graph and, if it is a copy of the ledger's, the worker that delivers to it."""
+    section = settings.graph_store
+    if isinstance(section, NetworkxSettings):
         from graphmem.stores.networkx_graph import NetworkxIndex  # noqa: PLC0415  (networkx is slow to import)
 
-        copy = NetworkxIndex()
-        return copy, ProjectionWorker(Projection("graph", ledger, GraphSink(copy), shared=False))
-    if isinstance(wanted, Neo4jSettings):
+        index = NetworkxIndex()
+        return index, ProjectionWorker(Projection("graph", ledger, GraphSink(index), shared=False))
+    if isinstance(section, Neo4jSettings):
         _refuse_in_memory("graph_store", in_memory=in_memory)
-        server = _neo4j(wanted.config, ledger)
-        place = f"neo4j/{wanted.config.database}"
+        server = _neo4j(section.config, ledger)
+        place = f"neo4j/{section.config.database}"
         projection = Projection("graph", ledger, GraphSink(server), shared=True, leased=True, place=place)
         return server, ProjectionWorker(projection, server.check)
     return EmbeddedGraph(ledger), None
@@ -302,12 +315,12 @@ def _neo4j(config: Neo4jConfig, ledger: Ledger) -> Neo4jIndex:
 
 
 def recorded_embedder(ledger: Ledger) -> str | None:
-    """The model whose vectors the ledger's projections hold; None before the first."""
+    """Returns the model whose vectors the ledger's projections hold; None before the first."""
     with ledger.read() as connection:
         return connection.scalar(select(ledger_table.c.embedder))
 
 
 def record_embedder(ledger: Ledger, model: str) -> None:
-    """Notes that the projections hold this model's vectors."""
+    """Records that the projections hold this model's vectors."""
     with ledger.write() as connection:
         connection.execute(ledger_table.update().values(embedder=model))

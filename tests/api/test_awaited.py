@@ -20,7 +20,7 @@ def public(cls: type) -> set[str]:
     return {name for name in dir(cls) if not name.startswith("_")}
 
 
-def test_the_async_door_has_the_same_methods_and_signatures() -> None:
+def test_async_memory_has_the_same_methods_and_signatures() -> None:
     assert public(Memory) <= public(AsyncMemory)
     for name in public(Memory):
         mine, other = getattr(Memory, name), getattr(AsyncMemory, name)

@@ -22,7 +22,7 @@ from graphmem.errors import (
 )
 
 
-def test_after_closing_every_call_says_so(make_memory: Make) -> None:
+def test_after_closing_every_call_raises_store_unavailable(make_memory: Make) -> None:
     memory = make_memory()
     uid = added(memory, "tea")
     memory.close()

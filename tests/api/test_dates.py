@@ -31,7 +31,7 @@ def test_a_retired_memory_is_seen_as_of_its_time(memory: Memory) -> None:
     assert memory.verify()["ok"]
 
 
-def test_what_is_expired_is_shown_on_demand(memory: Memory) -> None:
+def test_expired_memories_are_shown_on_demand(memory: Memory) -> None:
     kept = added(memory, "tea tomorrow", expiration_date=datetime.now(UTC) + timedelta(days=1))
     gone = added(memory, "tea yesterday", expiration_date="2020-12-31")
     for call in (

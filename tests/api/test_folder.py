@@ -203,7 +203,7 @@ def test_two_processes_share_a_folder(tmp_path: Path, make_memory: Make) -> None
 
 @pytest.mark.thorough
 @SQLITE_ONLY
-def test_what_a_dead_process_owed_is_done_by_the_next(tmp_path: Path, make_memory: Make) -> None:
+def test_the_next_process_does_the_work_of_a_dead_one(tmp_path: Path, make_memory: Make) -> None:
     run(
         "m = Memory(sys.argv[2], settings=Settings.from_dict(fake_models(embedder={'provider': 'callable', 'config':"
         " {'embed': lambda texts: os._exit(3), 'embedding_dims': 64, 'model': 'hash'}})))\n"

@@ -30,7 +30,7 @@ def test_search_gives_hits_best_first(memory: Memory) -> None:
     assert "explain" not in found["results"][0]
 
 
-def test_nothing_there_finds_nothing(memory: Memory) -> None:
+def test_a_scope_without_memories_gives_empty_results(memory: Memory) -> None:
     assert memory.search("tea", user_id="nobody") == {"results": [], "relations": []}
     assert memory.context("tea", user_id="nobody") == ""
     assert memory.get_all(user_id="nobody") == {"results": [], "relations": [], "total": 0}

@@ -39,7 +39,7 @@ def test_update_takes_mem0s_text_and_metadata(memory: Memory) -> None:
     assert (memory.get(uid)["memory"], memory.get(uid)["metadata"]) == ("coffee", {"c": 3})
 
 
-def test_update_refuses_what_means_nothing(memory: Memory) -> None:
+def test_update_refuses_unusable_arguments(memory: Memory) -> None:
     uid = added(memory, "tea")
     for bad in (
         {},
@@ -98,7 +98,7 @@ def test_delete_gives_a_receipt_and_leaves_a_history_without_words(memory: Memor
     assert memory.verify()["ok"]
 
 
-def test_delete_all_takes_its_scope_only(memory: Memory) -> None:
+def test_delete_all_erases_only_its_scope(memory: Memory) -> None:
     mine = ids(memory.add(["tea", "cake"], user_id="u1", agent_id="a"))
     kept = [added(memory, "bread"), added(memory, "jam", user_id="u2", agent_id="b")]
     receipt = memory.delete_all(agent_id="a")

@@ -58,7 +58,7 @@ def test_a_failing_model_leaves_the_words_durable_and_pending(make_memory: Make)
     assert (report["ok"], report["failed"]) == (False, 1)
 
 
-def test_what_is_merely_owed_is_no_fault(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pending_work_is_no_fault(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory._engine, "schedule_background_work", lambda: None)
     memory.add("tea", user_id="u1", wait=False)
     report = memory.verify()
@@ -73,7 +73,7 @@ def test_strict_raises_with_the_result_when_something_is_pending(make_memory: Ma
     assert raised.value.result["pending"]
 
 
-def test_strict_is_content_when_all_is_well(memory: Memory) -> None:
+def test_strict_does_not_raise_when_nothing_is_pending(memory: Memory) -> None:
     assert "pending" not in memory.add("tea", user_id="u1", strict=True)
 
 

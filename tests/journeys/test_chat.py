@@ -49,7 +49,7 @@ def link(memory: Memory) -> Iterator[ChatLink]:
 # --- saving -----------------------------------------------------------------------------------------------------------
 
 
-def test_of_a_chat_that_is_saved_again_and_again_each_message_is_stored_once(memory: Memory) -> None:
+def test_each_message_of_a_repeatedly_saved_chat_is_stored_once(memory: Memory) -> None:
     whole = said("I like tea", "Noted", "ok", "Good", "And cake", "Noted", "ok", "Good")
     with ChatLink(memory, **WHO, **PATIENT) as link:
         for end in range(1, len(whole) + 1):
@@ -72,7 +72,7 @@ def test_another_link_to_the_same_chat_stores_nothing_twice(memory: Memory) -> N
     assert stored(memory) == ["I like tea", "Noted", "And cake", "Noted"]
 
 
-def test_who_speaks_is_told_by_the_names_given(memory: Memory) -> None:
+def test_speakers_get_the_configured_names(memory: Memory) -> None:
     with ChatLink(memory, **WHO, **PATIENT, user_name="Ana", agent_name="Max") as link:
         link.saved([*said("I like tea", "Noted"), {"role": "user", "name": "Tom", "content": "Me too"}])
     assert stored(memory) == ["I like tea", "Noted", "Me too"]
@@ -102,7 +102,7 @@ def test_saving_returns_at_once_and_closing_waits_a_bounded_time(
     assert stored(memory) == [f"message {k}" for k in range(10)]
 
 
-def test_one_message_that_cannot_be_stored_keeps_no_other_out(memory: Memory) -> None:
+def test_an_unstorable_message_does_not_prevent_the_others(memory: Memory) -> None:
     with ChatLink(memory, **WHO, **PATIENT) as link:
         link.saved([{"role": "user", "content": "I like tea", "id": "1"}])
         link.saved([{"role": "user", "content": "I like coffee", "id": "1"}, *said("Me too")])
@@ -110,7 +110,7 @@ def test_one_message_that_cannot_be_stored_keeps_no_other_out(memory: Memory) ->
 
 
 @pytest.mark.parametrize("strange", [None, 7, "words", [None], [{"role": []}], [{"role": "user"}]])
-def test_what_is_no_chat_is_noted_and_nothing_else(link: ChatLink, memory: Memory, strange: Any) -> None:
+def test_an_unusable_chat_is_logged_and_ignored(link: ChatLink, memory: Memory, strange: Any) -> None:
     link.saved(strange)
     assert link.recall("What do I like?", strange) == ""
     link.saved(said("I like tea"))
@@ -119,7 +119,7 @@ def test_what_is_no_chat_is_noted_and_nothing_else(link: ChatLink, memory: Memor
     assert stored(memory) == ["I like tea"]
 
 
-def test_a_memory_that_fails_is_no_matter(memory: Memory, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_memory_raises_nothing(memory: Memory, caplog: pytest.LogCaptureFixture) -> None:
     link = ChatLink(memory, **WHO, **PATIENT)
     memory.close()
     link.saved(said("I like tea"))
@@ -155,7 +155,7 @@ def test_a_block_of_what_belongs_to_the_question(memory: Memory, link: ChatLink)
         {"rewrite_prompt": ""},
     ],
 )
-def test_arguments_that_cannot_be_used_give_nothing(memory: Memory, link: ChatLink, more: Any) -> None:
+def test_unusable_arguments_give_an_empty_block(memory: Memory, link: ChatLink, more: Any) -> None:
     memory.add("I like tea", **WHO)
     assert "I like tea" in link.recall("tea")
     assert link.recall("tea", **more) == ""
@@ -173,7 +173,7 @@ def test_a_turn_of_unknown_shape_is_left_out_and_the_others_count(
     assert "cake" not in caplog.text
 
 
-def test_what_has_nothing_to_do_with_the_question_is_left_out(memory: Memory, link: ChatLink) -> None:
+def test_unrelated_memories_are_left_out(memory: Memory, link: ChatLink) -> None:
     for text in ("I like tea", "My cat is old", "Work begins at nine"):
         memory.add(text, **WHO)
     block = link.recall("Is the cat well?")
@@ -213,7 +213,7 @@ def test_flush_waits_for_what_was_saved(memory: Memory, monkeypatch: pytest.Monk
 
 
 @pytest.mark.thorough
-def test_what_takes_too_long_gives_what_was_found_until_then(
+def test_at_the_time_limit_the_finished_steps_count(
     memory: Memory, make_memory: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from graphmem import chat
@@ -241,7 +241,9 @@ def test_what_takes_too_long_gives_what_was_found_until_then(
         go.set()
 
 
-def test_what_has_found_nothing_yet_gives_nothing(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_timeout_before_the_first_finished_step_gives_nothing(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from graphmem import chat
 
     go = Event()
@@ -255,7 +257,7 @@ def test_what_has_found_nothing_yet_gives_nothing(memory: Memory, monkeypatch: p
         go.set()
 
 
-def test_an_error_on_the_way_leaves_what_was_found_before(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_keeps_the_hits_of_earlier_steps(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     from graphmem import chat
 
     search = chat.search
@@ -275,7 +277,7 @@ BAD = {"user_id": None, "rounds": 0, "time_limit": 0, "rewrite": 1, "rewrite_pro
 
 
 @pytest.mark.parametrize("bad", [{name: value} for name, value in BAD.items()])
-def test_a_link_that_could_not_work_is_refused(memory: Memory, bad: dict[str, Any]) -> None:
+def test_unusable_arguments_of_a_link_are_refused(memory: Memory, bad: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         ChatLink(memory, **{"user_id": "u1", **bad})
 
@@ -292,7 +294,7 @@ def test_the_block_goes_to_the_end_of_the_first_system_message(link: ChatLink) -
     assert link.inject([{"role": "system", "content": None}], "BLOCK") == [{"role": "system", "content": "BLOCK"}]
 
 
-def test_or_in_a_system_message_in_front(link: ChatLink) -> None:
+def test_without_a_system_message_the_block_goes_into_a_new_one_in_front(link: ChatLink) -> None:
     messages = said("Hi", "Hello")
     assert link.inject(messages, "BLOCK") == [{"role": "system", "content": "BLOCK"}, *messages]
     assert link.inject(messages, "") == messages

@@ -28,7 +28,7 @@ def test_every_thread_can_set_the_limit_whoever_did_so_first() -> None:
     assert blas() == before
 
 
-def test_the_last_one_lifts_it_in_whatever_thread() -> None:
+def test_the_last_block_lifts_the_limit_in_any_thread() -> None:
     before = blas()
     with ThreadPoolExecutor(1) as other:
         limit = single_blas_thread()
@@ -41,7 +41,7 @@ def test_the_last_one_lifts_it_in_whatever_thread() -> None:
         assert blas() == before
 
 
-def test_the_program_around_can_set_its_own_afterwards() -> None:
+def test_the_program_can_set_its_own_limit_afterwards() -> None:
     with ThreadPoolExecutor(1) as pool:
         pool.submit(inside).result()
         with threadpool_limits(1, user_api="blas"):

@@ -97,7 +97,7 @@ def test_every_provider_of_mem0_is_known() -> None:
                 Settings.from_dict({section: {"provider": name}})
 
 
-def test_what_mem0_has_and_we_do_not_is_taken_and_told() -> None:
+def test_keys_of_mem0_without_an_effect_are_accepted_with_a_warning() -> None:
     """And none of it is kept: mem0's graph had a model, and so a key, of its own."""
     theirs = {
         "llm": {"provider": "openai", "config": {"api_key": SECRET}},
@@ -115,7 +115,7 @@ def test_what_mem0_has_and_we_do_not_is_taken_and_told() -> None:
     assert Settings.from_dict({"llm": plain, "graph_store": {"threshold": None}}).without_effect == []
 
 
-def test_prompts_without_a_model_are_told(tmp_path: Path) -> None:
+def test_prompts_without_a_language_model_give_a_warning(tmp_path: Path) -> None:
     prompts = {"custom_fact_extraction_prompt": "Films only.", "custom_update_memory_prompt": "Be brief."}
     data = {**prompts, "home": str(tmp_path / "m")}
     with pytest.warns(UserWarning) as told:
@@ -126,7 +126,7 @@ def test_prompts_without_a_model_are_told(tmp_path: Path) -> None:
     assert Settings.from_dict({**prompts, "llm": {"config": {"api_key": "k"}}}).without_effect == []
 
 
-def test_none_is_the_same_as_leaving_out_whatever_the_key() -> None:
+def test_none_means_the_same_as_an_absent_key() -> None:
     """As configurations that were dumped have it."""
     assert Settings.from_dict({"reranker": None, "vector_store": {"config": {"client": None}}}) == Settings()
 
@@ -219,7 +219,7 @@ def test_home_is_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"session_gap": "soon"}, "session_gap: "),
     ],
 )
-def test_refused_without_telling_secrets(data: Any, told: str) -> None:
+def test_errors_contain_no_secrets(data: Any, told: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Settings.from_dict(data)
     assert told in str(caught.value)
@@ -227,7 +227,7 @@ def test_refused_without_telling_secrets(data: Any, told: str) -> None:
     assert caught.value.__cause__ is None
 
 
-def test_every_problem_is_told_at_once() -> None:
+def test_one_error_names_every_problem() -> None:
     with pytest.raises(ConfigError, match=r"version: .*; configuration: delivery_wait: "):
         Settings.from_dict({"version": 1, "delivery_wait": "x"})
 
@@ -300,7 +300,9 @@ def test_an_error_names_the_variable_or_the_file_it_is_in(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("name", ["GRAPHMEM_LEDGER_URL", "GRAPHMEM_HISTORY_DB_PATH"])
-def test_a_named_folder_is_no_ledger_elsewhere(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_named_folder_refuses_variables_that_put_the_ledger_elsewhere(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """reset() in a scratch folder must not empty the server that some variable names."""
     monkeypatch.setenv(name, f"sqlite:///{tmp_path}/elsewhere.sqlite")
     with pytest.raises(ConfigError, match=name):
@@ -389,7 +391,7 @@ def test_bad_variables(environ: dict[str, str], told: str) -> None:
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        ({"ledger_url": f"mysql://u:{SECRET}@h/db"}, "ledger_url: what this URL begins with"),
+        ({"ledger_url": f"mysql://u:{SECRET}@h/db"}, "ledger_url: this release cannot open such a URL"),
         ({"ledger_url": f"postgresql+asyncpg://u:{SECRET}@h/db"}, "use 'sqlite:///…' or 'postgresql://…'"),
     ],
 )

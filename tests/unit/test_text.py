@@ -114,7 +114,7 @@ def test_a_keys_key_is_itself(name: str) -> None:
     assert key == key.strip()
 
 
-def test_trimmed_keeps_the_case() -> None:
+def test_display_form_keeps_the_case() -> None:
     assert display_form("the  New York's") == "New York"
     assert display_form("McDonald") == "McDonald"
 
@@ -126,7 +126,7 @@ def test_candidates_find_names_in_any_case() -> None:
     assert not {"who", "is", "in", "who is", ""} & set(found)
 
 
-def test_candidates_have_no_more_words_than_asked() -> None:
+def test_key_candidates_have_at_most_longest_words() -> None:
     assert set(key_candidates("red green blue", longest=2)) == {"red", "green", "blue", "red green", "green blue"}
     assert key_candidates("") == []
 

@@ -41,7 +41,7 @@ def spans(exporter: InMemorySpanExporter) -> Iterator[InMemorySpanExporter]:
     assert SAID not in "".join(one.to_json() for one in exporter.get_finished_spans())
 
 
-def test_spans_nest_and_tell_the_class_of_an_error(spans: InMemorySpanExporter) -> None:
+def test_spans_nest_and_record_the_class_of_an_error(spans: InMemorySpanExporter) -> None:
     with pytest.raises(KeyError), span("outer", **{"gen_ai.operation.name": "x", "left.out": None}) as outer:
         outer.set_attributes(**{"gen_ai.memory.record.count": 2})
         with span("inner", client=True):

@@ -54,7 +54,7 @@ def graph(
     """
     chosen = _chosen(call, form, output)
     with call.memory() as memory:
-        kept = memory._engine.kept  # noqa: SLF001  (what users have no door to)
+        kept = memory._engine.storage_paths  # noqa: SLF001  (what users have no door to)
         drawn = _drawn(memory, call.scope, around, hops)
     if chosen is None:
         call.print_answer(None, lambda screen: screen.graph(drawn))
