@@ -26,7 +26,7 @@ from graphmem.models.protocols import LanguageModel
 from graphmem.models.script_support import ScriptSupport
 from graphmem.retrieval.retrievers import SearchDeps
 from graphmem.settings import Settings
-from graphmem.stores.ledger import event_log, integrity, jobs, memories, model_usage, text_statistics
+from graphmem.stores.ledger import embeddings, integrity, jobs, memories, model_usage, outbox
 from graphmem.stores.ledger.jobs import JobKind
 from graphmem.stores.projection import Progress, Projection
 from graphmem.stores.projection_worker import ProjectionWorker
@@ -150,7 +150,7 @@ class Engine:
         for opened in [self._pool.submit(worker.open) for worker in self.projection_workers]:
             opened.result()
         with self.ledger.read() as connection:
-            owed = event_log.count_pending(connection)
+            owed = outbox.count_pending(connection)
         if owed:
             self.schedule_background_work()
         if self._job_worker is not None:
@@ -228,7 +228,7 @@ class Engine:
     def count_pending(self, records: Sequence[MemoryRecord]) -> int:
         """How many of these still wait for enrichment."""
         with self.ledger.read() as connection:
-            return len(event_log.pending_ids(connection, [record.id for record in records]))
+            return len(outbox.pending_ids(connection, [record.id for record in records]))
 
     def deliver(self, partitions: Sequence[str]) -> list[str]:
         """Lets both projections catch up at once; returns those that have not within `delivery_wait`."""
@@ -268,7 +268,7 @@ class Engine:
         self._background.submit(lambda: None).result()
         with self.ledger.read() as connection:
             thought = [] if self._job_worker is None else jobs.pending_kinds(connection)
-            if event_log.count_pending(connection):
+            if outbox.count_pending(connection):
                 return [*thought, *PROJECTION_NAMES]
         owing = [worker for worker in self.projection_workers if worker.projection.has_pending()]
         for settling in [self._pool.submit(worker.drain, FLUSH_TIMEOUT) for worker in owing]:
@@ -286,14 +286,14 @@ class Engine:
 
     def _embed_for_this_model(self) -> None:
         with self.ledger.read() as connection:
-            rows = text_statistics.rows_without_embeddings(connection, self._enricher.spec)
+            rows = embeddings.rows_without_embeddings(connection, self._enricher.spec)
             stale = list(memories.records_by_row(connection, rows).values())
         if stale:
             self.commit([ReindexMemory(record.id) for record in stale])
         record_embedder(self.ledger, self._backends.embedder.model)
         self._enricher.process_pending()
         with self.ledger.write() as connection:
-            dropped = text_statistics.delete_other_embeddings(connection, self._enricher.spec)
+            dropped = embeddings.delete_other_embeddings(connection, self._enricher.spec)
         if dropped:
             self.ledger.compact()
 

@@ -41,7 +41,7 @@ from graphmem.retrieval.pipeline import search
 from graphmem.retrieval.retrievers import SearchQuery
 from graphmem.retrieval.sentence_matching import UNSPLIT_CHARS
 from graphmem.settings import Settings
-from graphmem.stores.ledger import entity_queries, event_log, graph_reads, memories
+from graphmem.stores.ledger import entity_queries, events, graph_reads, memories, tombstones
 from graphmem.stores.ledger.jobs import JobKind
 from graphmem.stores.projection import Progress
 from graphmem.text import normalise_key
@@ -533,11 +533,11 @@ class Memory:
         with self._engine.ledger.read() as connection:
             record = memories.find(connection, memory_id)
             if record is None:
-                gone = event_log.find_tombstone(connection, memory_id)
+                gone = tombstones.find_tombstone(connection, memory_id)
                 is_seen = gone is not None and (within is None or within.sees(gone.scope))
             else:
                 is_seen = within is None or record.is_in(within)
-            return event_log.history(connection, memory_id) if is_seen else []
+            return events.history(connection, memory_id) if is_seen else []
 
     def explain(
         self, memory_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
@@ -562,19 +562,19 @@ class Memory:
             drawn_from = memories.link_targets(connection, record.row, "drawn_from")
             mentioned = [entity for _, entity, _ in graph_reads.mentions_of(connection, [uid], view.scope.partition)]
             stated = graph_reads.relations_stated_by(connection, view, [uid])
-            events = event_log.history(connection, uid)
+            history = events.history(connection, uid)
             older = memories.link_targets(connection, record.row, "replaces")
             newer = memories.link_sources(connection, record.row, "replaces")
         sources = seen(drawn_from) if drawn_from else [record]
         return {
             "id": uid,
             "memory": record.text,
-            "messages": [_message(source, _said_first(source, events)) for source in sources],
+            "messages": [_message(source, _said_first(source, history)) for source in sources],
             "mentions": [{"key": e.key, "name": e.name, "type": e.type.value} for e in mentioned],
             "relations": responses.relations(stated),
             "replaces": [one.id for one in seen(older)],
             "replaced_by": [one.id for one in seen(newer)],
-            "events": [{**responses.event(event), "reason": event.reason} for event in events],
+            "events": [{**responses.event(event), "reason": event.reason} for event in history],
         }
 
     def entities(

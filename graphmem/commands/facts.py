@@ -15,7 +15,7 @@ import numpy as np
 
 from graphmem.commands.types import AddFact, CompleteJob, EnqueueExtraction, FactCommand, Outcome, ReaffirmFact
 from graphmem.model import Kind, MemoryRecord, Scope
-from graphmem.stores.ledger import event_log, jobs, memories, text_statistics
+from graphmem.stores.ledger import embeddings, jobs, memories, outbox, sessions
 from graphmem.stores.ledger.jobs import Job, JobKind
 
 if TYPE_CHECKING:
@@ -63,10 +63,10 @@ def _(command: CompleteJob, uow: UnitOfWork) -> Outcome:
 
 
 def _has_new_neighbours(command: CompleteJob, uow: UnitOfWork) -> bool:
-    rows = jobs.facts_since(uow.connection, command.job.partition, command.last_seq_seen)
+    rows = sessions.facts_since(uow.connection, command.job.partition, command.last_seq_seen)
     if not rows:
         return False
-    found = text_statistics.vectors_of(uow.connection, command.spec.model, rows)
+    found = embeddings.vectors_of(uow.connection, command.spec.model, rows)
     # One that has no vectors yet might be near.
     return len(found) < len(rows) or any(
         float(np.max(command.vectors @ vector)) >= command.min_similarity
@@ -77,14 +77,14 @@ def _has_new_neighbours(command: CompleteJob, uow: UnitOfWork) -> bool:
 
 def _is_long(command: CompleteJob, uow: UnitOfWork) -> bool:
     scope, session = command.job.scope, command.job.session
-    covered = jobs.last_summarised_row(uow.connection, jobs.summary_of(uow.connection, scope, session))
-    return jobs.has_episodes(uow.connection, scope, session, command.summarise_every, covered)
+    covered = sessions.last_summarised_row(uow.connection, sessions.summary_of(uow.connection, scope, session))
+    return sessions.has_episodes(uow.connection, scope, session, command.summarise_every, covered)
 
 
 def enqueue_summaries(summaries: Sequence[MemoryRecord], uow: UnitOfWork) -> None:
     """Records that running summaries which held erased words are to be made of what is left, if anything is."""
     for one in summaries:
-        if one.memory_type != jobs.PROCEDURAL and jobs.has_episodes(uow.connection, one.scope, one.session, 1):
+        if one.memory_type != sessions.PROCEDURAL and sessions.has_episodes(uow.connection, one.scope, one.session, 1):
             jobs.enqueue(uow.connection, Job(JobKind.SUMMARY, one.scope, one.session))
 
 
@@ -97,7 +97,7 @@ def _(command: AddFact, uow: UnitOfWork) -> Outcome:
     record = replace(record, row=memories.insert(uow.connection, record, uow.partition(record)))
     link_sources(record, sources, uow)
     uow.add_event("ADD", record, new=record.text)
-    event_log.enqueue(uow.connection, record.row, record.version)
+    outbox.enqueue(uow.connection, record.row, record.version)
     return Outcome("ADD", record.id, kind=record.kind, record=record)
 
 

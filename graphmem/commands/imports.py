@@ -20,7 +20,7 @@ from graphmem.commands.types import (
 )
 from graphmem.extraction.entity_resolution import ChosenName
 from graphmem.model import Kind, MemoryRecord, micros
-from graphmem.stores.ledger import entity_names, event_log, graph_writes, memories, text_statistics
+from graphmem.stores.ledger import embeddings, entity_names, events, graph_writes, memories, outbox, tombstones
 
 if TYPE_CHECKING:
     from graphmem.commands.unit_of_work import UnitOfWork
@@ -42,7 +42,7 @@ def _(command: ImportMemory, uow: UnitOfWork) -> Outcome:
     record = _stored(command.record, uow)
     _write_history(command, record, uow)
     if command.key is not None:
-        event_log.restore_message_key(uow.connection, command.key, record.id, command.words)
+        tombstones.restore_message_key(uow.connection, command.key, record.id, command.words)
     untied = sum(not _tied(tie, record, uow) for tie in command.links)
     _derive(command, record, uow)
     return Outcome("ADD", record.id, kind=record.kind, record=record, skipped_links=untied)
@@ -53,10 +53,10 @@ def _kept_out(command: ImportMemory, uow: UnitOfWork) -> str | None:
     connection, uid = uow.connection, command.record.id
     if memories.find(connection, uid) is not None:
         return "known"
-    said = None if command.key is None else event_log.message_lookup(connection, command.key)
+    said = None if command.key is None else tombstones.message_lookup(connection, command.key)
     if said is not None and said[1] is not None:
         return "known"
-    gone = said is not None or event_log.find_tombstone(connection, uid) is not None
+    gone = said is not None or tombstones.find_tombstone(connection, uid) is not None
     return "erased" if gone and not command.restore else None
 
 
@@ -72,15 +72,15 @@ def _stored(record: MemoryRecord, uow: UnitOfWork) -> MemoryRecord:
 def _write_history(command: ImportMemory, record: MemoryRecord, uow: UnitOfWork) -> None:
     """The events it comes with. Of one that was erased here, what happened here follows them, without the words."""
     connection = uow.connection
-    erased = event_log.find_tombstone(connection, record.id) is not None
-    here = event_log.history(connection, record.id) if erased else []
+    erased = tombstones.find_tombstone(connection, record.id) is not None
+    here = events.history(connection, record.id) if erased else []
     if erased:
-        event_log.delete_history(connection, record.id)
-        event_log.remove_tombstone(connection, record.id)
+        events.delete_history(connection, record.id)
+        tombstones.remove_tombstone(connection, record.id)
     if not command.events:
-        event_log.add_event(connection, "ADD", record, now=record.created_at, new=record.text)
+        events.add_event(connection, "ADD", record, now=record.created_at, new=record.text)
     told = {event.id for event in command.events}
-    event_log.insert_history(connection, [*command.events, *(one for one in here if one.id not in told)], record.seq)
+    events.insert_history(connection, [*command.events, *(one for one in here if one.id not in told)], record.seq)
     if erased:
         uow.add_event("RESTORE", record, new=record.text, reason=BROUGHT_BACK)
 
@@ -106,11 +106,11 @@ def _derive(command: ImportMemory, record: MemoryRecord, uow: UnitOfWork) -> Non
     if found is not None:
         graph_writes.add(connection, record, partition, found)
         if command.embedded is not None:
-            text_statistics.store_enrichment(
+            embeddings.store_enrichment(
                 connection, record, partition, command.spec, command.text_hash, command.embedded, found.answer_types
             )
             return
-    event_log.enqueue(connection, record.row, record.version)
+    outbox.enqueue(connection, record.row, record.version)
 
 
 @execute_import.register(ImportTombstone)
@@ -118,14 +118,14 @@ def _(command: ImportTombstone, uow: UnitOfWork) -> Outcome:
     connection = uow.connection
     if (
         memories.find(connection, command.id) is not None
-        or event_log.find_tombstone(connection, command.id) is not None
+        or tombstones.find_tombstone(connection, command.id) is not None
     ):
         return Outcome("NONE", command.id, reason="known")
     seq = uow.next_seq()
-    event_log.add_tombstone(connection, "memory", command.id, command.scope.partition, command.scope, command.at, seq)
-    event_log.insert_history(connection, command.events, seq)
+    tombstones.add_tombstone(connection, "memory", command.id, command.scope.partition, command.scope, command.at, seq)
+    events.insert_history(connection, command.events, seq)
     for key in command.keys:
-        event_log.restore_message_key(connection, key, command.id, None)
+        tombstones.restore_message_key(connection, key, command.id, None)
     return Outcome("BURY", command.id)
 
 

@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from graphmem.model import Kind, MemoryRecord
-from graphmem.stores.ledger import event_log, graph_writes, memories
+from graphmem.stores.ledger import events, graph_writes, memories
 
 if TYPE_CHECKING:
     from graphmem.commands.unit_of_work import UnitOfWork
@@ -51,9 +51,9 @@ def update_corrected_sources(uow: UnitOfWork, old: MemoryRecord, new: MemoryReco
 
 def _marks_when_it_said(uow: UnitOfWork, fact: MemoryRecord) -> set[str] | None:
     """The sources that were marked when a fact last had the words it has now; None if it never had them."""
-    events = event_log.history(uow.connection, fact.id)
+    history = events.history(uow.connection, fact.id)
     was: Iterable[Mapping[str, Any]] = (
-        event.previous_state for event in reversed(events) if event.previous_state is not None
+        event.previous_state for event in reversed(history) if event.previous_state is not None
     )
     return next((set(before.get(CORRECTS, ())) for before in was if before.get("text") == fact.text), None)
 

@@ -25,7 +25,7 @@ from graphmem.model import (
     Statement,
     micros,
 )
-from graphmem.stores.ledger import event_log, graph_reads, memories
+from graphmem.stores.ledger import events, graph_reads, memories
 from graphmem.stores.ledger.decoding import entity_type, mention_kind, moment
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def reverse_command(command: UndoEvent, uow: UnitOfWork) -> RestoreMemory | Upda
 
     Raises NotFoundError for one outside the plan's scope, ValidationError for one that cannot be taken back.
     """
-    event = event_log.find_event(uow.connection, command.event)
+    event = events.find_event(uow.connection, command.event)
     there = None if event is None else memories.find(uow.connection, event.memory_id)
     if event is None or there is None or (uow.within and not there.is_in(uow.within)):
         raise NotFoundError(
@@ -69,8 +69,8 @@ def reverse_command(command: UndoEvent, uow: UnitOfWork) -> RestoreMemory | Upda
 def _changed(event: Event, before: Mapping[str, Any], there: MemoryRecord, uow: UnitOfWork) -> set[str]:
     """The fields that an event changed. Raises ValidationError if there are none, or one was changed again since."""
     now = memories.encode_record(there)
-    events = event_log.history(uow.connection, there.id)
-    later = events[[one.id for one in events].index(event.id) + 1 :]
+    history = events.history(uow.connection, there.id)
+    later = history[[one.id for one in history].index(event.id) + 1 :]
     after = next((one.previous_state for one in later if one.previous_state is not None), now)
     changed = {name for name in _FIELDS if before.get(name) != after.get(name)}
     if not changed:

@@ -32,7 +32,17 @@ from graphmem.commands.types import (
 from graphmem.digests import Digests
 from graphmem.errors import NotFoundError, ValidationError
 from graphmem.model import Kind, MemoryRecord, Scope
-from graphmem.stores.ledger import Ledger, entity_names, event_log, graph_writes, memories, text_statistics
+from graphmem.stores.ledger import (
+    Ledger,
+    embeddings,
+    entity_names,
+    events,
+    graph_writes,
+    memories,
+    outbox,
+    term_stats,
+    tombstones,
+)
 from graphmem.stores.ledger.schema import dead_letters, links, tasks
 from graphmem.stores.ledger.schema import memories as memories_table
 from graphmem.text import is_passage
@@ -76,7 +86,7 @@ class UnitOfWork:
         return record
 
     def next_seq(self) -> int:
-        return event_log.next_seq(self.connection)
+        return outbox.next_seq(self.connection)
 
     def partition(self, of: MemoryRecord | Scope) -> int:
         """The row of a partition, made if need be; asked for once, for on a server each question is a round trip."""
@@ -110,7 +120,7 @@ class UnitOfWork:
             memories.set_previous(self.connection, after, before, self.next_seq())
 
     def add_event(self, event: str, record: MemoryRecord, **named: Any) -> None:
-        event_log.add_event(self.connection, event, record, now=self.now, **named)
+        events.add_event(self.connection, event, record, now=self.now, **named)
 
 
 @singledispatch
@@ -122,7 +132,7 @@ def execute(command: Command, uow: UnitOfWork) -> Outcome:
 @execute.register
 def _(command: AddMessage, uow: UnitOfWork) -> Outcome:
     connection = uow.connection
-    known = None if command.key is None else event_log.message_lookup(connection, command.key)
+    known = None if command.key is None else tombstones.message_lookup(connection, command.key)
     if known is not None:
         return _existing_message(command, uow, *known)
     record = _episode(command, uow)
@@ -130,8 +140,8 @@ def _(command: AddMessage, uow: UnitOfWork) -> Outcome:
     uow.insert_into_session(record)
     uow.add_event("ADD", record, new=record.text)
     if command.key is not None:
-        event_log.add_message_key(connection, command.key, record.id, command.words)
-    event_log.enqueue(connection, record.row, record.version)
+        tombstones.add_message_key(connection, command.key, record.id, command.words)
+    outbox.enqueue(connection, record.row, record.version)
     if record.source_only:
         uow.said.append(record)
     return Outcome("ADD", record.id, record=record)
@@ -179,14 +189,14 @@ def _(command: StoreEnrichment, uow: UnitOfWork) -> Outcome:
     record = memories.find(connection, command.id)
     if record is None or record.version != command.version:
         return Outcome("NONE", command.id, reason="changed since")
-    if not event_log.complete(connection, record.row, command.version):
+    if not outbox.complete(connection, record.row, command.version):
         return Outcome("NONE", command.id, record=record, reason="done already")
     partition, tells = uow.partition(record), command.extraction.answer_types
-    if not text_statistics.store_enrichment(
+    if not embeddings.store_enrichment(
         connection, record, partition, command.spec, command.text_hash, command.embedded, tells
     ):
         # The last other user of these vectors was erased while this was computed: they must be computed anew.
-        event_log.enqueue(connection, record.row, record.version)
+        outbox.enqueue(connection, record.row, record.version)
         return Outcome("NONE", command.id, record=record, reason="vectors erased since")
     record = replace(record, seq=uow.next_seq())
     memories.touch(connection, record.row, record.seq)
@@ -199,14 +209,14 @@ def _(command: StoreEnrichment, uow: UnitOfWork) -> Outcome:
 def _remove_derived(record: MemoryRecord, uow: UnitOfWork, *, graph_too: bool = True) -> ErasureReport:
     """Takes out what was derived from a memory's words: vectors and counts, and what they mention and state."""
     connection = uow.connection
-    text_hash, windows = text_statistics.enrichment_state(connection, record.row)
+    text_hash, windows = embeddings.enrichment_state(connection, record.row)
     partition = uow.partition(record)
     parts = _withdraw(record, partition, uow) if graph_too else 0
     if text_hash is None:
         return ErasureReport(graph=parts)
-    text_statistics.update_term_counts(connection, record, partition, -1)
-    vectors = text_statistics.release_reference(connection, text_hash)
-    text_statistics.clear_enrichment(connection, record.row)
+    term_stats.update_term_counts(connection, record, partition, -1)
+    vectors = embeddings.release_reference(connection, text_hash)
+    embeddings.clear_enrichment(connection, record.row)
     return ErasureReport(points=windows, graph=parts, derived=vectors)
 
 
@@ -224,7 +234,7 @@ def _(command: ReindexMemory, uow: UnitOfWork) -> Outcome:
     # What a language model found is kept: no extractor would find it again.
     _remove_derived(record, uow, graph_too=record.kind is not Kind.FACT)
     memories.touch(uow.connection, record.row, uow.next_seq())
-    event_log.enqueue(uow.connection, record.row, record.version)
+    outbox.enqueue(uow.connection, record.row, record.version)
     return Outcome("NONE", record.id, kind=record.kind, record=record, reason="to be derived anew")
 
 
@@ -244,7 +254,7 @@ def _(command: UpdateMemory, uow: UnitOfWork) -> Outcome:
         before |= undo.derived_from(record, uow)
         _remove_derived(record, uow)
         revised = replace(revised, version=record.version + 1)
-        event_log.enqueue(uow.connection, record.row, revised.version)
+        outbox.enqueue(uow.connection, record.row, revised.version)
         if command.extraction is not None:
             graph_writes.add(uow.connection, revised, uow.partition(revised), command.extraction)
     revised = _store(revised, uow)
@@ -372,7 +382,7 @@ def _erase(record: MemoryRecord, uow: UnitOfWork) -> ErasureReport:
     uow.remove_from_session(record)
     seq = uow.next_seq()
     uow.add_event("DELETE", replace(record, seq=seq))
-    event_log.erase_content(connection, record.id)
-    event_log.add_tombstone(connection, "memory", record.id, record.partition, record.scope, uow.now, seq)
+    events.erase_content(connection, record.id)
+    tombstones.add_tombstone(connection, "memory", record.id, record.partition, record.scope, uow.now, seq)
     connection.execute(memories_table.delete().where(memories_table.c.id == row))
     return stripped + ErasureReport(ids=(record.id,), rows=1, graph=1)

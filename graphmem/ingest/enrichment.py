@@ -13,7 +13,7 @@ from graphmem.commands.unit_of_work import commit
 from graphmem.errors import ModelError
 from graphmem.model import Extraction, Kind, MemoryRecord, Utterance
 from graphmem.models.protocols import Embedded, Embedder, Extractor, TokenEmbedder, embedding_spec_of
-from graphmem.stores.ledger import Ledger, event_log, memories, text_statistics
+from graphmem.stores.ledger import Ledger, embeddings, memories, outbox
 from graphmem.text import content_hash, normalise_key
 
 # Large enough for the models to find texts of one length (256 instead of 64: a fifth faster), small enough that a
@@ -51,11 +51,11 @@ class Enricher:
     def _pending_rows(self, rows: Sequence[int] | None) -> list[int]:
         with self._ledger.read() as connection:
             if rows is None:
-                return event_log.pending(connection, 1_000_000)
+                return outbox.pending(connection, 1_000_000)
             return [
                 row
                 for start in range(0, len(rows), memories.BATCH)
-                for row in event_log.pending(connection, memories.BATCH, rows[start : start + memories.BATCH])
+                for row in outbox.pending(connection, memories.BATCH, rows[start : start + memories.BATCH])
             ]
 
     def _computed(self, rows: Sequence[int]) -> tuple[StoreEnrichment, ...]:
@@ -65,14 +65,14 @@ class Enricher:
             return self.compute(records)
         except ModelError as error:
             with self._ledger.write() as connection:
-                event_log.record_failure(connection, rows, type(error).__name__)
+                outbox.record_failure(connection, rows, type(error).__name__)
             raise
 
     def compute(self, records: Sequence[MemoryRecord]) -> tuple[StoreEnrichment, ...]:
         """The steps for these memories: texts the ledger knows are not embedded again."""
         hashes = [content_hash(record.embedded_text) for record in records]
         with self._ledger.read() as connection:
-            known = text_statistics.cached_hashes(connection, self.spec, list(set(hashes)))
+            known = embeddings.cached_hashes(connection, self.spec, list(set(hashes)))
         fresh = {h: r.embedded_text for h, r in zip(hashes, records, strict=True) if h not in known}
         # Both in the pool: a model may fail in any way, and its errors are told from what a signal's handler raises,
         # which runs in the main thread only, by where they come from.

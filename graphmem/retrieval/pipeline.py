@@ -39,7 +39,7 @@ from graphmem.retrieval.retrievers import (
 from graphmem.retrieval.sentence_matching import SentenceMatch
 from graphmem.retrieval.source_grouping import RankedMemory, group_sources
 from graphmem.retrieval.weights import FULL, SearchWeights, Weights
-from graphmem.stores.ledger import candidate_rows, graph_reads, memories, text_statistics
+from graphmem.stores.ledger import candidate_rows, graph_reads, memories, term_stats
 from graphmem.text import query_term_counts, term_counts, term_id
 
 # What is kept of the arms' finds, and how many more the walk may add.
@@ -228,7 +228,7 @@ class _Search:
     def _frequencies(self, terms: Iterable[int]) -> tuple[int, dict[int, int]]:
         """N of the first partition, and how many of its memories hold each term."""
         with self._deps.ledger.read() as connection:
-            return text_statistics.document_frequencies(connection, self._partitions[0].key, terms)
+            return term_stats.document_frequencies(connection, self._partitions[0].key, terms)
 
     def _table(self) -> FeatureTable:
         self._candidates.load_neighbours(self._ids)

@@ -15,7 +15,7 @@ from graphmem.errors import ModelError, StoreError
 from graphmem.model import Entity, GraphBounds, Mention, MentionKind, Seeds, Subgraph, View
 from graphmem.models.protocols import EmbeddedQuestion, Embedder, Extractor, Matrix, TokenEmbedder
 from graphmem.models.script_support import ScriptSupport
-from graphmem.stores.ledger import Ledger, entity_names, memories, text_statistics
+from graphmem.stores.ledger import Ledger, entity_names, memories, term_stats
 from graphmem.stores.projection_worker import ProjectionWorker
 from graphmem.stores.protocols import Graph, VectorIndex
 from graphmem.text import idf, key_candidates, query_term_counts
@@ -200,7 +200,7 @@ class Retrievers:
     def _words(self, partition: str, limit: int) -> ScoredIds:
         counts = query_term_counts(self._query.text)
         with self._deps.ledger.read() as connection:
-            size, frequencies = text_statistics.document_frequencies(connection, partition, counts)
+            size, frequencies = term_stats.document_frequencies(connection, partition, counts)
         weights = {term: idf(size, frequencies[term]) for term in counts if term in frequencies}
         view = replace(self._query.view, partition=partition)
         return self._deps.index.sparse(view, weights, limit) if weights else []

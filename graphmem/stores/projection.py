@@ -16,7 +16,7 @@ from uuid import uuid4
 from sqlalchemy import Connection
 
 from graphmem.errors import CLOSED, StoreError, StoreUnavailable
-from graphmem.stores.ledger import Ledger, change_feed, event_log, memories, text_statistics
+from graphmem.stores.ledger import Ledger, change_feed, embeddings, memories, outbox, tombstones
 from graphmem.stores.protocols import EntityState, GraphIndex, MemoryState, RelationState, StoreLost, VectorIndex
 
 logger = logging.getLogger("graphmem")
@@ -89,7 +89,7 @@ class VectorSink:
         return ((uid, (version, n)) for uid, version, n in self._index.list_held(partitions))
 
     def counts(self, connection: Connection) -> tuple[int, int]:
-        return self._index.count(), text_statistics.total_windows(connection)
+        return self._index.count(), embeddings.total_windows(connection)
 
     def remove(self, ids: Sequence[str]) -> None:
         self._index.delete(ids)
@@ -218,7 +218,7 @@ class Projection:
     def deliver(self, partitions: Sequence[str]) -> None:
         """The same after a write; a private projection only keeps up what it was asked for before."""
         with self._ledger.read() as connection:
-            epoch = event_log.epoch(connection)
+            epoch = outbox.epoch(connection)
         with self._lock:
             self._forget_if_reset(epoch)
             self.catch_up([partition for partition in partitions if self.shared or partition in self._own_cursors])
@@ -240,13 +240,13 @@ class Projection:
         finally:
             self._end_turn()
 
-    def _standing(self) -> event_log.CursorState:
+    def _standing(self) -> outbox.CursorState:
         with self._ledger.read() as connection:
-            standing = event_log.cursor_state(connection, self._known_as)
+            standing = outbox.cursor_state(connection, self._known_as)
         self._forget_if_reset(standing.epoch)
         return standing
 
-    def _owes(self, standing: event_log.CursorState, partition: str | None, upto: int) -> bool:
+    def _owes(self, standing: outbox.CursorState, partition: str | None, upto: int) -> bool:
         """Whether something is to be delivered of what was written up to this change; also where a ledger came from a
         backup and its cursors are ahead of it.
         """
@@ -259,7 +259,7 @@ class Projection:
             return True
         while True:
             with self._ledger.write() as connection:
-                self._leads = event_log.acquire_lease(connection, self._known_as, self._holder, LEASE)
+                self._leads = outbox.acquire_lease(connection, self._known_as, self._holder, LEASE)
             if self._leads:
                 return True
             if self._stopped.wait(LEASE_POLL):
@@ -274,12 +274,12 @@ class Projection:
 
     def _release(self, connection: Connection) -> None:
         if self._holder is not None:
-            event_log.release_lease(connection, self._known_as, self._holder)
+            outbox.release_lease(connection, self._known_as, self._holder)
         self._leads = False
 
     def _deliver_batch(self, partition: str | None, progress: Progress | None) -> None:
         with self._ledger.read() as connection:
-            standing = event_log.cursor_state(connection, self._known_as)
+            standing = outbox.cursor_state(connection, self._known_as)
             cursor = self._cursor(standing, partition)
             batch = change_feed.since(connection, self._ledger.digests, cursor or 0, BATCH, partition)
             write = self._target.prepare_write(connection, batch)
@@ -301,10 +301,10 @@ class Projection:
         """Without a cursor nothing is known of the contents: after a reset, or in a rebuild that was killed."""
         self._target.wipe()
         with self._ledger.write() as connection:
-            event_log.remove_dead_letters(connection, self._known_as)
-            event_log.move_cursor(connection, self._known_as, 0)
+            outbox.remove_dead_letters(connection, self._known_as)
+            outbox.move_cursor(connection, self._known_as, 0)
 
-    def _cursor(self, standing: event_log.CursorState, partition: str | None) -> int | None:
+    def _cursor(self, standing: outbox.CursorState, partition: str | None) -> int | None:
         return standing.cursor if partition is None else self._own_cursors.get(partition)
 
     def _move(self, partition: str | None, begun: int, batch: change_feed.ChangeBatch, refused: dict[str, str]) -> None:
@@ -312,24 +312,24 @@ class Projection:
             self._own_cursors[partition] = batch.upto
             return
         with self._ledger.write() as connection:
-            if self._holder is not None and not event_log.holds_lease(connection, self._known_as, self._holder):
-                event_log.rewind_cursor(connection, self._known_as, begun)
+            if self._holder is not None and not outbox.holds_lease(connection, self._known_as, self._holder):
+                outbox.rewind_cursor(connection, self._known_as, begun)
                 return
-            event_log.remove_dead_letters(connection, self._known_as, batch.all_ids)
-            event_log.add_dead_letters(connection, self._known_as, refused, batch.upto)
-            event_log.move_cursor(connection, self._known_as, batch.upto)
+            outbox.remove_dead_letters(connection, self._known_as, batch.all_ids)
+            outbox.add_dead_letters(connection, self._known_as, refused, batch.upto)
+            outbox.move_cursor(connection, self._known_as, batch.upto)
             if ended := [stone.seq for stone in batch.tombstones if stone.kind == "entity"]:
-                event_log.prune_tombstones(connection, ended)
+                tombstones.prune_tombstones(connection, ended)
             self._release(connection)
 
     def invalidate(self) -> None:
         """Forgets what a shared projection holds: the next delivery empties and fills it again."""
         with self._ledger.write() as connection:
-            event_log.delete_cursor(connection, self._known_as)
+            outbox.delete_cursor(connection, self._known_as)
 
     def _began_anew(self) -> bool:
         with self._ledger.read() as connection:
-            return not event_log.cursor(connection, self._known_as)
+            return not outbox.cursor(connection, self._known_as)
 
     def check_for_loss(self) -> None:
         """Catches up, and notices a shared projection that lost something without a word: a server restarted empty."""
@@ -339,7 +339,7 @@ class Projection:
             self.catch_up([])
             with self._ledger.read() as connection:
                 held, expected = self._counted(connection)
-                quiet = event_log.cursor(connection, self._known_as) == event_log.last_change(connection)
+                quiet = outbox.cursor(connection, self._known_as) == outbox.last_change(connection)
             if held == expected or not quiet:
                 return
             logger.warning("%s does not hold what it should; giving it the rest from the ledger", self.name)
@@ -360,7 +360,7 @@ class Projection:
         if not self.shared:
             return False
         with self._ledger.read() as connection:
-            standing = event_log.cursor_state(connection, self._known_as)
+            standing = outbox.cursor_state(connection, self._known_as)
         return (standing.cursor or 0) != standing.last
 
     def verify(self) -> dict[str, list[str]]:
@@ -393,7 +393,7 @@ class Projection:
         with self._ledger.read() as connection:
             partitions = None if self.shared else list(self._own_cursors)
             expected = dict(self._target.list_expected(connection, partitions))
-            aside = event_log.dead_letters(connection, self._known_as)
+            aside = outbox.dead_letters(connection, self._known_as)
             held: dict[str, tuple[int, ...]] = {}
             doubled = [
                 uid for uid, version in self._target.list_held(partitions) if held.setdefault(uid, version) != version
@@ -434,8 +434,8 @@ class Projection:
         refused = write()
         if self.shared:
             with self._ledger.write() as connection:
-                event_log.remove_dead_letters(connection, self._known_as, ids)
-                event_log.add_dead_letters(connection, self._known_as, refused, batch.upto)
+                outbox.remove_dead_letters(connection, self._known_as, ids)
+                outbox.add_dead_letters(connection, self._known_as, refused, batch.upto)
 
     def rebuild(self, partitions: Sequence[str], progress: Progress | None = None) -> None:
         """Throws the contents away and delivers everything again. Killed in between, the next delivery goes on."""

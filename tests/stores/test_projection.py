@@ -13,7 +13,7 @@ from graphmem.commands.types import DeleteMemory, RetireMemory, UpdateMemory
 from graphmem.errors import StoreError, StoreUnavailable
 from graphmem.model import Scope
 from graphmem.stores import projection as delivery
-from graphmem.stores.ledger import event_log, integrity, memories
+from graphmem.stores.ledger import integrity, memories, outbox
 from graphmem.stores.networkx_graph import NetworkxIndex
 from graphmem.stores.numpy_index import NumpyIndex
 from graphmem.stores.projection import GraphSink, Projection, VectorSink
@@ -91,12 +91,12 @@ def held(index: Any) -> dict[str, int]:
 
 def cursor(clerk: Any, name: str = "vectors") -> int | None:
     with clerk.ledger.read() as connection:
-        return event_log.cursor(connection, name)
+        return outbox.cursor(connection, name)
 
 
 def last(clerk: Any) -> int:
     with clerk.ledger.read() as connection:
-        return event_log.last_change(connection)
+        return outbox.last_change(connection)
 
 
 # --- by state --------------------------------------------------------------------------------------------------------
@@ -128,12 +128,12 @@ def test_the_cursor_reaches_the_last_number_given_out_whatever_became_of_it(
     told = [clerk.say(f"memory {n}", at=far(n)) for n in range(4)]
     with clerk.ledger.write() as connection:
         for _ in range(3):
-            event_log.next_seq(connection)
+            outbox.next_seq(connection)
     shared.catch_up([])
     assert (cursor(clerk), shared.has_pending()) == (last(clerk), False)
     assert index.batches == [[record.id for record in told[:2]], [record.id for record in told[2:]]]
     with clerk.ledger.write() as connection:
-        event_log.next_seq(connection)
+        outbox.next_seq(connection)
     assert shared.has_pending()
     shared.catch_up([])
     assert (cursor(clerk), shared.has_pending(), len(index.batches)) == (last(clerk), False, 2)
@@ -198,7 +198,7 @@ def test_delivering_all_of_it_twice_leads_to_the_same(clerk: Any, shared: Projec
     shared.catch_up([])
     before = sorted(index.list_held())
     with clerk.ledger.write() as connection:
-        event_log.move_cursor(connection, "vectors", 0)
+        outbox.move_cursor(connection, "vectors", 0)
     shared.catch_up([])
     assert sorted(index.list_held()) == before
     assert shared.verify() == CLEAN
@@ -262,7 +262,7 @@ def test_without_a_cursor_what_is_held_is_thrown_away_first(clerk: Any, shared: 
     shared.catch_up([])
     index.upsert([stale])
     with clerk.ledger.write() as connection:
-        event_log.delete_cursor(connection, "vectors")
+        outbox.delete_cursor(connection, "vectors")
     assert shared.has_pending()
     shared.catch_up([])
     assert set(held(index)) == {kept.id}
@@ -349,7 +349,9 @@ def test_what_was_delivered_before_the_store_went_stays(
     assert shared.verify() == CLEAN
 
 
-def test_a_refused_row_becomes_a_dead_letter_and_holds_up_no_other(clerk: Any, shared: Projection, index: Picky) -> None:
+def test_a_refused_row_becomes_a_dead_letter_and_holds_up_no_other(
+    clerk: Any, shared: Projection, index: Picky
+) -> None:
     told = [clerk.say(f"memory {n}", at=far(n)) for n in range(7)]
     index.refuses = {told[2].id, told[5].id}
     shared.catch_up([])

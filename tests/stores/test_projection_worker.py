@@ -13,7 +13,7 @@ from support.waiting import PATIENCE, wait_until
 from graphmem.errors import CLOSED, ConfigError, StoreUnavailable
 from graphmem.stores import projection as delivery
 from graphmem.stores import projection_worker as workers
-from graphmem.stores.ledger import event_log, memories
+from graphmem.stores.ledger import memories, outbox
 from graphmem.stores.numpy_index import NumpyIndex
 from graphmem.stores.projection import Projection, VectorSink
 from graphmem.stores.projection_worker import ProjectionWorker
@@ -379,7 +379,7 @@ def test_who_has_no_turn_waits_until_all_is_delivered(clerk: Any, server: Server
 def test_a_dead_deliverer_is_succeeded(clerk: Any, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     record = clerk.say("Anna paints")
     with clerk.ledger.write() as connection:
-        assert event_log.acquire_lease(connection, "vectors", "one who died", 0.2)
+        assert outbox.acquire_lease(connection, "vectors", "one who died", 0.2)
     projection(clerk, server).catch_up([])
     assert ids(server) == {record.id}
 
@@ -387,7 +387,7 @@ def test_a_dead_deliverer_is_succeeded(clerk: Any, server: Server, monkeypatch: 
 def test_a_clock_that_was_set_back_makes_no_lease_longer(clerk: Any, server: Server) -> None:
     record = clerk.say("Anna paints")
     with clerk.ledger.write() as connection:
-        assert event_log.acquire_lease(connection, "vectors", "one who died", 30)
+        assert outbox.acquire_lease(connection, "vectors", "one who died", 30)
         connection.exec_driver_sql("UPDATE leases SET until = until + 3600000000")  # taken an hour later, by its clock
     projection(clerk, server).catch_up([])
     assert ids(server) == {record.id}
@@ -395,21 +395,21 @@ def test_a_clock_that_was_set_back_makes_no_lease_longer(clerk: Any, server: Ser
 
 def test_a_lease_is_held_by_one(clerk: Any) -> None:
     with clerk.ledger.write() as connection:
-        assert event_log.acquire_lease(connection, "vectors", "a", LONG)
-        assert event_log.acquire_lease(connection, "vectors", "a", LONG)
-        assert not event_log.acquire_lease(connection, "vectors", "b", LONG)
-        assert event_log.acquire_lease(connection, "graph", "b", LONG)
-        event_log.release_lease(connection, "vectors", "b")
-        assert not event_log.acquire_lease(connection, "vectors", "b", LONG)
-        event_log.release_lease(connection, "vectors", "a")
-        assert event_log.acquire_lease(connection, "vectors", "b", LONG)
+        assert outbox.acquire_lease(connection, "vectors", "a", LONG)
+        assert outbox.acquire_lease(connection, "vectors", "a", LONG)
+        assert not outbox.acquire_lease(connection, "vectors", "b", LONG)
+        assert outbox.acquire_lease(connection, "graph", "b", LONG)
+        outbox.release_lease(connection, "vectors", "b")
+        assert not outbox.acquire_lease(connection, "vectors", "b", LONG)
+        outbox.release_lease(connection, "vectors", "a")
+        assert outbox.acquire_lease(connection, "vectors", "b", LONG)
 
 
 def test_a_stopped_projection_waits_for_no_turn(clerk: Any, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery, "LEASE", LONG)
     clerk.say("Anna paints")
     with clerk.ledger.write() as connection:
-        event_log.acquire_lease(connection, "vectors", "somebody", LONG)
+        outbox.acquire_lease(connection, "vectors", "somebody", LONG)
     mine = projection(clerk, server)
     mine.stop()
     with pytest.raises(StoreUnavailable, match=CLOSED):

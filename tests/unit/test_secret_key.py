@@ -21,7 +21,7 @@ from graphmem.commands.types import DeleteMemory, RenameEntity
 from graphmem.digests import Digests
 from graphmem.errors import ConfigError, StoreUnavailable
 from graphmem.model import Scope
-from graphmem.stores.ledger import Ledger, event_log, schema
+from graphmem.stores.ledger import Ledger, outbox, schema, tombstones
 from graphmem.stores.ledger.secret_key import SecretKeySource
 from graphmem.stores.networkx_graph import NetworkxIndex
 from graphmem.stores.projection import GraphSink, Projection
@@ -255,18 +255,18 @@ def test_it_goes_once_every_projection_has_heard_of_it(clerk: Any, forget: Calla
 def test_without_the_secret_a_copy_that_has_not_heard_of_it_is_filled_anew(tmp_path: Path) -> None:
     place, keyring = tmp_path / "ledger.sqlite", SecretKeySource(file=tmp_path / "secret.key")
     with closing(Ledger(place, keyring)) as ledger, ledger.write() as connection:
-        event_log.add_tombstone(
+        tombstones.add_tombstone(
             connection,
             "entity",
             ledger.digests.encrypt("ab" * 16),
             "s",
             Scope(),
             NOON,
-            event_log.next_seq(connection),
+            outbox.next_seq(connection),
         )
-        event_log.move_cursor(connection, "behind", 0)
-        event_log.move_cursor(connection, "past", 1)
+        outbox.move_cursor(connection, "behind", 0)
+        outbox.move_cursor(connection, "past", 1)
     (tmp_path / "secret.key").unlink()
     with closing(Ledger(place, keyring)) as ledger, ledger.read() as connection:
-        assert (event_log.cursor(connection, "behind"), event_log.cursor(connection, "past")) == (None, 1)
-        assert event_log.tombstones_after(connection, -1, 10) == []
+        assert (outbox.cursor(connection, "behind"), outbox.cursor(connection, "past")) == (None, 1)
+        assert tombstones.tombstones_after(connection, -1, 10) == []

@@ -38,7 +38,7 @@ from graphmem.ingest.facts.decision import Action, DecisionType, FactDraft, Know
 from graphmem.ingest.facts.extraction import Fact
 from graphmem.model import EmbeddingSpec, Extraction, Kind, MemoryRecord, Mention, MentionKind, Scope, Statement, View
 from graphmem.models.protocols import LanguageModel, Matrix, Prompt, Usage
-from graphmem.stores.ledger import Ledger, event_log, graph_reads, jobs, memories, model_usage, text_statistics
+from graphmem.stores.ledger import Ledger, embeddings, graph_reads, memories, model_usage, outbox, sessions
 from graphmem.stores.ledger.jobs import Job
 from graphmem.stores.projection_worker import ProjectionWorker
 from graphmem.stores.protocols import VectorIndex
@@ -137,9 +137,9 @@ class FactPipeline:
         Of a session without a summary yet: the user's latest one, so that a new session begins with what is known.
         """
         with self._ledger.read() as connection:
-            summary = jobs.summary_of(connection, first.scope, first.session)
-            summary = summary or jobs.latest_summary(connection, first.scope)
-            return ("" if summary is None else summary.text), jobs.preceding_messages(
+            summary = sessions.summary_of(connection, first.scope, first.session)
+            summary = summary or sessions.latest_summary(connection, first.scope)
+            return ("" if summary is None else summary.text), sessions.preceding_messages(
                 connection, first, CONTEXT_MESSAGES
             )
 
@@ -168,7 +168,7 @@ class FactPipeline:
         """The first window's vector of each text."""
         lacking = [one.text_hash for one in read if one.embedded is None]
         with self._ledger.read() as connection:
-            known = text_statistics.first_vectors(connection, self.spec.model, lacking) if lacking else {}
+            known = embeddings.first_vectors(connection, self.spec.model, lacking) if lacking else {}
         return [known[one.text_hash] if one.embedded is None else one.embedded.vectors[0] for one in read]
 
     def nearest_facts(self, job: Job, vectors: Sequence[Matrix]) -> tuple[int, list[list[str]]]:
@@ -177,7 +177,7 @@ class FactPipeline:
         Raises StoreUnavailable: what is near cannot be known without the index, and nothing is decided blindly.
         """
         with self._ledger.read() as connection:
-            seen = event_log.last_change(connection)
+            seen = outbox.last_change(connection)
         if not self._vectors.catch_up([job.partition], CATCH_UP_SECONDS):
             raise StoreUnavailable("the vector index is behind; new facts are compared once it has caught up")
         view = View(_whose(job), datetime.now(UTC), job.partition, frozenset({Kind.FACT}))
@@ -203,7 +203,7 @@ class FactPipeline:
         By the number of the new fact. What two people say of themselves is not the same.
         """
         with self._ledger.read() as connection:
-            found = jobs.facts_with_text(connection, job.partition, [draft.fact.text for draft in drafts])
+            found = sessions.facts_with_text(connection, job.partition, [draft.fact.text for draft in drafts])
         whose = _whose(job)
         mine = [
             record

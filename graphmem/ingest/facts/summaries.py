@@ -21,8 +21,8 @@ from graphmem.ingest.facts.structured_output import as_json, checked_or, object_
 from graphmem.model import Kind, MemoryRecord
 from graphmem.models.protocols import Prompt, Usage
 from graphmem.prompts import load
-from graphmem.stores.ledger import Ledger, jobs, memories
-from graphmem.stores.ledger.jobs import PROCEDURAL, Job
+from graphmem.stores.ledger import Ledger, memories, sessions
+from graphmem.stores.ledger.jobs import Job
 from graphmem.tracing import span
 
 OPERATION = "summary"
@@ -73,9 +73,9 @@ def summarise(job: Job, pipeline: FactPipeline, ledger: Ledger) -> None:
     Raises LLMError or StoreError: the work stays on the list then.
     """
     with ledger.read() as connection:
-        known = jobs.summary_of(connection, job.scope, job.session)
-        after = jobs.last_summarised_row(connection, known)
-        records = jobs.session_episodes(connection, job.scope, job.session, after, BATCH)
+        known = sessions.summary_of(connection, job.scope, job.session)
+        after = sessions.last_summarised_row(connection, known)
+        records = sessions.session_episodes(connection, job.scope, job.session, after, BATCH)
     text = "" if known is None else known.text
     with span("summarise"):
         for pieces in split_messages(records):
@@ -139,7 +139,7 @@ def record_procedure(job: Job, pipeline: FactPipeline, ledger: Ledger) -> JobRes
     steps: list[Command] = [CompleteJob(job, pipeline.spec)]
     if records:
         sources = [record.id for record in records]
-        made = _given(_record(job, text, records, PROCEDURAL), records)
+        made = _given(_record(job, text, records, sessions.PROCEDURAL), records)
         steps += [AddFact(made, tuple(sources)), *pipeline.enrich([made])]
     try:
         outcomes = pipeline.commit(steps)[1:2]

@@ -13,12 +13,13 @@ from sqlalchemy import Column, ColumnElement, Connection, RowMapping, Select, Ta
 
 from graphmem.digests import Digests
 from graphmem.model import Entity, EntityType, MemoryRecord, MentionKind, Relation, from_micros
-from graphmem.stores.ledger import candidate_rows, entity_names, event_log, graph_reads, memories
+from graphmem.stores.ledger import candidate_rows, entity_names, graph_reads, memories, outbox
 from graphmem.stores.ledger.array_parameters import in_array
 from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.schema import aliases as links_table
 from graphmem.stores.ledger.schema import entities, partitions, relations, supports
 from graphmem.stores.ledger.schema import memories as memories_table
+from graphmem.stores.ledger.tombstones import Tombstone, tombstones_after
 from graphmem.stores.protocols import EntityState, MemoryState, Point, RelationState, Support
 from graphmem.text import bm25_weights, entity_id, term_counts
 
@@ -31,7 +32,7 @@ class ChangeBatch:
     records: tuple[MemoryRecord, ...]
     relations: tuple[str, ...]
     entities: tuple[int, ...]
-    tombstones: tuple[event_log.Tombstone, ...]
+    tombstones: tuple[Tombstone, ...]
 
     @property
     def all_ids(self) -> list[str]:
@@ -49,12 +50,12 @@ def since(
     """The next batch of changes, of one partition or of all; what is not in it, up to where it
     reaches, has no change.
     """
-    last = event_log.last_change(connection)
+    last = outbox.last_change(connection)
     row = None if partition is None else memories.partition_row(connection, partition)
     if partition is not None and row is None:
         return ChangeBatch(last, (), (), (), ())
     records = memories.changed_after(connection, after, limit, row)
-    gone = event_log.tombstones_after(connection, after, limit, partition)
+    gone = tombstones_after(connection, after, limit, partition)
     related = _changed(connection, relations, relations.c.uid, after, limit, row)
     told = _changed(connection, entities, entities.c.id, after, limit, row)
     heads = [
@@ -75,7 +76,7 @@ def since(
     )
 
 
-def _opened(stone: event_log.Tombstone, digests: Digests) -> event_log.Tombstone:
+def _opened(stone: Tombstone, digests: Digests) -> Tombstone:
     return replace(stone, uid=digests.decrypt(stone.uid)) if stone.kind == "entity" else stone
 
 
@@ -84,7 +85,7 @@ def states_of(connection: Connection, ids: Sequence[str]) -> ChangeBatch:
     records = memories.records(connection, ids)
     related = connection.scalars(select(relations.c.uid).where(relations.c.uid.in_(list(ids))))
     told = [row for row, state in _told(connection, partitions.c.id.is_not(None)) if state.id in set(ids)]
-    return ChangeBatch(event_log.last_change(connection), tuple(records.values()), tuple(related), tuple(told), ())
+    return ChangeBatch(outbox.last_change(connection), tuple(records.values()), tuple(related), tuple(told), ())
 
 
 def _changed(

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, Connection, and_, func, or_, select
 
 from graphmem.model import Entity, Event, Link, MemoryRecord, MentionKind, Origin, Scope, Statement
-from graphmem.stores.ledger import event_log, graph_reads, visibility
+from graphmem.stores.ledger import events, graph_reads, tombstones, visibility
 from graphmem.stores.ledger import memories as rows
 from graphmem.stores.ledger.array_parameters import in_array
 from graphmem.stores.ledger.decoding import moment
@@ -23,8 +23,8 @@ from graphmem.stores.ledger.schema import (
     names,
     relations,
     supports,
-    tombstones,
 )
+from graphmem.stores.ledger.schema import tombstones as tombstones_table
 
 # A page has so many memories, and so many characters in them, at most (or one memory).
 PAGE, PAGE_CHARS = 100, 500_000
@@ -60,7 +60,7 @@ class ExportedMemory:
 class ExportedTombstone(NamedTuple):
     """An erased memory: what is left of its history, and what recognises its messages."""
 
-    tombstone: event_log.Tombstone
+    tombstone: tombstones.Tombstone
     events: list[Event]
     keys: list[str]
 
@@ -115,7 +115,7 @@ def _page(
     page = {row: ExportedMemory(records[row], tells[row][0], tells[row][1] is not None) for row in wanted}
     by_id = {whole.record.id: whole for whole in page.values()}
     ids = list(by_id)
-    for event in event_log.history_of_all(connection, ids):
+    for event in events.history_of_all(connection, ids):
         by_id[event.memory_id].events.append(event)
     for uid, entity, kind in graph_reads.mentions_of(connection, ids):
         by_id[uid].mentions.append((entity, kind))
@@ -199,19 +199,21 @@ def tombstone_pages(connection: Connection, scope: Scope | None) -> Iterator[lis
     """A scope's erased memories, in pages, those erased first first."""
     after = -1
     parts = {} if scope is None else scope.parts
-    mine = [tombstones.c.kind == "memory", *(tombstones.c[name] == value for name, value in parts.items())]
+    mine = [tombstones_table.c.kind == "memory", *(tombstones_table.c[name] == value for name, value in parts.items())]
     while True:
-        statement = select(tombstones).where(tombstones.c.seq > after, *mine).order_by(tombstones.c.seq)
-        stones = event_log.tombstones_of(connection, statement.limit(PAGE))
+        statement = (
+            select(tombstones_table).where(tombstones_table.c.seq > after, *mine).order_by(tombstones_table.c.seq)
+        )
+        stones = tombstones.tombstones_of(connection, statement.limit(PAGE))
         if not stones:
             return
         yield _gone(connection, stones)
         after = stones[-1].seq
 
 
-def _gone(connection: Connection, stones: Sequence[event_log.Tombstone]) -> list[ExportedTombstone]:
+def _gone(connection: Connection, stones: Sequence[tombstones.Tombstone]) -> list[ExportedTombstone]:
     page = {stone.uid: ExportedTombstone(stone, [], []) for stone in stones}
-    for event in event_log.history_of_all(connection, list(page)):
+    for event in events.history_of_all(connection, list(page)):
         page[event.memory_id].events.append(event)
     for uid, key, _ in _messages(connection, list(page)):
         page[uid].keys.append(key)

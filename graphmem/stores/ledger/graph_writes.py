@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, bindparam, func, or_, select
 
 from graphmem.digests import Digests
 from graphmem.model import Extraction, MemoryRecord, Mention, Scope, Statement, micros
-from graphmem.stores.ledger import entity_names, event_log
+from graphmem.stores.ledger import entity_names, outbox, tombstones
 from graphmem.stores.ledger.array_parameters import in_array
 from graphmem.stores.ledger.dialects import larger, upsert_for
 from graphmem.stores.ledger.memories import inserted_row
@@ -105,7 +105,7 @@ def _support(
 def _relation(
     connection: Connection, record: MemoryRecord, partition: int, subject: int, predicate: str, target: int
 ) -> int:
-    seq, at = event_log.next_seq(connection), micros(record.at)
+    seq, at = outbox.next_seq(connection), micros(record.at)
     stated = {"in_partition": partition, "from": subject, "how": predicate, "to": target, "now": seq, "moment": at}
     known = connection.scalar(_STATED_AGAIN, stated)
     if known is not None:
@@ -130,13 +130,13 @@ def remove(connection: Connection, record: MemoryRecord, now: datetime, digests:
 def _settle(connection: Connection, row: int, partition: str, now: datetime) -> int:
     """Touches a relation that lost a support, or buries it with its last one. Returns how many were buried."""
     newest = connection.scalar(select(func.max(supports.c.valid_at)).where(supports.c.relation == row))
-    seq = event_log.next_seq(connection)
+    seq = outbox.next_seq(connection)
     mine = relations.c.id == row
     if newest is not None:
         connection.execute(relations.update().where(mine).values(seq=seq, at=newest))
         return 0
     uid = connection.scalar(relations.delete().where(mine).returning(relations.c.uid))
-    event_log.add_tombstone(connection, "relation", str(uid), partition, Scope(), now, seq)
+    tombstones.add_tombstone(connection, "relation", str(uid), partition, Scope(), now, seq)
     return 1
 
 
@@ -148,9 +148,7 @@ def _release(connection: Connection, rows: Iterable[int], partition: str, now: d
     for key, told in gone:
         if told is not None:
             sealed = digests.encrypt(entity_id(partition, key))
-            event_log.add_tombstone(
-                connection, "entity", sealed, partition, Scope(), now, event_log.next_seq(connection)
-            )
+            tombstones.add_tombstone(connection, "entity", sealed, partition, Scope(), now, outbox.next_seq(connection))
     return len(gone)
 
 
@@ -170,5 +168,5 @@ def _date_supports(connection: Connection, record: MemoryRecord, which: ColumnEl
     mine = supports.c.memory == record.row
     connection.execute(supports.update().where(mine, which).values(invalid_at=end))
     for row in list(connection.scalars(select(supports.c.relation).where(mine))):
-        seq = event_log.next_seq(connection)
+        seq = outbox.next_seq(connection)
         connection.execute(relations.update().where(relations.c.id == row).values(seq=seq))

@@ -20,9 +20,10 @@ from graphmem import atomic_files
 from graphmem.digests import SECRET_BYTES, Digests
 from graphmem.errors import ConfigError, StoreUnavailable
 from graphmem.model import Message
-from graphmem.stores.ledger import event_log, memories
+from graphmem.stores.ledger import events, memories
 from graphmem.stores.ledger.dialects import upsert
-from graphmem.stores.ledger.schema import cursors, ledger, messages, tombstones
+from graphmem.stores.ledger.schema import cursors, ledger, messages
+from graphmem.stores.ledger.schema import tombstones as tombstones_table
 from graphmem.stores.ledger.sqlite import private_folder
 
 logger = logging.getLogger("graphmem")
@@ -186,7 +187,7 @@ def _recognised(
     connection: Connection, uids: list[str], digests: Digests, ordinals: Counter[str]
 ) -> list[dict[str, Any]]:
     firsts: dict[str, str | None] = {}
-    for event in event_log.history_of_all(connection, uids):
+    for event in events.history_of_all(connection, uids):
         firsts.setdefault(event.memory_id, event.new_text if event.event == "ADD" else None)
     rows = []
     for uid, record in memories.records(connection, uids).items():
@@ -204,7 +205,7 @@ def _recognised(
 
 def _forget_entities(connection: Connection) -> None:
     """Takes away entities' tombstones that cannot be read; a projection that has not had them is filled anew."""
-    last = connection.scalar(select(func.max(tombstones.c.seq)).where(tombstones.c.kind == "entity"))
+    last = connection.scalar(select(func.max(tombstones_table.c.seq)).where(tombstones_table.c.kind == "entity"))
     if last is not None:
         connection.execute(cursors.delete().where(cursors.c.seq < last))
-        connection.execute(tombstones.delete().where(tombstones.c.kind == "entity"))
+        connection.execute(tombstones_table.delete().where(tombstones_table.c.kind == "entity"))

@@ -1,37 +1,31 @@
-"""What is derived from a memory's text: its vectors, the terms of its partition, and the counts over both."""
+"""Embeddings of texts, cached by content hash, and the memories that use them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sqlalchemy import Connection, bindparam, func, or_, select
 
 from graphmem.model import VECTOR, AnswerType, EmbeddingSpec, MemoryRecord
-from graphmem.stores.ledger import memories as rows
 from graphmem.stores.ledger.array_parameters import in_array
 from graphmem.stores.ledger.decoding import decoding
-from graphmem.stores.ledger.dialects import upsert_for
-from graphmem.stores.ledger.schema import embeddings, memories, partitions, terms
-from graphmem.text import is_passage, is_question, question_share, term_counts
+from graphmem.stores.ledger.schema import embeddings as embeddings_table
+from graphmem.stores.ledger.schema import memories
+from graphmem.stores.ledger.term_stats import update_term_counts
+from graphmem.text import is_passage, is_question, question_share
 
 if TYPE_CHECKING:
     from graphmem.models.protocols import Embedded, Matrix
 
 _MINE = (
-    embeddings.c.hash == bindparam("text"),
-    embeddings.c.model == bindparam("of"),
-    in_array(embeddings.c.form, "forms"),
+    embeddings_table.c.hash == bindparam("text"),
+    embeddings_table.c.model == bindparam("of"),
+    in_array(embeddings_table.c.form, "forms"),
 )
-_WINDOWS = select(embeddings.c.form, func.count()).where(*_MINE).group_by(embeddings.c.form)
-_USERS = select(func.max(embeddings.c.uses)).where(*_MINE)
-_COUNT = (
-    partitions.update()
-    .where(partitions.c.id == bindparam("partition"))
-    .values(size=partitions.c.size + bindparam("by"))
-)
+_WINDOWS = select(embeddings_table.c.form, func.count()).where(*_MINE).group_by(embeddings_table.c.form)
+_USERS = select(func.max(embeddings_table.c.uses)).where(*_MINE)
 _MARK = (
     memories.update()
     .where(memories.c.id == bindparam("row"))
@@ -42,22 +36,19 @@ _MARK = (
         question_share=bindparam("new_question_share"),
     )
 )
-_FREQUENCIES = select(terms.c.term, terms.c.df).where(
-    terms.c.partition == bindparam("partition"), in_array(terms.c.term, "wanted")
-)
 
 
 def cached_hashes(connection: Connection, spec: EmbeddingSpec, hashes: Sequence[str]) -> set[str]:
     """Of which texts all the forms are there already."""
     statement = (
-        select(embeddings.c.hash)
+        select(embeddings_table.c.hash)
         .where(
-            embeddings.c.model == spec.model,
-            embeddings.c.window == 0,
-            embeddings.c.form.in_(spec.names),
-            embeddings.c.hash.in_(hashes),
+            embeddings_table.c.model == spec.model,
+            embeddings_table.c.window == 0,
+            embeddings_table.c.form.in_(spec.names),
+            embeddings_table.c.hash.in_(hashes),
         )
-        .group_by(embeddings.c.hash)
+        .group_by(embeddings_table.c.hash)
         .having(func.count() == len(spec.names))
     )
     return set(connection.scalars(statement))
@@ -71,14 +62,18 @@ def add_reference(connection: Connection, spec: EmbeddingSpec, text_hash: str, m
     wanted = {"text": text_hash, "of": spec.model, "forms": spec.names}
     there: dict[str, int] = dict(connection.execute(_WINDOWS, wanted).all())
     if there:
-        mine = (embeddings.c.hash == text_hash, embeddings.c.model == spec.model, embeddings.c.form.in_(spec.names))
-        connection.execute(embeddings.update().where(*mine).values(uses=embeddings.c.uses + 1))
+        mine = (
+            embeddings_table.c.hash == text_hash,
+            embeddings_table.c.model == spec.model,
+            embeddings_table.c.form.in_(spec.names),
+        )
+        connection.execute(embeddings_table.update().where(*mine).values(uses=embeddings_table.c.uses + 1))
     if len(there) < len(spec.names):
         if made is None:
             return 0
         users = connection.scalar(_USERS, wanted) or 1
         rows = [row for row in _rows(spec, text_hash, made, users) if row["form"] not in there]
-        connection.execute(embeddings.insert(), rows)
+        connection.execute(embeddings_table.insert(), rows)
     return there.get(VECTOR) or (0 if made is None else len(made.vectors))
 
 
@@ -114,45 +109,15 @@ def _rows(spec: EmbeddingSpec, text_hash: str, made: Embedded, users: int) -> It
 
 def release_reference(connection: Connection, text_hash: str) -> int:
     """Counts one use less; the last one erases. Returns the number of vectors erased."""
-    mine = embeddings.c.hash == text_hash
-    connection.execute(embeddings.update().where(mine).values(uses=embeddings.c.uses - 1))
-    return connection.execute(embeddings.delete().where(mine, embeddings.c.uses <= 0)).rowcount
+    mine = embeddings_table.c.hash == text_hash
+    connection.execute(embeddings_table.update().where(mine).values(uses=embeddings_table.c.uses - 1))
+    return connection.execute(embeddings_table.delete().where(mine, embeddings_table.c.uses <= 0)).rowcount
 
 
 def delete_other_embeddings(connection: Connection, spec: EmbeddingSpec) -> int:
     """Erases what other models, or other settings, have left; returns how many rows that were."""
-    mine = (embeddings.c.model == spec.model) & embeddings.c.form.in_(spec.names)
-    return connection.execute(embeddings.delete().where(~mine)).rowcount
-
-
-def update_term_counts(connection: Connection, record: MemoryRecord, partition: int, by: int) -> None:
-    """Adds a memory to its partition's statistics (`by` 1), or takes it out again (`by` -1)."""
-    connection.execute(_COUNT, {"partition": partition, "by": by})
-    found = list(term_counts(record.embedded_text))
-    if not found:
-        return
-    if by > 0:
-        connection.execute(
-            _one_more(connection.dialect.name), [{"partition": partition, "term": term, "df": 1} for term in found]
-        )
-        return
-    mine = (terms.c.partition == partition, terms.c.term.in_(found))
-    connection.execute(terms.update().where(*mine).values(df=terms.c.df - 1))
-    connection.execute(terms.delete().where(*mine, terms.c.df <= 0))
-
-
-@lru_cache(maxsize=2)
-def _one_more(dialect: str) -> Any:
-    counted = {"df": terms.c.df + 1}
-    return upsert_for(dialect, terms).on_conflict_do_update(
-        index_elements=[terms.c.partition, terms.c.term], set_=counted
-    )
-
-
-def document_frequencies(connection: Connection, partition: str, wanted: Iterable[int]) -> tuple[int, dict[int, int]]:
-    """N of a partition, and how many of its memories hold each of these terms (absent: none)."""
-    row, size = rows.sized_partition(connection, partition)
-    return size, dict(connection.execute(_FREQUENCIES, {"partition": row, "wanted": list(wanted)}).all())
+    mine = (embeddings_table.c.model == spec.model) & embeddings_table.c.form.in_(spec.names)
+    return connection.execute(embeddings_table.delete().where(~mine)).rowcount
 
 
 def mark_enriched(
@@ -175,10 +140,10 @@ def mark_enriched(
 def vectors_of(connection: Connection, model: str, wanted: Sequence[int]) -> dict[int, Matrix]:
     """The vectors of memories by row, (windows, dims); those that have none are left out."""
     statement = (
-        select(memories.c.id, embeddings.c.data)
-        .join(embeddings, embeddings.c.hash == memories.c.embedding)
-        .where(in_array(memories.c.id, "wanted"), embeddings.c.model == model, embeddings.c.form == VECTOR)
-        .order_by(memories.c.id, embeddings.c.window)
+        select(memories.c.id, embeddings_table.c.data)
+        .join(embeddings_table, embeddings_table.c.hash == memories.c.embedding)
+        .where(in_array(memories.c.id, "wanted"), embeddings_table.c.model == model, embeddings_table.c.form == VECTOR)
+        .order_by(memories.c.id, embeddings_table.c.window)
     )
     found: dict[int, list[Matrix]] = {}
     for row, data in connection.execute(statement, {"wanted": list(wanted)}):
@@ -188,11 +153,11 @@ def vectors_of(connection: Connection, model: str, wanted: Sequence[int]) -> dic
 
 def first_vectors(connection: Connection, model: str, hashes: Sequence[str]) -> dict[str, Matrix]:
     """The vector of the first window of texts, by hash."""
-    statement = select(embeddings.c.hash, embeddings.c.data).where(
-        in_array(embeddings.c.hash, "wanted"),
-        embeddings.c.model == model,
-        embeddings.c.form == VECTOR,
-        embeddings.c.window == 0,
+    statement = select(embeddings_table.c.hash, embeddings_table.c.data).where(
+        in_array(embeddings_table.c.hash, "wanted"),
+        embeddings_table.c.model == model,
+        embeddings_table.c.form == VECTOR,
+        embeddings_table.c.window == 0,
     )
     found = connection.execute(statement, {"wanted": list(hashes)})
     return {text_hash: _vector(data) for text_hash, data in found}
@@ -221,8 +186,12 @@ def enrichment_state(connection: Connection, row: int) -> tuple[str | None, int]
 def rows_without_embeddings(connection: Connection, spec: EmbeddingSpec) -> list[int]:
     """Rows of enriched memories that lack one of the forms: what a change of model leaves to do."""
     lacks = [
-        ~select(embeddings.c.hash)
-        .where(embeddings.c.hash == memories.c.embedding, embeddings.c.model == spec.model, embeddings.c.form == form)
+        ~select(embeddings_table.c.hash)
+        .where(
+            embeddings_table.c.hash == memories.c.embedding,
+            embeddings_table.c.model == spec.model,
+            embeddings_table.c.form == form,
+        )
         .exists()
         for form in spec.names
     ]
