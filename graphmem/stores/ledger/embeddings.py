@@ -1,4 +1,8 @@
-"""Embeddings of texts, cached by content hash, and the memories that use them."""
+"""The cache of embeddings, by hash of the embedded text, and which memory uses which of them.
+
+Texts that several memories share are embedded once. `uses` counts the references; the last one that goes erases the
+embedding.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +23,20 @@ from graphmem.text import is_passage, is_question, question_share
 if TYPE_CHECKING:
     from graphmem.models.protocols import Embedded, Matrix
 
-_MINE = (
-    embeddings_table.c.hash == bindparam("text"),
-    embeddings_table.c.model == bindparam("of"),
+# Built once: every write runs these.
+_OF_TEXT = (
+    embeddings_table.c.hash == bindparam("text_hash"),
+    embeddings_table.c.model == bindparam("model"),
     in_array(embeddings_table.c.form, "forms"),
 )
-_WINDOWS = select(embeddings_table.c.form, func.count()).where(*_MINE).group_by(embeddings_table.c.form)
-_USERS = select(func.max(embeddings_table.c.uses)).where(*_MINE)
-_MARK = (
+_WINDOW_COUNTS = select(embeddings_table.c.form, func.count()).where(*_OF_TEXT).group_by(embeddings_table.c.form)
+_MAX_USES = select(func.max(embeddings_table.c.uses)).where(*_OF_TEXT)
+_MARK_ENRICHED = (
     memories.update()
     .where(memories.c.id == bindparam("row"))
     .values(
-        embedding=bindparam("made_of"),
-        windows=bindparam("points"),
+        embedding=bindparam("text_hash"),
+        windows=bindparam("window_count"),
         answer_types=bindparam("new_answer_types"),
         question_share=bindparam("new_question_share"),
     )
@@ -39,7 +44,7 @@ _MARK = (
 
 
 def cached_hashes(connection: Connection, spec: EmbeddingSpec, hashes: Sequence[str]) -> set[str]:
-    """Of which texts all the forms are there already."""
+    """Returns the content hashes among `hashes` whose embeddings are all cached."""
     statement = (
         select(embeddings_table.c.hash)
         .where(
@@ -54,27 +59,27 @@ def cached_hashes(connection: Connection, spec: EmbeddingSpec, hashes: Sequence[
     return set(connection.scalars(statement))
 
 
-def add_reference(connection: Connection, spec: EmbeddingSpec, text_hash: str, made: Embedded | None) -> int:
-    """Counts one more use of a text's embeddings, storing those that are new. Returns the number of windows.
+def add_reference(connection: Connection, spec: EmbeddingSpec, text_hash: str, embedded: Embedded | None) -> int:
+    """Counts one more use of a text's embeddings and stores those that are new. Returns its number of windows.
 
-    `made` None: they were known when the work began. Returns 0 if they have been erased since.
+    With `embedded` None the embeddings were cached when enrichment began; returns 0 if they were erased since.
     """
-    wanted = {"text": text_hash, "of": spec.model, "forms": spec.names}
-    there: dict[str, int] = dict(connection.execute(_WINDOWS, wanted).all())
-    if there:
-        mine = (
+    values = {"text_hash": text_hash, "model": spec.model, "forms": spec.names}
+    cached: dict[str, int] = dict(connection.execute(_WINDOW_COUNTS, values).all())
+    if cached:
+        of_text = (
             embeddings_table.c.hash == text_hash,
             embeddings_table.c.model == spec.model,
             embeddings_table.c.form.in_(spec.names),
         )
-        connection.execute(embeddings_table.update().where(*mine).values(uses=embeddings_table.c.uses + 1))
-    if len(there) < len(spec.names):
-        if made is None:
+        connection.execute(embeddings_table.update().where(*of_text).values(uses=embeddings_table.c.uses + 1))
+    if len(cached) < len(spec.names):
+        if embedded is None:
             return 0
-        users = connection.scalar(_USERS, wanted) or 1
-        rows = [row for row in _rows(spec, text_hash, made, users) if row["form"] not in there]
+        uses = connection.scalar(_MAX_USES, values) or 1
+        rows = [row for row in _rows(spec, text_hash, embedded, uses) if row["form"] not in cached]
         connection.execute(embeddings_table.insert(), rows)
-    return there.get(VECTOR) or (0 if made is None else len(made.vectors))
+    return cached.get(VECTOR) or (0 if embedded is None else len(embedded.vectors))
 
 
 def store_enrichment(
@@ -83,88 +88,89 @@ def store_enrichment(
     partition: int,
     spec: EmbeddingSpec,
     text_hash: str,
-    made: Embedded | None,
+    embedded: Embedded | None,
     answer_types: AnswerType,
 ) -> bool:
-    """Gives a memory its vectors and counts its words. False where `add_reference` finds no vectors: nothing is done
-    then.
+    """Links a memory to the embeddings of its text and counts its terms in its partition (a row id).
+
+    Returns False, and changes nothing, if `embedded` is None and the cached embeddings were erased since.
     """
-    windows = add_reference(connection, spec, text_hash, made)
+    windows = add_reference(connection, spec, text_hash, embedded)
     if windows:
         mark_enriched(connection, record, text_hash, windows, answer_types)
         update_term_counts(connection, record, partition, 1)
     return bool(windows)
 
 
-def _rows(spec: EmbeddingSpec, text_hash: str, made: Embedded, users: int) -> Iterator[dict[str, Any]]:
-    data = {VECTOR: [row.astype("<f4").tobytes() for row in made.vectors]}
+def _rows(spec: EmbeddingSpec, text_hash: str, embedded: Embedded, uses: int) -> Iterator[dict[str, Any]]:
+    data = {VECTOR: [row.astype("<f4").tobytes() for row in embedded.vectors]}
     if spec.tokens is not None:
-        data[spec.tokens] = [tokens.tobytes() for tokens in made.tokens]
+        data[spec.tokens] = [tokens.tobytes() for tokens in embedded.tokens]
     for form, windows in data.items():
         for window, content in enumerate(windows):
             yield {
-                "hash": text_hash, "model": spec.model, "form": form, "window": window, "data": content, "uses": users
+                "hash": text_hash, "model": spec.model, "form": form, "window": window, "data": content, "uses": uses
             }  # fmt: skip
 
 
 def release_reference(connection: Connection, text_hash: str) -> int:
-    """Counts one use less; the last one erases. Returns the number of vectors erased."""
-    mine = embeddings_table.c.hash == text_hash
-    connection.execute(embeddings_table.update().where(mine).values(uses=embeddings_table.c.uses - 1))
-    return connection.execute(embeddings_table.delete().where(mine, embeddings_table.c.uses <= 0)).rowcount
+    """Counts one use of a text's embeddings less; the last one erases them. Returns the number of rows erased."""
+    of_text = embeddings_table.c.hash == text_hash
+    connection.execute(embeddings_table.update().where(of_text).values(uses=embeddings_table.c.uses - 1))
+    return connection.execute(embeddings_table.delete().where(of_text, embeddings_table.c.uses <= 0)).rowcount
 
 
 def delete_other_embeddings(connection: Connection, spec: EmbeddingSpec) -> int:
-    """Erases what other models, or other settings, have left; returns how many rows that were."""
-    mine = (embeddings_table.c.model == spec.model) & embeddings_table.c.form.in_(spec.names)
-    return connection.execute(embeddings_table.delete().where(~mine)).rowcount
+    """Erases embeddings of other models and other forms than the `spec`'s. Returns the number of rows erased."""
+    is_current = (embeddings_table.c.model == spec.model) & embeddings_table.c.form.in_(spec.names)
+    return connection.execute(embeddings_table.delete().where(~is_current)).rowcount
 
 
 def mark_enriched(
     connection: Connection, record: MemoryRecord, text_hash: str, windows: int, answer_types: AnswerType
 ) -> None:
-    """Stores which vectors a memory uses, which questions its text may answer, and how much of it is questions."""
+    """Stores a memory's text hash, number of windows, answer types and question share."""
     if is_question(record.text):
         answer_types |= AnswerType.ASKS
     if is_passage(record.text):
         answer_types |= AnswerType.TITLED
     values = {
-        "made_of": text_hash,
-        "points": windows,
+        "text_hash": text_hash,
+        "window_count": windows,
         "new_answer_types": int(answer_types),
         "new_question_share": question_share(record.text),
     }
-    connection.execute(_MARK, {"row": record.row, **values})
+    connection.execute(_MARK_ENRICHED, {"row": record.row, **values})
 
 
-def vectors_of(connection: Connection, model: str, wanted: Sequence[int]) -> dict[int, Matrix]:
-    """The vectors of memories by row, (windows, dims); those that have none are left out."""
+def vectors_of(connection: Connection, model: str, rows: Sequence[int]) -> dict[int, Matrix]:
+    """Returns {row: vectors} of memories, (windows, dims) in float32; memories without vectors are left out."""
     statement = (
         select(memories.c.id, embeddings_table.c.data)
         .join(embeddings_table, embeddings_table.c.hash == memories.c.embedding)
-        .where(in_array(memories.c.id, "wanted"), embeddings_table.c.model == model, embeddings_table.c.form == VECTOR)
+        .where(in_array(memories.c.id, "rows"), embeddings_table.c.model == model, embeddings_table.c.form == VECTOR)
         .order_by(memories.c.id, embeddings_table.c.window)
     )
-    found: dict[int, list[Matrix]] = {}
-    for row, data in connection.execute(statement, {"wanted": list(wanted)}):
-        found.setdefault(row, []).append(_vector(data))
-    return {row: _stack(windows) for row, windows in found.items()}
+    vectors: dict[int, list[Matrix]] = {}
+    for row, data in connection.execute(statement, {"rows": list(rows)}):
+        vectors.setdefault(row, []).append(_decode_vector(data))
+    return {row: _stack(windows) for row, windows in vectors.items()}
 
 
 def first_vectors(connection: Connection, model: str, hashes: Sequence[str]) -> dict[str, Matrix]:
-    """The vector of the first window of texts, by hash."""
+    """Returns {text hash: vector of the text's first window}, (dims,) in float32; texts without one are left out."""
     statement = select(embeddings_table.c.hash, embeddings_table.c.data).where(
-        in_array(embeddings_table.c.hash, "wanted"),
+        in_array(embeddings_table.c.hash, "hashes"),
         embeddings_table.c.model == model,
         embeddings_table.c.form == VECTOR,
         embeddings_table.c.window == 0,
     )
-    found = connection.execute(statement, {"wanted": list(hashes)})
-    return {text_hash: _vector(data) for text_hash, data in found}
+    result = connection.execute(statement, {"hashes": list(hashes)})
+    return {text_hash: _decode_vector(data) for text_hash, data in result}
 
 
 @decoding
-def _vector(data: bytes) -> Matrix:
+def _decode_vector(data: bytes) -> Matrix:
     return np.frombuffer(data, "<f4")
 
 
@@ -172,20 +178,20 @@ _stack = decoding(np.stack)
 
 
 def clear_enrichment(connection: Connection, row: int) -> None:
-    """Takes a memory's vectors away from it until it is enriched again."""
-    nothing = {"embedding": None, "windows": 0, "answer_types": 0, "question_share": 0.0}
-    connection.execute(memories.update().where(memories.c.id == row).values(nothing))
+    """Clears a memory's text hash, windows, answer types and question share, until it is enriched again."""
+    cleared = {"embedding": None, "windows": 0, "answer_types": 0, "question_share": 0.0}
+    connection.execute(memories.update().where(memories.c.id == row).values(cleared))
 
 
 def enrichment_state(connection: Connection, row: int) -> tuple[str | None, int]:
-    """The hash of the text that a memory was enriched from (None: not yet) and its number of windows."""
-    found = connection.execute(select(memories.c.embedding, memories.c.windows).where(memories.c.id == row)).one()
-    return found[0], found[1]
+    """Returns a memory's text hash (None until it is enriched) and its number of windows."""
+    state = connection.execute(select(memories.c.embedding, memories.c.windows).where(memories.c.id == row)).one()
+    return state[0], state[1]
 
 
 def rows_without_embeddings(connection: Connection, spec: EmbeddingSpec) -> list[int]:
-    """Rows of enriched memories that lack one of the forms: what a change of model leaves to do."""
-    lacks = [
+    """Returns the rows of enriched memories that lack a form of this spec, as after a change of the model."""
+    lacks_form = [
         ~select(embeddings_table.c.hash)
         .where(
             embeddings_table.c.hash == memories.c.embedding,
@@ -195,9 +201,9 @@ def rows_without_embeddings(connection: Connection, spec: EmbeddingSpec) -> list
         .exists()
         for form in spec.names
     ]
-    return list(connection.scalars(select(memories.c.id).where(memories.c.embedding.is_not(None), or_(*lacks))))
+    return list(connection.scalars(select(memories.c.id).where(memories.c.embedding.is_not(None), or_(*lacks_form))))
 
 
 def total_windows(connection: Connection) -> int:
-    """How many points a vector index should hold."""
+    """Returns the number of windows of all memories: the points that a vector index should hold."""
     return connection.scalar(select(func.sum(memories.c.windows))) or 0

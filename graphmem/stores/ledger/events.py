@@ -1,4 +1,4 @@
-"""The history of memories: their events."""
+"""The history of memories: writes, reads and erases their events."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.schema import events as events_table
 from graphmem.stores.ledger.schema import messages
 
-_USED = select(events_table.c.uid).where(in_array(events_table.c.uid, "wanted"))
-_HISTORIES = select(events_table).where(in_array(events_table.c.memory, "wanted")).order_by(events_table.c.id)
+# Built once, not at every call.
+_USED_IDS = select(events_table.c.uid).where(in_array(events_table.c.uid, "uids"))
+_HISTORY = select(events_table).where(in_array(events_table.c.memory, "memory_ids")).order_by(events_table.c.id)
 
 
 def add_event(
@@ -30,10 +31,13 @@ def add_event(
     before: Mapping[str, Any] | None = None,
     reason: str | None = None,
 ) -> None:
-    """Writes a line of history; mere sources of facts have none."""
+    """Writes one event of a memory; none for a source message, which has no history.
+
+    `before` is the memory's whole state before the change (`memories.encode_record`): undo restores it.
+    """
     if record.source_only:
         return
-    line = {
+    row = {
         "uid": str(uuid4()),
         "memory": record.id,
         "event": event,
@@ -47,27 +51,27 @@ def add_event(
         "at": micros(now),
         "seq": record.seq,
     }
-    connection.execute(events_table.insert(), line)
+    connection.execute(events_table.insert(), row)
 
 
 def history(connection: Connection, uid: str) -> list[Event]:
-    """The events of a memory, oldest first."""
+    """Returns the events of a memory, oldest first."""
     return history_of_all(connection, [uid])
 
 
 def find_event(connection: Connection, uid: str) -> Event | None:
-    """One event by its id."""
+    """Returns the event with this id, or None."""
     memory = connection.scalar(select(events_table.c.memory).where(events_table.c.uid == uid))
-    return None if memory is None else next(one for one in history(connection, memory) if one.id == uid)
+    return None if memory is None else next(event for event in history(connection, memory) if event.id == uid)
 
 
 def history_of_all(connection: Connection, uids: Sequence[str]) -> list[Event]:
-    """The events of several memories, oldest first."""
-    return [_event_of(row) for row in connection.execute(_HISTORIES, {"wanted": list(uids)}).mappings()]
+    """Returns the events of several memories in the order in which they were stored, not grouped by memory."""
+    return [_decode_event(row) for row in connection.execute(_HISTORY, {"memory_ids": list(uids)}).mappings()]
 
 
 @decoding
-def _event_of(row: RowMapping) -> Event:
+def _decode_event(row: RowMapping) -> Event:
     return Event(
         id=row["uid"],
         memory_id=row["memory"],
@@ -84,19 +88,19 @@ def _event_of(row: RowMapping) -> Event:
     )
 
 
-def insert_history(connection: Connection, found: Sequence[Event], seq: int) -> None:
-    """Writes lines of a history that began elsewhere. An id that is another event's here is replaced."""
-    if not found:
+def insert_history(connection: Connection, events: Sequence[Event], seq: int) -> None:
+    """Writes imported events. An id that an event of this ledger already has is replaced by a new one."""
+    if not events:
         return
-    used = set(connection.scalars(_USED, {"wanted": [event.id for event in found]}))
-    lines = []
-    for event in found:
-        lines.append(_line_of(event, str(uuid4()) if event.id in used else event.id, seq))
-        used.add(event.id)
-    connection.execute(events_table.insert(), lines)
+    used_ids = set(connection.scalars(_USED_IDS, {"uids": [event.id for event in events]}))
+    rows = []
+    for event in events:
+        rows.append(_encode_event(event, str(uuid4()) if event.id in used_ids else event.id, seq))
+        used_ids.add(event.id)
+    connection.execute(events_table.insert(), rows)
 
 
-def _line_of(event: Event, uid: str, seq: int) -> dict[str, Any]:
+def _encode_event(event: Event, uid: str, seq: int) -> dict[str, Any]:
     return {
         "uid": uid,
         "memory": event.memory_id,
@@ -114,12 +118,12 @@ def _line_of(event: Event, uid: str, seq: int) -> dict[str, Any]:
 
 
 def delete_history(connection: Connection, uid: str) -> None:
-    """Takes the events of a memory out, for its whole history to be written anew."""
+    """Deletes the events of a memory, before an import writes its whole history again."""
     connection.execute(events_table.delete().where(events_table.c.memory == uid))
 
 
 def erase_content(connection: Connection, uid: str) -> None:
-    """Takes the words out of a memory's history and of the messages it came from; that they were stays."""
+    """Erases the texts in a memory's events and the content digests of its messages; the rows themselves stay."""
     connection.execute(
         events_table.update()
         .where(events_table.c.memory == uid)

@@ -1,4 +1,7 @@
-"""What a language model has still to do: written with the words it is about, taken off with what came of it."""
+"""The queue of jobs for a language model.
+
+A job is stored in the transaction of its messages and deleted in that of its result.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +19,13 @@ from graphmem.stores.ledger.memories import ensure_partition, exact_scope, inser
 from graphmem.stores.ledger.schema import jobs, partitions
 
 MICROS_PER_SECOND = 1_000_000
-# Seconds that are left to whoever recorded a piece of work to begin it: others, who look for what nobody is at, would
-# take it from the call that waits for what comes of it.
+# Seconds in which only the call that enqueued a job may claim it: a worker that looks for claimable jobs would take it
+# from a call that waits for its result.
 FIRST_CLAIM_SECONDS = 10
 
 
 class JobKind(StrEnum):
-    """What is to be made: facts of some messages, the procedure they went through, or a summary of a session."""
+    """What a job makes: facts from messages, a summary of the procedure in them, or a session's running summary."""
 
     FACTS = "facts"
     PROCEDURE = "procedure"
@@ -31,7 +34,10 @@ class JobKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One piece of work. `memories` are the ids of the episodes it is about, in order; `request` is the rest of it."""
+    """A job. `memories` are the ids of its episodes, in order; `request` holds the rest of the request.
+
+    `row` is 0 until the job is enqueued.
+    """
 
     kind: JobKind
     scope: Scope
@@ -43,19 +49,19 @@ class Job:
 
     @property
     def partition(self) -> str:
-        """The partition it belongs to."""
+        """The key of the partition that the job belongs to."""
         return self.scope.partition
 
 
 def enqueue(connection: Connection, job: Job) -> Job:
-    """Notes a piece of work; of summaries of one session and scope there is at most one."""
+    """Stores a job and returns it with its row; at most one summary job per session and scope."""
     partition = ensure_partition(connection, job.partition)
     if job.kind is JobKind.SUMMARY:
-        same = (jobs.c.kind == job.kind.value, jobs.c.partition == partition, jobs.c.session == job.session)
-        known = connection.execute(_ALL.where(*same, *exact_scope(jobs, job.scope))).first()
-        if known is not None:
-            return _job(known)
-    line = {
+        same_session = (jobs.c.kind == job.kind.value, jobs.c.partition == partition, jobs.c.session == job.session)
+        existing = connection.execute(_JOBS.where(*same_session, *exact_scope(jobs, job.scope))).first()
+        if existing is not None:
+            return _decode_job(existing)
+    values = {
         "kind": job.kind.value,
         "partition": partition,
         **{name: getattr(job.scope, name) for name in SCOPE_NAMES},
@@ -64,15 +70,15 @@ def enqueue(connection: Connection, job: Job) -> Job:
         "attempts": 0,
         "until": now_micros() + FIRST_CLAIM_SECONDS * MICROS_PER_SECOND if job.kind is not JobKind.SUMMARY else 0,
     }
-    row = inserted_row(connection.execute(jobs.insert().values(line)))
+    row = inserted_row(connection.execute(jobs.insert().values(values)))
     return Job(job.kind, job.scope, job.session, job.memories, job.request, 0, row)
 
 
-_ALL = select(jobs, partitions.c.key.label("partition_key")).join(partitions)
+_JOBS = select(jobs, partitions.c.key.label("partition_key")).join(partitions)
 
 
 @decoding
-def _job(row: Row[Any]) -> Job:
+def _decode_job(row: Row[Any]) -> Job:
     request = dict(row.request)
     return Job(
         JobKind(row.kind),
@@ -86,53 +92,57 @@ def _job(row: Row[Any]) -> Job:
 
 
 def get(connection: Connection, row: int) -> Job | None:
-    """A piece of work that is still to be done."""
-    found = connection.execute(_ALL.where(jobs.c.id == row)).first()
-    return None if found is None else _job(found)
+    """Returns the job with this row, or None once it is completed."""
+    record = connection.execute(_JOBS.where(jobs.c.id == row)).first()
+    return None if record is None else _decode_job(record)
 
 
 def claimable(connection: Connection, *, also_waiting: bool = False) -> list[int]:
-    """What nobody is at, oldest first; without what has failed and is to wait a while, unless `also_waiting`."""
-    free: ColumnElement[bool] = jobs.c.until <= now_micros()
+    """Returns the rows of claimable jobs, oldest first.
+
+    Failed jobs that wait for their next attempt are among them only with `also_waiting`.
+    """
+    is_free: ColumnElement[bool] = jobs.c.until <= now_micros()
     if also_waiting:
-        free = or_(jobs.c.holder.is_(None), free)
-    return list(connection.scalars(select(jobs.c.id).where(free).order_by(jobs.c.id)))
+        is_free = or_(jobs.c.holder.is_(None), is_free)
+    return list(connection.scalars(select(jobs.c.id).where(is_free).order_by(jobs.c.id)))
 
 
 def all_jobs(connection: Connection) -> list[int]:
-    """Everything there is, whoever is at it, oldest first."""
+    """Returns the rows of all jobs, claimed ones too, oldest first."""
     return list(connection.scalars(select(jobs.c.id).order_by(jobs.c.id)))
 
 
 def pending_kinds(connection: Connection) -> list[str]:
-    """Of which kinds there is something to do."""
+    """Returns the kinds of the stored jobs, sorted."""
     return sorted(connection.scalars(select(jobs.c.kind).distinct()))
 
 
 def next_due(connection: Connection) -> float | None:
-    """In how many seconds something that waits, or that somebody held, may be tried; None: there is nothing."""
+    """Returns the seconds until the next job becomes claimable (0: now); None without jobs."""
     soonest = connection.scalar(select(func.min(jobs.c.until) - now_micros()))
     return None if soonest is None else max(0.0, soonest / MICROS_PER_SECOND)
 
 
 def claim(connection: Connection, row: int, holder: str, seconds: float, *, by_force: bool = False) -> bool:
-    """Makes `holder` the one who is at it, for so long. False: somebody else is, or it is done.
+    """Claims a job for `holder` for some seconds. Returns False if another holder has claimed it or it is completed.
 
-    `by_force`: what a process that died was at, or what waits after a failure, is taken all the same.
+    `by_force` also takes jobs that somebody has claimed, such as a process that died, and jobs that wait after a
+    failure.
     """
-    free = or_(jobs.c.until <= now_micros(), jobs.c.holder.is_(None), jobs.c.holder == holder)
+    is_free = or_(jobs.c.until <= now_micros(), jobs.c.holder.is_(None), jobs.c.holder == holder)
     until = now_micros() + int(seconds * MICROS_PER_SECOND)
     statement = jobs.update().where(jobs.c.id == row).values(holder=holder, until=until)
-    return bool(connection.execute(statement if by_force else statement.where(free)).rowcount)
+    return bool(connection.execute(statement if by_force else statement.where(is_free)).rowcount)
 
 
 def record_failure(connection: Connection, row: int, error: str, seconds: float) -> None:
-    """Notes a failed attempt by the error's name; it is not tried again for so long."""
+    """Counts a failed attempt, keeps the error's name, and releases the job to be tried again after some seconds."""
     until = now_micros() + int(seconds * MICROS_PER_SECOND)
-    said = {"attempts": jobs.c.attempts + 1, "error": error, "holder": None, "until": until}
-    connection.execute(jobs.update().where(jobs.c.id == row).values(said))
+    values = {"attempts": jobs.c.attempts + 1, "error": error, "holder": None, "until": until}
+    connection.execute(jobs.update().where(jobs.c.id == row).values(values))
 
 
 def complete(connection: Connection, row: int) -> bool:
-    """Takes it off the list; False if it is not there any more."""
+    """Deletes a completed job. Returns False if it is gone already."""
     return bool(connection.execute(jobs.delete().where(jobs.c.id == row)).rowcount)

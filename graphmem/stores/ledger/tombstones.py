@@ -1,4 +1,4 @@
-"""Tombstones of erased memories, relations and entities, and the keys by which repeated messages are recognised."""
+"""Tombstones of erased memories, relations and entities, and message keys, which recognise a repeated message."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from graphmem.stores.ledger.dialects import upsert
 from graphmem.stores.ledger.schema import cursors, messages
 from graphmem.stores.ledger.schema import tombstones as tombstones_table
 
-_SAID = select(messages.c.memory, messages.c.content_digest).where(messages.c.key == bindparam("said"))
-_TOMBSTONE = select(tombstones_table).where(tombstones_table.c.uid == bindparam("gone"))
+# Built once: every write runs these.
+_MESSAGE = select(messages.c.memory, messages.c.content_digest).where(messages.c.key == bindparam("key"))
+_TOMBSTONE = select(tombstones_table).where(tombstones_table.c.uid == bindparam("uid"))
 
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """What is no more, since `at`."""
+    """An erased memory, relation or entity (`kind`); `at` is the time of its erasure."""
 
     uid: str
     kind: str
@@ -34,9 +35,10 @@ class Tombstone:
 def add_tombstone(
     connection: Connection, kind: str, uid: str, partition: str, scope: Scope, now: datetime, seq: int
 ) -> None:
-    """Leaves a tombstone, for the projections and against replays.
+    """Stores a tombstone: projections delete what it names, and a repeated message does not come back.
 
-    That of an entity has its id sealed (`Digests.encrypt`), which is another one each time it dies.
+    An entity's `uid` is its encrypted id (`Digests.encrypt`), a different one at each deletion. A tombstone that exists
+    already gets the new time and sequence number.
     """
     statement = upsert(connection, tombstones_table).values(
         uid=uid,
@@ -48,34 +50,34 @@ def add_tombstone(
         at=micros(now),
         seq=seq,
     )
-    again = {"at": micros(now), "seq": seq}
-    connection.execute(statement.on_conflict_do_update(index_elements=[tombstones_table.c.uid], set_=again))
+    renewed = {"at": micros(now), "seq": seq}
+    connection.execute(statement.on_conflict_do_update(index_elements=[tombstones_table.c.uid], set_=renewed))
 
 
 def prune_tombstones(connection: Connection, numbers: Sequence[int] | None = None) -> None:
-    """Takes away entities' tombstones that every projection has heard of: all, or those with these sequence numbers."""
-    heard = select(func.min(cursors.c.seq)).scalar_subquery()
-    statement = tombstones_table.delete().where(tombstones_table.c.kind == "entity", tombstones_table.c.seq <= heard)
+    """Deletes the tombstones of entities that every projection has received; with `numbers` only of these seqs."""
+    received = select(func.min(cursors.c.seq)).scalar_subquery()
+    statement = tombstones_table.delete().where(tombstones_table.c.kind == "entity", tombstones_table.c.seq <= received)
     if numbers is not None:
         statement = statement.where(tombstones_table.c.seq.in_(numbers))
     connection.execute(statement)
 
 
 def find_tombstone(connection: Connection, uid: str) -> Tombstone | None:
-    """The tombstone of a memory or relation."""
-    row = connection.execute(_TOMBSTONE, {"gone": uid}).mappings().first()
-    return None if row is None else _tombstone_of(row)
+    """Returns the tombstone of a memory or relation, or None."""
+    row = connection.execute(_TOMBSTONE, {"uid": uid}).mappings().first()
+    return None if row is None else _decode_tombstone(row)
 
 
 def remove_tombstone(connection: Connection, uid: str) -> None:
-    """Takes the tombstone of a memory away: it is there again."""
+    """Deletes the tombstone of a memory that is imported again."""
     connection.execute(
         tombstones_table.delete().where(tombstones_table.c.uid == uid, tombstones_table.c.kind == "memory")
     )
 
 
 def tombstones_after(connection: Connection, after: int, limit: int, partition: str | None = None) -> list[Tombstone]:
-    """Tombstones whose sequence number is past `after`, in its order."""
+    """Returns up to `limit` tombstones with a sequence number above `after`, in its order."""
     statement = (
         select(tombstones_table).where(tombstones_table.c.seq > after).order_by(tombstones_table.c.seq).limit(limit)
     )
@@ -85,12 +87,12 @@ def tombstones_after(connection: Connection, after: int, limit: int, partition: 
 
 
 def tombstones_of(connection: Connection, statement: Select[Any]) -> list[Tombstone]:
-    """The tombstones that a statement selects."""
-    return [_tombstone_of(row) for row in connection.execute(statement).mappings()]
+    """Returns the tombstones that a statement selects."""
+    return [_decode_tombstone(row) for row in connection.execute(statement).mappings()]
 
 
 @decoding
-def _tombstone_of(row: Any) -> Tombstone:
+def _decode_tombstone(row: Any) -> Tombstone:
     return Tombstone(
         uid=row["uid"],
         kind=row["kind"],
@@ -102,21 +104,25 @@ def _tombstone_of(row: Any) -> Tombstone:
 
 
 def message_lookup(connection: Connection, key: str) -> tuple[str, str | None] | None:
-    """The memory that a message became and the hash of its words (None: erased), or None for a new message."""
-    row = connection.execute(_SAID, {"said": key}).first()
+    """Returns the id of a message's memory and the digest of its content (None once erased); None for a new message."""
+    row = connection.execute(_MESSAGE, {"key": key}).first()
     return None if row is None else (row[0], row[1])
 
 
 def add_message_key(connection: Connection, key: str, memory: str, content_digest: str) -> None:
-    """Remembers that a message was stored."""
+    """Records the key of a stored message."""
     connection.execute(messages.insert(), {"key": key, "memory": memory, "content_digest": content_digest})
 
 
 def restore_message_key(connection: Connection, key: str, memory: str, content_digest: str | None) -> None:
-    """The same for a message that may be known: as erased, if it is restored now (`content_digest`)."""
+    """Records the key of an imported message, which the ledger may have already.
+
+    With a `content_digest` it replaces an existing entry, such as that of an erased message. Without one (None) the
+    message is an erased one, and an existing entry is kept.
+    """
     statement = upsert(connection, messages).values(key=key, memory=memory, content_digest=content_digest)
     if content_digest is None:
         connection.execute(statement.on_conflict_do_nothing())
         return
-    said = {"memory": memory, "content_digest": content_digest}
-    connection.execute(statement.on_conflict_do_update(index_elements=[messages.c.key], set_=said))
+    restored = {"memory": memory, "content_digest": content_digest}
+    connection.execute(statement.on_conflict_do_update(index_elements=[messages.c.key], set_=restored))
