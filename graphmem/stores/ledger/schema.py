@@ -297,7 +297,7 @@ jobs = Table(
     Column("agent_id", Text),
     Column("run_id", Text),
     Column("session", Text, nullable=False),
-    Column("request", JSON, nullable=False),  # memory ids and instructions, never a memory's words
+    Column("request", JSON, nullable=False),  # memory ids and instructions, never a memory's text
     Column("attempts", Integer, nullable=False),
     Column("error", Text),  # the name of the last failure
     Column("holder", Text),  # who has claimed it

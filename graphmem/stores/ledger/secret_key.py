@@ -152,13 +152,13 @@ def _check_lost(recorded_key: str, secret: bytes | None, key_source: SecretKeySo
     """Raises ConfigError unless the recorded key was in a file beside the ledger and that file is gone."""
     if key_source.configured is None and recorded_key.startswith(CONFIGURED):
         raise ConfigError(
-            "secret_key: this ledger belongs to a secret that was configured, and none is; configure it, or, if it is "
-            f"lost, set replace_secret_key once ({_CONSEQUENCE})"
+            "secret_key: this ledger belongs to a secret key that was configured, and none is; configure it, or, if it "
+            f"is lost, set replace_secret_key once ({_CONSEQUENCE})"
         )
     if key_source.configured is not None:
         raise ConfigError(
-            "secret_key: is not the secret that this ledger belongs to; configure that one (of a key file: its text), "
-            f"or, if it is lost, set replace_secret_key once ({_CONSEQUENCE})"
+            "secret_key: is not the secret key that this ledger belongs to; configure that one (for a key file, its "
+            f"text), or, if it is lost, set replace_secret_key once ({_CONSEQUENCE})"
         )
     if secret is not None and key_source.is_local:
         raise ConfigError(

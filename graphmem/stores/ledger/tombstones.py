@@ -35,7 +35,7 @@ class Tombstone:
 def add_tombstone(
     connection: Connection, kind: str, uid: str, partition: str, scope: Scope, now: datetime, seq: int
 ) -> None:
-    """Stores a tombstone: projections delete what it names, and a repeated message does not come back.
+    """Stores a tombstone: projections delete the item, and an import leaves it out unless asked to restore it.
 
     An entity's `uid` is its encrypted id (`Digests.encrypt`), a different one at each deletion. A tombstone that exists
     already gets the new time and sequence number.
@@ -70,7 +70,7 @@ def find_tombstone(connection: Connection, uid: str) -> Tombstone | None:
 
 
 def remove_tombstone(connection: Connection, uid: str) -> None:
-    """Deletes the tombstone of a memory that is imported again."""
+    """Deletes the tombstone of a memory that an import restores."""
     connection.execute(
         tombstones_table.delete().where(tombstones_table.c.uid == uid, tombstones_table.c.kind == "memory")
     )
