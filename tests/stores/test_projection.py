@@ -349,9 +349,7 @@ def test_what_was_delivered_before_the_store_went_stays(
     assert shared.verify() == CLEAN
 
 
-def test_a_refused_row_becomes_a_dead_letter_and_holds_up_no_other(
-    clerk: Any, shared: Projection, index: Picky
-) -> None:
+def test_a_refused_row_becomes_a_dead_letter_and_delays_no_other(clerk: Any, shared: Projection, index: Picky) -> None:
     told = [clerk.say(f"memory {n}", at=far(n)) for n in range(7)]
     index.refuses = {told[2].id, told[5].id}
     shared.catch_up([])

@@ -12,13 +12,11 @@ from uuid import uuid4
 
 from graphmem import Memory, Settings
 from graphmem.errors import GraphmemError
+from support.waiting import PATIENCE, SERVER_PATIENCE
 
 NEO4J, QDRANT = os.environ.get("NEO4J_URI", ""), os.environ.get("QDRANT_URL", "")
 PASSWORD = os.environ.get("NEO4J_PASSWORD", "")
 GRPC_PORT = int(os.environ.get("QDRANT_GRPC_PORT", "6334"))
-
-# Seconds that servers may take to get warm.
-PATIENCE = 90
 
 
 def graph_config() -> dict[str, Any]:
@@ -46,7 +44,11 @@ class Servers:
         of = (model["model"], model["embedding_dims"])
         collection = self._collections.setdefault(of, f"{self._name}-{len(self._collections)}")
         # What takes long here is a busy machine, which is no outage.
-        on_servers = {"vector_store": vector_config(collection), "graph_store": graph_config(), "delivery_wait": 30.0}
+        on_servers = {
+            "vector_store": vector_config(collection),
+            "graph_store": graph_config(),
+            "delivery_wait": PATIENCE,
+        }
         return {**on_servers, **config}
 
     def note(self, memory: Memory) -> None:
@@ -60,7 +62,7 @@ class Servers:
         models = {"embedder": {"provider": "callable", "config": embedder}, "extractor": {"provider": "none"}}
         with TemporaryDirectory() as home, Memory(home, settings=Settings.from_dict(self.laid_under(models))) as memory:
             self.note(memory)
-            until = monotonic() + PATIENCE
+            until = monotonic() + SERVER_PATIENCE
             memory.add("Warm words.", user_id="warm")
             while memory.flush()["pending"] and monotonic() < until:
                 sleep(1)
@@ -70,7 +72,7 @@ class Servers:
         if self._collections:
             from qdrant_client import QdrantClient
 
-            client = QdrantClient(QDRANT, check_compatibility=False, timeout=20)
+            client = QdrantClient(QDRANT, check_compatibility=False, timeout=int(PATIENCE))
             for collection in self._collections.values():
                 client.delete_collection(collection)
             client.close()

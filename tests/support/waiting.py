@@ -12,11 +12,13 @@ from collections.abc import Callable
 SLOWNESS = float(os.environ.get("TEST_SLOWNESS", "1"))
 # Seconds after which a test gives up on something that should happen at once.
 PATIENCE = 60 * SLOWNESS
+# The same where a server has to start for it.
+SERVER_PATIENCE = 3 * PATIENCE
 
 
-def wait_until(condition: Callable[[], object], what: str = "it did not happen") -> None:
-    """Returns as soon as the condition holds. Raises AssertionError, with `what`, after PATIENCE seconds."""
-    deadline = time.monotonic() + PATIENCE
+def wait_until(condition: Callable[[], object], what: str = "it did not happen", patience: float = PATIENCE) -> None:
+    """Returns as soon as the condition holds. Raises AssertionError, with `what`, after `patience` seconds."""
+    deadline = time.monotonic() + patience
     while not condition():
         assert time.monotonic() < deadline, what
         time.sleep(0.005)

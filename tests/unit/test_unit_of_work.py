@@ -27,7 +27,16 @@ from graphmem.errors import NotFoundError, ValidationError
 from graphmem.ingest.messages import message_commands
 from graphmem.model import VECTOR, EmbeddingSpec, Extraction, Kind, Message, Scope, View, micros
 from graphmem.models.protocols import Embedded
-from graphmem.stores.ledger import events, graph_reads, integrity, memories, outbox, tombstones, visibility
+from graphmem.stores.ledger import (
+    events,
+    graph_neighbourhood,
+    graph_reads,
+    integrity,
+    memories,
+    outbox,
+    tombstones,
+    visibility,
+)
 from graphmem.stores.ledger.schema import (
     embeddings,
     entities,
@@ -503,7 +512,7 @@ def test_erasing_touches_the_one_that_comes_next(clerk: Any) -> None:
 def test_at_one_moment_the_order_is_that_of_arrival(clerk: Any) -> None:
     told = [clerk.say(f"memory {n}") for n in range(3)]
     with clerk.ledger.read() as connection:
-        pairs = graph_reads.next_pairs(connection, clerk.view(), [record.id for record in told])
+        pairs = graph_neighbourhood.next_pairs(connection, clerk.view(), [record.id for record in told])
     assert pairs == sorted([(told[0].id, told[1].id), (told[1].id, told[2].id)])
 
 

@@ -1,4 +1,4 @@
-"""What a search reads of its candidates: a glimpse of each, who is beside whom, and their embeddings."""
+"""Reads the search candidates: their rows (`CandidateRow`), vectors, tokens and texts."""
 
 from __future__ import annotations
 
@@ -22,56 +22,64 @@ if TYPE_CHECKING:
 def candidates_by_id(
     connection: Connection, view: View, partition: int | None, uids: Iterable[str]
 ) -> list[CandidateRow]:
-    """Glimpses of those of the memories that the view holds; `partition` is the row of `view.partition`."""
-    return _read(
-        connection, _by_id(visibility.shape(view)), {**visibility.values(view, partition), "wanted": list(uids)}
-    )
+    """Returns the candidate rows of those of these memories that are inside the view, in no particular order.
+
+    `partition` is the row id of `view.partition`.
+    """
+    statement, values = _by_id(visibility.shape(view)), visibility.values(view, partition)
+    return _candidate_rows(connection, statement, values, list(uids))
 
 
 def candidates_by_row(
-    connection: Connection, view: View, partition: int | None, wanted: Iterable[int]
+    connection: Connection, view: View, partition: int | None, row_ids: Iterable[int]
 ) -> list[CandidateRow]:
-    """The same, by row."""
-    return _read(
-        connection, _by_row(visibility.shape(view)), {**visibility.values(view, partition), "wanted": list(wanted)}
-    )
+    """Returns the candidate rows of those of these memories (row ids) that are inside the view, in no particular order.
+
+    `partition` is the row id of `view.partition`.
+    """
+    statement, values = _by_row(visibility.shape(view)), visibility.values(view, partition)
+    return _candidate_rows(connection, statement, values, list(row_ids))
 
 
-def _read(connection: Connection, statement: Select[Any], values: dict[str, Any]) -> list[CandidateRow]:
-    return [_glimpse_of(found) for found in connection.execute(statement, values).all()] if values["wanted"] else []
-
-
-def _glimpse_of(found: Iterable[Any]) -> CandidateRow:
-    candidate_row = CandidateRow(*found)
-    moment(candidate_row.at)  # it stays a number, which whoever asks about times reads
-    return candidate_row
+def _candidate_rows(
+    connection: Connection, statement: Select[Any], values: dict[str, Any], ids: list[Any]
+) -> list[CandidateRow]:
+    if not ids:
+        return []
+    rows = [CandidateRow(*columns) for columns in connection.execute(statement, {**values, "ids": ids}).all()]
+    for row in rows:
+        moment(row.at)  # raises for a corrupt date; the row keeps the microseconds
+    return rows
 
 
 @lru_cache(maxsize=128)
 def _by_id(shape: visibility.ViewShape) -> Select[Any]:
-    return _candidate_row(shape).where(in_array(memories.c.uid, "wanted"))
+    return _select_candidates(shape).where(in_array(memories.c.uid, "ids"))
 
 
 @lru_cache(maxsize=128)
 def _by_row(shape: visibility.ViewShape) -> Select[Any]:
-    return _candidate_row(shape).where(in_array(memories.c.id, "wanted"))
+    return _select_candidates(shape).where(in_array(memories.c.id, "ids"))
 
 
-def _candidate_row(shape: visibility.ViewShape) -> Select[Any]:
+def _select_candidates(shape: visibility.ViewShape) -> Select[Any]:
     m, after = memories.c, memories.alias("after")
     return (
         select(m.id, m.uid, partitions.c.key, m.speaker, m.at, m.answer_types, m.question_share, m.previous, after.c.id)
         .add_columns(m.source_only, m.role)
         .join(partitions, partitions.c.id == m.partition)
         .outerjoin(after, after.c.previous == m.id)
-        .where(*visibility.conditions(shape, of_ids=True))
+        .where(*visibility.conditions(shape, by_id=True))
     )
 
 
-def vectors_of(connection: Connection, model: str, wanted: Sequence[int]) -> tuple[list[int], Matrix]:
-    """The vectors of memories, one for each window, with the row of the memory that each is of; together by memory."""
-    held, data = _embeddings_of(connection, model, VECTOR, wanted)
-    return held, _matrix(data)
+def vectors_of(connection: Connection, model: str, row_ids: Sequence[int]) -> tuple[list[int], Matrix]:
+    """Returns the vectors of memories as (row ids, matrix of float32): one row id and one matrix row for each window.
+
+    Windows of one memory are adjacent and in order; memories without vectors of this model are left out.
+    """
+    window_rows, data = _embeddings_of(connection, model, VECTOR, row_ids)
+    return window_rows, _matrix(data)
 
 
 @decoding
@@ -79,18 +87,21 @@ def _matrix(data: list[bytes]) -> Matrix:
     return np.frombuffer(b"".join(data), "<f4").reshape(len(data), -1 if data else 0).astype(np.float32, copy=False)
 
 
-def tokens_of(connection: Connection, spec: EmbeddingSpec, wanted: Sequence[int]) -> tuple[list[int], list[bytes]]:
-    """The token matrices of memories, as bytes, one for each window, with the row of the memory that each is of."""
-    return _embeddings_of(connection, spec.model, spec.tokens or "", wanted)
+def tokens_of(connection: Connection, spec: EmbeddingSpec, row_ids: Sequence[int]) -> tuple[list[int], list[bytes]]:
+    """Returns the token matrices of memories as (row ids, encoded matrices): one of each for every window.
+
+    Windows of one memory are adjacent and in order; memories without tokens of this model are left out.
+    """
+    return _embeddings_of(connection, spec.model, spec.tokens or "", row_ids)
 
 
 def _embeddings_of(
-    connection: Connection, model: str, form: str, wanted: Sequence[int]
+    connection: Connection, model: str, form: str, row_ids: Sequence[int]
 ) -> tuple[list[int], list[bytes]]:
-    if not wanted:
+    if not row_ids:
         return [], []
-    found = connection.execute(_embeddings(), {"model": model, "form": form, "wanted": list(wanted)}).all()
-    return [row for row, _ in found], [data for _, data in found]
+    rows = connection.execute(_embeddings(), {"model": model, "form": form, "row_ids": list(row_ids)}).all()
+    return [row_id for row_id, _ in rows], [data for _, data in rows]
 
 
 @lru_cache(maxsize=1)
@@ -99,7 +110,7 @@ def _embeddings() -> Select[Any]:
         select(memories.c.id, embeddings.c.data)
         .join(embeddings, embeddings.c.hash == memories.c.embedding)
         .where(
-            in_array(memories.c.id, "wanted"),
+            in_array(memories.c.id, "row_ids"),
             embeddings.c.model == bindparam("model"),
             embeddings.c.form == bindparam("form"),
         )
@@ -107,11 +118,11 @@ def _embeddings() -> Select[Any]:
     )
 
 
-def texts_of(connection: Connection, wanted: Sequence[int]) -> dict[int, str]:
-    """The texts of memories, by row."""
-    return dict(connection.execute(_texts(), {"wanted": list(wanted)}).all())
+def texts_of(connection: Connection, row_ids: Sequence[int]) -> dict[int, str]:
+    """Returns the texts of memories, by row id."""
+    return dict(connection.execute(_texts(), {"row_ids": list(row_ids)}).all())
 
 
 @lru_cache(maxsize=1)
 def _texts() -> Select[Any]:
-    return select(memories.c.id, memories.c.text).where(in_array(memories.c.id, "wanted"))
+    return select(memories.c.id, memories.c.text).where(in_array(memories.c.id, "row_ids"))

@@ -1,4 +1,4 @@
-"""What rows hold, read as what the code wrote. A value that it cannot have written is damage, and nothing else is."""
+"""Decodes column values of the ledger. A value that this code cannot have written means that the ledger is damaged."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ T = TypeVar("T")
 
 
 class CorruptValue(StoreUnavailable):
-    """A value in a row that the code cannot have written: a date past all years, half a JSON, a kind there is not.
+    """A column value that this code cannot have written: a date out of range, truncated JSON, an unknown kind.
 
-    `engine.Database` names the ledger, and what to do.
+    `Database` turns it into a StoreUnavailable that names the ledger and the remedy.
     """
 
 
 def decoding(read: Callable[P, T]) -> Callable[P, T]:
-    """A function of a row's values that raises `CorruptValue` for those that it cannot read."""
+    """Decorates a function that decodes column values: it raises CorruptValue for those that it cannot decode."""
 
     @wraps(read)
     def decoded(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -36,17 +36,17 @@ def decoding(read: Callable[P, T]) -> Callable[P, T]:
 
 @decoding
 def moment(value: int) -> datetime:
-    """A moment, from its microseconds."""
+    """Returns the moment that a column holds in microseconds since 1970-01-01 UTC; raises CorruptValue."""
     return from_micros(value)
 
 
 @decoding
 def entity_type(value: str) -> EntityType:
-    """The type of an entity."""
+    """Returns the entity type that a column holds; raises CorruptValue."""
     return EntityType(value)
 
 
 @decoding
 def mention_kind(value: int) -> MentionKind:
-    """How a memory mentions an entity."""
+    """Returns the mention kind that a column holds; raises CorruptValue."""
     return MentionKind(value)

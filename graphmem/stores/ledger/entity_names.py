@@ -1,4 +1,8 @@
-"""Names that mean one entity, and names that users chose: rows of `aliases` and `names`."""
+"""Reads and writes aliases (links between keys that mean one entity) and the names that users chose for entities.
+
+The tables are `aliases`, in which each link stands twice, once from either end, and `names`. A `partition` argument is
+a row id of `partitions`; for reads, None is a partition to which nothing was written.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +35,13 @@ from graphmem.stores.ledger.schema import aliases, entities, memories, mentions,
 from graphmem.text import normalise_key
 
 RULE_ORIGINS = tuple(origin for origin in Origin if origin is not Origin.USER)
-# The first character behind all that begins with a prefix: no name has it.
-_BEHIND = "\U0010ffff"
-# Every search asks these two.
-_KNOWN = select(entities).where(entities.c.partition == bindparam("partition"), in_array(entities.c.key, "keys"))
-_LINKS = select(aliases.c.key, aliases.c.other, aliases.c.origin).where(
+# The last code point, which no key contains: [prefix, prefix + _LAST_CHARACTER) holds every key with the prefix.
+_LAST_CHARACTER = "\U0010ffff"
+# Built once: every search runs both.
+_ENTITIES_BY_KEY = select(entities).where(
+    entities.c.partition == bindparam("partition"), in_array(entities.c.key, "keys")
+)
+_LINKS_BY_KEY = select(aliases.c.key, aliases.c.other, aliases.c.origin).where(
     aliases.c.partition == bindparam("partition"), aliases.c.negated.is_(False), in_array(aliases.c.key, "keys")
 )
 
@@ -44,101 +50,107 @@ _LINKS = select(aliases.c.key, aliases.c.other, aliases.c.origin).where(
 
 
 def all_links(connection: Connection, partition: int | None) -> list[Link]:
-    """Every link of a partition, once."""
-    mine = aliases.c.partition == partition, aliases.c.negated.is_(False), aliases.c.key < aliases.c.other
-    return _links(connection, select(aliases.c.key, aliases.c.other, aliases.c.origin).where(*mine))
+    """Returns every link of a partition once, with `key` < `other`."""
+    condition = aliases.c.partition == partition, aliases.c.negated.is_(False), aliases.c.key < aliases.c.other
+    return _links(connection, select(aliases.c.key, aliases.c.other, aliases.c.origin).where(*condition))
 
 
 def links_of(connection: Connection, partition: int | None, keys: Iterable[str]) -> list[Link]:
-    """The links that lead from these keys."""
-    return _links(connection, _LINKS, partition=partition, keys=list(keys))
+    """Returns the links of these keys to others, with `key` among these."""
+    return _links(connection, _LINKS_BY_KEY, partition=partition, keys=list(keys))
 
 
-def _links(connection: Connection, statement: Any, **named: Any) -> list[Link]:
-    return [Link(key, other, Origin(origin)) for key, other, origin in connection.execute(statement, named)]
+def _links(connection: Connection, statement: Any, **values: Any) -> list[Link]:
+    return [Link(key, other, Origin(origin)) for key, other, origin in connection.execute(statement, values)]
 
 
 def linked_group(connection: Connection, partition: int | None, keys: Iterable[str]) -> list[Link]:
-    """The links that lead from these keys, from where those lead, and so on: mostly none, for one look-up."""
-    found: dict[Link, None] = {}
+    """Returns the links that lead from these keys, directly or over other keys, in the order they are reached.
+
+    Most keys have no links, which costs one statement.
+    """
+    reached: dict[Link, None] = {}
     waiting, seen = list(keys), set(keys)
     while waiting:
         links = links_of(connection, partition, waiting)
-        found |= dict.fromkeys(links)
+        reached |= dict.fromkeys(links)
         waiting = sorted({link.other for link in links} - seen)
         seen |= set(waiting)
-    return list(found)
+    return list(reached)
 
 
 def linked_keys(connection: Connection, partition: int | None, keys: Iterable[str]) -> dict[str, str]:
-    """The further keys of what these keys mean, each with the one of these that it is another name of."""
-    asked = list(keys)
-    links = linked_group(connection, partition, asked)
-    meant = dict(zip(asked, asked, strict=True))
-    for link in links:  # in the order they were reached, so what a link leads from is known already
-        meant.setdefault(link.other, meant[link.key])
-    return {key: of for key, of in meant.items() if key != of}
+    """Returns the other keys of the entities that these keys mean, each with the one of these that it is linked to."""
+    start_keys = list(keys)
+    links = linked_group(connection, partition, start_keys)
+    start_key_of = dict(zip(start_keys, start_keys, strict=True))
+    for link in links:  # in the order they are reached, so `link.key` is in the dictionary already
+        start_key_of.setdefault(link.other, start_key_of[link.key])
+    return {key: start_key for key, start_key in start_key_of.items() if key != start_key}
 
 
 def link_between(connection: Connection, partition: int, key: str, other: str) -> Link | None:
-    """The link between two keys."""
+    """Returns the link between two keys, or None."""
     return next((link for link in links_of(connection, partition, [key]) if link.other == other), None)
 
 
 def set_user_link(connection: Connection, partition: int, link: Link, at: int, *, negated: bool = False) -> None:
-    """Writes what a user says of two keys, over whatever was found."""
-    said = {"origin": link.origin.value, "negated": negated, "at": at}
-    statement = upsert(connection, aliases).values([{**row, **said} for row in _both(partition, link)])
-    there = [aliases.c.partition, aliases.c.key, aliases.c.other]
-    connection.execute(statement.on_conflict_do_update(index_elements=there, set_=said))
+    """Writes a user's link over any other of the two keys. `negated`: the keys do not mean one entity."""
+    values = {"origin": link.origin.value, "negated": negated, "at": at}
+    statement = upsert(connection, aliases).values([{**row, **values} for row in _both_directions(partition, link)])
+    primary_key = [aliases.c.partition, aliases.c.key, aliases.c.other]
+    connection.execute(statement.on_conflict_do_update(index_elements=primary_key, set_=values))
     touch_entities(connection, partition, [link.key, link.other])
 
 
 def add_rule_link(connection: Connection, partition: int, link: Link, at: int) -> None:
-    """Writes what a rule found, unless something is known of the two keys."""
-    said = {"origin": link.origin.value, "negated": False, "at": at}
-    statement = upsert(connection, aliases).values([{**row, **said} for row in _both(partition, link)])
-    if _written(connection, statement.on_conflict_do_nothing(), aliases.c.key):
+    """Writes a link that a rule found, unless the two keys are linked or a user has denied it."""
+    values = {"origin": link.origin.value, "negated": False, "at": at}
+    statement = upsert(connection, aliases).values([{**row, **values} for row in _both_directions(partition, link)])
+    if _inserts(connection, statement.on_conflict_do_nothing(), aliases.c.key):
         touch_entities(connection, partition, [link.key, link.other])
 
 
-def _written(connection: Connection, statement: Any, column: Column[Any]) -> bool:
-    """Whether an INSERT that gives way to what is there wrote anything: psycopg's count of its rows does not tell."""
+def _inserts(connection: Connection, statement: Any, column: Column[Any]) -> bool:
+    """Executes an INSERT … ON CONFLICT and returns whether it wrote a row, which psycopg's row count does not tell."""
     return connection.execute(statement.returning(column)).first() is not None
 
 
 def import_link(connection: Connection, partition: int, link: Link, at: int, *, negated: bool) -> bool:
-    """Writes what another ledger knew of two keys. What users say counts more than a rule, else this one's stays."""
-    said = {"origin": link.origin.value, "negated": negated, "at": at}
-    statement = upsert(connection, aliases).values([{**row, **said} for row in _both(partition, link)])
+    """Writes a link from another ledger and returns whether anything changed.
+
+    A user's link replaces one that a rule found here; otherwise an existing link stays.
+    """
+    values = {"origin": link.origin.value, "negated": negated, "at": at}
+    statement = upsert(connection, aliases).values([{**row, **values} for row in _both_directions(partition, link)])
     if link.origin is Origin.USER:
-        there = [aliases.c.partition, aliases.c.key, aliases.c.other]
-        found = aliases.c.origin.in_(RULE_ORIGINS)
-        statement = statement.on_conflict_do_update(index_elements=there, set_=said, where=found)
+        primary_key = [aliases.c.partition, aliases.c.key, aliases.c.other]
+        is_from_rule = aliases.c.origin.in_(RULE_ORIGINS)
+        statement = statement.on_conflict_do_update(index_elements=primary_key, set_=values, where=is_from_rule)
     else:
         statement = statement.on_conflict_do_nothing()
-    new = _written(connection, statement, aliases.c.key)
-    if new:
+    changed = _inserts(connection, statement, aliases.c.key)
+    if changed:
         touch_entities(connection, partition, [link.key, link.other])
-    return new
+    return changed
 
 
-def _both(partition: int, link: Link) -> list[dict[str, Any]]:
+def _both_directions(partition: int, link: Link) -> list[dict[str, Any]]:
     ends = (link.key, link.other), (link.other, link.key)
     return [{"partition": partition, "key": key, "other": other} for key, other in ends]
 
 
 def remove_rule_links(connection: Connection, partition: int, links: Iterable[Link]) -> None:
-    """Takes links out that rules have found."""
+    """Deletes those of these links that a rule found; links by users stay."""
     for link in links:
         for key, other in ((link.key, link.other), (link.other, link.key)):
-            mine = aliases.c.partition == partition, aliases.c.key == key, aliases.c.other == other
-            connection.execute(aliases.delete().where(*mine, aliases.c.origin.in_(RULE_ORIGINS)))
+            is_link = aliases.c.partition == partition, aliases.c.key == key, aliases.c.other == other
+            connection.execute(aliases.delete().where(*is_link, aliases.c.origin.in_(RULE_ORIGINS)))
         touch_entities(connection, partition, [link.key, link.other])
 
 
 def is_stated(connection: Connection, partition: int, link: Link, predicates: Sequence[str]) -> bool:
-    """Whether some memory still states one of these relations between the two keys."""
+    """Returns whether a memory states a relation with one of these predicates between the keys, either way round."""
     subject, target = entities.alias("subject"), entities.alias("object")
     ends = or_(
         (subject.c.key == link.key) & (target.c.key == link.other),
@@ -162,24 +174,27 @@ def is_stated(connection: Connection, partition: int, link: Link, predicates: Se
 
 
 def existing_entities(connection: Connection, partition: int | None, keys: Iterable[str]) -> dict[str, Entity]:
-    """Which of these keys the partition has."""
-    found = connection.execute(_KNOWN, {"partition": partition, "keys": list(keys)})
-    return {row.key: decode_entity(row) for row in found}
+    """Returns the entities of a partition that have these keys, by key; keys without an entity are left out."""
+    rows = connection.execute(_ENTITIES_BY_KEY, {"partition": partition, "keys": list(keys)})
+    return {row.key: decode_entity(row) for row in rows}
 
 
 def entities_with_prefix(
     connection: Connection, partition: int, prefix: str, types: Iterable[EntityType], limit: int
 ) -> list[Entity]:
-    """The names of these types that begin with a prefix, in order: a range of the index."""
-    named = exists().where(mentions.c.entity == entities.c.id, mentions.c.kind <= MentionKind.NAME)
+    """Returns up to `limit` named entities of these types whose keys begin with a prefix, in the order of the keys.
+
+    Named: at least one memory mentions the entity by a name or a title. Reads a range of the index.
+    """
+    is_named = exists().where(mentions.c.entity == entities.c.id, mentions.c.kind <= MentionKind.NAME)
     statement = (
         select(entities)
         .where(
             entities.c.partition == partition,
             entities.c.key >= prefix,
-            entities.c.key < prefix + _BEHIND,
+            entities.c.key < prefix + _LAST_CHARACTER,
             entities.c.type.in_([type_.value for type_ in types]),
-            named,
+            is_named,
         )
         .order_by(entities.c.key)
         .limit(limit)
@@ -189,12 +204,12 @@ def entities_with_prefix(
 
 @decoding
 def decode_entity(row: Any) -> Entity:
-    """A row with an entity's columns as an entity."""
+    """Returns a row with the columns key, name, type and mentions as an entity."""
     return Entity(key=row.key, name=row.name, type=EntityType(row.type), mentions=row.mentions)
 
 
 def mentioned_keys(connection: Connection, memory: int) -> list[str]:
-    """The keys that a memory holds."""
+    """Returns the keys of the entities that a memory (row id) mentions."""
     statement = select(entities.c.key).join(mentions).where(mentions.c.memory == memory)
     return list(connection.scalars(statement))
 
@@ -202,114 +217,126 @@ def mentioned_keys(connection: Connection, memory: int) -> list[str]:
 # --- chosen names ---------------------------------------------------------------------------------------------------
 
 
-def display_name(entity: FromClause, own: str | ColumnElement[str]) -> ColumnElement[str]:
-    """What an entity is called: as chosen, else as the texts call it. A column for a statement that reads `entity`.
+def display_name(entity: FromClause, own_partition: str | ColumnElement[str]) -> ColumnElement[str]:
+    """Returns a column with the name of an entity to show: the chosen one, else the one that texts use.
 
-    `own` is the partition of the scope that reads: what was chosen elsewhere is nothing for its eyes.
+    `entity` is the table `entities` or an alias of it, `own_partition` the key of the reading scope's partition: names
+    chosen in another partition are not shown.
     """
-    mine = select(partitions.c.id).where(partitions.c.key == own).scalar_subquery()
-    return _called(entity, names.c.partition == mine)
+    own_row = select(partitions.c.id).where(partitions.c.key == own_partition).scalar_subquery()
+    return _chosen_or_text_name(entity, names.c.partition == own_row)
 
 
 def chosen_name(entity: FromClause) -> ColumnElement[str]:
-    """The same for what is inside one partition: what was chosen there."""
-    return _called(entity)
+    """Returns a column with the name chosen in the entity's own partition, else the one that texts use.
+
+    For reads that stay inside one partition; `entity` is the table `entities` or an alias of it.
+    """
+    return _chosen_or_text_name(entity)
 
 
-def _called(entity: FromClause, *only: ColumnElement[bool]) -> ColumnElement[str]:
-    chosen = select(names.c.name).where(names.c.partition == entity.c.partition, names.c.key == entity.c.key, *only)
+def _chosen_or_text_name(entity: FromClause, *conditions: ColumnElement[bool]) -> ColumnElement[str]:
+    is_entity = names.c.partition == entity.c.partition, names.c.key == entity.c.key
+    chosen = select(names.c.name).where(*is_entity, *conditions)
     return func.coalesce(chosen.scalar_subquery(), entity.c.name)
 
 
 def chosen_names(connection: Connection, partition: int | None) -> dict[str, ChosenName]:
-    """The names that users of a partition chose, by key: few."""
+    """Returns all names that users chose in a partition, by key. There are few."""
     statement = select(names.c.key, names.c.at, names.c.name).where(names.c.partition == partition)
     return {key: ChosenName(at, name) for key, at, name in connection.execute(statement)}
 
 
 def key_by_chosen_name(connection: Connection, partition: int | None, name: str) -> str | None:
-    """The key of what is called by this name (a normalised one) since a user chose it; that chosen last."""
-    found = [
-        (by.chosen_at, key) for key, by in chosen_names(connection, partition).items() if normalise_key(by.name) == name
+    """Returns the key of the entity for which a user chose this (normalised) name, or None; of several the latest."""
+    matches = [
+        (chosen.chosen_at, key)
+        for key, chosen in chosen_names(connection, partition).items()
+        if normalise_key(chosen.name) == name
     ]
-    return max(found)[1] if found else None
+    return max(matches)[1] if matches else None
 
 
 def set_chosen_name(connection: Connection, partition: int, key: str, chosen: ChosenName) -> None:
-    """Writes a chosen name over the one before; the partition's last, also where the clock was set back meanwhile."""
+    """Writes a chosen name over an earlier one.
+
+    Its time is later than that of every other choice in the partition, even if the clock was set back.
+    """
     last = connection.scalar(select(func.max(names.c.at)).where(names.c.partition == partition)) or 0
-    said = {"name": chosen.name, "at": max(chosen.chosen_at, last + 1)}
-    statement = upsert(connection, names).values(partition=partition, key=key, **said)
-    connection.execute(statement.on_conflict_do_update(index_elements=[names.c.partition, names.c.key], set_=said))
+    values = {"name": chosen.name, "at": max(chosen.chosen_at, last + 1)}
+    statement = upsert(connection, names).values(partition=partition, key=key, **values)
+    connection.execute(statement.on_conflict_do_update(index_elements=[names.c.partition, names.c.key], set_=values))
     touch_entities(connection, partition, [key])
 
 
 def import_chosen_name(connection: Connection, partition: int, key: str, chosen: ChosenName) -> bool:
-    """Writes the name that another ledger had for an entity, unless one was chosen here."""
+    """Writes a chosen name from another ledger, unless the entity has one here. Returns whether it was written."""
     statement = upsert(connection, names).values(partition=partition, key=key, name=chosen.name, at=chosen.chosen_at)
-    new = _written(connection, statement.on_conflict_do_nothing(), names.c.key)
-    if new:
+    is_new = _inserts(connection, statement.on_conflict_do_nothing(), names.c.key)
+    if is_new:
         touch_entities(connection, partition, [key])
-    return new
+    return is_new
 
 
 # --- for the projections ---------------------------------------------------------------------------------------------
 
 
 def touch_entities(connection: Connection, partition: int, keys: Collection[str]) -> None:
-    """Gives entities the next sequence numbers: something else is said of them now."""
+    """Gives entities the next sequence numbers, so that their changed aliases and chosen names are delivered."""
     if not keys:
         return
-    known = select(entities.c.id).where(entities.c.partition == partition, entities.c.key.in_(list(keys)))
-    for row in list(connection.scalars(known.order_by(entities.c.id))):
+    rows = select(entities.c.id).where(entities.c.partition == partition, entities.c.key.in_(list(keys)))
+    for row_id in list(connection.scalars(rows.order_by(entities.c.id))):
         seq = outbox.next_seq(connection)
-        connection.execute(entities.update().where(entities.c.id == row).values(seq=seq))
+        connection.execute(entities.update().where(entities.c.id == row_id).values(seq=seq))
 
 
 def touch_new_entities(connection: Connection, partition: int, keys: Sequence[str]) -> None:
-    """The same for those that were gone for a moment, while their links and names were kept."""
-    touch_entities(
-        connection, partition, list(connection.scalars(_told_again(), {"partition": partition, "keys": list(keys)}))
-    )
+    """Gives sequence numbers to those of these entities that have aliases or chosen names but no sequence number.
+
+    They were deleted with their last mention and inserted again, while their aliases and chosen names were kept.
+    """
+    values = {"partition": partition, "keys": list(keys)}
+    touch_entities(connection, partition, list(connection.scalars(_untouched_keys(), values)))
 
 
 @lru_cache(maxsize=1)
-def _told_again() -> Select[Any]:
+def _untouched_keys() -> Select[Any]:
     partition: ColumnElement[int] = bindparam("partition")
-    told = union(
+    named = union(
         select(aliases.c.key).where(aliases.c.partition == partition, in_array(aliases.c.key, "keys")),
         select(names.c.key).where(names.c.partition == partition, in_array(names.c.key, "keys")),
     ).subquery()
     return select(entities.c.key).where(
-        entities.c.partition == partition, entities.c.seq.is_(None), entities.c.key.in_(select(told.c.key))
+        entities.c.partition == partition, entities.c.seq.is_(None), entities.c.key.in_(select(named.c.key))
     )
 
 
-# --- forgetting -----------------------------------------------------------------------------------------------------
+# --- erasing --------------------------------------------------------------------------------------------------------
 
 
 def unmentioned_keys(connection: Connection, partition: int) -> list[str]:
-    """The keys of links and chosen names that no memory of the partition mentions."""
-    told = union(
+    """Returns the keys with aliases or chosen names that no memory of the partition mentions."""
+    named = union(
         select(aliases.c.key).where(aliases.c.partition == partition),
         select(names.c.key).where(names.c.partition == partition),
     ).subquery()
-    there = exists().where(entities.c.partition == partition, entities.c.key == told.c.key)
-    return list(connection.scalars(select(told.c.key).where(~there)))
+    is_mentioned = exists().where(entities.c.partition == partition, entities.c.key == named.c.key)
+    return list(connection.scalars(select(named.c.key).where(~is_mentioned)))
 
 
 def pending_texts(connection: Connection, partition: int) -> list[str]:
-    """The words, with their speakers, of what is not yet in the graph."""
+    """Returns "speaker text" of each memory that is not enriched yet, so that its mentions are not in the graph."""
     statement = select(memories.c.speaker, memories.c.text).join(tasks).where(memories.c.partition == partition)
     return [f"{speaker or ''} {text}" for speaker, text in connection.execute(statement)]
 
 
 def delete_names(connection: Connection, partition: int, keys: Sequence[str]) -> None:
-    """Takes out all that is said of keys."""
+    """Deletes the aliases (negated ones too) and chosen names of these keys."""
     for start in range(0, len(keys), BATCH):
-        some = keys[start : start + BATCH]
-        ends = or_(aliases.c.key.in_(some), aliases.c.other.in_(some))
-        left = {link.other for link in links_of(connection, partition, some)}
-        touch_entities(connection, partition, left)
-        connection.execute(aliases.delete().where(aliases.c.partition == partition, ends))
-        connection.execute(names.delete().where(names.c.partition == partition, names.c.key.in_(some)))
+        batch = keys[start : start + BATCH]
+        is_linked = or_(aliases.c.key.in_(batch), aliases.c.other.in_(batch))
+        other_ends = {link.other for link in links_of(connection, partition, batch)}
+        touch_entities(connection, partition, other_ends)
+        connection.execute(aliases.delete().where(aliases.c.partition == partition, is_linked))
+        connection.execute(names.delete().where(names.c.partition == partition, names.c.key.in_(batch)))

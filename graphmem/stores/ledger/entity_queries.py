@@ -1,7 +1,7 @@
-"""Entities as people see them: one for all the keys that are linked, called as a user chose.
+"""Reads the entities inside a view as callers see them: linked keys as one entity, under the name that users chose.
 
 Links and chosen names are those of the scope's own partition. A view by agent or run alone may span the partitions of
-several users, and what one of them says of their Anna says nothing of another's.
+several users, and one user's aliases of "Anna" do not apply to another user's Anna.
 """
 
 from __future__ import annotations
@@ -24,65 +24,65 @@ from graphmem.stores.ledger.schema import entities, memories, mentions
 def entities_in(
     connection: Connection, view: View, *, words: str | None, kind: EntityType | None, limit: int
 ) -> list[Entity]:
-    """What the view's memories mention, by number of memories inside the view.
+    """Returns up to `limit` entities that memories inside the view mention, those with the most memories first.
 
-    `words` keeps what one of the names contains, chosen ones included.
+    `words` (case-folded) keeps the entities of which a key or the shown name contains it, `kind` those of one type.
     """
     partition = partition_row(connection, view.scope.partition)
-    found = _mentioned(connection, view)
-    shown = _grouped(
+    merged = _merge_linked(
         connection,
         view,
-        found,
+        _mentioned_entities(connection, view),
         entity_names.all_links(connection, partition),
         entity_names.chosen_names(connection, partition),
     )
-    wanted = [
+    matching = [
         entity
-        for entity in shown
-        if (kind is None or entity.type is kind) and (not words or any(words in name for name in _names(entity)))
+        for entity in merged
+        if (kind is None or entity.type is kind)
+        and (not words or any(words in name for name in [*entity.keys, entity.name.casefold()]))
     ]
-    return sorted(wanted, key=lambda entity: (-entity.mentions, entity.key))[:limit]
-
-
-def _names(entity: Entity) -> list[str]:
-    return [*entity.keys, entity.name.casefold()]
+    return sorted(matching, key=lambda entity: (-entity.mentions, entity.key))[:limit]
 
 
 def entity_in(connection: Connection, view: View, key: str) -> Entity | None:
-    """One entity, by any of its keys or its chosen name, as far as the view's memories mention it."""
+    """Returns the entity with this key, linked key or (normalised) chosen name, or None.
+
+    Its keys and its number of mentions are those inside the view; None if no memory inside the view mentions it.
+    """
     partition = partition_row(connection, view.scope.partition)
-    known = _mentioned(connection, view, [key])
-    if not known and (meant := entity_names.key_by_chosen_name(connection, partition, key)):
-        known = _mentioned(connection, view, [meant])
-    if not known:
+    by_key = _mentioned_entities(connection, view, [key])
+    if not by_key and (named_key := entity_names.key_by_chosen_name(connection, partition, key)):
+        by_key = _mentioned_entities(connection, view, [named_key])
+    if not by_key:
         return None
-    links = entity_names.linked_group(connection, partition, known)
-    found = _mentioned(connection, view, {*known, *(link.other for link in links)})
-    return next(_grouped(connection, view, found, links, entity_names.chosen_names(connection, partition)))
+    links = entity_names.linked_group(connection, partition, by_key)
+    members = _mentioned_entities(connection, view, {*by_key, *(link.other for link in links)})
+    return next(_merge_linked(connection, view, members, links, entity_names.chosen_names(connection, partition)))
 
 
 def keys_in(connection: Connection, view: View) -> list[str]:
-    """All keys that the view's memories mention, those most mention first."""
-    return list(_mentioned(connection, view))
+    """Returns all keys that memories inside the view mention, those with the most memories first."""
+    return list(_mentioned_entities(connection, view))
 
 
-def _mentioned(connection: Connection, view: View, keys: Collection[str] | None = None) -> dict[str, Entity]:
-    """What the view's memories mention, by key; of these keys, or all.
+def _mentioned_entities(connection: Connection, view: View, keys: Collection[str] | None = None) -> dict[str, Entity]:
+    """Returns the entities that memories inside the view mention, by key: those with these keys, or all.
 
-    One entity for each key: a view that spans partitions may see it named in several ways.
+    A view that spans partitions may meet a key several times, under several names: its name and type are those of the
+    partition with the most memories, its `mentions` the sum.
     """
-    statement = _counting(view)
+    statement = _mention_counts(view)
     if keys is not None:
         statement = statement.where(entities.c.key.in_(list(keys)))
-    found: dict[str, Entity] = {}
+    by_key: dict[str, Entity] = {}
     for key, name, type_, count in connection.execute(statement, view_values(connection, view)):
-        first = found.get(key) or Entity(key, name, entity_type(type_), 0)
-        found[key] = replace(first, mentions=first.mentions + count)
-    return found
+        entity = by_key.get(key) or Entity(key, name, entity_type(type_), 0)
+        by_key[key] = replace(entity, mentions=entity.mentions + count)
+    return by_key
 
 
-def _counting(view: View) -> Select[Any]:
+def _mention_counts(view: View) -> Select[Any]:
     counted = func.count().label("counted")
     return (
         select(entities.c.key, entities.c.name, entities.c.type, counted)
@@ -95,38 +95,40 @@ def _counting(view: View) -> Select[Any]:
     )
 
 
-def _grouped(
+def _merge_linked(
     connection: Connection,
     view: View,
-    found: dict[str, Entity],
+    by_key: dict[str, Entity],
     links: Iterable[Link],
     chosen: dict[str, ChosenName],
 ) -> Iterator[Entity]:
-    """One entity for each group of linked keys that the view mentions; what it does not mention is left out."""
+    """Yields one entity for each group of linked keys, then the entities without links; all with their chosen names.
+
+    Linked keys that are not in `by_key`, because no memory inside the view mentions them, are left out.
+    """
     links = list(links)
-    seen = [[found[key] for key in group if key in found] for group in entity_resolution.linked_groups(links)]
-    several = [group for group in seen if len(group) > 1]
-    grouped = {entity.key for group in several for entity in group}
-    holders = _holders(connection, view, sorted(grouped))
-    for group in several:
-        counted = len(set[int]().union(*(holders[entity.key] for entity in group)))
-        yield entity_resolution.merge_entities(group, links, chosen, counted)
-    for key, entity in found.items():
-        if key not in grouped:
+    visible = [[by_key[key] for key in group if key in by_key] for group in entity_resolution.linked_groups(links)]
+    groups = [group for group in visible if len(group) > 1]
+    grouped_keys = {entity.key for group in groups for entity in group}
+    memory_rows = _memory_rows_by_key(connection, view, sorted(grouped_keys))
+    for group in groups:
+        memory_count = len(set[int]().union(*(memory_rows[entity.key] for entity in group)))
+        yield entity_resolution.merge_entities(group, links, chosen, memory_count)
+    for key, entity in by_key.items():
+        if key not in grouped_keys:
             yield replace(entity, name=chosen[key].name) if key in chosen else entity
 
 
-def _holders(connection: Connection, view: View, keys: list[str]) -> dict[str, set[int]]:
-    """The rows of the view's memories that hold each of these keys."""
-    found: dict[str, set[int]] = {key: set() for key in keys}
+def _memory_rows_by_key(connection: Connection, view: View, keys: list[str]) -> dict[str, set[int]]:
+    row_ids: dict[str, set[int]] = {key: set() for key in keys}
     for start in range(0, len(keys), BATCH):
-        statement = _holding(view, keys[start : start + BATCH]).with_only_columns(entities.c.key, memories.c.id)
-        for key, row in connection.execute(statement, view_values(connection, view)):
-            found[key].add(row)
-    return found
+        statement = _mentioning(view, keys[start : start + BATCH]).with_only_columns(entities.c.key, memories.c.id)
+        for key, row_id in connection.execute(statement, view_values(connection, view)):
+            row_ids[key].add(row_id)
+    return row_ids
 
 
-def _holding(view: View, keys: Collection[str]) -> Select[Any]:
+def _mentioning(view: View, keys: Collection[str]) -> Select[Any]:
     return (
         select(memories.c.uid)
         .select_from(memories)
@@ -137,6 +139,6 @@ def _holding(view: View, keys: Collection[str]) -> Select[Any]:
 
 
 def memories_mentioning(connection: Connection, view: View, keys: Collection[str], limit: int) -> list[str]:
-    """The ids of the view's memories that hold one of these keys, newest first."""
-    newest = _holding(view, keys).group_by(memories.c.id).order_by(memories.c.at.desc(), memories.c.id.desc())
+    """Returns the ids of up to `limit` memories inside the view that mention one of these keys, newest first."""
+    newest = _mentioning(view, keys).group_by(memories.c.id).order_by(memories.c.at.desc(), memories.c.id.desc())
     return list(connection.scalars(newest.limit(limit), view_values(connection, view)))

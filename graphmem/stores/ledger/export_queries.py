@@ -1,4 +1,4 @@
-"""All that a ledger holds of memories, page by page: what an export writes."""
+"""Reads memories with all their data, tombstones, aliases and chosen names page by page, for an export."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, and_, func, or_, select
 
 from graphmem.model import Entity, Event, Link, MemoryRecord, MentionKind, Origin, Scope, Statement
 from graphmem.stores.ledger import events, graph_reads, tombstones, visibility
-from graphmem.stores.ledger import memories as rows
+from graphmem.stores.ledger import memories as memory_rows
 from graphmem.stores.ledger.array_parameters import in_array
 from graphmem.stores.ledger.decoding import moment
 from graphmem.stores.ledger.schema import (
@@ -26,12 +26,12 @@ from graphmem.stores.ledger.schema import (
 )
 from graphmem.stores.ledger.schema import tombstones as tombstones_table
 
-# A page has so many memories, and so many characters in them, at most (or one memory).
+# A page holds at most so many memories with so many characters in all; one memory always fits.
 PAGE, PAGE_CHARS = 100, 500_000
 
 
 class LinkRow(NamedTuple):
-    """A link from this memory to another, or (`is_incoming`) from that one to this."""
+    """A link from a memory to the memory `uid`, or (`is_incoming`) from that one to it."""
 
     kind: str
     uid: str
@@ -40,10 +40,11 @@ class LinkRow(NamedTuple):
 
 @dataclass(slots=True)
 class ExportedMemory:
-    """A memory with everything that is kept of it.
+    """A memory with its history and all data that is derived from it.
 
-    `message_key` are the key of its message and the hash of the words; `links` are with memories of earlier rows.
-    `windows` has the embedding model's vectors and tokens by form, empty while they are owed.
+    `message_key` is (key of its message, digest of its text). `links` are those with memories stored before it.
+    `windows` holds the embeddings of its windows by form ("vector", or the name of the token form); it is empty while
+    the memory's enrichment is pending (`embedded` is False then).
     """
 
     record: MemoryRecord
@@ -58,7 +59,7 @@ class ExportedMemory:
 
 
 class ExportedTombstone(NamedTuple):
-    """An erased memory: what is left of its history, and what recognises its messages."""
+    """The tombstone of an erased memory, the events of its history and the keys of its messages."""
 
     tombstone: tombstones.Tombstone
     events: list[Event]
@@ -66,7 +67,7 @@ class ExportedTombstone(NamedTuple):
 
 
 class ExportedName(NamedTuple):
-    """A link between two keys, or a name (`link` None) of one."""
+    """A link between two keys (`negated`: a denied one) or, if `link` is None, the chosen `name` of `key`."""
 
     partition: str
     at: int
@@ -77,89 +78,98 @@ class ExportedName(NamedTuple):
 
 
 def count(connection: Connection, scope: Scope | None) -> int:
-    """How many memories a scope has; None: all there are."""
-    return connection.scalar(select(func.count()).select_from(memories).where(*_of(scope))) or 0
+    """Returns the number of memories in a scope (None: in the ledger)."""
+    return connection.scalar(select(func.count()).select_from(memories).where(*_in_scope(scope))) or 0
 
 
 def memory_pages(connection: Connection, scope: Scope | None, model: str | None) -> Iterator[list[ExportedMemory]]:
-    """A scope's memories in the order they came."""
-    found = _next(connection, scope, 0)
-    while found:
-        yield _page(connection, scope, found, model)
-        found = _next(connection, scope, found[-1])
+    """Yields the memories of a scope (None: all) in pages, in the order they were stored.
+
+    `model` is the embedding model whose embeddings are read.
+    """
+    page_rows = _next_page_rows(connection, scope, 0)
+    while page_rows:
+        yield _memory_page(connection, scope, page_rows, model)
+        page_rows = _next_page_rows(connection, scope, page_rows[-1])
 
 
-def _of(scope: Scope | None, table: Any = memories) -> list[ColumnElement[bool]]:
+def _in_scope(scope: Scope | None, table: Any = memories) -> list[ColumnElement[bool]]:
     return [] if scope is None else visibility.in_scope(scope, table)
 
 
-def _next(connection: Connection, scope: Scope | None, after: int) -> list[int]:
+def _next_page_rows(connection: Connection, scope: Scope | None, after: int) -> list[int]:
     length = func.length(memories.c.text)
-    statement = select(memories.c.id, length).where(memories.c.id > after, *_of(scope)).order_by(memories.c.id)
-    taken: list[int] = []
+    statement = select(memories.c.id, length).where(memories.c.id > after, *_in_scope(scope)).order_by(memories.c.id)
+    row_ids: list[int] = []
     room = PAGE_CHARS
-    for row, chars in connection.execute(statement.limit(PAGE)):
+    for row_id, chars in connection.execute(statement.limit(PAGE)):
         room -= chars
-        if taken and room < 0:
+        if row_ids and room < 0:
             break
-        taken.append(row)
-    return taken
+        row_ids.append(row_id)
+    return row_ids
 
 
-def _page(
-    connection: Connection, scope: Scope | None, wanted: Sequence[int], model: str | None
+def _memory_page(
+    connection: Connection, scope: Scope | None, row_ids: Sequence[int], model: str | None
 ) -> list[ExportedMemory]:
-    told = select(memories.c.id, memories.c.answer_types, memories.c.embedding).where(in_array(memories.c.id, "wanted"))
-    tells = {row: (tells, made) for row, tells, made in connection.execute(told, {"wanted": list(wanted)})}
-    records = rows.records_by_row(connection, wanted)
-    page = {row: ExportedMemory(records[row], tells[row][0], tells[row][1] is not None) for row in wanted}
-    by_id = {whole.record.id: whole for whole in page.values()}
-    ids = list(by_id)
-    for event in events.history_of_all(connection, ids):
+    columns = select(memories.c.id, memories.c.answer_types, memories.c.embedding)
+    derived = connection.execute(columns.where(in_array(memories.c.id, "row_ids")), {"row_ids": list(row_ids)})
+    derived_by_row = {row_id: (answer_types, text_hash) for row_id, answer_types, text_hash in derived}
+    records = memory_rows.records_by_row(connection, row_ids)
+    page: dict[int, ExportedMemory] = {}
+    for row_id in row_ids:
+        answer_types, text_hash = derived_by_row[row_id]
+        page[row_id] = ExportedMemory(records[row_id], answer_types, text_hash is not None)
+    by_id = {exported.record.id: exported for exported in page.values()}
+    uids = list(by_id)
+    for event in events.history_of_all(connection, uids):
         by_id[event.memory_id].events.append(event)
-    for uid, entity, kind in graph_reads.mentions_of(connection, ids):
+    for uid, entity, kind in graph_reads.mentions_of(connection, uids):
         by_id[uid].mentions.append((entity, kind))
-    for uid, key, words in _messages(connection, ids):
-        by_id[uid].message_key = (key, words)
-    for row, tie in _ties(connection, scope, wanted):
-        page[row].links.append(tie)
-    for row, statement in _statements(connection, wanted):
-        page[row].statements.append(statement)
-    for row, form, data in _windows(connection, wanted, model):
-        page[row].windows.setdefault(form, []).append(data)
+    for uid, key, content_digest in _messages(connection, uids):
+        by_id[uid].message_key = (key, content_digest)
+    for row_id, link in _links(connection, scope, row_ids):
+        page[row_id].links.append(link)
+    for row_id, statement in _statements(connection, row_ids):
+        page[row_id].statements.append(statement)
+    for row_id, form, data in _windows(connection, row_ids, model):
+        page[row_id].windows.setdefault(form, []).append(data)
     return list(page.values())
 
 
-def _messages(connection: Connection, ids: Sequence[str]) -> Iterator[tuple[str, str, str | None]]:
+def _messages(connection: Connection, uids: Sequence[str]) -> Iterator[tuple[str, str, str | None]]:
+    """Yields (memory id, message key, content digest)."""
     statement = select(messages.c.memory, messages.c.key, messages.c.content_digest).where(
-        in_array(messages.c.memory, "wanted")
+        in_array(messages.c.memory, "uids")
     )
-    yield from connection.execute(statement.order_by(messages.c.key.desc()), {"wanted": list(ids)})
+    yield from connection.execute(statement.order_by(messages.c.key.desc()), {"uids": list(uids)})
 
 
-def _ties(connection: Connection, scope: Scope | None, wanted: Sequence[int]) -> Iterator[tuple[int, LinkRow]]:
-    """The links of these memories with earlier ones, as long as both ends are in the scope."""
+def _links(connection: Connection, scope: Scope | None, row_ids: Sequence[int]) -> Iterator[tuple[int, LinkRow]]:
+    """Yields (row id, link with a memory of a lower row id) for links with both ends in the scope."""
     start, end = memories.alias("start"), memories.alias("end")
-    later = or_(
-        and_(in_array(links.c.memory, "wanted"), links.c.memory > links.c.other),
-        and_(in_array(links.c.other, "wanted"), links.c.other > links.c.memory),
+    is_later_end = or_(
+        and_(in_array(links.c.memory, "row_ids"), links.c.memory > links.c.other),
+        and_(in_array(links.c.other, "row_ids"), links.c.other > links.c.memory),
     )
     statement = (
         select(start.c.id, start.c.uid, links.c.kind, end.c.id, end.c.uid)
         .join_from(links, start, start.c.id == links.c.memory)
         .join(end, end.c.id == links.c.other)
-        .where(later, *_of(scope, start), *_of(scope, end))
+        .where(is_later_end, *_in_scope(scope, start), *_in_scope(scope, end))
         .order_by(start.c.id, links.c.kind, end.c.id)
     )
-    for one, one_id, kind, other, other_id in connection.execute(statement, {"wanted": list(wanted)}):
+    for start_row, start_uid, kind, end_row, end_uid in connection.execute(statement, {"row_ids": list(row_ids)}):
         yield (
-            (one, LinkRow(kind, other_id, is_incoming=False))
-            if one > other
-            else (other, LinkRow(kind, one_id, is_incoming=True))
+            (start_row, LinkRow(kind, end_uid, is_incoming=False))
+            if start_row > end_row
+            else (end_row, LinkRow(kind, start_uid, is_incoming=True))
         )
 
 
-def _statements(connection: Connection, wanted: Sequence[int]) -> Iterator[tuple[int, Statement]]:
+def _statements(connection: Connection, row_ids: Sequence[int]) -> Iterator[tuple[int, Statement]]:
+    """Yields (row id of the memory, statement)."""
     subject, target = entities.alias("subject"), entities.alias("object")
     statement = (
         select(
@@ -175,62 +185,67 @@ def _statements(connection: Connection, wanted: Sequence[int]) -> Iterator[tuple
         .join_from(supports, relations, relations.c.id == supports.c.relation)
         .join(subject, subject.c.id == relations.c.subject)
         .join(target, target.c.id == relations.c.object)
-        .where(in_array(supports.c.memory, "wanted"))
+        .where(in_array(supports.c.memory, "row_ids"))
         .order_by(supports.c.memory, supports.c.relation)
     )
-    for row, subject_key, predicate, key, fact, confidence, since, until in connection.execute(
-        statement, {"wanted": list(wanted)}
+    for row_id, subject_key, predicate, object_key, fact, confidence, valid_at, invalid_at in connection.execute(
+        statement, {"row_ids": list(row_ids)}
     ):
-        ended = None if until is None else moment(until)
-        yield row, Statement(subject_key, predicate, key, fact, confidence, moment(since), ended)
+        end = None if invalid_at is None else moment(invalid_at)
+        yield row_id, Statement(subject_key, predicate, object_key, fact, confidence, moment(valid_at), end)
 
 
-def _windows(connection: Connection, wanted: Sequence[int], model: str | None) -> Iterator[tuple[int, str, bytes]]:
+def _windows(connection: Connection, row_ids: Sequence[int], model: str | None) -> Iterator[tuple[int, str, bytes]]:
+    """Yields (row id, form, embedding) of each window, in order."""
     statement = (
         select(memories.c.id, embeddings.c.form, embeddings.c.data)
         .join(embeddings, embeddings.c.hash == memories.c.embedding)
-        .where(in_array(memories.c.id, "wanted"), embeddings.c.model == model)
+        .where(in_array(memories.c.id, "row_ids"), embeddings.c.model == model)
         .order_by(memories.c.id, embeddings.c.form, embeddings.c.window)
     )
-    yield from connection.execute(statement, {"wanted": list(wanted)})
+    yield from connection.execute(statement, {"row_ids": list(row_ids)})
 
 
 def tombstone_pages(connection: Connection, scope: Scope | None) -> Iterator[list[ExportedTombstone]]:
-    """A scope's erased memories, in pages, those erased first first."""
+    """Yields the erased memories of a scope (None: all) in pages, in the order they were erased."""
     after = -1
-    parts = {} if scope is None else scope.parts
-    mine = [tombstones_table.c.kind == "memory", *(tombstones_table.c[name] == value for name, value in parts.items())]
+    scope_ids = {} if scope is None else scope.parts
+    t = tombstones_table.c
+    conditions = [t.kind == "memory", *(t[name] == value for name, value in scope_ids.items())]
     while True:
-        statement = (
-            select(tombstones_table).where(tombstones_table.c.seq > after, *mine).order_by(tombstones_table.c.seq)
-        )
-        stones = tombstones.tombstones_of(connection, statement.limit(PAGE))
-        if not stones:
+        statement = select(tombstones_table).where(t.seq > after, *conditions).order_by(t.seq)
+        page = tombstones.tombstones_of(connection, statement.limit(PAGE))
+        if not page:
             return
-        yield _gone(connection, stones)
-        after = stones[-1].seq
+        yield _tombstone_page(connection, page)
+        after = page[-1].seq
 
 
-def _gone(connection: Connection, stones: Sequence[tombstones.Tombstone]) -> list[ExportedTombstone]:
-    page = {stone.uid: ExportedTombstone(stone, [], []) for stone in stones}
-    for event in events.history_of_all(connection, list(page)):
-        page[event.memory_id].events.append(event)
-    for uid, key, _ in _messages(connection, list(page)):
-        page[uid].keys.append(key)
-    return list(page.values())
+def _tombstone_page(connection: Connection, page: Sequence[tombstones.Tombstone]) -> list[ExportedTombstone]:
+    by_id = {tombstone.uid: ExportedTombstone(tombstone, [], []) for tombstone in page}
+    for event in events.history_of_all(connection, list(by_id)):
+        by_id[event.memory_id].events.append(event)
+    for uid, key, _ in _messages(connection, list(by_id)):
+        by_id[uid].keys.append(key)
+    return list(by_id.values())
 
 
 def entity_names(connection: Connection, scope: Scope | None) -> Iterator[ExportedName]:
-    """What is said of names, partition by partition: of a scope that is a whole partition, else only of all there is.
+    """Yields the links and chosen names of a scope's partition (None: of all partitions), each partition oldest first.
 
-    A part of a partition has no names of its own: they would tell of what the rest of it mentions.
+    Yields none for a scope of several ids, which is only a part of its partition: the names would disclose what the
+    rest of the partition mentions.
     """
-    for partition in rows.all_partitions(connection) if scope is None else [scope.partition] * (len(scope.parts) == 1):
-        row = rows.partition_row(connection, partition)
+    if scope is None:
+        partition_keys = memory_rows.all_partitions(connection)
+    else:
+        partition_keys = [scope.partition] if len(scope.parts) == 1 else []
+    for partition_key in partition_keys:
+        row_id = memory_rows.partition_row(connection, partition_key)
         a, n = aliases.c, names.c
-        said = select(a.at, a.key, a.other, a.origin, a.negated).where(a.partition == row, a.key < a.other)
-        for at, key, other, origin, negated in connection.execute(said.order_by(a.at, a.key, a.other)):
-            yield ExportedName(partition, at, Link(key, other, Origin(origin)), negated)
-        chosen = select(n.at, n.key, n.name).where(n.partition == row).order_by(n.at, n.key)
+        linked = select(a.at, a.key, a.other, a.origin, a.negated).where(a.partition == row_id, a.key < a.other)
+        for at, key, other, origin, negated in connection.execute(linked.order_by(a.at, a.key, a.other)):
+            yield ExportedName(partition_key, at, Link(key, other, Origin(origin)), negated)
+        chosen = select(n.at, n.key, n.name).where(n.partition == row_id).order_by(n.at, n.key)
         for at, key, name in connection.execute(chosen):
-            yield ExportedName(partition, at, key=key, name=name)
+            yield ExportedName(partition_key, at, key=key, name=name)

@@ -1,4 +1,4 @@
-"""Writing the entity-relation graph: what a memory mentions and states, and taking it back."""
+"""Writes the entity-relation graph: adds and removes the mentions, entities, relations and supports of a memory."""
 
 from __future__ import annotations
 
@@ -20,96 +20,107 @@ from graphmem.stores.ledger.memories import inserted_row
 from graphmem.stores.ledger.schema import entities, mentions, relations, supports
 from graphmem.text import entity_id
 
-# Built once: every memory that is written asks these.
-_HELD = select(mentions.c.entity).where(mentions.c.memory == bindparam("row")).limit(1)
-_KNOWN = select(entities.c.key, entities.c.id).where(
+# Built once: each of these runs for every memory that is written.
+_ENTITIES_OF_MEMORY = select(mentions.c.entity).where(mentions.c.memory == bindparam("row_id")).limit(1)
+_ENTITY_ROWS_BY_KEY = select(entities.c.key, entities.c.id).where(
     entities.c.partition == bindparam("partition"), in_array(entities.c.key, "keys")
 )
-_SUPPORTED = select(supports.c.fact).where(
+_SUPPORT = select(supports.c.fact).where(
     supports.c.relation == bindparam("relation"), supports.c.memory == bindparam("memory")
 )
-_STATED_AGAIN = (
+_TOUCH_RELATION = (
     relations.update()
     .where(
         relations.c.partition == bindparam("in_partition"),
-        relations.c.subject == bindparam("from"),
-        relations.c.predicate == bindparam("how"),
-        relations.c.object == bindparam("to"),
+        relations.c.subject == bindparam("subject_row"),
+        relations.c.predicate == bindparam("with_predicate"),
+        relations.c.object == bindparam("object_row"),
     )
-    .values(seq=bindparam("now"), at=larger(relations.c.at, bindparam("moment")))
+    .values(seq=bindparam("new_seq"), at=larger(relations.c.at, bindparam("moment")))
     .returning(relations.c.id)
 )
 
 
 @lru_cache(maxsize=2)
-def _one_more(dialect: str) -> Any:
-    counted = {"mentions": entities.c.mentions + 1}
+def _insert_or_count_entity(dialect: str) -> Any:
+    incremented = {"mentions": entities.c.mentions + 1}
     statement = upsert_for(dialect, entities)
-    return statement.on_conflict_do_update(index_elements=[entities.c.partition, entities.c.key], set_=counted)
+    return statement.on_conflict_do_update(index_elements=[entities.c.partition, entities.c.key], set_=incremented)
 
 
 @dataclass(frozen=True, slots=True)
 class GraphRemoval:
-    """What taking a memory out of the graph removed, for receipts."""
+    """How many mentions, entities and relations left the graph with one memory."""
 
     mentions: int = 0
     entities: int = 0
     relations: int = 0
 
 
-def add(connection: Connection, record: MemoryRecord, partition: int, found: Extraction) -> None:
-    """Adds what a text mentions and states. The memory has nothing in the graph before this (see `has_mentions`)."""
-    rows = _mentions(connection, record, partition, found.mentions)
-    for statement in found.statements:
-        _support(connection, record, partition, rows[statement.subject], rows[statement.object], statement)
+def add(connection: Connection, record: MemoryRecord, partition: int, extraction: Extraction) -> None:
+    """Adds the mentions and statements of a memory's text to the graph.
+
+    The memory must have no mentions yet (see `has_mentions`). `partition` is a row id.
+    """
+    entity_rows = _add_mentions(connection, record, partition, extraction.mentions)
+    for statement in extraction.statements:
+        ends = entity_rows[statement.subject], entity_rows[statement.object]
+        _add_support(connection, record, partition, *ends, statement)
 
 
-def has_mentions(connection: Connection, row: int) -> bool:
-    """Whether a memory mentions anything: one that was imported may have brought its mentions with it."""
-    return connection.scalar(_HELD, {"row": row}) is not None
+def has_mentions(connection: Connection, row_id: int) -> bool:
+    """Returns whether a memory has mentions. An imported memory may have brought its own."""
+    return connection.scalar(_ENTITIES_OF_MEMORY, {"row_id": row_id}) is not None
 
 
-def _mentions(connection: Connection, record: MemoryRecord, partition: int, found: Sequence[Mention]) -> dict[str, int]:
-    """Counts one more mention of each entity, making those that are new; returns their rows by key."""
-    if not found:
+def _add_mentions(
+    connection: Connection, record: MemoryRecord, partition: int, extracted: Sequence[Mention]
+) -> dict[str, int]:
+    """Inserts new entities, counts one more mention of the others; returns the row ids of all, by key."""
+    if not extracted:
         return {}
-    named = [{"partition": partition, "key": m.key, "name": m.name, "type": m.type.value, "mentions": 1} for m in found]
-    connection.execute(_one_more(connection.dialect.name), named)
-    known = {"partition": partition, "keys": [mention.key for mention in found]}
-    rows: dict[str, int] = dict(connection.execute(_KNOWN, known).all())
-    entity_names.touch_new_entities(connection, partition, list(rows))
+    entity_values = [
+        {"partition": partition, "key": m.key, "name": m.name, "type": m.type.value, "mentions": 1} for m in extracted
+    ]
+    connection.execute(_insert_or_count_entity(connection.dialect.name), entity_values)
+    values = {"partition": partition, "keys": [mention.key for mention in extracted]}
+    entity_rows: dict[str, int] = dict(connection.execute(_ENTITY_ROWS_BY_KEY, values).all())
+    entity_names.touch_new_entities(connection, partition, list(entity_rows))
     at = micros(record.at)
-    held = [{"memory": record.row, "entity": rows[m.key], "kind": int(m.kind), "at": at} for m in found]
-    connection.execute(mentions.insert(), held)
-    return rows
+    rows = [{"memory": record.row, "entity": entity_rows[m.key], "kind": int(m.kind), "at": at} for m in extracted]
+    connection.execute(mentions.insert(), rows)
+    return entity_rows
 
 
-def _support(
-    connection: Connection, record: MemoryRecord, partition: int, subject: int, target: int, said: Statement
+def _add_support(
+    connection: Connection, record: MemoryRecord, partition: int, subject: int, target: int, statement: Statement
 ) -> None:
-    relation = _relation(connection, record, partition, subject, said.predicate, target)
-    if connection.scalar(_SUPPORTED, {"relation": relation, "memory": record.row}) is not None:
-        return  # one text says it twice: the first sentence stands for it
-    invalid = said.invalid_at or record.valid_to
+    relation = _ensure_relation(connection, record, partition, subject, statement.predicate, target)
+    if connection.scalar(_SUPPORT, {"relation": relation, "memory": record.row}) is not None:
+        return  # a text that states the relation twice: the first sentence is kept
+    invalid_at = statement.invalid_at or record.valid_to
     support = {
         "relation": relation,
         "memory": record.row,
-        "fact": said.fact,
-        "valid_at": micros(said.valid_at or record.valid_from),
-        "invalid_at": None if invalid is None else micros(invalid),
-        "confidence": said.confidence,
+        "fact": statement.fact,
+        "valid_at": micros(statement.valid_at or record.valid_from),
+        "invalid_at": None if invalid_at is None else micros(invalid_at),
+        "confidence": statement.confidence,
     }
     connection.execute(supports.insert(), support)
 
 
-def _relation(
+def _ensure_relation(
     connection: Connection, record: MemoryRecord, partition: int, subject: int, predicate: str, target: int
 ) -> int:
     seq, at = outbox.next_seq(connection), micros(record.at)
-    stated = {"in_partition": partition, "from": subject, "how": predicate, "to": target, "now": seq, "moment": at}
-    known = connection.scalar(_STATED_AGAIN, stated)
-    if known is not None:
-        return int(known)
+    values = {
+        "in_partition": partition, "subject_row": subject, "with_predicate": predicate, "object_row": target,
+        "new_seq": seq, "moment": at,
+    }  # fmt: skip
+    existing = connection.scalar(_TOUCH_RELATION, values)
+    if existing is not None:
+        return int(existing)
     new = {
         "uid": str(uuid4()), "partition": partition, "subject": subject, "predicate": predicate, "object": target,
         "at": at, "seq": seq,
@@ -118,55 +129,66 @@ def _relation(
 
 
 def remove(connection: Connection, record: MemoryRecord, now: datetime, digests: Digests) -> GraphRemoval:
-    """Takes out exactly what this memory supports; what others support stays."""
+    """Deletes a memory's mentions and supports, with the entities and relations that no other memory holds.
+
+    Writes tombstones dated `now`, from which the projections learn it; `digests` encrypts the ids of entities in them.
+    """
     relation_rows = list(connection.scalars(select(supports.c.relation).where(supports.c.memory == record.row)))
     connection.execute(supports.delete().where(supports.c.memory == record.row))
-    gone = sum(_settle(connection, row, record.partition, now) for row in relation_rows)
+    deleted_relations = sum(_touch_or_delete_relation(connection, row, record.partition, now) for row in relation_rows)
     entity_rows = list(connection.scalars(select(mentions.c.entity).where(mentions.c.memory == record.row)))
     connection.execute(mentions.delete().where(mentions.c.memory == record.row))
-    return GraphRemoval(len(entity_rows), _release(connection, entity_rows, record.partition, now, digests), gone)
+    deleted_entities = _uncount_entities(connection, entity_rows, record.partition, now, digests)
+    return GraphRemoval(len(entity_rows), deleted_entities, deleted_relations)
 
 
-def _settle(connection: Connection, row: int, partition: str, now: datetime) -> int:
-    """Touches a relation that lost a support, or buries it with its last one. Returns how many were buried."""
-    newest = connection.scalar(select(func.max(supports.c.valid_at)).where(supports.c.relation == row))
+def _touch_or_delete_relation(connection: Connection, row_id: int, partition_key: str, now: datetime) -> int:
+    """Updates a relation that lost a support, or deletes it if that was the last. Returns the number deleted."""
+    newest = connection.scalar(select(func.max(supports.c.valid_at)).where(supports.c.relation == row_id))
     seq = outbox.next_seq(connection)
-    mine = relations.c.id == row
+    is_relation = relations.c.id == row_id
     if newest is not None:
-        connection.execute(relations.update().where(mine).values(seq=seq, at=newest))
+        connection.execute(relations.update().where(is_relation).values(seq=seq, at=newest))
         return 0
-    uid = connection.scalar(relations.delete().where(mine).returning(relations.c.uid))
-    tombstones.add_tombstone(connection, "relation", str(uid), partition, Scope(), now, seq)
+    uid = connection.scalar(relations.delete().where(is_relation).returning(relations.c.uid))
+    tombstones.add_tombstone(connection, "relation", str(uid), partition_key, Scope(), now, seq)
     return 1
 
 
-def _release(connection: Connection, rows: Iterable[int], partition: str, now: datetime, digests: Digests) -> int:
-    mine = entities.c.id.in_(list(rows))
-    connection.execute(entities.update().where(mine).values(mentions=entities.c.mentions - 1))
-    unmentioned = entities.delete().where(mine, entities.c.mentions <= 0)
-    gone = connection.execute(unmentioned.returning(entities.c.key, entities.c.seq)).all()
-    for key, told in gone:
-        if told is not None:
-            sealed = digests.encrypt(entity_id(partition, key))
-            tombstones.add_tombstone(connection, "entity", sealed, partition, Scope(), now, outbox.next_seq(connection))
-    return len(gone)
+def _uncount_entities(
+    connection: Connection, row_ids: Iterable[int], partition_key: str, now: datetime, digests: Digests
+) -> int:
+    """Counts one mention less of each entity and deletes those without any. Returns the number deleted."""
+    lost_mention = entities.c.id.in_(list(row_ids))
+    connection.execute(entities.update().where(lost_mention).values(mentions=entities.c.mentions - 1))
+    unmentioned = entities.delete().where(lost_mention, entities.c.mentions <= 0)
+    deleted = connection.execute(unmentioned.returning(entities.c.key, entities.c.seq)).all()
+    for key, seq in deleted:
+        if seq is not None:  # it has an alias or a chosen name, so projections may hold a node of it
+            encrypted_id = digests.encrypt(entity_id(partition_key, key))
+            tombstones.add_tombstone(
+                connection, "entity", encrypted_id, partition_key, Scope(), now, outbox.next_seq(connection)
+            )
+    return len(deleted)
 
 
 def end_supports(connection: Connection, record: MemoryRecord, at: datetime) -> None:
-    """What a memory that is retired states ends with it, unless it says itself that it ended before."""
+    """Ends the supports of a retired memory at `at`, unless they ended earlier."""
     end = micros(at)
-    open_ = or_(supports.c.invalid_at.is_(None), supports.c.invalid_at > end)
-    _date_supports(connection, record, open_, end)
+    outlasts_memory = or_(supports.c.invalid_at.is_(None), supports.c.invalid_at > end)
+    _set_invalid_at(connection, record, outlasts_memory, end)
 
 
 def reopen_supports(connection: Connection, record: MemoryRecord, at: datetime) -> None:
-    """What ended with the memory at that moment is so again."""
-    _date_supports(connection, record, supports.c.invalid_at == micros(at), None)
+    """Undoes `end_supports`: removes the end of those supports of a memory that ended at `at`."""
+    _set_invalid_at(connection, record, supports.c.invalid_at == micros(at), None)
 
 
-def _date_supports(connection: Connection, record: MemoryRecord, which: ColumnElement[bool], end: int | None) -> None:
-    mine = supports.c.memory == record.row
-    connection.execute(supports.update().where(mine, which).values(invalid_at=end))
-    for row in list(connection.scalars(select(supports.c.relation).where(mine))):
+def _set_invalid_at(
+    connection: Connection, record: MemoryRecord, condition: ColumnElement[bool], invalid_at: int | None
+) -> None:
+    of_memory = supports.c.memory == record.row
+    connection.execute(supports.update().where(of_memory, condition).values(invalid_at=invalid_at))
+    for row_id in list(connection.scalars(select(supports.c.relation).where(of_memory))):
         seq = outbox.next_seq(connection)
-        connection.execute(relations.update().where(relations.c.id == row).values(seq=seq))
+        connection.execute(relations.update().where(relations.c.id == row_id).values(seq=seq))

@@ -1,13 +1,17 @@
-"""Derived columns: counts that follow from other rows. Checked by `verify`, recomputed by `repair` and `rebuild`."""
+"""Counts the ledger's rows, checks and recomputes its derived columns, and empties it.
+
+A derived column follows from other rows (`memories.previous`, counts). `verify` checks them; `repair` and `rebuild`
+recompute them.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 
-from sqlalchemy import Connection, Subquery, func, select
+from sqlalchemy import Connection, ScalarSelect, Subquery, func, select
 
 from graphmem.model import Kind, embedded_text
-from graphmem.stores.ledger import memories as rows
+from graphmem.stores.ledger import memories as memory_rows
 from graphmem.stores.ledger.schema import (
     aliases,
     cursors,
@@ -36,61 +40,59 @@ from graphmem.text import content_hash, term_counts
 
 
 def counts(connection: Connection) -> dict[str, int]:
-    """How many rows there are of what a person would count."""
+    """Returns the number of rows by table, for the tables that `stats` and `verify` show."""
     tables = (memories, events, entities, mentions, relations, supports, embeddings, partitions, tasks, jobs)
     return {table.name: connection.scalar(select(func.count()).select_from(table)) or 0 for table in tables}
 
 
 def embedding_bytes(connection: Connection) -> dict[str, int]:
-    """How many bytes the embeddings take, by form."""
+    """Returns the bytes of all embeddings, by form ("vector", or the name of a token form)."""
     total = func.sum(func.length(embeddings.c.data))
     return dict(connection.execute(select(embeddings.c.form, total).group_by(embeddings.c.form)).all())
 
 
 def count_failed(connection: Connection) -> int:
-    """How many memories could not be enriched when it was last tried."""
+    """Returns the number of memories whose enrichment failed and is still pending."""
     return connection.scalar(select(func.count()).select_from(tasks).where(tasks.c.attempts > 0)) or 0
 
 
 def altered_memories(connection: Connection) -> list[str]:
-    """The memories whose words are not those that their vectors were made of: nobody but damage does that."""
+    """Returns the ids of memories whose text is not the embedded one. Only damage causes that."""
     m = memories.c
-    kept = select(m.uid, m.speaker, m.text, m.embedding).where(m.embedding.is_not(None))
+    embedded = select(m.uid, m.speaker, m.text, m.embedding).where(m.embedding.is_not(None))
     return [
         uid
-        for uid, speaker, text, embedding in connection.execute(kept)
-        if content_hash(embedded_text(speaker, text)) != embedding
+        for uid, speaker, text, text_hash in connection.execute(embedded)
+        if content_hash(embedded_text(speaker, text)) != text_hash
     ]
 
 
 def count_unprotected_tombstones(connection: Connection) -> int:
-    """How many erased messages are not recognised when they come again, because the secret was lost."""
+    """Returns the number of erased messages that can be added again, because the key of their digests was lost."""
     return connection.scalar(select(ledger.c.unguarded)) or 0
 
 
 def inconsistent_columns(connection: Connection) -> list[str]:
-    """The derived columns that disagree with the rows they are derived from, by name."""
+    """Returns the names of the derived columns that disagree with the rows they are derived from."""
     checks = {
-        "memories.previous": _wrong_order(connection),
-        "entities.mentions": _wrong_entities(connection),
-        "embeddings.uses": bool(_wrong_uses(connection)),
-        "partitions.size": _sizes(connection)[0] != _sizes(connection)[1],
-        "terms.df": _terms(connection) != _counted_terms(connection),
+        "memories.previous": _has_wrong_order(connection),
+        "entities.mentions": _has_wrong_mention_counts(connection),
+        "embeddings.uses": bool(_corrected_uses(connection)),
+        "partitions.size": _stored_sizes(connection) != _counted_sizes(connection),
+        "terms.df": _stored_terms(connection) != _counted_terms(connection),
     }
     return [name for name, is_wrong in checks.items() if is_wrong]
 
 
 def recompute_derived(connection: Connection) -> None:
-    """Sets every derived column anew."""
-    order = _order()
+    """Sets every derived column from the rows it is derived from, and deletes entities and embeddings without users."""
+    order = _episode_order()
     connection.execute(memories.update().where(order.c.id == memories.c.id).values(previous=order.c.before))
-    held = select(func.count()).select_from(mentions).where(mentions.c.entity == entities.c.id).scalar_subquery()
-    connection.execute(entities.update().values(mentions=held))
+    connection.execute(entities.update().values(mentions=_mention_count()))
     connection.execute(entities.delete().where(entities.c.mentions == 0))
-    for text_hash, uses in _wrong_uses(connection).items():
-        mine = embeddings.c.hash == text_hash
+    for text_hash, uses in _corrected_uses(connection).items():
         statement = embeddings.update().values(uses=uses) if uses else embeddings.delete()
-        connection.execute(statement.where(mine))
+        connection.execute(statement.where(embeddings.c.hash == text_hash))
     size = (
         select(func.count())
         .select_from(memories)
@@ -100,13 +102,13 @@ def recompute_derived(connection: Connection) -> None:
     connection.execute(partitions.update().values(size=size))
     connection.execute(terms.delete())
     counted = _counted_terms(connection)
-    found = [{"partition": partition, "term": term, "df": df} for (partition, term), df in counted.items()]
-    if found:
-        connection.execute(terms.insert(), found)
+    term_rows = [{"partition": partition, "term": term, "df": df} for (partition, term), df in counted.items()]
+    if term_rows:
+        connection.execute(terms.insert(), term_rows)
 
 
 def wipe(connection: Connection) -> None:
-    """Empties the ledger. Its UUID stays, and so do the sequence numbers: they never go back."""
+    """Empties every table but `ledger`: its UUID and secret stay, and its sequence numbers go on, never back."""
     for table in (
         tasks, jobs, usage, dead_letters, cursors, leases, links, further_runs, aliases, names, supports, relations,
         mentions, entities, terms, embeddings, messages, events, tombstones, memories, partitions,
@@ -115,15 +117,15 @@ def wipe(connection: Connection) -> None:
     connection.execute(ledger.update().values(embedder=None, unguarded=0, epoch=ledger.c.epoch + 1))
 
 
-def _order() -> Subquery:
-    """Each episode's row with that of the one before it in its session."""
+def _episode_order() -> Subquery:
+    """Selects each episode's row id with that of the episode before it in its session (`before`)."""
     m = memories.c
     before = func.lag(m.id).over(partition_by=[m.partition, m.session], order_by=[m.at, m.id])
     return select(m.id, before.label("before")).where(m.kind == Kind.EPISODE).subquery()
 
 
-def _wrong_order(connection: Connection) -> bool:
-    order = _order()
+def _has_wrong_order(connection: Connection) -> bool:
+    order = _episode_order()
     statement = (
         select(memories.c.id)
         .join(order, order.c.id == memories.c.id)
@@ -132,13 +134,20 @@ def _wrong_order(connection: Connection) -> bool:
     return connection.scalar(statement.limit(1)) is not None
 
 
-def _wrong_entities(connection: Connection) -> bool:
-    held = select(func.count()).select_from(mentions).where(mentions.c.entity == entities.c.id).scalar_subquery()
-    return connection.scalar(select(entities.c.id).where(entities.c.mentions != held).limit(1)) is not None
+def _mention_count() -> ScalarSelect[int]:
+    return select(func.count()).select_from(mentions).where(mentions.c.entity == entities.c.id).scalar_subquery()
 
 
-def _wrong_uses(connection: Connection) -> dict[str, int]:
-    """The right number of users by hash, where another one is written. Counted here: there is no index for it."""
+def _has_wrong_mention_counts(connection: Connection) -> bool:
+    wrong = select(entities.c.id).where(entities.c.mentions != _mention_count())
+    return connection.scalar(wrong.limit(1)) is not None
+
+
+def _corrected_uses(connection: Connection) -> dict[str, int]:
+    """Returns the right number of users of each embedded text whose stored number is wrong, by the text's hash.
+
+    Counts them here rather than in SQL, where no index serves it.
+    """
     users: dict[str, int] = dict(
         connection.execute(
             select(memories.c.embedding, func.count())
@@ -146,21 +155,24 @@ def _wrong_uses(connection: Connection) -> dict[str, int]:
             .group_by(memories.c.embedding)
         ).all()
     )
-    said = connection.execute(select(embeddings.c.hash, embeddings.c.uses).distinct())
-    return {text_hash: users.get(text_hash, 0) for text_hash, uses in said if users.get(text_hash, 0) != uses}
+    stored = connection.execute(select(embeddings.c.hash, embeddings.c.uses).distinct())
+    return {text_hash: users.get(text_hash, 0) for text_hash, uses in stored if users.get(text_hash, 0) != uses}
 
 
-def _sizes(connection: Connection) -> tuple[dict[int, int], dict[int, int]]:
-    said = {row: size for row, size in connection.execute(select(partitions.c.id, partitions.c.size)) if size}
+def _stored_sizes(connection: Connection) -> dict[int, int]:
+    return {row_id: size for row_id, size in connection.execute(select(partitions.c.id, partitions.c.size)) if size}
+
+
+def _counted_sizes(connection: Connection) -> dict[int, int]:
     statement = (
         select(memories.c.partition, func.count())
         .where(memories.c.embedding.is_not(None))
         .group_by(memories.c.partition)
     )
-    return said, dict(connection.execute(statement).all())
+    return dict(connection.execute(statement).all())
 
 
-def _terms(connection: Connection) -> dict[tuple[int, int], int]:
+def _stored_terms(connection: Connection) -> dict[tuple[int, int], int]:
     return {
         (partition, term): df
         for partition, term, df in connection.execute(select(terms.c.partition, terms.c.term, terms.c.df))
@@ -170,10 +182,10 @@ def _terms(connection: Connection) -> dict[tuple[int, int], int]:
 def _counted_terms(connection: Connection) -> Counter[tuple[int, int]]:
     counted: Counter[tuple[int, int]] = Counter()
     enriched = select(memories.c.id, memories.c.partition).where(memories.c.embedding.is_not(None))
-    owners = dict(connection.execute(enriched).all())
-    chunk = rows.BATCH
-    ids = list(owners)
-    for start in range(0, len(ids), chunk):
-        for record in rows.records_by_row(connection, ids[start : start + chunk]).values():
-            counted.update((owners[record.row], term) for term in term_counts(record.embedded_text))
+    partition_of = dict(connection.execute(enriched).all())
+    row_ids = list(partition_of)
+    for start in range(0, len(row_ids), memory_rows.BATCH):
+        batch = memory_rows.records_by_row(connection, row_ids[start : start + memory_rows.BATCH])
+        for record in batch.values():
+            counted.update((partition_of[record.row], term) for term in term_counts(record.embedded_text))
     return counted

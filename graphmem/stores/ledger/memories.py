@@ -1,4 +1,8 @@
-"""The rows of `memories`, as records."""
+"""Reads and writes the table `memories` as `MemoryRecord`s, with partitions, sessions and links between memories.
+
+A memory has two ids: its *id* (column `uid`), the UUID that callers see, and its *row id* (column `id`), the integer
+key by which the tables refer to each other. A `partition` argument is a row id of `partitions`.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +11,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    CursorResult,
-    RowMapping,
-    Select,
-    Table,
-    bindparam,
-    func,
-    select,
-)
+from sqlalchemy import ColumnElement, Connection, CursorResult, RowMapping, Select, Table, bindparam, func, select
 
 from graphmem.errors import StoreError
 from graphmem.model import SCOPE_NAMES, Kind, MemoryRecord, Scope, View, from_micros, micros
@@ -27,68 +21,74 @@ from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.dialects import upsert
 from graphmem.stores.ledger.schema import further_runs, links, memories, partitions
 
-# SQLite takes at most 32,766 parameters in a statement; lists of ids go in pieces.
+# SQLite takes at most 32,766 parameters in one statement; longer lists of ids go in batches.
 BATCH = 10_000
-# Begins the sessions of texts that nothing else joins.
+# Prefix of the session ids of texts that belong to no sitting: passages of a document, each its own session.
 SINGLE_SESSION = "alone:"
 
-_RUNS = (
+_FURTHER_RUNS = (
     select(json_object_agg(further_runs.c.run_id, further_runs.c.place))
     .where(further_runs.c.memory == memories.c.id)
     .group_by(further_runs.c.memory)
     .correlate(memories)
     .scalar_subquery()
 )
-RECORD = select(memories, partitions.c.key.label("partition_key"), _RUNS.label("further_runs")).join(partitions)
-_BY_ID = RECORD.where(in_array(memories.c.uid, "wanted"))
-_BY_ONE_ID = RECORD.where(memories.c.uid == bindparam("one"))
-_BY_ROW = RECORD.where(in_array(memories.c.id, "wanted"))
-_TOUCH = memories.update().where(memories.c.id == bindparam("row")).values(seq=bindparam("now"))
-_SPACE = select(partitions.c.id, partitions.c.size).where(partitions.c.key == bindparam("key"))
-_IDS = select(memories.c.id, memories.c.uid).where(in_array(memories.c.id, "wanted"))
-_BASES = (
+# The columns that `decode_record` reads.
+RECORD = select(memories, partitions.c.key.label("partition_key"), _FURTHER_RUNS.label("further_runs")).join(partitions)
+_RECORD_BY_ID = RECORD.where(memories.c.uid == bindparam("uid"))
+_RECORDS_BY_ID = RECORD.where(in_array(memories.c.uid, "uids"))
+_RECORDS_BY_ROW = RECORD.where(in_array(memories.c.id, "row_ids"))
+_IDS_BY_ROW = select(memories.c.id, memories.c.uid).where(in_array(memories.c.id, "row_ids"))
+_PARTITION = select(partitions.c.id, partitions.c.size).where(partitions.c.key == bindparam("key"))
+_SET_SEQ = memories.update().where(memories.c.id == bindparam("row_id")).values(seq=bindparam("new_seq"))
+_LINK_TARGETS = (
     select(links.c.memory, links.c.kind, memories.c.uid)
     .join(memories, memories.c.id == links.c.other)
-    .where(in_array(links.c.memory, "wanted"))
+    .where(in_array(links.c.memory, "row_ids"))
     .order_by(memories.c.id)
 )
 
 
-def inserted_row(made: CursorResult[Any]) -> int:
-    """The row that an INSERT made."""
-    key = made.inserted_primary_key
+def inserted_row(result: CursorResult[Any]) -> int:
+    """Returns the id of the row that an INSERT wrote. Raises StoreError if the database did not return it."""
+    key = result.inserted_primary_key
     if key is None:
-        raise StoreError("the ledger did not say which row it made; nothing of this call was stored")
+        raise StoreError("the database did not return the id of an inserted row; nothing of this call was stored")
     return int(key[0])
 
 
+# --- partitions -----------------------------------------------------------------------------------------------------
+
+
 def partition_row(connection: Connection, key: str) -> int | None:
-    """The row of a partition, or None if nothing was ever written there."""
+    """Returns the row id of the partition with this key, or None if nothing was ever written to it."""
     return sized_partition(connection, key)[0]
 
 
 def sized_partition(connection: Connection, key: str) -> tuple[int | None, int]:
-    """The row of a partition (None: nothing was ever written there), and n: the memories that its statistics count."""
-    found = connection.execute(_SPACE, {"key": key}).first()
-    return (None, 0) if found is None else (found[0], found[1])
+    """Returns a partition's row id and n, the number of memories that its term statistics count.
+
+    (None, 0) if nothing was ever written to the partition.
+    """
+    row = connection.execute(_PARTITION, {"key": key}).first()
+    return (None, 0) if row is None else (row[0], row[1])
 
 
 def view_values(connection: Connection, view: View) -> dict[str, Any]:
-    """The parameters of a view's conditions (`visibility.conditions`)."""
+    """Returns the parameter values of a view's conditions (`visibility.conditions`)."""
     return visibility.values(view, None if view.partition is None else partition_row(connection, view.partition))
 
 
 def ensure_partition(connection: Connection, key: str) -> int:
-    """The row of a partition, made if need be."""
-    known = partition_row(connection, key)
-    if known is not None:
-        return known
-    made = connection.execute(partitions.insert().values(key=key, size=0))
-    return inserted_row(made)
+    """Returns the row id of the partition with this key; inserts the partition if it is new."""
+    existing = partition_row(connection, key)
+    if existing is not None:
+        return existing
+    return inserted_row(connection.execute(partitions.insert().values(key=key, size=0)))
 
 
 def partitions_of(connection: Connection, view: View, limit: int) -> list[str]:
-    """The partitions with something in a view that spans them, those written last first."""
+    """Returns the keys of the partitions with memories inside a view without a partition, last written first."""
     statement = (
         select(partitions.c.key)
         .select_from(memories.join(partitions))
@@ -101,42 +101,46 @@ def partitions_of(connection: Connection, view: View, limit: int) -> list[str]:
 
 
 def all_partitions(connection: Connection) -> list[str]:
-    """Every partition there is."""
+    """Returns the keys of all partitions, oldest first."""
     return list(connection.scalars(select(partitions.c.key).order_by(partitions.c.id)))
 
 
+# --- reading records ------------------------------------------------------------------------------------------------
+
+
 def total(connection: Connection) -> int:
-    """How many memories there are."""
+    """Returns the number of memories in the ledger."""
     return connection.scalar(select(func.count()).select_from(memories)) or 0
 
 
 def find(connection: Connection, uid: str) -> MemoryRecord | None:
-    """One record by its id."""
-    row = connection.execute(_BY_ONE_ID, {"one": uid}).mappings().first()
+    """Returns the memory with this id, or None."""
+    row = connection.execute(_RECORD_BY_ID, {"uid": uid}).mappings().first()
     return None if row is None else decode_record(row)
 
 
 def records(connection: Connection, uids: Iterable[str]) -> dict[str, MemoryRecord]:
-    """Records by id; unknown ids are left out."""
-    return {found.id: found for found in _wanted(connection, _BY_ID, uids)}
+    """Returns the memories with these ids, by id; unknown ids are left out."""
+    rows = connection.execute(_RECORDS_BY_ID, {"uids": list(uids)}).mappings()
+    return {record.id: record for record in map(decode_record, rows)}
 
 
-def records_by_row(connection: Connection, rows: Iterable[int]) -> dict[int, MemoryRecord]:
-    """Records by row."""
-    return {found.row: found for found in _wanted(connection, _BY_ROW, rows)}
-
-
-def _wanted(connection: Connection, statement: Select[Any], wanted: Iterable[Any]) -> Iterator[MemoryRecord]:
-    return (decode_record(row) for row in connection.execute(statement, {"wanted": list(wanted)}).mappings())
+def records_by_row(connection: Connection, row_ids: Iterable[int]) -> dict[int, MemoryRecord]:
+    """Returns the memories with these row ids, by row id; unknown row ids are left out."""
+    rows = connection.execute(_RECORDS_BY_ROW, {"row_ids": list(row_ids)}).mappings()
+    return {record.row: record for record in map(decode_record, rows)}
 
 
 def visible_records(connection: Connection, view: View, uids: Iterable[str]) -> dict[str, MemoryRecord]:
-    """The records among these ids that the view holds."""
-    return {uid: found for uid, found in records(connection, uids).items() if view.holds(found)}
+    """Returns the memories with these ids that are inside the view, by id."""
+    return {uid: record for uid, record in records(connection, uids).items() if view.holds(record)}
 
 
 def list_records(connection: Connection, view: View, *, with_sources: bool) -> Iterator[MemoryRecord]:
-    """What the view holds, newest observation first; `with_sources` includes mere sources of facts."""
+    """Yields the memories inside a view, newest observation (`at`) first.
+
+    Source messages are left out unless `with_sources`.
+    """
     partition = None if view.partition is None else partition_row(connection, view.partition)
     if view.partition is not None and partition is None:
         return
@@ -152,23 +156,23 @@ def _listing(shape: visibility.ViewShape, *, with_sources: bool) -> Select[Any]:
 
 
 def ids_between(connection: Connection, view: View, start: int, end: int, limit: int) -> list[str]:
-    """The ids of the newest memories that a view holds of a stretch of time, in microseconds, `end` not included."""
+    """Returns the ids of the newest memories inside a view with start <= at < end (microseconds), newest first."""
     partition = None if view.partition is None else partition_row(connection, view.partition)
     if view.partition is not None and partition is None:
         return []
     values = {**visibility.values(view, partition), "start": start, "end": end, "limit": limit}
-    return list(connection.scalars(_said_between(visibility.shape(view)), values))
+    return list(connection.scalars(_ids_between(visibility.shape(view)), values))
 
 
 @lru_cache(maxsize=128)
-def _said_between(shape: visibility.ViewShape) -> Select[Any]:
+def _ids_between(shape: visibility.ViewShape) -> Select[Any]:
     at = memories.c.at
     within = (at >= bindparam("start"), at < bindparam("end"), *visibility.conditions(shape))
     return select(memories.c.uid).where(*within).order_by(at.desc(), memories.c.id.desc()).limit(bindparam("limit"))
 
 
 def changed_after(connection: Connection, after: int, limit: int, partition: int | None = None) -> list[MemoryRecord]:
-    """Records whose sequence number is past `after`, in its order."""
+    """Returns the memories of a partition (None: of all) with a sequence number above `after`, in that order."""
     statement = RECORD.where(memories.c.seq > after).order_by(memories.c.seq).limit(limit)
     if partition is not None:
         statement = statement.where(memories.c.partition == partition)
@@ -176,70 +180,72 @@ def changed_after(connection: Connection, after: int, limit: int, partition: int
 
 
 def in_scope(connection: Connection, scope: Scope, limit: int) -> list[MemoryRecord]:
-    """Records of every kind and state that a scope's deletion takes."""
+    """Returns memories of a scope, oldest row first, whatever their kind, retired and expired ones included.
+
+    These are the memories that deleting the scope erases.
+    """
     statement = RECORD.where(*visibility.in_scope(scope)).order_by(memories.c.id).limit(limit)
     return [decode_record(row) for row in connection.execute(statement).mappings()]
 
 
+def ids_of(connection: Connection, row_ids: Iterable[int]) -> dict[int, str]:
+    """Returns the ids of the memories with these row ids, by row id."""
+    return dict(connection.execute(_IDS_BY_ROW, {"row_ids": list(row_ids)}).all())
+
+
+# --- writing records ------------------------------------------------------------------------------------------------
+
+
 def insert(connection: Connection, record: MemoryRecord, partition: int) -> int:
-    """Stores a record, an episode behind those of its session that are not later; returns its row."""
-    before = connection.scalar(_last_until(), _place(record, partition)) if record.kind is Kind.EPISODE else None
-    placed = {"uid": record.id, "partition": partition, "previous": before, "windows": 0}
-    row = inserted_row(connection.execute(memories.insert(), {**placed, **encode_record(record)}))
-    if record.further_runs:
-        set_further_runs(connection, row, record.further_runs)
-    return row
+    """Stores a new memory and returns its row id.
 
-
-def set_further_runs(connection: Connection, row: int, runs: Iterable[str]) -> None:
-    """Writes which runs beside its own a memory was said in, over those that are noted."""
-    connection.execute(further_runs.delete().where(further_runs.c.memory == row))
-    noted = [{"memory": row, "run_id": run, "place": place} for place, run in enumerate(runs)]
-    if noted:
-        connection.execute(further_runs.insert(), noted)
-
-
-def _place(record: MemoryRecord, partition: int) -> dict[str, Any]:
-    return {"in_partition": partition, "in_session": record.session, "moment": micros(record.at)}
-
-
-@lru_cache(maxsize=1)
-def _last_until() -> Select[Any]:
-    m = memories.c
-    return _in_session().where(m.at <= bindparam("moment")).order_by(m.at.desc(), m.id.desc()).limit(1)
-
-
-@lru_cache(maxsize=1)
-def _first_after() -> Select[Any]:
-    m = memories.c
-    return _in_session().where(m.at > bindparam("moment")).order_by(m.at, m.id).limit(1)
-
-
-def _in_session() -> Select[Any]:
-    m = memories.c
-    return select(m.id).where(
-        m.partition == bindparam("in_partition"), m.session == bindparam("in_session"), m.kind == Kind.EPISODE.value
+    An episode's `previous` is the last episode of its session that is not later. The episode after it keeps its own
+    `previous`: the caller changes that (`first_episode_after`, `set_previous`).
+    """
+    previous = (
+        connection.scalar(_last_episode_until(), _session_position(record, partition))
+        if record.kind is Kind.EPISODE
+        else None
     )
+    derived = {"uid": record.id, "partition": partition, "previous": previous, "windows": 0}
+    row_id = inserted_row(connection.execute(memories.insert(), {**derived, **encode_record(record)}))
+    if record.further_runs:
+        set_further_runs(connection, row_id, record.further_runs)
+    return row_id
+
+
+def set_further_runs(connection: Connection, row_id: int, runs: Iterable[str]) -> None:
+    """Replaces the list of runs, beside its own, in which a memory was said again."""
+    connection.execute(further_runs.delete().where(further_runs.c.memory == row_id))
+    rows = [{"memory": row_id, "run_id": run, "place": place} for place, run in enumerate(runs)]
+    if rows:
+        connection.execute(further_runs.insert(), rows)
 
 
 def update(connection: Connection, record: MemoryRecord) -> None:
-    """Writes a record back over its row, but for its further runs."""
+    """Overwrites the row of a memory; its further runs stay (`set_further_runs`)."""
     connection.execute(memories.update().where(memories.c.id == record.row).values(encode_record(record)))
 
 
-def touch(connection: Connection, row: int, seq: int) -> None:
-    """Gives a row the next sequence number, so that the projections take it anew."""
-    connection.execute(_TOUCH, {"row": row, "now": seq})
+def touch(connection: Connection, row_id: int, seq: int) -> None:
+    """Sets the sequence number of a memory, so that it is delivered to the projections again."""
+    connection.execute(_SET_SEQ, {"row_id": row_id, "new_seq": seq})
+
+
+# --- sessions -------------------------------------------------------------------------------------------------------
 
 
 def exact_scope(table: Table, scope: Scope) -> list[ColumnElement[bool]]:
-    """That a row was written under this very scope: what it does not name is named by none."""
+    """Returns the conditions that a row was written under exactly this scope: ids that `scope` omits are NULL."""
     return [table.c[name].is_not_distinct_from(getattr(scope, name)) for name in SCOPE_NAMES]
 
 
 def nearest_session(connection: Connection, partition: int, scope: Scope, at: datetime, gap: timedelta) -> str | None:
-    """The session of the earlier, then later neighbour of exactly this scope within the gap."""
-    same = [
+    """Returns the session of the episode that is nearest before `at`, else nearest after it, or None.
+
+    Candidates are episodes written under exactly this scope, at most `gap` away; `SINGLE_SESSION` ones are none.
+    """
+    candidates = [
         memories.c.partition == partition,
         memories.c.kind == Kind.EPISODE,
         memories.c.session.not_like(f"{SINGLE_SESSION}%"),
@@ -248,80 +254,104 @@ def nearest_session(connection: Connection, partition: int, scope: Scope, at: da
     moment, reach = micros(at), gap // timedelta(microseconds=1)
     earlier = (
         select(memories.c.session)
-        .where(*same, memories.c.at.between(moment - reach, moment))
+        .where(*candidates, memories.c.at.between(moment - reach, moment))
         .order_by(memories.c.at.desc(), memories.c.id.desc())
     )
     later = (
         select(memories.c.session)
-        .where(*same, memories.c.at.between(moment, moment + reach))
+        .where(*candidates, memories.c.at.between(moment, moment + reach))
         .order_by(memories.c.at, memories.c.id)
     )
     return connection.scalar(earlier.limit(1)) or connection.scalar(later.limit(1))
 
 
+def _session_position(record: MemoryRecord, partition: int) -> dict[str, Any]:
+    return {"in_partition": partition, "in_session": record.session, "moment": micros(record.at)}
+
+
+def _episodes_of_session() -> Select[Any]:
+    m = memories.c
+    return select(m.id).where(
+        m.partition == bindparam("in_partition"), m.session == bindparam("in_session"), m.kind == Kind.EPISODE.value
+    )
+
+
+@lru_cache(maxsize=1)
+def _last_episode_until() -> Select[Any]:
+    m = memories.c
+    return _episodes_of_session().where(m.at <= bindparam("moment")).order_by(m.at.desc(), m.id.desc()).limit(1)
+
+
+@lru_cache(maxsize=1)
+def _first_episode_after() -> Select[Any]:
+    m = memories.c
+    return _episodes_of_session().where(m.at > bindparam("moment")).order_by(m.at, m.id).limit(1)
+
+
 def first_episode_after(connection: Connection, record: MemoryRecord, partition: int) -> int | None:
-    """The row of the first episode of a session that is later than this record."""
-    row: int | None = connection.scalar(_first_after(), _place(record, partition))
-    return row
+    """Returns the row id of the first episode of the record's session that is later than the record, or None."""
+    row_id: int | None = connection.scalar(_first_episode_after(), _session_position(record, partition))
+    return row_id
 
 
-def next_row(connection: Connection, row: int) -> int | None:
-    """The row of the episode that has this one before it."""
-    return connection.scalar(select(memories.c.id).where(memories.c.previous == row))
+def next_row(connection: Connection, row_id: int) -> int | None:
+    """Returns the row id of the episode that follows this one in its session, or None."""
+    return connection.scalar(select(memories.c.id).where(memories.c.previous == row_id))
 
 
-def previous_row(connection: Connection, row: int) -> int | None:
-    """The row of the episode before this one in its session."""
-    return connection.scalar(select(memories.c.previous).where(memories.c.id == row))
+def previous_row(connection: Connection, row_id: int) -> int | None:
+    """Returns the row id of the episode that precedes this one in its session, or None."""
+    return connection.scalar(select(memories.c.previous).where(memories.c.id == row_id))
 
 
-def set_previous(connection: Connection, row: int, previous: int | None, seq: int) -> None:
-    """Puts a row behind another one, or first; the projections take it anew."""
-    connection.execute(memories.update().where(memories.c.id == row).values(previous=previous, seq=seq))
+def set_previous(connection: Connection, row_id: int, previous: int | None, seq: int) -> None:
+    """Sets the predecessor of an episode (None: it is the first) and its sequence number, so that it is delivered."""
+    connection.execute(memories.update().where(memories.c.id == row_id).values(previous=previous, seq=seq))
 
 
-def ids_of(connection: Connection, rows: Iterable[int]) -> dict[int, str]:
-    """Ids by row."""
-    return dict(connection.execute(_IDS, {"wanted": list(rows)}).all())
+# --- links between memories -----------------------------------------------------------------------------------------
 
 
-def link_targets_of(connection: Connection, rows: Iterable[int]) -> dict[tuple[int, str], list[str]]:
-    """What memories are drawn from or replace: ids by row and kind of link."""
-    found: dict[tuple[int, str], list[str]] = {}
-    for row, kind, uid in connection.execute(_BASES, {"wanted": list(rows)}):
-        found.setdefault((row, kind), []).append(uid)
-    return found
+def link_targets_of(connection: Connection, row_ids: Iterable[int]) -> dict[tuple[int, str], list[str]]:
+    """Returns the ids of the memories that these link to, by (row id, kind of link)."""
+    targets: dict[tuple[int, str], list[str]] = {}
+    for row_id, kind, uid in connection.execute(_LINK_TARGETS, {"row_ids": list(row_ids)}):
+        targets.setdefault((row_id, kind), []).append(uid)
+    return targets
 
 
-def add_link(connection: Connection, row: int, kind: str, other: int) -> None:
-    """Notes that a memory is drawn from another one, corrects or replaces it; once."""
-    statement = upsert(connection, links).values(memory=row, kind=kind, other=other)
+def add_link(connection: Connection, row_id: int, kind: str, other: int) -> None:
+    """Links one memory to another (row ids), unless they are linked already.
+
+    `kind` is "drawn_from", "corrects" or "replaces".
+    """
+    statement = upsert(connection, links).values(memory=row_id, kind=kind, other=other)
     connection.execute(statement.on_conflict_do_nothing())
 
 
-def remove_links(connection: Connection, row: int, kind: str) -> None:
-    """Takes the links of a kind back that lead from a memory."""
-    connection.execute(links.delete().where(links.c.memory == row, links.c.kind == kind))
+def remove_links(connection: Connection, row_id: int, kind: str) -> None:
+    """Deletes the links of a kind from a memory to others."""
+    connection.execute(links.delete().where(links.c.memory == row_id, links.c.kind == kind))
 
 
-def link_targets(connection: Connection, row: int, kind: str) -> list[MemoryRecord]:
-    """What this memory is drawn from, or what it replaces."""
-    statement = RECORD.join(links, links.c.other == memories.c.id).where(links.c.memory == row, links.c.kind == kind)
-    return [decode_record(found) for found in connection.execute(statement).mappings()]
+def link_targets(connection: Connection, row_id: int, kind: str) -> list[MemoryRecord]:
+    """Returns the memories that a memory links to: its sources ("drawn_from") or its predecessors ("replaces")."""
+    statement = RECORD.join(links, links.c.other == memories.c.id).where(links.c.memory == row_id, links.c.kind == kind)
+    return [decode_record(row) for row in connection.execute(statement).mappings()]
 
 
-def link_sources(connection: Connection, row: int, kind: str) -> list[MemoryRecord]:
-    """What is drawn from this memory, or what replaced it."""
-    statement = RECORD.join(links, links.c.memory == memories.c.id).where(links.c.other == row, links.c.kind == kind)
-    return [decode_record(found) for found in connection.execute(statement).mappings()]
+def link_sources(connection: Connection, row_id: int, kind: str) -> list[MemoryRecord]:
+    """Returns the memories that link to a memory: those drawn from it, or those that replace it."""
+    statement = RECORD.join(links, links.c.memory == memories.c.id).where(links.c.other == row_id, links.c.kind == kind)
+    return [decode_record(row) for row in connection.execute(statement).mappings()]
 
 
-def facts_of(connection: Connection, rows: Iterable[int]) -> dict[str, list[str]]:
-    """The facts drawn from memories: ids by the id of the source."""
-    found: dict[str, list[str]] = {}
-    for source, fact in connection.execute(_facts(), {"wanted": list(rows)}):
-        found.setdefault(source, []).append(fact)
-    return found
+def facts_of(connection: Connection, row_ids: Iterable[int]) -> dict[str, list[str]]:
+    """Returns the ids of the facts drawn from these memories, by the id of the source."""
+    facts: dict[str, list[str]] = {}
+    for source, fact in connection.execute(_facts(), {"row_ids": list(row_ids)}):
+        facts.setdefault(source, []).append(fact)
+    return facts
 
 
 @lru_cache(maxsize=1)
@@ -332,14 +362,18 @@ def _facts() -> Select[Any]:
         .select_from(links)
         .join(memories, memories.c.id == links.c.other)
         .join(fact, fact.c.id == links.c.memory)
-        .where(in_array(links.c.other, "wanted"), links.c.kind == "drawn_from", fact.c.kind == Kind.FACT.value)
+        .where(in_array(links.c.other, "row_ids"), links.c.kind == "drawn_from", fact.c.kind == Kind.FACT.value)
         .order_by(fact.c.id)
     )
 
 
+# --- rows as records ------------------------------------------------------------------------------------------------
+
+
 def encode_record(record: MemoryRecord) -> dict[str, Any]:
-    """A record as values of its row's columns, but for what only the ledger decides (row, uid,
-    partition, embedding).
+    """Returns a record as column values, without the columns that only the ledger sets.
+
+    Those are `id`, `uid`, `partition`, `previous`, `embedding`, `windows`, `answer_types` and `question_share`.
     """
     return {
         **{name: getattr(record.scope, name) for name in SCOPE_NAMES},
@@ -352,25 +386,16 @@ def encode_record(record: MemoryRecord) -> dict[str, Any]:
 
 
 _PLAIN = (
-    "text",
-    "memory_type",
-    "speaker",
-    "actor_id",
-    "role",
-    "message_id",
-    "session",
-    "source_only",
-    "confidence",
-    "version",
-    "seq",
-)
+    "text", "memory_type", "speaker", "actor_id", "role", "message_id", "session", "source_only", "confidence",
+    "version", "seq",
+)  # fmt: skip
 _TIMES = ("at", "valid_from", "created_at", "updated_at")
 _OPEN_TIMES = ("valid_to", "expires_at")
 
 
 @decoding
 def decode_record(row: RowMapping) -> MemoryRecord:
-    """A row as a record."""
+    """Returns a row with the columns of `RECORD` as a record."""
     plain: dict[str, Any] = {
         **{name: row[name] for name in _PLAIN},
         **{name: from_micros(row[name]) for name in _TIMES},

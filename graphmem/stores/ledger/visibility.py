@@ -1,4 +1,8 @@
-"""A `View` in SQL: one definition for every statement. Shapes are built once; values come as parameters."""
+"""Translates a `View` or a `Scope` into SQL conditions on `memories`; every read of the ledger uses these.
+
+A view is split into its *shape* (which conditions it has: the key under which a built statement is cached) and its
+*values* (the parameters of those conditions).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from graphmem.stores.ledger.schema import further_runs, memories
 
 @dataclass(frozen=True, slots=True)
 class ViewShape:
-    """Which conditions a view has: the key under which its statements are kept."""
+    """One flag for each condition that a view may have. Views of one shape share their cached statements."""
 
     kinds: bool
     partition: bool
@@ -26,7 +30,7 @@ class ViewShape:
 
 
 def shape(view: View) -> ViewShape:
-    """The shape of a view."""
+    """Returns the shape of a view."""
     scope = view.scope
     return ViewShape(
         kinds=view.kinds != ALL_KINDS,
@@ -39,54 +43,55 @@ def shape(view: View) -> ViewShape:
     )
 
 
-def conditions(shape: ViewShape, *, of_ids: bool = False) -> list[ColumnElement[bool]]:
-    """The conditions on `memories`; their parameters are named by `values`.
+def conditions(shape: ViewShape, *, by_id: bool = False) -> list[ColumnElement[bool]]:
+    """Returns the conditions on `memories` of views of this shape; `values` returns their parameters.
 
-    `of_ids`: for a statement that names its memories. SQLite would rather take an index on the partition or the agent,
-    and read all there is (at 10,000 memories a third of a search); an expression has none.
+    `by_id` is for statements that select memories by id or row id. It puts the columns of the other indexes into
+    expressions, which no index serves: otherwise SQLite would choose the index on the partition or the agent and read
+    all of it (at 10,000 memories a third of the time of a search).
     """
     m = memories.c
-    found: list[ColumnElement[bool]] = [
-        or_(m.valid_to.is_(None), m.valid_to > bindparam("moment")),
-    ]
+    clauses: list[ColumnElement[bool]] = [or_(m.valid_to.is_(None), m.valid_to > bindparam("moment"))]
     if shape.kinds:
-        found.append(m.kind.in_(bindparam("kinds", expanding=True)))
+        clauses.append(m.kind.in_(bindparam("kinds", expanding=True)))
     if shape.partition:
-        found.append((m.partition + 0 if of_ids else m.partition) == bindparam("partition"))
-    parts = [name for name in ("user_id", "agent_id") if getattr(shape, name)]
-    found.extend((m[name].concat("") if of_ids else m[name]) == bindparam(name) for name in parts)
+        clauses.append((m.partition + 0 if by_id else m.partition) == bindparam("partition"))
+    scope_columns = [name for name in ("user_id", "agent_id") if getattr(shape, name)]
+    clauses.extend((m[name].concat("") if by_id else m[name]) == bindparam(name) for name in scope_columns)
     if shape.run_id:
-        found.append(_in_run(memories, bindparam("run_id"), of_ids=of_ids))
+        clauses.append(_in_run(memories, bindparam("run_id"), by_id=by_id))
     if shape.as_of:
-        found.append(m.valid_from <= bindparam("moment"))
+        clauses.append(m.valid_from <= bindparam("moment"))
     if shape.hide_expired:
-        found.append(or_(m.expires_at.is_(None), m.expires_at > bindparam("moment")))
-    return found
+        clauses.append(or_(m.expires_at.is_(None), m.expires_at > bindparam("moment")))
+    return clauses
 
 
-def _in_run(table: FromClause, run: Any, *, of_ids: bool = False) -> ColumnElement[bool]:
-    """That a memory was said in a run: its own, or a further one."""
-    own, row = table.c.run_id, table.c.id
-    again = select(further_runs.c.memory).where(further_runs.c.run_id == run)
-    return or_((own.concat("") if of_ids else own) == run, in_subquery(row + 0 if of_ids else row, again))
+def _in_run(table: FromClause, run: Any, *, by_id: bool = False) -> ColumnElement[bool]:
+    """Returns the condition that a memory was said in a run: first (`run_id`) or again (`further_runs`)."""
+    own_run, row_id = table.c.run_id, table.c.id
+    said_again = select(further_runs.c.memory).where(further_runs.c.run_id == run)
+    return or_(
+        (own_run.concat("") if by_id else own_run) == run, in_subquery(row_id + 0 if by_id else row_id, said_again)
+    )
 
 
 def in_scope(scope: Scope, table: FromClause = memories) -> list[ColumnElement[bool]]:
-    """That a memory carries every value a scope asks for (`MemoryRecord.is_in`)."""
-    parts = dict(scope.parts)
-    run = parts.pop("run_id", None)
-    said = [] if run is None else [_in_run(table, run)]
-    return [*(table.c[name] == value for name, value in parts.items()), *said]
+    """Returns the conditions that a memory has every id of a scope, as `MemoryRecord.is_in`.
+
+    `table` is `memories` or an alias of it.
+    """
+    ids = dict(scope.parts)
+    run = ids.pop("run_id", None)
+    run_conditions = [] if run is None else [_in_run(table, run)]
+    return [*(table.c[name] == value for name, value in ids.items()), *run_conditions]
 
 
 def values(view: View, partition: int | None) -> dict[str, Any]:
-    """The parameters of `conditions`; `partition` is the row of `view.partition`."""
-    named: dict[str, Any] = {
-        "moment": micros(view.moment),
-        **view.scope.parts,
-    }
+    """Returns the parameter values of the view's `conditions`; `partition` is the row id of `view.partition`."""
+    parameters: dict[str, Any] = {"moment": micros(view.moment), **view.scope.parts}
     if view.kinds != ALL_KINDS:
-        named["kinds"] = sorted(view.kinds)
+        parameters["kinds"] = sorted(view.kinds)
     if view.partition is not None:
-        named["partition"] = partition
-    return named
+        parameters["partition"] = partition
+    return parameters

@@ -1,0 +1,60 @@
+"""The public surface, exactly: a name that comes or goes has to be changed here, and in CHANGELOG.md."""
+
+from __future__ import annotations
+
+import inspect
+import types
+
+import graphmem
+import graphmem.testing
+from graphmem import AsyncMemory, ChatLink, Memory, errors
+
+METHODS = {
+    Memory: """
+        add alias close context delete delete_all entities entity explain export flush from_config from_file get get_all
+        graph history import_ rebuild rename_entity repair reset retry_failed search stats unalias undo update verify
+    """,
+    ChatLink: "close flush inject recall saved",
+}
+ERRORS = """
+    ConfigError EmbeddingError GraphmemError LLMError LLMRefused LLMRejected LLMTruncated LLMUnavailable LLMUnusable
+    ModelError NotFoundError PartialWrite StoreError StoreLocked StoreUnavailable ValidationError
+"""
+
+
+def public(namespace: object) -> set[str]:
+    return {name for name in vars(namespace) if not name.startswith("_")}
+
+
+def test_the_package_exports_these_names() -> None:
+    assert set(graphmem.__all__) == {"AsyncMemory", "ChatLink", "Memory", "Settings", "__version__", "errors"}
+    assert all(getattr(graphmem, name) for name in graphmem.__all__)
+    assert set(graphmem.testing.__all__) == {
+        "Behaviour", "HashEmbedder", "ModelEndpoint", "Request", "WordExtractor", "behaviours",
+    }  # fmt: skip
+
+
+def test_classes_have_these_methods() -> None:
+    for cls, names in METHODS.items():
+        assert public(cls) == set(names.split())
+    assert public(AsyncMemory) == public(Memory)
+
+
+def test_errors_are_these() -> None:
+    own = {
+        name: value
+        for name, value in vars(errors).items()
+        if inspect.isclass(value) and value.__module__ == errors.__name__
+    }
+    assert set(own) == set(ERRORS.split())
+    assert all(issubclass(error, errors.GraphmemError) for error in own.values())
+
+
+def test_ids_of_a_scope_are_given_by_name_only() -> None:
+    for name in public(Memory):
+        method = inspect.unwrap(getattr(Memory, name))
+        if not isinstance(method, types.FunctionType):
+            continue
+        parameters = inspect.signature(method).parameters
+        for scope in {"user_id", "agent_id", "run_id"} & set(parameters):
+            assert parameters[scope].kind is inspect.Parameter.KEYWORD_ONLY, (name, scope)
