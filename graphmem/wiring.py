@@ -14,7 +14,8 @@ from sqlalchemy import URL, select
 
 from graphmem.boundary.validation import is_encodable
 from graphmem.errors import ConfigError, StoreLocked
-from graphmem.models.protocols import Closeable, Embedder, Extractor, LanguageModel
+from graphmem.extraction.protocols import Extractor
+from graphmem.models.protocols import Closeable, Embedder, LanguageModel
 from graphmem.settings import CallableEmbedder as CallableSettings
 from graphmem.settings import MinilmEmbedder as MinilmSettings
 from graphmem.settings import Neo4jConfig, QdrantConfig, Settings

@@ -1,3 +1,3 @@
-// Waits until the indexes are filled.
+// Waits until the indexes are populated.
 CYPHER 5
 CALL db.awaitIndexes(300)

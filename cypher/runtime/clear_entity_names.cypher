@@ -1,4 +1,4 @@
-// Forgets what is said of entities beyond the texts. Returns those that were here.
+// Removes the states of entities: their versions and SAME_AS links. Returns the ids of those that exist.
 CYPHER 5
 UNWIND $ids AS id
 MATCH (e:Entity {ledger: $ledger, id: id})

@@ -1,4 +1,4 @@
-// How many memories there are, not counting those that are only referred to so far.
+// Counts the memories, without placeholders: nodes that others refer to but that have not been delivered yet.
 CYPHER 5
 MATCH (marker:GraphmemLedger {ledger: $ledger})
 RETURN marker.schema AS schema, COUNT {

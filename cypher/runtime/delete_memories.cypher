@@ -1,4 +1,4 @@
-// Removes memories. Returns what they mentioned, and what only they may have referred to.
+// Deletes memories. Returns the entities they mentioned, and the placeholders that they were linked to.
 CYPHER 5
 UNWIND $ids AS id
 MATCH (m:Memory {ledger: $ledger, id: id})

@@ -1,4 +1,4 @@
-// Removes relations. Returns their ends.
+// Deletes relations. Returns the ids of their endpoints.
 CYPHER 5
 UNWIND $ids AS id
 MATCH (a)-[r:RELATES_TO]->(b)

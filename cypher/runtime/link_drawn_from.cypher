@@ -1,4 +1,5 @@
-// What facts and summaries were drawn from, [memory, source]; the source may not have arrived yet.
+// Links facts and summaries to their sources, rows of [memory, source]. Creates a placeholder for a source that has
+// not been delivered yet.
 CYPHER 5
 UNWIND $rows AS row
 MATCH (m:Memory {ledger: $ledger, id: row[0]})

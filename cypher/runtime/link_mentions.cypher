@@ -1,4 +1,5 @@
-// What memories mention: [memory, [[entity, kind, rank], ...]]. Without a rank it links nothing and is in no index.
+// Links memories to the entities they mention, rows of [memory, [[entity, kind, rank], ...]]. A mention without a rank
+// links nothing in a search and is in no index.
 CYPHER 5
 UNWIND $rows AS row
 MATCH (m:Memory {ledger: $ledger, id: row[0]})

@@ -1,4 +1,5 @@
-// What comes before memories in their sessions, [memory, the one before]; that may not have arrived yet.
+// Links memories to their predecessors in their sessions, rows of [memory, predecessor]. Creates a placeholder for a
+// predecessor that has not been delivered yet.
 CYPHER 5
 UNWIND $rows AS row
 MATCH (m:Memory {ledger: $ledger, id: row[0]})

@@ -1,4 +1,5 @@
-// What memories retired, [memory, retired]; that may not have arrived yet.
+// Links memories to those that they retired, rows of [memory, retired]. Creates a placeholder for a retired memory that
+// has not been delivered yet.
 CYPHER 5
 UNWIND $rows AS row
 MATCH (m:Memory {ledger: $ledger, id: row[0]})

@@ -1,4 +1,5 @@
-// Links entities that mean the same, [entity, other], once. One that is not here yet brings the link itself.
+// Links entities that mean the same, rows of [entity, other], once per pair. Skips an entity that does not exist yet:
+// its own state adds the link.
 CYPHER 5
 UNWIND $rows AS row
 MATCH (e:Entity {ledger: $ledger, id: row[0]})

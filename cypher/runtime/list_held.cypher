@@ -1,4 +1,4 @@
-// What is held, with its version: memories, relations and entities of which something is said.
+// Lists ids and versions of all memories, relations and entity states of the ledger or of some partitions.
 CYPHER 5
 CALL () {
   MATCH (n:Memory)

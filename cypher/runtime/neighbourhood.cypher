@@ -1,7 +1,7 @@
-// The bounded neighbourhood of some seeds inside a view, in one row; see `graphmem.stores.protocols.Graph`.
+// Returns the bounded neighbourhood of seeds within a view in one row; see `graphmem.stores.protocols.Graph`.
 CYPHER 5 replan=skip
 OPTIONAL MATCH (marker:GraphmemLedger {ledger: $ledger})
-// The seed memories inside the view, in the order given.
+// start: the seed memories in the view, in the order of the parameter.
 CALL () {
   UNWIND range(0, size($seeds.memories) - 1) AS place
   MATCH (m:Memory {ledger: $ledger, id: $seeds.memories[place]})
@@ -15,7 +15,7 @@ CALL () {
   WITH m, place ORDER BY place
   RETURN collect(m) AS start
 }
-// What is before and after them in their sessions, the nearest first; what is hidden counts as a step.
+// around: memories before and after them in their sessions, nearest first. One outside the view counts as a step.
 CALL (start) {
   UNWIND start AS m
   MATCH path = (m)-[:NEXT*1..6]-(x)
@@ -32,7 +32,7 @@ CALL (start) {
   WITH x, distance ORDER BY distance, x.row
   RETURN collect(x) AS around
 }
-// The best mentions of each seed entity: a bounded read of the index, however many there are.
+// naming: the memories of the best mentions of each seed entity, by a bounded read of the index.
 CALL () {
   UNWIND range(0, size($seeds.entities) - 1) AS place
   CALL (place) {
@@ -52,7 +52,7 @@ CALL () {
   WITH m, place, rank ORDER BY place, rank DESC
   RETURN collect(m) AS naming
 }
-// The entities that these share with others, those fewest memories hold first.
+// frontier: the entities that start and naming share with other memories, those with the fewest memories first.
 CALL (start, naming) {
   UNWIND start + naming AS m
   WITH DISTINCT m
@@ -63,6 +63,7 @@ CALL (start, naming) {
   WITH e ORDER BY df, e.key LIMIT $frontier
   RETURN collect(e.id) AS frontier
 }
+// leads: the memories of the best mentions of each frontier entity.
 CALL (frontier) {
   UNWIND range(0, size(frontier) - 1) AS place
   CALL (frontier, place) {
@@ -82,7 +83,7 @@ CALL (frontier) {
   WITH m, place, rank ORDER BY place, rank DESC
   RETURN collect(m) AS leads
 }
-// All of them once, in that order, as far as the limit goes.
+// found: all of them, each once, in that order, up to the limit.
 CALL (start, around, naming, leads) {
   WITH start + around + naming + leads AS candidates
   UNWIND range(0, size(candidates) - 1) AS place
@@ -90,7 +91,8 @@ CALL (start, around, naming, leads) {
   WITH m ORDER BY place LIMIT $most
   RETURN collect(m) AS found
 }
-// Who holds what, as [key, df, place * 4 + kind of each holder, ...]; what one memory holds alone only by those numbers.
+// mentions: [key, df, place * 4 + kind for each mention, ...] of each shared or seed entity; place is the position in
+// found. alone: place * 4 + kind for each mention of an entity of a single memory.
 CALL (found) {
   UNWIND range(0, size(found) - 1) AS place
   WITH found[place] AS m, place * 4 AS held
@@ -102,7 +104,7 @@ CALL (found) {
   RETURN collect(CASE WHEN links THEN [e.key, df] + holders END) AS mentions,
          collect(CASE WHEN NOT links THEN holders[0] END) AS alone
 }
-// Consecutive memories of a session, one of them found, both inside the view.
+// next: pairs of consecutive memories of a session, both in the view, at least one of them in found.
 CALL (found) {
   UNWIND found AS m
   MATCH (m)-[n:NEXT]-(x)

@@ -1,4 +1,4 @@
-// Removes entities that nothing mentions, states or tells of any more, and memories that nothing refers to.
+// Deletes entities without a state, mention or relation, and placeholders that nothing refers to any more.
 CYPHER 5
 CALL () {
   UNWIND $entities AS id

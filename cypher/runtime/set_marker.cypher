@@ -1,4 +1,4 @@
-// Says that this ledger's graph is here, and by which schema.
+// Marks this ledger's graph as existing, with its schema version.
 CYPHER 5
 MERGE (marker:GraphmemLedger {ledger: $ledger})
 SET marker.schema = $schema

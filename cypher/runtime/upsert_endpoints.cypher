@@ -1,4 +1,4 @@
-// Makes the ends of relations whose memories have not arrived yet.
+// Creates the endpoints of relations, for those whose memories have not been delivered yet.
 CYPHER 5
 UNWIND $rows AS row
 MERGE (e:Entity {ledger: $ledger, id: row.id})

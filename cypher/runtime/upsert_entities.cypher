@@ -1,4 +1,4 @@
-// The entities that memories mention. A chosen name stays over that of the texts.
+// Writes entities with their types and names. A chosen name, of an entity with a version, stays.
 CYPHER 5
 UNWIND $rows AS row
 MERGE (e:Entity {ledger: $ledger, id: row.id})

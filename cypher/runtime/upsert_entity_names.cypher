@@ -1,4 +1,5 @@
-// What entities are called, unless what is held is newer, without the links from before. Returns what was written.
+// Writes the states of entities, unless the stored one is newer, and removes their earlier SAME_AS links. Returns the
+// ids of those written.
 CYPHER 5
 UNWIND $rows AS row
 MATCH (e:Entity {ledger: $ledger, id: row.id})

@@ -1,4 +1,5 @@
-// Writes memories over what is held of them, unless that is newer. Returns what was written, and what of it was known.
+// Writes memories, unless the stored version is newer. Returns the ids of those written, and
+// of these the ones that existed before.
 CYPHER 5
 UNWIND $rows AS row
 MERGE (m:Memory {ledger: $ledger, id: row.id})

@@ -1,4 +1,4 @@
-// Writes relations whole, unless what is held of them is newer. Returns the ends of what was there before.
+// Writes relations whole, unless the stored version is newer. Returns the endpoints of the versions replaced.
 CYPHER 5
 UNWIND $rows AS row
 OPTIONAL MATCH (a)-[old:RELATES_TO]->(b)

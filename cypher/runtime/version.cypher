@@ -1,4 +1,4 @@
-// Which Neo4j this is.
+// Returns the version of the Neo4j server.
 CYPHER 5
 CALL dbms.components() YIELD name, versions
 WHERE name = 'Neo4j Kernel'

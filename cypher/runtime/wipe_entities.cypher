@@ -1,4 +1,4 @@
-// Removes a ledger's entities with their edges, chunk by chunk; broken off, the next run goes on.
+// Deletes a ledger's entities with their edges, chunk by chunk. If it is interrupted, the next run continues.
 CYPHER 5
 MATCH (n:Entity)
 USING INDEX SEEK n:Entity(ledger, id)

@@ -1,5 +1,5 @@
-// Takes out what memories said before: mentions, what they stand on, what comes before them.
-// Returns the entities and memories at the other ends.
+// Removes the links of earlier versions of memories: mentions, DRAWN_FROM, REPLACES, and NEXT from their predecessors.
+// Returns the entities and placeholders at the other ends.
 CYPHER 5
 UNWIND $ids AS id
 MATCH (m:Memory {ledger: $ledger, id: id})

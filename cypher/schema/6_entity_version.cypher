@@ -1,4 +1,4 @@
-// The few entities of which something is said beyond the texts: only those have a version.
+// The few entities with a state (a chosen name or an alias): only these have a version.
 CYPHER 5
 CREATE INDEX graphmem_entity_version IF NOT EXISTS
 FOR (n:Entity) ON (n.ledger, n.version)

@@ -1,8 +1,8 @@
-"""Entities of Chinese text, from words and their parts of speech: there is no parser at hand, so no relations.
+"""Extracts entities from Chinese text by words and their parts of speech. Without a parser there are no relations.
 
-The words are those of rjieba, jieba written in Rust: 4 MB, one wheel for every Python, .15 s to load
-and .03 ms for a message. jieba itself is 19 MB of source without a release since 2020 and takes .9 ms; pkuseg
-downloads a model at first use.
+Words come from rjieba, a Rust version of jieba: 4 MB, one wheel for every Python, .15 s to load and .03 ms for a
+message. jieba itself is 19 MB of source without a release since 2020 and takes .9 ms; pkuseg downloads a model at first
+use.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 EntityCandidate: TypeAlias = tuple[str, MentionKind, EntityType]
 TaggedWord: TypeAlias = tuple[str, str]
 
-# jieba's tags: nr people, ns places, nt organizations, nz other names, eng what is not Chinese.
-NAMES = {
+# By jieba's tags: nr people, ns places, nt organizations, nz other names, eng words in Latin letters. Two letters each.
+NAME_TYPES = {
     "nr": EntityType.PERSON,
     "ns": EntityType.PLACE,
     "nt": EntityType.ORGANIZATION,
@@ -36,12 +36,12 @@ SURNAMES = frozenset(
 )
 NICKNAMES = frozenset("阿小老大")
 PLACE_SUFFIXES = frozenset("省市县縣区區镇鎮村街路桥橋湖山河江岛島港寺")
-# A word that the dictionary does not know is put together by its signs, often with a preposition or a verb.
-BEFORE_A_NAME = frozenset("在给給教和跟把被对對向从從叫让讓帮幫请請陪问問与與同替")
-AFTER_A_NAME = frozenset("去来來说說的是也又就家")
+# jieba joins the characters of a word outside its dictionary, often with a preposition before or a verb after a name.
+PREFIXES_OF_NAMES = frozenset("在给給教和跟把被对對向从從叫让讓帮幫请請陪问問与與同替")
+SUFFIXES_OF_NAMES = frozenset("去来來说說的是也又就家")
 FULL_NAME_LENGTH = 3
 MIN_LENGTH = 2
-# Words tagged as nouns or names that name nothing; the second line are attributes, which every text may have.
+# Words tagged as nouns or names that name nothing; the second line has attributes that any text may mention.
 EMPTY_NOUNS = frozenset(
     """
     谢谢 謝謝 恭喜 东西 東西 时候 時候 大家 事情 礼拜 禮拜 地方 样子 樣子 问问 有点 别提
@@ -56,37 +56,37 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def add_mentions(text: str, mention: Callable[[str, MentionKind, EntityType], object]) -> None:
-    """Hands what a text names to `mention`."""
-    for each in find_entities(text):
-        mention(*each)
+    """Calls `mention` for each entity of a text (see `find_entities`)."""
+    for candidate in find_entities(text):
+        mention(*candidate)
 
 
 def find_entities(text: str) -> Iterator[EntityCandidate]:
-    """What a text names, with repetitions: names, nouns of two signs or more, and nouns in a row.
+    """Yields the entities of a text, with repetitions: names, nouns of two characters or more, and rows of nouns.
 
-    Nothing if it is not Chinese. Raises ModelError.
+    Yields nothing if the text is not Chinese. Raises ModelError.
     """
-    words = _words(text) if is_chinese(text) else ()
-    for word, tag in words:
+    tagged_words = _tagged_words(text) if is_chinese(text) else ()
+    for word, tag in tagged_words:
         if len(word) < MIN_LENGTH or word in EMPTY_NOUNS or _is_drawn_out(word):
             continue
-        if tag[:2] in NAMES:
+        if tag[:2] in NAME_TYPES:
             yield from _names(word, tag[:2])
         elif tag[0] == "n":
             yield word, MentionKind.CHUNK, EntityType.CONCEPT
-    for are_nouns, run in groupby(words, key=_is_noun):
+    for are_nouns, run in groupby(tagged_words, key=_is_noun):
         row = [word for word, _ in run]
         if are_nouns and len(row) > 1:
             yield "".join(row), MentionKind.CHUNK, EntityType.CONCEPT
 
 
 def is_chinese(text: str) -> bool:
-    """Whether a text has at least two Han signs for each word in other letters, and no kana: those are Japanese."""
-    rest, signs = _HAN.subn(" ", text)
-    return signs > 0 and not _KANA.search(rest) and signs >= 2 * len(_WORD.findall(rest))
+    """Whether a text has at least two Han characters for each word in other letters, and no kana (Japanese)."""
+    rest, han_count = _HAN.subn(" ", text)
+    return han_count > 0 and not _KANA.search(rest) and han_count >= 2 * len(_WORD.findall(rest))
 
 
-def _words(text: str) -> Sequence[TaggedWord]:
+def _tagged_words(text: str) -> Sequence[TaggedWord]:
     try:
         return tuple((word, tag) for word, tag in _jieba().tag(_SURROGATES.sub(" ", text)) if tag)
     except Exception as error:
@@ -94,7 +94,7 @@ def _words(text: str) -> Sequence[TaggedWord]:
 
 
 def _is_drawn_out(word: str) -> bool:
-    """Like "啊啊啊"; "奶奶" is not."""
+    """True for "啊啊啊", False for "奶奶"."""
     return len(set(word)) < len(word) - 1
 
 
@@ -106,43 +106,39 @@ def _names(word: str, tag: str) -> Iterator[EntityCandidate]:
     if tag == "nr":
         yield from _persons(word)
     elif tag != "en" or word[0].isupper():
-        yield word, MentionKind.NAME, NAMES[tag]
+        yield word, MentionKind.NAME, NAME_TYPES[tag]
 
 
 def _persons(word: str) -> Iterator[EntityCandidate]:
-    is_known = _is_known(word)
-    name = word if is_known else _bare(word)
-    type_ = _person_or_place(name, is_known=is_known)
+    in_dictionary = bool(_jieba().has_word(word))
+    name = word if in_dictionary else _strip_affixes(word)
+    type_ = _type_of_person_name(name, in_dictionary=in_dictionary)
     yield name, MentionKind.NAME, type_
-    if not is_known and type_ is EntityType.PERSON and len(name) == FULL_NAME_LENGTH and name[0] in SURNAMES:
-        # People who know each other leave the surname out.
+    if not in_dictionary and type_ is EntityType.PERSON and len(name) == FULL_NAME_LENGTH and name[0] in SURNAMES:
+        # Friends call each other by the given name alone.
         yield name[1:], MentionKind.NAME, type_
 
 
-def _bare(word: str) -> str:
+def _strip_affixes(word: str) -> str:
     start, end = 0, len(word)
-    while end - start > MIN_LENGTH and word[start] in BEFORE_A_NAME:
+    while end - start > MIN_LENGTH and word[start] in PREFIXES_OF_NAMES:
         start += 1
-    while end - start > MIN_LENGTH and word[end - 1] in AFTER_A_NAME:
+    while end - start > MIN_LENGTH and word[end - 1] in SUFFIXES_OF_NAMES:
         end -= 1
     return word[start:end]
 
 
-def _person_or_place(name: str, *, is_known: bool) -> EntityType:
-    """The dictionary has Vancouver and chocolate among the people's names."""
+def _type_of_person_name(name: str, *, in_dictionary: bool) -> EntityType:
+    """Corrects the tag "nr": the dictionary lists Vancouver and chocolate as people's names."""
     if name[-1] in PLACE_SUFFIXES:
         return EntityType.PLACE
-    is_person = not is_known or name[0] in SURNAMES or name[0] in NICKNAMES
+    is_person = not in_dictionary or name[0] in SURNAMES or name[0] in NICKNAMES
     return EntityType.PERSON if is_person else EntityType.OTHER
-
-
-def _is_known(word: str) -> bool:
-    return bool(_jieba().has_word(word))
 
 
 @cache
 def _jieba() -> ModuleType:
-    import rjieba  # its dictionary takes a moment, and most texts are not Chinese
+    import rjieba  # imported here: its dictionary takes a moment to load, and most texts are not Chinese
 
-    words: ModuleType = rjieba
-    return words
+    module: ModuleType = rjieba
+    return module

@@ -1,7 +1,7 @@
-"""Names in Chinese, Japanese and Korean, where a name shows: behind a surname or a title, a well-known place, in marks.
+"""Extracts names from Chinese, Japanese and Korean text by patterns: surnames, titles, well-known places, quotation.
 
-A grammar of those languages would need a model of theirs. What is not certain is left out: questions find memories in
-these scripts by their character pairs.
+A grammar of these languages would need a model for each. Uncertain names are left out: questions find memories in these
+scripts by their character pairs.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ _SURNAMES = (
     "谭陆汪范廖贾夏韦邹孟熊秦邱尹薛段雷侯龙陶黎贺顾毛郝龚邵钱戴莫孔汤"
 )
 _HAN = "\u3400-\u9fff"
-_BEFORE = "(?:^|(?<=[，。！？、；：“”\\s和跟与與给找让叫请是见友妹姐哥弟妈爸]))"
-_AFTER = (
+# Limits of a Chinese name: punctuation and characters that often stand before or after one.
+_START = "(?:^|(?<=[，。！？、；：“”\\s和跟与與给找让叫请是见友妹姐哥弟妈爸]))"
+_END = (
     "(?=$|[，。！？、；：“”\\s在是的说說去和跟与住喜想来來也有很把被要会會给对了吗呢吧叫让问买吃喝爱不没从到将已正工]"
     "|[明今昨]天|[明今去]年)"
 )
-_GENERIC = frozenset("公司 学校 医院 银行 这里 那里 工厂 会社 学校 病院 銀行 工場 自宅 誕生日 両親 家族".split())
+_GENERIC_NOUNS = frozenset("公司 学校 医院 银行 这里 那里 工厂 会社 学校 病院 銀行 工場 自宅 誕生日 両親 家族".split())
 _KANA = "\u30a1-\u30fa\u30fc"
 
 _PATTERNS = (
-    (re.compile(f"{_BEFORE}([{_SURNAMES}][{_HAN}]{{1,2}}?){_AFTER}"), EntityType.PERSON),
-    (re.compile(f"{_BEFORE}([小阿][^时時学心孩区说吃朋狗猫组型费偷声巧气子伙提便数票结]){_AFTER}"), EntityType.PERSON),
+    (re.compile(f"{_START}([{_SURNAMES}][{_HAN}]{{1,2}}?){_END}"), EntityType.PERSON),
+    (re.compile(f"{_START}([小阿][^时時学心孩区说吃朋狗猫组型费偷声巧气子伙提便数票结]){_END}"), EntityType.PERSON),
     (re.compile(f"([{_HAN}]{{1,4}}|[{_KANA}]{{2,}})(?:さん|様|くん|ちゃん|先生|氏)"), EntityType.PERSON),
     (re.compile(f"[姉妹兄弟父母友達人娘]の([{_HAN}]{{2,3}}|[{_KANA}]{{2,}})(?=[はがをともに])"), EntityType.PERSON),
     (re.compile("([가-힣]{2,4})씨"), EntityType.PERSON),
@@ -50,16 +51,16 @@ _UNSPACED = re.compile(f"[\u3040-\u30ff{_HAN}가-힣]")
 
 
 def pattern_names(text: str) -> Iterator[NameCandidate]:
-    """The names of a text that no parser here can read."""
+    """Yields the names of a text in a language without a parser, by the patterns of its script."""
     return cjk_names(text) if _UNSPACED.search(text) else capitalized_names(text)
 
 
 def cjk_names(text: str) -> Iterator[NameCandidate]:
-    """The names that can be told, each place of the text read once."""
+    """Yields the names of a text in a script without spaces. Names do not overlap: the first pattern wins."""
     taken: set[int] = set()
     for pattern, type_ in _PATTERNS:
-        for found in pattern.finditer(text):
-            places = range(*found.span(1))
-            if found.group(1) not in _GENERIC and taken.isdisjoint(places):
-                taken.update(places)
-                yield NameCandidate(found.group(1), type_)
+        for match in pattern.finditer(text):
+            offsets = range(*match.span(1))
+            if match.group(1) not in _GENERIC_NOUNS and taken.isdisjoint(offsets):
+                taken.update(offsets)
+                yield NameCandidate(match.group(1), type_)

@@ -1,4 +1,4 @@
-"""Which texts an English parser can read, told by the little words: it takes "Meine Schwester Anna" for one name."""
+"""Detects English text by function words, because an English parser takes "Meine Schwester Anna" for one name."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ ENGLISH = frozenset(
     it's that's let's isn't can't won't doesn't wasn't never always also no yes me him them us up out get got go
     """.split()
 )
-# Frequent words that English does not have; they count in small letters or at the start of a text.
-_FOREIGN = {
+# Frequent words of other languages that English lacks; they count in lower case or at the start of a text.
+_FOREIGN_BY_LANGUAGE = {
     "de": """
         ich du wir ihr sie ist sind und oder nicht kein keine keinen keiner mein meine meinen meiner
         meinem dein deine sein seine unser unsere unserem mit nach bei für auf aus zu zum zur im vom
@@ -56,12 +56,12 @@ _FOREIGN = {
         jestem jest nie się moja mój mieszka mam lubię
     """,
 }
-FOREIGN = frozenset(word for words in _FOREIGN.values() for word in words.split())
-# They stand in names as well: "Ludwig van Beethoven", "La La Land"; such a word counts before a small letter only.
+FOREIGN = frozenset(word for words in _FOREIGN_BY_LANGUAGE.values() for word in words.split())
+# Words that also occur in names ("Ludwig van Beethoven", "La La Land"); they count before a lower-case word only.
 PARTICLES = frozenset("de der die den del della di da do dos das du la le les los las van von el il lo te ten".split())
-# Written alike in English and in another: they tell nothing.
+# Words written alike in English and another language: they do not count for English.
 SHARED_WORDS = frozenset("me no a an in on or as am so do go to us was her hat has all at".split())
-# Little words that are too near to an English one to count, but name nothing either.
+# Foreign function words too similar to English words to count as foreign; they name nothing either.
 FOREIGN_STARTERS = frozenset(
     "mi mia mis tu ha hai ho hast hat mag es era mi para con sin son hay sono che fu os".split()
 )
@@ -73,27 +73,27 @@ _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 
 
 def is_english(text: str) -> bool:
-    """Whether an English parser will make sense of a text; in doubt, it is tried."""
+    """Whether an English parser should read a text: in Latin script, and with no more foreign words than English."""
     if not mostly_latin(text):
         return False
-    ours = theirs = 0
+    english_count = foreign_count = 0
     words = _WORD.findall(text)
-    for word, after in zip(words, [*words[1:], ""], strict=True):
+    for word, next_word in zip(words, [*words[1:], ""], strict=True):
         lower = word.lower().replace("’", "'")
-        ours += (lower in ENGLISH and lower not in SHARED_WORDS) or word == "I"
-        theirs += _is_foreign(word, lower, after, first=word is words[0])
-    return theirs <= ours
+        english_count += (lower in ENGLISH and lower not in SHARED_WORDS) or word == "I"
+        foreign_count += _is_foreign(word, lower, next_word, first=word is words[0])
+    return foreign_count <= english_count
 
 
 def is_function_word(word: str) -> bool:
-    """Whether a word names nothing: "Meine", "Gestern", "La"."""
+    """Whether a word is a function word of any of these languages and names nothing: "Meine", "Gestern", "La"."""
     lower = word.lower()
     return lower in FOREIGN or lower in PARTICLES or lower in ENGLISH or lower in FOREIGN_STARTERS
 
 
-def _is_foreign(word: str, lower: str, after: str, *, first: bool) -> bool:
+def _is_foreign(word: str, lower: str, next_word: str, *, first: bool) -> bool:
     if lower in PARTICLES:
-        return word == lower and after.islower() and after not in PARTICLES
+        return word == lower and next_word.islower() and next_word not in PARTICLES
     if not (first or word == lower):
         return False
     return lower in FOREIGN or not (lower.isascii() or first or lower in LOANWORDS)

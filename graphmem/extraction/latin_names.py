@@ -1,6 +1,6 @@
-"""Names in languages that nothing here can parse, by their capitals; of scripts without spaces see `cjk_patterns`.
+"""Extracts names by their capital letters, for languages without a parser; `cjk_patterns` does scripts without spaces.
 
-A capital at the start of a sentence, or of a noun in German, proves little: such words are kept as chunks, not names.
+A capital at the start of a sentence, or of a German noun, proves little: such candidates are marked as uncertain.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from graphmem.model import EntityType
 
 @dataclass(frozen=True, slots=True)
 class NameCandidate:
-    """Words that name something; `is_certain` unless they may be a common noun or a verb."""
+    """Words that name something. Not `is_certain` if they may be a common noun or a verb."""
 
     words: str
     type: EntityType = EntityType.OTHER
@@ -29,8 +29,9 @@ _GERMAN_DETERMINERS = frozenset(
     zur beim vom ins
     """.split()
 )
+# Words by which a sentence counts as German, where nouns have capitals.
 _GERMAN = frozenset("ich wir ist sind und nicht mit nach bei für auf aus zu wurde habe hat heißt heiße liegt".split())
-_KIN = frozenset(
+_PERSON_NOUNS = frozenset(
     """
     schwester bruder mutter vater freund freundin tante onkel cousin cousine sohn tochter frau mann chef chefin kollege
     kollegin nachbar nachbarin herr oma opa dr prof
@@ -41,8 +42,7 @@ _KIN = frozenset(
     сестра брат мама папа друг подруга тётя дядя сын дочь жена муж
     """.split()
 )
-_KIN_TYPE = EntityType.PERSON
-_BY_WORD_BEFORE = {
+_TYPES_BY_PRECEDING_WORD = {
     word: type_
     for type_, words in {
         EntityType.PERSON: "mit avec con com с heißt heiße appelle llamo llama chiamo chiama chamo chama зовут",
@@ -51,71 +51,73 @@ _BY_WORD_BEFORE = {
     }.items()
     for word in words.split()
 }
-_MAKERS = frozenset("von par por da".split())
+# Before two or more capitalised words, these introduce an author: "von Thomas Mann".
+_AUTHOR_PREPOSITIONS = frozenset("von par por da".split())
 JOINING_WORDS = PARTICLES - frozenset("der die den il lo el te ten".split())
-_RUSSIAN = frozenset(
+_RUSSIAN_FUNCTION_WORDS = frozenset(
     """
     я ты он она мы вы они мой моя моё мои твой твоя наш наша ваш это этот эта и но а не да нет как что где когда кто
     почему в на с у из по для к о от вчера сегодня завтра привет спасибо здравствуйте если
     """.split()
 )
 
-_ABBREVIATED = re.compile(r"\b(Dr|Prof|Sra?|St)\.")
-_SENTENCE = re.compile(r"[.!?…:;¿¡\n]+")
-# A letter before an apostrophe is an article or a pronoun: d'Italia, s'appelle.
+_ABBREVIATED_TITLES = re.compile(r"\b(Dr|Prof|Sra?|St)\.")
+_SENTENCE_END = re.compile(r"[.!?…:;¿¡\n]+")
+# An apostrophe ends a word, because the letter before it is an article or a pronoun: d'Italia, s'appelle.
 _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*|[,()«»\"“”/]")
 
 
 def capitalized_names(text: str) -> Iterator[NameCandidate]:
-    """The names of a text, as far as capitals tell."""
-    for sentence in _SENTENCE.split(_ABBREVIATED.sub(r"\1", text)):
+    """Yields the names of a text that capital letters show, typed by the word before them."""
+    for sentence in _SENTENCE_END.split(_ABBREVIATED_TITLES.sub(r"\1", text)):
         words = _WORD.findall(sentence)
         german = any(word.lower() in _GERMAN for word in words)
-        yield from (_named(words, start, end, german=german) for start, end in _runs(words))
+        yield from (_name_candidate(words, start, end, german=german) for start, end in _name_ranges(words))
 
 
-def _runs(words: list[str]) -> Iterator[tuple[int, int]]:
-    """Where names begin and end: words with capitals, and the particles between them; kin before a name is none."""
-    place = 0
-    while place < len(words):
-        end = place
-        if _is_capital(words[place]) and not _opens(words[place], place) and words[place].lower() not in _KIN:
-            end = _end(words, place)
-            yield place, end
-        place = max(end, place + 1)
+def _name_ranges(words: list[str]) -> Iterator[tuple[int, int]]:
+    """Yields start and end of each name: capitalised words with the particles between them, without "Tante" etc."""
+    index = 0
+    while index < len(words):
+        end = index
+        word = words[index]
+        if _is_capitalized(word) and not _is_sentence_opener(word, index) and word.lower() not in _PERSON_NOUNS:
+            end = _name_end(words, index)
+            yield index, end
+        index = max(end, index + 1)
 
 
-def _end(words: list[str], start: int) -> int:
+def _name_end(words: list[str], start: int) -> int:
     end = start + 1
-    for place in range(end, len(words)):
-        if _is_capital(words[place]):
-            end = place + 1
-        elif not _joins(words, place) or place - end > 1:
+    for index in range(end, len(words)):
+        if _is_capitalized(words[index]):
+            end = index + 1
+        elif not _is_name_particle(words, index) or index - end > 1:
             break
     return end
 
 
-def _joins(words: list[str], place: int) -> bool:
-    """Whether a small word stands inside a name: not every "der", but that of "van der Waals"."""
-    return words[place] in JOINING_WORDS or (words[place] in ("der", "den") and words[place - 1] in ("van", "von"))
+def _is_name_particle(words: list[str], index: int) -> bool:
+    """Whether a lower-case word may be inside a name; "der" and "den" only as in "van der Waals"."""
+    return words[index] in JOINING_WORDS or (words[index] in ("der", "den") and words[index - 1] in ("van", "von"))
 
 
-def _named(words: list[str], start: int, end: int, *, german: bool) -> NameCandidate:
+def _name_candidate(words: list[str], start: int, end: int, *, german: bool) -> NameCandidate:
     name = " ".join(words[start:end])
-    before = words[start - 1].lower() if start else ""
-    if before in _KIN:
-        return NameCandidate(name, _KIN_TYPE)
-    type_ = _BY_WORD_BEFORE.get(before, EntityType.OTHER)
+    preceding = words[start - 1].lower() if start else ""
+    if preceding in _PERSON_NOUNS:
+        return NameCandidate(name, EntityType.PERSON)
+    type_ = _TYPES_BY_PRECEDING_WORD.get(preceding, EntityType.OTHER)
     if end - start > 1:
-        return NameCandidate(name, EntityType.PERSON if before in _MAKERS else type_)
-    common = before in _GERMAN_DETERMINERS or (german and type_ is EntityType.OTHER)
-    return NameCandidate(name, type_, is_certain=start > 0 and not common)
+        return NameCandidate(name, EntityType.PERSON if preceding in _AUTHOR_PREPOSITIONS else type_)
+    may_be_common_noun = preceding in _GERMAN_DETERMINERS or (german and type_ is EntityType.OTHER)
+    return NameCandidate(name, type_, is_certain=start > 0 and not may_be_common_noun)
 
 
-def _is_capital(word: str) -> bool:
+def _is_capitalized(word: str) -> bool:
     return word[0].isupper()
 
 
-def _opens(word: str, place: int) -> bool:
-    """Whether a word has its capital from the start of the sentence only."""
-    return place == 0 and (len(word) == 1 or is_function_word(word) or word.lower() in _RUSSIAN)
+def _is_sentence_opener(word: str, index: int) -> bool:
+    """Whether a word has its capital only because it begins a sentence."""
+    return index == 0 and (len(word) == 1 or is_function_word(word) or word.lower() in _RUSSIAN_FUNCTION_WORDS)

@@ -11,8 +11,9 @@ from datetime import UTC, datetime, timedelta
 from graphmem.commands.types import ChangeSet, Outcome, StoreEnrichment
 from graphmem.commands.unit_of_work import commit
 from graphmem.errors import ModelError
+from graphmem.extraction.protocols import Extractor
 from graphmem.model import Extraction, Kind, MemoryRecord, Utterance
-from graphmem.models.protocols import Embedded, Embedder, Extractor, TokenEmbedder, embedding_spec_of
+from graphmem.models.protocols import Embedded, Embedder, TokenEmbedder, embedding_spec_of
 from graphmem.stores.ledger import Ledger, embeddings, memories, outbox
 from graphmem.text import content_hash, normalise_key
 

@@ -1,4 +1,4 @@
-"""A function of the user's own as embedder."""
+"""The embedder that calls a function supplied by the user."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from graphmem.models.protocols import Matrix
 
 
 class CallableEmbedder:
-    """Wraps `embed(texts) -> one vector for each`; vectors are brought to unit length.
+    """An Embedder around a function that returns one vector for each text; scales the vectors to unit length.
 
-    Raises EmbeddingError when the function fails, or returns something else than `dims` finite numbers for each text.
+    Its methods raise EmbeddingError when the function fails, or does not return `dims` finite numbers, not all zero,
+    for each text.
     """
 
     def __init__(self, embed: Callable[[list[str]], Sequence[Sequence[float]]], dims: int, model: str) -> None:

@@ -1,7 +1,7 @@
-"""OpenAI-compatible endpoints: where one is, how the `openai` SDK reaches it, and what it means when it refuses.
+"""Connects to OpenAI-compatible endpoints through the `openai` SDK and classifies their errors, for all model clients.
 
-The SDK's errors quote the endpoint's answers, which may quote keys and prompts: they become a `EndpointError` here and
-are let go. What is read in their text decides what is done, and is not passed on.
+The SDK's errors quote the endpoint's answers, which may quote keys and prompts. `send` therefore replaces them by an
+`EndpointError`, whose text serves for classification only and appears in no message.
 """
 
 from __future__ import annotations
@@ -25,28 +25,29 @@ if TYPE_CHECKING:
     from openai import OpenAI, Timeout
 
 OPENAI_URL = "https://api.openai.com/v1"
-# The SDK's own, on lost connections, 408, 409, 429 and 5xx, after what `Retry-After` says (up to 2 minutes) or else 0.5
-# and 1 s. Nobody tries again around them: numbers of tries multiply.
+# Retries by the SDK, on lost connections, 408, 409, 429 and 5xx, after the `Retry-After` delay (up to 2 minutes), else
+# after 0.5 and 1 s. Callers must not retry again: the numbers of tries would multiply.
 RETRIES = 2
 CONNECT_SECONDS = 5.0
-# For servers that ask for none: the SDK wants one.
+# Sent to servers that need no key, because the SDK requires one.
 NO_KEY = "none"
 
 _TOO_LARGE = 413
-_BAD = frozenset((400, 404, 422))
-_PASSING = frozenset((408, 409, 429))
+_REFUSALS = frozenset((400, 404, 422))
+_TRANSIENT = frozenset((408, 409, 429))
 _REDIRECTS = range(300, 400)
-_FAILED = 500
+_SERVER_ERRORS = 500  # and above
 
-_hushed: ContextVar[bool] = ContextVar("hushed", default=False)
+_request_logs_muted: ContextVar[bool] = ContextVar("request_logs_muted", default=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """`url` is without user and password; those of a URL are in `headers`, in place of the key.
+    """The address and credentials of an OpenAI-compatible endpoint.
 
-    `section` is where the configuration speaks of it, for error texts. `uses_environment`: whether what the
-    environment holds for OpenAI (OPENAI_API_KEY and more) is sent there.
+    `url` contains no user and password; credentials from a configured URL are in `headers` and replace the key.
+    `section` is the endpoint's configuration section, for error messages. `uses_environment` tells whether the contents
+    of OPENAI_API_KEY and the other OPENAI_* variables are sent to this endpoint.
     """
 
     section: str
@@ -57,24 +58,25 @@ class Endpoint:
 
     @property
     def is_openai(self) -> bool:
-        """Whether it is OpenAI's own."""
+        """Whether this is OpenAI's own endpoint."""
         return self.url == OPENAI_URL
 
     @property
     def attributes(self) -> dict[str, str | int | None]:
-        """What a span tells about it."""
+        """The tracing attributes that describe this endpoint."""
         parts = urlsplit(self.url)
         return {"gen_ai.provider.name": "openai", "server.address": parts.hostname, "server.port": parts.port}
 
 
 def resolve_endpoint(section: str, api_key: str | None, base_url: str | None) -> Endpoint:
-    """The endpoint that is configured, else that of OPENAI_BASE_URL and OPENAI_API_KEY. Raises ConfigError.
+    """Returns the configured endpoint, else the one of OPENAI_BASE_URL and OPENAI_API_KEY.
 
-    OPENAI_API_KEY is for OpenAI and for URLs that the environment names, too: a key is configured beside its URL.
+    OPENAI_API_KEY is sent only to OpenAI and to URLs that an environment variable contains; any other URL gets only the
+    configured key. Raises ConfigError for an invalid URL or key, or if OpenAI's endpoint has no key.
     """
-    url, headers = _place(section, base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL)
-    takes_environment = not base_url or _is_openais(url) or _is_in_environment(section, base_url)
-    key = (api_key or (os.environ.get("OPENAI_API_KEY") if takes_environment else None) or "").strip()
+    url, headers = _parse_url(section, base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL)
+    uses_environment = not base_url or _is_openai_host(url) or _is_in_environment(section, base_url)
+    key = (api_key or (os.environ.get("OPENAI_API_KEY") if uses_environment else None) or "").strip()
     if not key and url == OPENAI_URL:
         raise ConfigError(
             f"{section}.api_key: OpenAI's endpoint needs a key; set it, or OPENAI_API_KEY, or for a server of your own "
@@ -82,67 +84,67 @@ def resolve_endpoint(section: str, api_key: str | None, base_url: str | None) ->
         )
     if not (key.isascii() and key.isprintable()):
         raise ConfigError(f"{section}.api_key: holds characters that no key has; copy it anew (not shown)")
-    return Endpoint(section, url, key or NO_KEY, headers, takes_environment)
+    return Endpoint(section, url, key or NO_KEY, headers, uses_environment)
 
 
-def _is_openais(url: str) -> bool:
-    """Whether a URL is OpenAI's, of any region."""
+def _is_openai_host(url: str) -> bool:
+    """Whether a URL belongs to OpenAI, in any region."""
     parts = urlsplit(url)
     return parts.scheme == "https" and f".{parts.hostname}".endswith(f".{urlsplit(OPENAI_URL).hostname}")
 
 
 def _is_in_environment(section: str, url: str) -> bool:
-    """Whether a variable names the URL that is configured."""
-    names = "OPENAI_BASE_URL", f"GRAPHMEM_{section.replace('.', '__').upper()}__OPENAI_BASE_URL"
-    return any((os.environ.get(name) or "").strip().rstrip("/") == url.strip().rstrip("/") for name in names)
+    """Whether an environment variable contains the configured URL."""
+    variables = "OPENAI_BASE_URL", f"GRAPHMEM_{section.replace('.', '__').upper()}__OPENAI_BASE_URL"
+    return any((os.environ.get(name) or "").strip().rstrip("/") == url.strip().rstrip("/") for name in variables)
 
 
-def _place(section: str, said: str) -> tuple[str, dict[str, str]]:
-    """A URL as it is called, and the headers that stand for the user and password in it."""
+def _parse_url(section: str, configured_url: str) -> tuple[str, dict[str, str]]:
+    """Returns the URL without user and password, and the headers that carry these instead."""
     try:
-        parts = urlsplit(said.strip())
-        address, port = parts.hostname, parts.port
+        parts = urlsplit(configured_url.strip())
+        hostname, port = parts.hostname, parts.port
     except ValueError:
-        address, port = None, None
-    if address is None or parts.scheme not in {"http", "https"} or parts.query or parts.fragment:
+        hostname, port = None, None
+    if hostname is None or parts.scheme not in {"http", "https"} or parts.query or parts.fragment:
         raise ConfigError(
             f"{section}.openai_base_url: must be like https://host/v1, without '?' and '#'; correct it, or "
             "OPENAI_BASE_URL (not shown: it may hold a password)"
         )
-    host = f"[{address}]" if ":" in address else address
+    host = f"[{hostname}]" if ":" in hostname else hostname
     url = f"{parts.scheme}://{host}{'' if port is None else f':{port}'}{parts.path.rstrip('/')}"
     if parts.username is None:
         return url, {}
-    # Left in the URL they would stand in the transport's logs.
-    pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-    return url, {"Authorization": f"Basic {b64encode(pair.encode()).decode()}"}
+    # In the URL, user and password would appear in the transport's logs.
+    credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return url, {"Authorization": f"Basic {b64encode(credentials.encode()).decode()}"}
 
 
 class Connection:
-    """A client to an endpoint, made when it is first asked for. Safe to use from several threads.
+    """The SDK's client for an endpoint, created on first use. Thread-safe.
 
-    `timeout` is of each try, in seconds. `failed` is raised where there can be no client, and once closed.
+    `timeout` limits each try, in seconds. `error_type` is raised if no client can be created, and after `close`.
     """
 
-    def __init__(self, endpoint: Endpoint, timeout: float, failed: type[ModelError]) -> None:
+    def __init__(self, endpoint: Endpoint, timeout: float, error_type: type[ModelError]) -> None:
         self._endpoint = endpoint
         self._timeout = timeout
-        self._failed = failed
+        self._error_type = error_type
         self._lock = Lock()
         self._client: OpenAI | None = None
         self._closed = False
 
     def client(self) -> OpenAI:
-        """The SDK's client."""
+        """Returns the SDK's client. Raises the connection's `error_type`."""
         with self._lock:
             if self._closed:
-                raise self._failed(CLOSED)
+                raise self._error_type(CLOSED)
             if self._client is None:
-                self._client = _connect(self._endpoint, self._timeout, self._failed)
+                self._client = _create_client(self._endpoint, self._timeout, self._error_type)
             return self._client
 
     def close(self) -> None:
-        """Lets go of it. A second call does nothing."""
+        """Closes the client. A second call does nothing."""
         with self._lock:
             self._closed = True
             client, self._client = self._client, None
@@ -150,45 +152,45 @@ class Connection:
             client.close()
 
 
-def _connect(endpoint: Endpoint, timeout: float, failed: type[ModelError]) -> OpenAI:
+def _create_client(endpoint: Endpoint, timeout: float, error_type: type[ModelError]) -> OpenAI:
     import openai
 
-    _hush_transport()
+    _install_log_filter()
     try:
         return openai.OpenAI(
             api_key=endpoint.key,
             base_url=endpoint.url,
-            default_headers={**_withheld(endpoint), **endpoint.headers},
+            default_headers={**_header_overrides(endpoint), **endpoint.headers},
             timeout=request_timeout(timeout),
             max_retries=RETRIES,
-            # The SDK's own with its own defaults, but for redirects: those it would follow with the words, to any host.
+            # The SDK's default client follows redirects, and would send the user's texts to any host.
             http_client=openai.DefaultHttpxClient(follow_redirects=False),
         )
-    except Exception as error:  # noqa: BLE001  (a proxy it cannot use, certificates it cannot read)
-        raise failed(
+    except Exception as error:  # noqa: BLE001  (an unusable proxy, unreadable certificates)
+        raise error_type(
             f"the openai SDK cannot be set up ({type(error).__name__}); check HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE"
         ) from None
 
 
-def _withheld(endpoint: Endpoint) -> dict[str, Any]:
-    """What keeps the headers that the SDK takes from the environment from being sent."""
+def _header_overrides(endpoint: Endpoint) -> dict[str, Any]:
+    """Returns headers that replace or remove those that the SDK takes from the environment."""
     if endpoint.uses_environment:
         return {}
     import openai
 
     lines = os.environ.get("OPENAI_CUSTOM_HEADERS", "").split("\n")
-    names = {line.partition(":")[0].strip() for line in lines if ":" in line}
-    omitted = dict.fromkeys(("OpenAI-Organization", "OpenAI-Project", *names), openai.Omit())
+    custom_headers = {line.partition(":")[0].strip() for line in lines if ":" in line}
+    omitted = dict.fromkeys(("OpenAI-Organization", "OpenAI-Project", *custom_headers), openai.Omit())
     return {**omitted, "Authorization": f"Bearer {endpoint.key}"}
 
 
 def strip_surrogates(text: str) -> str:
-    """Text without lone surrogates, which cannot be sent."""
+    """Replaces lone surrogates, which UTF-8 cannot encode, by "?"."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def request_timeout(seconds: float) -> Timeout:
-    """A time limit as the SDK has it: of connecting, and of each silence."""
+    """Returns the SDK's timeout: at most `CONNECT_SECONDS` for connecting, `seconds` for each wait for data."""
     import openai
 
     return openai.Timeout(seconds, connect=min(seconds, CONNECT_SECONDS))
@@ -196,7 +198,7 @@ def request_timeout(seconds: float) -> Timeout:
 
 @dataclass(frozen=True, slots=True)
 class EndpointResponse:
-    """The JSON value an endpoint answered with (None: it was none), after so many tries."""
+    """The JSON body of an endpoint's answer (None if it is no JSON) and the number of tries."""
 
     body: Any
     tries: int
@@ -204,9 +206,9 @@ class EndpointResponse:
 
 @dataclass(frozen=True, slots=True)
 class EndpointError:
-    """An endpoint that did not answer. `status` None: there was no response at all.
+    """A failed request. `status` is None if there was no response.
 
-    `code` and `text` are its own words, to be searched only.
+    `code` and `text` (lower case) come from the endpoint and may quote prompts: search them, never show them.
     """
 
     status: int | None = None
@@ -217,20 +219,20 @@ class EndpointError:
 
     @property
     def is_transient(self) -> bool:
-        """Whether the same request may be answered later."""
-        return self.status is None or self.status in _PASSING or self.status >= _FAILED
+        """Whether the same request may succeed later."""
+        return self.status is None or self.status in _TRANSIENT or self.status >= _SERVER_ERRORS
 
     @property
     def is_too_large(self) -> bool:
-        """Whether the request is longer than the endpoint takes."""
+        """Whether the request is longer than the endpoint accepts."""
         return self.status == _TOO_LARGE or self.code == "context_length_exceeded"
 
     def mentions_any(self, *words: str) -> bool:
-        """Whether it refuses the request for something that one of these (in lower case) names."""
-        return self.status in _BAD and any(word in self.text for word in words)
+        """Whether the endpoint refused the request with an error text that contains one of these lower-case words."""
+        return self.status in _REFUSALS and any(word in self.text for word in words)
 
     def describe(self, endpoint: Endpoint, model: str) -> str:
-        """What happened and what to do, in words of ours."""
+        """Returns the cause and the remedy as the end of a sentence, without quoting the endpoint."""
         section = endpoint.section
         if self.timed_out:
             return f"gave no answer in time; raise {section}.timeout, or use a quicker model"
@@ -246,31 +248,31 @@ class EndpointError:
                 f"only where the configuration says; correct {section}.openai_base_url, or OPENAI_BASE_URL"
             )
         other = "or OPENAI_API_KEY" if endpoint.uses_environment else "beside its URL (OPENAI_API_KEY is not sent)"
-        known = {
+        explanations = {
             401: f"does not accept the key; set {section}.api_key, {other}",
             403: f"does not let this key use the model {model!r}; check the key's rights",
             404: f"knows no model {model!r}, or its address is another; check {section}.model, and that "
             f"{section}.openai_base_url ends as it should (mostly in /v1)",
             429: "takes no more for now; ask less often, or have the account's limits raised",
         }
-        otherwise = "failed; look into its logs, or ask again later" if self.is_transient else "refuses the request"
-        return f"{known.get(self.status, otherwise)} (HTTP {self.status})"
+        default = "failed; look into its logs, or ask again later" if self.is_transient else "refuses the request"
+        return f"{explanations.get(self.status, default)} (HTTP {self.status})"
 
 
 def send(call: Callable[[], Any]) -> EndpointResponse | EndpointError:
-    """What comes of a call of the SDK's raw kind (`with_raw_response`), whatever goes wrong."""
+    """Runs a call of the SDK's `with_raw_response` interface. Never raises: every failure becomes an EndpointError."""
     import openai
 
     try:
-        with _hush():
-            raw = call()
-            return EndpointResponse(_json(raw.content), raw.retries_taken + 1)
+        with _mute_request_logs():
+            response = call()
+            return EndpointResponse(_parse_body(response.content), response.retries_taken + 1)
     except openai.APIStatusError as error:
         text = json.dumps(error.body, ensure_ascii=False, default=str).lower()
         return EndpointError(error.status_code, code=str(error.code or ""), text=text, tries=_tries(error))
     except openai.APIConnectionError as error:
         return EndpointError(timed_out=isinstance(error, openai.APITimeoutError), tries=_tries(error))
-    except Exception:  # noqa: BLE001  (what the transport raises past the SDK, which may quote what it was at)
+    except Exception:  # noqa: BLE001  (errors of the transport that bypass the SDK; their text may quote the request)
         return EndpointError()
 
 
@@ -278,7 +280,7 @@ def _tries(error: Any) -> int:
     return int(error.request.headers.get("x-stainless-retry-count", 0)) + 1
 
 
-def _json(content: bytes) -> Any:
+def _parse_body(content: bytes) -> Any:
     try:
         return json.loads(content)
     except (ValueError, RecursionError):
@@ -286,22 +288,22 @@ def _json(content: bytes) -> Any:
 
 
 @contextmanager
-def _hush() -> Iterator[None]:
-    token = _hushed.set(True)
+def _mute_request_logs() -> Iterator[None]:
+    token = _request_logs_muted.set(True)
     try:
         yield
     finally:
-        _hushed.reset(token)
+        _request_logs_muted.reset(token)
 
 
 class _UrlLogFilter(logging.Filter):
-    """Keeps the transport from logging the URLs that we call: gateways have keys in their paths."""
+    """Drops the transport's log entries about graphmem's requests: URLs of gateways may contain keys."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        return record.levelno >= logging.WARNING or not _hushed.get()
+        return record.levelno >= logging.WARNING or not _request_logs_muted.get()
 
 
 @cache
-def _hush_transport() -> None:
+def _install_log_filter() -> None:
     for name in ("httpx", "httpx2"):
         logging.getLogger(name).addFilter(_UrlLogFilter())

@@ -1,4 +1,4 @@
-"""Reads the JSON in a model's answer, whatever stands around it and however it is written; never half of it."""
+"""Parses the JSON value in a language model's answer, despite surrounding text and slips. Refuses truncated answers."""
 
 from __future__ import annotations
 
@@ -10,75 +10,76 @@ from typing import Any, SupportsIndex
 
 from graphmem.errors import LLMTruncated, LLMUnusable
 
-# Characters of an answer. The longest that is asked for, 40 memories and 12 facts in 2,000 characters each, has about
-# 110,000; the rest is room for what a model thinks aloud, of which 32,000 tokens have about 130,000.
+# Characters of an answer. The longest requested answer, 40 memories and 12 facts in 2,000 characters each, has about
+# 110,000; the rest is room for a model's reasoning, of which 32,000 tokens have about 130,000.
 MAX_SIZE = 500_000
-# Bracketed parts of an answer that are tried, the last ones.
+# The number of bracketed parts of an answer that are tried, counted from the end.
 MAX_VALUES = 50
-# What the library that mends gets of an answer: characters, and looks at any of them. It guesses and goes back, which
-# takes two or three looks for each character of what models write, and without end where one makes it so.
+# Limits for json_repair in one answer: characters given to it, and character accesses it makes. It guesses and goes
+# back, which takes two or three accesses per character of normal answers, and without end in hostile ones.
 MAX_REPAIRED, MAX_SCANS = 8_000, 100_000
 
-# What a model thinks aloud before it answers; some servers keep the first tag to themselves.
-_THOUGHTS = re.compile(r"\A(?!\s*[\[{`]).*?</think(?:ing)?>", re.DOTALL)
-_SIGN = re.compile(r"\\.|[\"'{}\[\]]", re.DOTALL)
-# A string, also one that does not end (else each quotation mark in it would be tried), or a comma with nothing after.
-_STRING_OR_COMMA = re.compile(r'"(?:\\.|[^"\\])*+"?|,(?=\s*+[}\]])', re.DOTALL)
-_OPENS = {"{": "}", "[": "]"}
-_ROOTS = {"object": "{", "array": "["}
-_NOTHING = object()
+# A model's reasoning before the answer; some servers remove the opening tag.
+_REASONING = re.compile(r"\A(?!\s*[\[{`]).*?</think(?:ing)?>", re.DOTALL)
+_ESCAPE_QUOTE_OR_BRACKET = re.compile(r"\\.|[\"'{}\[\]]", re.DOTALL)
+# A string, also an unterminated one (else each quotation mark in it would be tried), or a trailing comma.
+_STRING_OR_TRAILING_COMMA = re.compile(r'"(?:\\.|[^"\\])*+"?|,(?=\s*+[}\]])', re.DOTALL)
+_CLOSING_BRACKETS = {"{": "}", "[": "]"}
+_OPENING_BRACKETS = {"object": "{", "array": "["}
+_INVALID = object()
 
 
 def matches_schema(value: Any, schema: Mapping[str, Any]) -> bool:
-    """Whether a value is roughly what a schema asks for: an object with what is required, or an array."""
+    """Whether a value roughly matches a schema: an array, or an object with all required properties."""
     if schema.get("type") == "array":
         return isinstance(value, list)
     return isinstance(value, dict) and value.keys() >= set(schema.get("required", ()))
 
 
 def parse_json(text: str, schema: Mapping[str, Any]) -> Any:
-    """The JSON value that an answer holds: as it is, or with what stands around it taken off, or mended.
+    """Returns the JSON value of an answer: the whole answer, or a bracketed part of it, repaired if need be.
 
-    Of several the last that fits. Raises LLMTruncated if its brackets do not balance, LLMUnusable if there is none.
+    Of several parts it returns the last that matches the schema roughly (see `matches_schema`), else the last value.
+    Raises LLMTruncated if brackets do not balance, LLMUnusable if there is no value.
     """
-    text = _THOUGHTS.sub("", text).strip().removeprefix("\ufeff")
-    whole = _strict(text)
-    if whole is not _NOTHING:
+    text = _REASONING.sub("", text).strip().removeprefix("\ufeff")
+    whole = _loads(text)
+    if whole is not _INVALID:
         return whole
-    parts = deque(_parts(text, _ROOTS.get(str(schema.get("type")), "{[")), MAX_VALUES)
-    looks, room, last = _ScanBudget(), MAX_REPAIRED, _NOTHING
+    parts = deque(_bracketed_parts(text, _OPENING_BRACKETS.get(str(schema.get("type")), "{[")), MAX_VALUES)
+    scans, repairable, last = _ScanBudget(), MAX_REPAIRED, _INVALID
     for part in reversed(parts):
-        value = _tidied(part)
-        if value is _NOTHING and len(part) <= room:
-            room -= len(part)
-            value = _mended(part, looks)
-        if value is not _NOTHING and matches_schema(value, schema):
+        value = _loads_without_trailing_commas(part)
+        if value is _INVALID and len(part) <= repairable:
+            repairable -= len(part)
+            value = _repair(part, scans)
+        if value is not _INVALID and matches_schema(value, schema):
             return value
-        last = value if last is _NOTHING else last
-    if last is _NOTHING:
+        last = value if last is _INVALID else last
+    if last is _INVALID:
         raise LLMUnusable("the model's answer is not the JSON it was asked for; use a model that is better at JSON")
     return last
 
 
-def _strict(text: str) -> Any:
+def _loads(text: str) -> Any:
     try:
-        # Plain line breaks in strings are fine, numbers that JSON does not have are not.
-        return json.loads(text, strict=False, parse_constant=_refuse)
-    except (ValueError, RecursionError):  # it quotes the text, so nothing is raised from here
-        return _NOTHING
+        # Accepts line breaks in strings, but not NaN and Infinity, which are no JSON.
+        return json.loads(text, strict=False, parse_constant=_reject_constant)
+    except (ValueError, RecursionError):  # not re-raised: the error quotes the text
+        return _INVALID
 
 
-def _refuse(name: str) -> None:
+def _reject_constant(name: str) -> None:
     raise ValueError(name)
 
 
-def _tidied(text: str) -> Any:
-    # The commonest slip first: the library, which guesses, is not always true to the strings.
-    return _strict(_STRING_OR_COMMA.sub(lambda found: "" if found[0] == "," else found[0], text))
+def _loads_without_trailing_commas(text: str) -> Any:
+    # The most frequent slip is corrected here: json_repair guesses, and sometimes changes strings.
+    return _loads(_STRING_OR_TRAILING_COMMA.sub(lambda match: "" if match[0] == "," else match[0], text))
 
 
 class _ScanBudget:
-    """Counts looks at the characters of an answer. Raises ValueError for too many."""
+    """Counts accesses to the characters of an answer. Raises ValueError beyond `MAX_SCANS`."""
 
     def __init__(self) -> None:
         self.left = MAX_SCANS
@@ -90,83 +91,83 @@ class _ScanBudget:
 
 
 class _CountedText(str):
-    """A text that counts the looks at it, and so do its parts and what is put together from it."""
+    """A string that charges each access to a budget; so do its slices and concatenations."""
 
-    __slots__ = ("_looks",)
-    _looks: _ScanBudget
+    __slots__ = ("_budget",)
+    _budget: _ScanBudget
 
     @classmethod
-    def wrap(cls, looks: _ScanBudget, text: str) -> _CountedText:
-        made = cls(text)
-        made._looks = looks
-        return made
+    def wrap(cls, budget: _ScanBudget, text: str) -> _CountedText:
+        counted = cls(text)
+        counted._budget = budget
+        return counted
 
     def __getitem__(self, key: SupportsIndex | slice) -> str:
-        found = super().__getitem__(key)
-        self._looks.spend(1 + len(found) // 100)
-        return _CountedText.wrap(self._looks, found) if isinstance(key, slice) else found
+        part = super().__getitem__(key)
+        self._budget.spend(1 + len(part) // 100)
+        return _CountedText.wrap(self._budget, part) if isinstance(key, slice) else part
 
     def __add__(self, other: str) -> str:
-        return _CountedText.wrap(self._looks, super().__add__(other))
+        return _CountedText.wrap(self._budget, super().__add__(other))
 
 
-def _mended(text: str, looks: _ScanBudget) -> Any:
+def _repair(text: str, budget: _ScanBudget) -> Any:
     import json_repair
 
     try:
-        found = json_repair.loads(_CountedText.wrap(looks, text), skip_json_loads=True)
-    except Exception:  # noqa: BLE001  (too many looks, brackets too deep, its own assertions)
-        return _NOTHING
-    return found if isinstance(found, dict if text[0] == "{" else list) else _NOTHING
+        value = json_repair.loads(_CountedText.wrap(budget, text), skip_json_loads=True)
+    except Exception:  # noqa: BLE001  (the budget is spent, brackets nest too deep, its own assertions)
+        return _INVALID
+    return value if isinstance(value, dict if text[0] == "{" else list) else _INVALID
 
 
-def _parts(text: str, opens: str) -> Iterator[str]:
-    """The outermost bracketed parts that begin with one of `opens`."""
-    begins, end = re.compile(f"[{re.escape(opens)}]"), 0
-    while found := begins.search(text, end):
-        end = _end(text, found.start())
-        yield text[found.start() : end]
+def _bracketed_parts(text: str, opening: str) -> Iterator[str]:
+    """Yields the outermost bracketed parts that begin with one of the `opening` brackets."""
+    start, end = re.compile(f"[{re.escape(opening)}]"), 0
+    while match := start.search(text, end):
+        end = _end_of_part(text, match.start())
+        yield text[match.start() : end]
 
 
-def _end(text: str, start: int) -> int:
-    """Where the part ends whose bracket stands there. Raises LLMTruncated if nowhere."""
-    awaited: list[str] = []
-    for sign, at in _brackets(text, start):
-        if sign in _OPENS:
-            awaited.append(_OPENS[sign])
-        elif sign != awaited.pop():
+def _end_of_part(text: str, start: int) -> int:
+    """Returns the offset behind the bracket that closes the one at `start`. Raises LLMTruncated if none does."""
+    expected: list[str] = []
+    for bracket, offset in _brackets(text, start):
+        if bracket in _CLOSING_BRACKETS:
+            expected.append(_CLOSING_BRACKETS[bracket])
+        elif bracket != expected.pop():
             break
-        if not awaited:
-            return at + 1
+        if not expected:
+            return offset + 1
     raise LLMTruncated(
-        "the model's answer breaks off; raise llm.config.max_tokens, or the server's own limit of what it generates"
+        "the model's answer breaks off; raise llm.config.max_tokens, or the server's own limit for generated tokens"
     )
 
 
 def _brackets(text: str, start: int) -> Iterator[tuple[str, int]]:
-    """The brackets from there on that are in no string, and where they stand."""
+    """Yields the brackets outside strings from `start` on, with their offsets."""
     quote = ""
-    for found in _SIGN.finditer(text, start):
-        sign, at = found[0], found.start()
+    for match in _ESCAPE_QUOTE_OR_BRACKET.finditer(text, start):
+        sign, offset = match[0], match.start()
         if quote:
-            if sign == quote and (quote == '"' or _ends(text, at)):
+            if sign == quote and (quote == '"' or _closes_string(text, offset)):
                 quote = ""
-        elif sign == '"' or (sign == "'" and _begins(text, at)):
+        elif sign == '"' or (sign == "'" and _opens_string(text, offset)):
             quote = sign
         elif sign in "{}[]":
-            yield sign, at
+            yield sign, offset
 
 
-def _begins(text: str, at: int) -> bool:
-    """Whether the ' there begins a string, and is no apostrophe."""
-    while at and text[at - 1].isspace():
-        at -= 1
-    return at > 0 and text[at - 1] in "{[,:"
+def _opens_string(text: str, offset: int) -> bool:
+    """Whether the ' at `offset` opens a string; otherwise it is an apostrophe."""
+    while offset and text[offset - 1].isspace():
+        offset -= 1
+    return offset > 0 and text[offset - 1] in "{[,:"
 
 
-def _ends(text: str, at: int) -> bool:
-    """Whether the ' there ends a string, and is no apostrophe."""
-    at += 1
-    while at < len(text) and text[at].isspace():
-        at += 1
-    return at == len(text) or text[at] in ",:}]"
+def _closes_string(text: str, offset: int) -> bool:
+    """Whether the ' at `offset` closes a string; otherwise it is an apostrophe."""
+    offset += 1
+    while offset < len(text) and text[offset].isspace():
+        offset += 1
+    return offset == len(text) or text[offset] in ",:}]"

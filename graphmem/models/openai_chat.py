@@ -1,7 +1,7 @@
-"""A language model behind any OpenAI-compatible endpoint: OpenAI, vLLM, llama.cpp, Ollama, LM Studio, gateways.
+"""The LanguageModel for any OpenAI-compatible endpoint: OpenAI, vLLM, llama.cpp, Ollama, LM Studio, gateways.
 
-Azure: the resource's own `https://NAME.openai.azure.com/openai/v1` as base URL with its key; older addresses, with an
-api-version, are not reached.
+For Azure, use the resource's own `https://NAME.openai.azure.com/openai/v1` as base URL, with its key. Older Azure
+addresses, with an api-version, are not supported.
 """
 
 from __future__ import annotations
@@ -31,22 +31,23 @@ from graphmem.models.lenient_json import MAX_SIZE, matches_schema, parse_json
 from graphmem.models.protocols import Prompt, Reply, Usage
 from graphmem.tracing import span
 
-# How endpoints speak of answers' forms that they do not take. DeepSeek: "This response_format type is unavailable now";
-# Groq: "does not support response format `json_schema`"; vLLM and llama.cpp: of the grammar that a schema becomes.
-_FORMAT = (
+# Words by which endpoints refuse a response format. DeepSeek: "This response_format type is unavailable now"; Groq:
+# "does not support response format `json_schema`"; vLLM and llama.cpp name the grammar that they make of a schema.
+_RESPONSE_FORMAT_WORDS = (
     "response_format", "response format", "response_schema", "json_schema", "json schema", "json_object", "json mode",
     "json_validate_failed", "structured output", "grammar",
 )  # fmt: skip
-_FILTERS = frozenset(("content_filter", "content_policy_violation"))
+_CONTENT_FILTER_CODES = frozenset(("content_filter", "content_policy_violation"))
 _MILLION = 1_000_000
-# Of one answer; what says more is mistaken, and sums have to fit into 64 bits.
-_MOST_TOKENS = 1_000_000_000
-_NO_NAME = re.compile(r"[^A-Za-z0-9_-]+")
-_LONGEST_NAME = 64
+# The highest token count accepted for one answer. Higher ones are errors, and sums have to fit into 64 bits.
+_MAX_TOKEN_COUNT = 1_000_000_000
+# Limits of OpenAI for the name of a schema.
+_INVALID_IN_SCHEMA_NAME = re.compile(r"[^A-Za-z0-9_-]+")
+_MAX_SCHEMA_NAME_LENGTH = 64
 
 
 class _ResponseFormat(IntEnum):
-    """The ladder: how an answer's form is asked for. A server may take any of these without the others."""
+    """The ways to request JSON, in the order in which they are tried. A server may accept any of them alone."""
 
     SCHEMA = 0
     OBJECT = 1
@@ -55,69 +56,68 @@ class _ResponseFormat(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class _EndpointTraits:
-    """What a model's endpoint takes."""
+    """The response format, and the name of the parameter for `max_tokens`, that an endpoint accepts for a model."""
 
-    form: _ResponseFormat = _ResponseFormat.SCHEMA
-    limit: str = "max_tokens"
+    response_format: _ResponseFormat = _ResponseFormat.SCHEMA
+    limit_parameter: str = "max_tokens"
 
 
-# By URL and model, for all that this process asks of them.
-_learned: dict[tuple[str, str], _EndpointTraits] = {}
-_learning = Lock()
+# By URL and model, for the whole process.
+_known_traits: dict[tuple[str, str], _EndpointTraits] = {}
+_traits_lock = Lock()
 
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Money for a million tokens; `cached` are those of the prompt that the endpoint had read before."""
+    """Money for a million tokens; `cached` is the price of prompt tokens from the endpoint's cache (None: `prompt`)."""
 
     prompt: float = 0.0
     completion: float = 0.0
     cached: float | None = None
 
     def cost(self, prompt: int, cached: int, completion: int) -> float:
-        """What so many tokens cost; `cached` are among `prompt`."""
-        again = self.prompt if self.cached is None else self.cached
-        return ((prompt - cached) * self.prompt + cached * again + completion * self.completion) / _MILLION
+        """Returns the cost of these numbers of tokens; `cached` tokens are among `prompt`."""
+        cached_price = self.prompt if self.cached is None else self.cached
+        return ((prompt - cached) * self.prompt + cached * cached_price + completion * self.completion) / _MILLION
 
 
 @dataclass(slots=True)
 class _UsageCounter:
-    """What an answer takes, request by request."""
+    """Sums up the usage of all requests that one answer takes."""
 
     prices: Prices
-    begun: float = field(default_factory=monotonic)
+    started_at: float = field(default_factory=monotonic)
     calls: int = 0
     prompt: int = 0
     cached: int = 0
     completion: int = 0
 
-    def note(self, told: Any) -> None:
-        """Adds an answer's `usage`, as far as it is one."""
-        usage = told if isinstance(told, dict) else {}
+    def add(self, reported: Any) -> None:
+        """Adds the `usage` field of a response; ignores missing and invalid parts."""
+        usage = reported if isinstance(reported, dict) else {}
         details = usage.get("prompt_tokens_details")
-        prompt = _count(usage.get("prompt_tokens"))
+        prompt = _token_count(usage.get("prompt_tokens"))
         cached = details.get("cached_tokens") if isinstance(details, dict) else usage.get("prompt_cache_hit_tokens")
         self.prompt += prompt
-        self.cached += min(_count(cached), prompt)
-        self.completion += _count(usage.get("completion_tokens"))
+        self.cached += min(_token_count(cached), prompt)
+        self.completion += _token_count(usage.get("completion_tokens"))
 
     @property
     def usage(self) -> Usage:
         cost = self.prices.cost(self.prompt, self.cached, self.completion)
-        return Usage(self.calls, self.prompt, self.completion, self.cached, monotonic() - self.begun, cost)
+        return Usage(self.calls, self.prompt, self.completion, self.cached, monotonic() - self.started_at, cost)
 
 
-def _count(value: Any) -> int:
-    return min(value, _MOST_TOKENS) if isinstance(value, int) and value > 0 else 0
+def _token_count(value: Any) -> int:
+    return min(value, _MAX_TOKEN_COUNT) if isinstance(value, int) and value > 0 else 0
 
 
 class OpenaiChatModel:
-    """A LanguageModel. Nothing is imported or connected before the first prompt.
+    """A LanguageModel at an OpenAI-compatible endpoint. Imports the SDK and connects at the first prompt.
 
-    `timeout` is in seconds, of each try; there are two more tries where those help. A prompt's own `timeout` is of
-    everything, in one try. `temperature`, `top_p` and `max_tokens` are sent if they are given. Without `api_key` and
-    `base_url`, OPENAI_API_KEY and OPENAI_BASE_URL count (see `resolve_endpoint`). ConfigError if there is no key for
-    OpenAI's own endpoint.
+    `timeout` limits each try, in seconds; transient failures are retried twice. A prompt's own `timeout` limits the
+    whole answer, and then there is one try. `temperature`, `top_p` and `max_tokens` are sent unless None. Without
+    `api_key` and `base_url`, OPENAI_API_KEY and OPENAI_BASE_URL apply. Raises ConfigError (see `resolve_endpoint`).
     """
 
     def __init__(
@@ -142,8 +142,8 @@ class OpenaiChatModel:
         self._connection = Connection(self._endpoint, timeout, LLMUnavailable)
 
     def answer(self, prompt: Prompt) -> Reply:
-        tally = _UsageCounter(self._prices)
-        about = {
+        counter = _UsageCounter(self._prices)
+        attributes = {
             "gen_ai.operation.name": "chat",
             "gen_ai.request.model": self.name,
             "gen_ai.request.temperature": self._temperature,
@@ -151,156 +151,170 @@ class OpenaiChatModel:
             "gen_ai.request.max_tokens": self._max_tokens,
             **self._endpoint.attributes,
         }
-        with span(f"chat {self.name}", client=True, **about) as traced:
+        with span(f"chat {self.name}", client=True, **attributes) as traced:
             try:
-                value = self._asked(prompt, tally) if prompt.timeout is None else self._hurried(prompt, tally)
+                value = (
+                    self._answer(prompt, counter) if prompt.timeout is None else self._answer_in_time(prompt, counter)
+                )
             except LLMError as error:
-                error.usage = tally.usage
+                error.usage = counter.usage
                 raise
             finally:
                 traced.set_attributes(
                     **{
-                        "gen_ai.usage.input_tokens": tally.prompt,
-                        "gen_ai.usage.output_tokens": tally.completion,
-                        "gen_ai.usage.cache_read.input_tokens": tally.cached,
+                        "gen_ai.usage.input_tokens": counter.prompt,
+                        "gen_ai.usage.output_tokens": counter.completion,
+                        "gen_ai.usage.cache_read.input_tokens": counter.cached,
                     }
                 )
-        return Reply(value, tally.usage)
+        return Reply(value, counter.usage)
 
     def close(self) -> None:
         self._connection.close()
 
-    def _hurried(self, prompt: Prompt, tally: _UsageCounter) -> Any:
-        """The answer within the prompt's own time limit.
+    def _answer_in_time(self, prompt: Prompt, counter: _UsageCounter) -> Any:
+        """Returns the answer's value within the prompt's own time limit. Raises LLMUnavailable after it.
 
-        In a thread of its own: no limit of the transport covers looking up a host, or an answer that comes in drops.
+        The request runs in a separate thread, because the transport's timeouts cover neither the lookup of the host
+        nor an answer that arrives in many small parts.
         """
         limit = min(prompt.timeout or self._timeout, self._timeout)
-        found: Future[Any] = Future()
+        future: Future[Any] = Future()
 
         def work() -> None:
             try:
-                found.set_result(self._asked(prompt, tally, tally.begun + limit))
-            except BaseException as error:  # noqa: BLE001  (it is raised where the result is asked for)
-                found.set_exception(error)
+                future.set_result(self._answer(prompt, counter, counter.started_at + limit))
+            except BaseException as error:  # noqa: BLE001  (raised again by `future.result`)
+                future.set_exception(error)
 
         Thread(target=partial(copy_context().run, work), name="graphmem-model", daemon=True).start()
         try:
-            return found.result(limit)
+            return future.result(limit)
         except TimeoutError:
-            raise self._late() from None
+            raise self._timeout_error() from None
 
-    def _late(self) -> LLMUnavailable:
+    def _timeout_error(self) -> LLMUnavailable:
         return LLMUnavailable(f"the language model {EndpointError(timed_out=True).describe(self._endpoint, self.name)}")
 
-    def _asked(self, prompt: Prompt, tally: _UsageCounter, until: float | None = None) -> Any:
-        """The answer, down the ladder if need be. `until` is a time of the monotonic clock."""
-        place = self._endpoint.url, self.name
-        manners = _learned.get(place, _EndpointTraits())
+    def _answer(self, prompt: Prompt, counter: _UsageCounter, deadline: float | None = None) -> Any:
+        """Returns the answer's value. Sends further requests with other traits if the endpoint refuses some.
+
+        `deadline` is a time of the monotonic clock.
+        """
+        endpoint_and_model = self._endpoint.url, self.name
+        traits = _known_traits.get(endpoint_and_model, _EndpointTraits())
         while True:
-            found = self._sent(prompt, manners, tally, until)
-            if isinstance(found, EndpointError):
-                changed = self._otherwise(manners, found, prompt)
-                if changed is None:
-                    raise self._error(found)
-                manners = changed
+            response = self._send_request(prompt, traits, counter, deadline)
+            if isinstance(response, EndpointError):
+                next_traits = self._next_traits(traits, response, prompt)
+                if next_traits is None:
+                    raise self._error(response)
+                traits = next_traits
                 continue
-            text = _text(found)
+            text = _answer_text(response)
             if prompt.schema is None:
                 value = text
-            elif manners.form > _ResponseFormat.SCHEMA:
+            elif traits.response_format > _ResponseFormat.SCHEMA:
                 value = parse_json(text, prompt.schema)
-            elif (read := _schema_kept(text, prompt.schema)) is None:
-                # A server that does not know of schemas passes over it; the model has not seen it.
-                manners = replace(manners, form=_ResponseFormat.OBJECT)
+            elif (parsed := _parse_strict_answer(text, prompt.schema)) is None:
+                # A server without support for schemas ignores them: the model has not seen the schema.
+                traits = replace(traits, response_format=_ResponseFormat.OBJECT)
                 continue
             else:
-                value = read[0]
-            _learn(place, manners)
+                value = parsed[0]
+            _remember_traits(endpoint_and_model, traits)
             return value
 
-    def _sent(self, prompt: Prompt, manners: _EndpointTraits, tally: _UsageCounter, until: float | None) -> Any:
-        """One request: the body of the answer, or the Refusal."""
+    def _send_request(
+        self, prompt: Prompt, traits: _EndpointTraits, counter: _UsageCounter, deadline: float | None
+    ) -> Any:
+        """Sends one request and returns the response's body, or an EndpointError."""
         client = self._connection.client()
-        if until is not None:
-            left = until - monotonic()
-            if left <= 0:
-                raise self._late()
-            client = client.with_options(timeout=request_timeout(left), max_retries=0)
-        tally.calls += 1
-        call = partial(client.chat.completions.with_raw_response.create, **self._request(prompt, manners))
-        found = send(call)
-        tally.calls += found.tries - 1
-        if isinstance(found, EndpointError):
-            return found
-        body = found.body if isinstance(found.body, dict) else {}
-        tally.note(body.get("usage"))
+        if deadline is not None:
+            remaining = deadline - monotonic()
+            if remaining <= 0:
+                raise self._timeout_error()
+            client = client.with_options(timeout=request_timeout(remaining), max_retries=0)
+        counter.calls += 1
+        call = partial(client.chat.completions.with_raw_response.create, **self._request_arguments(prompt, traits))
+        response = send(call)
+        counter.calls += response.tries - 1
+        if isinstance(response, EndpointError):
+            return response
+        body = response.body if isinstance(response.body, dict) else {}
+        counter.add(body.get("usage"))
         return body
 
-    def _request(self, prompt: Prompt, manners: _EndpointTraits) -> dict[str, Any]:
+    def _request_arguments(self, prompt: Prompt, traits: _EndpointTraits) -> dict[str, Any]:
         system, request = prompt.system, dict[str, Any]()
         if prompt.schema is not None:
-            if manners.form is _ResponseFormat.SCHEMA:
-                name = _NO_NAME.sub("_", prompt.operation)[:_LONGEST_NAME] or "answer"
-                asked = {"name": name, "strict": True, "schema": dict(prompt.schema)}
-                request["response_format"] = {"type": "json_schema", "json_schema": asked}
+            if traits.response_format is _ResponseFormat.SCHEMA:
+                name = _INVALID_IN_SCHEMA_NAME.sub("_", prompt.operation)[:_MAX_SCHEMA_NAME_LENGTH] or "answer"
+                json_schema = {"name": name, "strict": True, "schema": dict(prompt.schema)}
+                request["response_format"] = {"type": "json_schema", "json_schema": json_schema}
             else:
-                system = f"{system}\n\n{_in_words(prompt.schema)}"
-            if manners.form is _ResponseFormat.OBJECT:
+                system = f"{system}\n\n{_schema_instruction(prompt.schema)}"
+            if traits.response_format is _ResponseFormat.OBJECT:
                 request["response_format"] = {"type": "json_object"}
         if self._temperature is not None:
             request["temperature"] = self._temperature
         if self._top_p is not None:
             request["top_p"] = self._top_p
         if self._max_tokens is not None:
-            request[manners.limit] = self._max_tokens
-        told = (("system", system), ("user", prompt.user))
-        messages = [{"role": role, "content": strip_surrogates(text)} for role, text in told if text]
+            request[traits.limit_parameter] = self._max_tokens
+        texts = (("system", system), ("user", prompt.user))
+        messages = [{"role": role, "content": strip_surrogates(text)} for role, text in texts if text]
         return {"model": self.name, "messages": messages, **request}
 
-    def _otherwise(self, manners: _EndpointTraits, refusal: EndpointError, prompt: Prompt) -> _EndpointTraits | None:
-        """How to ask instead; None if there is no other way."""
+    def _next_traits(self, traits: _EndpointTraits, error: EndpointError, prompt: Prompt) -> _EndpointTraits | None:
+        """Returns the traits for another request after a refused one; None if no change would help."""
         newer = "max_completion_tokens"
-        if self._max_tokens is not None and manners.limit != newer and refusal.mentions_any(newer):
-            return replace(manners, limit=newer)
-        if prompt.schema is not None and manners.form < _ResponseFormat.TEXT and refusal.mentions_any(*_FORMAT):
-            return replace(manners, form=_ResponseFormat(manners.form + 1))
+        if self._max_tokens is not None and traits.limit_parameter != newer and error.mentions_any(newer):
+            return replace(traits, limit_parameter=newer)
+        response_format = traits.response_format
+        if (
+            prompt.schema is not None
+            and response_format < _ResponseFormat.TEXT
+            and error.mentions_any(*_RESPONSE_FORMAT_WORDS)
+        ):
+            return replace(traits, response_format=_ResponseFormat(response_format + 1))
         return None
 
-    def _error(self, refusal: EndpointError) -> LLMError:
-        if refusal.is_transient:
-            return LLMUnavailable(f"the language model {refusal.describe(self._endpoint, self.name)}")
-        if refusal.code in _FILTERS:
+    def _error(self, error: EndpointError) -> LLMError:
+        if error.is_transient:
+            return LLMUnavailable(f"the language model {error.describe(self._endpoint, self.name)}")
+        if error.code in _CONTENT_FILTER_CODES:
             return LLMRefused("the endpoint's content filter withheld the request; nothing was answered")
-        if not refusal.is_too_large:
+        if not error.is_too_large:
             for key, value, names in (
                 ("temperature", self._temperature, ("temperature",)),
                 ("top_p", self._top_p, ("top_p",)),
                 ("max_tokens", self._max_tokens, ("max_tokens", "max_completion_tokens")),
             ):
-                if value is not None and refusal.mentions_any(*names):
+                if value is not None and error.mentions_any(*names):
                     return LLMRejected(
-                        f"the language model does not take llm.config.{key} as it is set (HTTP {refusal.status}); "
+                        f"the language model does not take llm.config.{key} as it is set (HTTP {error.status}); "
                         "change it, or leave it out"
                     )
-        return LLMRejected(f"the language model {refusal.describe(self._endpoint, self.name)}")
+        return LLMRejected(f"the language model {error.describe(self._endpoint, self.name)}")
 
 
-def _learn(place: tuple[str, str], manners: _EndpointTraits) -> None:
-    with _learning:
-        known = _learned.get(place, _EndpointTraits())
-        # Others may have learned something else meanwhile.
-        limit = max(known.limit, manners.limit, key=len)
-        _learned[place] = _EndpointTraits(max(known.form, manners.form), limit)
+def _remember_traits(endpoint_and_model: tuple[str, str], traits: _EndpointTraits) -> None:
+    with _traits_lock:
+        known = _known_traits.get(endpoint_and_model, _EndpointTraits())
+        # Combined with `known`, because another thread may have found a different limitation meanwhile.
+        limit_parameter = max(known.limit_parameter, traits.limit_parameter, key=len)
+        response_format = max(known.response_format, traits.response_format)
+        _known_traits[endpoint_and_model] = _EndpointTraits(response_format, limit_parameter)
 
 
-def _in_words(schema: Mapping[str, Any]) -> str:
-    shown = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
-    return f"Answer with one JSON value that is valid by this JSON Schema, and with nothing else:\n{shown}"
+def _schema_instruction(schema: Mapping[str, Any]) -> str:
+    schema_json = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
+    return f"Answer with one JSON value that is valid by this JSON Schema, and with nothing else:\n{schema_json}"
 
 
-def _schema_kept(text: str, schema: Mapping[str, Any]) -> tuple[Any] | None:
-    """The value, if the answer is of the form that a strict schema leaves no way around."""
+def _parse_strict_answer(text: str, schema: Mapping[str, Any]) -> tuple[Any] | None:
+    """Returns the value in a tuple; None if the server evidently did not enforce the strict schema."""
     try:
         value = parse_json(text, schema)
     except LLMUnusable:
@@ -308,8 +322,8 @@ def _schema_kept(text: str, schema: Mapping[str, Any]) -> tuple[Any] | None:
     return (value,) if matches_schema(value, schema) else None
 
 
-def _text(body: Mapping[str, Any]) -> str:
-    """The words of an answer, if it is whole. Raises LLMRefused, LLMTruncated, LLMUnusable."""
+def _answer_text(body: Mapping[str, Any]) -> str:
+    """Returns the text of a complete answer. Raises LLMRefused, LLMTruncated, LLMUnusable."""
     choices = body.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
     message = choice.get("message")
@@ -327,7 +341,7 @@ def _text(body: Mapping[str, Any]) -> str:
     if isinstance(content, str) and len(content) > MAX_SIZE:
         raise LLMUnusable(
             f"the model's answer has more than {MAX_SIZE:,} characters; set llm.config.max_tokens, or use a model that "
-            "keeps to what it is asked for"
+            "gives shorter answers"
         )
     if isinstance(content, str) and content.strip():
         return content

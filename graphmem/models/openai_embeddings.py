@@ -1,4 +1,4 @@
-"""Embeddings from any OpenAI-compatible endpoint: OpenAI, Azure (`…/openai/v1`), TEI, vLLM, Ollama, LM Studio."""
+"""The Embedder for any OpenAI-compatible endpoint: OpenAI, Azure (`…/openai/v1`), TEI, vLLM, Ollama, LM Studio."""
 
 from __future__ import annotations
 
@@ -13,27 +13,28 @@ from graphmem.models.http import Connection, EndpointError, resolve_endpoint, se
 from graphmem.models.protocols import Matrix
 from graphmem.tracing import span
 
-# https://platform.openai.com/docs/guides/embeddings: lengths of the vectors where none is asked for.
+# Default lengths of vectors, from https://platform.openai.com/docs/guides/embeddings
 KNOWN_DIMS = {"text-embedding-3-small": 1536, "text-embedding-3-large": 3072, "text-embedding-ada-002": 1536}
-# UTF-8 bytes of a window, and what two neighbours share. A token is three bytes or more, but for rare signs: 500 tokens
-# at most, which nearly every model reads whole, where many cut off what is longer without a word.
+# UTF-8 bytes of a window, and of the overlap of two neighbours. A token has three bytes or more, except for rare signs:
+# 500 tokens at most, which nearly every model reads whole. Many models silently cut off longer texts.
 WINDOW = 1500
 OVERLAP = 200
-# OpenAI takes 2,048 texts and 300,000 tokens at once; others 32 texts (TEI, unless told otherwise).
+# OpenAI accepts 2,048 texts and 300,000 tokens in a request; others 32 texts (TEI by default).
 OPENAI_BATCH, BATCH = 256, 32
-_TOKENS = 300_000
-_BYTES_OF_A_TOKEN = 2
+_MAX_TOKENS = 300_000
+_MIN_BYTES_PER_TOKEN = 2
 
-# Endpoints, by URL and model, that do not take `dimensions`.
-_fixed: set[tuple[str, str]] = set()
+# The endpoints, by URL and model, that do not accept `dimensions`.
+_fixed_dims: set[tuple[str, str]] = set()
 
 
 class OpenaiEmbedder:
-    """An Embedder. Nothing is imported or connected before the first text, unless the length of vectors is asked for.
+    """An Embedder at an OpenAI-compatible endpoint. Imports the SDK and connects when it first sends a request.
 
-    `dims` is their length; if the model can, it makes them so. None: known of OpenAI's models, else found out at once
-    by a request, which raises EmbeddingError if it fails. `batch_size` is the most texts of one request, `timeout` is
-    in seconds, of each try. Key and URL are those of `OpenaiChatModel`, and so are the errors about them.
+    `dims` is the length of vectors, requested from models that can choose it. None takes the known length of OpenAI's
+    models; for another model the constructor finds it by a request, and raises EmbeddingError if that fails.
+    `batch_size` is the maximum number of texts in a request. `timeout` limits each try, in seconds. `api_key` and
+    `base_url` are those of `OpenaiChatModel`. Raises ConfigError (see `resolve_endpoint`).
     """
 
     def __init__(
@@ -50,25 +51,28 @@ class OpenaiEmbedder:
         self._endpoint = resolve_endpoint("embedder.config", api_key, base_url)
         self._batch_size = batch_size or (OPENAI_BATCH if self._endpoint.is_openai else BATCH)
         self._connection = Connection(self._endpoint, timeout, EmbeddingError)
-        self._wanted = dims
-        self.dims = dims or KNOWN_DIMS.get(model) or self._found_out()
+        self._configured_dims = dims
+        self.dims = dims or KNOWN_DIMS.get(model) or self._measure_dims()
 
     @property
     def model(self) -> str:
-        """The name vectors are filed under: shortened ones are others."""
+        """The name under which vectors are stored. It includes their length: shortened vectors are different ones."""
         return f"openai/{self._name}/{self.dims}"
 
     def embed(self, texts: Sequence[str]) -> list[Matrix]:
-        parts = [[window for window in _windows(strip_surrogates(text).strip()) if window] or [""] for text in texts]
-        windows = [window for part in parts for window in part]
-        # What has no words is not sent (endpoints refuse it): it has a direction all the same, as a zero has none.
+        windows_by_text = [
+            [window for window in _windows(strip_surrogates(text).strip()) if window] or [""] for text in texts
+        ]
+        windows = [window for text_windows in windows_by_text for window in text_windows]
+        # Endpoints refuse empty texts: those are not sent and get an arbitrary unit vector, because zeros have no
+        # direction.
         rows = np.zeros((len(windows), self.dims), np.float32)
         rows[:, 0] = 1
-        told = [index for index, window in enumerate(windows) if window]
-        for batch in self._batches(told, windows):
-            rows[batch] = self._rows([windows[index] for index in batch])
-        ends = np.cumsum([len(part) for part in parts])
-        return [rows[end - len(part) : end] for part, end in zip(parts, ends, strict=True)]
+        nonempty = [index for index, window in enumerate(windows) if window]
+        for batch in self._batches(nonempty, windows):
+            rows[batch] = self._embed_batch([windows[index] for index in batch])
+        ends = np.cumsum([len(text_windows) for text_windows in windows_by_text])
+        return [rows[end - len(text_windows) : end] for text_windows, end in zip(windows_by_text, ends, strict=True)]
 
     def embed_query(self, text: str) -> Matrix:
         return np.asarray(_unit(self.embed([text])[0].sum(axis=0, keepdims=True))[0])
@@ -76,9 +80,9 @@ class OpenaiEmbedder:
     def close(self) -> None:
         self._connection.close()
 
-    def _found_out(self) -> int:
+    def _measure_dims(self) -> int:
         try:
-            return len(self._vectors(["length"])[0])
+            return len(self._request_vectors(["length"])[0])
         except EmbeddingError as error:
             self.close()
             raise EmbeddingError(f"{error}; with embedder.config.embedding_dims set, opening asks nothing") from None
@@ -86,8 +90,8 @@ class OpenaiEmbedder:
     def _batches(self, indices: Sequence[int], windows: Sequence[str]) -> Iterator[list[int]]:
         batch, size = list[int](), 0
         for index in indices:
-            tokens = len(windows[index].encode()) // _BYTES_OF_A_TOKEN + 1
-            if batch and (len(batch) == self._batch_size or size + tokens > _TOKENS):
+            tokens = len(windows[index].encode()) // _MIN_BYTES_PER_TOKEN + 1
+            if batch and (len(batch) == self._batch_size or size + tokens > _MAX_TOKENS):
                 yield batch
                 batch, size = [], 0
             batch.append(index)
@@ -95,35 +99,41 @@ class OpenaiEmbedder:
         if batch:
             yield batch
 
-    def _rows(self, texts: Sequence[str]) -> Matrix:
-        """A unit row for each text."""
+    def _embed_batch(self, texts: Sequence[str]) -> Matrix:
+        """Returns a matrix (texts x dims, float32, unit rows) from one request. Raises EmbeddingError."""
         try:
-            rows = np.asarray(self._vectors(texts), dtype=np.float32)
+            rows = np.asarray(self._request_vectors(texts), dtype=np.float32)
         except (ValueError, TypeError, OverflowError):
             rows = np.empty(0, np.float32)
         if rows.ndim != 2 or not np.isfinite(rows).all() or not rows.any(axis=1).all():  # noqa: PLR2004
             raise self._error("answers with something else than a vector of numbers for each text")
         if rows.shape[1] != self.dims:
-            remedy = f"set it to {rows.shape[1]}, or leave it out" if self._wanted else f"set it to {rows.shape[1]}"
+            remedy = (
+                f"set it to {rows.shape[1]}, or leave it out" if self._configured_dims else f"set it to {rows.shape[1]}"
+            )
             raise self._error(
                 f"gives vectors of {rows.shape[1]} numbers where {self.dims} are expected; "
                 f"embedder.config.embedding_dims: {remedy}"
             )
         return _unit(rows)
 
-    def _vectors(self, texts: Sequence[str]) -> list[Any]:
-        """What the endpoint answers for the texts, in their order. Raises EmbeddingError."""
-        about = {"gen_ai.operation.name": "embeddings", "gen_ai.request.model": self._name, **self._endpoint.attributes}
-        with span(f"embeddings {self._name}", client=True, **about) as traced:
-            found = self._asked(texts)
-            if isinstance(found, EndpointError):
-                raise self._error(self._told(found, len(texts)))
-            body = found.body if isinstance(found.body, dict) else {}
+    def _request_vectors(self, texts: Sequence[str]) -> list[Any]:
+        """Returns the endpoint's vectors for the texts in order, unchecked. Raises EmbeddingError."""
+        attributes = {
+            "gen_ai.operation.name": "embeddings",
+            "gen_ai.request.model": self._name,
+            **self._endpoint.attributes,
+        }
+        with span(f"embeddings {self._name}", client=True, **attributes) as traced:
+            response = self._send_request(texts)
+            if isinstance(response, EndpointError):
+                raise self._error(self._describe(response, len(texts)))
+            body = response.body if isinstance(response.body, dict) else {}
             usage = body.get("usage")
             traced.set_attributes(
                 **{"gen_ai.usage.input_tokens": usage.get("prompt_tokens") if isinstance(usage, dict) else None}
             )
-            vectors = _ordered(body.get("data"), len(texts))
+            vectors = _vectors_by_index(body.get("data"), len(texts))
             if vectors is None:
                 raise self._error(
                     f"does not answer with one vector for each of {len(texts)} texts; check "
@@ -131,39 +141,39 @@ class OpenaiEmbedder:
                 )
             return vectors
 
-    def _asked(self, texts: Sequence[str]) -> Any:
-        place = self._endpoint.url, self._name
+    def _send_request(self, texts: Sequence[str]) -> Any:
+        endpoint_and_model = self._endpoint.url, self._name
         create = self._connection.client().embeddings.with_raw_response.create
-        # Floats: not every server knows base64, which the SDK asks for by itself.
+        # The SDK's default is base64, which some servers do not support.
         call = partial(create, model=self._name, input=list(texts), encoding_format="float")
-        if self._wanted is None or place in _fixed:
+        if self._configured_dims is None or endpoint_and_model in _fixed_dims:
             return send(call)
-        found = send(partial(call, dimensions=self._wanted))
-        if isinstance(found, EndpointError) and found.mentions_any("dimension", "matryoshka"):
-            found = send(call)
-            if not isinstance(found, EndpointError):
-                _fixed.add(place)
-        return found
+        response = send(partial(call, dimensions=self._configured_dims))
+        if isinstance(response, EndpointError) and response.mentions_any("dimension", "matryoshka"):
+            response = send(call)
+            if not isinstance(response, EndpointError):
+                _fixed_dims.add(endpoint_and_model)
+        return response
 
-    def _told(self, refusal: EndpointError, count: int) -> str:
-        if refusal.is_too_large or (count > 1 and refusal.mentions_any("batch", "too many inputs", "too large")):
-            return f"finds {count} texts too much at once (HTTP {refusal.status}); set embedder.config.batch_size lower"
-        return refusal.describe(self._endpoint, self._name)
+    def _describe(self, error: EndpointError, count: int) -> str:
+        if error.is_too_large or (count > 1 and error.mentions_any("batch", "too many inputs", "too large")):
+            return f"finds {count} texts too much at once (HTTP {error.status}); set embedder.config.batch_size lower"
+        return error.describe(self._endpoint, self._name)
 
-    def _error(self, told: str) -> EmbeddingError:
-        return EmbeddingError(f"the embedding model {told}")
+    def _error(self, description: str) -> EmbeddingError:
+        return EmbeddingError(f"the embedding model {description}")
 
 
-def _ordered(data: Any, count: int) -> list[Any] | None:
-    """The vectors by their index; None unless there is one for each."""
-    if not isinstance(data, list) or not all(isinstance(one, dict) for one in data):
+def _vectors_by_index(data: Any, count: int) -> list[Any] | None:
+    """Returns the vectors in the order of their indices; None unless there is exactly one for each text."""
+    if not isinstance(data, list) or not all(isinstance(item, dict) for item in data):
         return None
-    found = {one.get("index", place): one.get("embedding") for place, one in enumerate(data)}
-    return [found[index] for index in range(count)] if found.keys() == set(range(count)) else None
+    vectors = {item.get("index", position): item.get("embedding") for position, item in enumerate(data)}
+    return [vectors[index] for index in range(count)] if vectors.keys() == set(range(count)) else None
 
 
 def _windows(text: str) -> Iterator[str]:
-    """A text whole, or in windows that overlap; cut between words where there are any."""
+    """Yields the whole text, or overlapping windows of a long one, cut at spaces if possible."""
     raw = text.encode()
     start = 0
     while len(raw) - start > WINDOW:

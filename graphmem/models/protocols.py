@@ -1,4 +1,4 @@
-"""What graphmem asks of models. Implementations are safe to call from several threads."""
+"""Interfaces of embedders and language models, with their data types. Implementations are thread-safe."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from graphmem.model import EmbeddingSpec, Extraction, Mention, Utterance
+from graphmem.model import EmbeddingSpec
 
 Matrix: TypeAlias = npt.NDArray[np.float32]
 Tokens: TypeAlias = npt.NDArray[np.int8]
@@ -17,9 +17,9 @@ Tokens: TypeAlias = npt.NDArray[np.int8]
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
-    """A text's vectors (windows x dims, float32, unit rows) and, for each window, its tokens' vectors.
+    """A text's vectors (windows x dims, float32, unit rows) and one token matrix for each window.
 
-    A token matrix is (tokens x token dims, int8): unit rows times 127.
+    A token matrix is (tokens x token dims, int8): unit rows times 127. Embedders without tokens leave `tokens` empty.
     """
 
     vectors: Matrix
@@ -28,7 +28,7 @@ class Embedded:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedQuestion:
-    """A question's vector (dims,), its tokens' vectors (tokens x token dims, unit rows), and the word of each token."""
+    """A question's vector (dims,), its token vectors (tokens x token dims, unit rows) and the word of each token."""
 
     vector: Matrix
     tokens: Matrix
@@ -38,7 +38,8 @@ class EmbeddedQuestion:
 class Embedder(Protocol):
     """Turns texts into unit-length vectors.
 
-    `model` names the model and its revision: vectors of different names are never compared. `dims` is their length.
+    `model` names the model and its revision: vectors of different names are never compared. `dims` is the vectors'
+    length.
     """
 
     @property
@@ -48,72 +49,55 @@ class Embedder(Protocol):
     def dims(self) -> int: ...
 
     def embed(self, texts: Sequence[str]) -> list[Matrix]:
-        """One matrix (windows x dims, float32, unit rows) for each text, in order; one row unless the text is long.
+        """Returns one matrix (windows x dims, float32, unit rows) for each text, in order.
 
-        Raises EmbeddingError when the model fails. The same text gives the same rows whatever it is batched with.
+        A matrix has one row unless the text is long. A text's rows do not depend on the other texts of the call.
+        Raises EmbeddingError when the model fails.
         """
         ...
 
     def embed_query(self, text: str) -> Matrix:
-        """One unit vector (dims,) for a question. Raises EmbeddingError."""
+        """Returns a question's unit vector (dims,). Raises EmbeddingError."""
         ...
 
 
 @runtime_checkable
 class TokenEmbedder(Embedder, Protocol):
-    """An Embedder that also gives a vector for each token of a text, to compare words in their context."""
+    """An Embedder that also returns a vector for each token of a text, for comparing words in their context."""
 
     @property
     def token_form(self) -> str:
-        """The name token matrices are filed under: those of different names are never compared."""
+        """The name under which token matrices are stored; matrices of different names are never compared."""
         ...
 
     @property
     def token_dims(self) -> int:
-        """The length of a token's vector."""
+        """The length of a token vector."""
         ...
 
     def embed_tokens(self, texts: Sequence[str]) -> list[Embedded]:
-        """`embed`, with each window's tokens. Raises EmbeddingError."""
+        """Returns each text's vectors, as `embed` does, and the token matrix of each window. Raises EmbeddingError."""
         ...
 
     def embed_question(self, text: str) -> EmbeddedQuestion:
-        """`embed_query`, with the question's tokens. Raises EmbeddingError."""
+        """Returns a question's vector, as `embed_query` does, and its tokens. Raises EmbeddingError."""
         ...
 
 
 @runtime_checkable
 class LocatingEmbedder(TokenEmbedder, Protocol):
-    """A TokenEmbedder that tells where its tokens stand, so that the part of a long text that matches can be shown."""
+    """A TokenEmbedder with the tokens' offsets in the text, for showing the matching part of a long text."""
 
     def token_places(self, text: str) -> Sequence[Sequence[int]]:
-        """For each window that `embed_tokens` makes of a text, where its tokens begin. Raises EmbeddingError."""
-        ...
-
-
-class Extractor(Protocol):
-    """Finds entities and the relations between them without a language model."""
-
-    @property
-    def name(self) -> str: ...
-
-    def extract(self, utterances: Sequence[Utterance]) -> list[Extraction]:
-        """One extraction for each utterance, in order. "I" and "my" are the speaker, and who a fact leaves out is.
-
-        Raises ModelError.
-        """
-        ...
-
-    def keys(self, question: str) -> list[Mention]:
-        """What a question names, by the same rules, as one mention for each key. Raises ModelError."""
+        """Returns, for each window of `embed_tokens`, the character offset of each token. Raises EmbeddingError."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What calls of a language model took: tokens as the endpoint counts them (0 where it does not say), seconds.
+    """The consumption of language model calls: tokens as the endpoint counts them (0 if it reports none), seconds.
 
-    `cost` is money by the configured prices, 0 without.
+    `cached_tokens` are among `prompt_tokens`. `cost` is money by the configured prices, 0 without prices.
     """
 
     calls: int = 0
@@ -124,15 +108,17 @@ class Usage:
     cost: float = 0.0
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
+        return Usage(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One request: `system` comes first and is the same each time (endpoints cache what begins alike), `user` varies.
+    """One request to a language model.
 
-    `schema` is the JSON Schema of the answer, strict: every property required, nothing else allowed; None asks for
-    plain text. `timeout` in seconds, if it is to be less than the configured one.
+    `operation` names the request in usage statistics. `system` comes first and stays the same between requests, because
+    endpoints cache a common beginning; `user` varies. `schema` is the JSON Schema of the answer, strict: every property
+    required, no others allowed; None asks for plain text. `timeout` is a limit for the whole request in seconds; it
+    takes effect only if it is below the configured timeout.
     """
 
     operation: str
@@ -144,27 +130,27 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer: the JSON value that was asked for (as it came, not checked against the schema), or text."""
+    """An answer: the JSON value (not validated against the schema), or text if the prompt has no schema."""
 
     value: Any
     usage: Usage
 
 
 class LanguageModel(Protocol):
-    """Answers prompts. `name` is the model's."""
+    """Answers prompts. `name` is the model's name."""
 
     @property
     def name(self) -> str: ...
 
     def answer(self, prompt: Prompt) -> Reply:
-        """One answer, whole.
+        """Returns one complete answer.
 
-        Raises LLMError by name (`graphmem.errors`); it has tried again itself where that helps.
+        Retries by itself where that may help; callers do not. Raises a subclass of LLMError (`graphmem.errors`).
         """
         ...
 
     def close(self) -> None:
-        """Lets go of connections. A second call does nothing; a prompt that comes after it raises LLMUnavailable."""
+        """Closes the connections. A second call does nothing; a later `answer` raises LLMUnavailable."""
         ...
 
 
@@ -173,12 +159,12 @@ class Closeable(Protocol):
     """A model that holds connections."""
 
     def close(self) -> None:
-        """Lets go of them. A second call does nothing."""
+        """Closes the connections. A second call does nothing."""
         ...
 
 
 def embedding_spec_of(embedder: Embedder) -> EmbeddingSpec:
-    """What is kept of each text that this embedder reads."""
+    """Returns the kinds of embeddings that are stored for each text with this embedder."""
     if isinstance(embedder, TokenEmbedder):
         return EmbeddingSpec(embedder.model, embedder.token_form, embedder.token_dims)
     return EmbeddingSpec(embedder.model)

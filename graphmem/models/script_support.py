@@ -1,7 +1,7 @@
-"""Which scripts an embedder reads, measured once for each by sentences that say the same in other words.
+"""Measures which scripts an embedder understands, once for each script, with pairs of sentences of equal meaning.
 
-A model that was trained on English gives every sentence in Chinese or Greek nearly the same vector: its cosines rank
-memories by chance, and a search is better off without them. Latin letters are taken to be read.
+A model trained on English gives every sentence in Chinese or Greek nearly the same vector. Its cosines then rank
+memories by chance, and the search leaves them out. Latin script is assumed to be understood.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ import numpy as np
 from graphmem.models.protocols import Embedder, Matrix
 from graphmem.text import is_latin
 
-# How many of the twelve sentences (six pairs, both ways) have to be nearest to their like. Measured with MiniLM:
-# English 12, Han 5, Devanagari 4, all others 0 to 2; by chance it is 2.
-MIN_SIMILARITY_RATIO = 9
-# The share of a text's letters from which on it is not in Latin script.
-FOREIGN = 0.25
+# The number of the twelve sentences (six pairs, both ways) that must be nearest to their own partner. Measured with
+# MiniLM: English 12, Han 5, Devanagari 4, all others 0 to 2; chance level is 2.
+MIN_MATCHED_SENTENCES = 9
+# A text with at least this share of letters outside Latin script is in another script.
+MIN_OTHER_SCRIPT_SHARE = 0.25
 
-# Pairs of sentences of one meaning that share hardly a word, by the first word of their signs' names in Unicode.
+# Pairs of sentences of equal meaning with hardly a common word, by script: the first word of the letters' names in
+# Unicode.
 _PAIRS: dict[str, tuple[tuple[str, str], ...]] = {
     "CJK": (
         ("我家的狗生病了", "宠物犬身体不舒服"),
@@ -99,52 +100,53 @@ _PAIRS: dict[str, tuple[tuple[str, str], ...]] = {
 
 
 class ScriptSupport:
-    """What one embedder reads. Safe to call from several threads."""
+    """The scripts that one embedder understands. Thread-safe."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
-        self._known: dict[str, bool] = {}
+        self._supported: dict[str, bool] = {}
 
     def supports(self, text: str) -> bool:
-        """Whether the embedder reads a text's script. Asks the embedder at the first text in a script.
+        """Whether the embedder understands a text's script. Calls the embedder at the first text in a script.
 
-        A script that there are no sentences of is read by whoever reads most of the others. Raises ModelError.
+        A script without test sentences counts as understood if most of the others are. Raises ModelError.
         """
         script = script_of(text)
         if script is None:
             return True
         if script in _PAIRS:
-            return self._measured([script])[script]
-        return 2 * sum(self._measured(list(_PAIRS)).values()) > len(_PAIRS)
+            return self._measure([script])[script]
+        return 2 * sum(self._measure(list(_PAIRS)).values()) > len(_PAIRS)
 
-    def _measured(self, scripts: Sequence[str]) -> dict[str, bool]:
-        """Which of the scripts are read. Two threads may measure the same at once: nobody waits for a lock."""
-        unknown = [script for script in scripts if script not in self._known]
-        if unknown:
-            made = self._embedder.embed([sentence for one in unknown for pair in _PAIRS[one] for sentence in pair])
-            rows = np.stack([windows[0] for windows in made])
-            for script, mine in zip(unknown, np.split(rows, len(unknown)), strict=True):
-                self._known[script] = _ties(mine[::2], mine[1::2]) >= MIN_SIMILARITY_RATIO
-        return {script: self._known[script] for script in scripts}
+    def _measure(self, scripts: Sequence[str]) -> dict[str, bool]:
+        """Returns for each script whether it is understood. There is no lock: threads may measure a script twice."""
+        unmeasured = [script for script in scripts if script not in self._supported]
+        if unmeasured:
+            sentences = [sentence for script in unmeasured for pair in _PAIRS[script] for sentence in pair]
+            vectors = np.stack([windows[0] for windows in self._embedder.embed(sentences)])
+            for script, script_vectors in zip(unmeasured, np.split(vectors, len(unmeasured)), strict=True):
+                matched = _count_matched(script_vectors[::2], script_vectors[1::2])
+                self._supported[script] = matched >= MIN_MATCHED_SENTENCES
+        return {script: self._supported[script] for script in scripts}
 
 
-def _ties(some: Matrix, others: Matrix) -> int:
-    """How many sentences of either row are nearest to their like in the other."""
-    cosines = some @ others.T
+def _count_matched(sentences: Matrix, partners: Matrix) -> int:
+    """Counts the sentences, on either side, whose nearest neighbour on the other side is their own partner."""
+    cosines = sentences @ partners.T
     own = np.arange(len(cosines))
     return int((cosines.argmax(axis=0) == own).sum() + (cosines.argmax(axis=1) == own).sum())
 
 
 def script_of(text: str) -> str | None:
-    """The script a text is written in, as Unicode names it; None if it is Latin, or there are no letters.
+    """Returns the Unicode name of a text's script; None if it is Latin, or the text has no letters.
 
-    Names and terms stand in Latin letters in texts of every script, seldom the other way: a text is in another script
-    from a quarter of its letters on.
+    Texts in every script contain names and terms in Latin letters, but rarely the reverse: a quarter of letters in
+    another script decides for that script. Kanji or katakana with kana is "HIRAGANA" (Japanese).
     """
     letters = [char for char in unicodedata.normalize("NFKC", text) if char.isalpha()]
-    found = Counter(unicodedata.name(char, "").partition(" ")[0] for char in letters if not is_latin(char))
-    if not found or found.total() < FOREIGN * len(letters):
+    counts = Counter(unicodedata.name(char, "").partition(" ")[0] for char in letters if not is_latin(char))
+    if not counts or counts.total() < MIN_OTHER_SCRIPT_SHARE * len(letters):
         return None
-    script = found.most_common(1)[0][0]
-    is_japanese = script in ("CJK", "KATAKANA") and found.keys() & {"HIRAGANA", "KATAKANA"}
+    script = counts.most_common(1)[0][0]
+    is_japanese = script in ("CJK", "KATAKANA") and counts.keys() & {"HIRAGANA", "KATAKANA"}
     return "HIRAGANA" if is_japanese else script

@@ -1,4 +1,4 @@
-"""What is said to language models, as files: people can read them, and endpoints cache what is the same each time."""
+"""Prompt templates, one Markdown file each: readable for people, and constant, so that endpoints can cache them."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from importlib.resources import files
 
 @cache
 def load(name: str) -> str:
-    """The prompt in `<name>.md`, without white space around it."""
+    """Returns the text of the template `<name>.md`, without surrounding white space."""
     return (files(__name__) / f"{name}.md").read_text("utf-8").strip()

@@ -12,8 +12,9 @@ from sqlalchemy import Connection
 
 from graphmem.boundary.filters import Filter
 from graphmem.errors import ModelError, StoreError
+from graphmem.extraction.protocols import Extractor
 from graphmem.model import Entity, GraphBounds, Mention, MentionKind, Seeds, Subgraph, View
-from graphmem.models.protocols import EmbeddedQuestion, Embedder, Extractor, Matrix, TokenEmbedder
+from graphmem.models.protocols import EmbeddedQuestion, Embedder, Matrix, TokenEmbedder
 from graphmem.models.script_support import ScriptSupport
 from graphmem.stores.ledger import Ledger, entity_names, memories, term_stats
 from graphmem.stores.projection_worker import ProjectionWorker

@@ -1,4 +1,4 @@
-"""The Cypher in `cypher/`: static text, one statement in each file, read once. Values go into it only as parameters."""
+"""Loads the Cypher statements in `cypher/`: static text, one per file, read once. Values are always parameters."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import LiteralString
 
 @cache
 def statement(path: str) -> LiteralString:
-    """The statement in `cypher/<path>.cypher`, without its comments.
+    """Returns the statement in `cypher/<path>.cypher`, without its comment lines.
 
-    It is as good as a literal of ours: nothing is ever put into it.
+    Typed as a LiteralString, because the file is part of the package and no value is ever formatted into it.
     """
     lines = (_folder() / f"{path}.cypher").read_text("utf-8").splitlines()
     return "\n".join(line for line in lines if not line.lstrip().startswith("//"))
@@ -21,12 +21,12 @@ def statement(path: str) -> LiteralString:
 
 @cache
 def statements(folder: str) -> tuple[LiteralString, ...]:
-    """All statements of a folder, in the order of their files' names."""
+    """Returns all statements of a folder, in the order of their file names."""
     names = sorted(entry.name for entry in (_folder() / folder).iterdir())
     return tuple(statement(f"{folder}/{name.removesuffix('.cypher')}") for name in names)
 
 
 def _folder() -> Traversable | Path:
-    """The wheel carries the folder inside the package; in a checkout it stands beside it, for people to find."""
+    """Returns the folder inside the package (in a wheel), else the one at the top of the checkout."""
     packaged = files("graphmem") / "_cypher"
     return packaged if packaged.is_dir() else Path(__file__).parents[2] / "cypher"

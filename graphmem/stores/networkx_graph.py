@@ -1,7 +1,7 @@
-"""The graph in memory, on networkx: a real `GraphIndex` without a server, for tests and notebooks.
+"""The graph in memory, on networkx: a `GraphIndex` without a server, for tests and notebooks.
 
-Each entity keeps its mentions sorted by worth, so that a hub costs a bounded read (scanning a hub's edges took 67 ms
-at 100,000 memories).
+Each entity keeps its mentions sorted by rank, so that reading the best of a hub is bounded: scanning a hub's edges took
+67 ms at 100,000 memories.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from graphmem.stores.protocols import EntityState, MemoryState, RelationState
 from graphmem.text import entity_id
 
 Node = tuple[str, ...]
-MentionRank = tuple[int, int, int, str]  # kind, newest first, row, memory id
+MentionRank = tuple[int, int, int, str]  # kind, -time (newest first), row, memory id
 
 
 class NetworkxIndex:
-    """One directed multigraph.
+    """A `GraphIndex` in one directed multigraph.
 
-    Nodes ("memory", id) and ("entity", partition, key); edges "mentions", "next", "same_as", and relations by their
-    ids.
+    Nodes are ("memory", id) and ("entity", partition, key). Edge keys are "mentions", "next", "same_as", and the id of
+    a relation.
     """
 
     def __init__(self) -> None:
         self._graph: nx.MultiDiGraph[Node] = nx.MultiDiGraph()
         self._mentions: dict[tuple[str, str], list[MentionRank]] = {}
         self._relations: dict[str, tuple[RelationState, Node, Node]] = {}
-        self._told: dict[str, EntityState] = {}
+        self._entity_states: dict[str, EntityState] = {}
         self._lock = RLock()
         self._closed = False
 
@@ -48,18 +48,18 @@ class NetworkxIndex:
             self._check_open()
             for state in memories:
                 if state.record.seq >= self._version(state.record.id):
-                    left = self._drop_memory(state.record.id, keep_node=True)
+                    formerly_mentioned = self._drop_memory(state.record.id, keep_node=True)
                     self._add_memory(state)
-                    self._prune(left)
+                    self._prune(formerly_mentioned)
             for relation in relations:
-                known = self._relations.get(relation.relation.id)
-                if known is None or relation.seq >= known[0].seq:
+                stored = self._relations.get(relation.relation.id)
+                if stored is None or relation.seq >= stored[0].seq:
                     self._drop_relation(relation.relation.id)
                     self._add_relation(relation)
             for entity in entities:
-                if entity.id not in self._told or entity.seq >= self._told[entity.id].seq:
-                    self._untell(entity.id)
-                    self._tell(entity)
+                if entity.id not in self._entity_states or entity.seq >= self._entity_states[entity.id].seq:
+                    self._drop_entity_state(entity.id)
+                    self._add_entity_state(entity)
 
     def _version(self, uid: str) -> int:
         record = self._graph.nodes.get(("memory", uid), {}).get("record")
@@ -71,11 +71,11 @@ class NetworkxIndex:
         if state.previous is not None:
             self._graph.add_edge(("memory", state.previous), node, key="next")
         for entity, kind in state.mentions:
-            other = ("entity", record.partition, entity.key)
-            self._graph.add_node(other, entity=entity)
-            self._graph.add_edge(node, other, key="mentions", kind=kind)
-            worth = (int(kind), -micros(record.at), record.row, record.id)
-            insort(self._mentions.setdefault((record.partition, entity.key), []), worth)
+            entity_node = ("entity", record.partition, entity.key)
+            self._graph.add_node(entity_node, entity=entity)
+            self._graph.add_edge(node, entity_node, key="mentions", kind=kind)
+            rank = (int(kind), -micros(record.at), record.row, record.id)
+            insort(self._mentions.setdefault((record.partition, entity.key), []), rank)
 
     def _add_relation(self, state: RelationState) -> None:
         relation = state.relation
@@ -83,17 +83,17 @@ class NetworkxIndex:
         self._graph.add_edge(source, target, key=relation.id, relation=relation, supports=state.supports)
         self._relations[relation.id] = (state, source, target)
 
-    def _tell(self, state: EntityState) -> None:
+    def _add_entity_state(self, state: EntityState) -> None:
         node = ("entity", state.partition, state.key)
-        self._told[state.id] = state
+        self._entity_states[state.id] = state
         self._graph.add_node(node, name=state.name)
-        for other in (("entity", state.partition, key) for key in state.same_as):
-            # Where the other end is not here yet, its own state will bring the link.
-            if other in self._graph and not self._graph.has_edge(other, node, key="same_as"):
-                self._graph.add_edge(node, other, key="same_as")
+        for alias_node in (("entity", state.partition, key) for key in state.same_as):
+            # An alias that is not in the graph yet adds the edge with its own state.
+            if alias_node in self._graph and not self._graph.has_edge(alias_node, node, key="same_as"):
+                self._graph.add_edge(node, alias_node, key="same_as")
 
-    def _untell(self, uid: str) -> None:
-        state = self._told.pop(uid, None)
+    def _drop_entity_state(self, uid: str) -> None:
+        state = self._entity_states.pop(uid, None)
         node = ("entity", state.partition, state.key) if state is not None else ()
         if node not in self._graph:
             return
@@ -110,22 +110,25 @@ class NetworkxIndex:
             for uid in relations:
                 self._drop_relation(uid)
             for uid in entities:
-                self._untell(uid)
+                self._drop_entity_state(uid)
             return before - self._graph.number_of_nodes() - self._graph.number_of_edges()
 
     def _drop_memory(self, uid: str, *, keep_node: bool = False) -> list[Node]:
-        """Removes a memory; with `keep_node` only what `_add_memory` puts there, so that its successor stays linked.
+        """Removes a memory; with `keep_node`, only the edges that `_add_memory` makes, so that its successor's stays.
 
-        Returns the entities it mentioned: what they hold besides is not lost before it is clear that they go.
+        Returns the entities it mentioned. Their nodes stay until `_prune`: another mention may be added first, and a
+        removed node would lose its relations and aliases.
         """
         node = ("memory", uid)
         record: MemoryRecord | None = self._graph.nodes[node].get("record") if node in self._graph else None
         if record is None:
             return []
-        entities = [other for _, other, key in self._graph.out_edges(node, keys=True) if key == "mentions"]
-        for other in entities:
-            self._graph.remove_edge(node, other, key="mentions")
-            self._mentions[other[1], other[2]] = [w for w in self._mentions[other[1], other[2]] if w[3] != uid]
+        entities = [entity for _, entity, key in self._graph.out_edges(node, keys=True) if key == "mentions"]
+        for entity in entities:
+            self._graph.remove_edge(node, entity, key="mentions")
+            self._mentions[entity[1], entity[2]] = [
+                rank for rank in self._mentions[entity[1], entity[2]] if rank[3] != uid
+            ]
         for source in [source for source, _, key in self._graph.in_edges(node, keys=True) if key == "next"]:
             self._graph.remove_edge(source, node, key="next")
         if not keep_node:
@@ -136,84 +139,90 @@ class NetworkxIndex:
         for node in entities:
             if not self._mentions[node[1], node[2]]:
                 del self._mentions[node[1], node[2]]
-                self._told.pop(entity_id(node[1], node[2]), None)
+                self._entity_states.pop(entity_id(node[1], node[2]), None)
                 self._graph.remove_node(node)
 
     def _drop_relation(self, uid: str) -> None:
         _, source, target = self._relations.pop(uid, (None, (), ()))
-        if self._graph.has_edge(source, target, key=uid):  # gone already with an end that nothing mentions any more
+        if self._graph.has_edge(source, target, key=uid):  # else it went with an entity that nothing mentions any more
             self._graph.remove_edge(source, target, key=uid)
 
     def neighbourhood(self, view: View, seeds: Seeds, limits: GraphBounds) -> Subgraph:
         with self._lock:
             self._check_open()
-            named = [key for key in seeds.entities if (view.partition, key) in self._mentions]
-            start = [uid for uid in seeds.memories if self._sees(view, uid)]
-            naming = [uid for key in named for uid in self._best(view, key, limits.seed_mentions)]
-            frontier = self._rarest([*start, *naming], named, limits.frontier)
-            leads = [uid for key in frontier for uid in self._best(view, key, limits.frontier_mentions)]
-            found = dict.fromkeys([*start, *self._around(view, start, limits.steps), *naming, *leads])
-            return self._subgraph(view, list(found)[: limits.memories], named)
+            seed_entities = [key for key in seeds.entities if (view.partition, key) in self._mentions]
+            seed_memories = [uid for uid in seeds.memories if self._is_visible(view, uid)]
+            mentioning = [uid for key in seed_entities for uid in self._best_mentions(view, key, limits.seed_mentions)]
+            frontier = self._rarest_entities([*seed_memories, *mentioning], seed_entities, limits.frontier)
+            reached = [uid for key in frontier for uid in self._best_mentions(view, key, limits.frontier_mentions)]
+            beside = self._session_neighbours(view, seed_memories, limits.steps)
+            memories = dict.fromkeys([*seed_memories, *beside, *mentioning, *reached])
+            return self._subgraph(view, list(memories)[: limits.memories], seed_entities)
 
-    def _around(self, view: View, start: Sequence[str], steps: int) -> list[str]:
-        found, ends = dict.fromkeys(start), list(start)
+    def _session_neighbours(self, view: View, seed_memories: Sequence[str], steps: int) -> list[str]:
+        """Returns the visible memories up to `steps` away, nearest first. An invisible one counts as a step."""
+        visited, ends = dict.fromkeys(seed_memories), list(seed_memories)
         for _ in range(steps):
-            beside = {uid for end in ends for pair in self._pairs(end) for uid in pair if uid not in found}
+            beside = {uid for end in ends for pair in self._next_pairs(end) for uid in pair if uid not in visited}
             ends = sorted(beside, key=self._row)
-            found.update(dict.fromkeys(ends))
-        return [uid for uid in list(found)[len(start) :] if self._sees(view, uid)]
+            visited.update(dict.fromkeys(ends))
+        return [uid for uid in list(visited)[len(seed_memories) :] if self._is_visible(view, uid)]
 
     def _row(self, uid: str) -> int:
         record: MemoryRecord | None = self._graph.nodes[("memory", uid)].get("record")
         return 0 if record is None else record.row
 
-    def _sees(self, view: View, uid: str) -> bool:
+    def _is_visible(self, view: View, uid: str) -> bool:
         node = ("memory", uid)
         record = self._graph.nodes[node].get("record") if node in self._graph else None
         return record is not None and view.holds(record)
 
-    def _pairs(self, uid: str) -> list[tuple[str, str]]:
+    def _next_pairs(self, uid: str) -> list[tuple[str, str]]:
         node = ("memory", uid)
         edges = [*self._graph.in_edges(node, keys=True), *self._graph.out_edges(node, keys=True)]
-        return [(a[1], b[1]) for a, b, key in edges if key == "next"]
+        return [(earlier[1], later[1]) for earlier, later, key in edges if key == "next"]
 
-    def _rarest(self, start: Iterable[str], without: Sequence[str], limit: int) -> list[str]:
-        entities = {entity.key: entity for uid in start for entity, _ in self._mentioned(uid)}
-        fresh = [entity for key, entity in entities.items() if key not in without and entity.mentions > 1]
-        return [entity.key for entity in sorted(fresh, key=lambda e: (e.mentions, e.key))[:limit]]
+    def _rarest_entities(self, memories: Iterable[str], excluded: Sequence[str], limit: int) -> list[str]:
+        entities = {entity.key: entity for uid in memories for entity, _ in self._mentions_of(uid)}
+        linking = [entity for key, entity in entities.items() if key not in excluded and entity.mentions > 1]
+        return [entity.key for entity in sorted(linking, key=lambda entity: (entity.mentions, entity.key))[:limit]]
 
-    def _mentioned(self, uid: str) -> list[tuple[Entity, MentionKind]]:
-        found = [
-            (self._entity(other), data["kind"])
-            for _, other, key, data in self._graph.out_edges(("memory", uid), keys=True, data=True)
+    def _mentions_of(self, uid: str) -> list[tuple[Entity, MentionKind]]:
+        mentions = [
+            (self._entity(node), data["kind"])
+            for _, node, key, data in self._graph.out_edges(("memory", uid), keys=True, data=True)
             if key == "mentions" and data["kind"] < MentionKind.THING
         ]
-        return sorted(found, key=lambda pair: (pair[1], pair[0].key))
+        return sorted(mentions, key=lambda mention: (mention[1], mention[0].key))
 
     def _entity(self, node: Node) -> Entity:
         entity: Entity = self._graph.nodes[node]["entity"]
         return replace(entity, mentions=len(self._mentions[node[1], node[2]]))
 
-    def _best(self, view: View, key: str, limit: int) -> list[str]:
-        found: list[str] = []
-        for worth in self._mentions[view.partition or "", key]:
-            if worth[0] < MentionKind.THING and self._sees(view, worth[3]):
-                found.append(worth[3])
-            if len(found) == limit:
+    def _best_mentions(self, view: View, key: str, limit: int) -> list[str]:
+        memories: list[str] = []
+        for kind, _, _, uid in self._mentions[view.partition or "", key]:
+            if kind < MentionKind.THING and self._is_visible(view, uid):
+                memories.append(uid)
+            if len(memories) == limit:
                 break
-        return found
+        return memories
 
-    def _subgraph(self, view: View, found: list[str], named: Sequence[str]) -> Subgraph:
-        held = [(uid, entity, kind) for uid in found for entity, kind in self._mentioned(uid)]
-        edges = [(uid, entity, kind) for uid, entity, kind in held if entity.mentions > 1 or entity.key in named]
-        alone = Counter((uid, int(kind)) for uid, entity, kind in held if (uid, entity, kind) not in edges)
-        pairs = {pair for uid in found for pair in self._pairs(uid)}
+    def _subgraph(self, view: View, memories: list[str], seed_entities: Sequence[str]) -> Subgraph:
+        mentions = [(uid, entity, kind) for uid in memories for entity, kind in self._mentions_of(uid)]
+        linking = [
+            (uid, entity, kind) for uid, entity, kind in mentions if entity.mentions > 1 or entity.key in seed_entities
+        ]
+        unshared = Counter((uid, int(kind)) for uid, entity, kind in mentions if (uid, entity, kind) not in linking)
+        pairs = {pair for uid in memories for pair in self._next_pairs(uid)}
         return Subgraph(
-            memories=tuple(found),
-            frequencies={entity.key: entity.mentions for _, entity, _ in edges},
-            mentions=tuple(MentionEdge(uid, entity.key, int(kind)) for uid, entity, kind in edges),
-            shared_mentions=dict(alone),
-            next_pairs=tuple(sorted((a, b) for a, b in pairs if self._sees(view, a) and self._sees(view, b))),
+            memories=tuple(memories),
+            frequencies={entity.key: entity.mentions for _, entity, _ in linking},
+            mentions=tuple(MentionEdge(uid, entity.key, int(kind)) for uid, entity, kind in linking),
+            shared_mentions=dict(unshared),
+            next_pairs=tuple(
+                sorted(pair for pair in pairs if self._is_visible(view, pair[0]) and self._is_visible(view, pair[1]))
+            ),
         )
 
     def count(self) -> int:
@@ -224,14 +233,24 @@ class NetworkxIndex:
         with self._lock:
             self._check_open()
             records = [data.get("record") for node, data in self._graph.nodes(data=True) if node[0] == "memory"]
-            found = [
-                (r.id, r.seq) for r in records if r is not None and (partitions is None or r.partition in partitions)
+            held_memories = [
+                (record.id, record.seq)
+                for record in records
+                if record is not None and (partitions is None or record.partition in partitions)
             ]
-            states = [s for s, _, _ in self._relations.values() if partitions is None or s.partition in partitions]
-            told = [(s.id, s.seq) for s in self._told.values() if partitions is None or s.partition in partitions]
-        yield from found
-        yield from told
-        yield from ((state.relation.id, state.seq) for state in states)
+            held_entities = [
+                (state.id, state.seq)
+                for state in self._entity_states.values()
+                if partitions is None or state.partition in partitions
+            ]
+            held_relations = [
+                (state.relation.id, state.seq)
+                for state, _, _ in self._relations.values()
+                if partitions is None or state.partition in partitions
+            ]
+        yield from held_memories
+        yield from held_entities
+        yield from held_relations
 
     def wipe(self) -> None:
         with self._lock:
@@ -239,7 +258,7 @@ class NetworkxIndex:
             self._graph.clear()
             self._mentions.clear()
             self._relations.clear()
-            self._told.clear()
+            self._entity_states.clear()
 
     def _check_open(self) -> None:
         if self._closed:

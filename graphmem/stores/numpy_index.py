@@ -1,12 +1,12 @@
-"""The exact vector index in memory: for ":memory:", tests, and a second process beside the one that holds Edge's lock.
+"""The exact vector index in memory: for ":memory:", for tests, and for a process that finds embedded Qdrant locked.
 
-Filled from the ledger's embeddings with just the partitions that are asked for. Exact search over numpy rows: 10,000
-memories of 384 dimensions are 15 MB and about a millisecond.
+Filled from the ledger's embeddings with the requested partitions only. Exact search over numpy rows: 10,000 memories of
+384 dimensions take 15 MB and about a millisecond.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from threading import RLock
 from typing import TYPE_CHECKING
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Partition:
-    """The points of one partition; `matrix` is their vectors in one matrix, made anew after a change."""
+    """The points of one partition by memory id. `matrix` caches the memory id and vector of each window."""
 
     points: dict[str, Point]
     matrix: tuple[list[str], Matrix] | None = None
 
     def rows(self) -> tuple[list[str], Matrix]:
         if self.matrix is None:
-            owners = [uid for uid, point in self.points.items() for _ in point.vectors]
-            self.matrix = owners, np.concatenate([point.vectors for point in self.points.values()])
+            memory_ids = [uid for uid, point in self.points.items() for _ in point.vectors]
+            self.matrix = memory_ids, np.concatenate([point.vectors for point in self.points.values()])
         return self.matrix
 
 
@@ -54,7 +54,7 @@ class NumpyIndex:
 
     def delete(self, ids: Sequence[str]) -> int:
         with self._lock:
-            return sum(len(gone.vectors) for uid in ids for gone in self._pop(uid))
+            return sum(len(point.vectors) for uid in ids for point in self._pop(uid))
 
     def _pop(self, uid: str) -> Iterator[Point]:
         for partition in self._partitions.values():
@@ -63,37 +63,40 @@ class NumpyIndex:
                 yield partition.points.pop(uid)
 
     def dense(self, view: View, vector: Matrix, limit: int) -> list[tuple[str, float]]:
-        best: dict[str, float] = {}
+        cosines: dict[str, float] = {}
         with self._lock:
-            for partition in self._asked(view):
-                owners, matrix = partition.rows()
-                for uid, score in zip(owners, (matrix @ vector).tolist(), strict=True):
-                    best[uid] = max(score, best.get(uid, -1.0))
-            return self._top(view, best, limit)
+            for partition in self._partitions_in(view):
+                memory_ids, matrix = partition.rows()
+                for uid, cosine in zip(memory_ids, (matrix @ vector).tolist(), strict=True):
+                    cosines[uid] = max(cosine, cosines.get(uid, -1.0))
+            return self._top(view, cosines, limit)
 
     def sparse(self, view: View, weights: Mapping[int, float], limit: int) -> list[tuple[str, float]]:
         scores: dict[str, float] = {}
         with self._lock:
-            for partition in self._asked(view):
+            for partition in self._partitions_in(view):
                 for uid, point in partition.points.items():
                     score = sum(weight * point.weights.get(term, 0.0) for term, weight in weights.items())
                     if score > 0:
                         scores[uid] = score
             return self._top(view, scores, limit)
 
-    def _asked(self, view: View) -> list[_Partition]:
+    def _partitions_in(self, view: View) -> list[_Partition]:
         self._check_open()
-        wanted: Callable[[str], bool] = lambda key: view.partition is None or key == view.partition  # noqa: E731
-        return [partition for key, partition in self._partitions.items() if partition.points and wanted(key)]
+        return [
+            partition
+            for key, partition in self._partitions.items()
+            if partition.points and (view.partition is None or key == view.partition)
+        ]
 
     def _top(self, view: View, scores: Mapping[str, float], limit: int) -> list[tuple[str, float]]:
-        found: list[tuple[str, float]] = []
+        hits: list[tuple[str, float]] = []
         for uid, score in sorted(scores.items(), key=lambda pair: (-pair[1], pair[0])):
             if view.holds(self._record(uid)):
-                found.append((uid, score))
-            if len(found) == limit:
+                hits.append((uid, score))
+            if len(hits) == limit:
                 break
-        return found
+        return hits
 
     def _record(self, uid: str) -> MemoryRecord:
         return next(partition.points[uid].record for partition in self._partitions.values() if uid in partition.points)
@@ -106,10 +109,10 @@ class NumpyIndex:
 
     def list_held(self, partitions: Sequence[str] | None = None) -> Iterator[tuple[str, int, int]]:
         with self._lock:
-            chosen = [
+            selected = [
                 partition for key, partition in self._partitions.items() if partitions is None or key in partitions
             ]
-            points = [point for partition in chosen for point in partition.points.values()]
+            points = [point for partition in selected for point in partition.points.values()]
         for point in points:
             yield point.record.id, point.record.seq, len(point.vectors)
 
@@ -118,7 +121,7 @@ class NumpyIndex:
             self._partitions.clear()
 
     def _check_open(self) -> None:
-        """Nothing found must not mean nothing there: a search may be under way while another thread closes."""
+        """Raises StoreUnavailable once closed: a search during a close must not return an empty result."""
         if self._closed:
             raise StoreUnavailable(CLOSED)
 

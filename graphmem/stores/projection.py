@@ -1,8 +1,11 @@
-"""Delivery by state: a projection asks what changed since its cursor, takes the current state, and moves the cursor.
+"""Delivery: brings a projection up to date with the ledger.
 
-A shared projection (Edge, a server) is one for all processes: its cursor lives in the ledger, and moves only after the
-store has made the batch durable. A private one (in this process's memory) keeps a cursor of its own for each partition
-it was asked for. Doing it twice, late, or after a crash gives the same contents.
+A delivery reads the rows that changed since the projection's cursor, writes their current state to the projection, and
+moves the cursor. Repeated, late, or after a crash, it leads to the same contents.
+
+A shared projection (embedded Qdrant, a server) is one for all processes: its cursor is a row of the ledger and moves
+only after the store has made the batch durable. A private projection (in this process's memory) keeps one cursor per
+requested partition in memory.
 """
 
 from __future__ import annotations
@@ -22,38 +25,41 @@ from graphmem.stores.protocols import EntityState, GraphIndex, MemoryState, Rela
 logger = logging.getLogger("graphmem")
 T = TypeVar("T")
 BATCH = 500
-# Seconds that a batch may take before another process may take over (a store on a server gives up before that), and
-# between two tries to get one's turn.
+# In seconds. LEASE: how long a batch may take before another process may take over; the timeout of a store on a server
+# is shorter. LEASE_POLL: the pause between two attempts to acquire the lease.
 LEASE, LEASE_POLL = 30.0, 0.02
 CLEAN_REPORT: Mapping[str, list[str]] = {
     "missing": [], "extra": [], "stale": [], "dead_letters": [], "unreadable": [], "unreachable": []
 }  # fmt: skip
-Progress = Callable[[str, int, int], None]  # projection, done, of
+Progress = Callable[[str, int, int], None]  # projection name, delivered sequence number, last sequence number
 
 
 class ProjectionSink(Protocol):
-    """A projection as delivery sees it."""
+    """Delivery's view of a projection, whether vector index or graph."""
 
     def prepare_write(self, connection: Connection, batch: change_feed.ChangeBatch) -> Callable[[], dict[str, str]]:
-        """Reads what the batch needs; the returned call writes it and names what was refused: {memory id: error}."""
+        """Reads the batch's states from the ledger and returns the function that writes them to the store.
+
+        That function returns the rows that the store refused: {id: error}.
+        """
         ...
 
     def list_expected(
         self, connection: Connection, partitions: Sequence[str] | None
     ) -> Iterable[tuple[str, tuple[int, ...]]]:
-        """What the projection should hold: (id, version parts)."""
+        """Yields (id, version parts) of all rows that the projection should hold, by the ledger."""
         ...
 
     def list_held(self, partitions: Sequence[str] | None) -> Iterable[tuple[str, tuple[int, ...]]]:
-        """What it holds."""
+        """Yields (id, version parts) of all rows that the projection holds."""
         ...
 
     def counts(self, connection: Connection) -> tuple[int, int]:
-        """How much the projection holds, and how much it should: what can be compared at every opening."""
+        """Returns the number of rows held and the number expected; cheap enough for every opening."""
         ...
 
     def remove(self, ids: Sequence[str]) -> None:
-        """Removes what should not be there."""
+        """Removes rows that the ledger does not have."""
         ...
 
     def wipe(self) -> None:
@@ -62,7 +68,7 @@ class ProjectionSink(Protocol):
 
 
 class VectorSink:
-    """A vector index as a target."""
+    """The `ProjectionSink` of a vector index. Version parts are (sequence number, number of windows)."""
 
     def __init__(self, index: VectorIndex, model: str) -> None:
         self._index = index
@@ -70,23 +76,26 @@ class VectorSink:
 
     def prepare_write(self, connection: Connection, batch: change_feed.ChangeBatch) -> Callable[[], dict[str, str]]:
         points = change_feed.points(connection, self._model, batch.records)
-        there = {point.record.id for point in points}
-        gone = [*batch.tombstones_of_kind("memory"), *(record.id for record in batch.records if record.id not in there)]
+        with_point = {point.record.id for point in points}
+        without_point = [record.id for record in batch.records if record.id not in with_point]
+        removed = [*batch.tombstones_of_kind("memory"), *without_point]
 
         def write() -> dict[str, str]:
-            if gone:
-                self._index.delete(gone)
-            return _each_if_need_be(points, self._index.upsert, lambda point: point.record.id)
+            if removed:
+                self._index.delete(removed)
+            return _write_or_bisect(points, self._index.upsert, lambda point: point.record.id)
 
         return write
 
     def list_expected(
         self, connection: Connection, partitions: Sequence[str] | None
     ) -> Iterable[tuple[str, tuple[int, ...]]]:
-        return ((uid, (version, n)) for uid, version, n in change_feed.expected_points(connection, partitions))
+        return (
+            (uid, (version, windows)) for uid, version, windows in change_feed.expected_points(connection, partitions)
+        )
 
     def list_held(self, partitions: Sequence[str] | None) -> Iterable[tuple[str, tuple[int, ...]]]:
-        return ((uid, (version, n)) for uid, version, n in self._index.list_held(partitions))
+        return ((uid, (version, windows)) for uid, version, windows in self._index.list_held(partitions))
 
     def counts(self, connection: Connection) -> tuple[int, int]:
         return self._index.count(), embeddings.total_windows(connection)
@@ -99,15 +108,15 @@ class VectorSink:
 
 
 class GraphSink:
-    """A graph copy as a target."""
+    """The `ProjectionSink` of a graph. The version has one part, the sequence number."""
 
     def __init__(self, index: GraphIndex) -> None:
         self._index = index
 
     def prepare_write(self, connection: Connection, batch: change_feed.ChangeBatch) -> Callable[[], dict[str, str]]:
-        states = change_feed.memory_states(connection, batch.records)
-        relations = change_feed.relation_states(connection, batch.relations)
-        entities = change_feed.entity_states(connection, batch.entities)
+        memory_states = change_feed.memory_states(connection, batch.records)
+        relation_states = change_feed.relation_states(connection, batch.relations)
+        entity_states = change_feed.entity_states(connection, batch.entities)
 
         def write() -> dict[str, str]:
             self._index.delete(
@@ -116,19 +125,19 @@ class GraphSink:
                 batch.tombstones_of_kind("entity"),
             )
 
-            def put(some: Sequence[MemoryState]) -> None:
-                self._index.upsert(some)
+            def upsert_memories(states: Sequence[MemoryState]) -> None:
+                self._index.upsert(states)
 
-            def relate(some: Sequence[RelationState]) -> None:
-                self._index.upsert((), some)
+            def upsert_relations(states: Sequence[RelationState]) -> None:
+                self._index.upsert((), states)
 
-            def name(some: Sequence[EntityState]) -> None:
-                self._index.upsert((), (), some)
+            def upsert_entities(states: Sequence[EntityState]) -> None:
+                self._index.upsert((), (), states)
 
             return {
-                **_each_if_need_be(states, put, lambda state: state.record.id),
-                **_each_if_need_be(relations, relate, lambda state: state.relation.id),
-                **_each_if_need_be(entities, name, lambda state: state.id),
+                **_write_or_bisect(memory_states, upsert_memories, lambda state: state.record.id),
+                **_write_or_bisect(relation_states, upsert_relations, lambda state: state.relation.id),
+                **_write_or_bisect(entity_states, upsert_entities, lambda state: state.id),
             }
 
         return write
@@ -151,298 +160,310 @@ class GraphSink:
         self._index.wipe()
 
 
-def _each_if_need_be(
-    items: Sequence[T], put: Callable[[Sequence[T]], None], name: Callable[[T], str]
+def _write_or_bisect(
+    items: Sequence[T], upsert: Callable[[Sequence[T]], None], id_of: Callable[[T], str]
 ) -> dict[str, str]:
-    """All at once; if the store refuses, in halves, so that only those it refuses are set aside."""
+    """Writes all items at once. If the store refuses, halves them until the refused ones are alone.
+
+    Returns the refused items, {id: error}. Raises StoreUnavailable.
+    """
     if not items:
         return {}
     try:
-        put(items)
+        upsert(items)
     except StoreUnavailable:
         raise
     except StoreError as error:
         if len(items) == 1:
-            return {name(items[0]): str(error)}
+            return {id_of(items[0]): str(error)}
         half = len(items) // 2
-        return {**_each_if_need_be(items[:half], put, name), **_each_if_need_be(items[half:], put, name)}
+        return {**_write_or_bisect(items[:half], upsert, id_of), **_write_or_bisect(items[half:], upsert, id_of)}
     return {}
 
 
 class Projection:
-    """One projection kept up to date with the ledger. Threads take turns.
+    """Keeps one projection up to date with the ledger. Thread-safe; one thread delivers at a time.
 
-    `leased`: other processes deliver to it, too, and take turns by a lease for each batch. A deliverer that dies or
-    hangs is succeeded when its lease has run out. One that wakes up after that may have put old state over new: it
-    finds its lease gone and turns the cursor back to where its batch began, so that all of it is given again.
+    `shared`: the projection is one for all processes. `leased`: several processes deliver to it, each batch under a
+    lease. When the lease of a process that died or hangs has run out, another process takes over. A process that
+    resumes after that may have written old states over new ones: it finds its lease gone and rewinds the cursor to the
+    beginning of its batch, so that everything since is delivered again. `place` names the store where a ledger may be
+    used with several; each place has its own cursor in the ledger, so that a return to a store continues there.
     """
 
     def __init__(
         self,
         name: str,
         ledger: Ledger,
-        target: ProjectionSink,
+        sink: ProjectionSink,
         *,
         shared: bool,
         leased: bool = False,
         place: str | None = None,
     ) -> None:
         self.name = name
-        # In the ledger: each place has a cursor of its own, so that going back to a store goes on where it was left.
-        self._known_as = name if place is None else f"{name}@{place}"
+        self._cursor_name = name if place is None else f"{name}@{place}"
         self._ledger = ledger
-        self._target = target
+        self._sink = sink
         self.shared = shared
-        self._holder = str(uuid4()) if leased else None
-        self._leads = False
+        self._lease_holder = str(uuid4()) if leased else None
+        self._has_lease = False
         self._stopped = Event()
-        self.delivered = 0  # batches so far: whether something moves
-        self._own_cursors: dict[str, int] = {}
+        self.batches_delivered = 0  # by this object; tells a slow delivery from one that hangs
+        self._partition_cursors: dict[str, int] = {}
         self._epoch = 0
         self._lock = RLock()
 
     def catch_up(self, partitions: Sequence[str], progress: Progress | None = None) -> None:
-        """Delivers what is owed by now: to a shared projection all of it, to a private one what these partitions need.
+        """Delivers all changes committed by now: to a shared projection all, to a private one those of `partitions`.
 
-        What others write meanwhile is theirs to deliver: whoever waited for that, too, might wait as long as they go
-        on. Raises StoreUnavailable when the store is out of reach; what was delivered until then stays.
+        Leaves out later commits, which their writers deliver: including them could keep this call busy for as long as
+        others write. Raises StoreUnavailable when the store is out of reach; batches delivered before that stay.
         """
         with self._lock:
-            standing = self._standing()
-            upto = standing.last
+            state = self._cursor_state()
+            upto = state.last
             for partition in [None] if self.shared else partitions:
-                while self._owes(standing, partition, upto) and self._has_turn(partition, upto):
+                while self._is_behind(state, partition, upto) and self._acquire_turn(partition, upto):
                     self._deliver(partition, progress)
-                    standing = self._standing()
+                    state = self._cursor_state()
 
     def deliver(self, partitions: Sequence[str]) -> None:
-        """The same after a write; a private projection only keeps up what it was asked for before."""
+        """Catches up after a write; a private projection only in partitions that it already holds."""
         with self._ledger.read() as connection:
             epoch = outbox.epoch(connection)
         with self._lock:
-            self._forget_if_reset(epoch)
-            self.catch_up([partition for partition in partitions if self.shared or partition in self._own_cursors])
+            self._wipe_if_reset(epoch)
+            self.catch_up(
+                [partition for partition in partitions if self.shared or partition in self._partition_cursors]
+            )
 
     def stop(self) -> None:
-        """Ends the waiting for a turn: the process is closing."""
+        """Ends the wait for a lease, because the process closes."""
         self._stopped.set()
 
     def _deliver(self, partition: str | None, progress: Progress | None) -> None:
-        """One batch."""
         try:
             self._deliver_batch(partition, progress)
         except StoreLost:
-            just_begun = self._began_anew()
+            with self._ledger.read() as connection:
+                nothing_delivered = not outbox.cursor(connection, self._cursor_name)
             self.invalidate()
-            if just_begun:
+            if nothing_delivered:
                 raise
-            logger.warning("%s lost what it held; filling it again from the ledger", self.name)
+            logger.warning("%s lost its contents; filling it again from the ledger", self.name)
         finally:
-            self._end_turn()
+            if self._has_lease:
+                with self._ledger.write() as connection:
+                    self._release_lease(connection)
 
-    def _standing(self) -> outbox.CursorState:
+    def _cursor_state(self) -> outbox.CursorState:
         with self._ledger.read() as connection:
-            standing = outbox.cursor_state(connection, self._known_as)
-        self._forget_if_reset(standing.epoch)
-        return standing
+            state = outbox.cursor_state(connection, self._cursor_name)
+        self._wipe_if_reset(state.epoch)
+        return state
 
-    def _owes(self, standing: outbox.CursorState, partition: str | None, upto: int) -> bool:
-        """Whether something is to be delivered of what was written up to this change; also where a ledger came from a
-        backup and its cursors are ahead of it.
-        """
-        cursor = self._cursor(standing, partition)
-        return cursor is None or not upto <= cursor <= standing.last
+    def _is_behind(self, state: outbox.CursorState, partition: str | None, upto: int) -> bool:
+        """Returns True if changes up to `upto` are undelivered, or the cursor is ahead of a ledger from a backup."""
+        cursor = self._cursor(state, partition)
+        return cursor is None or not upto <= cursor <= state.last
 
-    def _has_turn(self, partition: str | None, upto: int) -> bool:
-        """Waits for the lease, or until another process has delivered everything."""
-        if self._holder is None:
+    def _acquire_turn(self, partition: str | None, upto: int) -> bool:
+        """Waits for the lease. Returns False if another process has delivered everything up to `upto` meanwhile."""
+        if self._lease_holder is None:
             return True
         while True:
             with self._ledger.write() as connection:
-                self._leads = outbox.acquire_lease(connection, self._known_as, self._holder, LEASE)
-            if self._leads:
+                self._has_lease = outbox.acquire_lease(connection, self._cursor_name, self._lease_holder, LEASE)
+            if self._has_lease:
                 return True
             if self._stopped.wait(LEASE_POLL):
                 raise StoreUnavailable(CLOSED)
-            if not self._owes(self._standing(), partition, upto):
+            if not self._is_behind(self._cursor_state(), partition, upto):
                 return False
 
-    def _end_turn(self) -> None:
-        if self._leads:
-            with self._ledger.write() as connection:
-                self._release(connection)
-
-    def _release(self, connection: Connection) -> None:
-        if self._holder is not None:
-            outbox.release_lease(connection, self._known_as, self._holder)
-        self._leads = False
+    def _release_lease(self, connection: Connection) -> None:
+        if self._lease_holder is not None:
+            outbox.release_lease(connection, self._cursor_name, self._lease_holder)
+        self._has_lease = False
 
     def _deliver_batch(self, partition: str | None, progress: Progress | None) -> None:
         with self._ledger.read() as connection:
-            standing = outbox.cursor_state(connection, self._known_as)
-            cursor = self._cursor(standing, partition)
+            state = outbox.cursor_state(connection, self._cursor_name)
+            cursor = self._cursor(state, partition)
             batch = change_feed.since(connection, self._ledger.digests, cursor or 0, BATCH, partition)
-            write = self._target.prepare_write(connection, batch)
+            write = self._sink.prepare_write(connection, batch)
         if cursor is None and self.shared:
-            self._begin_anew()
-        self._move(partition, cursor or 0, batch, write())
-        self.delivered += 1
+            self._start_over()
+        self._advance_cursor(partition, cursor or 0, batch, write())
+        self.batches_delivered += 1
         if progress is not None:
-            progress(self.name, batch.upto, standing.last)
+            progress(self.name, batch.upto, state.last)
 
-    def _forget_if_reset(self, epoch: int) -> None:
-        """A private projection's cursors count for one epoch; a shared one's go with the ledger's other rows."""
+    def _wipe_if_reset(self, epoch: int) -> None:
+        """Empties a private projection after a reset, which begins a new epoch.
+
+        The cursor of a shared projection is a row of the ledger and is deleted by the reset itself.
+        """
         if not self.shared and epoch != self._epoch:
-            self._target.wipe()
-            self._own_cursors.clear()
+            self._sink.wipe()
+            self._partition_cursors.clear()
         self._epoch = epoch
 
-    def _begin_anew(self) -> None:
-        """Without a cursor nothing is known of the contents: after a reset, or in a rebuild that was killed."""
-        self._target.wipe()
+    def _start_over(self) -> None:
+        """Empties a projection without a cursor: after a reset or a killed rebuild, its contents are unknown."""
+        self._sink.wipe()
         with self._ledger.write() as connection:
-            outbox.remove_dead_letters(connection, self._known_as)
-            outbox.move_cursor(connection, self._known_as, 0)
+            outbox.remove_dead_letters(connection, self._cursor_name)
+            outbox.move_cursor(connection, self._cursor_name, 0)
 
-    def _cursor(self, standing: outbox.CursorState, partition: str | None) -> int | None:
-        return standing.cursor if partition is None else self._own_cursors.get(partition)
+    def _cursor(self, state: outbox.CursorState, partition: str | None) -> int | None:
+        return state.cursor if partition is None else self._partition_cursors.get(partition)
 
-    def _move(self, partition: str | None, begun: int, batch: change_feed.ChangeBatch, refused: dict[str, str]) -> None:
+    def _advance_cursor(
+        self, partition: str | None, previous: int, batch: change_feed.ChangeBatch, refused: dict[str, str]
+    ) -> None:
         if partition is not None:
-            self._own_cursors[partition] = batch.upto
+            self._partition_cursors[partition] = batch.upto
             return
         with self._ledger.write() as connection:
-            if self._holder is not None and not outbox.holds_lease(connection, self._known_as, self._holder):
-                outbox.rewind_cursor(connection, self._known_as, begun)
+            if self._lease_holder is not None and not outbox.holds_lease(
+                connection, self._cursor_name, self._lease_holder
+            ):
+                outbox.rewind_cursor(connection, self._cursor_name, previous)
                 return
-            outbox.remove_dead_letters(connection, self._known_as, batch.all_ids)
-            outbox.add_dead_letters(connection, self._known_as, refused, batch.upto)
-            outbox.move_cursor(connection, self._known_as, batch.upto)
-            if ended := [stone.seq for stone in batch.tombstones if stone.kind == "entity"]:
-                tombstones.prune_tombstones(connection, ended)
-            self._release(connection)
+            outbox.remove_dead_letters(connection, self._cursor_name, batch.all_ids)
+            outbox.add_dead_letters(connection, self._cursor_name, refused, batch.upto)
+            outbox.move_cursor(connection, self._cursor_name, batch.upto)
+            if entity_tombstones := [stone.seq for stone in batch.tombstones if stone.kind == "entity"]:
+                tombstones.prune_tombstones(connection, entity_tombstones)
+            self._release_lease(connection)
 
     def invalidate(self) -> None:
-        """Forgets what a shared projection holds: the next delivery empties and fills it again."""
+        """Deletes the cursor of a shared projection: the next delivery empties and refills it."""
         with self._ledger.write() as connection:
-            outbox.delete_cursor(connection, self._known_as)
-
-    def _began_anew(self) -> bool:
-        with self._ledger.read() as connection:
-            return not outbox.cursor(connection, self._known_as)
+            outbox.delete_cursor(connection, self._cursor_name)
 
     def check_for_loss(self) -> None:
-        """Catches up, and notices a shared projection that lost something without a word: a server restarted empty."""
+        """Catches up, then refills a shared projection that lost rows without an error, as a server restarted empty."""
         if not self.shared:
             return
         with self._lock:
             self.catch_up([])
             with self._ledger.read() as connection:
-                held, expected = self._counted(connection)
-                quiet = outbox.cursor(connection, self._known_as) == outbox.last_change(connection)
-            if held == expected or not quiet:
+                try:
+                    held_count, expected_count = self._sink.counts(connection)
+                except StoreLost:
+                    held_count, expected_count = 0, 1
+                is_current = outbox.cursor(connection, self._cursor_name) == outbox.last_change(connection)
+            if held_count == expected_count or not is_current:
                 return
-            logger.warning("%s does not hold what it should; giving it the rest from the ledger", self.name)
-            if held == 0:
+            logger.warning("%s holds too few or too many rows; repairing it from the ledger", self.name)
+            if held_count == 0:
                 self.invalidate()
                 self.catch_up([])
             else:
                 self.repair(self.verify())
 
-    def _counted(self, connection: Connection) -> tuple[int, int]:
-        try:
-            return self._target.counts(connection)
-        except StoreLost:
-            return 0, 1
-
     def has_pending(self) -> bool:
-        """Whether a shared projection has something to take (a private one is filled when it is asked)."""
+        """Returns True if a shared projection has undelivered changes (a private one catches up before each read)."""
         if not self.shared:
             return False
         with self._ledger.read() as connection:
-            standing = outbox.cursor_state(connection, self._known_as)
-        return (standing.cursor or 0) != standing.last
+            state = outbox.cursor_state(connection, self._cursor_name)
+        return (state.cursor or 0) != state.last
 
     def verify(self) -> dict[str, list[str]]:
-        """Compares ids and versions with the ledger: what is missing, extra, stale, set aside, or why it cannot.
+        """Compares ids and versions with the ledger and returns a report with the keys of `CLEAN_REPORT`.
 
-        Other threads and processes may write in between: what is wrong is what is wrong twice.
+        The ids of missing, extra and stale rows and of dead letters; under "unreadable" or "unreachable" the reason why
+        the comparison failed. Compares twice and reports only differences found both times, because other threads and
+        processes may write in between.
         """
         with self._lock:
             try:
-                self.catch_up(list(self._own_cursors))
-                found = self._compared()
-                if any(found.values()):
-                    self.catch_up(list(self._own_cursors))
-                    again = self._compared()
-                    found = {what: sorted(set(ids) & set(again[what])) for what, ids in found.items()}
+                self.catch_up(list(self._partition_cursors))
+                report = self._compare()
+                if any(report.values()):
+                    self.catch_up(list(self._partition_cursors))
+                    second = self._compare()
+                    report = {problem: sorted(set(ids) & set(second[problem])) for problem, ids in report.items()}
             except StoreLost:
                 self.invalidate()
                 with self._ledger.read() as connection:
                     return {
                         **CLEAN_REPORT,
-                        "missing": sorted(uid for uid, _ in self._target.list_expected(connection, None)),
+                        "missing": sorted(uid for uid, _ in self._sink.list_expected(connection, None)),
                     }
             except StoreUnavailable as error:
                 return {**CLEAN_REPORT, "unreachable": [str(error)]}
             except StoreError as error:
                 return {**CLEAN_REPORT, "unreadable": [str(error)]}
-            return found
+            return report
 
-    def _compared(self) -> dict[str, list[str]]:
+    def _compare(self) -> dict[str, list[str]]:
         with self._ledger.read() as connection:
-            partitions = None if self.shared else list(self._own_cursors)
-            expected = dict(self._target.list_expected(connection, partitions))
-            aside = outbox.dead_letters(connection, self._known_as)
-            held: dict[str, tuple[int, ...]] = {}
-            doubled = [
-                uid for uid, version in self._target.list_held(partitions) if held.setdefault(uid, version) != version
+            partitions = None if self.shared else list(self._partition_cursors)
+            expected_versions = dict(self._sink.list_expected(connection, partitions))
+            dead_letters = outbox.dead_letters(connection, self._cursor_name)
+            held_versions: dict[str, tuple[int, ...]] = {}
+            duplicates = [
+                uid
+                for uid, version in self._sink.list_held(partitions)
+                if held_versions.setdefault(uid, version) != version
             ]
-        stale = {uid for uid in expected.keys() & held.keys() if expected[uid] != held[uid]} | set(doubled)
+        stale = {
+            uid
+            for uid in expected_versions.keys() & held_versions.keys()
+            if expected_versions[uid] != held_versions[uid]
+        } | set(duplicates)
         return {
             **CLEAN_REPORT,
-            "missing": sorted(expected.keys() - held.keys() - aside.keys()),
-            "extra": sorted(held.keys() - expected.keys()),
-            "stale": sorted(stale - aside.keys()),
-            "dead_letters": sorted(aside),
+            "missing": sorted(expected_versions.keys() - held_versions.keys() - dead_letters.keys()),
+            "extra": sorted(held_versions.keys() - expected_versions.keys()),
+            "stale": sorted(stale - dead_letters.keys()),
+            "dead_letters": sorted(dead_letters),
         }
 
     def repair(self, report: dict[str, list[str]]) -> None:
-        """Repairs what `verify` found: removes what is extra, gives the rest its state again; else a rebuild."""
+        """Repairs the differences of a `verify` report: removes extra rows and delivers the others again.
+
+        Rebuilds the projection if it is unreadable, or if it still differs after that.
+        """
         with self._lock:
             if report["unreadable"]:
-                self.rebuild(list(self._own_cursors))
+                self.rebuild(list(self._partition_cursors))
                 return
             if report["extra"]:
-                self._target.remove(report["extra"])
-            wanted = [uid for what in ("missing", "stale", "dead_letters") for uid in report[what]]
-            for start in range(0, len(wanted), BATCH):
-                self._give_again(wanted[start : start + BATCH])
-            if wanted and self._is_still_wrong():
-                # It holds what is newer than the ledger, which came from a backup, and rightly refuses the older.
-                self.rebuild(list(self._own_cursors))
+                self._sink.remove(report["extra"])
+            ids = [uid for problem in ("missing", "stale", "dead_letters") for uid in report[problem]]
+            for start in range(0, len(ids), BATCH):
+                self._redeliver(ids[start : start + BATCH])
+            if ids and self._still_differs():
+                # The ledger came from a backup: the projection holds newer states and rightly refuses older ones.
+                self.rebuild(list(self._partition_cursors))
 
-    def _is_still_wrong(self) -> bool:
-        """By `verify`, which looks twice: what somebody writes meanwhile is no reason to fill everything again."""
-        left = self.verify()
-        return any(left[what] for what in ("missing", "extra", "stale", "unreadable"))
+    def _still_differs(self) -> bool:
+        """Relies on `verify`, which compares twice: a concurrent write is no reason to rebuild everything."""
+        report = self.verify()
+        return any(report[problem] for problem in ("missing", "extra", "stale", "unreadable"))
 
-    def _give_again(self, ids: Sequence[str]) -> None:
+    def _redeliver(self, ids: Sequence[str]) -> None:
         with self._ledger.read() as connection:
             batch = change_feed.states_of(connection, ids)
-            write = self._target.prepare_write(connection, batch)
+            write = self._sink.prepare_write(connection, batch)
         refused = write()
         if self.shared:
             with self._ledger.write() as connection:
-                outbox.remove_dead_letters(connection, self._known_as, ids)
-                outbox.add_dead_letters(connection, self._known_as, refused, batch.upto)
+                outbox.remove_dead_letters(connection, self._cursor_name, ids)
+                outbox.add_dead_letters(connection, self._cursor_name, refused, batch.upto)
 
     def rebuild(self, partitions: Sequence[str], progress: Progress | None = None) -> None:
-        """Throws the contents away and delivers everything again. Killed in between, the next delivery goes on."""
+        """Wipes the projection and delivers everything again. If the process is killed, the next delivery continues."""
         with self._lock:
             if self.shared:
                 self.invalidate()
             else:
-                self._target.wipe()
-                self._own_cursors.clear()
+                self._sink.wipe()
+                self._partition_cursors.clear()
             self.catch_up(partitions, progress)

@@ -1,4 +1,4 @@
-"""Who brings a projection up to date, and knows whether its store can be reached."""
+"""The thread that delivers to one projection and keeps track of whether its store can be reached."""
 
 from __future__ import annotations
 
@@ -19,43 +19,44 @@ from graphmem.stores.protocols import StoreLost
 
 logger = logging.getLogger("graphmem")
 T = TypeVar("T")
-# Seconds between tries: at first less than one, later up to five, each a random part of that, so that many
-# processes do not fall upon a server that has just come back.
+# In seconds: the pause before a retry is random between 0 and a bound that grows from RETRY_BASE to RETRY_MAX. Random,
+# so that many processes do not all connect at once to a server that has just come back.
 RETRY_BASE, RETRY_MAX = 0.5, 5.0
 
 
 class ProjectionWorker:
-    """Delivers to one projection in a thread of its own: a store that hangs costs a caller his patience, no more.
+    """Delivers to one projection in a thread of its own: a store that hangs delays a caller by at most its timeout.
 
-    When a store is out of reach, a background thread alone tries again until it gets through and has delivered what was
-    left; meanwhile every call learns at once that it is away. `check` reaches a store on a server (see `VectorIndex`);
-    None for stores inside this process, which are simply waited for.
+    While a store is unavailable, only one background thread retries, until it has connected and delivered everything
+    that is pending; calls in the meantime fail at once. `check` connects to a store on a server (see `VectorIndex`). It
+    is None for a store inside this process; a call waits for such a store without a timeout.
     """
 
     def __init__(self, projection: Projection, check: Callable[[], None] | None = None) -> None:
         self.projection = projection
         self.name = projection.name
         self._check = check
-        self._thread = Pool(1, thread_name_prefix=f"graphmem-{projection.name}")
-        self._away, self._closing, self._lock = Event(), Event(), Lock()
-        self._late: Future[None] | None = None
-        self._has_refused = False  # whether a late delivery kept `schedule` from beginning another one
-        self._looker: Thread | None = None
+        self._pool = Pool(1, thread_name_prefix=f"graphmem-{projection.name}")
+        self._unavailable, self._closing, self._lock = Event(), Event(), Lock()
+        self._overdue_job: Future[None] | None = None
+        self._is_schedule_requested = False  # `schedule` was called while a delivery was overdue
+        self._reconnect_thread: Thread | None = None
 
     @property
     def is_unavailable(self) -> bool:
-        """Whether the store is out of reach, as far as is known."""
-        return self._away.is_set()
+        """True if the last access to the store failed and the background thread has not reached it since."""
+        return self._unavailable.is_set()
 
     @property
     def is_overdue(self) -> bool:
-        """Whether a delivery is under way that somebody has given up waiting for."""
-        return self._late is not None and not self._late.done()
+        """True if a delivery is in progress for which a caller waited until its timeout."""
+        return self._overdue_job is not None and not self._overdue_job.done()
 
     def open(self) -> None:
-        """Reaches a store on a server, and sees to it that it holds what it should; the latter in the background.
+        """Connects to a store on a server; then, in the background, checks its contents for loss.
 
-        Raises ConfigError for what only a change of the configuration helps; a store out of reach is no error.
+        Raises ConfigError if only a change of the configuration can help. A store out of reach is no error: the
+        background thread retries.
         """
         if self._check is None:
             return
@@ -64,152 +65,164 @@ class ProjectionWorker:
         except StoreUnavailable as error:
             self.mark_unavailable(error)
         else:
-            self._do(self.projection.check_for_loss)
+            self._submit(self.projection.check_for_loss)
 
     def schedule(self, partitions: Sequence[str]) -> Future[None] | None:
-        """Begins to deliver what these partitions need; None where that is hopeless for now.
+        """Starts to deliver the pending changes of these partitions.
 
-        What it is asked for while a delivery is late is delivered when that one has ended.
+        Returns None while the store is unavailable, and while a delivery to a server is overdue; in the second case
+        another delivery follows as soon as that one ends.
         """
         if self.is_unavailable:
             return None
         with self._lock:
             if self.is_overdue and self._check is not None:
-                self._has_refused = True
+                self._is_schedule_requested = True
                 return None
-        return self._do(lambda: self.projection.deliver(partitions))
+        return self._submit(lambda: self.projection.deliver(partitions))
 
-    def _do(self, act: Callable[[], None]) -> Future[None]:
-        job = self._thread.submit(act)
-        job.add_done_callback(self._done)
+    def _submit(self, task: Callable[[], None]) -> Future[None]:
+        job = self._pool.submit(task)
+        job.add_done_callback(self._on_done)
         return job
 
-    def _done(self, job: Future[None]) -> None:
+    def _on_done(self, job: Future[None]) -> None:
         error = None if job.cancelled() else job.exception()
         if isinstance(error, StoreUnavailable) and self._check is not None:
             self.mark_unavailable(error)
         elif error is not None:
             logger.warning("%s could not be delivered (%s); it stays recorded", self.name, type(error).__name__)
         with self._lock:
-            is_asked_again, self._has_refused = self._has_refused, False
-        if is_asked_again:
-            with suppress(GraphmemError):  # it is closing, or there can be no thread
+            is_requested, self._is_schedule_requested = self._is_schedule_requested, False
+        if is_requested:
+            with suppress(GraphmemError):  # the worker is closing, or no thread can be started
                 self.schedule([])
 
     def wait_for(self, job: Future[None] | None, timeout: float | None) -> bool:
-        """Whether a delivery succeeds within so many seconds. One that is late goes on."""
+        """Returns True if the delivery succeeds within `timeout` seconds; after that it goes on as overdue."""
         if job is None:
             return False
         try:
-            return job.exception(timeout) is None  # `_done` has logged one; what was written is durable all the same
+            return job.exception(timeout) is None  # `_on_done` logs an error; the commit is durable all the same
         except TimeoutError:
-            self._late = job
+            self._overdue_job = job
             return False
 
     def drain(self, timeout: float) -> bool:
-        """Waits until all is delivered, as long as something moves every `timeout` seconds; whether it is."""
-        job = self._late if self.is_overdue else self.schedule([])
-        seen = -1
-        while job is not None and not job.done() and seen != self.projection.delivered:
-            seen = self.projection.delivered
+        """Waits until everything is delivered, as long as a batch is delivered every `timeout` seconds.
+
+        Returns True if everything is delivered.
+        """
+        job = self._overdue_job if self.is_overdue else self.schedule([])
+        batches = -1
+        while job is not None and not job.done() and batches != self.projection.batches_delivered:
+            batches = self.projection.batches_delivered
             self.wait_for(job, timeout if self._check is not None else None)
         return job is not None and job.done() and self.wait_for(job, 0)
 
     def catch_up(self, partitions: Sequence[str], timeout: float) -> bool:
-        """Before a read: whether the projection is up to date with all commits; on a server within `timeout`."""
+        """Brings the projection up to date with all commits before a read; on a server, within `timeout` seconds.
+
+        Returns True if it is up to date.
+        """
         if self._check is None:
             self.projection.catch_up(partitions)
             return True
         return not self.projection.has_pending() or self.wait_for(self.schedule(partitions), timeout)
 
-    def read(self, act: Callable[[], T]) -> T:
-        """Reads from the store. Raises StoreUnavailable at once while it is away."""
+    def read(self, query: Callable[[], T]) -> T:
+        """Calls `query`, which reads from the store. Raises StoreUnavailable at once while the store is unavailable."""
         if self.is_unavailable:
             raise StoreUnavailable(f"{self.name} is out of reach; it is tried again in the background")
         try:
-            return act()
+            return query()
         except StoreUnavailable as error:
             if self._check is not None:
                 self.mark_unavailable(error)
             raise
 
     def check_contents(self) -> None:
-        """Before a first read: sees to it that a store in this process holds what it should; servers are at opening."""
+        """Refills a store inside this process that lost rows, before its first read; `open` does it for servers."""
         if self._check is None:
             self.projection.check_for_loss()
 
     def verify(self) -> dict[str, list[str]]:
-        """What the projection's `verify` says, or at once that the store is away; a lost one is begun to be filled."""
+        """Returns the report of `Projection.verify`; without a comparison if the store is unavailable or overdue.
+
+        Schedules a delivery if rows are missing because the store lost its contents.
+        """
         if self.is_unavailable or self.is_overdue:
             return {
                 **CLEAN_REPORT,
                 "unreachable": [f"{self.name} is out of reach, or behind; it is being brought up to date"],
             }
-        found = self.projection.verify()
-        if found["missing"] and self.projection.has_pending():
+        report = self.projection.verify()
+        if report["missing"] and self.projection.has_pending():
             self.schedule([])
-        return found
+        return report
 
     def mark_unavailable(self, error: StoreUnavailable) -> None:
-        """Notes that the store is away, and begins to look for it."""
+        """Records that the store is unavailable and starts the background thread that reconnects."""
         with self._lock:
             if self.is_unavailable or self._closing.is_set():
                 return
-            self._away.set()
+            self._unavailable.set()
             logger.warning("%s is out of reach (%s); it is tried again in the background", self.name, error)
-            # A daemon: a program that ends while a server is away must not wait for it.
-            self._looker = Thread(target=self._look, args=(error,), name=f"graphmem-{self.name}-look", daemon=True)
+            # A daemon: a program must be able to end while a server is unavailable.
+            self._reconnect_thread = Thread(
+                target=self._reconnect, args=(error,), name=f"graphmem-{self.name}-look", daemon=True
+            )
             try:
-                start_thread(self._looker)
-            except StoreUnavailable:  # whoever asks next finds out, and may begin to look
-                self._looker = None
-                self._away.clear()
+                start_thread(self._reconnect_thread)
+            except StoreUnavailable:  # the next call meets the store itself and may start the thread
+                self._reconnect_thread = None
+                self._unavailable.clear()
 
-    def _look(self, error: StoreUnavailable) -> None:
-        again = Retrying(
+    def _reconnect(self, error: StoreUnavailable) -> None:
+        retry = Retrying(
             retry=retry_if_exception_type((StoreUnavailable, ConfigError)),
             wait=wait_random_exponential(RETRY_BASE, RETRY_MAX),
             stop=stop_when_event_set(self._closing),
             sleep=sleep_using_event(self._closing),
             reraise=True,
         )
-        begun = monotonic()
+        start = monotonic()
         try:
             if isinstance(error, StoreLost):
                 self.projection.invalidate()
-            again(self._reach)
-        except GraphmemError as last:
+            retry(self._connect_and_catch_up)
+        except GraphmemError as last_error:
             if not self._closing.is_set():
-                logger.warning("%s could not be brought up to date (%s)", self.name, type(last).__name__)
+                logger.warning("%s could not be brought up to date (%s)", self.name, type(last_error).__name__)
         else:
-            logger.warning("%s is back after %.0f s and up to date", self.name, monotonic() - begun)
+            logger.warning("%s is back after %.0f s and up to date", self.name, monotonic() - start)
         finally:
-            self._away.clear()
+            self._unavailable.clear()
             if not self._closing.is_set():
-                with suppress(GraphmemError):  # whoever wrote just now was told that the store is away
+                with suppress(GraphmemError):  # a write that just ended could not schedule its own delivery
                     self.schedule([])
 
-    def _reach(self) -> None:
+    def _connect_and_catch_up(self) -> None:
         if self._check is not None:
             self._check()
         self.projection.check_for_loss()
 
     def cancel_waits(self) -> None:
-        """Ends what waits for something."""
+        """Ends all waits of this worker's threads: for a retry, and for a lease."""
         self._closing.set()
         self.projection.stop()
 
     def close(self, timeout: float) -> None:
-        """Lets what is under way end, for so many seconds, and begins nothing new."""
+        """Starts no more deliveries and waits for the one in progress; on a server, at most `timeout` seconds."""
         self.cancel_waits()
         is_done = True
         try:
-            self._thread.submit(lambda: None).result(None if self._check is None else timeout)
+            self._pool.submit(lambda: None).result(None if self._check is None else timeout)
         except TimeoutError:
             is_done = False
             logger.warning("%s does not answer; closed without waiting for it", self.name)
-        except StoreUnavailable:  # there can be no thread, so nothing is under way
+        except StoreUnavailable:  # no thread can be started, so no delivery is in progress
             pass
-        self._thread.shutdown(wait=is_done)
-        if self._looker is not None:
-            self._looker.join(timeout)
+        self._pool.shutdown(wait=is_done)
+        if self._reconnect_thread is not None:
+            self._reconnect_thread.join(timeout)

@@ -1,8 +1,11 @@
-"""What graphmem asks of its projections. The contract tests in `tests/stores` say the same as running code.
+"""The interfaces of vector indexes and graphs, and the states that delivery writes to them.
 
-A projection holds nothing of its own: it can be thrown away and filled again from the ledger. It is filled by state:
-what it is given is the current state of whatever changed, tombstones included, and being given it twice, late or after
-a crash leads to the same contents.
+Implementations live beside this module; `graphmem.wiring` chooses one. The contract classes in `tests/stores` are the
+executable form of these docstrings, and every implementation runs them.
+
+A projection owns no data: it can be dropped and rebuilt from the ledger. It is delivered by state: each call passes the
+current state of every row that changed, tombstones included, so that a state delivered twice, late or again after a
+crash leads to the same contents.
 """
 
 from __future__ import annotations
@@ -19,14 +22,14 @@ if TYPE_CHECKING:
 
 
 class StoreLost(StoreUnavailable):
-    """The store is there, but what it held is gone; it has to be filled again."""
+    """The store answers, but its contents are gone; the projection has to be rebuilt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A memory as a vector index takes it: its record, one vector for each window, its BM25 weights by term.
+    """A memory as written to a vector index: its record, one vector per window, its BM25 weights by term.
 
-    `record.change` is the version that the index keeps with it.
+    The index stores `record.seq` as the version of the memory.
     """
 
     record: MemoryRecord
@@ -36,9 +39,10 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class MemoryState:
-    """A memory as a graph takes it: what it mentions, the episode before it in its session, and what it stands on.
+    """A memory as written to a graph: its record, its mentions and its links to other memories.
 
-    `drawn_from` are the sources of a fact or summary, `replaces` what it retired: memory ids.
+    All links are memory ids: `previous` is the episode before it in its session, `drawn_from` the sources of a fact or
+    summary, `replaces` the memories that it retired.
     """
 
     record: MemoryRecord
@@ -50,7 +54,7 @@ class MemoryState:
 
 @dataclass(frozen=True, slots=True)
 class RelationState:
-    """A relation as a graph takes it: written whole from its living supports."""
+    """A relation as written to a graph, whole, from the supports that are left of it."""
 
     relation: Relation
     partition: str
@@ -60,10 +64,11 @@ class RelationState:
 
 @dataclass(frozen=True, slots=True)
 class EntityState:
-    """An entity of which something is said beyond the texts: what it is called, and the keys that mean the same.
+    """The name and the aliases of an entity, for the few entities that have a chosen name or an alias.
 
-    `id` is a hash of its partition and key (`graphmem.text.entity_id`). A graph takes it whole. It may come before any
-    memory that mentions it, or after the last one went.
+    `id` is a hash of its partition and key (`graphmem.text.entity_id`), `same_as` the keys that mean the same entity.
+    A graph writes the state whole. The state may arrive before the first memory that mentions the entity, or after the
+    last one is gone.
     """
 
     id: str
@@ -77,7 +82,7 @@ class EntityState:
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """What one memory says of a relation. Times are microseconds."""
+    """One memory's statement of a relation: the memory's id, the words, and the time in microseconds."""
 
     memory: str
     fact: str
@@ -86,64 +91,72 @@ class Support:
 
 
 class VectorIndex(Protocol):
-    """Points by nearness. Calls may come from several threads; only one of them delivers at a time.
+    """Points, searched by vector and by words. Thread-safe; only one thread delivers at a time.
 
-    All methods raise StoreUnavailable when the store is out of reach (StoreLost when it answers, but empty), StoreError
-    when it refuses. One on a server connects when it is first asked; its method `check()` does that and nothing else,
-    raising ConfigError for what only another configuration helps.
+    All methods raise StoreUnavailable when the store is out of reach (StoreLost when it answers, but empty) and
+    StoreError when it refuses the request. An index on a server connects at its first use, and has a method `check()`
+    that only connects; `check()` raises ConfigError if nothing but another configuration can help.
     """
 
     def upsert(self, points: Sequence[Point]) -> None:
-        """Writes points whole, over whatever those memories had; durable when it returns."""
+        """Writes points whole, replacing all windows of those memories. Durable when it returns."""
         ...
 
     def delete(self, ids: Sequence[str]) -> int:
-        """Removes memories; returns how many points that were. Unknown ids are no error. Durable when it returns."""
+        """Removes memories and returns the number of points removed. Ignores unknown ids. Durable when it returns."""
         ...
 
     def dense(self, view: View, vector: Matrix, limit: int) -> list[tuple[str, float]]:
-        """The nearest memories in the view: (id, cosine), best first, each by its best window."""
+        """Returns (memory id, cosine) of the nearest memories in the view, best first, each by its best window."""
         ...
 
     def sparse(self, view: View, weights: Mapping[int, float], limit: int) -> list[tuple[str, float]]:
-        """The memories in the view with the highest sum of products of weights: (id, score > 0), best first."""
+        """Returns (memory id, score) of the memories in the view with the highest scores above 0, best first.
+
+        The score is the dot product of `weights` and the memory's weights.
+        """
         ...
 
     def count(self) -> int:
-        """How many points there are."""
+        """Returns the number of points."""
         ...
 
     def list_held(self, partitions: Sequence[str] | None = None) -> Iterator[tuple[str, int, int]]:
-        """What is held, (memory id, version, windows), of these partitions or of all: for `verify`."""
+        """Yields (memory id, version, number of windows) of these partitions, or of all, for `verify`."""
         ...
 
     def wipe(self) -> None:
-        """Removes everything that graphmem put there, and nothing else."""
+        """Removes everything that graphmem wrote, and nothing else."""
         ...
 
     def close(self) -> None:
-        """Lets go of files, locks and connections. Calls that come later, or are under way, raise StoreUnavailable."""
+        """Releases files, locks and connections. Later calls, and calls in progress, raise StoreUnavailable."""
         ...
 
 
 class Graph(Protocol):
-    """The entity-relation graph, read."""
+    """Reads the entity-relation graph."""
 
     def neighbourhood(self, view: View, seeds: Seeds, limits: GraphBounds) -> Subgraph:
-        """The bounded neighbourhood of some seeds, in one call.
+        """Returns the bounded neighbourhood of the seeds in `view.partition`, which must be set.
 
-        `view.partition` is set; the view is applied before each limit. Taken are: the seed memories in the view, with
-        those up to `steps` before and after them in the session; the best `seed_mentions` memories of each seed entity
-        (kind, then newest); of the other entities of both, but for those of one memory only, the `frontier` that
-        fewest memories hold, and the best `frontier_mentions` memories of each; up to `memories` in all, in that
-        order. A THING links nothing. Raises StoreUnavailable.
+        Applies the view before each limit. Collects, in this order and at most `limits.memories` in all:
+
+        1. the seed memories;
+        2. the memories up to `limits.steps` before and after them in their session;
+        3. for each seed entity its best `limits.seed_mentions` memories: by kind of mention, then newest first;
+        4. for each frontier entity its best `limits.frontier_mentions` memories. The frontier are the
+           `limits.frontier` entities with the fewest memories among those that the memories of 1 and 3 mention;
+           seed entities and entities of a single memory are not part of it.
+
+        A mention of kind `MentionKind.THING` links nothing. Raises StoreUnavailable.
         """
         ...
 
 
 @runtime_checkable
 class GraphIndex(Graph, Protocol):
-    """A graph that is a copy and has to be filled. Errors, and `check()`, as a `VectorIndex`'s."""
+    """A graph that is a projection, filled by delivery. Errors and `check()` are those of `VectorIndex`."""
 
     def upsert(
         self,
@@ -151,31 +164,31 @@ class GraphIndex(Graph, Protocol):
         relations: Sequence[RelationState] = (),
         entities: Sequence[EntityState] = (),
     ) -> None:
-        """Writes each whole, in this order; durable when it returns. What is older than what is held changes nothing.
+        """Writes each state whole, in the order of the arguments. Durable when it returns.
 
-        Raises StoreError, and has written nothing then, when the store refuses one of them.
+        Skips a state older than the stored one. Raises StoreError, having written nothing, if the store refuses one.
         """
         ...
 
     def delete(self, memories: Sequence[str], relations: Sequence[str] = (), entities: Sequence[str] = ()) -> int:
-        """Removes memories and relations, what was said of entities, and entities that nothing mentions any more.
+        """Removes memories, relations, the states of entities, and then entities that nothing mentions any more.
 
-        Returns how many nodes and edges that were; unknown ids are no error.
+        Returns the number of nodes and edges removed. Ignores unknown ids.
         """
         ...
 
     def list_held(self, partitions: Sequence[str] | None = None) -> Iterator[tuple[str, int]]:
-        """What is held, (id, version) of memories, relations and told-of entities, of these partitions or all."""
+        """Yields (id, version) of the memories, relations and entity states of these partitions, or of all."""
         ...
 
     def count(self) -> int:
-        """How many memories there are."""
+        """Returns the number of memories."""
         ...
 
     def wipe(self) -> None:
-        """Removes everything that graphmem put there, and nothing else."""
+        """Removes everything that graphmem wrote, and nothing else."""
         ...
 
     def close(self) -> None:
-        """Lets go of connections. Calls that come later, or are under way, raise StoreUnavailable."""
+        """Releases connections. Later calls, and calls in progress, raise StoreUnavailable."""
         ...

@@ -162,15 +162,15 @@ def test_what_is_the_clients_of_a_server() -> None:
     qdrant = pytest.importorskip("graphmem.stores.qdrant.client")
     server = pytest.importorskip("graphmem.stores.neo4j.client")
     for limit in (TimeLimit(), TimeoutError("took too long")):
-        assert not qdrant._is_clients(limit)
+        assert not qdrant._is_client_error(limit)
     for error in (ValueError(), OSError(5, "x"), RuntimeError("can't start new thread"), ConnectionError()):
-        assert qdrant._is_clients(error)
-    assert qdrant._fate(RuntimeError()) == qdrant._fate(OSError(5, "x")) == "unreachable"
-    assert qdrant._fate(ValueError()) == "refused"
+        assert qdrant._is_client_error(error)
+    assert qdrant._failure_of(RuntimeError()) == qdrant._failure_of(OSError(5, "x")) == "unreachable"
+    assert qdrant._failure_of(ValueError()) == "refused"
     neo4j = server.Neo4jClient("bolt://127.0.0.1:1", "neo4j", "x", "neo4j", user_agent="test")
     for limit in (TimeLimit(), TimeoutError("took too long")):
-        with pytest.raises(type(limit)), neo4j._ours():
+        with pytest.raises(type(limit)), neo4j._translated_errors():
             raise limit
-    with pytest.raises(StoreUnavailable), neo4j._ours():
+    with pytest.raises(StoreUnavailable), neo4j._translated_errors():
         raise ConnectionResetError(104, "reset")
     neo4j.close()

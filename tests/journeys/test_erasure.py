@@ -57,7 +57,7 @@ def traces(memory: Memory) -> list[str]:
     if hasattr(index, "_payloads"):
         from qdrant_client import models
 
-        mine = models.Filter(must=[index._mine()])
+        mine = models.Filter(must=[index._own_points()])
         held += [("qdrant", repr(told).lower()) for told in index._payloads(mine)]
     if hasattr(graph, "_server"):
         things = "MATCH (n {ledger: $ledger}) OPTIONAL MATCH (n)-[r]->() RETURN n {.*} AS n, collect(r {.*}) AS r"

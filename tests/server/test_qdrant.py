@@ -231,7 +231,7 @@ def test_a_point_that_is_refused_is_no_outage(open_index: Callable[..., Any]) ->
 
 def test_many_windows_go_in_several_requests(open_index: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     index = open_index()
-    monkeypatch.setattr(index, "_points_a_request", 7)
+    monkeypatch.setattr(index, "_points_per_request", 7)
     index.upsert([point(1, *[towards(0, 1)] * 40), point(2, *[towards(1)] * 3)])
     index.upsert([point(1, *[towards(0, 1)] * 30, seq=60), point(2, *[towards(1)] * 3)])
     assert sorted(index.list_held()) == [(uid(1), 60, 30), (uid(2), 3, 3)]

@@ -71,10 +71,10 @@ class GraphContract:
 
     # --- what is taken ----------------------------------------------------------------------------------------
 
-    def test_nothing_is_known_of_an_empty_partition(self, clerk: Any) -> None:
+    def test_an_empty_partition_has_an_empty_neighbourhood(self, clerk: Any) -> None:
         assert self.around(clerk, "anna") == Subgraph()
 
-    def test_unknown_seeds_find_nothing(self, clerk: Any) -> None:
+    def test_unknown_seeds_have_an_empty_neighbourhood(self, clerk: Any) -> None:
         tell(clerk, "anna")
         assert self.around(clerk, "zoe", memories=[replace(clerk.say("x"), id="no such id")]) == Subgraph()
 
@@ -93,19 +93,19 @@ class GraphContract:
         }  # fmt: skip
         assert found.frequencies == {"anna": 1, "acme": 2, "berlin": 2}
 
-    def test_what_a_memory_holds_alone_is_counted_by_kind(self, clerk: Any) -> None:
+    def test_unshared_mentions_of_a_memory_are_counted_by_kind(self, clerk: Any) -> None:
         one = tell(clerk, "anna", "acme", "bergen", "berlin", kinds={"berlin": CHUNK})
         tell(clerk, "acme", at=far(1))
         found = self.around(clerk, memories=[one], limits=GraphBounds(frontier=0))
         assert found.shared_mentions == {(one.id, NAME): 2, (one.id, CHUNK): 1}
         assert {edge.entity for edge in found.mentions} == {"acme"}
 
-    def test_a_seed_that_one_memory_holds_is_no_less_a_node(self, clerk: Any) -> None:
+    def test_a_seed_entity_of_a_single_memory_is_a_node(self, clerk: Any) -> None:
         one = tell(clerk, "anna", "acme")
         found = self.around(clerk, "anna", memories=[one])
         assert (found.mentions, found.shared_mentions) == ((MentionEdge(one.id, "anna", NAME),), {(one.id, NAME): 1})
 
-    def test_a_thing_links_nothing(self, clerk: Any) -> None:
+    def test_a_mention_of_kind_thing_links_nothing(self, clerk: Any) -> None:
         one = tell(clerk, "rice", "anna", kinds={"rice": THING})
         tell(clerk, "rice", at=far(1))
         assert self.around(clerk, "anna").memories == (one.id,)
@@ -145,7 +145,7 @@ class GraphContract:
             found = self.around(clerk, memories=[middle], limits=GraphBounds(steps=steps))
             assert set(found.memories) == set(told[4 - steps : 5 + steps])
 
-    def test_a_seed_memory_brings_what_shares_its_entities(self, clerk: Any) -> None:
+    def test_a_seed_memory_brings_memories_that_share_its_entities(self, clerk: Any) -> None:
         seed, other = tell(clerk, "anna", "acme"), tell(clerk, "acme", at=far(1))
         tell(clerk, "bob", at=far(2))
         assert set(self.around(clerk, memories=[seed]).memories) == {seed.id, other.id}
@@ -242,7 +242,7 @@ class GraphContract:
         found = self.around(clerk, "anna", view=clerk.view(Scope("alice", "mine")), limits=GraphBounds(seed_mentions=1))
         assert found.memories == (mine.id,)
 
-    def test_partitions_are_apart(self, clerk: Any) -> None:
+    def test_partitions_are_separate(self, clerk: Any) -> None:
         mine = tell(clerk, "anna", "acme")
         theirs = tell(clerk, "anna", "acme", scope=Scope("bob"))
         assert self.around(clerk, "anna", memories=[mine, theirs]).memories == (mine.id,)
@@ -307,7 +307,7 @@ class GraphContract:
         found = self.around(clerk, memories=[between])
         assert set(found.next_pairs) == {(first.id, between.id), (between.id, last.id)}
 
-    def test_a_revised_memory_is_left_without_its_old_mentions(self, clerk: Any) -> None:
+    def test_an_updated_memory_loses_its_old_mentions(self, clerk: Any) -> None:
         record = tell(clerk, "anna")
         self.reading(clerk)
         clerk.commit(UpdateMemory(record.id, text="Bob was here"))

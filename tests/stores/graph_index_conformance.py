@@ -111,7 +111,7 @@ class GraphIndexContract(GraphContract):
         self.reading(clerk)
         assert not any(self.projection.verify().values())
 
-    def test_deleting_counts_nodes_and_edges_and_knows_nothing_of_strangers(self, clerk: Any) -> None:
+    def test_deleting_counts_nodes_and_edges_and_ignores_unknown_ids(self, clerk: Any) -> None:
         record = tell(clerk, "anna", "acme")
         self.reading(clerk)
         (relation,) = [uid for uid, _ in self.copy.list_held() if uid != record.id]
@@ -129,12 +129,12 @@ class GraphIndexContract(GraphContract):
         self.copy.upsert([state])
         assert self.seen("anna").memories == ("m",)
 
-    def test_nothing_given_changes_nothing(self) -> None:
+    def test_empty_calls_change_nothing(self) -> None:
         self.copy.upsert()
         self.copy.delete([])
         assert list(self.copy.list_held()) == []
 
-    def test_a_closed_one_is_out_of_reach(self) -> None:
+    def test_a_closed_graph_is_unavailable(self) -> None:
         self.copy.close()
         for act in (
             lambda: self.copy.upsert([memory("m")]), lambda: self.copy.delete(["m"]), lambda: self.seen("anna")
@@ -142,7 +142,7 @@ class GraphIndexContract(GraphContract):
             with pytest.raises(StoreUnavailable):
                 act()
 
-    def test_an_erasure_takes_the_relation_with_its_last_support(self, clerk: Any) -> None:
+    def test_erasing_the_last_support_removes_the_relation(self, clerk: Any) -> None:
         one, two = tell(clerk, "anna", "acme"), tell(clerk, "anna", "acme", at=far(1))
         self.reading(clerk)
         clerk.commit(DeleteMemory(one.id))
@@ -173,12 +173,12 @@ class GraphIndexContract(GraphContract):
             self.copy.upsert((), [related], [named])
         assert dict(self.copy.list_held()) == {"m": 1, "n": 1, "r": 9, entity_id(SPACE, "anna"): 9}
 
-    def test_two_versions_in_one_call_are_the_newer_one(self) -> None:
+    def test_of_two_versions_in_one_call_the_newer_is_written(self) -> None:
         self.copy.upsert([memory("m", "anna", seq=2), memory("m", "bob", seq=1)])
         assert list(self.copy.list_held()) == [("m", 2)]
         assert self.seen("anna", "bob").mentions == (MentionEdge("m", "anna", NAME),)
 
-    def test_a_new_version_withdraws_what_the_old_one_said(self) -> None:
+    def test_a_new_version_removes_the_links_of_the_old_one(self) -> None:
         chain = [memory("a", minute=0), memory("b", minute=1, previous="a"), memory("c", minute=2, previous="b")]
         self.copy.upsert([*chain, memory("m", "anna", "acme", "bob", seq=2, minute=3, previous="c")])
         self.copy.upsert([memory("m", "acme", seq=3, minute=3, previous="a", kinds={"acme": CHUNK})])
@@ -187,7 +187,7 @@ class GraphIndexContract(GraphContract):
         assert found.frequencies == {"acme": 1}
         assert set(found.next_pairs) == {("a", "b"), ("b", "c"), ("a", "m")}
 
-    def test_a_memory_delivered_again_keeps_what_leads_to_it(self) -> None:
+    def test_a_memory_delivered_again_keeps_its_incoming_links(self) -> None:
         self.copy.upsert([memory("a", minute=0), memory("b", minute=1, previous="a")])
         self.copy.upsert([memory("a", minute=0, seq=2)])
         assert self.seen(memories=["b"]).next_pairs == (("a", "b"),)
@@ -202,13 +202,13 @@ class GraphIndexContract(GraphContract):
 
     # --- what is yet to come ----------------------------------------------------------------------------------
 
-    def test_what_is_only_referred_to_is_not_seen_and_not_held(self) -> None:
+    def test_placeholders_are_neither_visible_nor_listed(self) -> None:
         self.copy.upsert([memory("b", previous="a", drawn_from=("c",), replaces=("d",))])
         assert list(self.copy.list_held()) == [("b", 1)]
         found = self.seen(memories=["a", "b", "c", "d"])
         assert (found.memories, found.next_pairs) == (("b",), ())
 
-    def test_a_memory_may_come_after_what_refers_to_it(self) -> None:
+    def test_a_memory_may_be_delivered_after_its_incoming_links(self) -> None:
         a, b, c = memory("a", minute=0), memory("b", minute=1, previous="a"), memory("c", minute=2, previous="b")
         self.copy.upsert([c])
         self.copy.upsert([a])
@@ -217,7 +217,7 @@ class GraphIndexContract(GraphContract):
         assert self.seen(memories=["c"]).memories == ("c", "b", "a")
         assert self.seen(memories=["c"]).next_pairs == (("a", "b"), ("b", "c"))
 
-    def test_a_relation_may_come_before_its_memories_and_go_without_them(self) -> None:
+    def test_a_relation_may_be_delivered_before_its_memories_and_deleted_without_them(self) -> None:
         self.copy.upsert((), [relation("r", "anna", "acme", "m")])
         assert dict(self.copy.list_held()) == {"r": 2}
         assert self.seen("anna", "acme") == Subgraph()
@@ -226,7 +226,7 @@ class GraphIndexContract(GraphContract):
         self.copy.delete(["m"], ["r"])
         assert list(self.copy.list_held()) == []
 
-    def test_names_may_come_before_any_memory(self) -> None:
+    def test_an_entity_state_may_be_delivered_before_any_memory(self) -> None:
         self.copy.upsert((), (), [told("anna", "Anna K.", "ann"), told("ann", "Ann", "anna")])
         assert self.seen("anna") == Subgraph()
         self.copy.upsert([memory("m", "anna"), memory("n", "ann")])
@@ -234,7 +234,7 @@ class GraphIndexContract(GraphContract):
         found = self.seen("anna", "ann")
         assert (set(found.memories), found.frequencies) == ({"m", "n"}, {"anna": 1, "ann": 1})
 
-    def test_what_is_said_of_an_entity_can_be_taken_back(self) -> None:
+    def test_an_entity_state_can_be_deleted(self) -> None:
         self.copy.upsert([memory("m", "anna")], (), [told("anna", "Anna K."), told("ann", "Ann", "anna")])
         self.copy.delete([], [], [entity_id(SPACE, "ann"), entity_id(SPACE, "anna")])
         assert list(self.copy.list_held()) == [("m", 1)]

@@ -89,7 +89,7 @@ def test_edge_keeps_its_contents_over_closing(folder: Path) -> None:
     again.close()
 
 
-def test_edge_keeps_what_was_taken_when_the_process_dies(folder: Path) -> None:
+def test_edge_keeps_durable_writes_when_the_process_dies(folder: Path) -> None:
     program = (
         "import os, sys; sys.path.insert(0, sys.argv[2]); from vector_index_conformance import *; "
         "from pathlib import Path\n"
@@ -103,7 +103,7 @@ def test_edge_keeps_what_was_taken_when_the_process_dies(folder: Path) -> None:
     again.close()
 
 
-def test_edge_is_held_by_one_opener_at_a_time(folder: Path) -> None:
+def test_edge_can_be_opened_once_at_a_time(folder: Path) -> None:
     first = EmbeddedIndex(folder, DIMS)
     with pytest.raises(StoreLocked, match="another process"):
         EmbeddedIndex(folder, DIMS)
@@ -113,7 +113,7 @@ def test_edge_is_held_by_one_opener_at_a_time(folder: Path) -> None:
     EmbeddedIndex(folder, DIMS).close()
 
 
-def test_edge_is_held_against_another_process(folder: Path) -> None:
+def test_edge_cannot_be_opened_by_a_second_process(folder: Path) -> None:
     first = EmbeddedIndex(folder, DIMS)
     program = (
         "import sys; from pathlib import Path; from graphmem.stores.qdrant.embedded import EmbeddedIndex\n"
@@ -216,7 +216,7 @@ def test_edge_files_are_their_owners_only_while_open(folder: Path) -> None:
     assert found == []
 
 
-def test_edge_holds_no_words(folder: Path) -> None:
+def test_edge_files_contain_no_texts(folder: Path) -> None:
     index = EmbeddedIndex(folder, DIMS)
     index.upsert([point(1, text="xylophone", metadata={"note": "quagmire"})])
     index.close()
@@ -260,7 +260,7 @@ def test_equal_scores_come_in_the_order_of_ids(folder: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["edge", "exact"])
-def test_a_closed_index_is_out_of_reach(kind: str, folder: Path) -> None:
+def test_a_closed_index_is_unavailable(kind: str, folder: Path) -> None:
     """Not "refused": what a close breaks off in another thread would be set aside, and never delivered."""
     index = EmbeddedIndex(folder, DIMS) if kind == "edge" else NumpyIndex()
     index.close()

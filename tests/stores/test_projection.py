@@ -102,7 +102,7 @@ def last(clerk: Any) -> int:
 # --- by state --------------------------------------------------------------------------------------------------------
 
 
-def test_what_changed_is_delivered_as_it_is_now(clerk: Any, shared: Projection, index: Picky) -> None:
+def test_changes_are_delivered_as_current_state(clerk: Any, shared: Projection, index: Picky) -> None:
     record = clerk.say("Anna paints")
     clerk.commit(UpdateMemory(record.id, text="Anna sculpts"))
     clerk.enrich()
@@ -113,14 +113,16 @@ def test_what_changed_is_delivered_as_it_is_now(clerk: Any, shared: Projection, 
     assert not shared.has_pending()
 
 
-def test_what_came_and_went_in_between_is_never_given(clerk: Any, shared: Projection, index: Picky) -> None:
+def test_a_memory_added_and_erased_between_deliveries_is_never_written(
+    clerk: Any, shared: Projection, index: Picky
+) -> None:
     clerk.commit(DeleteMemory(clerk.say("Anna paints").id))
     shared.catch_up([])
     assert index.batches == []
     assert cursor(clerk) == last(clerk)
 
 
-def test_the_cursor_reaches_the_last_number_given_out_whatever_became_of_it(
+def test_the_cursor_reaches_the_last_sequence_number_even_if_its_row_is_gone(
     clerk: Any, shared: Projection, index: Picky, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that one comparison tells a search that there is nothing to ask for."""
@@ -148,7 +150,7 @@ def test_an_erasure_is_delivered(clerk: Any, shared: Projection, index: Picky) -
     assert set(held(index)) == {kept.id}
 
 
-def test_words_without_vectors_yet_are_not_given(clerk: Any, shared: Projection, index: Picky) -> None:
+def test_a_memory_without_vectors_is_not_delivered(clerk: Any, shared: Projection, index: Picky) -> None:
     clerk.say("Anna paints", enrich=False)
     shared.catch_up([])
     assert (held(index), shared.verify()) == ({}, CLEAN)
@@ -157,7 +159,7 @@ def test_words_without_vectors_yet_are_not_given(clerk: Any, shared: Projection,
     assert len(held(index)) == 1
 
 
-def test_a_text_under_revision_is_taken_out_until_it_is_enriched(clerk: Any, shared: Projection, index: Picky) -> None:
+def test_an_updated_memory_is_removed_until_it_is_enriched(clerk: Any, shared: Projection, index: Picky) -> None:
     record = clerk.say("Anna paints")
     shared.catch_up([])
     clerk.commit(UpdateMemory(record.id, text="Anna sculpts"))
@@ -166,7 +168,7 @@ def test_a_text_under_revision_is_taken_out_until_it_is_enriched(clerk: Any, sha
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_nobody_waits_for_what_others_go_on_to_write(
+def test_catching_up_does_not_wait_for_later_writes(
     clerk: Any, shared: bool, index: Picky, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = Projection("vectors", clerk.ledger, VectorSink(index, clerk.embedder.model), shared=shared)
@@ -185,14 +187,14 @@ def test_nobody_waits_for_what_others_go_on_to_write(
     assert len(index.batches) == 2
 
 
-def test_delivering_again_gives_nothing_again(clerk: Any, shared: Projection, index: Picky) -> None:
+def test_a_second_delivery_writes_nothing(clerk: Any, shared: Projection, index: Picky) -> None:
     clerk.say("Anna paints")
     for _ in range(3):
         shared.catch_up([])
     assert len(index.batches) == 1
 
 
-def test_delivering_all_of_it_twice_leads_to_the_same(clerk: Any, shared: Projection, index: Picky) -> None:
+def test_delivering_everything_twice_leads_to_the_same_contents(clerk: Any, shared: Projection, index: Picky) -> None:
     told = [clerk.say(f"memory {n}", at=far(n)) for n in range(5)]
     clerk.commit(DeleteMemory(told[0].id), RetireMemory(told[1].id, at=told[1].at, reason="x"))
     shared.catch_up([])
@@ -204,7 +206,7 @@ def test_delivering_all_of_it_twice_leads_to_the_same(clerk: Any, shared: Projec
     assert shared.verify() == CLEAN
 
 
-def test_a_private_projection_takes_the_partitions_it_is_asked_for(clerk: Any, index: Picky) -> None:
+def test_a_private_projection_holds_the_requested_partitions(clerk: Any, index: Picky) -> None:
     private = Projection("vectors", clerk.ledger, VectorSink(index, clerk.embedder.model), shared=False)
     mine, theirs = clerk.say("Anna paints"), clerk.say("Bob sings", scope=Scope("bob"))
     private.catch_up(["user:alice", "user:nobody"])
@@ -215,7 +217,7 @@ def test_a_private_projection_takes_the_partitions_it_is_asked_for(clerk: Any, i
     assert not private.has_pending()
 
 
-def test_a_private_projection_hears_of_erasures(clerk: Any, index: Picky) -> None:
+def test_erasures_reach_a_private_projection(clerk: Any, index: Picky) -> None:
     private = Projection("vectors", clerk.ledger, VectorSink(index, clerk.embedder.model), shared=False)
     record = clerk.say("Anna paints")
     private.catch_up(["user:alice"])
@@ -236,7 +238,7 @@ def test_two_projections_keep_cursors_of_their_own(clerk: Any, shared: Projectio
     assert shared.verify() == other.verify() == CLEAN
 
 
-def test_after_a_write_a_private_projection_only_keeps_up_what_it_was_asked_for(clerk: Any, index: Picky) -> None:
+def test_after_a_write_a_private_projection_updates_only_partitions_it_holds(clerk: Any, index: Picky) -> None:
     private = Projection("vectors", clerk.ledger, VectorSink(index, clerk.embedder.model), shared=False)
     record = clerk.say("Anna paints")
     private.deliver(["user:alice"])
@@ -247,13 +249,13 @@ def test_after_a_write_a_private_projection_only_keeps_up_what_it_was_asked_for(
     assert held(index) == {}
 
 
-def test_after_a_write_a_shared_projection_takes_everything(clerk: Any, shared: Projection, index: Picky) -> None:
+def test_after_a_write_a_shared_projection_gets_all_partitions(clerk: Any, shared: Projection, index: Picky) -> None:
     told = [clerk.say("Anna paints"), clerk.say("Bob sings", scope=Scope("bob"))]
     shared.deliver(["user:alice"])
     assert set(held(index)) == {record.id for record in told}
 
 
-def test_without_a_cursor_what_is_held_is_thrown_away_first(clerk: Any, shared: Projection, index: Picky) -> None:
+def test_without_a_cursor_a_projection_is_wiped_first(clerk: Any, shared: Projection, index: Picky) -> None:
     """Nothing is known of it: it may be another ledger's, or what a killed rebuild has left."""
     gone, kept = clerk.say("Anna paints"), clerk.say("Bob sings", at=far(1))
     shared.catch_up([])
@@ -290,7 +292,7 @@ def test_a_reset_by_anyone_empties_a_projection_at_its_next_delivery(clerk: Any,
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
-def test_batches_leave_nothing_out(clerk: Any, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+def test_batches_of_any_size_deliver_everything(clerk: Any, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     monkeypatch.setattr(delivery, "BATCH", size)
     told = [tell(clerk, f"e{n % 3}", f"e{n % 5 + 3}", at=far(n % 4)) for n in range(20)]
     for record in told[:6]:
@@ -308,7 +310,7 @@ def test_batches_leave_nothing_out(clerk: Any, monkeypatch: pytest.MonkeyPatch, 
     assert max(map(len, index.batches)) <= size
 
 
-def test_progress_is_told_after_each_batch(clerk: Any, shared: Projection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_reported_after_each_batch(clerk: Any, shared: Projection, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery, "BATCH", 2)
     for n in range(5):
         clerk.say(f"memory {n}", at=far(n))
@@ -333,7 +335,7 @@ def test_the_cursor_stays_when_the_store_is_out_of_reach(clerk: Any, shared: Pro
     assert (shared.verify(), shared.has_pending()) == (CLEAN, False)
 
 
-def test_what_was_delivered_before_the_store_went_stays(
+def test_batches_delivered_before_an_outage_stay(
     clerk: Any, shared: Projection, index: Picky, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delivery, "BATCH", 2)
@@ -349,7 +351,9 @@ def test_what_was_delivered_before_the_store_went_stays(
     assert shared.verify() == CLEAN
 
 
-def test_a_refused_row_becomes_a_dead_letter_and_delays_no_other(clerk: Any, shared: Projection, index: Picky) -> None:
+def test_a_refused_row_becomes_a_dead_letter_and_holds_up_no_other(
+    clerk: Any, shared: Projection, index: Picky
+) -> None:
     told = [clerk.say(f"memory {n}", at=far(n)) for n in range(7)]
     index.refuses = {told[2].id, told[5].id}
     shared.catch_up([])
@@ -459,7 +463,7 @@ def test_an_unreadable_projection_is_reported_and_rebuilt(clerk: Any, shared: Pr
     assert set(held(index)) == {record.id}
 
 
-def test_verify_names_only_what_is_wrong_twice(
+def test_verify_reports_only_differences_found_twice(
     clerk: Any, shared: Projection, index: Picky, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process may be in the middle of a delivery while this one compares."""
@@ -467,18 +471,18 @@ def test_verify_names_only_what_is_wrong_twice(
     shared.catch_up([])
     points = dict(index._partitions["user:alice"].points)
     index.delete([record.id for record in told])
-    real = Projection._compared
+    real = Projection._compare
 
     def compared(projection: Projection) -> dict[str, list[str]]:
         found = real(projection)
         index.upsert([points[told[0].id]])
         return found
 
-    monkeypatch.setattr(Projection, "_compared", compared)
+    monkeypatch.setattr(Projection, "_compare", compared)
     assert shared.verify() == {**CLEAN, "missing": [told[1].id]}
 
 
-def test_mending_gives_in_batches(
+def test_repair_delivers_in_batches(
     clerk: Any, shared: Projection, index: Picky, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = [clerk.say(f"memory {n}", at=far(n)) for n in range(5)]
@@ -491,7 +495,7 @@ def test_mending_gives_in_batches(
     assert set(held(index)) == {record.id for record in told}
 
 
-def test_mending_a_graph_gives_back_memories_and_relations(clerk: Any) -> None:
+def test_repair_restores_memories_and_relations_of_a_graph(clerk: Any) -> None:
     graph = NetworkxIndex()
     projection = Projection("graph", clerk.ledger, GraphSink(graph), shared=True)
     tell(clerk, "anna", "acme")
@@ -504,7 +508,7 @@ def test_mending_a_graph_gives_back_memories_and_relations(clerk: Any) -> None:
     assert set(held(graph)) == set(ids)
 
 
-def test_rebuilding_throws_away_and_fills_again(clerk: Any, shared: Projection, index: Picky) -> None:
+def test_rebuild_wipes_and_delivers_everything(clerk: Any, shared: Projection, index: Picky) -> None:
     told = [clerk.say(f"memory {n}", at=far(n)) for n in range(3)]
     index.refuses = {told[0].id}
     shared.catch_up([])
@@ -515,7 +519,7 @@ def test_rebuilding_throws_away_and_fills_again(clerk: Any, shared: Projection, 
     assert cursor(clerk) == last(clerk)
 
 
-def test_rebuilding_after_a_failure_goes_on_where_it_stopped(
+def test_a_failed_rebuild_continues_where_it_stopped(
     clerk: Any, shared: Projection, index: Picky, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delivery, "BATCH", 1)
@@ -532,7 +536,7 @@ def test_rebuilding_after_a_failure_goes_on_where_it_stopped(
     assert shared.verify() == CLEAN
 
 
-def test_a_rebuild_that_was_killed_before_it_wiped_is_taken_up(
+def test_a_rebuild_killed_before_its_wipe_is_resumed(
     clerk: Any, shared: Projection, index: Picky, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clerk.say("Anna paints")
@@ -547,7 +551,7 @@ def test_a_rebuild_that_was_killed_before_it_wiped_is_taken_up(
     assert (len(index.batches), again.verify()) == (1, CLEAN)
 
 
-def test_a_private_projection_is_rebuilt_with_the_partitions_named(clerk: Any, index: Picky) -> None:
+def test_a_private_projection_is_rebuilt_with_the_given_partitions(clerk: Any, index: Picky) -> None:
     private = Projection("vectors", clerk.ledger, VectorSink(index, clerk.embedder.model), shared=False)
     record = clerk.say("Anna paints")
     private.catch_up(["user:alice"])
@@ -555,7 +559,7 @@ def test_a_private_projection_is_rebuilt_with_the_partitions_named(clerk: Any, i
     assert set(held(index)) == {record.id}
 
 
-def test_a_cursor_is_kept_by_the_ledger_for_the_next_opener(clerk: Any, shared: Projection, index: Picky) -> None:
+def test_the_cursor_survives_in_the_ledger(clerk: Any, shared: Projection, index: Picky) -> None:
     clerk.say("Anna paints")
     shared.catch_up([])
     again = Projection("vectors", clerk.ledger, VectorSink(index, clerk.embedder.model), shared=True)
@@ -563,7 +567,7 @@ def test_a_cursor_is_kept_by_the_ledger_for_the_next_opener(clerk: Any, shared: 
     assert len(index.batches) == 1
 
 
-def test_mending_while_others_write_fills_nothing_again(
+def test_repair_during_concurrent_writes_does_not_rebuild(
     clerk: Any, shared: Projection, index: Picky, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is written between the mending and the look after it is owed, not wrong."""
@@ -571,20 +575,22 @@ def test_mending_while_others_write_fills_nothing_again(
     shared.catch_up([])
     index.delete([first.id])
     report, wiped = shared.verify(), []
-    real, give = index.wipe, shared._give_again
+    real, give = index.wipe, shared._redeliver
 
     def give_and_write(ids: Sequence[str]) -> None:
         give(ids)
         clerk.say("Bo sings")
 
-    monkeypatch.setattr(shared, "_give_again", give_and_write)
+    monkeypatch.setattr(shared, "_redeliver", give_and_write)
     monkeypatch.setattr(index, "wipe", lambda: (wiped.append(True), real()))
     shared.repair(report)
     assert not wiped
     assert len(held(index)) == 2
 
 
-def test_a_ledger_from_a_backup_gets_what_it_holds(clerk: Any, shared: Projection, index: Picky) -> None:
+def test_a_projection_newer_than_a_ledger_from_a_backup_is_rebuilt(
+    clerk: Any, shared: Projection, index: Picky
+) -> None:
     """The store refuses what is older than what it has, so giving again does not help: it is filled anew."""
     record = clerk.say("Anna paints")
     shared.catch_up([])

@@ -118,7 +118,7 @@ def test_it_delivers_and_reports_it(clerk: Any, server: Server, worker: Projecti
     assert not worker.is_unavailable
 
 
-def test_while_a_store_is_away_nobody_asks_it(clerk: Any, server: Server, worker: ProjectionWorker) -> None:
+def test_an_unavailable_store_is_not_called(clerk: Any, server: Server, worker: ProjectionWorker) -> None:
     server.down = True
     clerk.say("Anna paints")
     assert not worker.wait_for(worker.schedule([]), PATIENCE)
@@ -129,7 +129,7 @@ def test_while_a_store_is_away_nobody_asks_it(clerk: Any, server: Server, worker
         worker.read(lambda: pytest.fail("it was asked"))
 
 
-def test_what_was_left_is_delivered_without_anyones_help_when_it_is_back(
+def test_pending_changes_are_delivered_when_the_store_is_back(
     clerk: Any, server: Server, worker: ProjectionWorker
 ) -> None:
     server.down = True
@@ -143,7 +143,7 @@ def test_what_was_left_is_delivered_without_anyones_help_when_it_is_back(
     assert not worker.projection.has_pending()
 
 
-def test_what_is_written_while_it_comes_back_is_delivered_too(
+def test_a_write_during_the_reconnection_is_delivered(
     clerk: Any, server: Server, worker: ProjectionWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever writes after the last look and before the all-clear is told that the store is away."""
@@ -161,7 +161,7 @@ def test_what_is_written_while_it_comes_back_is_delivered_too(
     wait_until(lambda: ids(server) == set(written) != set())
 
 
-def test_a_read_that_fails_makes_it_look_for_the_store(clerk: Any, server: Server, worker: ProjectionWorker) -> None:
+def test_a_failed_read_starts_the_reconnection(clerk: Any, server: Server, worker: ProjectionWorker) -> None:
     server.down = True
     with pytest.raises(StoreUnavailable, match="refused"):
         worker.read(server.count)
@@ -171,7 +171,7 @@ def test_a_read_that_fails_makes_it_look_for_the_store(clerk: Any, server: Serve
     assert worker.read(server.count) == 0
 
 
-def test_nobody_waits_twice_for_a_delivery_that_hangs(clerk: Any, server: Server, worker: ProjectionWorker) -> None:
+def test_an_overdue_delivery_is_not_waited_for_again(clerk: Any, server: Server, worker: ProjectionWorker) -> None:
     record = clerk.say("Anna paints")
     server.going_on.clear()
     assert not worker.wait_for(worker.schedule([]), 0.05)
@@ -186,7 +186,7 @@ def test_nobody_waits_twice_for_a_delivery_that_hangs(clerk: Any, server: Server
     assert worker.wait_for(worker.schedule([]), PATIENCE)
 
 
-def test_what_is_written_while_a_delivery_is_late_follows_it_without_anyones_help(
+def test_a_write_during_an_overdue_delivery_is_delivered_after_it(
     clerk: Any, server: Server, worker: ProjectionWorker
 ) -> None:
     """A delivery ends with what was written before it began: what came later has no other one."""
@@ -200,7 +200,7 @@ def test_what_is_written_while_a_delivery_is_late_follows_it_without_anyones_hel
     assert ids(server) == {first.id, second.id}
 
 
-def test_a_store_that_lost_everything_is_filled_again(clerk: Any, server: Server, worker: ProjectionWorker) -> None:
+def test_a_read_that_meets_a_lost_store_refills_it(clerk: Any, server: Server, worker: ProjectionWorker) -> None:
     record = clerk.say("Anna paints")
     worker.wait_for(worker.schedule([]), PATIENCE)
     NumpyIndex.wipe(server)
@@ -212,9 +212,7 @@ def test_a_store_that_lost_everything_is_filled_again(clerk: Any, server: Server
     assert server.wipes >= 1
 
 
-def test_a_write_that_finds_everything_lost_fills_it_again(
-    clerk: Any, server: Server, worker: ProjectionWorker
-) -> None:
+def test_a_write_that_meets_a_lost_store_refills_it(clerk: Any, server: Server, worker: ProjectionWorker) -> None:
     first = clerk.say("Anna paints")
     worker.wait_for(worker.schedule([]), PATIENCE)
     NumpyIndex.wipe(server)
@@ -224,7 +222,7 @@ def test_a_write_that_finds_everything_lost_fills_it_again(
     assert ids(server) == {first.id, second.id}
 
 
-def test_verify_tells_that_everything_is_lost(clerk: Any, server: Server, worker: ProjectionWorker) -> None:
+def test_verify_reports_a_lost_store_and_refills_it(clerk: Any, server: Server, worker: ProjectionWorker) -> None:
     record = clerk.say("Anna paints")
     worker.wait_for(worker.schedule([]), PATIENCE)
     NumpyIndex.wipe(server)
@@ -279,7 +277,7 @@ def test_opening_with_a_wrong_password_is_an_error(server: Server, worker: Proje
         worker.open()
 
 
-def test_a_password_that_is_set_right_on_the_server_is_found(
+def test_a_password_corrected_on_the_server_ends_the_outage(
     clerk: Any, server: Server, worker: ProjectionWorker
 ) -> None:
     server.down = True
@@ -293,7 +291,7 @@ def test_a_password_that_is_set_right_on_the_server_is_found(
     assert ids(server) == {record.id}
 
 
-def test_closing_ends_the_search_for_a_store(clerk: Any, server: Server) -> None:
+def test_closing_ends_the_reconnection(clerk: Any, server: Server) -> None:
     made = ProjectionWorker(projection(clerk, server), server.check)
     server.down = True
     with pytest.raises(StoreUnavailable):
@@ -314,13 +312,13 @@ def test_closing_begins_no_last_delivery(clerk: Any, server: Server, monkeypatch
     monkeypatch.setattr(made, "schedule", begun.append)
     made.cancel_waits()
     wait_until(lambda: not made.is_unavailable)
-    assert made._looker is not None
-    made._looker.join(PATIENCE)
+    assert made._reconnect_thread is not None
+    made._reconnect_thread.join(PATIENCE)
     assert begun == []
     made.close(PATIENCE)
 
 
-def test_closing_waits_for_what_hangs_only_so_long(clerk: Any, server: Server) -> None:
+def test_closing_waits_for_a_hanging_delivery_until_the_timeout(clerk: Any, server: Server) -> None:
     made = ProjectionWorker(projection(clerk, server), server.check)
     clerk.say("Anna paints")
     server.going_on.clear()
@@ -330,7 +328,7 @@ def test_closing_waits_for_what_hangs_only_so_long(clerk: Any, server: Server) -
     wait_until(lambda: not made.is_overdue)
 
 
-def test_a_store_in_this_process_is_waited_for(clerk: Any, server: Server) -> None:
+def test_a_store_in_this_process_is_waited_for_without_timeout(clerk: Any, server: Server) -> None:
     own = ProjectionWorker(Projection("vectors", clerk.ledger, VectorSink(server, clerk.embedder.model), shared=False))
     record = clerk.say("Anna paints")
     assert own.catch_up(["user:alice"], 0)
@@ -345,13 +343,13 @@ def test_a_store_in_this_process_is_waited_for(clerk: Any, server: Server) -> No
 # --- leases ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_turn_ends_with_its_batch(clerk: Any, server: Server) -> None:
+def test_the_lease_is_released_after_a_batch(clerk: Any, server: Server) -> None:
     clerk.say("Anna paints")
     projection(clerk, server).catch_up([])
     assert holder(clerk) is None
 
 
-def test_a_failed_batch_gives_the_turn_back(clerk: Any, server: Server) -> None:
+def test_the_lease_is_released_after_a_failed_batch(clerk: Any, server: Server) -> None:
     clerk.say("Anna paints")
     server.down = True
     with pytest.raises(StoreUnavailable):
@@ -359,7 +357,7 @@ def test_a_failed_batch_gives_the_turn_back(clerk: Any, server: Server) -> None:
     assert holder(clerk) is None
 
 
-def test_who_has_no_turn_waits_until_all_is_delivered(clerk: Any, server: Server) -> None:
+def test_without_the_lease_a_projection_waits_for_the_holder_to_deliver(clerk: Any, server: Server) -> None:
     clerk.say("Anna paints")
     mine, other = projection(clerk, server), projection(clerk, server)
     server.going_on.clear()
@@ -376,7 +374,7 @@ def test_who_has_no_turn_waits_until_all_is_delivered(clerk: Any, server: Server
     assert server.upserts == 1
 
 
-def test_a_dead_deliverer_is_succeeded(clerk: Any, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lease_of_a_dead_process_runs_out(clerk: Any, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     record = clerk.say("Anna paints")
     with clerk.ledger.write() as connection:
         assert outbox.acquire_lease(connection, "vectors", "one who died", 0.2)
@@ -384,7 +382,7 @@ def test_a_dead_deliverer_is_succeeded(clerk: Any, server: Server, monkeypatch: 
     assert ids(server) == {record.id}
 
 
-def test_a_clock_that_was_set_back_makes_no_lease_longer(clerk: Any, server: Server) -> None:
+def test_a_clock_set_back_does_not_extend_a_lease(clerk: Any, server: Server) -> None:
     record = clerk.say("Anna paints")
     with clerk.ledger.write() as connection:
         assert outbox.acquire_lease(connection, "vectors", "one who died", 30)
@@ -393,7 +391,7 @@ def test_a_clock_that_was_set_back_makes_no_lease_longer(clerk: Any, server: Ser
     assert ids(server) == {record.id}
 
 
-def test_a_lease_is_held_by_one(clerk: Any) -> None:
+def test_a_lease_has_one_holder(clerk: Any) -> None:
     with clerk.ledger.write() as connection:
         assert outbox.acquire_lease(connection, "vectors", "a", LONG)
         assert outbox.acquire_lease(connection, "vectors", "a", LONG)
@@ -405,7 +403,9 @@ def test_a_lease_is_held_by_one(clerk: Any) -> None:
         assert outbox.acquire_lease(connection, "vectors", "b", LONG)
 
 
-def test_a_stopped_projection_waits_for_no_turn(clerk: Any, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_projection_does_not_wait_for_the_lease(
+    clerk: Any, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(delivery, "LEASE", LONG)
     clerk.say("Anna paints")
     with clerk.ledger.write() as connection:
@@ -416,7 +416,7 @@ def test_a_stopped_projection_waits_for_no_turn(clerk: Any, server: Server, monk
         mine.catch_up([])
 
 
-def test_a_deliverer_that_wakes_up_late_cannot_bring_back_the_past(
+def test_a_process_that_lost_its_lease_cannot_restore_old_states(
     clerk: Any, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It sleeps while another one delivers a deletion; its own old batch then puts the memory back."""
@@ -450,7 +450,7 @@ def test_a_deliverer_that_wakes_up_late_cannot_bring_back_the_past(
 
 
 @pytest.mark.thorough
-def test_settling_waits_as_long_as_something_moves(
+def test_drain_waits_as_long_as_batches_are_delivered(
     clerk: Any, server: Server, worker: ProjectionWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delivery, "BATCH", 1)
@@ -462,9 +462,9 @@ def test_settling_waits_as_long_as_something_moves(
 
     def wait_for_one_batch(job: Any, timeout: float) -> bool:
         """As if the time had run out each time when one more was delivered."""
-        before = worker.projection.delivered
+        before = worker.projection.batches_delivered
         turns.release()
-        wait_until(lambda: worker.projection.delivered > before or job.done())
+        wait_until(lambda: worker.projection.batches_delivered > before or job.done())
         return waits(job, 0)
 
     said = [clerk.say(f"Anna paints {n}") for n in range(8)]

@@ -74,7 +74,7 @@ class TestQdrantIndex(VectorIndexContract):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_it_ranks_as_the_exact_one_does(emptied: VectorIndex, seed: int) -> None:
+def test_the_server_index_ranks_like_the_exact_index(emptied: VectorIndex, seed: int) -> None:
     chance, numbers = random.Random(seed), np.random.default_rng(seed + 100)
     exact, points = NumpyIndex(), random_points(seed)
     for index in (exact, emptied):
@@ -111,7 +111,7 @@ def test_an_older_version_changes_nothing(emptied: VectorIndex) -> None:
     assert worded(emptied) == [uid(1)]
 
 
-def test_closed_it_is_out_of_reach(over_grpc: bool) -> None:
+def test_a_closed_server_index_is_unavailable(over_grpc: bool) -> None:
     from graphmem.stores.qdrant.server import ServerIndex
 
     index = ServerIndex(server("graphmem-never-opened", prefer_grpc=over_grpc), str(uuid4()), "fake", DIMS)

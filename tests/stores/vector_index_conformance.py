@@ -84,18 +84,18 @@ class VectorIndexContract:
     def test_a_new_index_is_empty(self, index: VectorIndex) -> None:
         assert (index.count(), list(index.list_held()), near(index), worded(index)) == (0, [], [], [])
 
-    def test_what_is_put_in_is_found_by_both_arms(self, index: VectorIndex) -> None:
+    def test_upserted_memories_are_found_by_both_arms(self, index: VectorIndex) -> None:
         index.upsert([point(1), point(2, towards(0, 1), weights={8: 1.0})])
         assert index.count() == 2
         assert near(index) == [uid(1), uid(2)]
         assert worded(index) == [uid(1)]
 
-    def test_nothing_put_in_changes_nothing(self, index: VectorIndex) -> None:
+    def test_upserting_nothing_changes_nothing(self, index: VectorIndex) -> None:
         index.upsert([])
         assert index.delete([]) == 0
         assert index.count() == 0
 
-    def test_putting_in_twice_is_as_putting_in_once(self, index: VectorIndex) -> None:
+    def test_upserting_twice_equals_upserting_once(self, index: VectorIndex) -> None:
         one = point(1, towards(1), towards(0, 1))
         index.upsert([one])
         index.upsert([one])
@@ -124,19 +124,19 @@ class VectorIndexContract:
         assert list(index.list_held()) == [(uid(1), 5, 1)]
         assert index.dense(view(), QUESTION, 5)[0][1] == pytest.approx(0, abs=1e-6)
 
-    def test_deleting_says_how_many_points_went(self, index: VectorIndex) -> None:
+    def test_delete_returns_the_number_of_points(self, index: VectorIndex) -> None:
         index.upsert([point(1, towards(1), towards(0, 1)), point(2)])
         assert index.delete([uid(1), uid(3)]) == 2
         assert index.delete([uid(1)]) == 0
         assert near(index) == worded(index) == [uid(2)]
 
-    def test_what_was_deleted_can_come_back(self, index: VectorIndex) -> None:
+    def test_a_deleted_memory_can_be_upserted_again(self, index: VectorIndex) -> None:
         index.upsert([point(1)])
         index.delete([uid(1)])
         index.upsert([point(1, seq=7)])
         assert list(index.list_held()) == [(uid(1), 7, 1)]
 
-    def test_held_names_versions_and_windows_by_partition(self, index: VectorIndex) -> None:
+    def test_list_held_yields_versions_and_windows_by_partition(self, index: VectorIndex) -> None:
         index.upsert([point(1, towards(1), towards(0, 1)), point(2, scope=Scope("bob"), seq=44)])
         assert sorted(index.list_held()) == [(uid(1), 2, 2), (uid(2), 44, 1)]
         assert list(index.list_held(["user:bob"])) == [(uid(2), 44, 1)]
@@ -254,14 +254,14 @@ class VectorIndexContract:
         assert arm(index, view(Scope("alice", None, "t"))) == [uid(4)]
 
     @pytest.mark.parametrize("arm", [near, worded])
-    def test_kinds_are_kept_apart(self, index: VectorIndex, arm: Any) -> None:
+    def test_kinds_are_filtered(self, index: VectorIndex, arm: Any) -> None:
         index.upsert([point(n, kind=kind) for n, kind in enumerate(Kind)])
         for number, kind in enumerate(Kind):
             assert arm(index, view(kinds=frozenset({kind}))) == [uid(number)]
         assert set(arm(index, view(kinds=frozenset({Kind.FACT, Kind.EPISODE})))) == {uid(0), uid(1)}
 
     @pytest.mark.parametrize("arm", [near, worded])
-    def test_what_is_retired_is_left_out_unless_as_of_says_so(self, index: VectorIndex, arm: Any) -> None:
+    def test_retired_memories_are_hidden_unless_as_of_shows_them(self, index: VectorIndex, arm: Any) -> None:
         tick = timedelta(microseconds=1)
         index.upsert([point(1, valid_from=NOON, valid_to=NOON + HOUR)])
         assert arm(index, view(now=NOON + HOUR)) == []
@@ -272,13 +272,13 @@ class VectorIndexContract:
         assert arm(index, view(now=NOON + 9 * HOUR, as_of=NOON - tick)) == []
 
     @pytest.mark.parametrize("arm", [near, worded])
-    def test_what_begins_later_is_seen_now_but_not_as_of_before(self, index: VectorIndex, arm: Any) -> None:
+    def test_a_memory_valid_from_later_is_visible_now_but_not_as_of_before(self, index: VectorIndex, arm: Any) -> None:
         index.upsert([point(1, valid_from=NOON + 5 * HOUR)])
         assert arm(index, view(now=NOON)) == [uid(1)]
         assert arm(index, view(as_of=NOON)) == []
 
     @pytest.mark.parametrize("arm", [near, worded])
-    def test_what_is_expired_is_left_out_unless_asked_for(self, index: VectorIndex, arm: Any) -> None:
+    def test_expired_memories_are_hidden_unless_requested(self, index: VectorIndex, arm: Any) -> None:
         index.upsert([point(1, valid_from=NOON - 2 * HOUR, expires_at=NOON)])
         assert arm(index, view(now=NOON)) == []
         assert arm(index, view(now=NOON - HOUR)) == [uid(1)]
@@ -292,7 +292,7 @@ class VectorIndexContract:
         assert arm(index) == [uid(1)]
         assert arm(index, view(as_of=first)) == [uid(1)]
 
-    def test_names_are_compared_to_the_letter(self, index: VectorIndex) -> None:
+    def test_user_ids_are_compared_exactly(self, index: VectorIndex) -> None:
         names = ["alice", "Alice", "alice ", "ali", "älice", "a:b", "a/b", "alice\u200b"]
         index.upsert([point(n, scope=Scope(name)) for n, name in enumerate(names)])
         for number, name in enumerate(names):

@@ -32,7 +32,7 @@ def types(text: str) -> dict[str, EntityType]:
         ("", False),
     ],
 )
-def test_what_is_chinese(text: str, expected: bool) -> None:
+def test_is_chinese(text: str, expected: bool) -> None:
     assert chinese_words.is_chinese(text) is expected
 
 
@@ -43,7 +43,7 @@ def test_names_and_nouns() -> None:
     assert not {"周末", "上班", "的", "在"} & set(found)
 
 
-def test_a_full_name_is_known_by_the_given_name_too() -> None:
+def test_a_full_name_is_also_mentioned_by_its_given_name() -> None:
     assert kinds("孟雨桐以前给长颈鹿看病") == {"孟雨桐": NAME, "雨桐": NAME, "长颈鹿": CHUNK}
 
 
@@ -55,7 +55,7 @@ def test_types_of_names() -> None:
     assert found["巧克力"] == EntityType.OTHER
 
 
-def test_what_sticks_to_an_unknown_name_is_taken_off() -> None:
+def test_prepositions_and_verbs_are_stripped_from_unknown_names() -> None:
     assert kinds("给晓蕾拍照的那位")["晓蕾"] == NAME
     assert kinds("晓芸家的两只猫")["晓芸"] == NAME
 
@@ -75,7 +75,7 @@ def test_odd_texts(text: str) -> None:
     assert isinstance(kinds(text), dict)
 
 
-def test_question_and_memory_go_the_same_way() -> None:
+def test_questions_and_memories_have_the_same_keys() -> None:
     extractor = SpacyExtractor()
     text = "孟雨桐在上海动物园给长颈鹿看过病"
     (told,) = extractor.extract([Utterance(text)])
@@ -97,7 +97,7 @@ def test_a_name_leads_from_one_memory_to_another() -> None:
         assert "孟雨桐" in str(reached["explain"]["path"])
 
 
-def test_a_failure_is_our_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_raises_model_error(monkeypatch: pytest.MonkeyPatch) -> None:
     class Broken:
         @staticmethod
         def tag(_: str) -> None:

@@ -94,7 +94,7 @@ def test_two_names_that_look_alike(one: str, other: str) -> None:
     assert not entity_resolution.is_spelling_variant(entity(one), entity(other))
 
 
-def test_what_is_no_person_differs_in_signs_alone() -> None:
+def test_names_of_other_things_may_differ_in_signs_only() -> None:
     assert entity_resolution.is_spelling_variant(entity("south east asia", PLACE), entity("southeast asia", PLACE))
     assert not entity_resolution.is_spelling_variant(entity("charleston", PLACE), entity("charlestown", PLACE))
     assert not entity_resolution.is_spelling_variant(
@@ -103,7 +103,7 @@ def test_what_is_no_person_differs_in_signs_alone() -> None:
     assert not entity_resolution.is_spelling_variant(entity("painting-s", CONCEPT), entity("paintings", CONCEPT))
 
 
-def test_types_and_numbers_tell_names_apart() -> None:
+def test_names_with_another_type_or_number_are_different() -> None:
     assert not entity_resolution.is_spelling_variant(entity("allison", PERSON), entity("alison", ORGANIZATION))
     assert not entity_resolution.is_spelling_variant(
         entity("apollo 11", ORGANIZATION), entity("apollo 12", ORGANIZATION)
@@ -132,7 +132,7 @@ def test_other_statements_name_nobody(predicate: str) -> None:
     assert extraction(predicate) == []
 
 
-def test_only_two_peoples_names_are_one_persons() -> None:
+def test_only_names_of_people_become_aliases() -> None:
     assert extraction("be called", ORGANIZATION) == []
     assert extraction("be called", kind=MentionKind.THING) == []
 
@@ -140,7 +140,7 @@ def test_only_two_peoples_names_are_one_persons() -> None:
 # --- groups -----------------------------------------------------------------------------------------------------------
 
 
-def test_links_hold_groups_together() -> None:
+def test_links_form_groups() -> None:
     links = [link("a", "b"), link("c", "d"), link("b", "e"), link("d", "c")]
     assert sorted(entity_resolution.linked_groups(links)) == [["a", "b", "e"], ["c", "d"]]
     assert entity_resolution.linked_groups([link("a", "b"), link("c", "d"), link("b", "c")]) == [["a", "b", "c", "d"]]

@@ -82,7 +82,7 @@ def test_not_english(text: str) -> None:
         ("小时候我喜欢吃糖。", []),
     ],
 )
-def test_names_by_sight(text: str, expected: list[tuple[str, EntityType, bool]]) -> None:
+def test_names_by_patterns(text: str, expected: list[tuple[str, EntityType, bool]]) -> None:
     assert [(found.words, found.type, found.is_certain) for found in pattern_names(text)] == expected
 
 

@@ -25,7 +25,7 @@ MANY = 200_000
 @pytest.mark.parametrize(
     "change", [behaviours.well, behaviours.fenced, behaviours.surrounded, behaviours.trailing_commas]
 )
-def test_what_stands_around_and_commas_do_not_matter(change: Any) -> None:
+def test_surrounding_text_and_trailing_commas_are_ignored(change: Any) -> None:
     assert parse_json(change().change(CONTENT), SCHEMA) == FACTS
 
 
@@ -48,11 +48,11 @@ def test_what_stands_around_and_commas_do_not_matter(change: Any) -> None:
         ("null", None),
     ],
 )  # fmt: skip
-def test_answers_that_can_be_read(text: str, value: Any) -> None:
+def test_answers_that_are_parsed(text: str, value: Any) -> None:
     assert parse_json(text, SCHEMA) == value
 
 
-def test_an_array_is_looked_for_where_one_is_asked_for() -> None:
+def test_an_array_is_searched_if_the_schema_asks_for_one() -> None:
     assert parse_json('Of {these}: ["a", {"b": 1}]', {"type": "array"}) == ["a", {"b": 1}]
     assert parse_json('Either: ["a"]', {}) == ["a"]
 
@@ -70,27 +70,27 @@ def test_an_array_is_looked_for_where_one_is_asked_for() -> None:
         "{'facts': ['a",
     ],
 )
-def test_half_an_answer_is_none(text: str) -> None:
+def test_a_truncated_answer_is_refused(text: str) -> None:
     with pytest.raises(LLMTruncated, match="max_tokens"):
         parse_json(text, SCHEMA)
 
 
 @given(st.integers(1, len(CONTENT) - 1))
-def test_no_beginning_of_an_answer_passes_for_one(end: int) -> None:
+def test_no_prefix_of_an_answer_is_accepted(end: int) -> None:
     for text in (CONTENT, f"```json\n{CONTENT}", repr(FACTS)):
         with pytest.raises(LLMError):
             parse_json(text[: min(end, text.rindex("}"))], SCHEMA)
 
 
 @pytest.mark.parametrize("text", ["no idea", "我不知道", "NaN", "```", "}", "-"])
-def test_no_json_at_all(text: str) -> None:
+def test_an_answer_without_json_is_unusable(text: str) -> None:
     with pytest.raises(LLMUnusable, match="JSON"):
         parse_json(text, SCHEMA)
 
 
 @pytest.mark.parametrize("text", ["{" * MANY, '{"a":' * MANY + "1" + "}" * MANY, "{}" * MANY, "{'" * MANY])
-def test_bombs_do_not_go_off(text: str) -> None:
-    """One that does holds up the tests for hours: so long takes what grows with the square of so many."""
+def test_long_repetitive_answers_are_handled_in_linear_time(text: str) -> None:
+    """An algorithm of quadratic time would hold up the tests for hours."""
     try:
         parse_json(text, SCHEMA)
     except LLMError as error:
@@ -117,7 +117,7 @@ ENDLESS = [
 
 @pytest.mark.thorough
 def test_hostile_answers_are_refused_in_time() -> None:
-    """Some took minutes, with the whole process standing still; that is why it is another one."""
+    """In a process of its own, because some once blocked their process for minutes."""
     code = (
         "import ast, sys\nfrom graphmem.errors import LLMError\nfrom graphmem.models.lenient_json import parse_json\n"
         "for text in ast.literal_eval(sys.stdin.read()):\n"
@@ -130,27 +130,27 @@ def test_hostile_answers_are_refused_in_time() -> None:
     assert done.stdout.split() == ["refused"] * len(ENDLESS)
 
 
-def test_mending_ends_after_so_many_looks() -> None:
-    """What needs a million of them is given up: the answer holds the process as long as it is mended."""
-    looks = lenient_json._ScanBudget()
-    assert lenient_json._mended("{'facts': ['it is \"tea\"']}" + " " * 900, looks) == {"facts": ['it is "tea"']}
-    assert looks.left > lenient_json.MAX_SCANS * 0.9
-    assert lenient_json._mended('{/*"*/”*/' + ":" * 2_000 + '/*"*/}', looks) is lenient_json._NOTHING
-    assert looks.left < 0
+def test_repair_ends_when_its_budget_is_spent() -> None:
+    """An answer that needs a million character accesses is given up: repairing it blocks the process."""
+    budget = lenient_json._ScanBudget()
+    assert lenient_json._repair("{'facts': ['it is \"tea\"']}" + " " * 900, budget) == {"facts": ['it is "tea"']}
+    assert budget.left > lenient_json.MAX_SCANS * 0.9
+    assert lenient_json._repair('{/*"*/”*/' + ":" * 2_000 + '/*"*/}', budget) is lenient_json._INVALID
+    assert budget.left < 0
 
 
-def test_what_the_mending_library_stumbles_over_is_unusable() -> None:
+def test_an_answer_on_which_json_repair_fails_is_unusable() -> None:
     with pytest.raises(LLMUnusable):
         parse_json('{"```json 1```"}', SCHEMA)
 
 
-def test_the_last_of_many_drafts_that_fits_counts() -> None:
+def test_the_last_matching_draft_counts() -> None:
     drafts = " ".join(json.dumps({"facts": [n]}) for n in range(1_000))
     assert parse_json(drafts + ' {"x": 1}', SCHEMA) == {"facts": [999]}
 
 
 @given(st.text(st.sampled_from("{}[]'\",:a \\\n`</think>1"), max_size=60))
-def test_anything_is_read_or_refused_with_an_error_of_ours(text: str) -> None:
+def test_any_text_is_parsed_or_raises_an_llm_error(text: str) -> None:
     try:
         parse_json(text, SCHEMA)
     except LLMError as error:
@@ -162,7 +162,7 @@ def nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=8), nested))
-def test_what_was_written_is_what_is_read(value: Any) -> None:
+def test_surrounded_json_is_parsed_unchanged(value: Any) -> None:
     words = json.dumps({"facts": value}, ensure_ascii=False)
     for change in (behaviours.fenced, behaviours.surrounded):
         assert parse_json(change().change(words), SCHEMA) == {"facts": value}

@@ -44,7 +44,7 @@ def test_importing_loads_nothing() -> None:
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
 
 
-def test_what_it_is() -> None:
+def test_name_and_dims() -> None:
     assert MODEL.model == "minilm-l6-v2-int8"
     assert MODEL.dims == 384
 
@@ -64,18 +64,18 @@ def test_a_question_is_nearest_to_its_answer() -> None:
     assert likeness[0] > max(likeness[1:]) + 0.2
 
 
-def test_the_known_vector() -> None:
+def test_the_vector_of_a_known_text() -> None:
     # Stored vectors are compared with new ones for years: another value means another model name.
     assert np.allclose(row(TURNS[0])[:4], [-0.00353169, 0.12933621, 0.08983891, 0.01129045], atol=1e-3)
 
 
-def test_company_does_not_matter() -> None:
+def test_rows_do_not_depend_on_the_batch() -> None:
     together = MODEL.embed(TURNS * 3)
     for text, matrix in zip(TURNS * 3, together, strict=True):
         assert np.array_equal(matrix, MODEL.embed([text])[0])
 
 
-def test_nothing_to_embed() -> None:
+def test_no_texts() -> None:
     assert MODEL.embed([]) == []
 
 
@@ -143,13 +143,13 @@ def test_a_missing_file_is_refused(monkeypatch: pytest.MonkeyPatch, place: tuple
         MODEL.embed_query("text")
 
 
-def test_a_failing_run_is_our_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_run_raises_embedding_error(monkeypatch: pytest.MonkeyPatch) -> None:
     class Broken:
         def run(self, *_: object) -> None:
             raise RuntimeError("out of memory")
 
     model = minilm._model()
-    broken = minilm._Model(Broken(), model.tokenizer, model.first, model.last)
+    broken = minilm._Model(Broken(), model.tokenizer, model.cls_id, model.sep_id)
     monkeypatch.setattr(minilm, "_model", lambda: broken)
     with pytest.raises(EmbeddingError, match="out of memory") as caught:
         MODEL.embed(["text"])
@@ -188,7 +188,8 @@ def test_tokens_come_with_the_same_vectors() -> None:
         for tokens in found.tokens:
             assert (tokens.dtype, tokens.shape[1]) == (np.int8, TOKENS.token_dims)
             assert np.allclose(np.linalg.norm(tokens / 127, axis=1), 1, atol=0.05)
-    assert [len(found.tokens[0]) for found in read[:4]] == [len(minilm._model().pieces(text)) for text in TURNS[:4]]
+    pieces = [minilm._model().word_pieces(text) for text in TURNS[:4]]
+    assert [len(found.tokens[0]) for found in read[:4]] == [len(ids) for ids in pieces]
 
 
 def test_a_question_has_a_token_and_its_word_for_each_piece() -> None:
@@ -200,7 +201,7 @@ def test_a_question_has_a_token_and_its_word_for_each_piece() -> None:
 
 
 @pytest.mark.parametrize("text", ["a", "Melanie: I painted a sunrise. " * 60, "日出 and sunrise", ""])
-def test_it_is_told_where_the_tokens_of_each_window_begin(text: str) -> None:
+def test_token_offsets_of_each_window(text: str) -> None:
     (made,) = TOKENS.embed_tokens([text])
     places = TOKENS.token_places(text)
     assert [len(window) for window in places] == [len(window) for window in made.tokens]
@@ -222,6 +223,6 @@ def test_the_projection_is_the_same_on_every_machine() -> None:
     assert np.allclose(projection[:2, :3], [[0.051, -0.0508, 0.0508], [-0.051, -0.0513, 0.054]], atol=1e-4)
 
 
-def test_what_is_kept_of_a_text() -> None:
+def test_embedding_spec() -> None:
     assert embedding_spec_of(MODEL).names == ["vector"]
     assert embedding_spec_of(TOKENS).names == ["vector", "tokens-128"]

@@ -109,7 +109,7 @@ def test_a_prompt_is_one_request(serve: Any) -> None:
     assert 0 < usage.seconds < PATIENCE
 
 
-def test_numbers_of_tokens_that_cannot_be_fit_into_every_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_impossible_token_counts_are_capped(monkeypatch: pytest.MonkeyPatch) -> None:
     used = {"prompt_tokens": 10**30, "completion_tokens": 2**63, "prompt_tokens_details": {"cached_tokens": 10**40}}
     told = {"choices": [{"message": {"content": CONTENT}}], "usage": used}
     with ModelEndpoint() as endpoint:
@@ -128,12 +128,12 @@ def test_without_a_schema_the_answer_is_text(serve: Any) -> None:
     }  # fmt: skip
 
 
-def test_lone_surrogates_can_be_asked_about(serve: Any) -> None:
+def test_lone_surrogates_in_a_prompt_are_replaced(serve: Any) -> None:
     _, model = serve()
     assert model.answer(Prompt("a b/ü" * 30, "x\ud800", "y\udfff", SCHEMA)).value == FACTS
 
 
-# --- the ladder ------------------------------------------------------------------------------------------------------
+# --- response formats -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_lone_surrogates_can_be_asked_about(serve: Any) -> None:
         (("json_schema", "json_object"), ["json_schema", "json_object", "text"]),
     ],
 )
-def test_one_rung_down_for_what_is_refused_and_it_is_remembered(
+def test_a_refused_response_format_is_replaced_and_remembered(
     serve: Any, refuses: tuple[str, ...], expected: list[str]
 ) -> None:
     endpoint, model = serve(refuses=refuses)
@@ -170,13 +170,13 @@ def test_one_rung_down_for_what_is_refused_and_it_is_remembered(
         "No endpoints found that can handle structured outputs",
     ],
 )
-def test_servers_say_it_in_their_own_ways(serve: Any, status: int, message: str) -> None:
+def test_refusals_of_a_response_format_are_recognised(serve: Any, status: int, message: str) -> None:
     endpoint, model = serve(behaviours.failed(status, message))
     assert model.answer(PROMPT).value == FACTS
     assert forms(endpoint) == ["json_schema", "json_object"]
 
 
-def test_a_server_that_passes_over_the_schema_gets_it_in_words(serve: Any) -> None:
+def test_a_server_that_ignores_the_schema_gets_it_in_the_prompt(serve: Any) -> None:
     endpoint, model = serve("I think you like tea.", behaviours.fenced(), '{"wrong": 1}', CONTENT)
     assert model.answer(PROMPT).value == FACTS
     assert forms(endpoint) == ["json_schema", "json_object"]
@@ -184,7 +184,7 @@ def test_a_server_that_passes_over_the_schema_gets_it_in_words(serve: Any) -> No
     assert forms(endpoint)[2:] == ["json_object"]
 
 
-def test_nothing_is_remembered_of_what_did_not_help(serve: Any) -> None:
+def test_a_response_format_that_did_not_help_is_not_remembered(serve: Any) -> None:
     refusal = behaviours.failed(400, "bad response_format")
     endpoint, model = serve(refusal, refusal, refusal)
     assert failing(model, LLMRejected).usage.calls == 3
@@ -193,7 +193,7 @@ def test_nothing_is_remembered_of_what_did_not_help(serve: Any) -> None:
     assert forms(endpoint)[-1] == "json_schema"
 
 
-def test_models_that_want_another_name_for_max_tokens(serve: Any) -> None:
+def test_max_tokens_is_renamed_for_models_that_need_it(serve: Any) -> None:
     endpoint, model = serve(refuses=("max_tokens", "json_schema"), max_tokens=9)
     assert model.answer(PROMPT).usage.calls == 3
     assert [("max_tokens" in one.body, one.body.get("max_completion_tokens")) for one in endpoint.requests] == [
@@ -225,18 +225,18 @@ def test_a_refused_limit_is_named(serve: Any) -> None:
         behaviours.single_quotes(), behaviours.slow(0.05),
     ],
 )  # fmt: skip
-def test_answers_that_are_read_in_one_request(serve: Any, behaviour: Behaviour) -> None:
+def test_answers_that_are_parsed_from_one_request(serve: Any, behaviour: Behaviour) -> None:
     endpoint, model = serve(behaviour)
     reply = model.answer(PROMPT)
     assert (reply.value, reply.usage.calls, len(endpoint.requests)) == (FACTS, 1, 1)
 
 
-def test_wrong_types_are_handed_on(serve: Any) -> None:
+def test_values_of_wrong_types_are_not_rejected(serve: Any) -> None:
     _, model = serve(behaviours.wrong_types())
     assert model.answer(PROMPT).value == {"facts": "several"}
 
 
-def test_an_answer_that_never_ends_is_not_read(serve: Any) -> None:
+def test_an_endless_answer_is_unusable(serve: Any) -> None:
     endpoint, model = serve(f'{{"facts": ["{"a" * 500_000}"]}}')
     assert "500,000" in str(failing(model, LLMUnusable))
     assert len(endpoint.requests) == 1  # another form would not make it shorter
@@ -272,7 +272,7 @@ def test_a_hundred_facts_in_another_language(serve: Any) -> None:
         (behaviours.silent(), LLMUnavailable, "llm.config.timeout", 3),
     ],
 )
-def test_failures_by_name(serve: Any, behaviour: Behaviour, kind: type[LLMError], says: str, requests: int) -> None:
+def test_failures_by_error(serve: Any, behaviour: Behaviour, kind: type[LLMError], says: str, requests: int) -> None:
     endpoint, model = serve(behaviour, behaviour, behaviour, timeout=0.1 if behaviour.end == "silent" else 60)
     error = failing(model, kind)
     assert says in str(error)
@@ -286,7 +286,7 @@ def test_failures_by_name(serve: Any, behaviour: Behaviour, kind: type[LLMError]
 @pytest.mark.parametrize(
     "behaviour", [behaviours.rate_limited(0.01), behaviours.failed(500), behaviours.dropped(), behaviours.failed(408)]
 )
-def test_what_passes_is_tried_again(serve: Any, behaviour: Behaviour) -> None:
+def test_transient_failures_are_retried(serve: Any, behaviour: Behaviour) -> None:
     endpoint, model = serve(behaviour)
     reply = model.answer(PROMPT)
     assert (reply.value, reply.usage.calls, len(endpoint.requests)) == (FACTS, 2, 2)
@@ -308,7 +308,7 @@ def test_retry_after_is_honoured(serve: Any) -> None:
         b'{"choices": [{"message": {"content": null}}], "usage": {"prompt_tokens": "many", "completion_tokens": -1}}',
     ],
 )  # fmt: skip
-def test_servers_that_speak_something_else(body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_of_another_form_are_unusable(body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     with ModelEndpoint() as endpoint:
         monkeypatch.setattr(endpoint, "respond", lambda request: (Behaviour(), body))
         model = OpenaiChatModel(next(names), base_url=endpoint.url, api_key=SECRET)
@@ -317,7 +317,7 @@ def test_servers_that_speak_something_else(body: bytes, monkeypatch: pytest.Monk
         model.close()
 
 
-def test_nobody_is_there() -> None:
+def test_an_unreachable_endpoint() -> None:
     model = OpenaiChatModel("m", base_url="http://127.0.0.1:9/v1")
     assert failing(model, LLMUnavailable).usage.calls == 3
     model.close()
@@ -327,20 +327,20 @@ def test_nobody_is_there() -> None:
 
 
 @pytest.mark.parametrize("behaviour", [behaviours.silent(), behaviours.slow(PATIENCE)])
-def test_a_hurried_prompt_is_over_in_its_time(serve: Any, behaviour: Behaviour) -> None:
+def test_a_prompt_with_a_timeout_ends_in_time(serve: Any, behaviour: Behaviour) -> None:
     _, model = serve(behaviour, timeout=2 * PATIENCE)
     model._connection.client()  # the SDK's import and certificates, which the first prompt pays for
     error = failing(model, LLMUnavailable, Prompt("rewrite", "", SAID, timeout=0.3))
     assert error.usage.seconds < PATIENCE
 
 
-def test_a_hurried_prompt_is_tried_once(serve: Any) -> None:
+def test_a_prompt_with_a_timeout_is_not_retried(serve: Any) -> None:
     endpoint, model = serve(behaviours.rate_limited(0.01))
     error = failing(model, LLMUnavailable, Prompt("rewrite", "", SAID, timeout=PATIENCE))
     assert (len(endpoint.requests), error.usage.calls) == (1, 1)
 
 
-def test_a_hurried_prompt_that_comes_in_drops(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_prompt_with_a_timeout_ends_during_a_slow_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     import socket
     from threading import Event, Thread
 
@@ -372,7 +372,7 @@ def test_a_hurried_prompt_that_comes_in_drops(monkeypatch: pytest.MonkeyPatch) -
         thread.join(PATIENCE)
 
 
-def test_a_hurried_prompt_answers(serve: Any) -> None:
+def test_a_prompt_with_a_timeout_is_answered(serve: Any) -> None:
     endpoint, model = serve(refuses=("json_schema",))
     assert model.answer(Prompt("facts", "", SAID, SCHEMA, timeout=PATIENCE)).value == FACTS
     assert len(endpoint.requests) == 2
@@ -381,7 +381,7 @@ def test_a_hurried_prompt_answers(serve: Any) -> None:
 # --- where and with what key -----------------------------------------------------------------------------------------
 
 
-def test_the_environment_says_where_and_with_what_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_url_and_key_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="OPENAI_API_KEY"):
         OpenaiChatModel("m")
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
@@ -411,7 +411,7 @@ def test_no_redirect_is_followed(serve: Any, status: int) -> None:
         assert (len(endpoint.requests), elsewhere.requests) == (1, [])
 
 
-def test_what_the_environment_holds_for_openai_goes_to_no_url_that_is_configured(
+def test_openai_variables_are_not_sent_to_a_configured_url(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
@@ -452,7 +452,7 @@ def test_what_the_environment_holds_for_openai_goes_to_no_url_that_is_configured
         ("https://api.openai.com@evil.example/v1", "none"),
     ],
 )
-def test_openais_own_hosts(url: str, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_of_the_environment_is_sent_to_openai_only(url: str, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     assert resolve_endpoint("llm.config", None, url).key == key
 
@@ -462,20 +462,20 @@ def test_openais_own_hosts(url: str, key: str, monkeypatch: pytest.MonkeyPatch) 
     [f"h/{SECRET}", f"ftp://{SECRET}@h/v1", f"http://h/v1?key={SECRET}", f"http://h/v1#{SECRET}", "http://", "http://[h",
      f"http://h:{SECRET}/", "http://h:99999999"],
 )  # fmt: skip
-def test_urls_that_are_none(url: str) -> None:
+def test_invalid_urls(url: str) -> None:
     with pytest.raises(ConfigError, match=r"llm\.config\.openai_base_url") as caught:
         OpenaiChatModel("m", base_url=url)
     assert SECRET not in told(caught.value)
 
 
 @pytest.mark.parametrize("key", [f"{SECRET}\nx", f"{SECRET}é"])
-def test_keys_that_are_none(key: str) -> None:
+def test_invalid_keys(key: str) -> None:
     with pytest.raises(ConfigError, match="api_key") as caught:
         OpenaiChatModel("m", api_key=key)
     assert SECRET not in told(caught.value)
 
 
-def test_a_password_in_the_url_is_sent_but_never_told() -> None:
+def test_a_password_in_the_url_is_sent_but_not_shown() -> None:
     with ModelEndpoint([behaviours.rate_limited(0.01), "hi"]) as endpoint, listening() as listener:
         logging.getLogger("httpx2").setLevel(logging.INFO)
         url = endpoint.url.replace("://", f"://us%40er:{SECRET}@")
@@ -500,7 +500,7 @@ def test_several_threads_at_once(serve: Any) -> None:
     assert forms(endpoint).count("json_object") == 32
 
 
-def test_closed_is_closed(serve: Any) -> None:
+def test_a_closed_model_raises(serve: Any) -> None:
     endpoint, model = serve()
     model.answer(PROMPT)
     for _ in range(2):

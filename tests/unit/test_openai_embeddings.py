@@ -145,7 +145,7 @@ def test_long_texts_have_a_row_for_each_window(serve: Any, text: str) -> None:
 # --- length of the vectors -------------------------------------------------------------------------------------------
 
 
-def test_the_length_is_known_configured_or_asked_for(serve: Any) -> None:
+def test_the_length_is_known_configured_or_measured(serve: Any) -> None:
     assert OpenaiEmbedder("text-embedding-3-large", api_key="k").dims == 3072
     endpoint, embedder = serve({"dims": None}, dims=48)
     assert (embedder.dims, len(endpoint.requests)) == (48, 1)
@@ -153,7 +153,7 @@ def test_the_length_is_known_configured_or_asked_for(serve: Any) -> None:
     assert not any("dimensions" in request.body for request in endpoint.requests)
 
 
-def test_an_endpoint_that_makes_no_other_lengths(serve: Any) -> None:
+def test_an_endpoint_that_cannot_shorten_vectors(serve: Any) -> None:
     endpoint, embedder = serve({"dims": 64}, dims=64, refuses=("dimensions",))
     for _ in range(2):
         assert embedder.embed(["tea"])[0].shape == (1, 64)
@@ -162,7 +162,7 @@ def test_an_endpoint_that_makes_no_other_lengths(serve: Any) -> None:
     failing(other, "64", "32", "embedding_dims: set it to 64, or leave it out")
 
 
-def test_a_model_that_is_not_the_one_we_know() -> None:
+def test_a_known_model_name_with_another_length() -> None:
     with ModelEndpoint(dims=8) as endpoint:
         embedder = OpenaiEmbedder("text-embedding-3-small", base_url=endpoint.url)
         failing(embedder, "embedding_dims: set it to 8")
@@ -200,7 +200,7 @@ def test_a_memory_opens_with_it(tmp_path: Any) -> None:
         (Behaviour(end="empty"), 1, "openai_base_url"),
     ],
 )
-def test_failures_say_what_to_do(serve: Any, behaviour: Behaviour, requests: int, says: str) -> None:
+def test_failures_name_the_remedy(serve: Any, behaviour: Behaviour, requests: int, says: str) -> None:
     endpoint, embedder = serve({"timeout": 0.1 if behaviour.end == "silent" else PATIENCE})
     body = json.dumps({"error": dict(behaviour.error or {})}).encode()
     endpoint.answer = lambda _: (behaviour, body)
@@ -220,7 +220,7 @@ def test_no_redirect_is_followed(serve: Any, status: int) -> None:
         assert (len(endpoint.requests), elsewhere.requests) == (1, [])
 
 
-def test_the_key_of_the_environment_goes_to_no_url_that_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_of_the_environment_is_not_sent_to_a_configured_url(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     with ModelEndpoint(dims=8) as endpoint:
         for variable, key in ((None, "none"), ("GRAPHMEM_EMBEDDER__CONFIG__OPENAI_BASE_URL", SECRET)):
@@ -245,7 +245,7 @@ def test_answers_that_are_no_vectors(serve: Any, data: Any) -> None:
     failing(embedder, "vector")
 
 
-def test_closed_is_closed(serve: Any) -> None:
+def test_a_closed_embedder_raises(serve: Any) -> None:
     _, embedder = serve()
     embedder.embed(["tea"])
     for _ in range(2):
@@ -253,6 +253,6 @@ def test_closed_is_closed(serve: Any) -> None:
     failing(embedder, "closed")
 
 
-def test_a_key_is_needed_for_openais_own() -> None:
+def test_openai_needs_a_key() -> None:
     with pytest.raises(ConfigError, match=r"embedder\.config\.api_key"):
         OpenaiEmbedder("text-embedding-3-small")

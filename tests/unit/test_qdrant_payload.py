@@ -1,4 +1,4 @@
-"""What Qdrant's engine is told: nothing that all points have in common, and no condition that says nothing."""
+"""Payloads and conditions of Qdrant points: neither contains values that most points share."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def record(**more: Any) -> MemoryRecord:
     )
 
 
-def test_a_point_says_only_what_is_not_usual() -> None:
+def test_a_payload_leaves_out_common_values() -> None:
     usual = payload(record())
     assert usual == {
         "memory": "m", "version": 4, "partition": "user:alice", "valid_from": micros(NOON), "user_id": "alice"
@@ -48,7 +48,9 @@ def test_a_point_says_only_what_is_not_usual() -> None:
         (Scope(None, "tutor", "today"), None, {"agent_id": "tutor", "run_id": "today"}),
     ],
 )
-def test_what_a_partition_says_is_no_condition(scope: Scope, partition: str | None, parts: dict[str, str]) -> None:
+def test_the_scope_part_of_the_partition_is_no_condition(
+    scope: Scope, partition: str | None, parts: dict[str, str]
+) -> None:
     assert conditions(View(scope, NOON, partition)).parts == parts
 
 
@@ -61,12 +63,14 @@ def test_what_a_partition_says_is_no_condition(scope: Scope, partition: str | No
         ({Kind.SUMMARY, Kind.FACT}, ["fact", "summary"], []),
     ],
 )
-def test_episodes_are_those_of_no_other_kind(kinds: set[Kind], wanted: list[str] | None, unwanted: list[str]) -> None:
+def test_episodes_are_selected_by_excluding_other_kinds(
+    kinds: set[Kind], wanted: list[str] | None, unwanted: list[str]
+) -> None:
     told = conditions(View(ALICE, NOON, kinds=frozenset(kinds)))
     assert (told.kinds, list(told.not_kinds)) == (wanted, unwanted)
 
 
-def test_dates_are_conditions_as_the_view_has_them() -> None:
+def test_dates_become_conditions_as_in_the_view() -> None:
     now = View(ALICE, LATER)
     told = conditions(now)
     assert (told.moment, told.started_fields, told.ended_fields) == (micros(LATER), (), ("valid_to", "expires_at"))
@@ -75,7 +79,7 @@ def test_dates_are_conditions_as_the_view_has_them() -> None:
     assert (then.moment, then.started_fields) == (micros(NOON), ("valid_from",))
 
 
-def test_more_points_are_asked_for_while_windows_fill_the_list() -> None:
+def test_more_points_are_requested_while_windows_fill_the_list() -> None:
     points = [("long", 1.0 - n / 1000) for n in range(100)] + [("other", 0.5), ("third", 0.5)]
     asked: list[int] = []
 

@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from graphmem.errors import ConfigError, ModelError
+from graphmem.extraction.protocols import Extractor
 from graphmem.extraction.spacy import extractor as provider
 from graphmem.extraction.spacy.extractor import SpacyExtractor
 from graphmem.extraction.spacy.triples import DIRECT, EXPLICIT, INDIRECT, INFERRED
 from graphmem.model import EntityType, Extraction, Mention, MentionKind, Statement, Utterance
-from graphmem.models.protocols import Extractor
 
 EXTRACTOR: Extractor = SpacyExtractor()
 
@@ -163,7 +163,7 @@ def test_importing_loads_nothing() -> None:
 
 
 @pytest.mark.thorough
-def test_loading_warns_of_nothing() -> None:
+def test_loading_emits_no_warning() -> None:
     use = "from graphmem.extraction.spacy.extractor import SpacyExtractor as S; S().keys('Where is Anna?')"
     done = subprocess.run([sys.executable, "-W", "error", "-c", use], capture_output=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
@@ -188,12 +188,12 @@ def test_statements(text: str, expected: list[tuple[str, str, str]]) -> None:
         "Bye Greta! Good to see you!", "Tell Greta that it rains.", "Woohoo Greta, you made it!", "Dude, Greta won.",
     ],
 )  # fmt: skip
-def test_what_is_called_out_names_nobody(text: str) -> None:
+def test_interjections_are_no_names(text: str) -> None:
     names = {mention.key for mention in read(text).mentions if mention.kind is MentionKind.NAME}
     assert names == {"greta", "mel"}
 
 
-def test_a_name_that_begins_like_a_call_is_one() -> None:
+def test_a_name_may_begin_like_an_interjection() -> None:
     assert "imagine dragons" in by_key(read("Imagine Dragons played in Oslo.").mentions)
     assert "cool" not in by_key(read("Cool! I will try it.").mentions)
 
@@ -227,7 +227,7 @@ FACTS = [
 
 
 @pytest.mark.parametrize(("text", "expected"), FACTS)
-def test_who_a_fact_leaves_out_is_its_speaker(text: str, expected: list[tuple[str, str]]) -> None:
+def test_the_omitted_subject_of_a_fact_is_its_speaker(text: str, expected: list[tuple[str, str]]) -> None:
     (found,) = EXTRACTOR.extract([Utterance(text, "Mel", is_fact=True)])
     said = [(one.predicate, one.object) for one in found.statements if one.subject == "mel"]
     assert sorted(said) == sorted(expected)
@@ -278,7 +278,7 @@ def test_no_titles(text: str) -> None:
     assert all(mention.kind is not MentionKind.TITLE for mention in read(text).mentions)
 
 
-def test_a_title_knows_its_type_from_the_text() -> None:
+def test_a_title_gets_its_type_from_the_text() -> None:
     found = by_key(read("Barack Obama\nBarack Obama was born in Hawaii.", None).mentions)
     assert found["barack obama"] == Mention("barack obama", "Barack Obama", EntityType.PERSON, MentionKind.TITLE)
 
@@ -330,17 +330,17 @@ def test_a_verb_at_the_start_is_no_part_of_a_name() -> None:
         ("I rarely eat cheese.", INFERRED),
     ],
 )
-def test_how_sure_a_statement_is(text: str, expected: float) -> None:
+def test_confidence_of_statements(text: str, expected: float) -> None:
     assert min(said.confidence for said in read(text).statements) == expected
 
 
-def test_what_is_read_in_two_ways_is_as_sure_as_the_better() -> None:
+def test_the_surer_of_two_readings_of_a_statement_counts() -> None:
     (said,) = read("Anna is in Rome and is in Rome.").statements
     assert said == Statement("anna", "be in", "rome", "Anna is in Rome and is in Rome.", INDIRECT)
 
 
 @pytest.mark.parametrize("text", ["", "   ", "12 345 !!", "🎉🎉", "\x00\n\n\n", "أعيش في القاهرة."])
-def test_what_names_nobody_gives_the_speaker_alone(text: str) -> None:
+def test_a_text_without_names_mentions_only_its_speaker(text: str) -> None:
     assert [mention.key for mention in read(text).mentions] == ["mel"]
     assert read(text, None) == Extraction()
 
@@ -353,13 +353,13 @@ def test_what_names_nobody_gives_the_speaker_alone(text: str) -> None:
         ("Meine Tante Vera lebt in Graz und kennt Uwe Holm.", {"vera", "graz", "uwe holm"}),
     ],
 )
-def test_what_is_not_english_gives_names_but_no_statements(text: str, expected: set[str]) -> None:
+def test_text_that_is_not_english_has_names_but_no_statements(text: str, expected: set[str]) -> None:
     found = read(text)
     assert found.statements == ()
     assert {each.key for each in found.mentions if each.kind is MentionKind.NAME} == expected | {"mel"}
 
 
-def test_a_noun_that_may_be_a_name_is_a_chunk() -> None:
+def test_an_uncertain_name_is_a_noun_phrase() -> None:
     found = by_key(read("Ich habe gestern mein Fahrrad verkauft.").mentions)
     assert found["fahrrad"] == Mention("fahrrad", "Fahrrad", EntityType.CONCEPT, MentionKind.CHUNK)
 
@@ -380,13 +380,13 @@ def test_keys_of_a_question() -> None:
     assert [each.key for each in EXTRACTOR.keys("小明在哪里?")] == ["小明"]
 
 
-def test_order_and_company() -> None:
+def test_extractions_come_in_order_and_do_not_depend_on_the_batch() -> None:
     utterances = [Utterance(text, "Mel") for text, _ in STATEMENTS]
     assert EXTRACTOR.extract(utterances) == [read(text) for text, _ in STATEMENTS]
     assert EXTRACTOR.extract([]) == []
 
 
-def test_what_a_long_text_says_depends_on_nothing_it_is_read_with() -> None:
+def test_long_texts_do_not_depend_on_the_batch() -> None:
     long = [
         Utterance("\n\n".join(text for text, _ in STATEMENTS[start : start + 12]), "Mel")
         for start in range(0, len(STATEMENTS), 12)
@@ -396,7 +396,7 @@ def test_what_a_long_text_says_depends_on_nothing_it_is_read_with() -> None:
     assert EXTRACTOR.extract(mixed) == [EXTRACTOR.extract([one])[0] for one in mixed]
 
 
-def test_the_matrix_products_are_numpys() -> None:
+def test_matrix_products_are_computed_by_numpy() -> None:
     EXTRACTOR.keys("Anna")
     pipeline = provider._loaded[EXTRACTOR.name.removeprefix("spacy:")]
     models = [pipe.model for _, pipe in pipeline.pipeline if getattr(pipe, "model", None)]
@@ -434,7 +434,7 @@ def test_a_package_that_is_no_model_is_refused() -> None:
         SpacyExtractor("json").keys("Anna")
 
 
-def test_a_failing_pipeline_is_our_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_pipeline_raises_model_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(_: str) -> None:
         raise AssertionError
 

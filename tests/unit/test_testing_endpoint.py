@@ -77,7 +77,7 @@ def test_other_ways_to_fail() -> None:
         assert time.monotonic() - begun >= 0.1
 
 
-def test_what_is_refused_uses_up_nothing() -> None:
+def test_a_refused_request_uses_up_no_scripted_answer() -> None:
     with ModelEndpoint(["one"], refuses=("json_object", "temperature")) as endpoint:
         assert ask(endpoint, body={**ASKED, "response_format": {"type": "json_object"}})[0] == 400
         assert ask(endpoint, body={**ASKED, "temperature": 0})[1]["error"]["param"] == "temperature"
@@ -97,7 +97,7 @@ def test_embeddings_and_models() -> None:
         assert ask(endpoint, "/nothing")[0] == 404
 
 
-def test_closing_lets_go_of_those_who_wait() -> None:
+def test_closing_ends_waiting_requests() -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(1) as pool:

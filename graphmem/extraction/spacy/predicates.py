@@ -1,7 +1,8 @@
-"""The words of a predicate: "not want to pick up", "used to live in", "will move to".
+"""Composes the predicate of a verb: "not want to pick up", "used to live in", "will move to".
 
-A lemma with its particle; in front the verbs that lead to it, what can, will or must be, "not". The simple tenses and
-the perfect leave no trace; what is over or to come says so: "used to", "will". What would or might be is not stated.
+A predicate is the lemma of a verb with its particle. In front are the verbs that govern it, its modal ("can", "will",
+"must") and "not". The simple tenses and the perfect leave no trace; "used to" and "will" mark past and future. Verbs
+with "would", "might" and the like are hypothetical and yield no statements.
 """
 
 from __future__ import annotations
@@ -16,30 +17,31 @@ VERBS = frozenset(("VERB", "AUX"))
 CONDITIONS = frozenset(("if", "unless", "whether"))
 HYPOTHETICAL_MODALS = frozenset(("would", "'d", "’d", "could", "might", "may", "should"))
 DOUBT_ADVERBS = frozenset(("maybe", "perhaps", "possibly"))
-# The lemmatizer takes "hoping" for hopping.
+# With "hop", because the lemmatizer takes "hoping" for hopping.
 WISH_VERBS = frozenset(("wish", "hope", "hop", "imagine", "dream", "pretend", "doubt"))
-# "I don't think she smokes" says that she does not; "I didn't know she smokes" that she does.
+# Verbs whose negation applies to their clause: "I don't think she smokes" states that she does not, while "I didn't
+# know she smokes" states that she does.
 RAISING_VERBS = frozenset(("think", "believe", "suppose", "guess"))
-# Verbs that only say when or how another is meant, before "to".
+# Verbs before "to" that mark the tense of another verb, and their replacement in the predicate.
 TENSE_MARKERS = {"going": "will", "gon": "will", "used": "used to"}
-# "I was going to visit Rome" does not say that I did.
+# With "was" or "were", these yield no statement: "I was going to visit Rome" does not state that I did.
 INTENTIONS = frozenset(("going", "supposed", "meant"))
 HARDLY = frozenset(("hardly", "scarcely", "barely"))
 SELDOM = frozenset(("rarely", "seldom"))
 
 
 def predicate(verb: Token) -> str:
-    """Such as "not want to pick up": negation, modal, the verbs that lead to this one, particle."""
+    """Returns the predicate of a verb: negation, modal, governing verbs, lemma, particle ("not want to pick up")."""
     return negation(verb) + modal(verb) + _lemma(verb)
 
 
 def negation(verb: Token) -> str:
-    """What is put in front of a predicate that is denied."""
+    """Returns the prefix of a predicate: "not " if the verb is negated, else ""."""
     return "not " if is_negated(verb) else ""
 
 
 def modal(verb: Token) -> str:
-    """Can, will, must, with a partition behind."""
+    """Returns a verb's modals ("can ", "will ", "must "), each with a trailing space, or those of the verb it joins."""
     modals = [child.norm_ for child in verb.children if child.tag_ == "MD"]
     if not modals and shares_subject(verb):
         return modal(verb.head)
@@ -47,8 +49,8 @@ def modal(verb: Token) -> str:
 
 
 def is_negated(verb: Token) -> bool:
-    """Whether the sentence says that it is not so."""
-    if any(child.dep_ == "neg" or _says_no(child) for child in verb.children):
+    """Whether a verb is negated, by itself or by a verb that governs it."""
+    if any(child.dep_ == "neg" or _is_negative_adverb(child) for child in verb.children):
         return True
     if verb.dep_ == "xcomp" or (verb.dep_ == "ccomp" and verb.head.lemma_ in RAISING_VERBS):
         return is_negated(verb.head)
@@ -57,7 +59,7 @@ def is_negated(verb: Token) -> bool:
 
 
 def is_passive(verb: Token) -> bool:
-    """Whether the subject of a verb is what it is done to."""
+    """Whether a verb is in the passive voice, also as a participle after a noun ("a house built by Ana")."""
     return (
         verb.tag_ == "VBN"
         and verb.lemma_ != "be"
@@ -66,7 +68,7 @@ def is_passive(verb: Token) -> bool:
 
 
 def is_hypothetical(verb: Token) -> bool:
-    """Whether something is only wished, supposed or conditional."""
+    """Whether a verb is only wished, supposed, intended or conditional."""
     for child in verb.children:
         if (child.norm_ in HYPOTHETICAL_MODALS and child.dep_ == "aux") or child.lower_ in DOUBT_ADVERBS:
             return True
@@ -78,41 +80,42 @@ def is_hypothetical(verb: Token) -> bool:
 
 
 def is_rare(verb: Token) -> bool:
-    """Whether something is so, but rarely."""
+    """Whether an adverb like "rarely" modifies a verb."""
     return any(child.lower_ in SELDOM for child in verb.children)
 
 
 def shares_subject(verb: Token) -> bool:
-    """Whether a verb has its subject from the one it hangs on."""
-    own = any(child.dep_ in SUBJECTS for child in verb.children)
-    return verb.dep_ in ("conj", "xcomp") and not own and verb.head.pos_ in VERBS
+    """Whether a verb takes its subject from the verb that governs it."""
+    has_subject = any(child.dep_ in SUBJECTS for child in verb.children)
+    return verb.dep_ in ("conj", "xcomp") and not has_subject and verb.head.pos_ in VERBS
 
 
 def _lemma(verb: Token) -> str:
     if verb.lemma_ == "be" and any(child.dep_ in SUBJECTS and child.lemma_ == "name" for child in verb.children):
         return "be named"
-    if _is_over(verb):
+    if _is_past_state(verb):
         return "used to be"
     words = f"be {verb.lower_}" if is_passive(verb) else verb.lemma_.lower()
     words = " ".join([words, *(child.lower_ for child in verb.children if child.dep_ == "prt")])
     if verb.dep_ == "xcomp" and verb.head.pos_ in VERBS:
-        return f"{_lead(verb)} {words}"
+        return f"{_governing_verbs(verb)} {words}"
     return words
 
 
-def _is_over(verb: Token) -> bool:
-    """Was, in "when I was a student"."""
+def _is_past_state(verb: Token) -> bool:
+    """True for "was" in "when I was a student"."""
     return verb.lemma_ == "be" and verb.tag_ == "VBD" and any(child.lower_ == "when" for child in verb.children)
 
 
-def _lead(verb: Token) -> str:
+def _governing_verbs(verb: Token) -> str:
     if not any(child.tag_ == "TO" for child in verb.children):
         return _lemma(verb.head)
     state = next((f" {child.lower_}" for child in verb.head.children if child.dep_ == "acomp"), "")
     return TENSE_MARKERS.get(verb.head.lower_) or f"{_lemma(verb.head)}{state} to"
 
 
-def _says_no(adverb: Token) -> bool:
+def _is_negative_adverb(adverb: Token) -> bool:
+    """True for "hardly" and its like, and for "longer" in "no longer"."""
     if adverb.dep_ != "advmod":
         return False
     if adverb.lower_ in HARDLY or any(child.lower_ in HARDLY for child in adverb.children):
@@ -121,8 +124,8 @@ def _says_no(adverb: Token) -> bool:
 
 
 def _was_intended(verb: Token) -> bool:
-    past = any(child.dep_ in ("aux", "auxpass") and child.lower_ in ("was", "were") for child in verb.head.children)
-    return past and verb.head.lower_ in INTENTIONS
+    is_past = any(child.dep_ in ("aux", "auxpass") and child.lower_ in ("was", "were") for child in verb.head.children)
+    return is_past and verb.head.lower_ in INTENTIONS
 
 
 def _is_condition(token: Token) -> bool:

@@ -1,8 +1,8 @@
-"""A Neo4j database as the graph uses it: one driver for writes, one for reads, and its errors as ours.
+"""Connections to one Neo4j database: a driver for writes, a driver for reads, and the driver's errors as graphmem's.
 
-A server that hangs in the middle of an answer keeps its reader for as long as its keep-alive says, by default two
-minutes, and no option of the driver changes that. So a read waits in a thread of its own and its caller only for
-`READ_TIMEOUT`. The thread stays until the driver gives up: `READERS` bounds how many can be lost to a server like that.
+A server that hangs in the middle of an answer blocks the reader until its keep-alive ends, by default after two
+minutes, and no option of the driver changes that. So each read runs in a thread of its own, and its caller waits for
+`READ_TIMEOUT` only. The thread stays until the driver gives up; `READERS` limits how many threads can be blocked so.
 """
 
 from __future__ import annotations
@@ -37,126 +37,134 @@ from graphmem.stores.protocols import StoreLost
 T = TypeVar("T")
 Parameters = Mapping[str, Any]
 
-# Seconds that a search gives a read, and the part of them the server is told, so that it does not work on for nobody.
+# How long a search waits for a read, in seconds, and the share of it after which the server cancels the statement, so
+# that it does not work on an answer that nobody reads.
 READ_TIMEOUT, SERVER_TIMEOUT_SHARE = 1.6, 0.9
 READERS = 16
 MIN_VERSION = (5, 26)
-# Reads give up soon: a search can do without. Writes try again, but not for long: what they leave is owed, not lost.
-_READS: dict[str, Any] = {
+# Reads give up soon: a search can answer without the graph. Writes are retried, but not for long: a change that is not
+# delivered stays pending and is not lost.
+_READ_OPTIONS: dict[str, Any] = {
     "connection_timeout": 1.0,
     "connection_acquisition_timeout": 1.5,
     "max_transaction_retry_time": 0.0,
 }
-_WRITES: dict[str, Any] = {
+_WRITE_OPTIONS: dict[str, Any] = {
     "connection_timeout": 2.0,
     "connection_acquisition_timeout": 10.0,
     "max_transaction_retry_time": 5.0,
 }
 _SCHEMES = frozenset({"bolt", "bolt+s", "bolt+ssc", "neo4j", "neo4j+s", "neo4j+ssc"})
-_NO_URL = "graph_store.config.url: is no Neo4j URL; write bolt://host:7687, or neo4j+s://host for a cluster behind TLS"
-# What the server says of a single statement or value. Everything else is about the server, the access or the moment.
-_REFUSALS = ("Neo.ClientError.Statement.", "Neo.ClientError.Schema.", "Neo.DatabaseError.Statement.")
-# Our statements are fixed and tested; they name indexes, and one that is not there is an error of syntax to Neo4j.
-_NO_INDEX = "Neo.ClientError.Statement.SyntaxError"
-_ACCESS = ("Neo.ClientError.Security.", "Neo.ClientError.Database.")
+_INVALID_URL = (
+    "graph_store.config.url: is no Neo4j URL; write bolt://host:7687, or neo4j+s://host for a cluster behind TLS"
+)
+# Error codes about a single statement or value. All others are about the server, the access or the moment.
+_REFUSAL_CODES = ("Neo.ClientError.Statement.", "Neo.ClientError.Schema.", "Neo.DatabaseError.Statement.")
+# Our statements are fixed and tested, and they name indexes: Neo4j reports a missing index as a syntax error.
+_MISSING_INDEX_CODE = "Neo.ClientError.Statement.SyntaxError"
+_ACCESS_CODES = ("Neo.ClientError.Security.", "Neo.ClientError.Database.")
 
 
 class Neo4jClient:
-    """Connections to one database, made when they are needed. Safe to use from several threads."""
+    """Connections to one database, opened on demand. Thread-safe."""
 
     def __init__(self, url: str, username: str, password: str, database: str, *, user_agent: str) -> None:
-        """Raises ConfigError for a URL that cannot be one; connects to nothing."""
-        common: dict[str, Any] = {
+        """Does not connect. Raises ConfigError for an invalid URL and for the database "system"."""
+        options: dict[str, Any] = {
             "auth": (username, password),
             "user_agent": user_agent,
             "telemetry_disabled": True,
             "liveness_check_timeout": 0.0,
-            "notifications_min_severity": "OFF",  # they are for those who write statements; our tests look at them
+            "notifications_min_severity": "OFF",  # for authors of statements; our tests read them
         }
         self._database = database
         self._closed = False
         self._slots = BoundedSemaphore(READERS)
-        # In a cluster: whoever has written here reads what was written.
+        # In a cluster: a read after a write of this process sees the write.
         self._bookmarks = GraphDatabase.bookmark_manager()
-        if not _is_usable(url):
-            raise ConfigError(_NO_URL)
+        if not _is_valid_url(url):
+            raise ConfigError(_INVALID_URL)
         if database == "system":
             raise ConfigError("graph_store.config.database: 'system' holds no data; name another, usually 'neo4j'")
         try:
-            self._reads: Driver = GraphDatabase.driver(url, **common, **_READS)
-            self._writes: Driver = GraphDatabase.driver(url, **common, **_WRITES)
+            self._read_driver: Driver = GraphDatabase.driver(url, **options, **_READ_OPTIONS)
+            self._write_driver: Driver = GraphDatabase.driver(url, **options, **_WRITE_OPTIONS)
         except (ConfigurationError, ValueError):
-            raise ConfigError(_NO_URL) from None  # it may quote the URL, and that a password
+            raise ConfigError(_INVALID_URL) from None  # the driver's error may quote the URL, and so a password
 
-    def read(self, text: LiteralString, parameters: Parameters, patience: float = READ_TIMEOUT) -> list[Record]:
-        """The rows of a statement that only reads. Raises StoreUnavailable when they are not there in time."""
-        until = monotonic() + patience
-        if not self._slots.acquire(timeout=patience):
+    def read(self, text: LiteralString, parameters: Parameters, timeout: float = READ_TIMEOUT) -> list[Record]:
+        """Returns the rows of a statement that only reads. Raises StoreUnavailable after `timeout` seconds."""
+        deadline = monotonic() + timeout
+        if not self._slots.acquire(timeout=timeout):
             raise StoreUnavailable(f"Neo4j has not answered {READERS} earlier reads; is it hanging?")
-        found: Future[list[Record]] = Future()
+        answer: Future[list[Record]] = Future()
 
         def fetch() -> None:
             try:
-                found.set_result(self._fetch(text, parameters, patience * SERVER_TIMEOUT_SHARE))
+                answer.set_result(self._fetch(text, parameters, timeout * SERVER_TIMEOUT_SHARE))
             except BaseException as error:  # noqa: BLE001  (it is raised where the result is awaited)
-                found.set_exception(error)
+                answer.set_exception(error)
             finally:
                 self._slots.release()
 
-        # A daemon: a process does not wait for a hanging server in order to end.
+        # A daemon: a process must be able to end while a server hangs.
         try:
             start_thread(Thread(target=fetch, name="graphmem-neo4j", daemon=True))
         except StoreUnavailable:
             self._slots.release()
             raise
         try:
-            return found.result(timeout=max(0.0, until - monotonic()))
+            return answer.result(timeout=max(0.0, deadline - monotonic()))
         except TimeoutError as error:
-            raise StoreUnavailable(f"Neo4j did not answer within {patience:g} seconds") from error
+            raise StoreUnavailable(f"Neo4j did not answer within {timeout:g} seconds") from error
 
-    def _fetch(self, text: LiteralString, parameters: Parameters, limit: float) -> list[Record]:
+    def _fetch(self, text: LiteralString, parameters: Parameters, timeout: float) -> list[Record]:
         with (
-            self._ours(),
-            self._reads.session(
+            self._translated_errors(),
+            self._read_driver.session(
                 database=self._database, default_access_mode=READ_ACCESS, bookmark_manager=self._bookmarks
             ) as session,
         ):
-            return list(session.run(Query(text, timeout=limit), dict(parameters)))
+            return list(session.run(Query(text, timeout=timeout), dict(parameters)))
 
     def write(self, work: Callable[[ManagedTransaction], T]) -> T:
-        """Does work in one transaction, again when the server asks for that."""
-        with self._ours(), self._writing() as session:
+        """Calls `work` in one transaction, and calls it again if the server asks for a retry."""
+        with self._translated_errors(), self._write_session() as session:
             return session.execute_write(work)
 
     def run(self, text: LiteralString, parameters: Parameters) -> ResultSummary:
-        """Runs a statement that makes transactions of its own, or none."""
-        with self._ours(), self._writing() as session:
+        """Runs a statement outside a transaction of ours: one that opens its own, or changes the schema."""
+        with self._translated_errors(), self._write_session() as session:
             return session.run(text, dict(parameters)).consume()
 
     def stream(self, text: LiteralString, parameters: Parameters) -> Iterator[Record]:
-        """The rows of a long answer, with all the time it takes."""
-        with self._ours(), self._writing() as session:
+        """Yields the rows of a long answer, without a timeout."""
+        with self._translated_errors(), self._write_session() as session:
             yield from session.run(text, dict(parameters))
 
-    def _writing(self) -> Session:
-        return self._writes.session(
+    def _write_session(self) -> Session:
+        return self._write_driver.session(
             database=self._database, default_access_mode=WRITE_ACCESS, bookmark_manager=self._bookmarks
         )
 
     def check(self) -> None:
-        """Raises ConfigError when the server is too old or refuses the name, password or database; StoreUnavailable."""
+        """Connects and checks access and version.
+
+        Raises ConfigError when the server refuses the name, password or database or is older than 5.26, and
+        StoreUnavailable when it is out of reach.
+        """
         try:
-            (found,) = self.read(statement("runtime/version"), {})
+            (row,) = self.read(statement("runtime/version"), {})
         except StoreUnavailable as error:
-            if isinstance(error.__cause__, Neo4jError) and (error.__cause__.code or "").startswith(_ACCESS):
+            if isinstance(error.__cause__, Neo4jError) and (error.__cause__.code or "").startswith(_ACCESS_CODES):
                 raise ConfigError(f"graph_store.config: {error}") from error
             raise
-        if tuple(int(part) for part in re.findall(r"\d+", found["version"])[:2]) < MIN_VERSION:
-            raise ConfigError(f"graph_store: Neo4j {found['version']} is too old; use 5.26 or newer")
+        if tuple(int(part) for part in re.findall(r"\d+", row["version"])[:2]) < MIN_VERSION:
+            raise ConfigError(f"graph_store: Neo4j {row['version']} is too old; use 5.26 or newer")
 
     @contextmanager
-    def _ours(self) -> Iterator[None]:
-        """The driver's errors as ours; without the server's words, which may quote what is stored."""
+    def _translated_errors(self) -> Iterator[None]:
+        """Raises the driver's errors as graphmem's, without the server's message, which may quote stored texts."""
         if self._closed:
             raise StoreUnavailable(CLOSED)
         try:
@@ -166,31 +174,32 @@ class Neo4jClient:
         except Exception as error:
             if self._closed:
                 raise StoreUnavailable(CLOSED) from error
-            # What else passes by, such as what the handler of a signal raises, says nothing about the server.
-            ours = None if is_caller_timeout(error) else _ours_for(error)
-            if ours is None:
+            # Other exceptions, such as those that a signal handler raises, say nothing about the server and pass.
+            translated = None if is_caller_timeout(error) else _translate(error)
+            if translated is None:
                 raise
-            raise ours from error
+            raise translated from error
         finally:
             if self._closed:
-                self._close_late()
+                self._close_late_connections()
 
     def close(self) -> None:
-        """Closes the connections, also those that somebody waits for."""
+        """Closes all connections, also those of reads and writes in progress."""
         self._closed = True
-        self._reads.close()
-        self._writes.close()
+        self._read_driver.close()
+        self._write_driver.close()
 
-    def _close_late(self) -> None:
-        """Closes a connection that was being made when the driver was closed: the driver puts it into its pool after
-        that, and its own close() does nothing twice.
+    def _close_late_connections(self) -> None:
+        """Closes connections that were being opened while the driver was closed.
+
+        The driver adds them to its pool after that, and calling its own close() again does nothing.
         """
-        self._reads._pool.close()  # noqa: SLF001
-        self._writes._pool.close()  # noqa: SLF001
+        self._read_driver._pool.close()  # noqa: SLF001
+        self._write_driver._pool.close()  # noqa: SLF001
 
 
-def _is_usable(url: str) -> bool:
-    """The driver looks no further than the scheme; what it finds out later, its errors quote."""
+def _is_valid_url(url: str) -> bool:
+    """Checks more than the driver, which checks only the scheme: its later errors would quote the URL."""
     try:
         parts = urlsplit(url)
         return parts.scheme in _SCHEMES and bool(parts.hostname) and parts.port != 0 and "@" not in url
@@ -198,21 +207,21 @@ def _is_usable(url: str) -> bool:
         return False
 
 
-def _ours_for(error: Exception) -> StoreError | None:
+def _translate(error: Exception) -> StoreError | None:
     if isinstance(error, Neo4jError):
-        return _ours_for_code(error.code or "an unknown error")
+        return _translate_code(error.code or "an unknown error")
     if isinstance(error, DriverError | OSError):
         return StoreUnavailable(f"Neo4j is out of reach ({type(error).__name__}); is it running at the configured url?")
-    if isinstance(error, ValueError | TypeError | OverflowError):  # what cannot be sent at all: a lone surrogate
+    if isinstance(error, ValueError | TypeError | OverflowError):  # a value that cannot be encoded: a lone surrogate
         return StoreError(f"this cannot be sent to Neo4j ({type(error).__name__})")
     return None
 
 
-def _ours_for_code(code: str) -> StoreError:
-    if code == _NO_INDEX:
+def _translate_code(code: str) -> StoreError:
+    if code == _MISSING_INDEX_CODE:
         return StoreLost("Neo4j lacks the indexes of this ledger's graph; rebuild() makes them and fills it again")
-    if code.startswith(_ACCESS):
+    if code.startswith(_ACCESS_CODES):
         return StoreUnavailable(f"Neo4j refuses access ({code}); check url, username, password and database")
-    if code.startswith(_REFUSALS):
+    if code.startswith(_REFUSAL_CODES):
         return StoreError(f"Neo4j refused it ({code})")
     return StoreUnavailable(f"Neo4j cannot do it now ({code})")

@@ -1,4 +1,4 @@
-"""The graph in Neo4j: a `GraphIndex` that people can look at. See `cypher/` for the statements.
+"""The graph in Neo4j: a `GraphIndex` that people can also browse. Its statements are in `cypher/`.
 
     (:Memory {ledger, id, partition, user_id, agent_id, run_id, further_runs, kind, speaker, text, date, until,
               at, valid_from, valid_to, expires_at, row, version})
@@ -10,9 +10,10 @@
     (:Entity)-[:SAME_AS {ledger}]->(:Entity)
     (:GraphmemLedger {ledger, schema})
 
-`date`, `since` and `until` are for people; integers are microseconds. Nodes without a version are only referred to so
-far (an entity has one if something is said of it beyond the texts). The marker says that the graph of a ledger is here:
-where it is gone, so is the rest.
+`date`, `since` and `until` are for people; all other times are integers, in microseconds. A memory without a version is
+a placeholder: others refer to it, but it has not been delivered yet. An entity has a version only if it has a state: a
+chosen name or an alias. The :GraphmemLedger node marks that a ledger's graph exists; without it the graph counts as
+lost.
 """
 
 from __future__ import annotations
@@ -31,56 +32,57 @@ from graphmem.stores.neo4j.client import READ_TIMEOUT, Neo4jClient
 from graphmem.stores.neo4j.writer import SCHEMA, WriteTransaction, check_marker
 from graphmem.stores.protocols import EntityState, MemoryState, RelationState, StoreLost
 
-# Memories, relations or entities that one transaction deletes, and nodes that one transaction of a wipe does.
+# The most memories, relations or entities per deleting transaction, and the most nodes per transaction of a wipe.
 CHUNK = 1000
 WIPE_CHUNK = 2000
-# Seconds for a server that has just started to plan the statement of a neighbourhood, before its first use. Planning
-# that is given up begins anew the next time.
+# In seconds. A server that has just started needs time to plan the neighbourhood statement; planning that is cancelled
+# starts again from the beginning at the next attempt.
 PLANNING_TIMEOUT = 30.0
-# How often it is asked for nothing then: the first time takes a second or more, the third a hundredth.
+# How often the statement then runs with seeds that match nothing: the first run takes a second or more, the third a
+# hundredth of a second.
 WARM_UP_RUNS = 3
-_NOBODY, _NOTHING = View(Scope("nobody"), EPOCH, partition=""), Seeds(("nothing",), ("nothing",))
+_EMPTY_VIEW, _EMPTY_SEEDS = View(Scope("nobody"), EPOCH, partition=""), Seeds(("nothing",), ("nothing",))
 
 
 class Neo4jIndex:
-    """The graph of one ledger in a Neo4j database that others may use as well. Connects when it is first used."""
+    """The graph of one ledger in a Neo4j database, which other applications may share. Connects at its first use."""
 
     def __init__(self, url: str, username: str, password: str, database: str, ledger_uuid: str) -> None:
         self._ledger = ledger_uuid
         self._server = Neo4jClient(url, username, password, database, user_agent=f"graphmem/{__version__}")
 
     def check(self) -> None:
-        """Whether this can be used at all; if so, has the hot statement planned.
+        """Connects and, if the graph exists, has the neighbourhood statement planned. A missing graph is no error.
 
         Raises ConfigError when the server refuses the name, password or database or is too old, StoreError when a newer
-        graphmem has filled it, StoreUnavailable when it is out of reach. That there is nothing yet is no error.
+        graphmem wrote the graph, StoreUnavailable when the server is out of reach.
         """
         self._server.check()
         self._check_not_newer()
         with suppress(StoreLost):
-            self._plan()
+            self._warm_up()
 
     def _check_not_newer(self) -> None:
         with suppress(StoreLost):
-            self._check_here()
+            self._check_exists()
 
-    def _check_here(self) -> None:
-        found = self._server.read(statement("runtime/marker"), {"ledger": self._ledger}, PLANNING_TIMEOUT)
-        check_marker(found[0]["schema"] if found else None)
+    def _check_exists(self) -> None:
+        marker_rows = self._server.read(statement("runtime/marker"), {"ledger": self._ledger}, PLANNING_TIMEOUT)
+        check_marker(marker_rows[0]["schema"] if marker_rows else None)
 
     def neighbourhood(self, view: View, seeds: Seeds, limits: GraphBounds) -> Subgraph:
-        (found,) = self._ask(view, seeds, limits, READ_TIMEOUT)
-        check_marker(found["schema"])
-        return rows.parse_subgraph(found)
+        (row,) = self._read_neighbourhood(view, seeds, limits, READ_TIMEOUT)
+        check_marker(row["schema"])
+        return rows.parse_subgraph(row)
 
-    def _ask(self, view: View, seeds: Seeds, limits: GraphBounds, patience: float) -> list[Record]:
-        asked = rows.neighbourhood_parameters(self._ledger, view, seeds, limits)
-        return self._server.read(statement("runtime/neighbourhood"), asked, patience)
+    def _read_neighbourhood(self, view: View, seeds: Seeds, limits: GraphBounds, timeout: float) -> list[Record]:
+        parameters = rows.neighbourhood_parameters(self._ledger, view, seeds, limits)
+        return self._server.read(statement("runtime/neighbourhood"), parameters, timeout)
 
-    def _plan(self) -> None:
-        """Has the statement planned, and a server that has just started warmed, before a search waits for it."""
+    def _warm_up(self) -> None:
+        """Has the neighbourhood statement planned and a fresh server's caches filled before a search waits for it."""
         for _ in range(WARM_UP_RUNS):
-            self._ask(_NOBODY, _NOTHING, GraphBounds(), PLANNING_TIMEOUT)
+            self._read_neighbourhood(_EMPTY_VIEW, _EMPTY_SEEDS, GraphBounds(), PLANNING_TIMEOUT)
 
     def upsert(
         self,
@@ -89,56 +91,59 @@ class Neo4jIndex:
         entities: Sequence[EntityState] = (),
     ) -> None:
         def write(transaction: ManagedTransaction) -> None:
-            writing = WriteTransaction(transaction, self._ledger)
-            writing.memories(memories)
-            writing.relations(relations)
-            writing.entities(entities)
+            writer = WriteTransaction(transaction, self._ledger)
+            writer.upsert_memories(memories)
+            writer.upsert_relations(relations)
+            writer.upsert_entities(entities)
 
         self._server.write(write)
 
     def delete(self, memories: Sequence[str], relations: Sequence[str] = (), entities: Sequence[str] = ()) -> int:
-        most = max(len(memories), len(relations), len(entities))
+        longest = max(len(memories), len(relations), len(entities))
         return sum(
-            self._delete(*(ids[start : start + CHUNK] for ids in (memories, relations, entities)))
-            for start in range(0, most, CHUNK)
+            self._delete_chunk(*(ids[start : start + CHUNK] for ids in (memories, relations, entities)))
+            for start in range(0, longest, CHUNK)
         )
 
-    def _delete(self, memories: Sequence[str], relations: Sequence[str], entities: Sequence[str]) -> int:
+    def _delete_chunk(self, memories: Sequence[str], relations: Sequence[str], entities: Sequence[str]) -> int:
         def write(transaction: ManagedTransaction) -> int:
-            writing = WriteTransaction(transaction, self._ledger)
-            writing.delete(memories, relations, entities)
-            return writing.removed
+            writer = WriteTransaction(transaction, self._ledger)
+            writer.delete(memories, relations, entities)
+            return writer.removed
 
         return self._server.write(write)
 
     def list_held(self, partitions: Sequence[str] | None = None) -> Iterator[tuple[str, int]]:
-        self._check_here()
-        named = [f"{self._ledger}/{partition}" for partition in partitions or ()]
-        asked = {"ledger": self._ledger, "partitions": named, "all": partitions is None}
-        for found in self._server.stream(statement("runtime/list_held"), asked):
-            yield found["id"], found["version"]
+        self._check_exists()
+        stored_names = [f"{self._ledger}/{partition}" for partition in partitions or ()]
+        parameters = {"ledger": self._ledger, "partitions": stored_names, "all": partitions is None}
+        for row in self._server.stream(statement("runtime/list_held"), parameters):
+            yield row["id"], row["version"]
 
     def count(self) -> int:
-        found = self._server.read(statement("runtime/count"), {"ledger": self._ledger}, PLANNING_TIMEOUT)
-        check_marker(found[0]["schema"] if found else None)
-        return int(found[0]["memories"])
+        count_rows = self._server.read(statement("runtime/count"), {"ledger": self._ledger}, PLANNING_TIMEOUT)
+        check_marker(count_rows[0]["schema"] if count_rows else None)
+        return int(count_rows[0]["memories"])
 
     def wipe(self) -> None:
-        """Removes this ledger's nodes, then says that its graph is here. Broken off, the next call goes on."""
-        self._check_not_newer()
-        for each in statements("schema"):
-            self._server.run(each, {})
-        self._server.run(statement("runtime/await_indexes"), {})
-        self._wipe("wipe_memories")
-        self._wipe("wipe_entities")
-        self._server.run(statement("runtime/set_marker"), {"ledger": self._ledger, "schema": SCHEMA})
-        with suppress(StoreUnavailable):  # the indexes are new, so every plan is; a slow one is no reason to wipe again
-            self._plan()
+        """Creates constraints and indexes, removes this ledger's nodes, and marks its graph as existing (and empty).
 
-    def _wipe(self, name: str) -> None:
-        asked = {"ledger": self._ledger, "chunk": WIPE_CHUNK}
-        while self._server.run(statement(f"runtime/{name}"), asked).counters.nodes_deleted:
-            pass  # until none is left, also of those that a writer has put there meanwhile
+        If it is interrupted, the next call continues.
+        """
+        self._check_not_newer()
+        for schema_statement in statements("schema"):
+            self._server.run(schema_statement, {})
+        self._server.run(statement("runtime/await_indexes"), {})
+        self._wipe_nodes("wipe_memories")
+        self._wipe_nodes("wipe_entities")
+        self._server.run(statement("runtime/set_marker"), {"ledger": self._ledger, "schema": SCHEMA})
+        with suppress(StoreUnavailable):  # new indexes need new plans; slow planning is no reason to wipe again
+            self._warm_up()
+
+    def _wipe_nodes(self, name: str) -> None:
+        parameters = {"ledger": self._ledger, "chunk": WIPE_CHUNK}
+        while self._server.run(statement(f"runtime/{name}"), parameters).counters.nodes_deleted:
+            pass  # until none is left, including nodes that another writer adds meanwhile
 
     def close(self) -> None:
         self._server.close()

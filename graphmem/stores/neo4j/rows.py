@@ -1,6 +1,6 @@
-"""States as the parameters of statements, and a statement's row as a subgraph. Pure.
+"""Converts states to statement parameters, and a statement's row to a `Subgraph`. Pure functions.
 
-Neo4j is shared: a partition is stored behind the ledger's UUID, "<ledger>/<partition>".
+A Neo4j database may hold several ledgers: a partition is stored as "<ledger UUID>/<partition>".
 """
 
 from __future__ import annotations
@@ -13,15 +13,18 @@ from graphmem.model import GraphBounds, MentionEdge, MentionKind, Seeds, Subgrap
 from graphmem.stores.protocols import EntityState, MemoryState, RelationState
 from graphmem.text import entity_id
 
-# All moments lie between the years 1 and 9999: with this added they have at most 18 digits and no sign.
-_SHIFT, _ROWS = 10**17, 10**12
-_KINDS = 4  # a place and a kind are told in one number: place * 4 + kind
+# Added to microseconds: all moments between the years 1 and 9999 then have at most 18 digits and no sign.
+_MICROS_OFFSET = 10**17
+# Larger than every row number: subtracted from it, lower rows sort higher.
+_MAX_ROW = 10**12
+# The neighbourhood statement returns a mention as one number, place * 4 + kind; place is the memory's position.
+_KINDS = 4
 
 Row = dict[str, Any]
 
 
 def memory_row(ledger: str, state: MemoryState) -> Row:
-    """The properties of a memory's node; None takes one away."""
+    """Returns the properties of a memory's node; None removes a property."""
     record = state.record
     return {
         "id": record.id,
@@ -43,71 +46,71 @@ def memory_row(ledger: str, state: MemoryState) -> Row:
 
 
 def mention_rows(state: MemoryState) -> list[Any]:
-    """What a memory mentions: [its id, [[entity, kind, rank], ...]]."""
+    """Returns a memory's mentions as [memory id, [[entity id, kind, rank], ...]]."""
     record = state.record
-    when = f"{micros(record.at) + _SHIFT:018d}{_ROWS - record.row:012d}"
+    recency = f"{micros(record.at) + _MICROS_OFFSET:018d}{_MAX_ROW - record.row:012d}"
     return [
         record.id,
-        [[entity_id(record.partition, entity.key), int(kind), _rank(kind, when)] for entity, kind in state.mentions],
+        [[entity_id(record.partition, entity.key), int(kind), _rank(kind, recency)] for entity, kind in state.mentions],
     ]
 
 
-def _rank(kind: MentionKind, when: str) -> str | None:
-    """What a mention is worth, as text that sorts: by kind, then the newest, then that stored first."""
-    return None if kind is MentionKind.THING else f"{MentionKind.THING - kind}{when}"
+def _rank(kind: MentionKind, recency: str) -> str | None:
+    """Returns a sortable text, the best mention highest: by kind, then newest, then stored first. None: not ranked."""
+    return None if kind is MentionKind.THING else f"{MentionKind.THING - kind}{recency}"
 
 
 def mentioned_entity_rows(ledger: str, states: Iterable[MemoryState]) -> list[Row]:
-    """The entities that memories mention, each once."""
-    found = {(state.record.partition, entity.key): entity for state in states for entity, _ in state.mentions}
+    """Returns the node properties of all entities that the memories mention, each once."""
+    entities = {(state.record.partition, entity.key): entity for state in states for entity, _ in state.mentions}
     return [
-        {**_end(ledger, partition, key, entity.name), "type": entity.type.value}
-        for (partition, key), entity in found.items()
+        {**_entity_row(ledger, partition, key, entity.name), "type": entity.type.value}
+        for (partition, key), entity in entities.items()
     ]
 
 
 def endpoint_rows(ledger: str, states: Iterable[RelationState]) -> list[Row]:
-    """The entities at the ends of relations, each once."""
+    """Returns the node properties of both entities of each relation, each entity once."""
     names = {(state.partition, state.relation.source): state.relation.source_name for state in states}
     names |= {(state.partition, state.relation.target): state.relation.target_name for state in states}
-    return [_end(ledger, partition, key, name) for (partition, key), name in names.items()]
+    return [_entity_row(ledger, partition, key, name) for (partition, key), name in names.items()]
 
 
-def _end(ledger: str, partition: str, key: str, name: str) -> Row:
+def _entity_row(ledger: str, partition: str, key: str, name: str) -> Row:
     return {"id": entity_id(partition, key), "partition": f"{ledger}/{partition}", "key": key, "name": name}
 
 
 def relation_row(ledger: str, state: RelationState) -> Row:
-    """A relation's ends and properties."""
-    said = state.relation
-    source, target = entity_id(state.partition, said.source), entity_id(state.partition, said.target)
+    """Returns a relation's endpoints, version and properties."""
+    relation = state.relation
+    source, target = entity_id(state.partition, relation.source), entity_id(state.partition, relation.target)
     return {
-        "id": said.id,
+        "id": relation.id,
         "version": state.seq,
         "source": source,
         "target": target,
         "properties": {
-            "id": said.id,
+            "id": relation.id,
             "partition": f"{ledger}/{state.partition}",
-            "predicate": said.predicate,
-            "fact": said.facts[0] if said.facts else None,
-            "facts": list(said.facts),
-            "memory_ids": list(said.memory_ids),
+            "predicate": relation.predicate,
+            "fact": relation.facts[0] if relation.facts else None,
+            "facts": list(relation.facts),
+            "memory_ids": list(relation.memory_ids),
             "source": source,
             "target": target,
             "at": max((support.valid_at for support in state.supports), default=None),
-            "valid_at": None if said.valid_at is None else micros(said.valid_at),
-            "invalid_at": None if said.invalid_at is None else micros(said.invalid_at),
-            "confidence": said.confidence,
+            "valid_at": None if relation.valid_at is None else micros(relation.valid_at),
+            "invalid_at": None if relation.invalid_at is None else micros(relation.invalid_at),
+            "confidence": relation.confidence,
             "version": state.seq,
         },
     }
 
 
 def entity_name_row(ledger: str, state: EntityState) -> Row:
-    """An entity of which something is said."""
+    """Returns the node properties of an entity with a state, and the ids of its aliases."""
     return {
-        **_end(ledger, state.partition, state.key, state.name),
+        **_entity_row(ledger, state.partition, state.key, state.name),
         "type": state.type.value,
         "version": state.seq,
         "same_as": [entity_id(state.partition, key) for key in state.same_as],
@@ -115,10 +118,10 @@ def entity_name_row(ledger: str, state: EntityState) -> Row:
 
 
 def neighbourhood_parameters(ledger: str, view: View, seeds: Seeds, limits: GraphBounds) -> Row:
-    """The parameters of a neighbourhood.
+    """Returns the parameters of `cypher/runtime/neighbourhood.cypher`.
 
-    Neo4j plans a statement anew, which takes a second or more, for other types of its parameters and other sizes of
-    lists. What is inside a map does not count.
+    View and seeds are passed as maps: Neo4j plans a statement again, which takes a second or more, whenever a
+    parameter's type or a list's size changes, but not for changes inside a map.
     """
     return {
         "ledger": ledger,
@@ -145,18 +148,18 @@ def neighbourhood_parameters(ledger: str, view: View, seeds: Seeds, limits: Grap
 
 
 def parse_subgraph(row: Mapping[str, Any]) -> Subgraph:
-    """What the statement for a neighbourhood returned."""
+    """Converts the row that `cypher/runtime/neighbourhood.cypher` returns."""
     uids: list[str] = row["memories"]
     return Subgraph(
         memories=tuple(uids),
         frequencies={key: df for key, df, *_ in row["mentions"]},
         mentions=tuple(
             [
-                MentionEdge(uids[held // _KINDS], key, held % _KINDS)
-                for key, _, *holders in row["mentions"]
-                for held in holders
+                MentionEdge(uids[number // _KINDS], key, number % _KINDS)
+                for key, _, *numbers in row["mentions"]
+                for number in numbers
             ]
         ),
-        shared_mentions=Counter((uids[held // _KINDS], held % _KINDS) for held in row["alone"]),
+        shared_mentions=Counter((uids[number // _KINDS], number % _KINDS) for number in row["alone"]),
         next_pairs=tuple(sorted((before, after) for before, after in row["next"])),
     )

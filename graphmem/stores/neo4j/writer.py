@@ -1,4 +1,4 @@
-"""One transaction that writes: what has to be said to Neo4j so that it holds the states it is given, and no more."""
+"""The write transaction of one ledger's graph in Neo4j: upserts and deletes states, and prunes unreferenced nodes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from graphmem.stores.cypher import statement
 from graphmem.stores.neo4j import rows
 from graphmem.stores.protocols import EntityState, MemoryState, RelationState, StoreLost
 
-# The version of nodes, relationships and indexes. A graph of another one is filled again.
+# The version of nodes, relationships and indexes. A graph of an older version is rebuilt.
 SCHEMA = 1
 
 
 def check_marker(schema: int | None) -> None:
-    """Raises StoreLost where no graph of this schema is, StoreError where a newer graphmem has made one."""
+    """Raises StoreLost if the graph is missing or of an older schema, StoreError if a newer graphmem wrote it."""
     if schema is None:
         raise StoreLost("Neo4j no longer holds this ledger's graph; rebuild() fills it again")
     if schema > SCHEMA:
@@ -30,7 +30,10 @@ def check_marker(schema: int | None) -> None:
 
 
 class WriteTransaction:
-    """A transaction of one ledger. Holds the ledger's lock from the beginning: no other writer comes in between."""
+    """A transaction of one ledger, the only writer of its graph: it holds the ledger's lock from its beginning.
+
+    `removed` counts the nodes and relationships that it deleted.
+    """
 
     def __init__(self, transaction: ManagedTransaction, ledger: str) -> None:
         self._transaction = transaction
@@ -39,47 +42,47 @@ class WriteTransaction:
         check_marker(self._run("lock").get("schema"))
 
     def _run(self, name: str, **parameters: Any) -> dict[str, Any]:
-        """Runs a statement; returns its row, if it has one."""
+        """Runs a statement of `cypher/runtime/` and returns its row, or an empty dict."""
         result = self._transaction.run(statement(f"runtime/{name}"), {"ledger": self._ledger, **parameters})
-        found = result.single()
+        row = result.single()
         counters = result.consume().counters
         self.removed += counters.nodes_deleted + counters.relationships_deleted
-        return {} if found is None else found.data()
+        return {} if row is None else row.data()
 
-    def _put(self, name: str, given: Sequence[Any]) -> dict[str, Any]:
-        return self._run(name, rows=given) if given else {}
+    def _run_rows(self, name: str, parameter_rows: Sequence[Any]) -> dict[str, Any]:
+        return self._run(name, rows=parameter_rows) if parameter_rows else {}
 
-    def memories(self, states: Iterable[MemoryState]) -> None:
-        """Writes memories with what they mention and refer to."""
+    def upsert_memories(self, states: Iterable[MemoryState]) -> None:
+        """Writes memories with their mentions and links; skips states older than the stored ones."""
         newest = {state.record.id: state for state in sorted(states, key=lambda state: state.record.seq)}
-        done = self._put("upsert_memories", [rows.memory_row(self._ledger, state) for state in newest.values()])
-        written = [newest[uid] for uid in done.get("written", ())]
-        before = self._run("withdraw", ids=done["known"]) if done.get("known") else {}
-        self._put("upsert_entities", rows.mentioned_entity_rows(self._ledger, written))
-        self._put("link_mentions", [rows.mention_rows(state) for state in written if state.mentions])
-        self._put("link_next", [[s.record.id, s.previous] for s in written if s.previous is not None])
-        self._put("link_drawn_from", [[s.record.id, source] for s in written for source in s.drawn_from])
-        self._put("link_replaces", [[s.record.id, retired] for s in written for retired in s.replaces])
-        self._prune(**before)
+        result = self._run_rows("upsert_memories", [rows.memory_row(self._ledger, state) for state in newest.values()])
+        written = [newest[uid] for uid in result.get("written", ())]
+        formerly_linked = self._run("withdraw", ids=result["known"]) if result.get("known") else {}
+        self._run_rows("upsert_entities", rows.mentioned_entity_rows(self._ledger, written))
+        self._run_rows("link_mentions", [rows.mention_rows(state) for state in written if state.mentions])
+        self._run_rows("link_next", [[s.record.id, s.previous] for s in written if s.previous is not None])
+        self._run_rows("link_drawn_from", [[s.record.id, source] for s in written for source in s.drawn_from])
+        self._run_rows("link_replaces", [[s.record.id, retired] for s in written for retired in s.replaces])
+        self._prune(**formerly_linked)
 
-    def relations(self, states: Iterable[RelationState]) -> None:
-        """Writes relations between entities, which are made if the memories that mention them are yet to come."""
+    def upsert_relations(self, states: Iterable[RelationState]) -> None:
+        """Writes relations; creates endpoint entities whose memories have not been delivered yet."""
         newest = {state.relation.id: state for state in sorted(states, key=lambda state: state.seq)}
-        self._put("upsert_endpoints", rows.endpoint_rows(self._ledger, newest.values()))
+        self._run_rows("upsert_endpoints", rows.endpoint_rows(self._ledger, newest.values()))
         self._prune(
-            **self._put("upsert_relations", [rows.relation_row(self._ledger, state) for state in newest.values()])
+            **self._run_rows("upsert_relations", [rows.relation_row(self._ledger, state) for state in newest.values()])
         )
 
-    def entities(self, states: Iterable[EntityState]) -> None:
-        """Writes what entities are called and linked to."""
+    def upsert_entities(self, states: Iterable[EntityState]) -> None:
+        """Writes the names and aliases of entities."""
         newest = {state.id: state for state in sorted(states, key=lambda state: state.seq)}
-        names = {uid: rows.entity_name_row(self._ledger, state) for uid, state in newest.items()}
-        self._put("upsert_entities", list(names.values()))
-        written = self._put("upsert_entity_names", list(names.values())).get("written", ())
-        self._put("link_same_as", [[uid, other] for uid in written for other in names[uid]["same_as"]])
+        name_rows = {uid: rows.entity_name_row(self._ledger, state) for uid, state in newest.items()}
+        self._run_rows("upsert_entities", list(name_rows.values()))
+        written = self._run_rows("upsert_entity_names", list(name_rows.values())).get("written", ())
+        self._run_rows("link_same_as", [[uid, alias] for uid in written for alias in name_rows[uid]["same_as"]])
 
     def delete(self, memories: Sequence[str], relations: Sequence[str], entities: Sequence[str]) -> None:
-        """Removes memories, relations and what is said of entities, and the entities that nothing holds any more."""
+        """Removes memories, relations and entity states, and then the nodes that nothing refers to any more."""
         if memories:
             self._prune(**self._run("delete_memories", ids=list(memories)))
         if relations:

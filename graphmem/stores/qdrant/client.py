@@ -1,7 +1,7 @@
-"""Reaching a Qdrant server: its connections, the collection that graphmem keeps there, its errors as ours.
+"""The client of a Qdrant server: connections, graphmem's collection, and the client's errors as graphmem's.
 
-The collection says in its metadata which model's vectors it holds. It is made with its metadata in one step, so that of
-two processes that make it at once the second finds what the first one made.
+The collection's metadata names the model of its vectors. Collection and metadata are created in one step: of two
+processes that create it at the same time, the second finds the first one's complete.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
     from graphmem.models.protocols import Matrix
 
 SCHEMA = 1
-# What a collection of ours says of itself.
-_MARKED = {"schema": int, "model": str, "dims": int, "id": str}
-# Seconds that a server which does not answer costs. The client takes whole ones.
+# The metadata of graphmem's collections: keys and types.
+_METADATA_TYPES = {"schema": int, "model": str, "dims": int, "id": str}
+# In seconds, after which a server counts as out of reach. The client accepts whole numbers only.
 READ_TIMEOUT, WRITE_TIMEOUT = 1, 10
-# Collection metadata and conditional upserts came with it.
-_OLDEST = (1, 16)
-_LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
-# A restarted server is found by the next call: gRPC's own pauses between attempts grow to two minutes, and it looks a
-# name up again only after half a minute. (Its "min" is how long one attempt may take, 20 s of its own.) Keepalive
-# notices a machine that is gone without a word.
-_GRPC = {
+# The first version with collection metadata and conditional upserts.
+_MIN_VERSION = (1, 16)
+_LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
+# With these options the next call reaches a restarted server: by default, gRPC's pauses between attempts grow to two
+# minutes, and it resolves a name again only after half a minute. ("min_reconnect_backoff" is how long one attempt may
+# take, by default 20 s.) Keepalive detects a machine that disappeared without closing the connection.
+_GRPC_OPTIONS = {
     "grpc.initial_reconnect_backoff_ms": 100,
     "grpc.min_reconnect_backoff_ms": 2_000,
     "grpc.max_reconnect_backoff_ms": 500,
@@ -53,14 +53,23 @@ _GRPC = {
     "grpc.keepalive_timeout_ms": 5_000,
 }
 
-
-# What the client and its parts raise: about values that cannot be sent, and about everything else. RuntimeError is what
-# they say of connections that are closed, and of threads that cannot be started.
-_VALUES = (ValueError, TypeError, OverflowError, LookupError)
-_CLIENTS = (ApiException, QdrantException, RpcError, httpx.HTTPError, httpx.InvalidURL, OSError, RuntimeError, *_VALUES)
+# Exceptions of the client and its libraries: for values that cannot be sent, and for everything else. They raise
+# RuntimeError for closed connections and for threads that cannot be started.
+_VALUE_ERRORS = (ValueError, TypeError, OverflowError, LookupError)
+_CLIENT_ERRORS = (
+    ApiException,
+    QdrantException,
+    RpcError,
+    httpx.HTTPError,
+    httpx.InvalidURL,
+    OSError,
+    RuntimeError,
+    *_VALUE_ERRORS,
+)
 _CONFLICT = 409
-_BY_STATUS = {401: "denied", 403: "denied", 404: "lost", 408: "unreachable", 429: "unreachable"}
-_BY_CODE = {
+# The failures told apart, by HTTP status and by gRPC code.
+_FAILURE_BY_STATUS = {401: "denied", 403: "denied", 404: "lost", 408: "unreachable", 429: "unreachable"}
+_FAILURE_BY_CODE = {
     "UNAUTHENTICATED": "denied",
     "PERMISSION_DENIED": "denied",
     "NOT_FOUND": "lost",
@@ -69,15 +78,16 @@ _BY_CODE = {
     "OUT_OF_RANGE": "refused",
     "ALREADY_EXISTS": "refused",
 }
-# Searches name a partition, or a ledger and an agent or run: graphs are made for those, not for all points at once. (Of
-# 30,000 points, one graph for all found 85% of the nearest 100 in a large partition and 61% by agent alone; these 93
-# and 86%, and more with the wider view of `_NEAREST`.)
+# A search filters by a partition, or by a ledger and an agent or run. So HNSW graphs are built per value of those
+# fields (payload_m) and not over all points (m). At 30,000 points, one graph over all found 85 % of the nearest 100 in
+# a large partition and 61 % by agent alone; graphs per value found 93 and 86 %, and more with `_SEARCH_PARAMS` of
+# `server.py`.
 _HNSW = models.HnswConfigDiff(m=0, payload_m=16)
-_KEPT = httpx.Limits(max_connections=100, max_keepalive_connections=20)
+_POOL_LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=20)
 
 
 def _keyword(*, graph: bool, tenant: bool | None = None) -> models.KeywordIndexParams:
-    """`graph` False spares a graph for what no search is narrowed by alone (servers before 1.17 make one anyway)."""
+    """`graph` False saves the HNSW graph of a field that no search filters by alone; servers before 1.17 ignore it."""
     return models.KeywordIndexParams(
         type=models.KeywordIndexType.KEYWORD, is_tenant=tenant, enable_hnsw=None if graph else False
     )
@@ -87,12 +97,12 @@ def _integer() -> models.IntegerIndexParams:
     return models.IntegerIndexParams(type=models.IntegerIndexType.INTEGER, lookup=False, range=True, enable_hnsw=False)
 
 
-# Servers before 1.17 make a graph for every index that many points have a value in, whatever we say, and searching all
-# these links takes longer than searching one graph's: at 100,000 points 19 ms with a dozen indexes, 5 with few. So
-# there is none for what conditions use that name their memories too (`version`, `window`), none for what only a look
-# back asks for (`valid_from`: the server reads it from the points it comes by), and what most points would have in
-# common is not on them (`points.payload`).
-_INDEXED: Mapping[str, models.PayloadSchemaParams] = {
+# Servers before 1.17 build an HNSW graph for every indexed field that many points have, and searching all their links
+# is slower than searching one graph: at 100,000 points 19 ms with a dozen indexes, 5 ms with few. So `version` and
+# `window` have no index, because their conditions also name the memories; `valid_from` has none, because only searches
+# with `as_of` use it and the server can read it from the points it visits; and values that most points share are not in
+# the payload at all (see `payload.payload`).
+_INDEXED_FIELDS: Mapping[str, models.PayloadSchemaParams] = {
     "partition": _keyword(graph=True, tenant=True),
     "agent_id": _keyword(graph=True),
     "run_id": _keyword(graph=True),
@@ -102,14 +112,15 @@ _INDEXED: Mapping[str, models.PayloadSchemaParams] = {
     "valid_to": _integer(),
     "expires_at": _integer(),
 }
-_NAMES = grpc.WithPayloadSelector(include=grpc.PayloadIncludeSelector(fields=["memory"]))
+_MEMORY_ID_ONLY = grpc.WithPayloadSelector(include=grpc.PayloadIncludeSelector(fields=["memory"]))
 
 
 @dataclass(frozen=True, slots=True)
 class QdrantOptions:
-    """Where a Qdrant server is and how its collection is to be made.
+    """The address of a Qdrant server and the options of its collection. Raises ConfigError for an invalid URL.
 
-    `prefer_grpc` None: gRPC where it answers, else REST. `on_disk` and `quantized` count when the collection is made.
+    `prefer_grpc` None: gRPC if it answers, else REST. `on_disk` and `quantized` matter only when the collection is
+    created.
     """
 
     url: str = field(repr=False)
@@ -128,25 +139,25 @@ class QdrantOptions:
             usable = False
         if not usable:
             raise ConfigError("vector_store.config.url: give it as http://host:port or https://host:port") from None
-        if "@" in self.url:  # the client would leave it out without a word
+        if "@" in self.url:  # the client would silently drop it
             raise ConfigError("vector_store.config.url: holds a name or password; Qdrant has an api_key instead")
 
     @property
-    def place(self) -> str:
-        """The server as it may be named in a message."""
+    def address(self) -> str:
+        """Host and port, for messages."""
         parts = urlsplit(self.url)
         return f"{parts.hostname}:{parts.port or 6333}"
 
     @property
     def crosses_network_unencrypted(self) -> bool:
-        """Whether others could read along."""
+        """True if requests travel unencrypted over a network, where others could read them."""
         parts = urlsplit(self.url)
-        return parts.scheme != "https" and parts.hostname not in _LOCAL
+        return parts.scheme != "https" and parts.hostname not in _LOCAL_HOSTS
 
 
 @dataclass(frozen=True, slots=True)
 class CollectionInfo:
-    """What a collection says of itself; `id` tells it from one of the same name elsewhere."""
+    """The metadata of a collection; `id` distinguishes it from one of the same name on another server."""
 
     model: str
     dims: int
@@ -155,7 +166,7 @@ class CollectionInfo:
 
 @dataclass(frozen=True, slots=True)
 class VectorQuery:
-    """What a collection is asked: the nearest to a vector among the points that meet some conditions."""
+    """A search of a collection: the points nearest to a vector among those that pass the filter."""
 
     collection: str
     vector: list[float] | models.SparseVector
@@ -163,27 +174,27 @@ class VectorQuery:
     filter: models.Filter
     params: models.SearchParams | None
 
-    def over_grpc(self, limit: int) -> grpc.QueryPoints:
-        """The same as it goes over the wire."""
+    def to_grpc(self, limit: int) -> grpc.QueryPoints:
+        """Converts the query to a gRPC message."""
         return grpc.QueryPoints(
             collection_name=self.collection,
-            query=grpc.Query(nearest=_on_the_wire(self.vector)),
+            query=grpc.Query(nearest=_grpc_vector(self.vector)),
             using=self.using,
             filter=RestToGrpc.convert_filter(self.filter),
             params=None if self.params is None else RestToGrpc.convert_search_params(self.params),
             limit=limit,
-            with_payload=_NAMES,
+            with_payload=_MEMORY_ID_ONLY,
         )
 
 
-def _on_the_wire(vector: list[float] | models.SparseVector) -> grpc.VectorInput:
+def _grpc_vector(vector: list[float] | models.SparseVector) -> grpc.VectorInput:
     if isinstance(vector, list):
         return grpc.VectorInput(dense=grpc.DenseVector(data=vector))
     return grpc.VectorInput(sparse=grpc.SparseVector(indices=vector.indices, values=vector.values))
 
 
 def point_struct(uid: str, vector: Matrix, weights: Mapping[int, float], payload: dict[str, Any]) -> grpc.PointStruct:
-    """A point as it goes over the wire: made by way of the client's models it would take three times as long."""
+    """Builds the gRPC message of a point directly; converting the client's models takes three times as long."""
     vectors = {DENSE: grpc.Vector(dense=grpc.DenseVector(data=vector.tolist()))}
     if weights:
         vectors[SPARSE] = grpc.Vector(sparse=grpc.SparseVector(indices=list(weights), values=list(weights.values())))
@@ -194,56 +205,58 @@ def point_struct(uid: str, vector: Matrix, weights: Mapping[int, float], payload
     )
 
 
-def upsert_operation(points: Sequence[grpc.PointStruct], over: models.FieldCondition) -> grpc.PointsUpdateOperation:
-    """Writes points whole; over one that is there only where it meets the condition."""
-    chosen = RestToGrpc.convert_filter(models.Filter(must=[over]))
+def upsert_operation(
+    points: Sequence[grpc.PointStruct], replaceable: models.FieldCondition
+) -> grpc.PointsUpdateOperation:
+    """Returns the operation that writes points whole, replacing a stored point only if it meets the condition."""
+    update_filter = RestToGrpc.convert_filter(models.Filter(must=[replaceable]))
     return grpc.PointsUpdateOperation(
-        upsert=grpc.PointsUpdateOperation.PointStructList(points=points, update_filter=chosen)
+        upsert=grpc.PointsUpdateOperation.PointStructList(points=points, update_filter=update_filter)
     )
 
 
-def delete_operation(chosen: models.Filter) -> grpc.PointsUpdateOperation:
-    """Removes what meets the conditions."""
+def delete_operation(selected: models.Filter) -> grpc.PointsUpdateOperation:
+    """Returns the operation that deletes the points that pass the filter."""
     return RestToGrpc.convert_points_update_operation(
-        models.DeleteOperation(delete=models.FilterSelector(filter=chosen))
+        models.DeleteOperation(delete=models.FilterSelector(filter=selected))
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Clients that wait for an answer as long as a read may take, and as long as a write may."""
+    """One client with the read timeout, one with the write timeout."""
 
     reader: QdrantClient
     writer: QdrantClient
     over_grpc: bool
 
-    def nearest(self, asked: VectorQuery, limit: int) -> list[tuple[str, float]]:
-        """The memories and scores of the nearest points, best first.
+    def nearest(self, query: VectorQuery, limit: int) -> list[tuple[str, float]]:
+        """Returns (memory id, score) of the nearest points, best first.
 
-        gRPC's answer is taken as it comes: the client's models of it took as long as the server to find them.
+        Reads the gRPC answer directly: converting it to the client's models took as long as the server's search.
         """
         if self.over_grpc:
-            answer = self.reader.grpc_points.Query(asked.over_grpc(limit), timeout=READ_TIMEOUT)
+            answer = self.reader.grpc_points.Query(query.to_grpc(limit), timeout=READ_TIMEOUT)
             return [(point.payload["memory"].string_value, point.score) for point in answer.result]
-        found = self.reader.query_points(
-            asked.collection,
-            asked.vector,
-            using=asked.using,
-            query_filter=asked.filter,
-            search_params=asked.params,
+        response = self.reader.query_points(
+            query.collection,
+            query.vector,
+            using=query.using,
+            query_filter=query.filter,
+            search_params=query.params,
             limit=limit,
             with_payload=["memory"],
         )
-        return [((point.payload or {})["memory"], point.score) for point in found.points]
+        return [((point.payload or {})["memory"], point.score) for point in response.points]
 
     def update(self, collection: str, operations: Sequence[grpc.PointsUpdateOperation]) -> None:
-        """Carries out some operations in one request, one after the other; durable when it returns."""
+        """Executes operations in order, in one request. Durable when it returns."""
         if self.over_grpc:
-            asked = grpc.UpdateBatchPoints(collection_name=collection, wait=True, operations=operations)
-            self.writer.grpc_points.UpdateBatch(asked, timeout=WRITE_TIMEOUT)
+            request = grpc.UpdateBatchPoints(collection_name=collection, wait=True, operations=operations)
+            self.writer.grpc_points.UpdateBatch(request, timeout=WRITE_TIMEOUT)
         else:
-            told = [GrpcToRest.convert_points_update_operation(operation) for operation in operations]
-            self.writer.batch_update_points(collection, told, wait=True)
+            rest_operations = [GrpcToRest.convert_points_update_operation(operation) for operation in operations]
+            self.writer.batch_update_points(collection, rest_operations, wait=True)
 
     def close(self) -> None:
         self.reader.close()
@@ -251,27 +264,27 @@ class Connection:
 
 
 class Collection:
-    """A server's collection, opened at the first use."""
+    """The collection on the server, opened at its first use."""
 
-    def __init__(self, server: QdrantOptions, model: str, dims: int) -> None:
-        self.name = server.collection
-        self._server = server
+    def __init__(self, options: QdrantOptions, model: str, dims: int) -> None:
+        self.name = options.collection
+        self._options = options
         self._model, self._dims = model, dims
         self._lock = Lock()
         self._connection: Connection | None = None
-        self._held: CollectionInfo | None = None
+        self._info: CollectionInfo | None = None
         self._failure: StoreUnavailable | None = None
         self._closed = False
-        if server.api_key is not None and server.crosses_network_unencrypted:
+        if options.api_key is not None and options.crosses_network_unencrypted:
             warn("vector_store: the api key goes over plain http; use an https url", stacklevel=2)
 
     @contextmanager
     def connected(self) -> Iterator[Connection]:
-        """The connection, opened if need be; errors within become ours.
+        """Yields the connection, opened on demand, and raises the client's errors in the block as graphmem's.
 
-        Raises ConfigError when the collection is another model's or not graphmem's, and when the key is refused.
+        Raises ConfigError if the collection holds another model's vectors or is not graphmem's, or the key is refused.
         """
-        with self._our_errors():
+        with self._translated_errors():
             connection = self._open()
             if not self.matches_model:
                 raise self.model_mismatch_error()
@@ -279,34 +292,35 @@ class Collection:
 
     @contextmanager
     def connected_for_reset(self) -> Iterator[Connection]:
-        """The same, whichever model's it is; a collection that is gone is made again."""
-        with self._our_errors():
+        """Like `connected`, for a collection of any embedding model; creates a collection that is gone."""
+        with self._translated_errors():
             connection = self._open()
             with self._rest() as rest:
-                self._held = self._found(rest)
+                self._info = self._load_or_create(rest)
             yield connection
 
     @property
     def matches_model(self) -> bool:
-        """Whether the collection, as it was last looked at, holds this model's vectors."""
-        return self._held is not None and (self._held.model, self._held.dims) == (self._model, self._dims)
+        """True if the collection holds this model's vectors, by its metadata as last read."""
+        return self._info is not None and (self._info.model, self._info.dims) == (self._model, self._dims)
 
     def model_mismatch_error(self) -> ConfigError:
-        """What to say where the collection holds vectors of another model."""
-        held = "" if self._held is None else f"{self._held.dims} dimensions of {self._held.model!r}"
+        """Returns the error for a collection that holds another model's vectors."""
+        stored_vectors = "" if self._info is None else f"{self._info.dims} dimensions of {self._info.model!r}"
         return ConfigError(
-            f"vector_store: the collection {self.name!r} on {self._server.place} holds vectors of {held}, the embedder "
-            f"gives {self._dims} of {self._model!r}; choose another vector_store.config.collection_name"
+            f"vector_store: the collection {self.name!r} on {self._options.address} holds vectors of "
+            f"{stored_vectors}, the embedder gives {self._dims} of {self._model!r}; "
+            "choose another vector_store.config.collection_name"
         )
 
     def replace(self) -> None:
-        """Makes the collection anew, for this model: only when it is graphmem's and empty."""
+        """Deletes the collection and creates it for this model. The caller has checked that it is empty."""
         with self._rest(WRITE_TIMEOUT) as rest:
             rest.delete_collection(self.name)
-            self._held = self._found(rest)
+            self._info = self._load_or_create(rest)
 
     def close(self) -> None:
-        """Breaks off what is under way."""
+        """Cancels requests in progress and closes the connections."""
         self._closed = True
         with self._lock:
             if self._connection is not None:
@@ -315,117 +329,123 @@ class Collection:
     # --- opening ------------------------------------------------------------------------------------------------
 
     def _open(self) -> Connection:
-        before = self._failure
+        earlier_failure = self._failure
         with self._lock:
             if self._closed:
                 raise StoreUnavailable(CLOSED)
             if self._connection is None:
-                if self._failure is not None and self._failure is not before:
-                    # Another thread tried while this one waited: a server that hangs is waited for once.
+                if self._failure is not None and self._failure is not earlier_failure:
+                    # Another thread tried and failed while this one waited; trying again would wait twice.
                     raise StoreUnavailable(str(self._failure)) from self._failure
                 self._connection = self._connect()
             return self._connection
 
     def _connect(self) -> Connection:
-        """REST has the collection made and checked; gRPC is taken if it reaches the same one."""
+        """Loads or creates the collection over REST; then uses gRPC if that reaches the same collection."""
         try:
             with self._rest() as rest:
                 self._check_version(rest)
-                self._held = self._found(rest)
+                self._info = self._load_or_create(rest)
         except Exception as error:
-            if not _is_clients(error):
+            if not _is_client_error(error):
                 raise
-            ours = self._as_ours(error, opening=True)
-            self._failure = ours if isinstance(ours, StoreUnavailable) else None
-            raise ours from None  # the client's own error quotes the answer, and that perhaps what was asked
-        over_grpc = self._takes_grpc()
-        reader, writer = (self._client(patience, over_grpc=over_grpc) for patience in (READ_TIMEOUT, WRITE_TIMEOUT))
+            translated = self._translate(error, opening=True)
+            self._failure = translated if isinstance(translated, StoreUnavailable) else None
+            raise translated from None  # the client's error quotes the answer, which may quote the request
+        over_grpc = self._uses_grpc()
+        reader, writer = (self._client(timeout, over_grpc=over_grpc) for timeout in (READ_TIMEOUT, WRITE_TIMEOUT))
         return Connection(reader, writer, over_grpc)
 
     def _client(self, timeout: int, *, over_grpc: bool) -> QdrantClient:
-        key = self._server.api_key
+        key = self._options.api_key
         return QdrantClient(
-            url=self._server.url,
-            grpc_port=self._server.grpc_port,
+            url=self._options.url,
+            grpc_port=self._options.grpc_port,
             prefer_grpc=over_grpc,
-            grpc_options=dict(_GRPC),
-            # As a header: given as `api_key`, the client warns at each opening, even about the machine itself.
+            grpc_options=dict(_GRPC_OPTIONS),
+            # As a header: with `api_key` the client warns at each opening, even for a server on this machine.
             headers={} if key is None else {"api-key": key},
             timeout=timeout,
             check_compatibility=False,
-            limits=_KEPT,
+            limits=_POOL_LIMITS,
         )
 
     def _rest(self, timeout: int = READ_TIMEOUT) -> closing[QdrantClient]:
         return closing(self._client(timeout, over_grpc=False))
 
-    def _takes_grpc(self) -> bool:
-        wanted = self._server.prefer_grpc
-        if wanted is False:
+    def _uses_grpc(self) -> bool:
+        preferred = self._options.prefer_grpc
+        if preferred is False:
             return False
         with closing(self._client(READ_TIMEOUT, over_grpc=True)) as client:
             try:
-                found = self._said(client.get_collection(self.name)) == self._held
-            except (RpcError, GraphmemError):  # nothing there, or another server: its port is a guess
-                found = False
-        if wanted and not found:
+                is_same = self._parse_metadata(client.get_collection(self.name)) == self._info
+            except (RpcError, GraphmemError):  # no server, or another one: the default port is a guess
+                is_same = False
+        if preferred and not is_same:
             raise ConfigError(
-                f"vector_store.config.prefer_grpc: the Qdrant server at {self._server.place} does not answer gRPC on "
-                f"port {self._server.grpc_port}; set grpc_port, or leave prefer_grpc out"
+                f"vector_store.config.prefer_grpc: the Qdrant server at {self._options.address} does not answer gRPC "
+                f"on port {self._options.grpc_port}; set grpc_port, or leave prefer_grpc out"
             )
-        return found
+        return is_same
 
     def _check_version(self, rest: QdrantClient) -> None:
         try:
             version = rest.info().version
         except (ApiException, ValueError) as error:
-            if _is_unread(error) or _fate(error) in {"lost", "refused"}:  # an answer, but none of Qdrant's
-                what = f"what answers at {self._server.place} is no Qdrant server"
-                raise ConfigError(f"vector_store: {what}; correct the url") from None
+            if _is_foreign_answer(error) or _failure_of(error) in {"lost", "refused"}:
+                raise ConfigError(
+                    f"vector_store: the server at {self._options.address} is no Qdrant server; correct the url"
+                ) from None
             raise
         numbers = re.match(r"(\d+)\.(\d+)", version)
-        if numbers is None or (int(numbers[1]), int(numbers[2])) < _OLDEST:
+        if numbers is None or (int(numbers[1]), int(numbers[2])) < _MIN_VERSION:
             raise ConfigError(
-                f"vector_store: the Qdrant server at {self._server.place} is of version {version[:20]}; "
-                f"graphmem needs {_OLDEST[0]}.{_OLDEST[1]} or later"
+                f"vector_store: the Qdrant server at {self._options.address} is of version {version[:20]}; "
+                f"graphmem needs {_MIN_VERSION[0]}.{_MIN_VERSION[1]} or later"
             )
 
-    def _found(self, rest: QdrantClient) -> CollectionInfo:
-        """What the collection says of itself; what is missing of it is made."""
+    def _load_or_create(self, rest: QdrantClient) -> CollectionInfo:
+        """Returns the collection's metadata, after creating the collection or its indexes if they are missing."""
         try:
             info = rest.get_collection(self.name)
         except UnexpectedResponse as error:
-            if _fate(error) != "lost":
+            if _failure_of(error) != "lost":
                 raise
-            info = self._made()
-        held = self._said(info)
-        self._index({name: schema for name, schema in _INDEXED.items() if name not in info.payload_schema})
-        return held
+            info = self._create()
+        metadata = self._parse_metadata(info)
+        self._create_indexes(
+            {name: schema for name, schema in _INDEXED_FIELDS.items() if name not in info.payload_schema}
+        )
+        return metadata
 
-    def _index(self, missing: Mapping[str, models.PayloadSchemaParams]) -> None:
-        """All, when the collection was made just now; some, when its maker died in between."""
+    def _create_indexes(self, missing: Mapping[str, models.PayloadSchemaParams]) -> None:
+        """Creates the missing indexes: all for a new collection, some if the process that created it died."""
         if missing:
             with self._rest(WRITE_TIMEOUT) as rest:
                 for name, schema in missing.items():
                     rest.create_payload_index(self.name, name, schema)
 
-    def _said(self, info: models.CollectionInfo) -> CollectionInfo:
-        told = (info.config.metadata or {}).get("graphmem")
-        if not isinstance(told, dict) or not _MARKED.items() <= {name: type(told[name]) for name in told}.items():
+    def _parse_metadata(self, info: models.CollectionInfo) -> CollectionInfo:
+        metadata = (info.config.metadata or {}).get("graphmem")
+        if (
+            not isinstance(metadata, dict)
+            or not _METADATA_TYPES.items() <= {name: type(metadata[name]) for name in metadata}.items()
+        ):
             raise ConfigError(
-                f"vector_store: the collection {self.name!r} on {self._server.place} is not graphmem's and is left as "
-                "it is; choose another vector_store.config.collection_name"
+                f"vector_store: the collection {self.name!r} on {self._options.address} is not graphmem's and is left "
+                "as it is; choose another vector_store.config.collection_name"
             )
-        if told["schema"] > SCHEMA:
+        if metadata["schema"] > SCHEMA:
             raise StoreError(
-                f"the collection {self.name!r} on {self._server.place} is of a newer graphmem; upgrade this one, "
+                f"the collection {self.name!r} on {self._options.address} is of a newer graphmem; upgrade this one, "
                 "or choose another vector_store.config.collection_name"
             )
-        return CollectionInfo(told["model"], told["dims"], told["id"])
+        return CollectionInfo(metadata["model"], metadata["dims"], metadata["id"])
 
-    def _made(self) -> models.CollectionInfo:
-        told = {"schema": SCHEMA, "model": self._model, "dims": self._dims, "id": str(uuid4())}
-        on_disk = self._server.on_disk or None
+    def _create(self) -> models.CollectionInfo:
+        metadata = {"schema": SCHEMA, "model": self._model, "dims": self._dims, "id": str(uuid4())}
+        on_disk = self._options.on_disk or None
         int8 = models.ScalarQuantizationConfig(type=models.ScalarType.INT8, always_ram=True)
         with self._rest(WRITE_TIMEOUT) as rest:
             try:
@@ -438,19 +458,19 @@ class Collection:
                         SPARSE: models.SparseVectorParams(index=models.SparseIndexParams(on_disk=on_disk))
                     },
                     hnsw_config=_HNSW,
-                    quantization_config=models.ScalarQuantization(scalar=int8) if self._server.quantized else None,
-                    metadata={"graphmem": told},
+                    quantization_config=models.ScalarQuantization(scalar=int8) if self._options.quantized else None,
+                    metadata={"graphmem": metadata},
                 )
             except UnexpectedResponse as error:
-                if error.status_code != _CONFLICT:  # another process was faster: what it made will do
+                if error.status_code != _CONFLICT:  # else another process has just created it
                     raise
             return rest.get_collection(self.name)
 
     # --- errors -------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _our_errors(self) -> Iterator[None]:
-        """The client's errors as ours; the words of a server's answer stay out, they may quote what it was sent."""
+    def _translated_errors(self) -> Iterator[None]:
+        """Raises the client's errors as graphmem's, without the server's message, which may quote the request."""
         if self._closed:
             raise StoreUnavailable(CLOSED)
         try:
@@ -458,53 +478,53 @@ class Collection:
         except GraphmemError:
             raise
         except Exception as error:
-            if not _is_clients(error):
+            if not _is_client_error(error):
                 raise
-            raise self._as_ours(error) from None
+            raise self._translate(error) from None
 
-    def _as_ours(self, error: Exception, *, opening: bool = False) -> GraphmemError:
+    def _translate(self, error: Exception, *, opening: bool = False) -> GraphmemError:
         if isinstance(error, GraphmemError):
             return error
         if self._closed:
             return StoreUnavailable(CLOSED)
-        fate, here, kind = _fate(error), f"the Qdrant server at {self._server.place}", _named(error)
-        if fate == "lost":
-            return StoreLost(f"the collection {self.name!r} is gone from {here} ({kind})")
-        if fate == "refused":
-            return StoreError(f"{here} refuses this ({kind})")
-        if fate == "denied" and opening:
-            return ConfigError(f"vector_store.config.api_key: {here} refuses it ({kind})")
-        return StoreUnavailable(f"{here} {'refuses the api key' if fate == 'denied' else 'is out of reach'} ({kind})")
+        failure, name = _failure_of(error), _error_name(error)
+        server = f"the Qdrant server at {self._options.address}"
+        if failure == "lost":
+            return StoreLost(f"the collection {self.name!r} is gone from {server} ({name})")
+        if failure == "refused":
+            return StoreError(f"{server} refuses this ({name})")
+        if failure == "denied" and opening:
+            return ConfigError(f"vector_store.config.api_key: {server} refuses it ({name})")
+        problem = "refuses the api key" if failure == "denied" else "is out of reach"
+        return StoreUnavailable(f"{server} {problem} ({name})")
 
 
-def _is_clients(error: Exception) -> bool:
-    """Whether an exception is of the client, or of what it is made of.
+def _is_client_error(error: Exception) -> bool:
+    """Returns True for an exception of the client or its libraries.
 
-    What the handler of a signal raises in its own class, at any moment, says nothing about the server and passes.
+    An exception that a signal handler raises, at any moment and in a class of its own, says nothing about the server.
     """
-    return isinstance(error, _CLIENTS) and not is_caller_timeout(error)
+    return isinstance(error, _CLIENT_ERRORS) and not is_caller_timeout(error)
 
 
-def _fate(error: Exception) -> str:
-    """What became of a call: "lost", "denied", "refused" or "unreachable"."""
+def _failure_of(error: Exception) -> str:
+    """Classifies a failed call: "lost", "denied", "refused" or "unreachable"."""
     if isinstance(error, UnexpectedResponse):
-        return _BY_STATUS.get(error.status_code or 0, "refused" if _is_callers(error.status_code) else "unreachable")
+        status = error.status_code or 0
+        is_client_status = 400 <= status < 500  # noqa: PLR2004  (HTTP's own ranges)
+        return _FAILURE_BY_STATUS.get(status, "refused" if is_client_status else "unreachable")
     if isinstance(error, RpcError):
-        return _BY_CODE.get(_named(error), "unreachable")
-    return "refused" if isinstance(error, _VALUES) and not _is_unread(error) else "unreachable"
+        return _FAILURE_BY_CODE.get(_error_name(error), "unreachable")
+    return "refused" if isinstance(error, _VALUE_ERRORS) and not _is_foreign_answer(error) else "unreachable"
 
 
-def _is_unread(error: Exception) -> bool:
-    """Whether an answer came that is not Qdrant's: a page of some proxy."""
+def _is_foreign_answer(error: Exception) -> bool:
+    """Returns True if the answer was not Qdrant's, such as a proxy's error page."""
     return isinstance(getattr(error, "source", error), JSONDecodeError | pydantic.ValidationError)
 
 
-def _is_callers(status: int | None) -> bool:
-    return status is not None and 400 <= status < 500  # noqa: PLR2004  (HTTP's own ranges)
-
-
-def _named(error: Exception) -> str:
-    """An error's name as it may be shown: never its text."""
+def _error_name(error: Exception) -> str:
+    """Returns an error's name for messages; its text may quote a request."""
     if isinstance(error, UnexpectedResponse):
         return f"status {error.status_code}"
     if isinstance(error, ResponseHandlingException):

@@ -1,8 +1,8 @@
 """The embedded vector index: Qdrant's own engine in this process (`qdrant-edge-py`).
 
-It holds ids, scopes, dates and numbers, never texts. Its write-ahead log is off: the ledger already is one, what is
-delivered is flushed before the cursor moves, and a damaged byte in Edge's log was seen to lose points silently. One
-process at a time may open it; a lock file says so before Edge is touched.
+It holds ids, scopes, dates and numbers, never texts. Its write-ahead log is off: the ledger serves as one, each batch
+is flushed before the cursor moves, and a damaged byte in Edge's log was seen to lose points silently. One process at a
+time may open it; a lock file ensures that before Edge opens any file.
 """
 
 from __future__ import annotations
@@ -49,20 +49,21 @@ from graphmem.stores.qdrant.payload import DENSE, SPARSE, best_by_memory, condit
 if TYPE_CHECKING:
     from graphmem.models.protocols import Matrix
 
-_KEYWORDS = ("memory", "partition", "agent_id", "run_id", "kind")
-_INTEGERS = ("valid_from", "valid_to", "expires_at")
+_KEYWORD_FIELDS = ("memory", "partition", "agent_id", "run_id", "kind")
+_INTEGER_FIELDS = ("valid_from", "valid_to", "expires_at")
 _PAGE = 2000
-_SOUND = 0.01
-# Delivered points after which the segments are merged and indexed: so many, and this share of what there is. Merging
-# writes most of it anew, so with a number alone filling would take quadratic time.
+# How far a stored vector's squared length may be from 1.
+_NORM_TOLERANCE = 0.01
+# Segments are merged and indexed after this many new points that are also this share of all points. Merging rewrites
+# most of the index: with a fixed number alone, filling it would take quadratic time.
 _OPTIMIZE_AFTER, _OPTIMIZE_SHARE = 20_000, 1 / 8
-# Edge writes through mapped files with holes. Where the disk has no block left for one, the system ends the process, so
-# so many bytes must be free before a batch: more than one ever takes.
-_ROOM = 32 * 2**20
+# Edge writes through sparse memory-mapped files. If the disk has no block left for a hole, the system kills the
+# process. So this many bytes must be free before a batch, which is more than any batch takes.
+_MIN_FREE_BYTES = 32 * 2**20
 
 
 class EmbeddedIndex:
-    """A `VectorIndex` in a folder. Raises StoreLocked when another process holds the folder."""
+    """A `VectorIndex` in a folder. Opening raises StoreLocked when another process has the folder open."""
 
     def __init__(self, folder: Path, dims: int) -> None:
         private_folder(folder.parent)
@@ -73,15 +74,15 @@ class EmbeddedIndex:
             self._lock.acquire()
         except Timeout as error:
             raise StoreLocked(f"another process holds the vector index {str(folder)!r}") from error
-        except (OSError, NotImplementedError) as error:  # the latter: a file system without locks
+        except (OSError, NotImplementedError) as error:  # NotImplementedError: a file system without locks
             raise StoreUnavailable(
-                f"cannot lock {self._lock.lock_file!r}: {_told(error)}; check the path and its rights"
+                f"cannot lock {self._lock.lock_file!r}: {_reason(error)}; check the path and its rights"
             ) from error
-        self._since_optimized = 0
+        self._points_since_optimized = 0
         self._unflushed = False
         self._closed = False
         try:
-            with self._our_errors():
+            with self._translated_errors():
                 self._shard = self._open()
         except BaseException:
             self._lock.release()
@@ -89,23 +90,26 @@ class EmbeddedIndex:
 
     @property
     def place(self) -> str:
-        """A name for this folder, made once: a ledger on a server may have such a folder in many homes."""
-        named = self._folder.with_suffix(".place")
-        with self._our_errors():
-            if not named.exists():
-                named.write_text(str(uuid4()))
-                named.chmod(0o600)
-            return named.read_text()
+        """The folder's unique name, created once in a file beside it.
+
+        A ledger on a server may have such a folder in many homes, each with a cursor of its own.
+        """
+        name_file = self._folder.with_suffix(".place")
+        with self._translated_errors():
+            if not name_file.exists():
+                name_file.write_text(str(uuid4()))
+                name_file.chmod(0o600)
+            return name_file.read_text()
 
     def _open(self) -> EdgeShard:
         if (self._folder / "edge_config.json").exists():
             try:
                 shard = EdgeShard.load(str(self._folder), self._config())
             except BaseException as error:
-                if not _is_edges(error):
-                    raise  # else: whatever is wrong with the folder, it is only a projection
+                if not _is_edge_error(error):
+                    raise  # an error of Edge's is ignored: the folder is only a projection, and is created again
             else:
-                self._place = file_identity(self._folder)
+                self._folder_identity = file_identity(self._folder)
                 return shard
         try:
             return self._create()
@@ -118,24 +122,24 @@ class EmbeddedIndex:
             ) from error
 
     def _create(self) -> EdgeShard:
-        private_folder(self._folder.parent)  # it may have been removed meanwhile
+        private_folder(self._folder.parent)  # it may have been removed since the opening
         self._check_disk()
         shutil.rmtree(self._folder, ignore_errors=True)
         private_folder(self._folder)
-        with self._our_errors():
+        with self._translated_errors():
             shard = EdgeShard.create(str(self._folder), self._config())
-            for name in _KEYWORDS:
+            for name in _KEYWORD_FIELDS:
                 shard.update(UpdateOperation.create_field_index(name, PayloadSchemaType.Keyword))
-            for name in _INTEGERS:
+            for name in _INTEGER_FIELDS:
                 shard.update(UpdateOperation.create_field_index(name, PayloadSchemaType.Integer))
             shard.flush()
             self._keep_private()
-            self._place = file_identity(self._folder)
+            self._folder_identity = file_identity(self._folder)
         return shard
 
     def _keep_private(self) -> None:
-        """Edge makes its files with the process's default mode; the folder shuts others out, this is a second door."""
-        for folder, _, files in os.walk(self._folder):  # after each flush: pathlib took as long as the flush itself
+        """Restricts all files to their owner, as the folder already is: Edge creates them with the default mode."""
+        for folder, _, files in os.walk(self._folder):  # os, not pathlib, which took as long as the flush before it
             os.chmod(folder, 0o700)  # noqa: PTH101
             for name in files:
                 os.chmod(os.path.join(folder, name), 0o600)  # noqa: PTH101, PTH118
@@ -147,10 +151,10 @@ class EmbeddedIndex:
             wal_enabled=False,
         )
 
-    def _has_room(self, needed: int = _ROOM) -> bool:
-        return shutil.disk_usage(self._folder.parent).free >= needed
+    def _has_free_bytes(self, count: int) -> bool:
+        return shutil.disk_usage(self._folder.parent).free >= count
 
-    def _check_room(self) -> None:
+    def _check_writable(self) -> None:
         if not self._is_in_place():
             raise StoreUnavailable(
                 f"the vector index {str(self._folder)!r} was moved, replaced or removed while it was open; "
@@ -159,43 +163,46 @@ class EmbeddedIndex:
         self._check_disk()
 
     def _is_in_place(self) -> bool:
-        """Whether its folder is still the one that was opened: Edge writes by the path, whoever's files are there."""
+        """Returns True if the path still leads to the opened folder. Edge writes by path, into any files it finds."""
         try:
-            return file_identity(self._folder) == self._place
+            return file_identity(self._folder) == self._folder_identity
         except OSError:
             return False
 
     def _check_disk(self) -> None:
-        if not self._has_room():
+        if not self._has_free_bytes(_MIN_FREE_BYTES):
             raise StoreUnavailable(
-                f"the disk is full: fewer than {_ROOM >> 20} MB are free for the vector index {str(self._folder)!r}"
+                f"the disk is full: fewer than {_MIN_FREE_BYTES >> 20} MB are free for the vector index "
+                f"{str(self._folder)!r}"
             )
 
     def upsert(self, points: Sequence[Point]) -> None:
-        with self._our_errors():
-            self._check_room()
+        with self._translated_errors():
+            self._check_writable()
             self._delete([point.record.id for point in points])
-            made = [edge_point for point in points for edge_point in _edge_points(point)]
-            if made:
-                self._shard.update(UpdateOperation.upsert_points(made))
+            edge_points = [edge_point for point in points for edge_point in _edge_points(point)]
+            if edge_points:
+                self._shard.update(UpdateOperation.upsert_points(edge_points))
             self._flush()
-            self._since_optimized += len(made)
-            if self._is_unmerged() and self._has_room(_ROOM + self._size()):
+            self._points_since_optimized += len(edge_points)
+            if self._should_optimize() and self._has_free_bytes(_MIN_FREE_BYTES + self._size()):
                 self._shard.optimize()
-                self._since_optimized = 0
+                self._points_since_optimized = 0
                 self._flush()
 
-    def _is_unmerged(self) -> bool:
-        new = self._since_optimized
-        return new >= _OPTIMIZE_AFTER and new >= _OPTIMIZE_SHARE * self._shard.count(CountRequest(exact=True))
+    def _should_optimize(self) -> bool:
+        new_points = self._points_since_optimized
+        return new_points >= _OPTIMIZE_AFTER and new_points >= _OPTIMIZE_SHARE * self._shard.count(
+            CountRequest(exact=True)
+        )
 
     def delete(self, ids: Sequence[str]) -> int:
-        with self._our_errors():
-            self._check_room()
-            gone = self._delete(ids)
+        with self._translated_errors():
+            self._check_writable()
+            removed = self._delete(ids)
             if self._unflushed:
                 self._flush()
-        return gone
+        return removed
 
     def _size(self) -> int:
         return sum(512 * path.stat().st_blocks for path in self._folder.rglob("*"))
@@ -208,21 +215,21 @@ class EmbeddedIndex:
     def _delete(self, ids: Sequence[str]) -> int:
         if not ids:
             return 0
-        mine = Filter(must=[FieldCondition(key="memory", match=MatchAny(list(ids)))])
-        points = self._found(mine)
-        if points:
+        point_ids = self._point_ids(Filter(must=[FieldCondition(key="memory", match=MatchAny(list(ids)))]))
+        if point_ids:
             self._unflushed = True
-            # A deleted point only counts as deleted: its vector stays in the file until the segment is written anew.
+            # Edge only marks a point as deleted: its vector stays in the file until the segment is rewritten. So it is
+            # overwritten with zeros first.
             blank: dict[str, Any] = {DENSE: [0.0] * self._dims}
-            self._shard.update(UpdateOperation.update_vectors([PointVectors(point, blank) for point in points]))
-            self._shard.update(UpdateOperation.delete_points(points))
-        return len(points)
+            self._shard.update(UpdateOperation.update_vectors([PointVectors(uid, blank) for uid in point_ids]))
+            self._shard.update(UpdateOperation.delete_points(point_ids))
+        return len(point_ids)
 
-    def _found(self, wanted: Filter) -> list[Any]:
-        count = self._shard.count(CountRequest(filter=wanted, exact=True))
+    def _point_ids(self, selected: Filter) -> list[Any]:
+        count = self._shard.count(CountRequest(filter=selected, exact=True))
         if not count:
             return []
-        request = ScrollRequest(filter=wanted, limit=count, with_payload=False, with_vector=False)
+        request = ScrollRequest(filter=selected, limit=count, with_payload=False, with_vector=False)
         return [record.id for record in self._shard.scroll(request)[0]]
 
     def dense(self, view: View, vector: Matrix, limit: int) -> list[tuple[str, float]]:
@@ -234,44 +241,46 @@ class EmbeddedIndex:
         return self._query(view, SparseVector(list(weights), list(weights.values())), SPARSE, limit)
 
     def _query(self, view: View, vector: Any, using: str, limit: int) -> list[tuple[str, float]]:
-        query, chosen = Query.Nearest(vector, using=using), _filter(view)
+        query, selected = Query.Nearest(vector, using=using), _filter(view)
 
-        def ask(asked: int) -> list[tuple[str, float]]:
-            request = QueryRequest(limit=asked, query=query, filter=chosen, with_payload=["memory"])
-            with self._our_errors():
+        def search(point_count: int) -> list[tuple[str, float]]:
+            request = QueryRequest(limit=point_count, query=query, filter=selected, with_payload=["memory"])
+            with self._translated_errors():
                 return [((point.payload or {})["memory"], point.score) for point in self._shard.query(request)]
 
-        return best_by_memory(ask, limit)
+        return best_by_memory(search, limit)
 
     def count(self) -> int:
-        with self._our_errors():
+        with self._translated_errors():
             return self._shard.count(CountRequest(exact=True))
 
     def list_held(self, partitions: Sequence[str] | None = None) -> Iterator[tuple[str, int, int]]:
-        chosen = (
+        selected = (
             None
             if partitions is None
             else Filter(must=[FieldCondition(key="partition", match=MatchAny(list(partitions)))])
         )
-        return iter(count_windows(record.payload or {} for record in self._records(chosen) if _is_sound(record.vector)))
+        return iter(
+            count_windows(record.payload or {} for record in self._records(selected) if _is_intact(record.vector))
+        )
 
-    def _records(self, chosen: Filter | None) -> Iterator[Any]:
+    def _records(self, selected: Filter | None) -> Iterator[Any]:
         offset: Any = None
         while True:
             request = ScrollRequest(
-                offset=offset, limit=_PAGE, filter=chosen, with_payload=["memory", "version"], with_vector=[DENSE]
+                offset=offset, limit=_PAGE, filter=selected, with_payload=["memory", "version"], with_vector=[DENSE]
             )
-            with self._our_errors():
+            with self._translated_errors():
                 page, offset = self._shard.scroll(request)
             yield from page
             if offset is None:
                 break
 
     def wipe(self) -> None:
-        with suppress(StoreError), self._our_errors():
+        with suppress(StoreError), self._translated_errors():
             self._shard.close()
         self._shard = self._create()
-        self._since_optimized = 0
+        self._points_since_optimized = 0
 
     def close(self) -> None:
         if self._closed:
@@ -279,8 +288,8 @@ class EmbeddedIndex:
         try:
             if self._is_in_place():
                 self._close_in_place()
-            else:  # it went with its folder, and with it what there was to keep
-                with suppress(StoreError), self._our_errors():
+            else:  # the index is gone with its folder, so nothing is flushed
+                with suppress(StoreError), self._translated_errors():
                     self._closed = True
                     self._shard.close()
         finally:
@@ -288,15 +297,18 @@ class EmbeddedIndex:
             self._lock.release()
 
     def _close_in_place(self) -> None:
-        with self._our_errors():
+        with self._translated_errors():
             self._shard.flush()
             self._closed = True
             self._shard.close()
             self._keep_private()
 
     @contextmanager
-    def _our_errors(self) -> Iterator[None]:
-        """Edge's errors as ours. What a close in another thread broke off is out of reach, not refused."""
+    def _translated_errors(self) -> Iterator[None]:
+        """Raises Edge's errors as graphmem's: StoreUnavailable for errors of files and after a close in another thread.
+
+        All others are a StoreError, and delivery takes them for the refusal of a row.
+        """
         if self._closed:
             raise StoreUnavailable(CLOSED)
         try:
@@ -304,16 +316,16 @@ class EmbeddedIndex:
         except StoreError:
             raise
         except BaseException as error:
-            is_of_files = isinstance(error, OSError) and error.errno is not None
-            if not is_of_files and not _is_edges(error):
+            is_file_error = isinstance(error, OSError) and error.errno is not None
+            if not is_file_error and not _is_edge_error(error):
                 raise
             if self._closed:
                 raise StoreUnavailable(CLOSED) from error
-            if is_of_files:
-                told = f"the files of the vector index {str(self._folder)!r} cannot be used: {_told(error)}"
-                raise StoreUnavailable(told) from error
-            failed = f"the vector index failed ({type(error).__name__}); `verify(repair=True)` mends it"
-            raise StoreError(failed) from error
+            if is_file_error:
+                message = f"the files of the vector index {str(self._folder)!r} cannot be used: {_reason(error)}"
+                raise StoreUnavailable(message) from error
+            message = f"the vector index failed ({type(error).__name__}); `verify(repair=True)` mends it"
+            raise StoreError(message) from error
 
 
 def _edge_points(point: Point) -> Iterator[EdgePoint]:
@@ -321,57 +333,58 @@ def _edge_points(point: Point) -> Iterator[EdgePoint]:
     shared = payload(record)
     for window, vector in enumerate(point.vectors):
         vectors: dict[str, Any] = {DENSE: vector.tolist()}
-        if window == 0 and point.weights:  # the words are those of the whole text: once is enough
+        if window == 0 and point.weights:  # the first window carries the words of the whole text
             vectors[SPARSE] = sparse
         yield EdgePoint(point_id(record.id, window), vectors, shared)
 
 
-def _is_sound(vector: Any) -> bool:
-    """Whether a point still has its vector: Edge kept it at unit length; a damaged file gives zeros, or none."""
+def _is_intact(vector: Any) -> bool:
+    """Returns True if a point's vector has unit length, as stored; a damaged file yields zeros, or no vector."""
     dense = vector.get(DENSE) if isinstance(vector, dict) else None
-    return dense is not None and abs(sum(x * x for x in dense) - 1) < _SOUND
+    return dense is not None and abs(sum(x * x for x in dense) - 1) < _NORM_TOLERANCE
 
 
 def point_id(memory: str, window: int) -> UUID:
-    """The id of a point: the memory's own for its first window."""
+    """Returns the id of a window's point; the first window's is the memory's id."""
     return UUID(memory) if window == 0 else uuid5(NAMESPACE_OID, f"{memory}/{window}")
 
 
 def _filter(view: View) -> Filter:
-    told = conditions(view)
-    moment = float(told.moment)
-    equal = {**told.parts, **({} if view.partition is None else {"partition": view.partition})}
+    view_conditions = conditions(view)
+    moment = float(view_conditions.moment)
+    equal = {**view_conditions.parts, **({} if view.partition is None else {"partition": view.partition})}
     must = [FieldCondition(key=name, match=MatchValue(value)) for name, value in equal.items()]
-    must += [FieldCondition(key=name, range=RangeFloat(lte=moment)) for name in told.started_fields]
-    without = [FieldCondition(key=name, range=RangeFloat(lte=moment)) for name in told.ended_fields]
-    if told.kinds is not None:
-        must.append(FieldCondition(key="kind", match=MatchAny(list(told.kinds))))
-    if told.not_kinds:
-        without.append(FieldCondition(key="kind", match=MatchAny(list(told.not_kinds))))
-    return Filter(must=list(must), must_not=list(without))
+    must += [FieldCondition(key=name, range=RangeFloat(lte=moment)) for name in view_conditions.started_fields]
+    must_not = [FieldCondition(key=name, range=RangeFloat(lte=moment)) for name in view_conditions.ended_fields]
+    if view_conditions.kinds is not None:
+        must.append(FieldCondition(key="kind", match=MatchAny(list(view_conditions.kinds))))
+    if view_conditions.not_kinds:
+        must_not.append(FieldCondition(key="kind", match=MatchAny(list(view_conditions.not_kinds))))
+    return Filter(must=list(must), must_not=list(must_not))
 
 
-def _told(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     return getattr(error, "strerror", None) or type(error).__name__
 
 
-def _is_edges(error: BaseException) -> bool:
-    """Whether an exception is Edge's: a plain one, a panic over a damaged file (a BaseException of its own), or one
-    about a value that it cannot take.
+def _is_edge_error(error: BaseException) -> bool:
+    """Returns True for an exception that Edge raised.
 
-    Everything else passes through: interrupts, and what the handler of a signal raises, at any moment, in a class of
-    its own. A plain exception is Edge's if it was raised here: Edge has no frames.
+    Edge raises plain `Exception`, a panic over a damaged file (a BaseException class of its own), and built-in
+    exceptions about values it cannot take. Interrupts and the exceptions of signal handlers, which may come at any
+    moment in classes of their own, are not Edge's. A plain exception is Edge's if it was raised in this module, because
+    Edge has no Python frames.
     """
     kind = type(error)
     if kind is Exception:
-        return _raised_in(error) is globals()
+        return _globals_at_raise(error) is globals()
     if kind.__module__ == "builtins":
         return isinstance(error, TypeError | ValueError | OverflowError | KeyError)
     return kind.__name__ == "PanicException"
 
 
-def _raised_in(error: BaseException) -> object:
-    at = error.__traceback__
-    while at is not None and at.tb_next is not None:
-        at = at.tb_next
-    return None if at is None else at.tb_frame.f_globals
+def _globals_at_raise(error: BaseException) -> object:
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    return None if traceback is None else traceback.tb_frame.f_globals

@@ -1,4 +1,4 @@
-"""What Qdrant's engine is told of a memory, in this process or on a server, and how its points become memories."""
+"""Payloads of Qdrant points and conditions on them, shared by the embedded index and the server."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 from graphmem.model import ALL_KINDS, Kind, MemoryRecord, View, micros
 
 DENSE, SPARSE = "dense", "bm25"
-# The kind that almost all memories are of: a point that names none is one.
+# The kind of almost all memories, and of every point whose payload has no kind.
 DEFAULT_KIND = Kind.EPISODE
-# A memory of several windows takes several of the nearest points: read some more than asked.
+# Points to request beyond the limit, because several points may belong to one memory of several windows.
 SPARE_POINTS = 32
 
 
 def payload(record: MemoryRecord) -> dict[str, Any]:
-    """What a point carries beside its vectors: ids, scope and dates, never texts.
+    """Returns a point's payload: ids, scope and dates, never texts.
 
-    What most memories have in common is not there: an end that has not come and the kind of an episode are no
-    condition to check then, and no index has to hold them.
+    Leaves out values that most memories share, such as the kind of an episode and an end that is not set: they need no
+    condition in a search and no entry in an index.
     """
     ends = {"valid_to": record.valid_to, "expires_at": record.expires_at}
     return {
@@ -30,18 +30,18 @@ def payload(record: MemoryRecord) -> dict[str, Any]:
         "valid_from": micros(record.valid_from),
         **{name: micros(end) for name, end in ends.items() if end is not None},
         **record.scope.parts,
-        # Of a list each element meets a condition.
+        # Qdrant matches a list if any of its elements meets the condition.
         **({"run_id": list(record.runs)} if record.further_runs else {}),
     }
 
 
 @dataclass(frozen=True, slots=True)
 class PayloadConditions:
-    """A view, but for its partition, as conditions on payloads.
+    """A view, except its partition, as conditions on payloads. A field missing from a payload meets no condition.
 
-    `parts` of the scope that the partition does not say already; `kinds`: one of these (None: no condition), none of
-    `not_kinds`; `started_fields` no later than the moment; `ended_fields` by the moment are left out. A field that a
-    point does not have meets no condition.
+    `parts`: scope parts that must be equal, without the one implied by the partition. `kinds`: the kind must be one of
+    these (None: no condition); `not_kinds`: the kind must be none of these. `started_fields`: must be at or before
+    `moment`. `ended_fields`: must not be at or before `moment`. `moment` is in microseconds.
     """
 
     parts: Mapping[str, str]
@@ -53,42 +53,42 @@ class PayloadConditions:
 
 
 def conditions(view: View) -> PayloadConditions:
-    """The conditions of a view."""
+    """Converts a view to conditions on payloads."""
     parts = view.scope.parts
     if view.partition == view.scope.partition:
         del parts[next(iter(parts))]  # a partition is named by the first part that is set
-    usual = DEFAULT_KIND in view.kinds
+    includes_default = DEFAULT_KIND in view.kinds
     return PayloadConditions(
         parts=parts,
-        kinds=None if usual else sorted(view.kinds),
-        not_kinds=sorted(ALL_KINDS - view.kinds) if usual else (),
+        kinds=None if includes_default else sorted(view.kinds),
+        not_kinds=sorted(ALL_KINDS - view.kinds) if includes_default else (),
         started_fields=() if view.as_of is None else ("valid_from",),
         ended_fields=("valid_to",) if view.show_expired else ("valid_to", "expires_at"),
         moment=micros(view.moment),
     )
 
 
-def best_by_memory(ask: Callable[[int], Sequence[tuple[str, float]]], limit: int) -> list[tuple[str, float]]:
-    """The best memories by their best windows, best first.
+def best_by_memory(search: Callable[[int], Sequence[tuple[str, float]]], limit: int) -> list[tuple[str, float]]:
+    """Returns (memory id, score) of the best memories, best first, each by its best window.
 
-    `ask` gives the memories and scores of so many points, best first; more are asked for while the windows of a few
-    long memories fill the list.
+    `search(n)` returns (memory id, score) of the n best points, best first. It is called with a larger n as long as the
+    windows of a few long memories fill the list.
     """
-    asked = limit + SPARE_POINTS
+    point_count = limit + SPARE_POINTS
     while True:
-        found = ask(asked)
+        points = search(point_count)
         best: dict[str, float] = {}
-        for memory, score in found:  # best first, so that a memory's first point is its best window
+        for memory, score in points:  # best first: a memory's first point is its best window
             best.setdefault(memory, score)
-        if len(best) >= limit or len(found) < asked:
+        if len(best) >= limit or len(points) < point_count:
             return sorted(best.items(), key=lambda pair: (-pair[1], pair[0]))[:limit]
-        asked *= 4
+        point_count *= 4
 
 
 def count_windows(payloads: Iterable[dict[str, Any]]) -> list[tuple[str, int, int]]:
-    """Points counted by memory and version: (memory id, version, windows)."""
+    """Returns (memory id, version, number of windows) for each memory and version."""
     windows: dict[tuple[str, int], int] = {}
-    for one in payloads:
-        key = (one["memory"], one["version"])
+    for point_payload in payloads:
+        key = (point_payload["memory"], point_payload["version"])
         windows[key] = windows.get(key, 0) + 1
     return [(memory, version, count) for (memory, version), count in windows.items()]
