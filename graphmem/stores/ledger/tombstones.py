@@ -54,12 +54,12 @@ def add_tombstone(
     connection.execute(statement.on_conflict_do_update(index_elements=[tombstones_table.c.uid], set_=renewed))
 
 
-def prune_tombstones(connection: Connection, numbers: Sequence[int] | None = None) -> None:
-    """Deletes the tombstones of entities that every projection has received; with `numbers` only of these seqs."""
+def prune_tombstones(connection: Connection, seqs: Sequence[int] | None = None) -> None:
+    """Deletes the tombstones of entities that every projection has received; with `seqs` only those with these seqs."""
     received = select(func.min(cursors.c.seq)).scalar_subquery()
     statement = tombstones_table.delete().where(tombstones_table.c.kind == "entity", tombstones_table.c.seq <= received)
-    if numbers is not None:
-        statement = statement.where(tombstones_table.c.seq.in_(numbers))
+    if seqs is not None:
+        statement = statement.where(tombstones_table.c.seq.in_(seqs))
     connection.execute(statement)
 
 
