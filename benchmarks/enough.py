@@ -26,7 +26,7 @@ from graphmem.model import Scope, View
 from graphmem.retrieval import context
 from graphmem.retrieval.fallback import is_sufficient
 from graphmem.retrieval.pipeline import search
-from graphmem.retrieval.retrievers import SearchQuery
+from graphmem.retrieval.types import SearchQuery
 from graphmem.text import mostly_latin
 
 ASKED = json.loads((Path(__file__).parent / "enough.json").read_text("utf-8"))
@@ -47,7 +47,7 @@ class Count:
         """Asks one question, whose evidence is `gold`."""
         view = View(Scope(user), datetime.now(UTC), Scope(user).partition)
         few, many = (
-            search(SearchQuery(question, view, most, with_relations=True), self._stores) for most in (TOP_K, IN_CONTEXT)
+            search(SearchQuery(question, view, most, with_relevance=True), self._stores) for most in (TOP_K, IN_CONTEXT)
         )
         if gold:
             kind = "found" if gold & {self._keys[hit.record.id] for hit in few.hits} else "missed"

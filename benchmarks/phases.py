@@ -32,8 +32,8 @@ from graphmem.settings import Settings
 
 PHASES: tuple[tuple[type[Any], str, str], ...] = (
     (retrievers.Retrievers, "retrieve", "question and arms"),
-    (retrievers.Retrievers, "_encoded", "question: encode"),
-    (retrievers.Retrievers, "_parsed", "question: parse"),
+    (retrievers.Retrievers, "_encode", "question: encode"),
+    (retrievers.Retrievers, "_parse_keys", "question: parse"),
     (retrievers.Retrievers, "dense", "arms: dense"),
     (retrievers.Retrievers, "keyword", "arms: keyword"),
     (pipeline._Search, "rank_candidates", "candidates"),  # noqa: SLF001

@@ -24,8 +24,8 @@ from graphmem.model import Message, View
 from graphmem.models.protocols import LanguageModel
 from graphmem.retrieval import context
 from graphmem.retrieval.fallback import ConversationQuery, FallbackStep, search_with_fallback
-from graphmem.retrieval.pipeline import SearchOutcome, search
-from graphmem.retrieval.retrievers import SearchQuery
+from graphmem.retrieval.pipeline import search
+from graphmem.retrieval.types import SearchOutcome, SearchQuery
 
 logger = logging.getLogger("graphmem")
 
@@ -170,7 +170,7 @@ class ChatLink:
         until = monotonic() + self._seconds
         found: list[FallbackStep] = []
         try:
-            most = validation.top_k(top_k, most=self._memory.limits.max_top_k)
+            most = validation.top_k(top_k, maximum=self._memory.limits.max_top_k)
             room = validation.count(max_chars, "max_chars", 1, 1_000_000)
             only_related = isinstance(threshold, Unset)
             least = None if isinstance(threshold, Unset) else validation.threshold(threshold)
@@ -232,7 +232,12 @@ class ChatLink:
             engine.check_open()
             view = View(self._scope, datetime.now(UTC), partition)
             question = SearchQuery(
-                query, view, recall.limit, threshold=recall.threshold, with_relations=True, parts=context.MIN_CHARS
+                query,
+                view,
+                recall.limit,
+                threshold=recall.threshold,
+                with_relevance=True,
+                match_sentences_over=context.MIN_CHARS,
             )
             return search(question, engine.search_deps)
 

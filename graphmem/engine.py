@@ -24,7 +24,7 @@ from graphmem.jobs.worker import JobWorker
 from graphmem.model import EmbeddingSpec, MemoryRecord, Scope
 from graphmem.models.protocols import LanguageModel
 from graphmem.models.script_support import ScriptSupport
-from graphmem.retrieval.retrievers import SearchDeps
+from graphmem.retrieval.types import SearchDeps
 from graphmem.settings import Settings
 from graphmem.stores.ledger import embeddings, integrity, jobs, memories, model_usage, outbox
 from graphmem.stores.ledger.jobs import JobKind

@@ -38,8 +38,8 @@ from graphmem.model import ALL_KINDS, Event, Kind, MemoryRecord, Message, Scope,
 from graphmem.queries import graph
 from graphmem.retrieval import context
 from graphmem.retrieval.pipeline import search
-from graphmem.retrieval.retrievers import SearchQuery
 from graphmem.retrieval.sentence_matching import UNSPLIT_CHARS
+from graphmem.retrieval.types import SearchQuery
 from graphmem.settings import Settings
 from graphmem.stores.ledger import entity_queries, events, graph_reads, memories, tombstones
 from graphmem.stores.ledger.jobs import JobKind
@@ -186,8 +186,8 @@ class Memory:
                 else self._add_verbatim(steps, scope, waits=waits)
             )
             traced.set_attributes(**{"gen_ai.memory.record.count": len(result["results"])})
-        if heard.wordless:
-            result["skipped"] = responses.skipped(heard.wordless)
+        if heard.attachment_only:
+            result["skipped"] = responses.skipped(heard.attachment_only)
         pending = result.get("pending", [])
         if pending and strictly and waits:
             raise PartialWrite(f"stored, but not yet in {' and '.join(pending)}; repair() brings it there", result)
@@ -254,7 +254,7 @@ class Memory:
             messages,
             scope,
             self._engine.ledger.digests,
-            metadata=validation.metadata(metadata, most=self.limits.max_metadata_bytes),
+            metadata=validation.metadata(metadata, max_bytes=self.limits.max_metadata_bytes),
             memory_type=validation.memory_type(memory_type),
             expires_at=validation.expiration(expiration_date),
             before_store=self._engine.settings.before_store,
@@ -292,7 +292,7 @@ class Memory:
         step = UpdateMemory(
             validation.memory_id(memory_id),
             text=None if words is None else validation.content(words, "data", limits.max_message_chars),
-            metadata=None if metadata is None else validation.metadata(metadata, most=limits.max_metadata_bytes),
+            metadata=None if metadata is None else validation.metadata(metadata, max_bytes=limits.max_metadata_bytes),
             expires_at=expiration_date
             if isinstance(expiration_date, Unset)
             else validation.expiration(expiration_date),
@@ -428,7 +428,7 @@ class Memory:
             filter=filtering.parse(rest, limits=self.limits),
             threshold=validation.threshold(threshold),
             explain=validation.flag(explain, "explain"),
-            parts=UNSPLIT_CHARS if explain else None,
+            match_sentences_over=UNSPLIT_CHARS if explain else None,
             now=None if reference_date is None else validation.zoned_moment(reference_date, "reference_date"),
         )
         self._engine.check_embedder()
@@ -462,9 +462,9 @@ class Memory:
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
         view = _view(scope, None, None, show_expired=False)
         self._engine.check_embedder()
-        question = SearchQuery(validation.query(query), view, CONTEXT_MEMORIES, parts=context.MIN_CHARS)
+        question = SearchQuery(validation.query(query), view, CONTEXT_MEMORIES, match_sentences_over=context.MIN_CHARS)
         if isinstance(threshold, Unset):
-            hits = search(replace(question, with_relations=True), self._engine.search_deps).related
+            hits = search(replace(question, with_relevance=True), self._engine.search_deps).related
         else:
             least = validation.threshold(threshold)
             hits = search(replace(question, threshold=least), self._engine.search_deps).hits
@@ -814,7 +814,7 @@ class Memory:
         if jsonl.is_record_iterable(path_or_file):
             return import_records(self._engine, path_or_file, restore=back, progress=heard)
         with jsonl.open_reader(path_or_file) as (records, total):
-            return import_records(self._engine, records, restore=back, progress=heard, total=total, each="line")
+            return import_records(self._engine, records, restore=back, progress=heard, total=total, record_name="line")
 
     def reset(self) -> dict[str, list[str]]:
         """Removes everything this memory holds, and nothing else in its stores.

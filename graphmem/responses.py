@@ -1,4 +1,4 @@
-"""Converts results of the engine to the public result types."""
+"""Converts results of the engine to the public result types of `graphmem.types`, for `Memory`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from graphmem.commands.types import AddMessage, ErasureReport, Outcome
 from graphmem.ingest.facts.pipeline import JobResult
 from graphmem.model import Entity, Event, MemoryRecord, Relation, iso, optional_iso
 from graphmem.models.protocols import Usage
-from graphmem.retrieval.pipeline import Hit, SearchOutcome
+from graphmem.retrieval.types import Hit, SearchOutcome
 from graphmem.types import (
     AddResultItem,
     AliasDict,
@@ -31,8 +31,8 @@ from graphmem.types import (
 
 
 def memory(record: MemoryRecord) -> MemoryDict:
-    """A record for people and programs outside."""
-    shown = MemoryDict(
+    """Converts a stored memory to its result dict."""
+    result = MemoryDict(
         id=record.id,
         memory=record.text,
         kind=record.kind.value,
@@ -54,81 +54,83 @@ def memory(record: MemoryRecord) -> MemoryDict:
         session=record.session,
     )
     if record.further_runs:
-        shown["further_runs"] = list(record.further_runs)
-    return shown
+        result["further_runs"] = list(record.further_runs)
+    return result
 
 
-def hit(found: Hit) -> HitDict:
-    """A hit, with its explanation if the question asked for one."""
-    shown: HitDict = {**memory(found.record), "score": found.score, "similarity": found.similarity}  # type: ignore[typeddict-item]  # mypy cannot see that these two may be absent
-    if found.sources:
-        shown["sources"] = [source(one) for one in found.sources]
-    if found.explanation is not None:
-        shown["explain"] = {
-            "arms": {name: dict(arm) for name, arm in found.explanation.arms.items()},
-            "path": [dict(step) for step in found.explanation.path],
-            "why": found.explanation.why,
-            **({} if found.sentence_match is None else {"part": found.sentence_match.excerpt}),
+def hit(search_hit: Hit) -> HitDict:
+    """Converts a hit to its result dict, with its explanation if the search was asked for one."""
+    result: HitDict = {**memory(search_hit.record), "score": search_hit.score, "similarity": search_hit.similarity}  # type: ignore[typeddict-item]  # mypy cannot see that these two may be absent
+    if search_hit.sources:
+        result["sources"] = [source(record) for record in search_hit.sources]
+    if search_hit.explanation is not None:
+        result["explain"] = {
+            "arms": {name: dict(arm) for name, arm in search_hit.explanation.arms.items()},
+            "path": [dict(node) for node in search_hit.explanation.path],
+            "why": search_hit.explanation.why,
+            **({} if search_hit.sentence_match is None else {"part": search_hit.sentence_match.excerpt}),
         }
-    return shown
+    return result
 
 
 def source(record: MemoryRecord) -> SourceDict:
-    """What a fact was drawn from."""
+    """Converts a source message of a fact to its result dict."""
     return SourceDict(id=record.id, memory=record.text, at=iso(record.at), role=record.role, actor_id=record.actor_id)
 
 
-def relation(found: Relation) -> RelationDict:
-    """A relation by the names that people see."""
+def relation(item: Relation) -> RelationDict:
+    """Converts a relation to its result dict, with the entities' names instead of their keys."""
     return RelationDict(
-        source=found.source_name,
-        relationship=found.predicate,
-        target=found.target_name,
-        memory_ids=list(found.memory_ids),
-        facts=list(found.facts),
-        valid_at=optional_iso(found.valid_at),
-        invalid_at=optional_iso(found.invalid_at),
-        confidence=found.confidence,
+        source=item.source_name,
+        relationship=item.predicate,
+        target=item.target_name,
+        memory_ids=list(item.memory_ids),
+        facts=list(item.facts),
+        valid_at=optional_iso(item.valid_at),
+        invalid_at=optional_iso(item.invalid_at),
+        confidence=item.confidence,
     )
 
 
-def relations(found: Iterable[Relation]) -> list[RelationDict]:
-    """Several of them."""
-    return [relation(one) for one in found]
+def relations(items: Iterable[Relation]) -> list[RelationDict]:
+    """Converts relations to a list of result dicts."""
+    return [relation(item) for item in items]
 
 
-def search_result(found: SearchOutcome) -> SearchResult:
-    """A search's answer."""
-    shown = SearchResult(results=[hit(one) for one in found.hits], relations=relations(found.relations))
-    if found.degraded:
-        shown["degraded"] = list(found.degraded)
-    return shown
+def search_result(outcome: SearchOutcome) -> SearchResult:
+    """Converts the outcome of a search to the result of `Memory.search`."""
+    result = SearchResult(
+        results=[hit(search_hit) for search_hit in outcome.hits], relations=relations(outcome.relations)
+    )
+    if outcome.degraded:
+        result["degraded"] = list(outcome.degraded)
+    return result
 
 
-def add_result_item(step: AddMessage, outcome: Outcome) -> AddResultItem:
-    """What became of one message."""
+def add_result_item(command: AddMessage, outcome: Outcome) -> AddResultItem:
+    """Converts the outcome of storing one message to an entry of the result of `add`."""
     record = outcome.record
-    shown = AddResultItem(
+    result = AddResultItem(
         id=outcome.id,
-        memory=step.message.content if record is None else record.text,
+        memory=command.message.content if record is None else record.text,
         event=outcome.event,
         kind=outcome.kind.value,
     )
     if record is not None:
-        shown |= {"at": iso(record.at), "actor_id": record.actor_id, "role": record.role}
+        result |= {"at": iso(record.at), "actor_id": record.actor_id, "role": record.role}
     if outcome.reason is not None:
-        shown["reason"] = outcome.reason
-    return shown
+        result["reason"] = outcome.reason
+    return result
 
 
 def fact_result_items(outcomes: Sequence[Outcome]) -> list[AddResultItem]:
-    """What became of facts and memories, in mem0's words: what is retired is a DELETE there."""
-    return [_became(one) for one in outcomes if one.record is not None]
+    """Converts outcomes with a record to entries of an `add` result; as in mem0, a retired memory's event is DELETE."""
+    return [_fact_result_item(outcome) for outcome in outcomes if outcome.record is not None]
 
 
-def _became(outcome: Outcome) -> AddResultItem:
+def _fact_result_item(outcome: Outcome) -> AddResultItem:
     record = outcome.required_record
-    shown = AddResultItem(
+    result = AddResultItem(
         id=record.id,
         memory=record.text,
         event="DELETE" if outcome.event == "RETIRE" else outcome.event,
@@ -138,20 +140,20 @@ def _became(outcome: Outcome) -> AddResultItem:
         role=record.role,
     )
     if outcome.reason is not None:
-        shown["reason"] = outcome.reason
+        result["reason"] = outcome.reason
     if outcome.event == "UPDATE" and outcome.previous is not None:
-        shown["previous_memory"] = outcome.previous
-    if outcome.event == "ADD" and record.valid_to is not None:  # over already: something said later is otherwise
-        shown["valid_to"] = iso(record.valid_to)
+        result["previous_memory"] = outcome.previous
+    if outcome.event == "ADD" and record.valid_to is not None:  # ended already: a later message says otherwise
+        result["valid_to"] = iso(record.valid_to)
     if outcome.event == "RETIRE":
-        shown["valid_to"] = optional_iso(record.valid_to) or ""
-        shown["replaced_by"] = outcome.successor or ""
-    return shown
+        result["valid_to"] = optional_iso(record.valid_to) or ""
+        result["replaced_by"] = outcome.successor or ""
+    return result
 
 
-def usage(learned: JobResult) -> UsageDict:
-    """What a language model took."""
-    total = sum(learned.usage.values(), Usage())
+def usage(job_result: JobResult) -> UsageDict:
+    """Returns the calls, tokens, seconds and cost of a job's language model, in all and by operation."""
+    total = sum(job_result.usage.values(), Usage())
     return UsageDict(
         calls=total.calls,
         prompt_tokens=total.prompt_tokens,
@@ -159,41 +161,41 @@ def usage(learned: JobResult) -> UsageDict:
         cached_tokens=total.cached_tokens,
         seconds=total.seconds,
         cost=total.cost,
-        by_operation={name: asdict(used) for name, used in learned.usage.items()},
-        chunks=learned.chunks,
-        again=learned.retries,
-        dropped=dict(learned.dropped),
+        by_operation={name: asdict(operation_usage) for name, operation_usage in job_result.usage.items()},
+        chunks=job_result.chunks,
+        again=job_result.retries,
+        dropped=dict(job_result.dropped),
     )
 
 
-def skipped(wordless: Iterable[int]) -> list[SkippedDict]:
-    """The messages that hold attachments but no text."""
-    return [SkippedDict(message=place, reason="holds no text; images are not remembered") for place in wordless]
+def skipped(indexes: Iterable[int]) -> list[SkippedDict]:
+    """Returns the entries for messages that were not stored, having attachments but no text; `indexes` count from 0."""
+    return [SkippedDict(message=index, reason="holds no text; images are not remembered") for index in indexes]
 
 
-# Parts of an answer that are left out by rule, and cost nothing that the model decided.
+# Reasons by which a rule leaves out a part of a language model's answer: no decision of the model is lost by them.
 _LEFT_OUT_BY_RULE = frozenset(
     {"no relation", "unknown message", "from nobody's message", "of others", "no contradiction"}
 )
 
 
 def dropped_summary(dropped: Mapping[str, int]) -> str:
-    """The parts of a language model's answer that were lost because nothing could be made of them, by why; ""."""
-    lost = {why: count for why, count in dropped.items() if why not in _LEFT_OUT_BY_RULE}
-    return ", ".join(f"{why}: {count}" for why, count in sorted(lost.items()))
+    """Returns "reason: count, …" for the unusable parts of a language model's answer; "" if there are none."""
+    unusable = {reason: count for reason, count in dropped.items() if reason not in _LEFT_OUT_BY_RULE}
+    return ", ".join(f"{reason}: {count}" for reason, count in sorted(unusable.items()))
 
 
-def receipt(erased: ErasureReport, pending: list[str], message: str) -> Receipt:
-    """What a deletion erased."""
-    counts = ErasedCounts(ledger=erased.rows, vectors=erased.points, graph=erased.graph, derived=erased.derived)
-    shown = Receipt(message=message, deleted=list(erased.ids), erased=counts)
+def receipt(report: ErasureReport, pending: list[str], message: str) -> Receipt:
+    """Converts the report of a deletion to its receipt; `pending` names the projections that still have the data."""
+    counts = ErasedCounts(ledger=report.rows, vectors=report.points, graph=report.graph, derived=report.derived)
+    result = Receipt(message=message, deleted=list(report.ids), erased=counts)
     if pending:
-        shown["pending"] = pending
-    return shown
+        result["pending"] = pending
+    return result
 
 
 def export_result(counts: Mapping[str, int], path: str | None) -> ExportResult:
-    """What was written."""
+    """Converts the record counts of an export to the result of `export`; `path` is None for an open file."""
     return ExportResult(
         memories=counts["memories"],
         erased=counts["erased"],
@@ -203,42 +205,40 @@ def export_result(counts: Mapping[str, int], path: str | None) -> ExportResult:
     )
 
 
-def event(found: Event) -> HistoryDict:
-    """A line of history."""
+def event(item: Event) -> HistoryDict:
+    """Converts an event to an entry of `history`."""
     return HistoryDict(
-        id=found.id,
-        memory_id=found.memory_id,
-        old_memory=found.old_text,
-        new_memory=found.new_text,
-        event=found.event,
-        created_at=iso(found.created_at),
-        updated_at=iso(found.updated_at),
-        is_deleted=found.is_deleted,
-        actor_id=found.actor_id,
-        role=found.role,
-        is_retired=found.event == "RETIRE",
+        id=item.id,
+        memory_id=item.memory_id,
+        old_memory=item.old_text,
+        new_memory=item.new_text,
+        event=item.event,
+        created_at=iso(item.created_at),
+        updated_at=iso(item.updated_at),
+        is_deleted=item.is_deleted,
+        actor_id=item.actor_id,
+        role=item.role,
+        is_retired=item.event == "RETIRE",
     )
 
 
-def entity(found: Entity) -> EntityDict:
-    """Someone or something."""
-    return EntityDict(
-        key=found.key, name=found.name, type=found.type.value, memories=found.mentions, aliases=aliases(found)
-    )
+def entity(item: Entity) -> EntityDict:
+    """Converts an entity to its result dict."""
+    return EntityDict(key=item.key, name=item.name, type=item.type.value, memories=item.mentions, aliases=aliases(item))
 
 
-def aliases(found: Entity) -> list[AliasDict]:
-    """The further names of someone or something."""
-    return [AliasDict(key=other.key, name=other.name, origin=other.origin.value) for other in found.aliases]
+def aliases(item: Entity) -> list[AliasDict]:
+    """Converts an entity's aliases to result dicts."""
+    return [AliasDict(key=alias.key, name=alias.name, origin=alias.origin.value) for alias in item.aliases]
 
 
-def entity_details(found: Entity, records: Iterable[MemoryRecord], stated: Iterable[Relation]) -> EntityDetails:
-    """What is known about someone or something."""
+def entity_details(item: Entity, records: Iterable[MemoryRecord], stated: Iterable[Relation]) -> EntityDetails:
+    """Converts an entity, its memories and the relations that they state to one result dict."""
     return EntityDetails(
-        key=found.key,
-        name=found.name,
-        type=found.type.value,
-        aliases=aliases(found),
+        key=item.key,
+        name=item.name,
+        type=item.type.value,
+        aliases=aliases(item),
         memories=[memory(record) for record in records],
         relations=relations(stated),
     )

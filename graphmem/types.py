@@ -1,4 +1,4 @@
-"""The public result types: plain, JSON-ready dicts. Times are ISO 8601 UTC texts."""
+"""Defines the public result types of `Memory`: JSON-ready dicts. Times are ISO 8601 texts in UTC."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, NotRequired, TypedDict
 
 
 class MemoryDict(TypedDict):
-    """A memory. `further_runs` (absent: none) are the runs beside `run_id` that it was said again in."""
+    """A memory. `further_runs` (absent: none) are the runs besides `run_id` in which its message was added again."""
 
     id: str
     memory: str
@@ -33,7 +33,7 @@ class MemoryDict(TypedDict):
 
 
 class SourceDict(TypedDict):
-    """The words that a fact was drawn from, found as well."""
+    """A source message of a fact, found by the same search as the fact."""
 
     id: str
     memory: str
@@ -43,7 +43,11 @@ class SourceDict(TypedDict):
 
 
 class HitDict(MemoryDict):
-    """A memory found. `sources`: mere sources of this fact that were found as well, best first (absent: none)."""
+    """A hit of a search.
+
+    `score` orders the hits of one search, 1 is the best; `similarity` is the cosine of query and memory. `sources`:
+    source messages of this fact that the search also found, best first (absent: none). `explain`: only on request.
+    """
 
     score: float
     similarity: float
@@ -52,7 +56,7 @@ class HitDict(MemoryDict):
 
 
 class RelationDict(TypedDict):
-    """A relation between two entities, as the memories in view state it."""
+    """A relation between two entities, as the memories in view state it; `facts` are the texts that state it."""
 
     source: str
     relationship: str
@@ -65,7 +69,12 @@ class RelationDict(TypedDict):
 
 
 class AddResultItem(TypedDict):
-    """What became of one message."""
+    """One message or fact in the result of `add`, and its outcome.
+
+    `event` is ADD, UPDATE, DELETE for a retired memory, or NONE. `reason`: why, if a rule or the language model gave
+    one. `previous_memory`: the text before an UPDATE. `valid_to`, `replaced_by`: when a retired memory ended, and
+    the id of the memory that replaces it.
+    """
 
     id: str
     memory: str
@@ -81,10 +90,11 @@ class AddResultItem(TypedDict):
 
 
 class UsageDict(TypedDict):
-    """What a language model took for a call, by operation ("facts", "decide") and in all.
+    """The language model's usage by one call of `Memory`, in all and by operation ("facts", "decide").
 
-    `chunks`: requests that the messages were parted into. `again`: how often it was decided anew, because somebody else
-    had stored something near.
+    `chunks`: the number of requests among which the messages were divided. `again`: how often the decision was repeated
+    because another caller had stored a similar memory meanwhile. `dropped`: unusable parts of the model's answers,
+    counted by reason.
     """
 
     calls: int
@@ -100,19 +110,19 @@ class UsageDict(TypedDict):
 
 
 class SkippedDict(TypedDict):
-    """A message that is not remembered: its place among those of the call (from 0), and why."""
+    """A message that was not stored: its index in the call (from 0), and the reason."""
 
     message: int
     reason: str
 
 
 class AddResult(TypedDict):
-    """What `add` did.
+    """The result of `add`.
 
-    `pending`: durable, but not in these projections yet; "facts" or "procedure": not yet drawn. `failed`: why, by an
-    error's name; its "answer" counts the parts of a language model's answer that could not be used, by why: the facts
-    they may have been about are stored as they were found. `skipped`: messages of which nothing is stored, as they hold
-    only images or other attachments.
+    `pending`: projections that do not have the stored memories yet; "facts" or "procedure": not drawn yet. `failed`:
+    the error's name for each failed step; its "answer" counts the unusable parts of a language model's answer by
+    reason, and the facts they may concern are stored as extracted. `skipped`: messages that were not stored because
+    they hold only images or other attachments.
     """
 
     results: list[AddResultItem]
@@ -124,7 +134,7 @@ class AddResult(TypedDict):
 
 
 class SearchResult(TypedDict):
-    """What `search` found. `degraded`: the arms that had to be left out."""
+    """The result of `search`. `degraded`: the arms that the search had to leave out."""
 
     results: list[HitDict]
     relations: list[RelationDict]
@@ -132,7 +142,7 @@ class SearchResult(TypedDict):
 
 
 class ListResult(TypedDict):
-    """What `get_all` lists; `total` counts all that match."""
+    """The result of `get_all`; `total` counts all matching memories, not only those returned."""
 
     results: list[MemoryDict]
     relations: list[RelationDict]
@@ -140,8 +150,9 @@ class ListResult(TypedDict):
 
 
 class ResultList(list[Any]):
-    """The results alone, as version "v1.0" returns them; `details` has what else is in a result: "pending", "failed",
-    "usage", "relations", "total".
+    """The list of results that version "v1.0" returns in place of the result dict.
+
+    `details` has the dict's other keys: "pending", "failed", "usage", "relations", "total".
     """
 
     def __init__(self, result: AddResult | SearchResult | ListResult) -> None:
@@ -150,7 +161,7 @@ class ResultList(list[Any]):
 
 
 class ErasedCounts(TypedDict):
-    """How much of what was erased: memories in the ledger, points, graph nodes and edges, derived rows."""
+    """How much a deletion erased: memories in the ledger, points, nodes and edges of the graph, derived rows."""
 
     ledger: int
     vectors: int
@@ -159,7 +170,7 @@ class ErasedCounts(TypedDict):
 
 
 class Receipt(TypedDict):
-    """What a deletion erased. `pending`: gone from the ledger, but not from these projections yet."""
+    """The result of a deletion. `pending`: projections that still have the erased data; the ledger does not."""
 
     message: str
     deleted: list[str]
@@ -168,7 +179,7 @@ class Receipt(TypedDict):
 
 
 class ExportResult(TypedDict):
-    """What `export` wrote. `path` is None for a file that was given open."""
+    """The number of records that `export` wrote, by kind. `path` is None if an open file was passed."""
 
     memories: int
     erased: int
@@ -178,13 +189,13 @@ class ExportResult(TypedDict):
 
 
 class ImportResult(TypedDict):
-    """What became of an export's records.
+    """The result of `import_`: counts of an export's records.
 
-    Memories `added`, `known` (their id or message was there, whatever its scope: they stay as they are), `erased` here
-    before, which stay out, and `refused` by `before_store`. `tombstones`: erased memories of the export, noted so that
-    they do not come back. `named`: links and names of entities. `skipped_links` lead to memories that are not here.
-    `unenriched`: memories that still wait for vectors and entities. `pending`: durable, but not in these projections
-    yet.
+    Memories: `added`; `known` (the ledger has their id or message, in any scope; they stay unchanged); `erased` (erased
+    here before; they are not imported); `refused` by `before_store`. `tombstones`: erased memories of the export,
+    stored so that they do not come back. `named`: aliases and names of entities. `skipped_links`: links to memories
+    that the ledger does not have. `unenriched`: memories still without vectors and entities. `pending`: projections
+    that do not have the imported memories yet.
     """
 
     added: int
@@ -199,11 +210,11 @@ class ImportResult(TypedDict):
 
 
 class HistoryDict(TypedDict):
-    """One line of a memory's history: mem0's ten columns, and `is_retired`.
+    """One event of a memory's history: mem0's ten columns, and `is_retired`.
 
-    A memory that is not true any more is retired: `add` calls that DELETE, as mem0 does, but nothing is erased, and its
-    line is a RETIRE with `is_retired`. A DELETE with `is_deleted` is an erasure. A SCOPE says that the memory was said
-    again in another run or with an agent, or that a run it was said in was deleted.
+    A memory that is no longer true is retired: `add` reports DELETE, as mem0 does, but nothing is erased, and the event
+    here is RETIRE with `is_retired`. DELETE with `is_deleted` is an erasure. SCOPE records that the memory's message
+    was added again in another run or with an agent, or that a run in which it was added was deleted.
     """
 
     id: str
@@ -220,7 +231,7 @@ class HistoryDict(TypedDict):
 
 
 class AliasDict(TypedDict):
-    """A further name of an entity; `origin`: "user", or the rule that found it ("first name", "said", "spelling")."""
+    """Another name of an entity. `origin`: "user", or the rule that linked it ("first name", "said", "spelling")."""
 
     key: str
     name: str
@@ -228,7 +239,7 @@ class AliasDict(TypedDict):
 
 
 class EntityDict(TypedDict):
-    """Someone or something that the memories in view mention."""
+    """An entity that the memories in view mention; `memories` is their number."""
 
     key: str
     name: str
@@ -238,7 +249,7 @@ class EntityDict(TypedDict):
 
 
 class EntityDetails(TypedDict):
-    """What is known about someone or something: its memories, newest first, and the relations they state."""
+    """An entity with the memories that mention it, newest first, and the relations that they state."""
 
     key: str
     name: str

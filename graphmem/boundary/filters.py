@@ -1,15 +1,18 @@
-"""Metadata filters: the one implementation, pure. `parse` refuses what is wrong up front, `matches` never raises.
+"""Parses the filters of `search` and `get_all`, and matches them against memories; there is no other implementation.
 
-    {"key": value}                                    equal
-    {"key": {"gte": 3, "lt": 5}}                      eq ne gt gte lt lte in nin contains icontains, all of them
-    {"AND": [f, …]}  {"OR": [f, …]}  {"NOT": [f, …]}  all, any, none of them; {"NOT": f} too
-    {"a": 1, "OR": […]}                               all keys of a dict
+Pure. `parse` raises `ValidationError` for every malformed filter, so that `matches` never raises.
 
-- Types are kept apart: True is not 1, "1" is not 1 (1.0 is), and ordering unlike things is False.
-- A key that is missing matches `ne` and `nin` only; a special field that is not set is None, not missing.
-- Equality with a list means that whole list; `contains` asks for a member, or for a substring of a text. "*" is a text.
-- `created_at`, `updated_at`, `at`, and any key whose operand is a date or datetime, compare as moments.
-- "a.b" reaches into nested metadata unless there is a key "a.b".
+    {"key": value}                                    equality
+    {"key": {"gte": 3, "lt": 5}}                      eq ne gt gte lt lte in nin contains icontains; all must hold
+    {"AND": [f, …]}  {"OR": [f, …]}  {"NOT": [f, …]}  all, any, none of the filters match; {"NOT": f} is allowed
+    {"a": 1, "OR": […]}                               all entries of a dict must match
+
+- Types are distinct: True is not 1, "1" is not 1 (1.0 is), and an order comparison between types is False.
+- A missing key matches `ne` and `nin` only; a special field without a value is None, not missing.
+- Equality with a list compares the whole list; `contains` tests for a member of a list or a substring of a text. "*" is
+  an ordinary text.
+- `created_at`, `updated_at`, `at`, and any key with a date or datetime as operand, compare as moments.
+- "a.b" reads nested metadata unless there is a key "a.b".
 """
 
 from __future__ import annotations
@@ -44,17 +47,17 @@ SPECIAL_FIELDS = ("kind", "memory_type", "created_at", "updated_at", "at", "acto
 TIME_FIELDS = frozenset({"created_at", "updated_at", "at"})
 OPERATORS = ("eq", "ne", "gt", "gte", "lt", "lte", "in", "nin", "contains", "icontains")
 
-_ORDER: Mapping[str, Callable[[Any, Any], bool]] = {"gt": gt, "gte": ge, "lt": lt, "lte": le}
-_NEGATED = {"ne": "eq", "nin": "in"}
+_COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {"gt": gt, "gte": ge, "lt": lt, "lte": le}
+_POSITIVE_OF = {"ne": "eq", "nin": "in"}
 _MISSING = object()
 
 
 class Filter(ABC):
-    """A condition on a memory's fields, as `fields_of` names them."""
+    """A condition on a memory's fields, in the form in which `fields_of` returns them."""
 
     @abstractmethod
     def matches(self, fields: Mapping[str, Any]) -> bool:
-        """Whether a memory with these fields is wanted. Never raises, whatever the fields hold."""
+        """Returns True if a memory with these fields passes. Never raises, whatever the fields' values are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ class And(Filter):
     parts: tuple[Filter, ...]
 
     def matches(self, fields: Mapping[str, Any]) -> bool:
-        """Whether all parts match."""
+        """Returns True if all parts match."""
         return all(part.matches(fields) for part in self.parts)
 
 
@@ -75,7 +78,7 @@ class Or(Filter):
     parts: tuple[Filter, ...]
 
     def matches(self, fields: Mapping[str, Any]) -> bool:
-        """Whether at least one part matches."""
+        """Returns True if at least one part matches."""
         return any(part.matches(fields) for part in self.parts)
 
 
@@ -86,14 +89,15 @@ class Not(Filter):
     parts: tuple[Filter, ...]
 
     def matches(self, fields: Mapping[str, Any]) -> bool:
-        """Whether no part matches."""
+        """Returns True if no part matches."""
         return not any(part.matches(fields) for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True)
 class Equals(Filter):
-    """`eq` and `in`: the field is one of `values`. With `compares_moments`, a text that names a moment counts as that
-    moment.
+    """`eq` and `in`: the field equals one of `values`, which are comparable forms (see `_comparable_form`).
+
+    With `compares_moments`, a text that names a moment is also compared as that moment.
     """
 
     key: str
@@ -101,33 +105,33 @@ class Equals(Filter):
     compares_moments: bool
 
     def matches(self, fields: Mapping[str, Any]) -> bool:
-        """Whether the field's value is among the wanted ones."""
+        """Returns True if the field's value equals one of `values`."""
         value = _look_up(fields, self.key)
-        return not self.values.isdisjoint(_forms(value, timed=self.compares_moments))
+        return not self.values.isdisjoint(_comparable_forms(value, with_moments=self.compares_moments))
 
 
 @dataclass(frozen=True, slots=True)
 class Compare(Filter):
-    """`gt gte lt lte` against a number, a text or a moment."""
+    """`gt`, `gte`, `lt`, `lte`: compares the field with a number, a text or a moment."""
 
     key: str
     operator: str
     bound: float | str | datetime
 
     def matches(self, fields: Mapping[str, Any]) -> bool:
-        """Whether the field's value is of the bound's type and on the wanted side of it."""
+        """Returns True if the field's value has the bound's type and the comparison holds."""
         value = _look_up(fields, self.key)
         if isinstance(self.bound, datetime):
             value = _as_moment(value)
-        alike = (_is_number(value) and _is_number(self.bound)) or any(
-            isinstance(value, kind) and isinstance(self.bound, kind) for kind in (str, datetime)
+        is_comparable = (_is_number(value) and _is_number(self.bound)) or any(
+            isinstance(value, type_) and isinstance(self.bound, type_) for type_ in (str, datetime)
         )
-        return alike and _ORDER[self.operator](value, self.bound)
+        return is_comparable and _COMPARISONS[self.operator](value, self.bound)
 
 
 @dataclass(frozen=True, slots=True)
 class Contains(Filter):
-    """`contains`: a substring of a text, or a member of a list."""
+    """`contains`: `text` is a substring of the field's text, or one of `values` is a member of the field's list."""
 
     key: str
     text: str | None
@@ -135,40 +139,46 @@ class Contains(Filter):
     compares_moments: bool
 
     def matches(self, fields: Mapping[str, Any]) -> bool:
-        """Whether the field's value contains the operand."""
+        """Returns True if the field's value contains the operand."""
         value = _look_up(fields, self.key)
         if isinstance(value, str):
             return self.text is not None and self.text in value
-        return any(not self.values.isdisjoint(_forms(one, timed=self.compares_moments)) for one in _members(value))
+        return any(
+            not self.values.isdisjoint(_comparable_forms(member, with_moments=self.compares_moments))
+            for member in _members(value)
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class ContainsIgnoreCase(Filter):
-    """`icontains`: the same without regard to case; `text` is case-folded already."""
+    """`icontains`: the field's text contains `text`, or its list has it as a member, ignoring case.
+
+    `text` is already case-folded.
+    """
 
     key: str
     text: str
 
     def matches(self, fields: Mapping[str, Any]) -> bool:
-        """Whether the field's value contains the text in any case."""
+        """Returns True if the field's value contains the text, ignoring case."""
         value = _look_up(fields, self.key)
         if isinstance(value, str):
             return self.text in value.casefold()
-        return any(isinstance(one, str) and one.casefold() == self.text for one in _members(value))
+        return any(isinstance(member, str) and member.casefold() == self.text for member in _members(value))
 
 
-_LOGIC: Mapping[str, Callable[[tuple[Filter, ...]], Filter]] = {"AND": And, "OR": Or, "NOT": Not}
+_FILTER_OF_WORD: Mapping[str, Callable[[tuple[Filter, ...]], Filter]] = {"AND": And, "OR": Or, "NOT": Not}
 
 
 # --- reading a filter ----------------------------------------------------------------------------------------------
 
 
 def parse(filters: Mapping[str, Any] | None, argument: str = "filters", limits: InputLimits = LIMITS) -> Filter | None:
-    """The filter that a dict means (see the module's head); None or an empty dict is none.
+    """Parses a filter dict (syntax: module docstring); returns None for None or an empty dict.
 
-    Raises `ValidationError` for whatever could not match as meant: unknown operators, operands of the wrong type, NaN,
+    Raises `ValidationError` for filters that cannot match as meant: unknown operators, operands of the wrong type, NaN,
     more levels of AND / OR / NOT or more conditions than `limits` allow, and scope ids (`boundary.validation.scope` has
-    taken out those that are allowed).
+    already removed those that are allowed).
     """
     if filters is None:
         return None
@@ -177,126 +187,130 @@ def parse(filters: Mapping[str, Any] | None, argument: str = "filters", limits: 
     refuse_scope_names(filters, argument)
     _refuse_too_many(filters, argument, limits.max_filter_conditions)
     levels = limits.max_filter_depth
-    return _every(filters, argument, _DepthBudget(levels, levels)) if filters else None
+    return _parse_filter(filters, argument, _DepthBudget(levels, levels)) if filters else None
 
 
-def _refuse_too_many(filters: Mapping[str, Any], argument: str, most: int) -> None:
-    """Counts the conditions, for each is asked of each memory. What is no filter is left for `_every` to refuse."""
-    count, waiting = 0, [filters]
-    key, times = "", 0  # what most alternatives of one OR ask for
-    while waiting:
-        for name, value in waiting.pop().items():
+def _refuse_too_many(filters: Mapping[str, Any], argument: str, max_conditions: int) -> None:
+    """Refuses a filter with too many conditions, as each is tested on each memory.
+
+    Values that are no filters are ignored: `_parse_filter` refuses them. The error recommends `in` if that suffices.
+    """
+    count, pending = 0, [filters]
+    key, repeats = "", 0  # the key that most alternatives of one OR compare for equality, and how many do
+    while pending:
+        for name, value in pending.pop().items():
             if name not in LOGIC:
                 count += len(value) if isinstance(value, Mapping) else 1
                 continue
-            inner = [one for one in (value if isinstance(value, list | tuple) else [value]) if isinstance(one, Mapping)]
-            waiting += inner
+            items = value if isinstance(value, list | tuple) else [value]
+            children = [item for item in items if isinstance(item, Mapping)]
+            pending += children
             if name == "OR":
-                keys = Counter(filter(None, map(_key_of_one_value, inner)))
-                key, times = max([(key, times), *keys.most_common(1)], key=itemgetter(1))
-    if count > most:
-        spared = f"; OR over values of {key!r:.80} is one as {{{key!r:.80}: {{'in': [...]}}}}"
-        remedy = spared if count - times < most else ""
-        refuse(argument, filters, f"has {count:,} conditions; use at most {most}{remedy}")
+                keys_of_equalities = Counter(filter(None, map(_key_of_equality, children)))
+                key, repeats = max([(key, repeats), *keys_of_equalities.most_common(1)], key=itemgetter(1))
+    if count > max_conditions:
+        advice = f"; write the OR over values of {key!r:.80} as {{{key!r:.80}: {{'in': [...]}}}}"
+        remedy = advice if count - repeats < max_conditions else ""
+        refuse(argument, filters, f"has {count:,} conditions; use at most {max_conditions}{remedy}")
 
 
-def _key_of_one_value(alternative: Mapping[str, Any]) -> str | None:
-    """The key of a filter that asks for one value of one key, and no more."""
+def _key_of_equality(alternative: Mapping[str, Any]) -> str | None:
+    """Returns the key of a filter that is one equality, else None."""
     if len(alternative) != 1:
         return None
     ((key, value),) = alternative.items()
-    equal = not isinstance(value, Mapping) or value.keys() == {"eq"}
-    return key if equal and isinstance(key, str) and key not in LOGIC else None
+    is_equality = not isinstance(value, Mapping) or value.keys() == {"eq"}
+    return key if is_equality and isinstance(key, str) and key not in LOGIC else None
 
 
 class _DepthBudget(NamedTuple):
-    """How many levels of logic may be opened from here, and how many there may be at all."""
+    """The levels of AND / OR / NOT still allowed below this point, and those allowed in the whole filter."""
 
     levels: int
     max_levels: int
 
 
-def _every(filters: object, argument: str, left: _DepthBudget) -> Filter:
+def _parse_filter(filters: object, argument: str, budget: _DepthBudget) -> Filter:
     if not isinstance(filters, Mapping) or not filters:
         refuse(argument, filters, "must be a dict with at least one condition")
-    if left.levels < 0:
-        refuse(argument, filters, f"is nested too deeply; use at most {left.max_levels} levels of AND / OR / NOT")
-    parts = tuple(part for key, value in filters.items() for part in _entry(key, value, argument, left))
+    if budget.levels < 0:
+        refuse(argument, filters, f"is nested too deeply; use at most {budget.max_levels} levels of AND / OR / NOT")
+    parts = tuple(part for key, value in filters.items() for part in _parse_entry(key, value, argument, budget))
     return parts[0] if len(parts) == 1 else And(parts)
 
 
-def _entry(named: object, value: object, argument: str, left: _DepthBudget) -> Iterator[Filter]:
-    key = metadata_key(named, argument)
+def _parse_entry(name: object, value: object, argument: str, budget: _DepthBudget) -> Iterator[Filter]:
+    key = metadata_key(name, argument)
     if not key:
         refuse(argument, key, "a key must be a non-empty string")
-    where = f"{argument}.{key}"
+    path = f"{argument}.{key}"
     if key in LOGIC:
-        yield _logic(key, value, where, left._replace(levels=left.levels - 1))
+        yield _parse_logic(key, value, path, budget._replace(levels=budget.levels - 1))
     elif key.startswith("$") or key.upper() in LOGIC:
-        # Taken for a metadata key, {"or": …} would match nothing, and nobody would see why.
-        refuse(argument, key, f"is not a key; logic is written {', '.join(LOGIC)}, in capitals")
+        # As a metadata key, {"or": …} would silently match nothing.
+        refuse(argument, key, f"is not a key; write {', '.join(LOGIC)} in capitals")
     elif isinstance(value, Mapping):
         if not value:
-            refuse(where, value, f"names no operator; use some of {', '.join(OPERATORS)}")
+            refuse(path, value, f"names no operator; use some of {', '.join(OPERATORS)}")
         for operator, operand in value.items():
-            yield _condition(key, operator, operand, where)
+            yield _parse_condition(key, operator, operand, path)
     else:
-        yield _condition(key, "eq", value, where)
+        yield _parse_condition(key, "eq", value, path)
 
 
-def _logic(word: str, value: object, where: str, left: _DepthBudget) -> Filter:
-    listed = [value] if word == "NOT" and isinstance(value, Mapping) else value
-    if not isinstance(listed, list | tuple) or not listed:
-        refuse(where, value, "must be a list with at least one filter")
-    parts = tuple(_every(one, f"{where}[{index}]", left) for index, one in enumerate(listed))
-    return _LOGIC[word](parts)
+def _parse_logic(word: str, value: object, path: str, budget: _DepthBudget) -> Filter:
+    items = [value] if word == "NOT" and isinstance(value, Mapping) else value
+    if not isinstance(items, list | tuple) or not items:
+        refuse(path, value, "must be a list with at least one filter")
+    parts = tuple(_parse_filter(item, f"{path}[{index}]", budget) for index, item in enumerate(items))
+    return _FILTER_OF_WORD[word](parts)
 
 
-def _condition(key: str, operator: object, operand: object, argument: str) -> Filter:
+def _parse_condition(key: str, operator: object, operand: object, argument: str) -> Filter:
     if not isinstance(operator, str) or operator not in OPERATORS:
-        close = get_close_matches(str.lower(operator).lstrip("$"), OPERATORS, 1) if isinstance(operator, str) else []
-        hint = f"did you mean {close[0]!r}? " if close else ""
+        similar = get_close_matches(str.lower(operator).lstrip("$"), OPERATORS, 1) if isinstance(operator, str) else []
+        hint = f"did you mean {similar[0]!r}? " if similar else ""
         refuse(argument, operator, f"is not an operator; {hint}known are {', '.join(OPERATORS)}")
-    where = f"{argument}.{operator}"
-    if operator in _NEGATED:
-        return Not((_positive(key, _NEGATED[operator], operand, where),))
-    return _positive(key, operator, operand, where)
+    path = f"{argument}.{operator}"
+    if operator in _POSITIVE_OF:
+        return Not((_positive_condition(key, _POSITIVE_OF[operator], operand, path),))
+    return _positive_condition(key, operator, operand, path)
 
 
-def _positive(key: str, operator: str, operand: object, where: str) -> Filter:
+def _positive_condition(key: str, operator: str, operand: object, path: str) -> Filter:
     if operator == "eq":
-        return Equals(key, *_wanted(key, [operand], where))
+        return Equals(key, *_comparable_operands(key, [operand], path))
     if operator == "in":
         if not isinstance(operand, list | tuple | set | frozenset):
-            refuse(where, operand, "must be a list of values")
-        return Equals(key, *_wanted(key, operand, where))
-    if operator in _ORDER:
-        return Compare(key, operator, _bound(key, operand, where))
+            refuse(path, operand, "must be a list of values")
+        return Equals(key, *_comparable_operands(key, operand, path))
+    if operator in _COMPARISONS:
+        return Compare(key, operator, _convert_bound(key, operand, path))
     if key in TIME_FIELDS:
-        refuse(where, operand, f"{key} is a time; use gte and lt")
+        refuse(path, operand, f"{key} is a time; use gte and lt")
     if operator == "icontains":
         if not isinstance(operand, str):
-            refuse(where, operand, "must be a string")
-        return ContainsIgnoreCase(key, str(json_ready(operand, where)).casefold())
+            refuse(path, operand, "must be a string")
+        return ContainsIgnoreCase(key, str(json_ready(operand, path)).casefold())
     if isinstance(operand, list | tuple | Mapping):
-        refuse(where, operand, "must be one value; for several, put one contains for each into AND or OR")
-    return Contains(key, operand if isinstance(operand, str) else None, *_wanted(key, [operand], where))
+        refuse(path, operand, "must be one value; for several, put one contains for each into AND or OR")
+    return Contains(key, operand if isinstance(operand, str) else None, *_comparable_operands(key, [operand], path))
 
 
-def _wanted(key: str, operands: Iterable[object], where: str) -> tuple[frozenset[Hashable], bool]:
-    """The forms of some operands, and whether there is a moment among them."""
-    values = [_operand(key, one, where) for one in operands]
-    return frozenset(_form(value) for value in values), any(isinstance(value, datetime) for value in values)
+def _comparable_operands(key: str, operands: Iterable[object], path: str) -> tuple[frozenset[Hashable], bool]:
+    """Returns the comparable forms of operands, and whether one of them is a moment."""
+    values = [_convert_operand(key, operand, path) for operand in operands]
+    return frozenset(_comparable_form(value) for value in values), any(isinstance(value, datetime) for value in values)
 
 
-def _operand(key: str, value: object, where: str) -> object:
-    return moment(value, where) if key in TIME_FIELDS or isinstance(value, date) else json_ready(value, where)
+def _convert_operand(key: str, value: object, path: str) -> object:
+    return moment(value, path) if key in TIME_FIELDS or isinstance(value, date) else json_ready(value, path)
 
 
-def _bound(key: str, operand: object, where: str) -> float | str | datetime:
-    value = _operand(key, operand, where)
+def _convert_bound(key: str, operand: object, path: str) -> float | str | datetime:
+    value = _convert_operand(key, operand, path)
     if isinstance(value, bool) or not isinstance(value, int | float | str | datetime):
-        refuse(where, operand, "must be a number, a string or a date")
+        refuse(path, operand, "must be a number, a string or a date")
     return value
 
 
@@ -304,7 +318,7 @@ def _bound(key: str, operand: object, where: str) -> float | str | datetime:
 
 
 def fields_of(record: MemoryRecord) -> dict[str, Any]:
-    """What filters see of a memory: its metadata (`tags` among it), overridden by the special fields."""
+    """Returns the fields of a memory for `Filter.matches`: its metadata (with `tags`), overridden by special fields."""
     return {
         **record.metadata,
         "kind": record.kind.value,
@@ -319,7 +333,7 @@ def fields_of(record: MemoryRecord) -> dict[str, Any]:
 
 
 def text_hash(text: str) -> str:
-    """A memory's `hash` as mem0 has it: the MD5 of its text in hexadecimal. It finds equal texts, no more."""
+    """Returns a memory's `hash` as mem0 defines it: the MD5 of its text in hexadecimal. Only for comparing texts."""
     return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
 
 
@@ -327,24 +341,24 @@ def _look_up(fields: Mapping[str, Any], key: str) -> object:
     if key in fields:
         return fields[key]
     value: object = fields
-    for step in key.split("."):
-        if not isinstance(value, Mapping) or step not in value:
+    for name in key.split("."):
+        if not isinstance(value, Mapping) or name not in value:
             return _MISSING
-        value = value[step]
+        value = value[name]
     return value
 
 
-def _forms(value: object, *, timed: bool) -> list[Hashable]:
-    """Everything that `value` may be equal to: itself and, where moments are wanted, the moment that a text names."""
-    at = _as_moment(value) if timed and isinstance(value, str) else None
-    return [_form(value)] if at is None else [_form(value), _form(at)]
+def _comparable_forms(value: object, *, with_moments: bool) -> list[Hashable]:
+    """Returns the comparable form of `value` and, with `with_moments`, that of the moment which a text names."""
+    instant = _as_moment(value) if with_moments and isinstance(value, str) else None
+    return [_comparable_form(value)] if instant is None else [_comparable_form(value), _comparable_form(instant)]
 
 
-def _form(value: object, depth: int = 0) -> Hashable:
-    """A value as something hashable that is equal exactly when the values are, type for type."""
+def _comparable_form(value: object, depth: int = 0) -> Hashable:
+    """Returns a hashable form of a value; two forms are equal exactly if type and value are."""
     if isinstance(value, list | tuple | Mapping):
-        # What lies deeper than any operand is equal to nothing.
-        return object() if depth > MAX_DOCUMENT_DEPTH else _nested_form(value, depth + 1)
+        # Metadata nested deeper than any operand can be equals nothing.
+        return object() if depth > MAX_DOCUMENT_DEPTH else _comparable_container(value, depth + 1)
     if isinstance(value, str):
         return value
     if value is None or isinstance(value, bool):
@@ -354,10 +368,12 @@ def _form(value: object, depth: int = 0) -> Hashable:
     return _as_moment(value) or object()
 
 
-def _nested_form(value: list[Any] | tuple[Any, ...] | Mapping[Any, Any], depth: int) -> Hashable:
+def _comparable_container(value: list[Any] | tuple[Any, ...] | Mapping[Any, Any], depth: int) -> Hashable:
     if isinstance(value, Mapping):
-        return "dict", frozenset((_form(key, depth), _form(one, depth)) for key, one in value.items())
-    return "list", tuple(_form(one, depth) for one in value)
+        return "dict", frozenset(
+            (_comparable_form(key, depth), _comparable_form(child, depth)) for key, child in value.items()
+        )
+    return "list", tuple(_comparable_form(child, depth) for child in value)
 
 
 def _as_moment(value: object) -> datetime | None:

@@ -1,7 +1,8 @@
-"""The checks at the front door: whatever a caller hands in becomes one of our nouns, or `ValidationError`.
+"""Checks the arguments of public calls and converts them to the types of `graphmem.model`.
 
-Texts that a store cannot hold are refused here, once: UTF-8 has no lone surrogates and PostgreSQL no NUL. What a
-message says is otherwise kept to the character; only names and ids are trimmed.
+Each check takes the value and the argument's name, and raises `ValidationError` naming that argument. Texts that no
+store can hold are refused only here: UTF-8 has no lone surrogates and PostgreSQL no NUL. The text of a message is
+otherwise stored unchanged; only names and ids are trimmed.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ REMEMBERED_ROLES = frozenset({"user", "assistant", "tool", "function"})
 IGNORED_ROLES = frozenset({"system", "developer"})
 _ROLES = REMEMBERED_ROLES | IGNORED_ROLES
 MEMORY_TYPES = ("semantic", "episodic", "preference", "procedural")
-# By mem0's name, and with a language model: the record of what an agent did, in place of facts.
+# mem0's name for a memory type: with a language model, `add` writes a summary of an agent's actions instead of facts.
 PROCEDURAL_MEMORY = "procedural_memory"
 LOGIC = ("AND", "OR", "NOT")
 
@@ -44,18 +45,19 @@ MAX_LINK_CHARS = 2048
 MAX_INT_BITS = 1024
 DATA_URL_CHARS = 64
 
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-_TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
-_WORDLESS = frozenset({"tool_calls", "function_call", "refusal", "audio"})
+_UNSTORABLE_CHARS = re.compile("[\x00\ud800-\udfff]")
+_CONTROL_CHARS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_TEXT_PART_TYPES = frozenset({"text", "input_text", "output_text"})
+_KEYS_INSTEAD_OF_CONTENT = frozenset({"tool_calls", "function_call", "refusal", "audio"})
 _UUID = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-# Each message and filter nests lists in mappings, so one level of logic is two of containers; the rest is an operand.
+# Each level of AND / OR / NOT is two containers, a mapping and its list; an operand adds up to MAX_DOCUMENT_DEPTH;
+# 4 are a reserve.
 _MAX_FILTER_CONTAINERS = 2 * MAX_FILTER_DEPTH + MAX_DOCUMENT_DEPTH + 4
 
 
 @dataclass(frozen=True, slots=True)
 class InputLimits:
-    """What one call may bring along. A configuration can lower these."""
+    """Limits of one call's input. Settings can lower them, not raise them."""
 
     max_message_chars: int = MAX_CONTENT_CHARS
     max_messages: int = MAX_MESSAGES
@@ -67,22 +69,22 @@ class InputLimits:
 
 LIMITS = InputLimits()
 
-_BRIEF = reprlib.Repr()
-_BRIEF.maxstring = _BRIEF.maxother = _BRIEF.maxlong = 80
+_SHORT_REPR = reprlib.Repr()
+_SHORT_REPR.maxstring = _SHORT_REPR.maxother = _SHORT_REPR.maxlong = 80
 
 
 def refuse(argument: str, value: object, remedy: str) -> NoReturn:
-    """Raise `ValidationError` naming the argument, its value (shortened to 80 characters) and what to do instead."""
+    """Raises `ValidationError` with the argument's name, its value (shortened to 80 characters) and the remedy."""
     try:
-        shown = _BRIEF.repr(value)
+        shown = _SHORT_REPR.repr(value)
     except ValueError:  # Python refuses to print an int of more than 4300 digits
         shown = f"<{type(value).__name__}>"
-    # The argument's name may hold keys of the caller's: in one line, and no longer than the value.
-    message = f"{_BRIEF.repr(argument)[1:-1]}={shown[:80]}: {remedy}"
+    # `argument` may contain the caller's own keys, so it is escaped to one line and shortened like the value.
+    message = f"{_SHORT_REPR.repr(argument)[1:-1]}={shown[:80]}: {remedy}"
     raise ValidationError(message)
 
 
-# --- whose ---------------------------------------------------------------------------------------------------------
+# --- scope, ids and paths ------------------------------------------------------------------------------------------
 
 
 def scope(
@@ -92,64 +94,65 @@ def scope(
     *,
     filters: object = None,
 ) -> tuple[Scope | None, dict[str, Any] | None]:
-    """The scope of a call, and its filters without the scope ids that mem0 2.x puts there (None if nothing is left).
+    """Returns the scope of a call (None without any id) and its filters without scope ids (None without conditions).
 
-    Ids are strings (numbers are converted) of 1..256 characters after trimming. An id in `filters` must be a plain
-    string at the top level and agree with the argument. Without any id: None.
+    mem0 2.x passes scope ids in `filters`; there they must stand at the top level, be plain strings and agree with the
+    arguments. Ids are strings (numbers are converted) of 1..256 characters after trimming.
     """
-    given = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
-    parts = {name: _identifier(value, name) for name, value in given.items() if value is not None}
-    rest = dict(_mapping(filters, "filters")) if filters is not None else {}
-    for name in [name for name in SCOPE_NAMES if name in rest]:
-        raw = rest.pop(name)
-        inside = _identifier(raw, f"filters.{name}")
-        if parts.setdefault(name, inside) != inside:
-            refuse(f"filters.{name}", raw, f"differs from {name}={parts[name]!r}; give it in one place only")
-    refuse_scope_names(rest, "filters")
-    return (Scope(**parts) if parts else None), rest or None
+    ids = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
+    scope_ids = {name: _identifier(value, name) for name, value in ids.items() if value is not None}
+    conditions = dict(_checked_mapping(filters, "filters")) if filters is not None else {}
+    for name in [name for name in SCOPE_NAMES if name in conditions]:
+        raw = conditions.pop(name)
+        scope_id = _identifier(raw, f"filters.{name}")
+        if scope_ids.setdefault(name, scope_id) != scope_id:
+            refuse(f"filters.{name}", raw, f"differs from {name}={scope_ids[name]!r}; give it in one place only")
+    refuse_scope_names(conditions, "filters")
+    return (Scope(**scope_ids) if scope_ids else None), conditions or None
 
 
 def required_scope(
     user_id: object = None, agent_id: object = None, run_id: object = None, *, filters: object = None
 ) -> tuple[Scope, dict[str, Any] | None]:
-    """The same, where a scope has to be given. Raises `ValidationError` without any id."""
-    found, rest = scope(user_id, agent_id, run_id, filters=filters)
-    if found is None:
-        message = "user_id, agent_id and run_id are all missing: pass at least one, so that it is clear whose memories"
+    """Returns the scope and the remaining filters as `scope` does. Raises `ValidationError` without any id."""
+    call_scope, conditions = scope(user_id, agent_id, run_id, filters=filters)
+    if call_scope is None:
+        message = "user_id, agent_id and run_id are all missing: pass at least one to say whose memories to use"
         raise ValidationError(message)
-    return found, rest
+    return call_scope, conditions
 
 
 def refuse_scope_names(node: object, argument: str, depth: int = 0) -> None:
-    """Raise `ValidationError` if a scope id is a key anywhere in `node`: no condition may widen or move the scope."""
+    """Raises `ValidationError` if a scope id is a key anywhere in `node`, as no condition may change the scope."""
     if depth > _MAX_FILTER_CONTAINERS:
         refuse(argument, node, f"is nested too deeply; use at most {MAX_FILTER_DEPTH} levels of AND / OR / NOT")
     if isinstance(node, Mapping):
         for name in SCOPE_NAMES:
             if name in node:
-                refuse(f"{argument}.{name}", node[name], f"a scope is no condition; pass {name}= to the call")
+                remedy = f"scope ids cannot be filter conditions; pass {name}= to the call"
+                refuse(f"{argument}.{name}", node[name], remedy)
         node = list(node.values())
     if isinstance(node, list | tuple):
-        for inner in node:
-            refuse_scope_names(inner, argument, depth + 1)
+        for child in node:
+            refuse_scope_names(child, argument, depth + 1)
 
 
 def _identifier(value: object, argument: str) -> str:
-    name = _name(_worded(value, argument), argument)
+    name = _checked_name(_number_to_text(value, argument), argument)
     if name == "*":
-        refuse(argument, value, "there is no wildcard; give the id of one user, agent or run")
+        refuse(argument, value, "wildcards are not supported; give the id of one user, agent or run")
     return name
 
 
-def _worded(value: object, argument: str) -> object:
-    """A number as its digits; anything else as it is."""
+def _number_to_text(value: object, argument: str) -> object:
+    """Returns the digits of a number as text, and any other value unchanged."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return value
-    return str(_finite(value, argument))
+    return str(_finite_number(value, argument))
 
 
-def _name(value: object, argument: str) -> str:
-    """A short single-line string: an id or a speaker's name."""
+def _checked_name(value: object, argument: str) -> str:
+    """Returns a trimmed single-line string of 1..256 characters: an id or a speaker's name."""
     if not isinstance(value, str):
         refuse(argument, value, "must be a non-empty string")
     text = value.strip()
@@ -157,25 +160,25 @@ def _name(value: object, argument: str) -> str:
         refuse(argument, value, "is empty; give a non-empty string, or leave it out")
     if len(text) > MAX_NAME_CHARS:
         refuse(argument, value, f"has {len(text)} characters; use at most {MAX_NAME_CHARS}")
-    if _CONTROL.search(text):
+    if _CONTROL_CHARS.search(text):
         refuse(argument, value, "contains control characters or lone surrogates; remove them")
     return text
 
 
 def folder(value: object, argument: str = "path") -> str:
-    """The path of a folder, or ":memory:"."""
+    """Returns a path as text, which may be ":memory:". Does not look at the file system."""
     if not isinstance(value, str | os.PathLike):
         refuse(argument, value, 'must be the path of a folder, or ":memory:"')
     path = os.fspath(value)
     if not isinstance(path, str) or not path or "\0" in path:
         refuse(argument, value, 'must be the path of a folder, or ":memory:"')
     if not is_encodable(path):
-        refuse(argument, value, "holds a lone surrogate, which no name of a file can; correct it")
+        refuse(argument, value, "holds a lone surrogate, which no file name can contain; correct it")
     return path
 
 
 def is_encodable(path: str) -> bool:
-    """Whether a file can have this name, as far as its letters go."""
+    """Returns True if the file system's encoding has all characters of this path."""
     try:
         os.fsencode(path)
     except UnicodeEncodeError:
@@ -184,25 +187,25 @@ def is_encodable(path: str) -> bool:
 
 
 def home(value: object, argument: str = "path") -> Path:
-    """The path of a folder that everything is kept in, "~" written out."""
+    """Returns the path of a folder, with "~" expanded."""
     try:
         return Path(folder(value, argument)).expanduser()
     except RuntimeError:
         refuse(argument, value, "begins with ~, but that home folder is unknown; write it out")
 
 
-# --- what was said -------------------------------------------------------------------------------------------------
+# --- messages ------------------------------------------------------------------------------------------------------
 
 
 class ParsedMessages(NamedTuple):
-    """The messages of a call that are to be remembered, and the places of those that hold attachments but no text."""
+    """The messages of a call to store, and the indexes (from 0) of those with attachments but no text, not stored."""
 
     messages: list[Message]
-    wordless: list[int]
+    attachment_only: list[int]
 
 
 class Paragraph(dict[str, Any]):
-    """A message that is a part of a document, read from a file."""
+    """A message read from a file of prose: one paragraph of the document whose id is `document`."""
 
     def __init__(self, message: Mapping[str, Any], document: str) -> None:
         super().__init__(message)
@@ -212,56 +215,57 @@ class Paragraph(dict[str, Any]):
 def message_list(
     value: object, *, timestamp: object = None, now: datetime, limits: InputLimits = LIMITS
 ) -> list[Message]:
-    """The messages to be remembered, as `parse_messages` finds them."""
+    """Returns the messages to store, without the indexes that `parse_messages` returns beside them."""
     return parse_messages(value, timestamp=timestamp, now=now, limits=limits).messages
 
 
 def parse_messages(
     value: object, *, timestamp: object = None, now: datetime, limits: InputLimits = LIMITS
 ) -> ParsedMessages:
-    """What is to be remembered of `value`: a string, one message dict, or a list of either, in order.
+    """Reads the messages of a call: a string, one message dict, or a list of either; returns them in order.
 
-    A dict has `role`, `content`, and perhaps `name`, `timestamp`, `id`, `metadata`; other keys, which clients of models
-    put there, are ignored. Everything is checked, but system and developer messages and those without text are left
-    out. `timestamp` is the call's, `now` is aware.
+    A dict has `role`, `content` and optionally `name`, `timestamp`, `id`, `metadata`; other keys, which clients of
+    language models add, are ignored. Every message is checked; system and developer messages and those without text are
+    then left out. `timestamp` is the call's time, for messages without their own; `now`, with a time zone, is used if
+    there is neither. Raises `ValidationError`.
     """
-    said = [value] if isinstance(value, str | Mapping) else value
-    if not isinstance(said, list | tuple):
+    items = [value] if isinstance(value, str | Mapping) else value
+    if not isinstance(items, list | tuple):
         refuse("messages", _RedactedText(value), 'pass a string, a {"role", "content"} dict, or a list of them')
-    if len(said) > limits.max_messages:
-        message = f"messages: {len(said):,} in one call; pass at most {limits.max_messages:,}, then call again"
+    if len(items) > limits.max_messages:
+        message = f"messages: {len(items):,} in one call; pass at most {limits.max_messages:,}, then call again"
         raise ValidationError(message)
-    given = None if timestamp is None else moment(timestamp, "timestamp")
-    names = ["messages"] if said is not value else [f"messages[{index}]" for index in range(len(said))]
-    read = [_message(one, name, given, now, limits) for one, name in zip(said, names, strict=True)]
-    remembered = [(place, one) for place, one in enumerate(read) if one.role in REMEMBERED_ROLES]
+    call_time = None if timestamp is None else moment(timestamp, "timestamp")
+    names = ["messages"] if items is not value else [f"messages[{index}]" for index in range(len(items))]
+    parsed = [_message(item, name, call_time, now, limits) for item, name in zip(items, names, strict=True)]
+    remembered = [(index, message) for index, message in enumerate(parsed) if message.role in REMEMBERED_ROLES]
     return ParsedMessages(
-        [one for _, one in remembered if one.content.strip()],
-        [place for place, one in remembered if one.attachments and not one.content.strip()],
+        [message for _, message in remembered if message.content.strip()],
+        [index for index, message in remembered if message.attachments and not message.content.strip()],
     )
 
 
-def _message(value: object, argument: str, given: datetime | None, now: datetime, limits: InputLimits) -> Message:
+def _message(value: object, argument: str, call_time: datetime | None, now: datetime, limits: InputLimits) -> Message:
     if isinstance(value, str):
         value = {"role": "user", "content": value}
     if not isinstance(value, Mapping):
         refuse(argument, _RedactedText(value), 'pass a string or a {"role", "content"} dict')
-    role, name, ident = value.get("role"), value.get("name"), value.get("id")
-    if "content" not in value and _WORDLESS.isdisjoint(value):
-        refuse(argument, sorted(map(str, value)), 'has no "content"; put the words there')
+    role, name, raw_id = value.get("role"), value.get("name"), value.get("id")
+    if "content" not in value and _KEYS_INSTEAD_OF_CONTENT.isdisjoint(value):
+        refuse(argument, sorted(map(str, value)), 'has no "content"; put the text there')
     if "role" not in value:
-        refuse(argument, sorted(map(str, value)), f'has no "role"; give one of {_listed(sorted(_ROLES))}')
+        refuse(argument, sorted(map(str, value)), f'has no "role"; give one of {_quoted_list(sorted(_ROLES))}')
     if not isinstance(role, str) or role not in _ROLES:
-        refuse(f"{argument}.role", role, f"must be one of {_listed(sorted(_ROLES))}")
-    own = value.get("timestamp")
-    at = given if own is None else moment(own, f"{argument}.timestamp")
+        refuse(f"{argument}.role", role, f"must be one of {_quoted_list(sorted(_ROLES))}")
+    own_time = value.get("timestamp")
+    at = call_time if own_time is None else moment(own_time, f"{argument}.timestamp")
     content, attachments = _content(value.get("content"), f"{argument}.content", limits)
     return Message(
         role=str.__str__(role),
         content=content,
         at=at or now,
-        name=None if name is None else _name(name, f"{argument}.name"),
-        id=None if ident is None else _name(_worded(ident, f"{argument}.id"), f"{argument}.id"),
+        name=None if name is None else _checked_name(name, f"{argument}.name"),
+        id=None if raw_id is None else _checked_name(_number_to_text(raw_id, f"{argument}.id"), f"{argument}.id"),
         has_own_time=at is not None,
         attachments=attachments,
         metadata=metadata(value.get("metadata"), f"{argument}.metadata", limits.max_metadata_bytes),
@@ -270,36 +274,36 @@ def _message(value: object, argument: str, given: datetime | None, now: datetime
 
 
 def _content(value: object, argument: str, limits: InputLimits) -> tuple[str, tuple[Mapping[str, Any], ...]]:
-    """The words exactly as given, and references to what is not words."""
+    """Returns the text of a message unchanged, and its other content parts as references."""
     if value is None:
         return "", ()
     parts = [value] if isinstance(value, str) else value
     if not isinstance(parts, list | tuple):
         refuse(argument, _RedactedText(value), "must be a string, None, or a list of content parts")
-    words: list[str] = []
-    others: list[Mapping[str, Any]] = []
+    texts: list[str] = []
+    attachments: list[Mapping[str, Any]] = []
     for index, part in enumerate(parts):
-        where = argument if part is value else f"{argument}[{index}]"
+        part_path = argument if part is value else f"{argument}[{index}]"
         if isinstance(part, str):
-            words.append(_text(part, where, limits.max_message_chars))
+            texts.append(_checked_text(part, part_path, limits.max_message_chars))
         elif not isinstance(part, Mapping) or not isinstance(part.get("type"), str):
-            refuse(where, _RedactedText(part), 'must be a content part such as {"type": "text", "text": "…"}')
-        elif part["type"] in _TEXT_PARTS:
-            words.append(_text(part.get("text"), f"{where}.text", limits.max_message_chars))
+            refuse(part_path, _RedactedText(part), 'must be a content part such as {"type": "text", "text": "…"}')
+        elif part["type"] in _TEXT_PART_TYPES:
+            texts.append(_checked_text(part.get("text"), f"{part_path}.text", limits.max_message_chars))
         else:
-            others.append(_document(part, where, _reference, limits.max_metadata_bytes))
-    return _text("\n".join(words), argument, limits.max_message_chars), tuple(others)
+            attachments.append(_json_object(part, part_path, _shorten_link, limits.max_metadata_bytes))
+    return _checked_text("\n".join(texts), argument, limits.max_message_chars), tuple(attachments)
 
 
-def _reference(text: str) -> str:
-    """A link as it is; of what is inlined (a data: URL, base64) just enough to know it again, not the megabytes."""
+def _shorten_link(text: str) -> str:
+    """Returns a link unchanged; cuts inlined data (a data: URL, base64) to its first 64 characters and its length."""
     if len(text) <= (DATA_URL_CHARS if text.startswith("data:") else MAX_LINK_CHARS):
         return text
     return f"{text[:DATA_URL_CHARS]}… [{len(text)} characters, cut]"
 
 
 class _RedactedText:
-    """Stands for somebody's words in an error's text, which ends up in logs."""
+    """Shows the length or type of a value in an error message, which ends up in logs, instead of a user's text."""
 
     def __init__(self, value: object) -> None:
         self._shown = f"<{len(value)} characters>" if isinstance(value, str) else f"<{type(value).__name__}>"
@@ -308,27 +312,28 @@ class _RedactedText:
         return self._shown
 
 
-def _text(value: object, argument: str, most: int) -> str:
+def _checked_text(value: object, argument: str, max_chars: int) -> str:
     if not isinstance(value, str):
         refuse(argument, _RedactedText(value), "must be a string")
-    if len(value) > most:
-        refuse(argument, _RedactedText(value), f"has {len(value)} characters; use at most {most:,}")
-    if bad := _UNSTORABLE.search(value):
+    if len(value) > max_chars:
+        refuse(argument, _RedactedText(value), f"has {len(value)} characters; use at most {max_chars:,}")
+    if match := _UNSTORABLE_CHARS.search(value):
         refuse(
             argument,
             _RedactedText(value),
-            f"holds {bad.group()!a} at {bad.start()}, which no store can keep; remove it",
+            f"holds {match.group()!a} at {match.start()}, which no store can keep; remove it",
         )
     return str.__str__(value)
 
 
-# --- when ----------------------------------------------------------------------------------------------------------
+# --- times ---------------------------------------------------------------------------------------------------------
 
 
 def moment(value: object, argument: str) -> datetime:
-    """A moment in UTC from a datetime or date, ISO 8601 text, or epoch seconds; without a zone it is UTC already.
+    """Returns a UTC datetime from a datetime or date, ISO 8601 text, or epoch seconds.
 
-    A date alone is its midnight. Raises `ValidationError` for anything else, and outside the years 1..9999.
+    A time without a zone is read as UTC, a date as its midnight. Raises `ValidationError` for any other value, and for
+    years outside 1..9999.
     """
     try:
         if isinstance(value, str):
@@ -345,24 +350,24 @@ def moment(value: object, argument: str) -> datetime:
 
 
 def zoned_moment(value: object, argument: str) -> datetime:
-    """As `moment`, but in the zone it was given in: "yesterday" depends on it."""
-    found = moment(value, argument)
-    given = datetime.fromisoformat(value.strip()) if isinstance(value, str) else value
-    return given if isinstance(given, datetime) and given.utcoffset() is not None else found
+    """Returns a datetime in the caller's time zone (UTC without one), on which the meaning of "yesterday" depends."""
+    utc = moment(value, argument)
+    parsed = datetime.fromisoformat(value.strip()) if isinstance(value, str) else value
+    return parsed if isinstance(parsed, datetime) and parsed.utcoffset() is not None else utc
 
 
 def expiration(value: object, argument: str = "expiration_date") -> datetime | None:
-    """When a memory stops being shown; None is never.
+    """Returns the moment after which a memory is no longer shown; None means never.
 
-    As in mem0, a date alone ("2025-12-31") still counts: the memory is shown until that day's last microsecond (UTC).
+    As in mem0, a date without a time ("2025-12-31") includes that day: it becomes the day's last microsecond (UTC).
     """
     if value is None:
         return None
     start = moment(value, argument)
-    return start + timedelta(days=1, microseconds=-1) if _is_day(value) else start
+    return start + timedelta(days=1, microseconds=-1) if _is_date_without_time(value) else start
 
 
-def _is_day(value: object) -> bool:
+def _is_date_without_time(value: object) -> bool:
     if not isinstance(value, str):
         return not isinstance(value, datetime) and isinstance(value, date)
     try:
@@ -372,48 +377,55 @@ def _is_day(value: object) -> bool:
     return True
 
 
-# --- documents -----------------------------------------------------------------------------------------------------
+# --- JSON documents and texts --------------------------------------------------------------------------------------
 
 
-def metadata(value: object, argument: str = "metadata", most: int = MAX_DOCUMENT_BYTES) -> dict[str, Any]:
-    """A deep copy of a JSON object (None is empty): tuples become lists, dates ISO text; 20 deep at most."""
-    return {} if value is None else _document(value, argument, str.__str__, most)
+def metadata(value: object, argument: str = "metadata", max_bytes: int = MAX_DOCUMENT_BYTES) -> dict[str, Any]:
+    """Returns a deep copy of a JSON object, at most 20 levels deep; None becomes {}, tuples lists, dates ISO text."""
+    return {} if value is None else _json_object(value, argument, str.__str__, max_bytes)
 
 
-def _document(value: object, argument: str, text: Callable[[str], str], most: int) -> dict[str, Any]:
-    copied: dict[str, Any] = json_ready(_mapping(value, argument), argument, text)
-    size = len(json.dumps(copied, ensure_ascii=False).encode())
-    if size > most:
-        refuse(argument, value, f"takes {size:,} bytes as JSON; use at most {most:,}")
-    return copied
+def _json_object(value: object, argument: str, convert_text: Callable[[str], str], max_bytes: int) -> dict[str, Any]:
+    document: dict[str, Any] = json_ready(_checked_mapping(value, argument), argument, convert_text)
+    size = len(json.dumps(document, ensure_ascii=False).encode())
+    if size > max_bytes:
+        refuse(argument, value, f"takes {size:,} bytes as JSON; use at most {max_bytes:,}")
+    return document
 
 
-def json_ready(value: object, argument: str, text: Callable[[str], str] = str.__str__, depth: int = 1) -> Any:
-    """A deep copy of `value` in JSON's own types; `text` is applied to every string value. Refuses what JSON lacks."""
+def json_ready(value: object, argument: str, convert_text: Callable[[str], str] = str.__str__, depth: int = 1) -> Any:
+    """Returns a deep copy of `value` in JSON types, with `convert_text` applied to every string value.
+
+    Raises `ValidationError` for types that JSON lacks and for more than `MAX_DOCUMENT_DEPTH` levels; `depth` is the
+    level of `value`, from 1.
+    """
     if not isinstance(value, Mapping | list | tuple):
-        return _scalar(value, argument, text)
+        return _json_scalar(value, argument, convert_text)
     if depth > MAX_DOCUMENT_DEPTH:
         refuse(argument, value, f"is nested too deeply; use at most {MAX_DOCUMENT_DEPTH} levels")
     if isinstance(value, Mapping):
-        return {key(k, argument): json_ready(v, f"{argument}.{k}", text, depth + 1) for k, v in value.items()}
-    return [json_ready(v, f"{argument}[{i}]", text, depth + 1) for i, v in enumerate(value)]
+        return {
+            key(name, argument): json_ready(child, f"{argument}.{name}", convert_text, depth + 1)
+            for name, child in value.items()
+        }
+    return [json_ready(child, f"{argument}[{index}]", convert_text, depth + 1) for index, child in enumerate(value)]
 
 
-def _scalar(value: object, argument: str, text: Callable[[str], str]) -> str | float | bool | None:
+def _json_scalar(value: object, argument: str, convert_text: Callable[[str], str]) -> str | float | bool | None:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
-        return _text(text(value), argument, MAX_CONTENT_CHARS)
+        return _checked_text(convert_text(value), argument, MAX_CONTENT_CHARS)
     if isinstance(value, date):
         return moment(value, argument).isoformat() if isinstance(value, datetime) else value.isoformat()
     if isinstance(value, int | float):
-        return _finite(value, argument)
-    kind = type(value).__name__
-    refuse(argument, value, f"{kind} is not JSON; convert it to str, int, float, bool, list or dict")
+        return _finite_number(value, argument)
+    type_name = type(value).__name__
+    refuse(argument, value, f"{type_name} is not JSON; convert it to str, int, float, bool, list or dict")
 
 
-def _finite(value: float, argument: str) -> float:
-    """The plain int or float behind `value`; what JSON cannot write (NaN, infinity, endless digits) is refused."""
+def _finite_number(value: float, argument: str) -> float:
+    """Returns a plain int or float; raises `ValidationError` for NaN, infinity and integers of more than 1024 bits."""
     if isinstance(value, int):
         if value.bit_length() > MAX_INT_BITS:
             refuse(argument, value, f"has more than {MAX_INT_BITS} bits; pass it as a string")
@@ -424,117 +436,119 @@ def _finite(value: float, argument: str) -> float:
 
 
 def key(value: object, argument: str) -> str:
-    """A key of metadata: a string of at most 256 characters."""
+    """Checks a key of metadata: a string of at most 256 characters."""
     if not isinstance(value, str):
         refuse(f"{argument} key", value, "must be a string, as in JSON")
-    return _text(value, f"{argument} key", MAX_NAME_CHARS)
+    return _checked_text(value, f"{argument} key", MAX_NAME_CHARS)
 
 
-def _mapping(value: object, argument: str) -> Mapping[str, Any]:
+def _checked_mapping(value: object, argument: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         refuse(argument, value, "must be a dict")
     return value
 
 
-def content(value: object, argument: str, most: int = MAX_CONTENT_CHARS) -> str:
-    """The words of a memory: stored exactly as given, but not without any."""
-    words = _text(value, argument, most)
-    return words if words.strip() else refuse(argument, value, "is empty; to remove a memory use delete()")
+def content(value: object, argument: str, max_chars: int = MAX_CONTENT_CHARS) -> str:
+    """Checks the text of a memory, which is stored unchanged: at least one character that is no whitespace."""
+    text = _checked_text(value, argument, max_chars)
+    return text if text.strip() else refuse(argument, value, "is empty; to remove a memory use delete()")
 
 
-# --- what a ledger has written -------------------------------------------------------------------------------------
+# --- fields of export records --------------------------------------------------------------------------------------
 
 
 def stored_text(value: object, argument: str) -> str:
-    """Words that a store can keep, perhaps none."""
-    return _text(value, argument, MAX_CONTENT_CHARS)
+    """Checks a text that stores can hold; it may be empty."""
+    return _checked_text(value, argument, MAX_CONTENT_CHARS)
 
 
 def stored_name(value: object, argument: str) -> str:
-    """A short single-line string: an id or somebody's name."""
-    return _name(value, argument)
+    """Returns a trimmed single-line string of 1..256 characters: an id or a person's name."""
+    return _checked_name(value, argument)
 
 
 def stored_key(value: object, argument: str) -> str:
-    """The key of an entity, or a predicate: every database has an index for so many characters."""
-    key = _text(value, argument, MAX_KEY_CHARS)
-    return key if key.strip() else refuse(argument, value, "is empty; leave out what has no name")
+    """Checks an entity's key or a predicate: 1..512 characters, which the indexes of every supported database hold."""
+    text = _checked_text(value, argument, MAX_KEY_CHARS)
+    return (
+        text if text.strip() else refuse(argument, value, "is empty; leave out entities and relations without a name")
+    )
 
 
 def stored_metadata(value: object, argument: str) -> dict[str, Any]:
-    """Metadata with what came along with the words (`attachments`): two levels deeper, and of any size."""
-    copied: dict[str, Any] = json_ready(_mapping(value, argument), argument, depth=-1)
-    return copied
+    """Returns a copy of stored metadata: of any size, and two levels deeper than a caller's for its `attachments`."""
+    document: dict[str, Any] = json_ready(_checked_mapping(value, argument), argument, depth=-1)
+    return document
 
 
 def uuid(value: object, argument: str) -> str:
-    """A UUID as `str(uuid.UUID(…))` writes it: stores make points of it, and one id must not be written in two ways."""
+    """Checks a UUID in the form of `str(uuid.UUID(…))`: the vector index needs UUIDs, and one id has one spelling."""
     if not isinstance(value, str) or not _UUID.fullmatch(value):
-        refuse(argument, value, "must be a UUID in lower case; make one of another id by uuid.uuid5")
+        refuse(argument, value, "must be a UUID in lower case; convert any other id with uuid.uuid5")
     return value
 
 
 def one_of(value: object, argument: str, names: Iterable[str]) -> str:
-    """One of these words."""
-    known = list(names)
-    if not isinstance(value, str) or value not in known:
-        refuse(argument, value, f"must be one of {_listed(known)}")
+    """Checks a string that must be one of `names`."""
+    choices = list(names)
+    if not isinstance(value, str) or value not in choices:
+        refuse(argument, value, f"must be one of {_quoted_list(choices)}")
     return str.__str__(value)
 
 
 def share(value: object, argument: str) -> float:
-    """A number in 0..1."""
+    """Checks a number from 0 to 1."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         refuse(argument, value, "must be a number from 0 to 1")
     return float(value)
 
 
 def as_list(value: object, argument: str) -> list[Any]:
-    """A list."""
+    """Returns a list or tuple as a list."""
     if not isinstance(value, list | tuple):
         refuse(argument, value, "must be a list")
     return list(value)
 
 
 def as_object(value: object, argument: str) -> Mapping[str, Any]:
-    """A JSON object; its values are nothing for an error's text."""
+    """Checks a JSON object; an error message does not show its values."""
     if not isinstance(value, Mapping):
         refuse(argument, _RedactedText(value), "must be a JSON object")
     return value
 
 
-# --- the rest of a call --------------------------------------------------------------------------------------------
+# --- further arguments ---------------------------------------------------------------------------------------------
 
 
-def query(value: object, argument: str = "query", most: int = MAX_QUERY_CHARS) -> str:
-    """The question: trimmed, non-empty, at most 100,000 characters."""
-    words = _text(value, argument, most).strip()
-    return words or refuse(argument, value, "is empty; say what to look for")
+def query(value: object, argument: str = "query", max_chars: int = MAX_QUERY_CHARS) -> str:
+    """Returns a search's query, trimmed: 1..100,000 characters."""
+    text = _checked_text(value, argument, max_chars).strip()
+    return text or refuse(argument, value, "is empty; say what to look for")
 
 
 def entity_key(value: object, argument: str) -> str:
-    """What an entity is asked for by: trimmed, non-empty, at most 512 characters."""
+    """Returns the name or key by which a caller asks for an entity, trimmed: 1..512 characters."""
     return query(value, argument, MAX_KEY_CHARS)
 
 
-def count(value: object, argument: str, least: int, most: int) -> int:
-    """A whole number in `least..most`."""
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        refuse(argument, value, f"must be a whole number from {least} to {most}")
+def count(value: object, argument: str, minimum: int, maximum: int) -> int:
+    """Checks a whole number from `minimum` to `maximum`."""
+    if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
+        refuse(argument, value, f"must be a whole number from {minimum} to {maximum}")
     return int(value)
 
 
-def top_k(value: object, argument: str = "top_k", most: int = MAX_TOP_K) -> int | None:
-    """How many hits, from 1 on; None for "auto", which leaves it to the search."""
+def top_k(value: object, argument: str = "top_k", maximum: int = MAX_TOP_K) -> int | None:
+    """Checks the number of hits, from 1 to `maximum`; returns None for "auto", with which the search decides."""
     if isinstance(value, str):
         if value.strip().casefold() != "auto":
-            refuse(argument, value, f'must be a whole number from 1 to {most}, or "auto"')
+            refuse(argument, value, f'must be a whole number from 1 to {maximum}, or "auto"')
         return None
-    return count(value, argument, 1, most)
+    return count(value, argument, 1, maximum)
 
 
 def threshold(value: object, argument: str = "threshold") -> float | None:
-    """A minimum cosine similarity in -1..1, or None."""
+    """Checks a minimum cosine similarity from -1 to 1, or None."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not -1 <= value <= 1:
@@ -543,73 +557,78 @@ def threshold(value: object, argument: str = "threshold") -> float | None:
 
 
 def kinds(value: object, argument: str = "kinds") -> frozenset[Kind] | None:
-    """The kinds asked for: one, or an iterable of some; None leaves the call's default."""
+    """Reads one kind or an iterable of kinds; None stands for the call's default."""
     if value is None:
         return None
-    asked = [value] if isinstance(value, str) else value
-    if not isinstance(asked, Iterable) or isinstance(asked, Mapping | bytes):
-        refuse(argument, value, f"must be a list of {_listed(Kind)}")
+    values = [value] if isinstance(value, str) else value
+    if not isinstance(values, Iterable) or isinstance(values, Mapping | bytes):
+        refuse(argument, value, f"must be a list of {_quoted_list(Kind)}")
     try:
-        named = list(asked)
+        names = list(values)
     except TypeError:  # an array without dimensions
-        refuse(argument, value, f"must be a list of {_listed(Kind)}")
-    for one in named:
-        if not isinstance(one, str) or one not in list(Kind):
-            refuse(argument, one, f"is not a kind; use {_listed(Kind)}")
-    return frozenset(Kind(one) for one in named) or refuse(argument, value, f"is empty; name some of {_listed(Kind)}")
+        refuse(argument, value, f"must be a list of {_quoted_list(Kind)}")
+    for name in names:
+        if not isinstance(name, str) or name not in list(Kind):
+            refuse(argument, name, f"is not a kind; use {_quoted_list(Kind)}")
+    return frozenset(Kind(name) for name in names) or refuse(
+        argument, value, f"is empty; name some of {_quoted_list(Kind)}"
+    )
 
 
 def entity_type(value: object, argument: str = "type") -> EntityType:
-    """One of the closed list of entity types, in any case."""
-    for one in EntityType:
-        if isinstance(value, str) and value.casefold() == one.casefold():
-            return one
-    return refuse(argument, value, f"must be one of {_listed(EntityType)}")
+    """Returns the entity type of this name, in upper or lower case."""
+    for member in EntityType:
+        if isinstance(value, str) and value.casefold() == member.casefold():
+            return member
+    return refuse(argument, value, f"must be one of {_quoted_list(EntityType)}")
 
 
 def entity_name(value: object, argument: str) -> str:
-    """What an entity is to be called: 1..256 characters in one line."""
-    return _name(value, argument)
+    """Checks the name that a user chooses for an entity: 1..256 characters in one line."""
+    return _checked_name(value, argument)
 
 
 def memory_type(value: object, argument: str = "memory_type") -> str | None:
-    """One of `MEMORY_TYPES`, also as mem0 spells it ("procedural_memory"), or None."""
+    """Returns one of `MEMORY_TYPES`, also for mem0's spelling of it ("procedural_memory"), or None."""
     if value is None:
         return None
     name = value.removesuffix("_memory") if isinstance(value, str) else None
     if name not in MEMORY_TYPES:
-        refuse(argument, value, f"must be one of {_listed(MEMORY_TYPES)}")
+        refuse(argument, value, f"must be one of {_quoted_list(MEMORY_TYPES)}")
     return name
 
 
 def memory_id(value: object, argument: str = "memory_id") -> str:
-    """An id as given: one that cannot exist reads as not found like any other, so only the type is checked."""
+    """Checks that an id is a string. An impossible id is then simply not found, as any other unknown id."""
     if not isinstance(value, str):
         refuse(argument, value, "must be a string: an id that add, search or get_all returned")
-    # No id has what no store can hold; such a one is unknown like any other.
-    return "" if _UNSTORABLE.search(value) else str.__str__(value)
+    # No memory has an id with unstorable characters; "" is as unknown and does not break a store's driver.
+    return "" if _UNSTORABLE_CHARS.search(value) else str.__str__(value)
 
 
 def flag(value: object, argument: str) -> bool:
-    """True or False."""
+    """Checks True or False."""
     if not isinstance(value, bool):
         refuse(argument, value, "must be True or False")
     return value
 
 
 def merge_aliases(first: T | None, second: T | None, names: tuple[str, str]) -> T | None:
-    """The one value behind two names for it (`top_k` and mem0's `limit`); None where neither is given."""
-    if first is not None and second is not None and not _same(first, second):
+    """Returns the value of an argument that has two names (`top_k` and mem0's `limit`), or None without either.
+
+    Raises `ValidationError` if both are passed and differ.
+    """
+    if first is not None and second is not None and not _are_equal(first, second):
         refuse(names[1], second, f"differs from {names[0]}, which means the same; pass only one of them")
     return second if first is None else first
 
 
-def _same(first: object, second: object) -> bool:
+def _are_equal(first: object, second: object) -> bool:
     try:
         return bool(first == second)
-    except ValueError:  # arrays do not say whether they are equal; they are refused later by what they are
+    except ValueError:  # comparing arrays gives no truth value; a later check refuses them by their type
         return False
 
 
-def _listed(names: Iterable[str]) -> str:
+def _quoted_list(names: Iterable[str]) -> str:
     return ", ".join(repr(str(name)) for name in names)

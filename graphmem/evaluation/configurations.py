@@ -11,7 +11,7 @@ from graphmem.evaluation.datasets import BenchmarkQuestion
 from graphmem.memory import Memory
 from graphmem.model import Scope, View
 from graphmem.retrieval.pipeline import search
-from graphmem.retrieval.retrievers import SearchQuery
+from graphmem.retrieval.types import SearchQuery
 from graphmem.retrieval.weights import CONFIGURATIONS, SearchWeights
 
 SearchFunction = Callable[[Memory, BenchmarkQuestion, int], list[str]]

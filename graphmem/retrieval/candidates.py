@@ -1,4 +1,4 @@
-"""The memories looked at so far, read from the ledger, which has the last word. Nothing is read twice."""
+"""The candidates of one search, read from the ledger, which decides whether they exist. Reads no memory twice."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ from graphmem.model import CandidateRow, EmbeddingSpec
 from graphmem.models.protocols import Matrix
 from graphmem.retrieval.character_matching import CharacterMatches
 from graphmem.retrieval.features import Evidence
-from graphmem.retrieval.retrievers import ScoredIds, SearchQuery
+from graphmem.retrieval.types import ScoredIds, SearchQuery
 from graphmem.stores.ledger import Ledger, candidate_rows, memories
 from graphmem.stores.ledger.decoding import decoding
 
 
 class Candidates:
-    """Fills the evidence of one search, step by step."""
+    """Fills the `evidence` of one search step by step: rows, neighbours, cosines, matches.
 
-    def __init__(self, question: SearchQuery, ledger: Ledger, spec: EmbeddingSpec, vector: Matrix | None) -> None:
-        self._question = question
+    Its methods raise StoreError if the ledger fails.
+    """
+
+    def __init__(self, query: SearchQuery, ledger: Ledger, spec: EmbeddingSpec, vector: Matrix | None) -> None:
+        self._query = query
         self._ledger = ledger
         self._spec = spec
         self._vector = vector
@@ -29,107 +32,118 @@ class Candidates:
         self._refused: set[str] = set()
         self._matched: set[str] = set()
         with ledger.read() as connection:
-            partition = question.view.partition
+            partition = query.view.partition
             self._partition = None if partition is None else memories.partition_row(connection, partition)
         self.evidence = Evidence()
 
-    def filter_hits(self, ask: Callable[[int], ScoredIds], first: ScoredIds, limit: int) -> dict[str, float]:
-        """An arm's finds as far as they may be shown; asks for more while the filter refuses too many."""
-        found, asked = first, limit
+    def filter_hits(self, search_arm: Callable[[int], ScoredIds], first: ScoredIds, limit: int) -> dict[str, float]:
+        """Returns up to `limit` of an arm's ids that are visible, with their scores, in the arm's order.
+
+        `first` is the arm's answer for `limit`. While the filter refuses too many of them, asks `search_arm` for four
+        times as many.
+        """
+        scored, asked_for = first, limit
         while True:
-            shown = set(self.visible(uid for uid, _ in found))
-            if len(shown) >= limit or len(found) < asked:
-                return dict([(uid, score) for uid, score in found if uid in shown][:limit])
-            asked *= 4
-            found = ask(asked)
+            visible = set(self.visible(uid for uid, _ in scored))
+            if len(visible) >= limit or len(scored) < asked_for:
+                return dict([(uid, score) for uid, score in scored if uid in visible][:limit])
+            asked_for *= 4
+            scored = search_arm(asked_for)
 
     def visible(self, ids: Iterable[str]) -> list[str]:
-        """Those of the memories that the view holds and the filter accepts, in their order."""
-        wanted = list(dict.fromkeys(ids))
-        known, only = self.evidence.rows, self._question.filter
-        new = [uid for uid in wanted if uid not in known and uid not in self._refused]
-        if not new:
-            return [uid for uid in wanted if uid not in self._refused]
+        """Returns the ids, each once and in order, that the ledger has, the view shows and the filter accepts."""
+        unique_ids = list(dict.fromkeys(ids))
+        rows, metadata_filter = self.evidence.rows, self._query.filter
+        unread = [uid for uid in unique_ids if uid not in rows and uid not in self._refused]
+        if not unread:
+            return [uid for uid in unique_ids if uid not in self._refused]
         with self._ledger.read() as connection:
-            self._see(candidate_rows.candidates_by_id(connection, self._question.view, self._partition, new))
-            if only is not None:
-                records = memories.records(connection, [uid for uid in new if uid in known])
-                self._refused |= {uid for uid, record in records.items() if not only.matches(fields_of(record))}
-        self._refused |= {uid for uid in new if uid not in known}
-        return [uid for uid in wanted if uid not in self._refused]
+            self._add_rows(candidate_rows.candidates_by_id(connection, self._query.view, self._partition, unread))
+            if metadata_filter is not None:
+                records = memories.records(connection, [uid for uid in unread if uid in rows])
+                self._refused |= {
+                    uid for uid, record in records.items() if not metadata_filter.matches(fields_of(record))
+                }
+        self._refused |= {uid for uid in unread if uid not in rows}
+        return [uid for uid in unique_ids if uid not in self._refused]
 
-    def _see(self, found: Iterable[CandidateRow]) -> None:
-        for candidate_row in found:
+    def _add_rows(self, rows: Iterable[CandidateRow]) -> None:
+        for candidate_row in rows:
             self.evidence.rows[candidate_row.id] = candidate_row
             self._by_row[candidate_row.row] = candidate_row
 
     def load_neighbours(self, ids: Sequence[str]) -> None:
-        """Finds out who is beside these memories, and how near the question all of them are in meaning."""
+        """Reads the neighbours of these visible memories in their sessions, and the cosines of all of them."""
         evidence = self.evidence
-        new = [evidence.rows[uid] for uid in ids if uid not in evidence.neighbours]
-        if not new:
+        new_rows = [evidence.rows[uid] for uid in ids if uid not in evidence.neighbours]
+        if not new_rows:
             return
         with self._ledger.read() as connection:
-            self._link(connection, new)
-            near = self._with_beside([candidate_row.id for candidate_row in new])
-            fresh = [uid for uid in near if uid not in evidence.similarity]
-            self._compare(connection, [evidence.rows[uid].row for uid in fresh])
+            self._link_neighbours(connection, new_rows)
+            all_ids = self._with_neighbours([candidate_row.id for candidate_row in new_rows])
+            uncompared = [uid for uid in all_ids if uid not in evidence.similarity]
+            self._add_similarities(connection, [evidence.rows[uid].row for uid in uncompared])
 
-    def _link(self, connection: Connection, new: Sequence[CandidateRow]) -> None:
-        there = {row for candidate_row in new for row in (candidate_row.before, candidate_row.after) if row is not None}
-        self._see(
+    def _link_neighbours(self, connection: Connection, new_rows: Sequence[CandidateRow]) -> None:
+        neighbour_rows = {
+            row for candidate_row in new_rows for row in (candidate_row.before, candidate_row.after) if row is not None
+        }
+        self._add_rows(
             candidate_rows.candidates_by_row(
-                connection, self._question.view, self._partition, there - self._by_row.keys()
+                connection, self._query.view, self._partition, neighbour_rows - self._by_row.keys()
             )
         )
-        for candidate_row in new:
+        for candidate_row in new_rows:
             self.evidence.neighbours[candidate_row.id] = (self._id(candidate_row.before), self._id(candidate_row.after))
 
     def _id(self, row: int | None) -> str | None:
         candidate_row = None if row is None else self._by_row.get(row)
         return None if candidate_row is None else candidate_row.id
 
-    def _with_beside(self, ids: Sequence[str]) -> list[str]:
-        beside = (other for uid in ids for other in self.evidence.neighbours[uid] if other is not None)
-        return list(dict.fromkeys([*ids, *beside]))
+    def _with_neighbours(self, ids: Sequence[str]) -> list[str]:
+        neighbours = (other for uid in ids for other in self.evidence.neighbours[uid] if other is not None)
+        return list(dict.fromkeys([*ids, *neighbours]))
 
-    def _compare(self, connection: Connection, rows: Sequence[int]) -> None:
-        """Exact cosines from the ledger's own vectors, whatever arm brought the memories."""
+    def _add_similarities(self, connection: Connection, rows: Sequence[int]) -> None:
+        """Adds exact cosines from the ledger's vectors, whichever arm found the memories."""
         if self._vector is None:
             return
-        held, vectors = candidate_rows.vectors_of(connection, self._spec.model, rows)
-        if not held:
+        vector_rows, vectors = candidate_rows.vectors_of(connection, self._spec.model, rows)
+        if not vector_rows:
             return
         similarity = self.evidence.similarity
-        # Row by row, unlike a product of BLAS: like texts get like cosines to the last bit, wherever they stand.
-        for row, cosine in zip(held, np.einsum("ij,j->i", vectors, self._vector).tolist(), strict=True):
+        # Row by row, unlike a product of BLAS: equal texts get equal cosines to the last bit, wherever they stand.
+        for row, cosine in zip(vector_rows, np.einsum("ij,j->i", vectors, self._vector).tolist(), strict=True):
             uid = self._by_row[row].id
             similarity[uid] = max(cosine, similarity.get(uid, cosine))
 
     def score_tokens(self, ids: Sequence[str]) -> None:
-        """Compares the question's tokens with those of these memories and of those beside them."""
+        """Adds these memories and their neighbours to `evidence.matches`: by tokens, or by characters of their texts.
+
+        Does nothing without `matches`. Needs `load_neighbours` for the same ids before.
+        """
         matches, evidence = self.evidence.matches, self.evidence
         if matches is None:
             return
-        fresh = [uid for uid in self._with_beside(ids) if uid not in self._matched]
-        self._matched.update(fresh)
-        rows = [evidence.rows[uid].row for uid in fresh]
+        new_ids = [uid for uid in self._with_neighbours(ids) if uid not in self._matched]
+        self._matched.update(new_ids)
+        rows = [evidence.rows[uid].row for uid in new_ids]
         with self._ledger.read() as connection:
             if isinstance(matches, CharacterMatches):
                 texts = candidate_rows.texts_of(connection, rows)
                 matches.add([self._by_row[row].id for row in texts], list(texts.values()))
             else:
-                held, windows = candidate_rows.tokens_of(connection, self._spec, rows)
-                decoding(matches.add)([self._by_row[row].id for row in held], windows)
+                window_rows, windows = candidate_rows.tokens_of(connection, self._spec, rows)
+                decoding(matches.add)([self._by_row[row].id for row in window_rows], windows)
 
     def token_windows(self, rows: Sequence[int]) -> dict[int, list[bytes]]:
-        """The token matrices (int8) of memories' windows, by row."""
-        found: dict[int, list[bytes]] = {}
+        """Returns {row: its windows' token matrices, int8 as bytes}; memories without tokens are missing."""
+        windows_by_row: dict[int, list[bytes]] = {}
         with self._ledger.read() as connection:
             for row, window in zip(*candidate_rows.tokens_of(connection, self._spec, rows), strict=True):
-                found.setdefault(row, []).append(window)
-        return found
+                windows_by_row.setdefault(row, []).append(window)
+        return windows_by_row
 
     def with_neighbours(self, ids: Sequence[str]) -> list[str]:
-        """These memories with those beside them, as far as they may be shown."""
-        return self.visible(self._with_beside(ids))
+        """Returns these memories and those of their neighbours that are visible. Needs `load_neighbours` before."""
+        return self.visible(self._with_neighbours(ids))

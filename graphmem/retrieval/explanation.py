@@ -1,4 +1,4 @@
-"""Why a memory was found: the arms that found it, the way the walk took to it, one readable line. Pure."""
+"""Explains hits: the arms that found a hit, the path by which PageRank reached it, and one readable line. Pure."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ from graphmem.model import MemoryRecord
 from graphmem.retrieval.features import FeatureTable
 from graphmem.retrieval.pagerank import Node, WalkResult
 
-QUOTED = 60
-# Nodes of a way that tells anything: over more of them everything in a long session is reached from everything else.
+# Characters of a memory that are quoted in the readable line.
+QUOTED_CHARS = 60
+# The greatest number of nodes of a path: over longer ones everything in a long session is reached from everything else.
 MAX_PATH_LENGTH = 9
-# From an entity to a memory that mentions it, and on over another entity to one more.
+# Entity, memory, entity, memory.
 SHORT_PATH_LENGTH = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """`arms`: {name: {"rank": from 1, "score"}}; `path`: memories alternating with entities and relations, beginning
-    at what matched the question and ending at the hit.
+    """The explanation of one hit.
+
+    `arms`: {arm or feature: {"rank": from 1, "score"}}. `path`: the memories, entities and relations in turn, from the
+    node that matched the query to the hit. `why`: both as one line.
     """
 
     arms: Mapping[str, Mapping[str, float]]
@@ -31,75 +34,78 @@ class Explanation:
 
 
 class ExplanationBuilder:
-    """Explains one search's hits: by `arms` {name: {id: score}}, what found on its own, and the table's features."""
+    """Explains the hits of one search by its arms' scores {arm: {id: score}}, its PageRanks and its feature table."""
 
     def __init__(
         self, arms: Mapping[str, Mapping[str, float]], walks: Sequence[WalkResult], table: FeatureTable
     ) -> None:
-        self._found = arms
+        self._arms = arms
         self._walks = walks
         self._table = table
         self._nearest = next(iter(arms.get("dense", {})), None)
-        self._ways: dict[str, list[Node]] = {}
+        self._paths: dict[str, list[Node]] = {}
 
     def start_of(self, uid: str) -> str:
-        """The memory that the way to a hit starts from: itself, if it matched by itself."""
-        return next((name for kind, name in self._way(uid) if kind == "memory"), uid)
+        """Returns the id of the first memory on the path to a hit; the hit's own id if it has no path."""
+        return next((name for kind, name in self._path(uid) if kind == "memory"), uid)
 
     def near_start(self, uid: str) -> Node:
-        """What a short way over entities to a hit begins at, an entity or a memory; the hit itself if it has none."""
-        way = self._way(uid)
-        kinds = [kind for kind, _ in way]
-        short = len(way) <= SHORT_PATH_LENGTH and ("memory", "memory") not in pairwise(kinds)
-        return way[0] if way and short else ("memory", uid)
+        """Returns the first node (entity or memory) of a short path over entities to a hit, else the hit itself.
+
+        Short: at most `SHORT_PATH_LENGTH` nodes and no step from a memory to the next of its session.
+        """
+        path = self._path(uid)
+        kinds = [kind for kind, _ in path]
+        is_short = len(path) <= SHORT_PATH_LENGTH and ("memory", "memory") not in pairwise(kinds)
+        return path[0] if path and is_short else ("memory", uid)
 
     def ids_on_paths(self, ids: Sequence[str], kind: str) -> list[str]:
-        """What lies on the ways to these: the ids of each "memory", or the keys of each "entity"."""
-        return [name for uid in ids for each, name in self._way(uid) if each == kind]
+        """Returns the memory ids (kind "memory") or entity keys (kind "entity") on the paths to these memories."""
+        return [name for uid in ids for node_kind, name in self._path(uid) if node_kind == kind]
 
     def explain(self, uid: str, records: Mapping[str, MemoryRecord], names: Mapping[str, str]) -> Explanation:
-        """The explanation of one memory; `records` and `names` are those of the way's memories and entities."""
+        """Explains one hit. `records` by id and `names` by entity key are those of the nodes on its path."""
         arms = {
             name: {"rank": ranks[uid], "score": scores[uid]}
             for name, (scores, ranks) in self._ranked.items()
             if uid in scores
         }
-        steps = _steps(self._way(uid), records, names)
+        steps = _steps(self._path(uid), records, names)
         return Explanation(arms, tuple(steps), _why(arms, steps))
 
     @cached_property
     def _ranked(self) -> dict[str, tuple[Mapping[str, float], Mapping[str, int]]]:
-        """Each arm's and each feature's scores above 0, with their ranks."""
+        """The positive scores of each arm and each explained feature, by id, best first, with their ranks."""
         columns = {
             name: dict(zip(self._table.ids, column.tolist(), strict=True))
             for name, column in self._table.columns.items()
             if name in _WORDS
         }
-        # A day beside the one asked about counts, but is not from it.
+        # A day next to the one that the query names has a score, but is not from the time asked about.
         columns["date"] = {uid: score for uid, score in columns.get("date", {}).items() if score == 1.0}
-        found: dict[str, tuple[Mapping[str, float], Mapping[str, int]]] = {}
-        for name, scores in {**columns, **self._found}.items():
+        scores_and_ranks: dict[str, tuple[Mapping[str, float], Mapping[str, int]]] = {}
+        for name, scores in {**columns, **self._arms}.items():
             ranked = sorted(((uid, score) for uid, score in scores.items() if score > 0), key=lambda pair: -pair[1])
-            found[name] = dict(ranked), {uid: rank for rank, (uid, _) in enumerate(ranked, 1)}
-        return found
+            scores_and_ranks[name] = dict(ranked), {uid: rank for rank, (uid, _) in enumerate(ranked, 1)}
+        return scores_and_ranks
 
-    def _way(self, uid: str) -> list[Node]:
-        if uid not in self._ways:
-            self._ways[uid] = self._found_way(uid)
-        return self._ways[uid]
+    def _path(self, uid: str) -> list[Node]:
+        if uid not in self._paths:
+            self._paths[uid] = self._likeliest_path(uid)
+        return self._paths[uid]
 
-    def _found_way(self, uid: str) -> list[Node]:
-        """What matched by itself needs no way; what did not is shown with the likeliest one."""
+    def _likeliest_path(self, uid: str) -> list[Node]:
+        """Returns PageRank's path to a memory; the memory alone if it is the nearest to the query or has no path."""
         if uid != self._nearest:
-            for reached in self._walks:
-                if 0 < len(way := reached.path(uid)) <= MAX_PATH_LENGTH:
-                    return way
+            for walk in self._walks:
+                if 0 < len(path := walk.path(uid)) <= MAX_PATH_LENGTH:
+                    return path
         return [("memory", uid)]
 
 
-def _steps(way: Sequence[Node], records: Mapping[str, MemoryRecord], names: Mapping[str, str]) -> list[dict[str, Any]]:
+def _steps(path: Sequence[Node], records: Mapping[str, MemoryRecord], names: Mapping[str, str]) -> list[dict[str, Any]]:
     steps: list[dict[str, Any]] = []
-    for kind, name in way:
+    for kind, name in path:
         if kind == "memory" and steps and steps[-1]["type"] == "memory":
             steps.append({"type": "relation", "predicate": "next in the conversation"})
         if kind == "memory":
@@ -111,23 +117,24 @@ def _steps(way: Sequence[Node], records: Mapping[str, MemoryRecord], names: Mapp
 
 
 def _why(arms: Mapping[str, Mapping[str, float]], steps: Sequence[Mapping[str, Any]]) -> str:
-    said = [f"{_WORDS[name]} (rank {arms[name]['rank']:.0f})" for name in _WORDS if name in arms]
+    reasons = [f"{_WORDS[name]} (rank {arms[name]['rank']:.0f})" for name in _WORDS if name in arms]
     if len(steps) > 1:
-        said.append(f"reached from {' → '.join(_named(step) for step in steps[:-1])}")
-    return "; ".join(said) or "next to what matches the question"
+        reasons.append(f"reached from {' → '.join(_step_label(step) for step in steps[:-1])}")
+    return "; ".join(reasons) or "next to what matches the question"
 
 
-def _named(step: Mapping[str, Any]) -> str:
+def _step_label(step: Mapping[str, Any]) -> str:
     if step["type"] == "memory":
         return _quoted(step["memory"])
     return str(step["name"] if step["type"] == "entity" else step["predicate"])
 
 
-def _quoted(words: str) -> str:
-    text = " ".join(words.split())
-    return f"“{text[: QUOTED - 1]}…”" if len(text) > QUOTED else f"“{text}”"
+def _quoted(text: str) -> str:
+    line = " ".join(text.split())
+    return f"“{line[: QUOTED_CHARS - 1]}…”" if len(line) > QUOTED_CHARS else f"“{line}”"
 
 
+# The words of an arm or feature in `Explanation.why`, in their order there.
 _WORDS = {
     "dense": "close in meaning",
     "keyword": "shares words",

@@ -1,11 +1,14 @@
-"""Weak questions: "and how did that turn out?" finds little by itself. Each step costs more and is taken if needed.
+"""The fallback of `ChatLink.recall`: queries again if a query ("and how did that turn out?") finds too little.
 
-1. the question as it is;
-2. with the last turns of the conversation in front;
+Each query costs more than the one before and is tried only if that was insufficient:
+
+1. the query as it is;
+2. with the last messages of the conversation in front;
 3. rewritten by a language model into a query that stands for itself.
 
-A step has found enough if what it asked names something that memories mention, or if one of its hits shares enough
-words with it, or is near enough in meaning. Nearness counts only where the embedder reads the language.
+A search is sufficient (`is_sufficient`) if its query names an entity that memories mention, or if one of its hits
+shares enough words with the query or has a sufficient cosine (`term_overlap.is_relevant`). Cosines count only where the
+embedder reads the query's script. The thresholds are those of benchmarks/ABLATIONS.md, "Enough".
 """
 
 from __future__ import annotations
@@ -21,18 +24,20 @@ from graphmem.errors import LLMError
 from graphmem.model import Message
 from graphmem.models.protocols import LanguageModel, Prompt
 from graphmem.retrieval import term_overlap
-from graphmem.retrieval.pipeline import Hit, SearchOutcome
+from graphmem.retrieval.types import Hit, SearchOutcome
 
-# Of the query with the last turns in front: a longer one is about everything.
+# Characters of a query with the last messages in front: a longer one matches everything.
 MAX_QUERY_CHARS = 1200
+# The timeout of the language model.
 REWRITE_SECONDS = 2.5
-# For a step to be worth beginning: what a search takes.
+# The time that a search takes: the second query is tried only with more left, a rewrite only with twice as much.
 SEARCH_SECONDS = 0.25
+# Characters of a rewritten query.
 MAX_REWRITE_CHARS = 400
 
 _FENCE = re.compile(r"\s*```")
-_MARKS = re.compile(r"^\s*(?:[-*•>#]+\s+|\d+[.)]\s+)")
-# What models write in front of a query, or in a line that announces it: a row of such words, and a colon.
+_LIST_MARK = re.compile(r"^\s*(?:[-*•>#]+\s+|\d+[.)]\s+)")
+# A label that models put before a query or on a line of its own: a row of such words and a colon.
 _LABEL = re.compile(
     r"^(?:(?:(?:here(?: is|['’]s)|the|an?|my|your|self-contained|stand-?alone|final|new|improved|search|user|memory"
     r"|retrieval|rewritten|rewrite|rephrased|reformulated|query|question|output|answer|result|version)(?![^\W_])"
@@ -46,10 +51,10 @@ _QUOTES = "\"'`“”‘’«»「」『』*_ "
 
 @dataclass(frozen=True, slots=True)
 class ConversationQuery:
-    """A question in its conversation. `recent` are the turns before it, oldest first.
+    """A query (`question`) with its conversation: `recent` has the messages before it, oldest first.
 
-    `prompt` stands in for ours, which says how a question is to be rewritten. `only_related`: whether hits that have
-    nothing to do with what is asked are left out.
+    `prompt` replaces the prompt template "rewrite" (None: the package's own). `only_related`: whether hits that have
+    nothing to do with the query are left out.
     """
 
     question: str
@@ -62,7 +67,10 @@ class ConversationQuery:
 
 @dataclass(frozen=True, slots=True)
 class FallbackStep:
-    """What there is after a step of the ladder: all hits so far, best first; `query` is what this step asked."""
+    """The result after one of the queries: `query` is this query, `hits` are best first.
+
+    The hits are those of this query if it is sufficient, else those of all queries so far (`interleave`).
+    """
 
     query: str
     hits: tuple[Hit, ...]
@@ -70,114 +78,122 @@ class FallbackStep:
 
 
 def search_with_fallback(
-    asking: ConversationQuery,
-    find: Callable[[str], SearchOutcome],
+    conversation: ConversationQuery,
+    search: Callable[[str], SearchOutcome],
     model: LanguageModel | None,
-    left: Callable[[], float],
+    seconds_left: Callable[[], float],
 ) -> Iterator[FallbackStep]:
-    """Yields what is found after each step that is taken; the last one stands. `left` gives the seconds left.
+    """Searches by one query after the other and yields the result after each; the last one is final.
 
-    Where nothing at all is found there is nothing, and no further step would find it. A model that fails or is too slow
-    ends it, without a word. Raises what `find` raises.
+    Ends with the first sufficient query, with one that has no hits at all, or when `seconds_left()` is used up. If the
+    language model fails or is too slow, the rewritten query is left out without a report. Raises what `search` raises.
     """
-    found: list[SearchOutcome] = []
-    for query in _queries(asking, model, left):
-        answer = find(query)
-        found.append(answer)
-        enough = is_sufficient(answer)
-        yield FallbackStep(query, interleave([answer] if enough else found, only_related=asking.only_related), enough)
-        if enough or not answer.hits:
+    outcomes: list[SearchOutcome] = []
+    for query in _queries(conversation, model, seconds_left):
+        outcome = search(query)
+        outcomes.append(outcome)
+        enough = is_sufficient(outcome)
+        yield FallbackStep(
+            query, interleave([outcome] if enough else outcomes, only_related=conversation.only_related), enough
+        )
+        if enough or not outcome.hits:
             return
 
 
-def _queries(asking: ConversationQuery, model: LanguageModel | None, left: Callable[[], float]) -> Iterator[str]:
-    """The queries of the steps, each made when it is its turn."""
-    seen = {asking.question}
-    yield asking.question
-    with_before = prepend_turns(asking.question, asking.recent)
-    if with_before not in seen and left() > SEARCH_SECONDS:
-        seen.add(with_before)
-        yield with_before
-    rewritten = "" if model is None else _rewritten(asking, model, left() - SEARCH_SECONDS)
-    if rewritten and rewritten not in seen and left() > 0:
+def _queries(
+    conversation: ConversationQuery, model: LanguageModel | None, seconds_left: Callable[[], float]
+) -> Iterator[str]:
+    """Yields the queries; each is made only when it is needed."""
+    tried = {conversation.question}
+    yield conversation.question
+    with_turns = prepend_turns(conversation.question, conversation.recent)
+    if with_turns not in tried and seconds_left() > SEARCH_SECONDS:
+        tried.add(with_turns)
+        yield with_turns
+    rewritten = "" if model is None else _rewritten(conversation, model, seconds_left() - SEARCH_SECONDS)
+    if rewritten and rewritten not in tried and seconds_left() > 0:
         yield rewritten
 
 
-def is_sufficient(answer: SearchOutcome) -> bool:
-    """Whether a step has found what was asked for, by the rule above."""
-    if not answer.hits:
+def is_sufficient(outcome: SearchOutcome) -> bool:
+    """Whether a search answered its query, by the rule of this module. Needs hits with `term_overlap`."""
+    if not outcome.hits:
         return False
-    return bool(answer.named) or any(
-        term_overlap.is_relevant(hit.term_overlap, hit.similarity, understood=answer.is_supported_script)
-        for hit in answer.hits
+    return bool(outcome.named) or any(
+        term_overlap.is_relevant(hit.term_overlap, hit.similarity, is_supported_script=outcome.is_supported_script)
+        for hit in outcome.hits
     )
 
 
-def interleave(answers: Sequence[SearchOutcome], *, only_related: bool = True) -> tuple[Hit, ...]:
-    """The hits of steps none of which found enough, each once: of each step the best, then of each the next.
+def interleave(outcomes: Sequence[SearchOutcome], *, only_related: bool = True) -> tuple[Hit, ...]:
+    """Merges the hits of insufficient searches, each memory once: the best of each, then the second of each.
 
-    The last step knows best what is meant, so it comes first. A question without a word that names something counts
-    only as long as there is none that has one, unless everything is wanted.
+    The last search comes first, as its query says most clearly what is meant. With `only_related`, unrelated hits are
+    left out, and so are searches whose query has no word that names something if another query has one.
     """
     if only_related:
-        told = [answer for answer in answers if answer.has_query_terms] or answers
-        some = [answer.related for answer in told]
+        with_terms = [outcome for outcome in outcomes if outcome.has_query_terms] or outcomes
+        hit_lists = [outcome.related for outcome in with_terms]
     else:
-        some = [answer.hits for answer in answers]
-    rows = zip_longest(*reversed(some))
-    return tuple({hit.record.id: hit for row in rows for hit in row if hit is not None}.values())
+        hit_lists = [outcome.hits for outcome in outcomes]
+    ranks = zip_longest(*reversed(hit_lists))
+    return tuple({hit.record.id: hit for rank in ranks for hit in rank if hit is not None}.values())
 
 
-def prepend_turns(question: str, recent: Sequence[Message], most: int = MAX_QUERY_CHARS) -> str:
-    """The question with the last turns in front, at most `most` characters; the newest turns are kept whole.
+def prepend_turns(question: str, recent: Sequence[Message], max_chars: int = MAX_QUERY_CHARS) -> str:
+    """Returns the query with the last messages in front, one to a line, at most `max_chars` characters.
 
-    Of a newest turn that is too long by itself the end is kept. Roles and "User question:" bring nothing here, and the
-    latter costs recall (`benchmarks/ABLATIONS.md`, "Enough").
+    As many of the newest messages as fit are taken whole; of a newest message that does not fit, its end. Roles bring
+    nothing, and the label "User question:" costs recall (benchmarks/ABLATIONS.md, "Enough").
     """
-    room, turns = most - len(question), list[str]()
+    room, turns = max_chars - len(question), list[str]()
     for message in reversed(recent):
         room -= len(message.content) + 1
         if room < 0:
             break
         turns.insert(0, message.content)
-    if not turns and recent and (room := most - len(question) - 1) > 0:
+    if not turns and recent and (room := max_chars - len(question) - 1) > 0:
         turns = [recent[-1].content[-room:]]
-    return "\n".join([*turns, question])[-most:]
+    return "\n".join([*turns, question])[-max_chars:]
 
 
-def rewrite_prompt(asking: ConversationQuery, seconds: float) -> Prompt:
-    """What the model is asked: the conversation as data."""
-    names = {"user": asking.user_name, "assistant": asking.char_name}
-    said = (
-        f"{message.name or names.get(message.role) or message.role}: {message.content}" for message in asking.recent
+def rewrite_prompt(conversation: ConversationQuery, seconds: float) -> Prompt:
+    """Returns the prompt that asks for a rewritten query; the conversation stands in it as JSON, as data."""
+    names = {"user": conversation.user_name, "assistant": conversation.char_name}
+    lines = (
+        f"{message.name or names.get(message.role) or message.role}: {message.content}"
+        for message in conversation.recent
     )
-    asked = {
-        "user_name": asking.user_name,
-        "char_name": asking.char_name,
-        "user_question": asking.question,
-        "recent_conversation": "\n".join(said)[-MAX_QUERY_CHARS:],
+    data = {
+        "user_name": conversation.user_name,
+        "char_name": conversation.char_name,
+        "user_question": conversation.question,
+        "recent_conversation": "\n".join(lines)[-MAX_QUERY_CHARS:],
     }
-    system = asking.prompt or prompts.load("rewrite")
-    return Prompt("rewrite", system, json.dumps(asked, ensure_ascii=False), timeout=seconds)
+    system = conversation.prompt or prompts.load("rewrite")
+    return Prompt("rewrite", system, json.dumps(data, ensure_ascii=False), timeout=seconds)
 
 
-def _rewritten(asking: ConversationQuery, model: LanguageModel, seconds: float) -> str:
+def _rewritten(conversation: ConversationQuery, model: LanguageModel, seconds: float) -> str:
     if seconds < SEARCH_SECONDS:
         return ""
     try:
-        return clean_rewrite(model.answer(rewrite_prompt(asking, min(seconds, REWRITE_SECONDS))).value)
+        return clean_rewrite(model.answer(rewrite_prompt(conversation, min(seconds, REWRITE_SECONDS))).value)
     except LLMError:
         return ""
 
 
 def clean_rewrite(value: object) -> str:
-    """A model's answer as a query: its first line with words in it, without what models put around such a line."""
+    """Returns the query in a model's answer: its first line of words, without list marks, labels and quotes.
+
+    "" if there is none. At most `MAX_REWRITE_CHARS` characters.
+    """
     lines = value.splitlines() if isinstance(value, str) else []
-    told = (_bare(line) for line in lines if not _FENCE.match(line))
-    # "Here is the query:" announces the line that is meant.
-    found = [line for line in told if line]
-    return next((line for line in found if not line.endswith((":", "："))), "")[:MAX_REWRITE_CHARS]
+    bare_lines = (_bare_line(line) for line in lines if not _FENCE.match(line))
+    # A line that ends with a colon ("Here is the query:") announces the query.
+    candidates = [line for line in bare_lines if line]
+    return next((line for line in candidates if not line.endswith((":", "："))), "")[:MAX_REWRITE_CHARS]
 
 
-def _bare(line: str) -> str:
-    return _LABEL.sub("", _MARKS.sub("", line).strip(_QUOTES)).strip(_QUOTES)
+def _bare_line(line: str) -> str:
+    return _LABEL.sub("", _LIST_MARK.sub("", line).strip(_QUOTES)).strip(_QUOTES)

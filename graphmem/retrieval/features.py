@@ -1,4 +1,4 @@
-"""The table of candidates: one row for each memory, one column for each feature. Every arm adds columns. Pure."""
+"""The feature table of a search: one row for each candidate, one column for each feature. Pure."""
 
 from __future__ import annotations
 
@@ -14,50 +14,52 @@ from graphmem.retrieval.query_analysis import AnalyzedQuery
 from graphmem.retrieval.token_matching import TokenMatches
 
 Column = npt.NDArray[np.float64]
-# How much of a neighbour's score a memory takes over: what is said next to a match often is the answer.
+# The part of a neighbour's score that a memory gets: the message next to a match often is the answer.
 NEIGHBOUR_WEIGHT = 0.7
-# A neighbour's token matches count this much (.85 before they are squared).
+# The factor of a neighbour's token matches, which are squared cosines: .85 squared.
 NEIGHBOUR_TOKEN_WEIGHT = 0.7225
-# Cosines, token matches, and keyword scores as parts of the best one that lie no farther apart are about alike.
+# The least range that is stretched to 0..1, of cosines, of token matches, and of keyword scores as parts of the best.
+# Smaller differences stay small: among three like memories the date that was asked for must count more than a hundredth
+# of cosine (README, "Why it is built so").
 MIN_RANGE = 0.25
 IS_QUESTION = int(AnswerType.ASKS)  # plain numbers: a search compares thousands
 
 
 @dataclass(frozen=True, slots=True)
 class FeatureTable:
-    """Candidates by features; columns are parallel to `ids`."""
+    """Columns of features by name, parallel to the candidates in `ids`."""
 
     ids: tuple[str, ...]
     columns: dict[str, Column] = field(default_factory=dict)
 
     def add(self, name: str, scores: Mapping[str, float]) -> None:
-        """Adds a column as it is; a candidate that is not among the scores has 0."""
+        """Adds a column without normalising it; candidates without a score get 0."""
         self.columns[name] = np.array([scores.get(uid, 0.0) for uid in self.ids])
 
     def total(self, weights: Mapping[str, float]) -> Column:
-        """The weighted sum of the columns; one that nothing filled counts nothing."""
-        there = ((name, weight) for name, weight in weights.items() if name in self.columns)
-        return sum((weight * self.columns[name] for name, weight in there), np.zeros(len(self.ids)))
+        """Returns the weighted sum of the columns; weights without a column are ignored."""
+        filled = ((name, weight) for name, weight in weights.items() if name in self.columns)
+        return sum((weight * self.columns[name] for name, weight in filled), np.zeros(len(self.ids)))
 
 
-def min_max_normalized(column: Column, least: float = 0.0) -> Column:
-    """Min-max over the candidates; a column without differences counts nothing.
+def min_max_normalized(column: Column, min_range: float = 0.0) -> Column:
+    """Maps the column linearly to 0..1 by its least and greatest value; a constant column becomes 0.
 
-    Differences of less than `least` in all are not stretched: among a few like memories they mean nothing.
+    A range below `min_range` is divided by `min_range` instead, so that small differences stay small.
     """
-    if not column.size or (spread := column.max() - column.min()) <= 0:
+    if not column.size or (value_range := column.max() - column.min()) <= 0:
         return np.zeros_like(column)
-    return np.asarray((column - column.min()) / max(spread, least))
+    return np.asarray((column - column.min()) / max(value_range, min_range))
 
 
 @dataclass(slots=True)
 class Evidence:
-    """What is known of the memories looked at so far, by id.
+    """All that a search has read and computed about memories so far, by id.
 
-    `similarity` are cosines, `keyword` BM25 scores, `neighbours` the memories before and after in the session (None:
-    none that may be seen), `matches` those of tokens, or of signs where the embedder does not read (None: neither).
-    `is_supported_script`: whether the embedder reads the question's script; cosines tell nothing otherwise, and are no
-    features.
+    `similarity`: cosines. `keyword`: BM25 scores. `neighbours`: the memories before and after in the session (None: the
+    view shows none). `matches`: the query's tokens compared with those of memories, or its characters where the
+    embedder does not read the script (None: neither). `is_supported_script`: whether the embedder reads the query's
+    script; if not, cosines are no feature.
     """
 
     rows: dict[str, CandidateRow] = field(default_factory=dict)
@@ -67,73 +69,81 @@ class Evidence:
     matches: TokenMatches | CharacterMatches | None = None
     is_supported_script: bool = True
 
-    def table(self, ids: Sequence[str], asked: AnalyzedQuery) -> FeatureTable:
-        """A row for each of these memories, in a settled order: as stored, not by their random ids."""
+    def table(self, ids: Sequence[str], query: AnalyzedQuery) -> FeatureTable:
+        """Computes the features of these memories.
+
+        Rows are ordered as the ledger stored the memories, so that equal totals do not depend on random ids.
+        """
         rows = tuple(sorted(ids, key=lambda uid: self.rows[uid].row))
         table = FeatureTable(rows)
-        for columns in (self._nearness(rows), self._words(rows), self._answers(rows, asked)):
+        for columns in (
+            self._arm_columns(rows),
+            self._match_columns(rows),
+            self._query_columns(rows, query),
+        ):
             table.columns.update(columns)
         return table
 
-    def _nearness(self, ids: Sequence[str]) -> dict[str, Column]:
-        found: dict[str, Column] = {}
-        scored = (
+    def _arm_columns(self, ids: Sequence[str]) -> dict[str, Column]:
+        """Returns `dense` and `keyword`, and each with the neighbours' scores added (`dense_beside`, …)."""
+        columns: dict[str, Column] = {}
+        scores_by_arm = (
             {"dense": self.similarity, "keyword": self.keyword}
             if self.is_supported_script
             else {"keyword": self.keyword}
         )
-        for name, scores in scored.items():
+        for name, scores in scores_by_arm.items():
             own, before, after, count = self._with_neighbours(ids, scores)
             summed = own + NEIGHBOUR_WEIGHT * (before + after)
-            # Cosines are averaged, or a memory without neighbours would be behind; words add up.
+            # Cosines are averaged, or a memory without neighbours would fall behind; shared words add up.
             beside = summed / (1 + NEIGHBOUR_WEIGHT * count) if name == "dense" else summed
-            least = MIN_RANGE if name == "dense" else MIN_RANGE * own.max(initial=0.0)
-            found[name], found[f"{name}_beside"] = min_max_normalized(own, least), min_max_normalized(beside, least)
-        return found
+            min_range = MIN_RANGE if name == "dense" else MIN_RANGE * own.max(initial=0.0)
+            columns[name] = min_max_normalized(own, min_range)
+            columns[f"{name}_beside"] = min_max_normalized(beside, min_range)
+        return columns
 
     def _with_neighbours(
         self, ids: Sequence[str], scores: Mapping[str, float]
     ) -> tuple[Column, Column, Column, Column]:
+        """Returns the memories' own scores, those of the memories before and after, and the number of neighbours."""
         pairs = [self.neighbours.get(uid, (None, None)) for uid in ids]
-        before = [None if one is None else scores.get(one) for one, _ in pairs]
-        after = [None if other is None else scores.get(other) for _, other in pairs]
-        count = [(one is not None) + (other is not None) for one, other in pairs]
+        before_scores = [None if before is None else scores.get(before) for before, _ in pairs]
+        after_scores = [None if after is None else scores.get(after) for _, after in pairs]
+        count = [(before is not None) + (after is not None) for before, after in pairs]
         return (
             np.array([scores.get(uid, 0.0) for uid in ids]),
-            np.array([score or 0.0 for score in before]),
-            np.array([score or 0.0 for score in after]),
+            np.array([score or 0.0 for score in before_scores]),
+            np.array([score or 0.0 for score in after_scores]),
             np.array(count, dtype=float),
         )
 
-    def _words(self, ids: Sequence[str]) -> dict[str, Column]:
+    def _match_columns(self, ids: Sequence[str]) -> dict[str, Column]:
+        """Returns `tokens`, `tokens_beside` (of each part of the query the better of own and neighbour), `reply`."""
         if self.matches is None or not ids:
             return {}
         own = self.matches.matrix(ids)
         pairs = [self.neighbours.get(uid, (None, None)) for uid in ids]
-        around = np.maximum(
+        beside = np.maximum(
             self.matches.matrix([before for before, _ in pairs]), self.matches.matrix([after for _, after in pairs])
         )
         tokens = min_max_normalized(own @ self.matches.weights, MIN_RANGE)
         return {
             "tokens": tokens,
             "tokens_beside": min_max_normalized(
-                np.maximum(own, NEIGHBOUR_TOKEN_WEIGHT * around) @ self.matches.weights, MIN_RANGE
+                np.maximum(own, NEIGHBOUR_TOKEN_WEIGHT * beside) @ self.matches.weights, MIN_RANGE
             ),
-            "reply": self._replies(ids, dict(zip(ids, tokens.tolist(), strict=True))),
+            "reply": self._reply_column(ids, dict(zip(ids, tokens.tolist(), strict=True))),
         }
 
-    def _replies(self, ids: Sequence[str], tokens: Mapping[str, float]) -> Column:
-        """How well the question before is matched, for what somebody else answered to it."""
-        return np.array([self._reply(uid, tokens) for uid in ids])
-
-    def _reply(self, uid: str, tokens: Mapping[str, float]) -> float:
-        before = self.replies_to(uid)
-        return 0.0 if before is None else tokens.get(before, 0.0)
+    def _reply_column(self, ids: Sequence[str], tokens: Mapping[str, float]) -> Column:
+        """Returns for each reply the `tokens` score of the question it replies to; 0 for other memories."""
+        questions = (self.replies_to(uid) for uid in ids)
+        return np.array([0.0 if question is None else tokens.get(question, 0.0) for question in questions])
 
     def replies_to(self, uid: str) -> str | None:
-        """The memory just before one in its session, if somebody else asks something in it.
+        """Returns the memory just before this one in its session if another speaker asks something in it, else None.
 
-        An assistant replies to everything, so its replies are none.
+        None for an assistant's messages: an assistant replies to everything.
         """
         if self.rows[uid].role == ASSISTANT:
             return None
@@ -142,28 +152,34 @@ class Evidence:
             return None
         return before if self.rows[before].speaker != self.rows[uid].speaker else None
 
-    def _answers(self, ids: Sequence[str], asked: AnalyzedQuery) -> dict[str, Column]:
+    def _query_columns(self, ids: Sequence[str], query: AnalyzedQuery) -> dict[str, Column]:
+        """Returns the features that depend on the speaker, the time and the kind of answer that the query names.
+
+        `unasked` is normalised: if all candidates are an assistant's, it is 0 for all.
+        """
         rows = [self.rows[uid] for uid in ids]
-        named = asked.speakers_named({row.speaker for row in rows})
-        tells = int(asked.answer_types)
-        dates = np.array([asked.temporal_proximity(row.at) for row in rows])
+        named_speakers = query.speakers_named({row.speaker for row in rows})
+        answer_types = int(query.answer_types)
+        dates = np.array([query.temporal_proximity(row.at) for row in rows])
         return {
-            # Two people named: it may be about either, and who speaks tells nothing.
-            "speaker": np.array([float(len(named) == 1 and row.speaker in named) for row in rows]),
-            "type": np.array([float(bool(row.answer_types & tells)) for row in rows]),
+            # With two people named it may be about either, and the speaker tells nothing.
+            "speaker": np.array([float(len(named_speakers) == 1 and row.speaker in named_speakers) for row in rows]),
+            "type": np.array([float(bool(row.answer_types & answer_types)) for row in rows]),
             "date": dates,
-            # Without another word in the question all else is by chance.
-            "only_date": (dates == 1.0) * float(asked.is_only_temporal),
-            "asks": np.array([0.0 if self._is_request(row.id) else row.question_share for row in rows]),
-            # Where the assistant said all there is, that tells nothing.
-            "unasked": min_max_normalized(np.array([float(self._is_unasked(row, asked, named)) for row in rows])),
+            # Without another word in the query, all other features are chance.
+            "only_date": (dates == 1.0) * float(query.is_only_temporal),
+            "asks": np.array([0.0 if self._is_beside_assistant(row.id) else row.question_share for row in rows]),
+            "unasked": min_max_normalized(
+                np.array([float(_is_unasked_assistant(row, query, named_speakers)) for row in rows])
+            ),
         }
 
-    def _is_unasked(self, row: CandidateRow, asked: AnalyzedQuery, named: Collection[str]) -> bool:
-        """Whether it is the assistant's, and the question asks for what others said."""
-        return row.role == ASSISTANT and not asked.asks_assistant and row.speaker not in named
+    def _is_beside_assistant(self, uid: str) -> bool:
+        """Whether a neighbour is an assistant's message: a request to an assistant states facts along the way."""
+        neighbours = (other for other in self.neighbours.get(uid, (None, None)) if other is not None)
+        return any(self.rows[other].role == ASSISTANT for other in neighbours)
 
-    def _is_request(self, uid: str) -> bool:
-        """Whether an assistant speaks beside it: what asks an assistant for something tells facts on the way."""
-        there = (one for one in self.neighbours.get(uid, (None, None)) if one is not None)
-        return any(self.rows[one].role == ASSISTANT for one in there)
+
+def _is_unasked_assistant(row: CandidateRow, query: AnalyzedQuery, named_speakers: Collection[str]) -> bool:
+    """Whether this is an assistant's message and the query asks neither for the assistant's words nor names it."""
+    return row.role == ASSISTANT and not query.asks_assistant and row.speaker not in named_speakers

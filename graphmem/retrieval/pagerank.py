@@ -1,9 +1,11 @@
-"""The walk: personalised PageRank over a bounded neighbourhood, and the path behind each memory it reaches. Pure.
+"""Personalised PageRank over a bounded neighbourhood, and the path behind each memory that it reaches. Pure.
 
-Weights, restart and rounds are those of the measured recipe (README, "Why it is built so"): memory-entity edges weigh
-tau * ln(n/df) / ln(n), consecutive memories of a session 1; every node spreads over its *full* out-weight, also what
-lies outside the neighbourhood, so that a hub passes little on however small the part of it that was read. Relations
-carry no weight of their own: the memory that supports one mentions both its ends already.
+The weights (README, "Why it is built so"; other values of restart, rounds, hub share and mention weights brought
+nothing, benchmarks/ABLATIONS.md, "Left out"): an edge between a memory and an entity weighs tau · ln(n / df) / ln(n),
+where tau is the `MENTION_WEIGHTS` of the mention's kind, n the partition's number of memories and df the number that
+mention the entity; consecutive memories of a session are linked by 1. Each node passes its score on in proportion to
+its full out-weight, edges outside the neighbourhood included: so a hub passes little on, however few of its edges were
+read. Relations are no edges, as the memory that supports one already mentions both its ends.
 """
 
 from __future__ import annotations
@@ -26,51 +28,63 @@ MENTION_WEIGHTS: Mapping[MentionKind, float] = {
 NEXT_WEIGHT = 1.0
 RESTART_PROBABILITY = 0.05
 ITERATIONS = 15
-# What is reached is divided by this power of a memory's out-weight. A walk ends where the most edges lead, so that a
-# long reply with forty entities came before a turn with two; dividing by all of it (power 1) would leave nothing of
-# the edges. Out-weights below the least are none to speak of.
-SHARED_OUT, LEAST_OUT = 0.25, 2.0
-# A key in more than this share of a partition's memories (the speakers, mostly) tells nothing apart; in a small
-# partition four memories are no hub yet.
-HUB_SHARE, HUB_LEAST = 0.15, 4
+# A score is divided by the memory's out-weight (at least `MIN_OUT_WEIGHT`) to this power. PageRank favours nodes with
+# many edges: without division a long reply with forty entities came before a message with two; dividing by all of it
+# (power 1) would make the edges meaningless. Values tried: benchmarks/ABLATIONS.md, "Chats with an assistant".
+OUT_WEIGHT_POWER, MIN_OUT_WEIGHT = 0.25, 2.0
+# A hub leads nowhere: an entity (mostly a speaker) in at least this share of a partition's memories, and at least in
+# four.
+HUB_SHARE, MIN_HUB_MEMORIES = 0.15, 4
+# Added to scores relative to the greatest before the logarithm, see `_log_scaled`.
+_LOG_FLOOR = 0.001
 
 Vector = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 Node = tuple[str, str]  # ("memory", id) or ("entity", key)
-_TAU = np.array([MENTION_WEIGHTS[kind] for kind in sorted(MentionKind)])
+_WEIGHT_BY_KIND = np.array([MENTION_WEIGHTS[kind] for kind in sorted(MentionKind)])
 
 
 def rarity(size: int, df: int) -> float:
-    """How much a key tells: 0 for one that is everywhere or a hub, 1 for one that a single memory holds."""
-    # As `_rarities`, without numpy: for one key at a time that would take ten times as long.
-    telling = 0 < df < size and df < max(HUB_SHARE * size, HUB_LEAST)
-    return log(size / df) / log(size) if telling else 0.0
+    """Returns ln(n / df) / ln(n) for an entity that `df` of the `size` memories of a partition mention.
+
+    1 for an entity of one memory; 0 for a hub, for an entity of all memories, and for one of none.
+    """
+    # The same formula as `_rarities`, without numpy, which takes ten times as long for a single entity.
+    is_rare = 0 < df < size and df < max(HUB_SHARE * size, MIN_HUB_MEMORIES)
+    return log(size / df) / log(size) if is_rare else 0.0
 
 
 def _rarities(size: int, df: Vector) -> Vector:
-    if size < 2:  # noqa: PLR2004 - ln 1 is 0: one memory tells nothing apart
+    if size < 2:  # noqa: PLR2004 - ln 1 is 0: a single memory has no rare entity
         return np.zeros(len(df))
-    telling = (df > 0) & (df < max(HUB_SHARE * size, HUB_LEAST)) & (df < size)
-    return np.asarray(np.where(telling, np.log(size / np.maximum(df, 1.0)) / log(size), 0.0))
+    is_rare = (df > 0) & (df < max(HUB_SHARE * size, MIN_HUB_MEMORIES)) & (df < size)
+    return np.asarray(np.where(is_rare, np.log(size / np.maximum(df, 1.0)) / log(size), 0.0))
 
 
 @dataclass(frozen=True, slots=True)
 class WalkResult:
-    """What the walk found: a score for each memory, and how to explain it."""
+    """The PageRank score (0..1) of each memory of a neighbourhood, by id, and the shortest paths from the starts.
+
+    `predecessors` is parallel to `nodes`: the number of the node before it on its path, negative at a start and for
+    nodes without a path; None if there are no starts.
+    """
 
     scores: Mapping[str, float]
     nodes: tuple[Node, ...] = ()
     predecessors: npt.NDArray[np.int32] | None = None
 
     def path(self, memory: str) -> list[Node]:
-        """The likeliest way to a memory, from what matched the question on; empty if there is none."""
+        """Returns the likeliest path to a memory, from a start on; the memory alone if no path leads to it.
+
+        Empty without starts, and for a memory outside the neighbourhood.
+        """
         if self.predecessors is None or memory not in self.scores:
             return []
-        at = self.nodes.index(("memory", memory))
+        number = self.nodes.index(("memory", memory))
         steps: list[Node] = []
-        while at >= 0:
-            steps.append(self.nodes[at])
-            at = int(self.predecessors[at])
+        while number >= 0:
+            steps.append(self.nodes[number])
+            number = int(self.predecessors[number])
         return steps[::-1]
 
 
@@ -81,44 +95,47 @@ def personalized_pagerank(
     entities: Mapping[str, float],
     starts: Sequence[str] = (),
 ) -> WalkResult:
-    """Spreads the seeds' weights over the neighbourhood.
+    """Runs PageRank that restarts at the seeds, and finds the likeliest path to each memory.
 
-    `size` is n of the partition; `memories` and `entities` are the seeds' shares. Ways begin at the entities and at the
-    memories in `starts`. Scores lie between 0 and 1.
+    `size` is the partition's number of memories; `memories` and `entities` are the seeds' shares by id and key. Paths
+    start at the seed entities and at the memories in `starts`. Without a seed in the subgraph there are no scores.
     """
     graph = _TransitionGraph(subgraph, size)
-    start = np.zeros(len(graph))
-    for place, shares in ((graph.memories, memories), (graph.entities, entities)):
+    restart = np.zeros(len(graph))
+    for numbers, shares in ((graph.memories, memories), (graph.entities, entities)):
         for name, share in shares.items():
-            if name in place:
-                start[place[name]] = share
-    if not start.sum():
+            if name in numbers:
+                restart[numbers[name]] = share
+    if not restart.sum():
         return WalkResult({})
-    transition, kept, full = graph.transition()
-    reached = _spread(transition, kept, start / start.sum()) / np.maximum(full, LEAST_OUT) ** SHARED_OUT
-    scores = _damped(reached[: len(graph.memories)])
-    matched = [place[name] for place, names in ((graph.entities, entities), (graph.memories, starts))
-               for name in names if name in place]  # fmt: skip
-    found = dict(zip(subgraph.memories, scores.tolist(), strict=True))
-    return WalkResult(found, graph.nodes(), _ways(transition, matched))
+    transition, returned, out_weights = graph.transition()
+    probabilities = _power_iteration(transition, returned, restart / restart.sum())
+    divided = probabilities / np.maximum(out_weights, MIN_OUT_WEIGHT) ** OUT_WEIGHT_POWER
+    scores = _log_scaled(divided[: len(graph.memories)])
+    start_numbers = [numbers[name] for numbers, names in ((graph.entities, entities), (graph.memories, starts))
+                     for name in names if name in numbers]  # fmt: skip
+    scores_by_id = dict(zip(subgraph.memories, scores.tolist(), strict=True))
+    return WalkResult(scores_by_id, graph.nodes(), _predecessors(transition, start_numbers))
 
 
 class _TransitionGraph:
-    """A subgraph in numbers: memories first, then entities."""
+    """A subgraph with numbered nodes: memories first, then entities."""
 
     def __init__(self, subgraph: Subgraph, size: int) -> None:
         self.memories = {uid: i for i, uid in enumerate(subgraph.memories)}
         self.entities = {key: i for i, key in enumerate(subgraph.frequencies, len(self.memories))}
-        self._next = subgraph.next_pairs
+        self._next_pairs = subgraph.next_pairs
         self._frequencies = np.array(list(subgraph.frequencies.values()), dtype=float)
-        self._memory = np.array([self.memories[edge.memory] for edge in subgraph.mentions], dtype=int)
-        self._entity = np.array([self.entities[edge.entity] for edge in subgraph.mentions], dtype=int)
+        self._mention_memories = np.array([self.memories[edge.memory] for edge in subgraph.mentions], dtype=int)
+        self._mention_entities = np.array([self.entities[edge.entity] for edge in subgraph.mentions], dtype=int)
         kinds = np.array([edge.kind for edge in subgraph.mentions], dtype=int)
         rarities = _rarities(size, self._frequencies)
-        self._weight = _TAU[kinds] * rarities[self._entity - len(self.memories)]
-        self._alone = np.zeros(len(self))
+        self._mention_weights = _WEIGHT_BY_KIND[kinds] * rarities[self._mention_entities - len(self.memories)]
+        self._unshared_weights = np.zeros(len(self))
         for (memory, kind), count in subgraph.shared_mentions.items():
-            self._alone[self.memories[memory]] += count * MENTION_WEIGHTS[MentionKind(kind)] * rarity(size, 1)
+            self._unshared_weights[self.memories[memory]] += (
+                count * MENTION_WEIGHTS[MentionKind(kind)] * rarity(size, 1)
+            )
 
     def __len__(self) -> int:
         return len(self.memories) + len(self.entities)
@@ -127,64 +144,76 @@ class _TransitionGraph:
         return (*(("memory", uid) for uid in self.memories), *(("entity", key) for key in self.entities))
 
     def transition(self) -> tuple[Any, Vector, Vector]:
-        """Row i: where node i passes its weight on to, as shares of its full out-weight.
+        """Returns the transition matrix, each node's returned share, and each node's full out-weight.
 
-        Besides, the share that it passes to entities it holds alone, which pass it back; and the full out-weights.
+        Row i of the sparse matrix has the shares of node i's full out-weight that go to the other nodes. The returned
+        share goes to entities that only this memory mentions; they are no nodes and pass it back one round later.
         """
-        before, after, leaving = self._pairs()
-        full = self._full_weights(leaving)
-        rows = np.concatenate([self._memory, self._entity, before, after])
-        columns = np.concatenate([self._entity, self._memory, after, before])
-        weights = np.concatenate([self._weight, self._weight, np.full(2 * len(before), NEXT_WEIGHT)])
-        some = weights > 0
-        rows, columns, weights = rows[some], columns[some], weights[some]
-        passed = csr_array((weights / full[rows], (rows, columns)), shape=(len(self), len(self)))
-        return passed, np.divide(self._alone, full, out=np.zeros(len(self)), where=full > 0), full
+        before, after, ends = self._adjacent_memories()
+        out_weights = self._out_weights(ends)
+        rows = np.concatenate([self._mention_memories, self._mention_entities, before, after])
+        columns = np.concatenate([self._mention_entities, self._mention_memories, after, before])
+        weights = np.concatenate([self._mention_weights, self._mention_weights, np.full(2 * len(before), NEXT_WEIGHT)])
+        is_positive = weights > 0
+        rows, columns, weights = rows[is_positive], columns[is_positive], weights[is_positive]
+        matrix = csr_array((weights / out_weights[rows], (rows, columns)), shape=(len(self), len(self)))
+        returned = np.divide(self._unshared_weights, out_weights, out=np.zeros(len(self)), where=out_weights > 0)
+        return matrix, returned, out_weights
 
-    def _pairs(self) -> tuple[Indices, Indices, list[int]]:
-        """Consecutive memories that are both here, and, once for each pair, the ends that are here."""
-        ends = [(self.memories.get(before, -1), self.memories.get(after, -1)) for before, after in self._next]
-        whole = [pair for pair in ends if min(pair) >= 0]
-        before, after = np.array(whole, dtype=int).reshape(-1, 2).T
-        return before, after, [end for pair in ends for end in pair if end >= 0]
+    def _adjacent_memories(self) -> tuple[Indices, Indices, list[int]]:
+        """Returns the pairs of consecutive memories within the subgraph, and for each pair the ends within it.
 
-    def _full_weights(self, leaving: Sequence[int]) -> Vector:
-        """Each node's full out-weight; an entity's is its frequency times the mean weight of the mentions read."""
-        full: Vector = self._alone + np.bincount(self._memory, self._weight, minlength=len(self))
-        full += NEXT_WEIGHT * np.bincount(np.array(leaving, dtype=int), minlength=len(self))
-        counted = self._weight > 0
-        totals = np.bincount(self._entity[counted], self._weight[counted], minlength=len(self))
-        read = np.bincount(self._entity[counted], minlength=len(self))
-        mine = slice(len(self.memories), None)
-        full[mine] += self._frequencies * totals[mine] / np.maximum(read[mine], 1)
-        return np.asarray(full)
+        The ends include those of pairs that leave the subgraph; a memory occurs once for each of its pairs.
+        """
+        pairs = [(self.memories.get(before, -1), self.memories.get(after, -1)) for before, after in self._next_pairs]
+        inside = [pair for pair in pairs if min(pair) >= 0]
+        before, after = np.array(inside, dtype=int).reshape(-1, 2).T
+        return before, after, [end for pair in pairs for end in pair if end >= 0]
+
+    def _out_weights(self, ends: Sequence[int]) -> Vector:
+        """Returns the full out-weights; an entity's is its frequency times the mean weight of the mentions read."""
+        out_weights: Vector = self._unshared_weights + np.bincount(
+            self._mention_memories, self._mention_weights, minlength=len(self)
+        )
+        out_weights += NEXT_WEIGHT * np.bincount(np.array(ends, dtype=int), minlength=len(self))
+        has_weight = self._mention_weights > 0
+        totals = np.bincount(self._mention_entities[has_weight], self._mention_weights[has_weight], minlength=len(self))
+        counts = np.bincount(self._mention_entities[has_weight], minlength=len(self))
+        entities = slice(len(self.memories), None)
+        out_weights[entities] += self._frequencies * totals[entities] / np.maximum(counts[entities], 1)
+        return np.asarray(out_weights)
 
 
-def _spread(transition: Any, kept: Vector, start: Vector) -> Vector:
-    backwards = transition.T.tocsr()
-    reached, waiting = start.copy(), np.zeros(len(start))
+def _power_iteration(transition: Any, returned: Vector, restart: Vector) -> Vector:
+    incoming = transition.T.tocsr()
+    probabilities, coming_back = restart.copy(), np.zeros(len(restart))
     for _ in range(ITERATIONS):
-        passed = backwards @ reached + waiting
-        waiting = (
-            (1 - RESTART_PROBABILITY) * kept * reached
-        )  # with entities of one memory: back again in the next round
-        reached = RESTART_PROBABILITY * start + (1 - RESTART_PROBABILITY) * passed
-    return reached
+        passed = incoming @ probabilities + coming_back
+        # Now at entities that one memory alone mentions; back at that memory in the next round.
+        coming_back = (1 - RESTART_PROBABILITY) * returned * probabilities
+        probabilities = RESTART_PROBABILITY * restart + (1 - RESTART_PROBABILITY) * passed
+    return probabilities
 
 
-def _damped(reached: Vector) -> Vector:
-    """On a logarithmic scale, from 0 to 1: the walk's weights span orders of magnitude."""
-    if not reached.size or reached.max() <= 0:
-        return np.zeros(reached.size)
-    damped = np.log(reached / reached.max() + 0.001) - log(0.001)
-    return np.asarray(damped / damped.max())
+def _log_scaled(values: Vector) -> Vector:
+    """Maps values to 0..1 on a logarithmic scale, as PageRank's probabilities span orders of magnitude.
+
+    ln(value / greatest + .001) - ln(.001), divided by its greatest value.
+    """
+    if not values.size or values.max() <= 0:
+        return np.zeros(values.size)
+    scaled = np.log(values / values.max() + _LOG_FLOOR) - log(_LOG_FLOOR)
+    return np.asarray(scaled / scaled.max())
 
 
-def _ways(transition: Any, starts: Sequence[int]) -> npt.NDArray[np.int32] | None:
-    """For each node the one before it on the likeliest way from a start, negative where there is none."""
+def _predecessors(transition: Any, starts: Sequence[int]) -> npt.NDArray[np.int32] | None:
+    """Returns for each node the one before it on the likeliest path from a start; negative if there is none.
+
+    A path's likelihood is the product of its transition shares: Dijkstra's shortest path over their -ln.
+    """
     if not starts:
         return None
     lengths = transition.copy()
     lengths.data = -np.log(np.clip(lengths.data, 1e-12, 1 - 1e-9))
-    _, before, _ = dijkstra(lengths, indices=starts, min_only=True, return_predecessors=True)
-    return np.asarray(before)
+    _, predecessors, _ = dijkstra(lengths, indices=starts, min_only=True, return_predecessors=True)
+    return np.asarray(predecessors)

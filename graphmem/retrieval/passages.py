@@ -1,8 +1,9 @@
-"""Passages, texts with a title: which of them a good find names, and which only look like the best. Pure.
+"""Two features of passages (texts with a title): named by a top hit, and redundant with the best hit. Pure.
 
-A passage whose title occurs in a good find and that adds what that find lacks is likely the next step of the way; one
-that answers the same words as the best find is likely its look-alike ("Good, West Virginia" for "Johnnycake, West
-Virginia"). Found by measuring (README, "Why it is built so"): neither says anything about turns of a conversation.
+A passage whose title occurs in a top hit and that adds words which this hit lacks is likely the next step of a path. A
+passage that matches the same words as the best hit is likely its look-alike ("Good, West Virginia" for "Johnnycake,
+West Virginia"). Measured on MuSiQue: R@10 +2.0 [0.5, 3.8]; for turns of a conversation the same features cost 1.9
+points of multi-hop recall, so they apply to titled texts without neighbours only (benchmarks/ABLATIONS.md, "Kept").
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from graphmem.retrieval.features import Column, Evidence, FeatureTable
 from graphmem.retrieval.token_matching import relative_to_max
 from graphmem.text import split_title, term_counts
 
-# From how many finds titles are looked for.
+# Top hits in whose texts titles are looked for.
 HIT_LIMIT = 15
-# How many of the candidates are looked at: those behind them would not come among the first any more.
+# Candidates that are considered: lower ones would not rise to the first hits.
 CANDIDATE_LIMIT = 100
 IS_TITLED = int(AnswerType.TITLED)
 
 
 def passage_candidates(evidence: Evidence, table: FeatureTable, totals: Column) -> list[str]:
-    """Which of the better candidates are passages: titled, and with nobody beside them."""
+    """Returns the ids of passages among the best candidates, best first: titled, without neighbours."""
     ranked = (table.ids[i] for i in np.argsort(-totals, kind="stable")[:CANDIDATE_LIMIT])
     return [
         uid
@@ -35,49 +36,60 @@ def passage_candidates(evidence: Evidence, table: FeatureTable, totals: Column) 
 
 
 def title_terms(text: str) -> frozenset[int]:
-    """The terms of a text's title."""
+    """Returns the term ids of a text's title."""
     return frozenset(term_counts(split_title(text)[0]))
 
 
 def named_by_hits(
     evidence: Evidence,
-    finds: Mapping[str, tuple[float, frozenset[int]]],
+    hits: Mapping[str, tuple[float, frozenset[int]]],
     titles: Mapping[str, frozenset[int]],
     size: int,
     frequencies: Mapping[int, int],
 ) -> dict[str, float]:
-    """How well the finds name each passage that adds to them, as shares of the best named.
+    """Returns for each passage the maximum over the top hits of share · named part of the title · gain over the hit.
 
-    `finds` are shares and terms by id, `titles` the terms of passages' titles; `frequencies` counts the `size` texts
-    of the partition that hold a term.
+    Divided by the greatest value; empty without token matches. `hits`: {id: (share, term ids of its text)}. `titles`:
+    {passage's id: term ids of its title}. `size`: the partition's number of memories; `frequencies`: its document
+    frequencies by term id.
     """
     if evidence.matches is None or not titles:
         return {}
-    worth = {term: _worth(size, frequencies.get(term, 0)) for terms in titles.values() for term in terms}
+    term_weights = {term: _term_weight(size, frequencies.get(term, 0)) for terms in titles.values() for term in terms}
     rows = evidence.matches.matrix(titles)
-    most = np.zeros(len(titles))
-    for find, (share, said) in finds.items():
-        told = np.array([0.0 if uid == find else _told(terms, said, worth) for uid, terms in titles.items()])
-        most = np.maximum(most, share * told * evidence.matches.gain(rows, find))
-    return relative_to_max(dict(zip(titles, most.tolist(), strict=True)))
+    best = np.zeros(len(titles))
+    for hit, (share, hit_terms) in hits.items():
+        named_parts = np.array(
+            [0.0 if uid == hit else _named_part(terms, hit_terms, term_weights) for uid, terms in titles.items()]
+        )
+        best = np.maximum(best, share * named_parts * evidence.matches.gain(rows, hit))
+    return relative_to_max(dict(zip(titles, best.tolist(), strict=True)))
 
 
-def _told(title: frozenset[int], said: frozenset[int], worth: Mapping[int, float]) -> float:
-    """The part of a title that a text says; of a title of common words less."""
-    if not (both := title & said):
+def _named_part(title: frozenset[int], text_terms: frozenset[int], term_weights: Mapping[int, float]) -> float:
+    """Returns the weighted part of the title's terms in a text, times the title's weight if that is below 1.
+
+    So a title of common words counts less.
+    """
+    if not (shared := title & text_terms):
         return 0.0
-    whole = sum(worth[term] for term in title)
-    return sum(worth[term] for term in both) / whole * min(whole, 1.0)
+    title_weight = sum(term_weights[term] for term in title)
+    return sum(term_weights[term] for term in shared) / title_weight * min(title_weight, 1.0)
 
 
-def _worth(size: int, df: int) -> float:
+def _term_weight(size: int, df: int) -> float:
     return log(1 + size / (df + 0.5)) / log(1 + size) if size else 0.0
 
 
-def redundancy(evidence: Evidence, first: str, passages: Sequence[str]) -> dict[str, float]:
-    """How much each passage only repeats of what the first of all finds matches, as shares of the most."""
+def redundancy(evidence: Evidence, best_hit: str, passages: Sequence[str]) -> dict[str, float]:
+    """Returns how much of the best hit's matches each passage repeats, divided by the greatest value.
+
+    The weighted sum of the lesser of both matches for each part of the query; empty without token matches.
+    """
     if evidence.matches is None:
         return {}
-    mine, weights = evidence.matches.row(first), evidence.matches.weights
-    both = {uid: float(np.minimum(evidence.matches.row(uid), mine) @ weights) for uid in passages if uid != first}
-    return relative_to_max(both)
+    best_row, weights = evidence.matches.row(best_hit), evidence.matches.weights
+    repeated = {
+        uid: float(np.minimum(evidence.matches.row(uid), best_row) @ weights) for uid in passages if uid != best_hit
+    }
+    return relative_to_max(repeated)

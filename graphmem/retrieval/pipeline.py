@@ -1,4 +1,4 @@
-"""A search: ask the arms; walk from their best finds; hop once more; one table of candidates by features, one sum."""
+"""A search from query to hits: arms, candidates, PageRank, second hop, features, one weighted sum."""
 
 from __future__ import annotations
 
@@ -21,101 +21,51 @@ from graphmem.retrieval import (
     token_matching,
 )
 from graphmem.retrieval.candidates import Candidates
-from graphmem.retrieval.explanation import Explanation, ExplanationBuilder
+from graphmem.retrieval.explanation import ExplanationBuilder
 from graphmem.retrieval.features import Column, FeatureTable
 from graphmem.retrieval.pagerank import MENTION_WEIGHTS, WalkResult, personalized_pagerank, rarity
 from graphmem.retrieval.query_analysis import analyze_query
-from graphmem.retrieval.retrievers import (
-    DENSE_LIMIT,
-    KEYWORD_LIMIT,
-    MAX_PARTITIONS,
-    READ_LIMIT,
-    EncodedQuery,
-    Retrievers,
-    SearchDeps,
-    SearchPartition,
-    SearchQuery,
-)
+from graphmem.retrieval.retrievers import DENSE_LIMIT, KEYWORD_LIMIT, MAX_PARTITIONS, MAX_READ_CHARS, Retrievers
 from graphmem.retrieval.sentence_matching import SentenceMatch
 from graphmem.retrieval.source_grouping import RankedMemory, group_sources
+from graphmem.retrieval.types import EncodedQuery, Hit, SearchDeps, SearchOutcome, SearchPartition, SearchQuery
 from graphmem.retrieval.weights import FULL, SearchWeights, Weights
 from graphmem.stores.ledger import candidate_rows, graph_reads, memories, term_stats
 from graphmem.text import query_term_counts, term_counts, term_id
 
-# What is kept of the arms' finds, and how many more the walk may add.
+# The best of the keyword arm that become candidates, all candidates of the arms, and those that PageRank may add. More
+# (250 to 400 in all) cost time and gain nothing (benchmarks/ABLATIONS.md, "Left out").
 KEYWORD_CANDIDATE_LIMIT, CANDIDATE_LIMIT, WALK_CANDIDATE_LIMIT = 100, 150, 100
-# Memories of each stretch of time that a question names.
+# Memories of each period that the query names, the newest first (benchmarks/ABLATIONS.md, "Times").
 DATED_LIMIT = 50
-# A path starts from what the question names, or from one of the best memories if it is not far behind the first.
+# Paths start at named entities and at so many of the best memories with at least this part of the best one's share.
 MAX_PATH_STARTS, START_SHARE = 3, 0.25
-# How many memories are asked when an event was that a question counts from, and how near to the best they must be.
+# Hits that may date the event from which the query counts, and the least score of such a hit.
 EVENT_LIMIT, MIN_EVENT_SCORE = 2, 0.8
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """A memory found. `score` orders this search's hits (0..1), `similarity` is the cosine with the question.
-
-    `explanation` is None unless the question asked to explain. `sources` are mere sources that were found as well, and
-    are folded into this fact, best first. `term_overlap` is the weight of the question's words in it, `is_related`
-    whether it has anything to do with the question: both only if the question asks for it (`relates`). `sentence_match`
-    are the sentences of a memory of more than `sentence_matching` characters that match, if the question asks for them.
-    """
-
-    record: MemoryRecord
-    score: float
-    similarity: float
-    explanation: Explanation | None
-    sources: tuple[MemoryRecord, ...] = ()
-    term_overlap: float = 0.0
-    is_related: bool = True
-    sentence_match: SentenceMatch | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SearchOutcome:
-    """Hits, best first; the relations that they and their sources state; the arms that had to be left out.
-
-    `named` are the keys of what the question names and memories mention. `is_supported_script`: whether the embedder
-    reads the question's language, so that similarities tell something. `has_query_terms`: whether the question has a
-    word that names something; whether a memory has to do with a question without any cannot be told.
-    """
-
-    hits: tuple[Hit, ...] = ()
-    relations: tuple[Relation, ...] = ()
-    degraded: tuple[str, ...] = ()
-    named: tuple[str, ...] = ()
-    is_supported_script: bool = True
-    has_query_terms: bool = True
-
-    @property
-    def related(self) -> tuple[Hit, ...]:
-        """The hits that have anything to do with the question; all of them where that cannot be told."""
-        return tuple(hit for hit in self.hits if hit.is_related) if self.has_query_terms else self.hits
-
-
-def search(question: SearchQuery, stores: SearchDeps, recipe: SearchWeights = FULL) -> SearchOutcome:
-    """Answers a question. An arm that fails is left out and named in `degraded`; StoreError only from the ledger."""
-    one = _Search(question, stores, recipe)
+def search(query: SearchQuery, deps: SearchDeps, weights: SearchWeights = FULL) -> SearchOutcome:
+    """Answers a query. An arm that fails is left out and named in `degraded`; StoreError only from the ledger."""
+    run = _Search(query, deps, weights)
     with single_blas_thread():
-        one.resolve_event()
-        one.retrieve()
-        with stores.ledger.read():
-            one.rank_candidates()
-            seeds = one.seeds() if recipe.uses_graph else []
-        # No snapshot is held while somebody else is waited for: the arms, a graph on a server.
-        around = one.neighbourhoods(seeds)
-        with stores.ledger.read():
-            if recipe.uses_graph:
-                one.walk(seeds, around)
-            if recipe.uses_graph and not one.names_one_speaker():
-                one.expand_second_hop()
-            return one.answer()
+        run.resolve_event()
+        run.retrieve()
+        with deps.ledger.read():
+            run.rank_candidates()
+            seeds = run.seeds() if weights.uses_graph else []
+        # The ledger's snapshot is not held while the search waits for something else: the arms, a graph server.
+        subgraphs = run.neighbourhoods(seeds)
+        with deps.ledger.read():
+            if weights.uses_graph:
+                run.walk(seeds, subgraphs)
+            if weights.uses_graph and not run.names_one_speaker():
+                run.expand_second_hop()
+            return run.answer()
 
 
 @dataclass(frozen=True, slots=True)
 class _SeededPartition:
-    """Where the walk in one partition begins: the shares of its seeds, and the memories that ways may start from."""
+    """The seeds of PageRank in one partition with their shares, and the memories at which paths may start."""
 
     partition: SearchPartition
     memories: Mapping[str, float]
@@ -125,71 +75,80 @@ class _SeededPartition:
 
 @dataclass(frozen=True, slots=True)
 class _PartitionWalk:
-    """A walk in one partition."""
+    """The PageRank of one partition."""
 
     partition: SearchPartition
     subgraph: Subgraph
-    reached: WalkResult
+    result: WalkResult
 
 
 class _Search:
-    """One search as it goes on: each step adds candidates, or a column to what is known of them."""
+    """The state of one search; each step adds candidates or evidence. The order of the steps is that of `search`."""
 
-    def __init__(self, question: SearchQuery, stores: SearchDeps, recipe: SearchWeights) -> None:
-        question = replace(question, text=question.text[:READ_LIMIT])
-        self._query = question
-        self._deps = stores
-        self._weights = recipe
-        self._analysis = analyze_query(question.text, question.now or question.view.moment)
-        self._retrievers = Retrievers(question, stores)
+    def __init__(self, query: SearchQuery, deps: SearchDeps, weights: SearchWeights) -> None:
+        query = replace(query, text=query.text[:MAX_READ_CHARS])
+        self._query = query
+        self._deps = deps
+        self._weights = weights
+        self._analysis = analyze_query(query.text, query.now or query.view.moment)
+        self._retrievers = Retrievers(query, deps)
         self._arms: dict[str, Mapping[str, float]] = {}
         self._walks: list[_PartitionWalk] = []
         self._ids: list[str] = []
 
     def resolve_event(self) -> None:
-        """When an event was that a question counts from ("a week after the wedding"): by a search of its own."""
+        """Finds the time of the event from which the query counts ("a week after the wedding") by a search of its own.
+
+        Its period is added to those that the query names. Only hits that share a word with the event's name count.
+        """
         if self._analysis.offset is not None:
             event = replace(self._query, text=self._analysis.offset.anchor, limit=EVENT_LIMIT, explain=False)
-            found = search(event, self._deps, self._weights)
-            named = set(query_term_counts(self._analysis.offset.anchor))
-            sure = (
+            outcome = search(event, self._deps, self._weights)
+            event_terms = set(query_term_counts(self._analysis.offset.anchor))
+            event_hits = (
                 hit
-                for hit in found.hits
-                if hit.score >= MIN_EVENT_SCORE and named & set(term_counts(hit.record.embedded_text))
+                for hit in outcome.hits
+                if hit.score >= MIN_EVENT_SCORE and event_terms & set(term_counts(hit.record.embedded_text))
             )
-            self._analysis = self._analysis.resolve_offset(micros(hit.record.at) for hit in sure)
+            self._analysis = self._analysis.resolve_offset(micros(hit.record.at) for hit in event_hits)
 
     def retrieve(self) -> None:
-        """The arms side by side."""
-        self._found = self._retrievers.retrieve()
+        """Runs the arms."""
+        self._retrieved = self._retrievers.retrieve()
 
     def rank_candidates(self) -> None:
-        """Confirms what the arms found; the best of it and of what stands beside it are the candidates."""
-        read, partitions = self._found.encoded, self._found.partitions
+        """Keeps the visible memories that the arms found, adds their neighbours and chooses the best as candidates."""
+        encoded, partitions = self._retrieved.encoded, self._retrieved.partitions
         self._candidates = Candidates(
-            self._query, self._deps.ledger, embedding_spec_of(self._deps.embedder), read.vector
+            self._query, self._deps.ledger, embedding_spec_of(self._deps.embedder), encoded.vector
         )
         evidence = self._candidates.evidence
-        evidence.is_supported_script = read.is_supported_script
-        dense, keyword = self._retrievers.dense, self._retrievers.keyword
-        found = self._candidates.filter_hits(lambda n: dense(read.vector, n), self._found.dense, DENSE_LIMIT)
-        words = self._candidates.filter_hits(lambda n: keyword(partitions, n), self._found.keyword, KEYWORD_LIMIT)
-        evidence.keyword = words
-        self._arms = {"dense": found, "keyword": words} if read.is_supported_script else {"keyword": words}
+        evidence.is_supported_script = encoded.is_supported_script
+        search_dense, search_keyword = self._retrievers.dense, self._retrievers.keyword
+        dense = self._candidates.filter_hits(
+            lambda n: search_dense(encoded.vector, n), self._retrieved.dense, DENSE_LIMIT
+        )
+        keyword = self._candidates.filter_hits(
+            lambda n: search_keyword(partitions, n), self._retrieved.keyword, KEYWORD_LIMIT
+        )
+        evidence.keyword = keyword
+        self._arms = {"dense": dense, "keyword": keyword} if encoded.is_supported_script else {"keyword": keyword}
         self._partitions = self._retrievers.partitions(
-            self._nearest(found if read.is_supported_script else words, partitions), read
+            self._nearest_partitions(dense if encoded.is_supported_script else keyword, partitions), encoded
         )
-        first = scoring.union_in_order(found, list(words)[:KEYWORD_CANDIDATE_LIMIT], self._dated()) or self._newest()
-        self._candidates.load_neighbours(first)
-        everything = self._candidates.with_neighbours(first)
-        self._candidates.load_neighbours(everything)
+        arm_ids = (
+            scoring.union_in_order(dense, list(keyword)[:KEYWORD_CANDIDATE_LIMIT], self._dated()) or self._newest()
+        )
+        self._candidates.load_neighbours(arm_ids)
+        with_neighbours = self._candidates.with_neighbours(arm_ids)
+        self._candidates.load_neighbours(with_neighbours)
         self._ids = scoring.top_rows(
-            evidence.table(everything, self._analysis), self._weights.candidates, CANDIDATE_LIMIT
+            evidence.table(with_neighbours, self._analysis), self._weights.candidates, CANDIDATE_LIMIT
         )
-        self._weigh_tokens(read)
+        self._weigh_tokens(encoded)
 
     def _dated(self) -> list[str]:
-        """What was said at the times that the question names, the newest of it."""
+        """Returns the newest memories of each period that the query names."""
         with self._deps.ledger.read() as connection:
             return self._candidates.visible(
                 [
@@ -200,33 +159,33 @@ class _Search:
             )
 
     def _newest(self) -> list[str]:
-        """Without the vector index: what was said last. Its nearness is known all the same, from the ledger."""
+        """Returns the newest memories if the vector index failed; their cosines come from the ledger's vectors."""
         if "vectors" not in self._retrievers.degraded:
             return []
         with self._deps.ledger.read() as connection:
             newest = islice(memories.list_records(connection, self._query.view, with_sources=True), CANDIDATE_LIMIT)
             return self._candidates.visible([record.id for record in newest])
 
-    def _nearest(self, dense: Mapping[str, float], partitions: Sequence[str]) -> list[str]:
-        """The partitions of the nearest memories; then, or without vectors, those written last."""
-        candidate_rows = self._candidates.evidence.rows
-        return scoring.union_in_order((candidate_rows[uid].partition for uid in dense), partitions)[:MAX_PARTITIONS]
+    def _nearest_partitions(self, scores: Mapping[str, float], partitions: Sequence[str]) -> list[str]:
+        """Returns the partitions of an arm's memories, best first, then the others, the last written first."""
+        rows = self._candidates.evidence.rows
+        return scoring.union_in_order((rows[uid].partition for uid in scores), partitions)[:MAX_PARTITIONS]
 
-    def _weigh_tokens(self, read: EncodedQuery) -> None:
-        """How much each word of the question tells; by its signs where the embedder does not read them."""
+    def _weigh_tokens(self, encoded: EncodedQuery) -> None:
+        """Weighs the query's tokens by rarity; its characters and words if the embedder does not read the script."""
         if not self._weights.tokens or not self._partitions:
             return
         evidence, text = self._candidates.evidence, self._query.text
-        if not read.is_supported_script:
+        if not encoded.is_supported_script:
             evidence.matches = character_matching.character_matches(text, *self._frequencies(query_term_counts(text)))
-        elif read.tokens is not None and read.tokens.words:
-            words = read.tokens.words
-            terms = [term for found in token_matching.terms_of(words).values() for term in found]
+        elif encoded.tokens is not None and encoded.tokens.words:
+            words = encoded.tokens.words
+            terms = [term for word_terms in token_matching.terms_of(words).values() for term in word_terms]
             weights = token_matching.token_weights(words, *self._frequencies(terms))
-            evidence.matches = token_matching.TokenMatches(weights, question=read.tokens.tokens)
+            evidence.matches = token_matching.TokenMatches(weights, query_tokens=encoded.tokens.tokens)
 
     def _frequencies(self, terms: Iterable[int]) -> tuple[int, dict[int, int]]:
-        """N of the first partition, and how many of its memories hold each term."""
+        """Returns the first partition's number of memories, and how many of them have each term."""
         with self._deps.ledger.read() as connection:
             return term_stats.document_frequencies(connection, self._partitions[0].key, terms)
 
@@ -239,220 +198,244 @@ class _Search:
                 table.add(name, self._arms[name])
         return table
 
-    def _bare(self) -> bool:
-        """Whether token matches cannot be used: none asked for, or not there (see `rebuild`) for every candidate."""
+    def _lacks_tokens(self) -> bool:
+        """Whether the weights without tokens apply: no token matches, or a candidate with a vector has no tokens yet.
+
+        `Memory.rebuild` embeds memories again after a change of the embedder.
+        """
         evidence = self._candidates.evidence
         return evidence.matches is None or not all(
             evidence.matches.contains(uid) for uid in self._ids if uid in evidence.similarity
         )
 
     def _seed_weights(self) -> Weights:
-        return self._weights.seeds_without_tokens if self._bare() else self._weights.seeds
+        return self._weights.seeds_without_tokens if self._lacks_tokens() else self._weights.seeds
 
     def seeds(self) -> list[_SeededPartition]:
-        """In each partition the best finds, and what the question names."""
+        """Returns the seeds in each partition: the best candidates and the entities that the query names."""
         shares = scoring.seed_weights(self._table(), self._seed_weights())
         return [self._seeded(partition, shares) for partition in self._partitions]
 
     def _seeded(self, partition: SearchPartition, shares: Mapping[str, float]) -> _SeededPartition:
         evidence = self._candidates.evidence
-        mine = {uid: share for uid, share in shares.items() if evidence.rows[uid].partition == partition.key}
-        told = {
+        own_shares = {uid: share for uid, share in shares.items() if evidence.rows[uid].partition == partition.key}
+        entity_weights = {
             key: MENTION_WEIGHTS[partition.kinds[key]] * rarity(partition.size, entity.mentions)
             for key, entity in partition.named_entities.items()
         }
-        from_memories, from_entities = scoring.balance_seeds(
-            mine, {key: weight for key, weight in told.items() if weight > 0}
+        memory_seeds, entity_seeds = scoring.balance_seeds(
+            own_shares, {key: weight for key, weight in entity_weights.items() if weight > 0}
         )
-        least = -1.0 if self._query.threshold is None else self._query.threshold
-        enough = START_SHARE * max(from_memories.values(), default=0.0)
-        good = [uid for uid, share in from_memories.items() if share >= enough]
-        starts = [uid for uid in good if evidence.similarity.get(uid, 0.0) >= least][:MAX_PATH_STARTS]
-        return _SeededPartition(partition, from_memories, from_entities, starts)
+        min_similarity = -1.0 if self._query.threshold is None else self._query.threshold
+        min_share = START_SHARE * max(memory_seeds.values(), default=0.0)
+        best = [uid for uid, share in memory_seeds.items() if share >= min_share]
+        starts = [uid for uid in best if evidence.similarity.get(uid, 0.0) >= min_similarity][:MAX_PATH_STARTS]
+        return _SeededPartition(partition, memory_seeds, entity_seeds, starts)
 
     def neighbourhoods(self, seeds: Sequence[_SeededPartition]) -> list[Subgraph]:
-        """The graph around each partition's seeds; nothing if it is out of reach."""
+        """Returns the graph around each partition's seeds; an empty one if the graph store fails."""
         return [
             self._retrievers.neighbourhood(
-                replace(self._query.view, partition=one.partition.key),
-                Seeds(entities=tuple(one.entities), memories=tuple(one.memories)),
+                replace(self._query.view, partition=seeded.partition.key),
+                Seeds(entities=tuple(seeded.entities), memories=tuple(seeded.memories)),
             )
-            for one in seeds
+            for seeded in seeds
         ]
 
-    def walk(self, seeds: Sequence[_SeededPartition], around: Sequence[Subgraph]) -> None:
-        """From the seeds over the graph; what is reached best becomes a candidate."""
-        for one, subgraph in zip(seeds, around, strict=True):
-            reached = personalized_pagerank(subgraph, one.partition.size, one.memories, one.entities, one.starts)
-            self._walks.append(_PartitionWalk(one.partition, subgraph, reached))
-        graph = {uid: score for walked in self._walks for uid, score in walked.reached.scores.items()}
+    def walk(self, seeds: Sequence[_SeededPartition], subgraphs: Sequence[Subgraph]) -> None:
+        """Runs PageRank in each partition; the memories with the best scores become candidates."""
+        for seeded, subgraph in zip(seeds, subgraphs, strict=True):
+            result = personalized_pagerank(
+                subgraph, seeded.partition.size, seeded.memories, seeded.entities, seeded.starts
+            )
+            self._walks.append(_PartitionWalk(seeded.partition, subgraph, result))
+        graph = {uid: score for walk in self._walks for uid, score in walk.result.scores.items()}
         self._arms["graph"] = graph
         self._ids = scoring.union_in_order(
             self._ids, self._candidates.visible(scoring.top_ids(graph, WALK_CANDIDATE_LIMIT))
         )
 
     def names_one_speaker(self) -> bool:
-        """Whether exactly one speaker is asked about: their own turns hold the answer, a hop only costs time."""
-        candidate_rows = self._candidates.evidence.rows
-        return len(self._analysis.speakers_named({candidate_rows[uid].speaker for uid in self._ids})) == 1
+        """Whether the query names exactly one speaker of the candidates; then the second hop is left out.
+
+        That speaker's own messages hold the answer: without the hop R@10 is .3 better and the search faster
+        (benchmarks/ABLATIONS.md, "Kept").
+        """
+        rows = self._candidates.evidence.rows
+        return len(self._analysis.speakers_named({rows[uid].speaker for uid in self._ids})) == 1
 
     def expand_second_hop(self) -> None:
-        """Once more over the entities of the best: what adds to a good find what that one lacks."""
+        """Adds candidates that share a rare entity with a top candidate and match words that it lacks."""
         table = self._table()
         shares = scoring.second_hop_seeds(table, self._seed_weights(), second_hop.SEED_LIMIT)
         links: dict[str, Mapping[str, float]] = {}
-        for walked in self._walks:
-            here = [uid for uid in shares if uid in walked.reached.scores]
-            links |= second_hop.shared_entity_links(walked.subgraph, walked.partition.size, here)
-        looked_at = self._candidates.visible(second_hop.strongest_candidates(links, shares))
-        self._candidates.load_neighbours(looked_at)
-        self._candidates.score_tokens(looked_at)
-        gained = second_hop.marginal_gains(
-            links, shares, None if self._bare() else self._candidates.evidence.matches, looked_at
+        for walk in self._walks:
+            reached = [uid for uid in shares if uid in walk.result.scores]
+            links |= second_hop.shared_entity_links(walk.subgraph, walk.partition.size, reached)
+        linked = self._candidates.visible(second_hop.strongest_candidates(links, shares))
+        self._candidates.load_neighbours(linked)
+        self._candidates.score_tokens(linked)
+        gains = second_hop.marginal_gains(
+            links, shares, None if self._lacks_tokens() else self._candidates.evidence.matches, linked
         )
-        self._arms["hop"] = gained
-        self._ids = scoring.union_in_order(self._ids, scoring.top_ids(gained, second_hop.EXPANSION_LIMIT))
+        self._arms["hop"] = gains
+        self._ids = scoring.union_in_order(self._ids, scoring.top_ids(gains, second_hop.EXPANSION_LIMIT))
 
     def answer(self) -> SearchOutcome:
-        """The sum of all features, cut to what was asked for."""
+        """Ranks the candidates by the weighted sum of their features and reads the hits, paths and relations."""
         table = self._table()
-        weights = self._weights.final_without_tokens if self._bare() else self._weights.final
-        if self._weights.uses_graph and not self._bare():
-            self._weigh_passages(table, table.total(weights))
+        weights = self._weights.final_without_tokens if self._lacks_tokens() else self._weights.final
+        if self._weights.uses_graph and not self._lacks_tokens():
+            self._add_passage_columns(table, table.total(weights))
         totals = table.total(weights)
         scored = scoring.scores(totals)
         ranked = [RankedMemory(table.ids[i], float(scored[i])) for i in np.argsort(-totals, kind="stable")]
-        evidence = self._candidates.evidence
-        explainer = ExplanationBuilder(self._arms, [walked.reached for walked in self._walks], table)
-        shown = self._folded([one for one in ranked if self._is_near(one.id, explainer)])
-        best = shown[: scoring.automatic_cutoff(scored) if self._query.limit is None else self._query.limit]
-        chosen = [one.id for one in best]
-        folded = [uid for one in best for uid in one.sources]
-        with self._deps.ledger.read() as connection:
-            explained = chosen if self._query.explain else []
-            told = explainer.ids_on_paths(explained, "memory")
-            records = memories.records(connection, [*chosen, *told, *folded])
-            partitions = [partition.key for partition in self._partitions]
-            steps = explainer.ids_on_paths(explained, "entity")
-            names = graph_reads.names_of(connection, self._query.view, partitions, steps)
-            relations = graph_reads.relations_stated_by(connection, self._query.view, [*chosen, *folded])
-        matching = self._parts([records[uid] for uid in chosen if uid in records])
-        hits = tuple(
-            Hit(
-                records[one.id],
-                one.score,
-                evidence.similarity.get(one.id, 0.0),
-                explainer.explain(one.id, records, names) if self._query.explain else None,
-                tuple(records[uid] for uid in one.sources if uid in records),
-                sentence_match=matching.get(one.id),
-            )
-            for one in best
-            if one.id in records
-        )
+        explainer = ExplanationBuilder(self._arms, [walk.result for walk in self._walks], table)
+        grouped = self._grouped([memory for memory in ranked if self._passes_threshold(memory.id, explainer)])
+        best = grouped[: scoring.automatic_cutoff(scored) if self._query.limit is None else self._query.limit]
+        hits, relations = self._read_hits(best, explainer)
         words = term_overlap.query_words(self._query.text)
-        if self._query.with_relations:
-            hits = self._related(hits, words, explainer)
+        if self._query.with_relevance:
+            hits = self._with_relevance(hits, words, explainer)
         degraded = tuple(sorted(self._retrievers.degraded))
         return SearchOutcome(
-            hits, tuple(relations), degraded, self._named(), self._found.encoded.is_supported_script, bool(words)
+            hits, relations, degraded, self._named(), self._retrieved.encoded.is_supported_script, bool(words)
         )
 
-    def _related(self, hits: Sequence[Hit], asked: Sequence[str], explainer: ExplanationBuilder) -> tuple[Hit, ...]:
-        """The hits with what they share with the question.
+    def _read_hits(
+        self, best: Sequence[RankedMemory], explainer: ExplanationBuilder
+    ) -> tuple[tuple[Hit, ...], tuple[Relation, ...]]:
+        """Reads the records of these memories with their explanations, and the relations that they state."""
+        evidence = self._candidates.evidence
+        ids = [memory.id for memory in best]
+        source_ids = [uid for memory in best for uid in memory.sources]
+        with self._deps.ledger.read() as connection:
+            explained = ids if self._query.explain else []
+            on_paths = explainer.ids_on_paths(explained, "memory")
+            records = memories.records(connection, [*ids, *on_paths, *source_ids])
+            partitions = [partition.key for partition in self._partitions]
+            entity_keys = explainer.ids_on_paths(explained, "entity")
+            names = graph_reads.names_of(connection, self._query.view, partitions, entity_keys)
+            relations = graph_reads.relations_stated_by(connection, self._query.view, [*ids, *source_ids])
+        sentence_matches = self._sentence_matches([records[uid] for uid in ids if uid in records])
+        hits = tuple(
+            Hit(
+                records[memory.id],
+                memory.score,
+                evidence.similarity.get(memory.id, 0.0),
+                explainer.explain(memory.id, records, names) if self._query.explain else None,
+                tuple(records[uid] for uid in memory.sources if uid in records),
+                sentence_match=sentence_matches.get(memory.id),
+            )
+            for memory in best
+            if memory.id in records
+        )
+        return hits, tuple(relations)
 
-        One is related if it shares a word or is not remote; if somebody else's question before it does or is; or if a
-        short path leads to it from what the question names, or over an entity from what would be enough by itself.
+    def _with_relevance(
+        self, hits: Sequence[Hit], words: Sequence[str], explainer: ExplanationBuilder
+    ) -> tuple[Hit, ...]:
+        """Returns the hits with `term_overlap` and `is_related`.
+
+        A hit is related if it, or another speaker's question just before it, shares a word with the query or has a
+        cosine of at least `MIN_SIMILARITY_WITH_TERMS`; or if a short path leads to it from an entity that the query
+        names, or over an entity from a memory that is relevant by itself (`term_overlap.is_relevant`).
         """
         if not hits:
             return ()
         evidence, named = self._candidates.evidence, set(self._named())
-        before = {hit.record.id: evidence.replies_to(hit.record.id) for hit in hits}
+        questions = {hit.record.id: evidence.replies_to(hit.record.id) for hit in hits}
         starts = {hit.record.id: explainer.near_start(hit.record.id) for hit in hits}
-        others = {*filter(None, before.values()), *(name for kind, name in starts.values() if kind == "memory")}
+        others = {*filter(None, questions.values()), *(name for kind, name in starts.values() if kind == "memory")}
         with self._deps.ledger.read() as connection:
             rows = {uid: evidence.rows[uid].row for uid in others}
             texts = candidate_rows.texts_of(connection, list(rows.values()))
-        frequencies = self._frequencies(map(term_id, asked))
-        words = term_overlap.weigh_terms(asked, *frequencies, inflected=not evidence.is_supported_script)
-        shared = {uid: words.overlap([texts[row]]) for uid, row in rows.items() if row in texts}
-        shared |= {
-            hit.record.id: words.overlap([one.embedded_text for one in (hit.record, *hit.sources)]) for hit in hits
+        frequencies = self._frequencies(map(term_id, words))
+        terms = term_overlap.weigh_terms(words, *frequencies, inflected=not evidence.is_supported_script)
+        overlaps = {uid: terms.overlap([texts[row]]) for uid, row in rows.items() if row in texts}
+        overlaps |= {
+            hit.record.id: terms.overlap([record.embedded_text for record in (hit.record, *hit.sources)])
+            for hit in hits
         }
 
-        def relates(uid: str) -> bool:
-            near = (
+        def is_close(uid: str) -> bool:
+            is_near = (
                 evidence.is_supported_script
                 and evidence.similarity.get(uid, 0.0) >= term_overlap.MIN_SIMILARITY_WITH_TERMS
             )
-            return near or shared.get(uid, 0.0) > 0
+            return is_near or overlaps.get(uid, 0.0) > 0
 
-        def leads_on(kind: str, name: str) -> bool:
+        def is_relevant_start(kind: str, name: str) -> bool:
             if kind == "entity":
                 return name in named
-            near = evidence.similarity.get(name, 0.0)
-            return term_overlap.is_relevant(shared.get(name, 0.0), near, understood=evidence.is_supported_script)
+            return term_overlap.is_relevant(
+                overlaps.get(name, 0.0),
+                evidence.similarity.get(name, 0.0),
+                is_supported_script=evidence.is_supported_script,
+            )
 
         return tuple(
             replace(
                 hit,
-                term_overlap=shared[uid],
-                is_related=relates(uid) or relates(before[uid] or "") or leads_on(*starts[uid]),
+                term_overlap=overlaps[uid],
+                is_related=is_close(uid) or is_close(questions[uid] or "") or is_relevant_start(*starts[uid]),
             )
             for hit in hits
             for uid in [hit.record.id]
         )
 
-    def _parts(self, records: Sequence[MemoryRecord]) -> dict[str, SentenceMatch]:
-        """Of the memories that are longer than the question asks for, the sentences that match best."""
-        least = self._query.parts
-        long = [] if least is None else [one for one in records if len(one.text) > least]
-        if not long:
+    def _sentence_matches(self, records: Sequence[MemoryRecord]) -> dict[str, SentenceMatch]:
+        """Returns the matching sentences, by id, of the memories longer than the query's `match_sentences_over`."""
+        max_chars = self._query.match_sentences_over
+        long_records = [] if max_chars is None else [record for record in records if len(record.text) > max_chars]
+        if not long_records:
             return {}
-        windows = self._candidates.token_windows([record.row for record in long])
-        finder = sentence_matching.SentenceMatcher(
+        windows = self._candidates.token_windows([record.row for record in long_records])
+        matcher = sentence_matching.SentenceMatcher(
             self._query.text, self._candidates.evidence.matches, self._deps.embedder
         )
-        found = ((record.id, finder.match(record, windows.get(record.row, ()))) for record in long)
-        return {uid: part for uid, part in found if part}
+        matches = ((record.id, matcher.match(record, windows.get(record.row, ()))) for record in long_records)
+        return {uid: match for uid, match in matches if match}
 
     def _named(self) -> tuple[str, ...]:
-        """Without common nouns that only end a relation: they name nothing in particular."""
-        told = (
+        """Returns the keys of the entities that the query names, without common nouns, which name nothing."""
+        keys = (
             key
             for partition in self._partitions
             for key in partition.named_entities
             if partition.kinds[key] < MentionKind.THING
         )
-        return tuple(dict.fromkeys(told))
+        return tuple(dict.fromkeys(keys))
 
-    def _folded(self, ranked: list[RankedMemory]) -> list[RankedMemory]:
-        """Without the mere sources of facts that are found too, unless the caller chose among the kinds."""
-        candidate_rows = self._candidates.evidence.rows
-        sources = [candidate_rows[one.id].row for one in ranked if candidate_rows[one.id].source_only]
-        if not sources or self._query.view.kinds != ALL_KINDS:
+    def _grouped(self, ranked: list[RankedMemory]) -> list[RankedMemory]:
+        """Groups source messages under their facts, unless the view shows only some kinds of memories."""
+        rows = self._candidates.evidence.rows
+        source_rows = [rows[memory.id].row for memory in ranked if rows[memory.id].source_only]
+        if not source_rows or self._query.view.kinds != ALL_KINDS:
             return ranked
         with self._deps.ledger.read() as connection:
-            return group_sources(ranked, memories.facts_of(connection, sources))
+            return group_sources(ranked, memories.facts_of(connection, source_rows))
 
-    def _weigh_passages(self, table: FeatureTable, totals: Column) -> None:
-        """Two more columns, for passages: what good finds name, and what is only like the best of them."""
+    def _add_passage_columns(self, table: FeatureTable, totals: Column) -> None:
+        """Adds the columns `named` and `alike`, which only passages have."""
         evidence = self._candidates.evidence
-        found = passages.passage_candidates(evidence, table, totals)
-        if not found:
+        passage_ids = passages.passage_candidates(evidence, table, totals)
+        if not passage_ids:
             return
         shares = scoring.top_shares(table, totals, passages.HIT_LIMIT)
         with self._deps.ledger.read() as connection:
-            texts = candidate_rows.texts_of(connection, [evidence.rows[uid].row for uid in {*found, *shares}])
-            said = {uid: texts[evidence.rows[uid].row] for uid in {*found, *shares}}
-            titles = {uid: passages.title_terms(said[uid]) for uid in found}
+            read_ids = {*passage_ids, *shares}
+            texts_by_row = candidate_rows.texts_of(connection, [evidence.rows[uid].row for uid in read_ids])
+            texts = {uid: texts_by_row[evidence.rows[uid].row] for uid in read_ids}
+            titles = {uid: passages.title_terms(texts[uid]) for uid in passage_ids}
             terms = {term for title in titles.values() for term in title}
         size, frequencies = self._frequencies(terms)
-        finds = {uid: (share, frozenset(term_counts(said[uid]))) for uid, share in shares.items()}
-        table.add("named", passages.named_by_hits(evidence, finds, titles, size, frequencies))
-        table.add("alike", passages.redundancy(evidence, next(iter(shares), ""), found))
+        top_hits = {uid: (share, frozenset(term_counts(texts[uid]))) for uid, share in shares.items()}
+        table.add("named", passages.named_by_hits(evidence, top_hits, titles, size, frequencies))
+        table.add("alike", passages.redundancy(evidence, next(iter(shares), ""), passage_ids))
 
-    def _is_near(self, uid: str, explainer: ExplanationBuilder) -> bool:
-        """Whether a hit, or the memory that its path starts from, is as near as was asked for."""
+    def _passes_threshold(self, uid: str, explainer: ExplanationBuilder) -> bool:
+        """Whether the memory, or the memory at which its path starts, has at least the cosine `threshold`."""
         if self._query.threshold is None:
             return True
         similarity = self._candidates.evidence.similarity

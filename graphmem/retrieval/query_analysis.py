@@ -1,4 +1,7 @@
-"""What a question asks for, as far as its words show. Pure. The classes are the measured recipe's."""
+"""Analyses a query's words: the kind of answer, the times, the speakers and whether the assistant is meant. Pure.
+
+The patterns are part of the measured weights' features (`weights`): changing them means measuring again.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,10 @@ from graphmem.retrieval.temporal import EventOffset, Period, find_offset, period
 from graphmem.retrieval.term_overlap import query_words
 from graphmem.text import is_unspaced
 
-# The first that fits.
-_ASKS: tuple[tuple[re.Pattern[str], AnswerType], ...] = tuple(
-    (re.compile(pattern, re.IGNORECASE), tells)
-    for pattern, tells in (
+# The first pattern that matches decides.
+_ANSWER_TYPES: tuple[tuple[re.Pattern[str], AnswerType], ...] = tuple(
+    (re.compile(pattern, re.IGNORECASE), answer_type)
+    for pattern, answer_type in (
         (r"\bhow (?:long|old)\b|多久|多大|几岁", AnswerType.DURATION),
         (r"\bwhen\b|\b(?:what|which) (?:date|day|year|month)\b|什么时候|何时|哪天|哪年|几月|几号", AnswerType.WHEN),
         (r"\bhow (?:many|much|often)\b|多少|几个|几次", AnswerType.NUMBER),
@@ -23,29 +26,33 @@ _ASKS: tuple[tuple[re.Pattern[str], AnswerType], ...] = tuple(
         (r"\bwho(?:m|se)?\b|谁", AnswerType.PERSON),
     )
 )
-# A question for what the assistant said calls it so, or "you" (in languages that have a word of their own for that);
-# "can you tell me" asks the one who answers now, "what did I tell you" for what the user said.
+# A query for the assistant's words names the assistant or says "you" (the familiar or formal word, where a language has
+# one of its own).
 _ASSISTANT = re.compile(
     r"\b(?:you(?:rs?)?|(?:the|my) (?:assistant|chatbot|bot)|du|dir|dich|dein\w*|tu|toi|vous|votre|usted)\b"
     r"|\b(?:ты|тебе|твой|вы|вам|ваш)\b|\b[tm]'as\b|[你您]|助手",
     re.IGNORECASE,
 )
-_NOT_IT = re.compile(
+# Phrases in which "you" does not ask for the assistant's words: "can you tell me" addresses whoever answers now, "what
+# did I tell you" asks for the user's words.
+_NOT_ASSISTANT = re.compile(
     r"\b(?:can|could|would|will|do|if|are) you\b|\b(?:tell|remind|show) me\b|\b(?:thank you|you know)\b"
     r"|\bI (?:\w+ )?(?:told|tell|gave|asked|showed|sent|mention(?:ed)? to) you\b"
     r"|[请請][你您]|[你您](?:能|可以|还?[记記]得|還記得|知道)|我[^，。？?]{0,4}[跟和给給对對告][诉訴]?[你您]",
     re.IGNORECASE,
 )
-# Signs of a full name without spaces, of which friends leave the first out.
-MAX_NAME_WORDS = 3
+# Characters from which on a name without spaces is a full name, whose first character (the surname) friends leave out.
+MIN_FULL_NAME_CHARS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class AnalyzedQuery:
-    """`answer_types`: what an answer would tell (nothing: not known); `periods`: the times that are named, by the clock
-    of whoever asks, which is `zone` ahead of UTC; `offset`: a distance from an event, if the question counts from one.
-    `asks_assistant`: whether it asks for what the assistant said. `is_only_temporal`: whether it asks for all that was
-    said in these periods ("What did we do last Friday?").
+    """A query's text, its words in lower case, and what they ask for.
+
+    `answer_types`: the kinds of answer (0: unknown). `periods`: the times that the query names, by the clock of whoever
+    asks, which is `zone` ahead of UTC, written as if it were UTC. `offset`: the distance from an event, if the query
+    counts from one. `asks_assistant`: whether it asks for the assistant's words. `is_only_temporal`: whether it has no
+    other word that names something ("What did we do last Friday?"), so that it asks for everything from these periods.
     """
 
     text: str
@@ -58,60 +65,59 @@ class AnalyzedQuery:
     is_only_temporal: bool = False
 
     def speakers_named(self, speakers: Iterable[str | None]) -> set[str]:
-        """Those of the speakers whose first name stands in the question."""
+        """Returns the speakers whose first name stands in the query."""
         return {name for name in speakers if name and self._names(name)}
 
     def _names(self, name: str) -> bool:
         if is_unspaced(name):
-            return name in self.text or (len(name) >= MAX_NAME_WORDS and name[1:] in self.text)
+            return name in self.text or (len(name) >= MIN_FULL_NAME_CHARS and name[1:] in self.text)
         return name.split(maxsplit=1)[0].casefold() in self.words
 
     def temporal_proximity(self, at: int) -> float:
-        """How well an observation time, in microseconds, fits the times that are named, 0 to 1."""
+        """Returns how near an observation time (microseconds since 1970, UTC) is to the query's periods, 0 to 1."""
         return proximity(self.periods, _by_clock(from_micros(at), self.zone)) if self.periods else 0.0
 
     @property
     def period_bounds(self) -> list[tuple[int, int]]:
-        """The times that are named, in microseconds from and until; of what comes every year the latest."""
-        return [(micros(one.start) - self._ahead, micros(one.end) - self._ahead) for one in self.periods]
-
-    @property
-    def _ahead(self) -> int:
-        return self.zone // timedelta(microseconds=1)
+        """Start and end (exclusive) of each period in microseconds, UTC; of yearly periods the latest."""
+        zone_micros = self.zone // timedelta(microseconds=1)
+        return [(micros(period.start) - zone_micros, micros(period.end) - zone_micros) for period in self.periods]
 
     def resolve_offset(self, events: Iterable[int]) -> AnalyzedQuery:
-        """The same question, with the times that its offset means if the event was at one of these moments."""
+        """Returns the query with the periods that its offset means if the event was at these times (microseconds)."""
         if self.offset is None:
             return self
-        meant = []
+        offset_periods = []
         for event in events:
             try:
-                meant.append(self.offset.counted_from(_by_clock(from_micros(event), self.zone)))
-            except OverflowError:  # a thousand years before the wedding
+                offset_periods.append(self.offset.counted_from(_by_clock(from_micros(event), self.zone)))
+            except OverflowError:  # "a thousand years before the wedding" is before the year 1
                 continue
-        return replace(self, periods=(*self.periods, *meant))
+        return replace(self, periods=(*self.periods, *offset_periods))
 
 
-def analyze_query(question: str, now: datetime) -> AnalyzedQuery:
-    """Reads a question that is asked at `now` (aware)."""
+def analyze_query(query: str, now: datetime) -> AnalyzedQuery:
+    """Analyses a query that is asked at `now` (aware); its UTC offset is the zone of the query's times."""
     zone = now.utcoffset() or timedelta(0)
     clock = _by_clock(now.astimezone(UTC), zone)
-    periods = periods_in(question, clock)
+    periods = periods_in(query, clock)
     return AnalyzedQuery(
-        text=question,
-        words=frozenset(re.findall(r"\w+", question.casefold())),
-        answer_types=next((tells for pattern, tells in _ASKS if pattern.search(question)), AnswerType(0)),
+        text=query,
+        words=frozenset(re.findall(r"\w+", query.casefold())),
+        answer_types=next(
+            (answer_type for pattern, answer_type in _ANSWER_TYPES if pattern.search(query)), AnswerType(0)
+        ),
         periods=periods,
-        offset=find_offset(question),
+        offset=find_offset(query),
         zone=zone,
-        asks_assistant=bool(_ASSISTANT.search(_NOT_IT.sub(" ", question))),
-        is_only_temporal=bool(periods) and not query_words(strip_times(question, clock)),
+        asks_assistant=bool(_ASSISTANT.search(_NOT_ASSISTANT.sub(" ", query))),
+        is_only_temporal=bool(periods) and not query_words(strip_times(query, clock)),
     )
 
 
 def _by_clock(moment: datetime, zone: timedelta) -> datetime:
-    """What the clock in a zone shows, as if it were UTC."""
+    """Returns the local time of a zone, written as if it were UTC."""
     try:
         return moment + zone
-    except OverflowError:  # on the first or last day there is
+    except OverflowError:  # on the first or last day of the calendar
         return moment

@@ -1,204 +1,134 @@
-"""The arms: what each finds on its own, confirmed by the ledger. An arm that fails is left out and named."""
+"""The arms of a search: each returns scored ids from its index. An arm that fails is left out and named as degraded."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from dataclasses import replace
 from typing import TypeVar
 
 from sqlalchemy import Connection
 
-from graphmem.boundary.filters import Filter
 from graphmem.errors import ModelError, StoreError
-from graphmem.extraction.protocols import Extractor
-from graphmem.model import Entity, GraphBounds, Mention, MentionKind, Seeds, Subgraph, View
-from graphmem.models.protocols import EmbeddedQuestion, Embedder, Matrix, TokenEmbedder
-from graphmem.models.script_support import ScriptSupport
-from graphmem.stores.ledger import Ledger, entity_names, memories, term_stats
+from graphmem.model import GraphBounds, Mention, MentionKind, Seeds, Subgraph, View
+from graphmem.models.protocols import Matrix, TokenEmbedder
+from graphmem.retrieval.types import EncodedQuery, RetrievedSet, ScoredIds, SearchDeps, SearchPartition, SearchQuery
+from graphmem.stores.ledger import entity_names, memories, term_stats
 from graphmem.stores.projection_worker import ProjectionWorker
-from graphmem.stores.protocols import Graph, VectorIndex
 from graphmem.text import idf, key_candidates, query_term_counts
 
 T = TypeVar("T")
-ScoredIds = list[tuple[str, float]]
 
-# Characters of a question that are read: what comes after would only make everything match a little.
-READ_LIMIT = 2_000
-# How many memories the arms find (README, "Why it is built so").
+# Characters of a query that are read: more words would only make everything match a little.
+MAX_READ_CHARS = 2_000
+# Memories that each arm returns. All memories as candidates would gain half a point of R@10 (benchmarks/ABLATIONS.md,
+# "Left out").
 DENSE_LIMIT, KEYWORD_LIMIT = 100, 200
-# A search by agent or run alone walks in the partitions of its best hits, each for itself.
+# A search by agent or run alone runs PageRank in the partitions of its best hits, separately in each.
 MAX_PARTITIONS = 5
-# Partitions that such a search looks into at all, those written last first.
+# Partitions that such a search reads at all, the last written first.
 MAX_PARTITIONS_LISTED = 1000
-# Seconds that a search waits for a server's projection to take what was committed before it asks what there is.
+# Seconds that a search waits for a projection to catch up with the ledger.
 CATCH_UP_SECONDS = 0.3
 
 
-@dataclass(frozen=True, slots=True)
-class SearchDeps:
-    """What a search reads."""
-
-    ledger: Ledger
-    index: VectorIndex
-    vectors: ProjectionWorker
-    graph: Graph
-    graph_copy: ProjectionWorker | None
-    embedder: Embedder
-    scripts: ScriptSupport
-    extractor: Extractor | None
-    pool: Executor
-
-
-@dataclass(frozen=True, slots=True)
-class SearchQuery:
-    """A search as asked: `filter` is the metadata filter, `threshold` a least cosine; `explain` asks for reasons.
-
-    `limit` None: as many as are not far behind the best. `now` is the moment it is asked from (None: the view's), for
-    "last week" and the like. `with_relations` asks of each hit whether it has anything to do with the question; `parts`
-    for the part that matches of those with more characters than that (None: of none).
-    """
-
-    text: str
-    view: View
-    limit: int | None
-    filter: Filter | None = None
-    threshold: float | None = None
-    explain: bool = False
-    now: datetime | None = None
-    with_relations: bool = False
-    parts: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SearchPartition:
-    """A partition that is searched: n, and which of its entities the question names, with how much they are worth."""
-
-    key: str
-    size: int
-    named_entities: Mapping[str, Entity]
-    kinds: Mapping[str, MentionKind]
-
-
-@dataclass(frozen=True, slots=True)
-class EncodedQuery:
-    """The question as the models see it: its vector and tokens, and the keys it names (in how telling a way).
-
-    `is_supported_script`: whether the embedder reads the question's script; its tokens are left out if not.
-    """
-
-    vector: Matrix | None = None
-    tokens: EmbeddedQuestion | None = None
-    entity_keys: Mapping[str, MentionKind] = field(default_factory=dict)
-    is_supported_script: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class RetrievedSet:
-    """The question as read, the partitions to look into, and what the arms found there, unconfirmed."""
-
-    encoded: EncodedQuery
-    partitions: Sequence[str]
-    dense: ScoredIds
-    keyword: ScoredIds
-
-
 class Retrievers:
-    """One question's arms. `degraded` are those that failed."""
+    """Runs the arms of one query. `degraded` has the names of the arms and stores that failed."""
 
-    def __init__(self, question: SearchQuery, stores: SearchDeps) -> None:
-        self._query = question
-        self._deps = stores
+    def __init__(self, query: SearchQuery, deps: SearchDeps) -> None:
+        self._query = query
+        self._deps = deps
         self.degraded: set[str] = set()
 
     def retrieve(self) -> RetrievedSet:
-        """Encodes and parses the question and asks the arms, each as soon as there is what it needs."""
-        pool = self._deps.pool
-        encoding, parsing = pool.submit(self._encoded), pool.submit(self._parsed)
-        partitions = self._ready()
-        keyword = pool.submit(self.keyword, partitions, KEYWORD_LIMIT)
-        read = encoding.result()
-        dense = self.dense(read.vector, DENSE_LIMIT)
-        return RetrievedSet(replace(read, entity_keys=parsing.result()), partitions, dense, keyword.result())
+        """Encodes and parses the query and runs the arms side by side, each as soon as its input is ready.
 
-    def degrade_on_error(self, arm: str, act: Callable[[], T], otherwise: T) -> T:
-        """The one place where a search goes on without something."""
+        Raises StoreError from the ledger alone; everything else that fails is added to `degraded`.
+        """
+        pool = self._deps.pool
+        encoding, parsing = pool.submit(self._encode), pool.submit(self._parse_keys)
+        partitions = self._up_to_date_partitions()
+        keyword = pool.submit(self.keyword, partitions, KEYWORD_LIMIT)
+        encoded = encoding.result()
+        dense = self.dense(encoded.vector, DENSE_LIMIT)
+        return RetrievedSet(replace(encoded, entity_keys=parsing.result()), partitions, dense, keyword.result())
+
+    def degrade_on_error(self, arm: str, call: Callable[[], T], otherwise: T) -> T:
+        """Returns the call's result; if a store or model fails, adds `arm` to `degraded` and returns `otherwise`."""
         try:
-            return act()
+            return call()
         except (StoreError, ModelError):
             self.degraded.add(arm)
             return otherwise
 
-    def _ready(self) -> list[str]:
-        """The partitions to look into, their projections up to date with what any process has committed."""
-        stores, own = self._deps, self._query.view.partition
-        partitions = self._spanned() if own is None else [own]
-        for worker in filter(None, (stores.vectors, stores.graph_copy)):
+    def _up_to_date_partitions(self) -> list[str]:
+        """Returns the keys of the partitions to search, after the projections have caught up with the ledger."""
+        deps, own = self._deps, self._query.view.partition
+        partitions = self._partitions_in_view() if own is None else [own]
+        for worker in filter(None, (deps.vectors, deps.graph_copy)):
             self._catch_up(worker, partitions)
         return partitions
 
-    def _spanned(self) -> list[str]:
+    def _partitions_in_view(self) -> list[str]:
         with self._deps.ledger.read() as connection:
             return memories.partitions_of(connection, self._query.view, MAX_PARTITIONS_LISTED)
 
     def _catch_up(self, worker: ProjectionWorker, partitions: Sequence[str]) -> None:
-        """What is not there yet cannot be found: a projection that is behind counts as one that is left out."""
+        """Waits up to `CATCH_UP_SECONDS` for a projection; reports it as degraded if it is still behind or fails."""
         if not self.degrade_on_error(
             worker.name, lambda: worker.catch_up(partitions, CATCH_UP_SECONDS), otherwise=False
         ):
             self.degraded.add(worker.name)
 
-    def _encoded(self) -> EncodedQuery:
-        """The question as the embedder sees it."""
+    def _encode(self) -> EncodedQuery:
         embedder, text = self._deps.embedder, self._query.text
 
-        def encoded() -> EncodedQuery:
-            understood = self._deps.scripts.supports(text)
-            if understood and isinstance(embedder, TokenEmbedder):
+        def encode() -> EncodedQuery:
+            is_supported = self._deps.scripts.supports(text)
+            if is_supported and isinstance(embedder, TokenEmbedder):
                 tokens = embedder.embed_question(text)
                 return EncodedQuery(tokens.vector, tokens)
-            return EncodedQuery(embedder.embed_query(text), is_supported_script=understood)
+            return EncodedQuery(embedder.embed_query(text), is_supported_script=is_supported)
 
-        return self.degrade_on_error("vectors", encoded, EncodedQuery())
+        return self.degrade_on_error("vectors", encode, EncodedQuery())
 
-    def _parsed(self) -> dict[str, MentionKind]:
-        """Keys as the extractor sees them; of a question all in lower case, which it cannot read, any run of words."""
+    def _parse_keys(self) -> dict[str, MentionKind]:
+        """Returns the entity keys that the extractor finds in the query, by mention kind.
+
+        Adds every run of words as a possible name if the extractor finds nothing or the query is all in lower case,
+        which the extractor cannot read. For other queries such runs cost recall (benchmarks/ABLATIONS.md, "Kept").
+        """
         text, extractor = self._query.text, self._deps.extractor
-        seen: list[Mention] = []
+        mentions: list[Mention] = []
         if extractor is not None:
-            seen = self.degrade_on_error("extractor", lambda: extractor.keys(text), seen)
-        found = {mention.key: mention.kind for mention in seen}
-        if found and not text[1:].islower():
-            return found
-        return {**dict.fromkeys(key_candidates(text), MentionKind.NAME), **found}
+            mentions = self.degrade_on_error("extractor", lambda: extractor.keys(text), mentions)
+        kinds = {mention.key: mention.kind for mention in mentions}
+        if kinds and not text[1:].islower():
+            return kinds
+        return {**dict.fromkeys(key_candidates(text), MentionKind.NAME), **kinds}
 
     def dense(self, vector: Matrix | None, limit: int) -> ScoredIds:
-        """The nearest memories, unconfirmed."""
-        stores, view = self._deps, self._query.view
+        """Returns the memories nearest to the query's vector with their cosines, unchecked; none without a vector."""
+        deps, view = self._deps, self._query.view
         if vector is None:
             return []
         return self.degrade_on_error(
-            "vectors", lambda: stores.vectors.read(lambda: stores.index.dense(view, vector, limit)), []
+            "vectors", lambda: deps.vectors.read(lambda: deps.index.dense(view, vector, limit)), []
         )
 
     def keyword(self, partitions: Sequence[str], limit: int) -> ScoredIds:
-        """The memories that share words, unconfirmed. Each partition has its own idf: no tenant weighs on another's."""
+        """Returns the memories that share words with the query, with their BM25 scores, unchecked; best first.
 
-        def asked() -> ScoredIds:
-            found = [pair for partition in partitions for pair in self._words(partition, limit)]
-            return sorted(found, key=lambda pair: -pair[1])
+        At most `limit` from each partition. Each partition has its own idf, so no tenant's words weigh on another's.
+        """
+
+        def search_partitions() -> ScoredIds:
+            pairs = [pair for partition in partitions for pair in self._keyword_in(partition, limit)]
+            return sorted(pairs, key=lambda pair: -pair[1])
 
         nothing: ScoredIds = []
-        return self.degrade_on_error("vectors", lambda: self._deps.vectors.read(asked), nothing)
+        return self.degrade_on_error("vectors", lambda: self._deps.vectors.read(search_partitions), nothing)
 
-    def neighbourhood(self, view: View, seeds: Seeds) -> Subgraph:
-        """The graph around some seeds; nothing if it is out of reach."""
-        graph, copy = self._deps.graph, self._deps.graph_copy
-        ask: Callable[[], Subgraph] = lambda: graph.neighbourhood(view, seeds, GraphBounds())  # noqa: E731
-        return self.degrade_on_error("graph", ask if copy is None else lambda: copy.read(ask), Subgraph())
-
-    def _words(self, partition: str, limit: int) -> ScoredIds:
+    def _keyword_in(self, partition: str, limit: int) -> ScoredIds:
         counts = query_term_counts(self._query.text)
         with self._deps.ledger.read() as connection:
             size, frequencies = term_stats.document_frequencies(connection, partition, counts)
@@ -206,22 +136,28 @@ class Retrievers:
         view = replace(self._query.view, partition=partition)
         return self._deps.index.sparse(view, weights, limit) if weights else []
 
-    def partitions(self, keys: Sequence[str], read: EncodedQuery) -> tuple[SearchPartition, ...]:
-        """The partitions to walk in, with what the question names there."""
+    def neighbourhood(self, view: View, seeds: Seeds) -> Subgraph:
+        """Returns the graph around the seeds; an empty one if the graph store fails."""
+        graph, copy = self._deps.graph, self._deps.graph_copy
+        read: Callable[[], Subgraph] = lambda: graph.neighbourhood(view, seeds, GraphBounds())  # noqa: E731
+        return self.degrade_on_error("graph", read if copy is None else lambda: copy.read(read), Subgraph())
+
+    def partitions(self, keys: Sequence[str], encoded: EncodedQuery) -> tuple[SearchPartition, ...]:
+        """Returns the first `MAX_PARTITIONS` of the partitions with the entities that the query names in each."""
         with self._deps.ledger.read() as connection:
             own = self._query.view.scope.partition
-            return tuple(_partition(connection, key, read.entity_keys, own) for key in keys[:MAX_PARTITIONS])
+            return tuple(_partition(connection, key, encoded.entity_keys, own) for key in keys[:MAX_PARTITIONS])
 
 
-def _partition(connection: Connection, key: str, asked: Mapping[str, MentionKind], own: str) -> SearchPartition:
-    """A partition with what the question names there; what has several names is named by each of them.
+def _partition(connection: Connection, key: str, query_kinds: Mapping[str, MentionKind], own: str) -> SearchPartition:
+    """Reads a partition with the entities that the query names in it, also by their aliases.
 
-    Only in the scope's own partition: what a user says of names is nothing for a view by agent or run.
+    Aliases are followed only in the scope's own partition: a user's aliases mean nothing to a view by agent or run.
     """
     row, size = memories.sized_partition(connection, key)
-    named = entity_names.existing_entities(connection, row, asked)
-    meant = entity_names.linked_keys(connection, row, named) if key == own else {}
-    if meant:
-        named |= entity_names.existing_entities(connection, row, meant)
-    kinds = {other: asked[of] for other, of in meant.items()}
-    return SearchPartition(key, size, named, {**kinds, **asked})
+    named = entity_names.existing_entities(connection, row, query_kinds)
+    alias_of = entity_names.linked_keys(connection, row, named) if key == own else {}
+    if alias_of:
+        named |= entity_names.existing_entities(connection, row, alias_of)
+    alias_kinds = {alias: query_kinds[named_key] for alias, named_key in alias_of.items()}
+    return SearchPartition(key, size, named, {**alias_kinds, **query_kinds})

@@ -1,4 +1,4 @@
-"""Sums and shares: from a table and weights to candidates, seeds and scores. Pure."""
+"""Steps from the feature table to candidates, PageRank seeds, second-hop seeds and scores. Pure."""
 
 from __future__ import annotations
 
@@ -10,77 +10,95 @@ from graphmem.retrieval.features import Column, FeatureTable, min_max_normalized
 from graphmem.retrieval.weights import Weights
 
 SEED_LIMIT = 20
-# For top_k="auto". Measured on both development sets: as much of what is wanted as in the first ten hits, in half as
-# many for questions with one answer and half as many again for those that ask for a list.
+# For top_k="auto". Measured on both development sets (benchmarks/ABLATIONS.md, end of "Left out"): as much recall as
+# the first ten hits, with half as many hits for questions with one answer and half as many again for lists.
 AUTO_SHARE, AUTO_MIN, AUTO_MAX = 0.65, 3, 50
 MEMORY_SHARE, ENTITY_SHARE = 0.2, 0.8
-# How much the walk counts in choosing what the second hop goes on from.
-WALK_FACTOR = 1.2
+# The weight of the PageRank score when second-hop seeds are chosen.
+GRAPH_FACTOR = 1.2
 
 
 def top_rows(table: FeatureTable, weights: Weights, limit: int) -> list[str]:
-    """The ids of the best rows, best first; equal ones in the table's order."""
+    """Returns the ids of the rows with the greatest totals, best first; equal rows in the table's order."""
     order = np.argsort(-table.total(weights), kind="stable")
     return [table.ids[i] for i in order[:limit]]
 
 
 def seed_weights(table: FeatureTable, weights: Weights) -> dict[str, float]:
-    """The best memories as seeds: by the cube of what they are ahead of the first that is none."""
+    """Returns the shares of the `SEED_LIMIT` best memories as PageRank seeds, {id: share}, summing to 1.
+
+    A share is proportional to (total - total of the first memory that is no seed)³.
+    """
     totals = min_max_normalized(table.total(weights))
     order = np.argsort(-totals, kind="stable")
-    behind = totals[order[SEED_LIMIT]] if len(order) > SEED_LIMIT else 0.0
-    ahead = {table.ids[i]: float(totals[i] - behind) ** 3 for i in order[:SEED_LIMIT] if totals[i] > behind}
-    return _shared(ahead)
+    first_excluded = totals[order[SEED_LIMIT]] if len(order) > SEED_LIMIT else 0.0
+    cubed_leads = {
+        table.ids[i]: float(totals[i] - first_excluded) ** 3 for i in order[:SEED_LIMIT] if totals[i] > first_excluded
+    }
+    return _normalized_to_sum(cubed_leads)
 
 
 def second_hop_seeds(table: FeatureTable, weights: Weights, limit: int) -> dict[str, float]:
-    """What the second hop goes on from, with its shares: the best by the seeds' weights, the walk counted."""
-    walked = table.columns.get("graph", np.zeros(len(table.ids)))
-    return top_shares(table, min_max_normalized(min_max_normalized(table.total(weights)) + WALK_FACTOR * walked), limit)
+    """Returns the memories from which the second hop starts, best first, with their shares (see `top_shares`).
+
+    Their total is the normalised sum by `weights` plus `GRAPH_FACTOR` times the PageRank score.
+    """
+    graph = table.columns.get("graph", np.zeros(len(table.ids)))
+    return top_shares(table, min_max_normalized(min_max_normalized(table.total(weights)) + GRAPH_FACTOR * graph), limit)
 
 
 def top_shares(table: FeatureTable, totals: Column, limit: int) -> dict[str, float]:
-    """The best rows that have anything, best first: {id: share}, its total as a part of the best one's, squared."""
+    """Returns the rows with the greatest positive totals, best first: {id: (total / greatest total)²}."""
     order = np.argsort(-totals, kind="stable")[:limit]
-    most = totals.max(initial=0.0)
-    return {table.ids[i]: float(totals[i] / most) ** 2 for i in order if totals[i] > 0}
+    greatest = totals.max(initial=0.0)
+    return {table.ids[i]: float(totals[i] / greatest) ** 2 for i in order if totals[i] > 0}
 
 
 def balance_seeds(
     memories: Mapping[str, float], entities: Mapping[str, float]
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """The shares of both kinds of seeds; without entities the memories get everything."""
-    named = _shared(entities)
-    if not named:
+    """Divides the seeds' weight: `MEMORY_SHARE` to memories, `ENTITY_SHARE` to entities, by their weights.
+
+    `memories` are shares that sum to 1 at most, `entities` any weights. Without entities the memories keep all.
+    """
+    entity_shares = _normalized_to_sum(entities)
+    if not entity_shares:
         return dict(memories), {}
     return (
         {uid: MEMORY_SHARE * share for uid, share in memories.items()},
-        {key: ENTITY_SHARE * share for key, share in named.items()},
+        {key: ENTITY_SHARE * share for key, share in entity_shares.items()},
     )
 
 
-def _shared(weights: Mapping[str, float]) -> dict[str, float]:
+def _normalized_to_sum(weights: Mapping[str, float]) -> dict[str, float]:
     total = sum(weights.values())
     return {name: weight / total for name, weight in weights.items()} if total > 0 else {}
 
 
 def scores(totals: Column) -> Column:
-    """Totals as shares of the best one, which has 1; they order one search's hits and mean nothing beyond it."""
+    """Returns totals divided by the best one, cut to 0..1; all 1 if no total is positive.
+
+    Scores order the hits of one search and cannot be compared between searches.
+    """
     if not totals.size:
         return totals
     return np.ones_like(totals) if totals.max() <= 0 else np.clip(totals / totals.max(), 0.0, 1.0)
 
 
-def automatic_cutoff(ranked: Column) -> int:
-    """How many of the scores, best first, are not far behind the best: a few in any case, as far as there are any."""
-    return min(max(int((ranked >= AUTO_SHARE).sum()), AUTO_MIN), AUTO_MAX, len(ranked))
+def automatic_cutoff(scored: Column) -> int:
+    """Returns the number of hits for top_k="auto": scores of at least `AUTO_SHARE`, within `AUTO_MIN` and `AUTO_MAX`.
+
+    Never more than there are scores.
+    """
+    return min(max(int((scored >= AUTO_SHARE).sum()), AUTO_MIN), AUTO_MAX, len(scored))
 
 
-def top_ids(found: Mapping[str, float], limit: int) -> list[str]:
-    """The ids with the highest scores above 0; equal ones in the order given."""
-    return [uid for uid in sorted(found, key=lambda uid: -found[uid])[:limit] if found[uid] > 0]
+def top_ids(scores_by_id: Mapping[str, float], limit: int) -> list[str]:
+    """Returns the ids with the highest positive scores, best first; equal ones in the mapping's order."""
+    ranked = sorted(scores_by_id, key=lambda uid: -scores_by_id[uid])
+    return [uid for uid in ranked[:limit] if scores_by_id[uid] > 0]
 
 
-def union_in_order(some: Iterable[str], *others: Iterable[str]) -> list[str]:
-    """All ids, each once, in the order of their first coming."""
-    return list(dict.fromkeys([uid for ids in (some, *others) for uid in ids]))
+def union_in_order(*id_lists: Iterable[str]) -> list[str]:
+    """Returns all ids, each once, in the order of their first occurrence."""
+    return list(dict.fromkeys([uid for ids in id_lists for uid in ids]))

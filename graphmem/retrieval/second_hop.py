@@ -1,6 +1,6 @@
-"""The second hop: what shares a telling entity with a good find and adds what that find lacks. Pure.
+"""The second hop: candidates that share a rare entity with a top candidate and match words that it lacks. Pure.
 
-Figures of the measured recipe (README, "Why it is built so").
+The limits and weights were measured (README, "Why it is built so", and benchmarks/ABLATIONS.md, "Kept").
 """
 
 from __future__ import annotations
@@ -15,64 +15,79 @@ from graphmem.retrieval import token_matching
 from graphmem.retrieval.pagerank import rarity
 from graphmem.retrieval.token_matching import MatchMatrix
 
-# How strongly an entity links, by how the better of its two memories mentions it.
+# The strength of a link over an entity, by the better of its two mentions.
 MENTION_WEIGHTS: Mapping[MentionKind, float] = {
     MentionKind.TITLE: 1.5, MentionKind.NAME: 1.0, MentionKind.CHUNK: 0.0, MentionKind.THING: 0.0
 }  # fmt: skip
-_THETA = [MENTION_WEIGHTS[kind] for kind in sorted(MentionKind)]
-# An entity in more memories than this links too much to tell.
+_WEIGHT_BY_KIND = [MENTION_WEIGHTS[kind] for kind in sorted(MentionKind)]
+# An entity in more memories than this links too many to be telling.
 MAX_FREQUENCY = 60
-# From how many finds it goes on, how far it looks at first, and how many it brings along.
+# Top candidates from which the hop starts, linked memories that are compared, and those that become candidates.
 SEED_LIMIT, CANDIDATE_LIMIT, EXPANSION_LIMIT = 15, 100, 50
 
-Links = Mapping[str, Mapping[str, float]]  # {a find: {a memory it leads to: strength}}
+Links = Mapping[str, Mapping[str, float]]  # {seed's id: {linked memory's id: strength}}
 
 
-def shared_entity_links(subgraph: Subgraph, size: int, firsts: Sequence[str]) -> Links:
-    """Where each of the finds leads: over the telling entities that it shares with others."""
-    wanted = dict.fromkeys(firsts)
-    here = {edge.entity for edge in subgraph.mentions if edge.memory in wanted}
-    told = {key: rarity(size, df) for key in here if 1 < (df := subgraph.frequencies[key]) <= MAX_FREQUENCY}
-    holders: dict[str, list[tuple[str, float]]] = defaultdict(list)
+def shared_entity_links(subgraph: Subgraph, size: int, seeds: Sequence[str]) -> Links:
+    """Links each seed to the memories of the subgraph that share a rare entity with it.
+
+    The strength is the entity's rarity (`pagerank.rarity`, `size` is the partition's number of memories) times the
+    greater `MENTION_WEIGHTS` of both mentions; of several shared entities the strongest counts.
+    """
+    unique_seeds = dict.fromkeys(seeds)
+    seed_entities = {edge.entity for edge in subgraph.mentions if edge.memory in unique_seeds}
+    rarities = {
+        key: rarity(size, df) for key in seed_entities if 1 < (df := subgraph.frequencies[key]) <= MAX_FREQUENCY
+    }
+    mentions: dict[str, list[tuple[str, float]]] = defaultdict(list)
     for memory, key, kind in subgraph.mentions:
-        if key in told:
-            holders[key].append((memory, _THETA[kind]))
-    found: dict[str, dict[str, float]] = {first: {} for first in wanted}
-    for key, holding in holders.items():
-        for first, mine in holding:
-            if first in wanted:
-                _join(found[first], first, holding, told[key], mine)
-    return found
+        if key in rarities:
+            mentions[key].append((memory, _WEIGHT_BY_KIND[kind]))
+    links: dict[str, dict[str, float]] = {seed: {} for seed in unique_seeds}
+    for key, entity_mentions in mentions.items():
+        for memory, mention_weight in entity_mentions:
+            if memory in unique_seeds:
+                _add_links(links[memory], memory, entity_mentions, rarities[key], mention_weight)
+    return links
 
 
-def _join(leads: dict[str, float], first: str, holding: Sequence[tuple[str, float]], told: float, mine: float) -> None:
-    for other, theirs in holding:
-        strength = told * max(mine, theirs)
-        if other != first and strength > leads.get(other, 0.0):
-            leads[other] = strength
+def _add_links(
+    seed_links: dict[str, float],
+    seed: str,
+    entity_mentions: Sequence[tuple[str, float]],
+    entity_rarity: float,
+    mention_weight: float,
+) -> None:
+    for other, other_weight in entity_mentions:
+        strength = entity_rarity * max(mention_weight, other_weight)
+        if other != seed and strength > seed_links.get(other, 0.0):
+            seed_links[other] = strength
 
 
-def strongest_candidates(found: Links, shares: Mapping[str, float]) -> list[str]:
-    """The memories that the finds lead to most strongly; `shares` weighs the finds."""
+def strongest_candidates(links: Links, shares: Mapping[str, float]) -> list[str]:
+    """Returns the ids of the `CANDIDATE_LIMIT` memories with the greatest share of a seed times strength, best first.
+
+    Equal ones in the order of their ids. `shares` are those of the seeds.
+    """
     best: dict[str, float] = defaultdict(float)
-    for first, leads in found.items():
-        for other, strength in leads.items():
-            best[other] = max(best[other], shares[first] * strength)
+    for seed, seed_links in links.items():
+        for other, strength in seed_links.items():
+            best[other] = max(best[other], shares[seed] * strength)
     return sorted(best, key=lambda uid: (-best[uid], uid))[:CANDIDATE_LIMIT]
 
 
 def marginal_gains(
-    found: Links, shares: Mapping[str, float], matches: MatchMatrix | None, looked_at: Sequence[str]
+    links: Links, shares: Mapping[str, float], matches: MatchMatrix | None, ids: Sequence[str]
 ) -> dict[str, float]:
-    """What each of these memories adds to the find that leads to it best, as shares of the most that any adds.
+    """Returns for each of the memories the maximum over the seeds of share · strength · gain over the seed's matches.
 
-    Without `matches` the strength of the link alone counts.
+    Divided by the greatest value. Without `matches` the gain is left out.
     """
-    gained = np.zeros(len(looked_at))
-    rows = None if matches is None else matches.matrix(looked_at)
-    for first, leads in found.items():
-        strengths = shares[first] * np.array([leads.get(uid, 0.0) for uid in looked_at])
+    best = np.zeros(len(ids))
+    rows = None if matches is None else matches.matrix(ids)
+    for seed, seed_links in links.items():
+        gains = shares[seed] * np.array([seed_links.get(uid, 0.0) for uid in ids])
         if matches is not None and rows is not None:
-            strengths = strengths * matches.gain(rows, first)
-        gained = np.maximum(gained, strengths)
-    return token_matching.relative_to_max(dict(zip(looked_at, gained.tolist(), strict=True)))
+            gains = gains * matches.gain(rows, seed)
+        best = np.maximum(best, gains)
+    return token_matching.relative_to_max(dict(zip(ids, best.tolist(), strict=True)))

@@ -1,4 +1,4 @@
-"""Long memories: which of their sentences match the question."""
+"""Sentences of long memories and how well each matches a query, for excerpts in `context()` and explanations."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from graphmem.retrieval.character_matching import CharacterMatches
 from graphmem.retrieval.token_matching import Row, TokenMatches
 from graphmem.text import query_term_counts, term_counts
 
-# Characters up to which a memory is shown whole, and of what is shown of a longer one.
+# Characters up to which a memory is shown whole, and of the excerpt of a longer one.
 UNSPLIT_CHARS, CONTEXT_CHARS = 600, 400
 # Sentences of one memory that are compared by their words.
 MAX_SENTENCES = 2_000
 
-# A line, or a sentence of one with its end.
+# A sentence with its end, or the rest of a line.
 _SENTENCE = re.compile(
     r"[^\n.!?。！？।؟۔]*(?:[.!?](?![\"”’)*_]*(?:\s|$))[^\n.!?。！？।؟۔]*)*(?:[.!?。！？।؟۔]+[\"”’)*_]*|\n|$)"
 )
-# A full stop that ends no sentence: behind the number of an item or a day, an initial, an abbreviation.
+# A full stop that ends no sentence: after the number of an item or a day, an initial, an abbreviation.
 _NO_END = re.compile(
     r"(?:^|[\s(\"“„])(?:\d{1,3}|[^\W\d_]|Dr|Mr|Mrs|Ms|Prof|St|Fa|Nr|No|Hr|Fr|ca|vs|bzw|usw|approx|e\.g|i\.e)\.$",
     re.IGNORECASE,
@@ -37,39 +37,39 @@ Span = tuple[int, int]
 
 
 def sentences(text: str) -> list[Span]:
-    """Where the sentences of a text begin and end; lines without any word belong to none.
+    """Returns the spans of a text's sentences in characters; lines without a letter or digit are left out.
 
-    One of more than `CONTEXT_CHARS` characters is parted, between words where it has any.
+    Sentences of more than `CONTEXT_CHARS` characters are split, between words if there is a space.
     """
-    found = (piece for whole in _whole(text) for piece in _pieces(text, *whole))
-    return [(start, end) for start, end in found if any(map(str.isalnum, text[start:end]))]
+    spans = (piece for sentence in _whole_sentences(text) for piece in _pieces(text, *sentence))
+    return [(start, end) for start, end in spans if any(map(str.isalnum, text[start:end]))]
 
 
-def _whole(text: str) -> Iterator[Span]:
-    begun = None
+def _whole_sentences(text: str) -> Iterator[Span]:
+    unfinished_start = None
     for match in _SENTENCE.finditer(text):
-        start = match.start() if begun is None else begun
-        begun = start if _NO_END.search(match.group()) and match.end() < len(text) else None
-        if begun is None:
+        start = match.start() if unfinished_start is None else unfinished_start
+        unfinished_start = start if _NO_END.search(match.group()) and match.end() < len(text) else None
+        if unfinished_start is None:
             yield start, match.end()
 
 
 def _pieces(text: str, start: int, end: int) -> Iterator[Span]:
     while end - start > CONTEXT_CHARS:
-        cut = _cut(text, start, CONTEXT_CHARS)
+        cut = _cut_position(text, start, CONTEXT_CHARS)
         yield start, cut
         start = cut
     yield start, end
 
 
-def _cut(text: str, start: int, room: int) -> int:
-    """Where a piece of at most so many characters ends."""
-    return text.rfind(" ", start + 1, start + room) + 1 or start + room
+def _cut_position(text: str, start: int, max_chars: int) -> int:
+    """Returns the end of a piece of at most `max_chars` characters: after its last space, if it has one."""
+    return text.rfind(" ", start + 1, start + max_chars) + 1 or start + max_chars
 
 
 @dataclass(frozen=True, slots=True)
 class SentenceMatch:
-    """A memory's sentences, with how well each matches a question (0 and more)."""
+    """A memory's text, the spans of its sentences, and the score of each for a query (0 and more)."""
 
     text: str
     spans: Sequence[Span]
@@ -77,91 +77,98 @@ class SentenceMatch:
 
     @property
     def best(self) -> Span:
-        """The sentence that matches best."""
+        """The span of the sentence with the highest score."""
         return self.spans[int(np.argmax(self.scores))]
 
-    def excerpt_within(self, room: int) -> Span:
-        """The sentence that matches best with those beside it, as far as there is room for so many characters.
+    def excerpt_within(self, max_chars: int) -> Span:
+        """Returns the span of the best sentence with as many adjacent sentences as `max_chars` allows.
 
-        One that is longer is cut, between words where it has any.
+        The adjacent sentence with the higher score comes first. A best sentence of more characters is cut, between
+        words if it has a space.
         """
         first = last = int(np.argmax(self.scores))
         start, end = self.best
-        if end - start > room:
-            return start, _cut(self.text, start, room)
+        if end - start > max_chars:
+            return start, _cut_position(self.text, start, max_chars)
         while True:
-            beside = [place for place in (last + 1, first - 1) if 0 <= place < len(self.spans)]
+            adjacent = [index for index in (last + 1, first - 1) if 0 <= index < len(self.spans)]
             fitting = [
-                place for place in beside if self.spans[max(last, place)][1] - self.spans[min(first, place)][0] <= room
+                index
+                for index in adjacent
+                if self.spans[max(last, index)][1] - self.spans[min(first, index)][0] <= max_chars
             ]
             if not fitting:
                 return self.spans[first][0], self.spans[last][1]
-            better = max(fitting, key=lambda place: float(self.scores[place]))
-            first, last = min(first, better), max(last, better)
+            added = max(fitting, key=lambda index: float(self.scores[index]))
+            first, last = min(first, added), max(last, added)
 
     @property
     def excerpt(self) -> str:
-        """What `explanation` shows of it."""
+        """The excerpt for explanations: at most `CONTEXT_CHARS` characters around the best sentence."""
         start, end = self.excerpt_within(CONTEXT_CHARS)
         return self.text[start:end].strip()
 
 
 @dataclass(frozen=True, slots=True)
 class SentenceMatcher:
-    """Compares sentences with one question: by words, and by tokens if the embedder tells where they stand."""
+    """Scores sentences for one query: by words, and by tokens if the embedder tells their places in the text."""
 
-    question: str
+    query: str
     matches: TokenMatches | CharacterMatches | None
     embedder: Embedder
 
     def match(self, record: MemoryRecord, windows: Sequence[bytes]) -> SentenceMatch | None:
-        """The sentences of a memory, given the token matrices of its windows; None if none matches.
+        """Returns the scored sentences of a memory; None if none matches. `windows` are its token matrices (int8).
 
-        Tokens and words count alike: by tokens alone a sentence of common words may come before the only one that has
-        the word asked for.
+        Word and token scores are each divided by their maximum and added: by tokens alone, a sentence of common words
+        may come before the only one that has the word asked for.
         """
         spans = sentences(record.text)
         if not spans:
             return None
-        by_words = self._by_words([record.text[start:end] for start, end in spans])
-        scores = _shares(by_words) + _shares(self._by_tokens(record, windows, spans))
+        word_scores = self._word_scores([record.text[start:end] for start, end in spans])
+        scores = _divided_by_max(word_scores) + _divided_by_max(self._token_scores(record, windows, spans))
         return SentenceMatch(record.text, spans, scores) if scores.any() else None
 
-    def _by_words(self, said: Sequence[str]) -> Row:
-        """How much of the question's words each sentence has; a word tells the more, the fewer of them have it."""
-        found = np.zeros(len(said))
-        compared = said[:MAX_SENTENCES]
-        asked = query_term_counts(self.question)
-        held = Counter(term for one in compared for term in term_counts(one).keys() & asked.keys())
-        matches = character_matching.character_matches(self.question, len(compared), held)
+    def _word_scores(self, texts: Sequence[str]) -> Row:
+        """Scores sentences by the query's words in them; a word weighs more, the fewer of the sentences have it."""
+        scores = np.zeros(len(texts))
+        compared = texts[:MAX_SENTENCES]
+        query_terms = query_term_counts(self.query)
+        frequencies = Counter(
+            term for sentence in compared for term in term_counts(sentence).keys() & query_terms.keys()
+        )
+        matches = character_matching.character_matches(self.query, len(compared), frequencies)
         if matches is not None:
-            found[: len(compared)] = matches.nearest(compared) @ matches.weights
-        return found
+            scores[: len(compared)] = matches.nearest(compared) @ matches.weights
+        return scores
 
-    def _by_tokens(self, record: MemoryRecord, windows: Sequence[bytes], spans: Sequence[Span]) -> Row:
-        """How near each sentence is; zeros without tokens, or if they are not those that the embedder makes."""
-        found = np.zeros(len(spans))
+    def _token_scores(self, record: MemoryRecord, windows: Sequence[bytes], spans: Sequence[Span]) -> Row:
+        """Scores sentences by max-sim of their tokens; zeros if the stored tokens are not those of this embedder."""
+        scores = np.zeros(len(spans))
         matches, embedder = self.matches, self.embedder
         if not windows or not isinstance(matches, TokenMatches) or not isinstance(embedder, LocatingEmbedder):
-            return found
-        length = matches.question.shape[1]
+            return scores
+        dims = matches.query_tokens.shape[1]
         try:
-            places = embedder.token_places(record.embedded_text)
+            token_places = embedder.token_places(record.embedded_text)
         except ModelError:
-            return found
-        if [len(window) / length for window in windows] != [len(window) for window in places]:
-            return found
-        before = len(record.embedded_text) - len(record.text)
+            return scores
+        if [len(window) / dims for window in windows] != [len(window) for window in token_places]:
+            return scores
+        prefix_chars = len(record.embedded_text) - len(record.text)
         starts = [start for start, _ in spans]
-        owner = np.array([bisect_right(starts, at - before) - 1 for window in places for at in window])
-        order = np.argsort(owner, kind="stable")
-        order = order[owner[order] >= 0]  # in front of the first are the speaker's name and signs
+        sentence_of = np.array(
+            [bisect_right(starts, at - prefix_chars) - 1 for window in token_places for at in window]
+        )
+        order = np.argsort(sentence_of, kind="stable")
+        order = order[sentence_of[order] >= 0]  # tokens before the first sentence: the speaker's name and signs
         if len(order):
-            rows = np.frombuffer(b"".join(windows), np.int8).reshape(-1, length)[order]
-            held, firsts = np.unique(owner[order], return_index=True)
-            found[held] = matches.nearest(rows.tobytes(), firsts) @ matches.weights
-        return found
+            tokens = np.frombuffer(b"".join(windows), np.int8).reshape(-1, dims)[order]
+            with_tokens, firsts = np.unique(sentence_of[order], return_index=True)
+            scores[with_tokens] = matches.nearest(tokens.tobytes(), firsts) @ matches.weights
+        return scores
 
 
-def _shares(scores: Row) -> Row:
+def _divided_by_max(scores: Row) -> Row:
     return scores / scores.max() if scores.any() else scores

@@ -1,7 +1,8 @@
-"""Mere sources beside the facts drawn from them: one hit for both. Pure.
+"""Groups source messages under the facts drawn from them, as one hit. Pure.
 
-A fact and the words it was drawn from say the same. Side by side they would take two places and repeat each other, so
-the words stand under the fact, which takes the better place of the two.
+A fact and its source messages say the same; side by side they would take two places. The messages outrank the facts,
+having neighbours and a speaker. So grouping is done over the whole ranking and not among the hits only: on a LOCOMO
+conversation facts went from 11 % to 54 % of the first ten hits (README, "Why it is built so").
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RankedMemory:
-    """A memory's id with its score (0..1), and the ids of the sources folded into it, best first."""
+    """A memory's id with its score (0..1), and the ids of the source messages grouped under it, best first."""
 
     id: str
     score: float
@@ -20,23 +21,24 @@ class RankedMemory:
 
 
 def group_sources(ranked: Sequence[RankedMemory], facts_of: Mapping[str, Iterable[str]]) -> list[RankedMemory]:
-    """The ranking, best first, without the sources of which a fact is in it; `facts_of` are facts by source.
+    """Returns the ranking, best first, without the source messages that have a fact in it.
 
-    A source lifts the best of its facts, the one that answers best, to its own place and score. It stands under its
-    other facts, too, but lifts none of these: words of which much was made would fill the list.
+    `facts_of`: {source message's id: ids of its facts}. A source message raises the best-ranked of its facts to its own
+    place and score. It is listed under its other facts too but raises none of them, or a message with many facts would
+    fill the list.
     """
-    place = {one.id: number for number, one in enumerate(ranked)}
-    folded = {
-        one.id: facts
-        for one in ranked
-        if (facts := sorted((fact for fact in facts_of.get(one.id, ()) if fact in place), key=place.__getitem__))
+    places = {memory.id: place for place, memory in enumerate(ranked)}
+    facts_by_source = {
+        memory.id: facts
+        for memory in ranked
+        if (facts := sorted((fact for fact in facts_of.get(memory.id, ()) if fact in places), key=places.__getitem__))
     }
-    under: dict[str, list[str]] = {}
-    for source, facts in folded.items():
+    sources_by_fact: dict[str, list[str]] = {}
+    for source, facts in facts_by_source.items():
         for fact in facts:
-            under.setdefault(fact, []).append(source)
-    shown: dict[str, RankedMemory] = {}
-    for one in ranked:
-        stands_for = folded[one.id][0] if one.id in folded else one.id
-        shown.setdefault(stands_for, RankedMemory(stands_for, one.score, tuple(under.get(stands_for, ()))))
-    return list(shown.values())
+            sources_by_fact.setdefault(fact, []).append(source)
+    grouped: dict[str, RankedMemory] = {}
+    for memory in ranked:
+        shown_id = facts_by_source[memory.id][0] if memory.id in facts_by_source else memory.id
+        grouped.setdefault(shown_id, RankedMemory(shown_id, memory.score, tuple(sources_by_fact.get(shown_id, ()))))
+    return list(grouped.values())

@@ -1,4 +1,4 @@
-"""What a memory shares with a question, in any script: words, each by how rare it is. Pure."""
+"""Overlap of a memory and a query in words that name something, weighted by rarity; in any script. Pure."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 from graphmem.retrieval.character_matching import PARTIAL_WEIGHT, stem_prefix
 from graphmem.text import idf, is_unspaced, query_tokens, term_id, tokens
 
-# The figures of `benchmarks/ABLATIONS.md`, "Enough".
+# The measurements are in benchmarks/ABLATIONS.md, "Enough".
 #
-# The cosine, by the default embedder, at which a question has found what it is about, and the one below which a memory
-# has nothing to do with it. Both only where the embedder reads the question's language.
+# Cosines of the default embedder, used only where the embedder reads the query's script. From `MIN_SIMILARITY` on a hit
+# answers the query; a hit below `MIN_SIMILARITY_WITH_TERMS` without a shared word has nothing to do with it.
 MIN_SIMILARITY, MIN_SIMILARITY_WITH_TERMS = 0.5, 0.35
-# The words, as a part of what a word of one memory alone is worth, that the best memory has to share: of a question
-# that cosines tell nothing about, and of one that they tell more about than words do.
-MIN_OVERLAP, MIN_OVERLAP_UNSUPPORTED = 0.7, 1.4
+# The least `WeightedTerms.overlap` of a hit that answers the query: where the embedder does not read the query's
+# script, and where it does and cosines tell more than words.
+MIN_OVERLAP, MIN_OVERLAP_SUPPORTED = 0.7, 1.4
 
-# Words that weak questions and clear ones alike have, and that name nothing: times counted from now, what one thinks
-# and says, and stand-ins for things.
+# Words that name nothing in particular, in weak and clear queries alike: relative times, verbs of thinking and saying,
+# stand-ins for things.
 _EMPTY = """
 today yesterday tomorrow tonight now lately recently last next first time times day days ago back end thing things
 something anything everything someone anyone know think thought feel remember mean tell told say said talk talked see
@@ -35,42 +35,46 @@ _EMPTY_WORDS = frozenset(token for word in _EMPTY.split() for token in tokens(wo
 
 @dataclass(frozen=True, slots=True)
 class WeightedTerms:
-    """A question's words that name something; `weights` by word, where a word of one memory alone weighs 1.
+    """A query's words that name something, with their weights; a word that one memory alone has weighs 1.
 
-    `inflected`: other forms of a word count in part. In a language that the embedder reads cosines tell of these.
+    `inflected`: other forms of a word count `PARTIAL_WEIGHT`. Not needed for scripts that the embedder reads: cosines
+    cover inflection there.
     """
 
     weights: Mapping[str, float] = field(default_factory=dict)
     inflected: bool = False
 
     def overlap(self, texts: Iterable[str]) -> float:
-        """The weight of the words that these texts have."""
-        held = {word for text in texts for word in tokens(text)}
-        return sum(weight * self._held(word, held) for word, weight in self.weights.items())
+        """Returns the summed weight of the words that occur in any of these texts."""
+        text_words = {word for text in texts for word in tokens(text)}
+        return sum(weight * self._occurrence(word, text_words) for word, weight in self.weights.items())
 
-    def _held(self, word: str, held: Collection[str]) -> float:
-        if word in held:
+    def _occurrence(self, word: str, text_words: Collection[str]) -> float:
+        if word in text_words:
             return 1.0
-        begun = stem_prefix(word) if self.inflected and not is_unspaced(word) else ""
-        return PARTIAL_WEIGHT if begun and any(other.startswith(begun) for other in held) else 0.0
+        prefix = stem_prefix(word) if self.inflected and not is_unspaced(word) else ""
+        return PARTIAL_WEIGHT if prefix and any(other.startswith(prefix) for other in text_words) else 0.0
 
 
-def query_words(question: str) -> list[str]:
-    """The words that count, each once."""
-    return [word for word in query_tokens(question) if word not in _EMPTY_WORDS]
+def query_words(query: str) -> list[str]:
+    """Returns the query's distinct terms that name something (see `text.query_tokens`), in order."""
+    return [word for word in query_tokens(query) if word not in _EMPTY_WORDS]
 
 
 def weigh_terms(words: Iterable[str], size: int, frequencies: Mapping[int, int], *, inflected: bool) -> WeightedTerms:
-    """The words with their weights, in a partition of `size` memories of which `frequencies` hold each term."""
-    most = idf(max(size, 1), 1)
-    return WeightedTerms({word: idf(size, frequencies.get(term_id(word), 0)) / most for word in words}, inflected)
+    """Weighs words by their idf in a partition of `size` memories, divided by the idf of a word in one memory.
 
-
-def is_relevant(shared: float, similarity: float, *, understood: bool) -> bool:
-    """Whether a memory that shares such a weight of words, and is that near, is what a question is about.
-
-    `understood`: whether the embedder reads the question's language.
+    `frequencies` has document frequencies by term id.
     """
-    if understood:
-        return similarity >= MIN_SIMILARITY or shared >= MIN_OVERLAP_UNSUPPORTED
-    return shared >= MIN_OVERLAP
+    greatest = idf(max(size, 1), 1)
+    return WeightedTerms({word: idf(size, frequencies.get(term_id(word), 0)) / greatest for word in words}, inflected)
+
+
+def is_relevant(overlap: float, similarity: float, *, is_supported_script: bool) -> bool:
+    """Whether a memory with this overlap (`WeightedTerms.overlap`) and this cosine answers the query.
+
+    `is_supported_script`: whether the embedder reads the query's script; otherwise the overlap alone decides.
+    """
+    if is_supported_script:
+        return similarity >= MIN_SIMILARITY or overlap >= MIN_OVERLAP_SUPPORTED
+    return overlap >= MIN_OVERLAP

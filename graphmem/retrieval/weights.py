@@ -1,11 +1,11 @@
-"""The recipe as data: which arms take part, and how much each feature weighs. The only place where they are weighed.
+"""The weights of the features and the switches of a search, as data. All weighing is done with these numbers.
 
-The figures are those of a measured recipe, fitted for chats among people and with an assistant and for passages
-together (README, "Why it is built so", and `benchmarks/ABLATIONS.md`); a feature that is not there (no tokens, no
-graph, a language that the embedder does not read) counts nothing.
+The weights were fitted on chats among people, chats with an assistant and passages together (README, "Why it is built
+so", and benchmarks/ABLATIONS.md). A feature without a column (no tokens, no graph, a script that the embedder does not
+read) counts nothing.
 
-Of the weights that find about equally much those stand here around which it is flattest: each multiplied with a random
-factor (lognormal, sigma 0.3), recall falls by less than a point on the average of every set.
+Among weights with about equal recall, these are the ones around which it changes least: with each multiplied by a
+random factor (lognormal, sigma .3), recall falls by less than a point on the average of every set.
 """
 
 from __future__ import annotations
@@ -13,13 +13,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+# {feature: weight}. The features are the columns of `features.Evidence.table`, `graph` and `hop` (PageRank and second
+# hop), `named` and `alike` (passages).
 Weights = Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
 class SearchWeights:
-    """`candidates`: which of the arms' finds are looked at more closely; `seeds`: where the walk starts; `final`: what
-    is shown. The `bare_` ones are used without token matrices.
+    """The weights of each stage of a search.
+
+    `candidates` choose among the arms' memories, `seeds` the seeds of PageRank, `final` the hits. Those that end in
+    `_without_tokens` replace them without token matches. `tokens` and `uses_graph` switch token matches and the graph.
     """
 
     candidates: Weights
@@ -40,14 +44,15 @@ FULL = SearchWeights(
         "unasked": -0.5,
     },
     final={
-        # Near words, the neighbours' among them, tell most; the vector and shared words of the memory itself a little.
+        # Token matches, above all with the neighbours', tell most; the memory's own cosine and BM25 a little.
         "tokens": 1.1, "tokens_beside": 2.3, "dense": 1.4, "dense_beside": 1.2, "keyword": 0.2, "keyword_beside": 0.2,
-        # Who is asked about, what kind of answer, when (before all else, if that is all); who asks something answers
-        # nothing, and who replies to it may.
+        # The speaker, the kind of answer and the time that the query names (the time first of all if it names nothing
+        # else); a question answers nothing, a reply to a question may.
         "speaker": 2.4, "type": 1.0, "date": 3.2, "only_date": 9.0, "asks": -1.5, "reply": 0.9,
-        # Of chats with an assistant four fifths of what is asked for the user said, unless "you" are asked about.
+        # An assistant's messages: the user said four fifths of all that is asked for in chats with an assistant, unless
+        # the query asks what "you" said.
         "unasked": -2.8,
-        # What the walk and the second hop reach; of passages what a find names, and what only looks like the best.
+        # PageRank and second hop; passages that a top hit names, and passages that only look like the best hit.
         "graph": 4.0, "hop": 0.7, "named": 2.4, "alike": -1.7,
     },
     seeds_without_tokens={
@@ -55,7 +60,7 @@ FULL = SearchWeights(
         "speaker": 1.0, "type": 0.5, "date": 1.3, "asks": -0.4, "unasked": -0.5,
     },
     final_without_tokens={
-        # As `final`, where cosines have to tell what near words do.
+        # As `final`, with more weight on cosines in place of token matches.
         "dense": 2.2, "dense_beside": 1.9, "keyword": 0.7, "keyword_beside": 0.8,
         "speaker": 2.4, "type": 1.2, "date": 3.2, "only_date": 9.0, "asks": -1.2, "unasked": -3.6,
         "graph": 4.2, "hop": 0.5,
@@ -64,13 +69,18 @@ FULL = SearchWeights(
 
 
 def _flat(**final: float) -> SearchWeights:
-    """Arms side by side and summed, without order or graph."""
-    arms = {name: weight for name, weight in final.items() if name in {"dense", "keyword"}}
-    return replace(FULL, candidates=arms or FULL.candidates, final=final, final_without_tokens=final, uses_graph=False)
+    """Returns weights that sum these features, without neighbours and graph.
+
+    Candidates are chosen by the arms among the features, as in `FULL` if there is none.
+    """
+    arm_weights = {name: weight for name, weight in final.items() if name in {"dense", "keyword"}}
+    return replace(
+        FULL, candidates=arm_weights or FULL.candidates, final=final, final_without_tokens=final, uses_graph=False
+    )
 
 
-# For measuring (`graphmem bench`): the arms alone; two of them; all of them with what else is known of a memory by
-# itself, the weights fitted; these with the neighbours in the session; the whole without token matrices; the whole.
+# For `graphmem bench`: each arm alone; two arms; fitted weights of all features of a memory by itself ("flat"); these
+# and its neighbours in the session ("order"); everything without token matrices ("bare"); everything.
 CONFIGURATIONS: Mapping[str, SearchWeights] = {
     "dense": _flat(dense=1.0),
     "keyword": _flat(keyword=1.0),

@@ -1,4 +1,4 @@
-"""Giving out what a scope holds as records, from one snapshot, a page at a time."""
+"""Exports a scope's memories, tombstones, aliases and entity names as records, page by page from one snapshot."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from graphmem.wiring import recorded_embedder
 
 
 def export_records(
-    ledger: Ledger, scope: Scope | None, put: Callable[[serialization.Record], object], progress: Progress | None
+    ledger: Ledger, scope: Scope | None, write: Callable[[serialization.Record], object], progress: Progress | None
 ) -> None:
-    """Puts the records of a scope, or of everything, in the order in which they can be taken.
+    """Passes the records of a scope (None: of all scopes) to `write`, in an order in which they can be imported.
 
-    A memory comes after those it is linked with, and what is said of names after the memories that mention them.
-    `progress` hears ("export", memories done, of) after each page.
+    A memory follows those with which it is linked; aliases and chosen names follow the memories that mention their
+    entities. Calls `progress("export", memories written, memories in all)` after each page.
     """
-    with ledger.read() as connection:  # reads inside it see the same snapshot
+    with ledger.read() as connection:  # all reads inside it see one snapshot
         model = recorded_embedder(ledger)
         total, done = export_queries.count(connection, scope), 0
-        put(serialization.header(ledger.digests, model, scope, datetime.now(UTC)))
+        write(serialization.header(ledger.digests, model, scope, datetime.now(UTC)))
         for page in export_queries.memory_pages(connection, scope, model):
-            for one in page:
-                put(serialization.memory(one, ledger.digests, model))
+            for exported_memory in page:
+                write(serialization.memory(exported_memory, ledger.digests, model))
             done += len(page)
             if progress is not None:
                 progress("export", done, total)
-        for buried in export_queries.tombstone_pages(connection, scope):
-            for gone in buried:
-                put(serialization.tombstone(gone))
-        for said in export_queries.entity_names(connection, scope):
-            put(serialization.entity_name(said))
+        for tombstones in export_queries.tombstone_pages(connection, scope):
+            for tombstone in tombstones:
+                write(serialization.tombstone(tombstone))
+        for name in export_queries.entity_names(connection, scope):
+            write(serialization.entity_name(name))

@@ -1,9 +1,9 @@
-"""Records of the format as steps. A record is a mapping as `serialization` makes it, or a converter from another
-program.
+"""Reads records of the export format as import commands, for `importer`.
 
-A converter's memory needs "id" (a UUID), "text", "at" and one scope part. What it leaves out, or gives as null, is what
-it would be for something said just now: no "events" are one ADD, without "mentions" its words are read, without
-"embeddings" it is embedded. Unknown fields are refused: a misspelt one would be lost without a word.
+A record is a mapping, made by `serialization` or by a converter from another program. A converter's memory needs "id"
+(a UUID), "text", "at" and one scope id. A field that is missing or null gets the value it has for a message added now:
+without "events" the history is one ADD, without "mentions" the text is extracted, without "embeddings" it is embedded.
+Unknown fields are refused, because a misspelt field would be lost silently.
 """
 
 from __future__ import annotations
@@ -64,48 +64,51 @@ VECTOR_BYTES = 4
 
 
 class FieldReader:
-    """A JSON object, read field by field; `refuse_unknown` refuses what is left over."""
+    """Reads a JSON object field by field; `refuse_unknown` then raises for fields that were not read.
+
+    `path` is the object's place in the record, such as "events[0]", and begins each field's name in errors.
+    """
 
     def __init__(self, value: object, path: str = "") -> None:
         self._path = f"{path}." if path else ""
-        self._left = dict(validation.as_object(value, path or "record"))
+        self._unread = dict(validation.as_object(value, path or "record"))
 
     def required(self, name: str, check: Check[T]) -> T:
-        """A field that has to be there."""
-        found = self.optional(name, check)
-        if found is None:
+        """Returns a required field, converted by `check`; raises ValidationError if it is missing or null."""
+        value = self.optional(name, check)
+        if value is None:
             raise ValidationError(f"{self._path}{name}: is missing; every such record has one")
-        return found
+        return value
 
     def optional(self, name: str, check: Check[T]) -> T | None:
-        """A field, or None for one that is left out or null."""
-        value = self._left.pop(name, None)
+        """Returns a field, converted by `check`, or None if it is missing or null."""
+        value = self._unread.pop(name, None)
         return None if value is None else check(value, f"{self._path}{name}")
 
     def list_of(self, name: str, check: Check[T]) -> tuple[T, ...] | None:
-        """A list of what `check` reads."""
+        """Returns a field that is a list, each item converted by `check`, or None if it is missing or null."""
         items = self.optional(name, validation.as_list)
         path = f"{self._path}{name}"
-        return None if items is None else tuple(check(one, f"{path}[{index}]") for index, one in enumerate(items))
+        return None if items is None else tuple(check(item, f"{path}[{index}]") for index, item in enumerate(items))
 
     def has_unread(self, name: str) -> bool:
-        """Whether a field was given, if only as null, and not read yet."""
-        return name in self._left
+        """Returns True if the object has this field, even as null, and it has not been read yet."""
+        return name in self._unread
 
     def scope(self) -> Scope:
-        """Whose it is."""
-        given = {name: self._left.pop(name, None) for name in SCOPE_NAMES}
-        return validation.required_scope(**given)[0]
+        """Reads the scope ids; raises ValidationError if there is none."""
+        ids = {name: self._unread.pop(name, None) for name in SCOPE_NAMES}
+        return validation.required_scope(**ids)[0]
 
     def refuse_unknown(self) -> None:
-        """Raises ValidationError for fields that nobody asked for."""
-        for name in self._left:
-            raise ValidationError(f"{self._path}{name[:80]!r}: is no field of such a record; remove it")
+        """Raises ValidationError for fields that were not read."""
+        for name in self._unread:
+            raise ValidationError(f"{self._path}{name[:80]!r}: is not a field of this type of record; remove it")
 
 
 @dataclass(frozen=True, slots=True)
 class ImportTarget:
-    """The ledger that takes the records: its digests, and what it keeps of texts."""
+    """The importing ledger: its digests, its embeddings, and the number of dimensions of its vectors."""
 
     digests: Digests
     spec: EmbeddingSpec
@@ -113,68 +116,73 @@ class ImportTarget:
 
 
 class RecordReader:
-    """Reads records in order. A first one of type "graphmem" tells which ledger they are from."""
+    """Converts records, in order, to import commands for one ledger.
 
-    def __init__(self, here: ImportTarget, now: datetime, *, restore: bool = False) -> None:
-        self._here = here
+    The header record (type "graphmem"), if there is one, comes first and names the exporting ledger. `now` is the time
+    of fields without one; with `restore`, commands also bring back memories that were erased here.
+    """
+
+    def __init__(self, target: ImportTarget, now: datetime, *, restore: bool = False) -> None:
+        self._target = target
         self._now = now
         self._restore = restore
-        # What makes a key of the file one of this ledger; None for those of another ledger or secret.
+        # Whether the file's message keys were made by the importing ledger with its present secret key.
         self._has_own_keys = False
 
     @property
     def digests(self) -> Digests:
-        """The digests of the ledger that takes the records."""
-        return self._here.digests
+        """Returns the digests of the importing ledger."""
+        return self._target.digests
 
     def command(self, record: Mapping[str, Any]) -> ImportCommand | None:
-        """What a record asks for; None for one that is about the others. Raises ValidationError."""
+        """Converts a record to its command, or None for the header and the trailer. Raises ValidationError."""
         fields = FieldReader(record)
-        kind = fields.required("type", _kind_of_record)
-        step = _READERS[kind](self, fields)
-        if step is not None:
+        record_type = fields.required("type", _record_type)
+        command = _READERS[record_type](self, fields)
+        if command is not None:
             fields.refuse_unknown()
-        return step
+        return command
 
     def header(self, fields: FieldReader) -> None:
-        """Which ledger the records are from."""
+        """Reads the header record: checks the format, and notes whether this ledger wrote the file."""
         check_format(fields)
-        ledger, secret = (fields.optional(name, validation.stored_name) for name in ("ledger", "secret"))
-        if ledger == self.digests.ledger and secret == self.digests.id:
+        ledger, secret_id = (fields.optional(name, validation.stored_name) for name in ("ledger", "secret"))
+        if ledger == self.digests.ledger and secret_id == self.digests.id:
             self._has_own_keys = True
 
     def trailer(self, fields: FieldReader) -> None:
-        """The seal of a file, which the file's reader has checked."""
+        """Ignores the trailer record, which `jsonl` has checked already."""
 
     def memory(self, fields: FieldReader) -> ImportMemory:
-        """A memory with its history and what is derived from it."""
+        """Reads a memory with its history, links, extraction and embeddings."""
         uid, scope = fields.required("id", validation.uuid), fields.scope()
-        further = fields.list_of("further_runs", validation.stored_name) or ()
-        blank = replace(_blank(uid, scope, _kind(fields), self._now), further_runs=_others(further, scope))
-        record = self._state(fields, blank)
-        events = fields.list_of("events", lambda value, path: self._event(FieldReader(value, path), record)) or ()
-        key, content = self._recognised(fields, record, events)
-        found = _found(fields)
-        hashed = content_hash(record.embedded_text)
-        embedded = fields.optional("embeddings", lambda value, path: _embedded(FieldReader(value, path), self._here))
+        further_runs = fields.list_of("further_runs", validation.stored_name) or ()
+        base = _empty_memory(uid, scope, _memory_kind(fields), self._now)
+        record = self._read_state(fields, replace(base, further_runs=_further_runs(further_runs, scope)))
+        events = fields.list_of("events", lambda value, path: self._read_event(FieldReader(value, path), record)) or ()
+        key, content = self._recognition(fields, record, events)
+        extraction = _extraction(fields)
+        embedded = fields.optional(
+            "embeddings", lambda value, path: _embeddings_for(FieldReader(value, path), self._target)
+        )
         return ImportMemory(
             record=record,
-            spec=self._here.spec,
-            text_hash=hashed,
+            spec=self._target.spec,
+            text_hash=content_hash(record.embedded_text),
             key=key,
             words=self.digests.content_digest(content),
             events=events,
-            links=fields.list_of("links", _tie) or (),
-            extraction=found,
+            links=fields.list_of("links", _link) or (),
+            extraction=extraction,
             embedded=embedded,
             restore=self._restore,
         )
 
-    def _state(self, fields: FieldReader, base: MemoryRecord) -> MemoryRecord:
-        """A memory's own fields, now or before an event; `base` has its id, scope and kind."""
+    def _read_state(self, fields: FieldReader, base: MemoryRecord) -> MemoryRecord:
+        """Reads a memory's own fields, of now or of before an event; `base` has its id, scope and kind."""
         at = fields.required("at", validation.moment)
-        created = fields.optional("created_at", validation.moment) or self._now
-        actor = fields.optional("actor_id", validation.stored_name)
+        created_at = fields.optional("created_at", validation.moment) or self._now
+        actor_id = fields.optional("actor_id", validation.stored_name)
         role = fields.optional("role", lambda value, path: validation.one_of(value, path, validation.REMEMBERED_ROLES))
         valid_from, valid_to = _validity(fields, at)
         return replace(
@@ -184,21 +192,21 @@ class RecordReader:
             valid_from=valid_from,
             valid_to=valid_to,
             expires_at=fields.optional("expires_at", validation.moment),
-            created_at=created,
-            updated_at=fields.optional("updated_at", validation.moment) or created,
+            created_at=created_at,
+            updated_at=fields.optional("updated_at", validation.moment) or created_at,
             memory_type=fields.optional("memory_type", validation.memory_type),
             metadata=fields.optional("metadata", validation.stored_metadata) or EMPTY_MAPPING,
-            speaker=_speaker(fields, base, role, actor),
-            actor_id=actor,
+            speaker=_speaker(fields, base, role, actor_id),
+            actor_id=actor_id,
             role=role,
             message_id=fields.optional("message_id", validation.stored_name),
             session=fields.optional("session", validation.stored_name) or "",
             source_only=fields.optional("source_only", validation.flag) or False,
-            confidence=_sure(fields.optional("confidence", validation.share)),
+            confidence=_confidence(fields.optional("confidence", validation.share)),
             version=fields.optional("version", _version) or 1,
         )
 
-    def _event(self, fields: FieldReader, record: MemoryRecord) -> Event:
+    def _read_event(self, fields: FieldReader, record: MemoryRecord) -> Event:
         name = fields.required("event", lambda value, path: validation.one_of(value, path, EVENTS))
         event = Event(
             id=fields.required("id", validation.stored_name),
@@ -213,27 +221,30 @@ class RecordReader:
             role=fields.optional("role", validation.stored_name),
             reason=fields.optional("reason", validation.stored_text),
             previous_state=fields.optional(
-                "previous_state", lambda value, path: self._before(FieldReader(value, path), record)
+                "previous_state", lambda value, path: self._previous_state(FieldReader(value, path), record)
             ),
         )
         fields.refuse_unknown()
         return event
 
-    def _before(self, fields: FieldReader, record: MemoryRecord) -> dict[str, Any]:
-        """The state before an event, as the ledger keeps it. Neither scope nor kind ever change."""
-        state = encode_record(replace(self._state(fields, record), seq=0))
-        corrected = fields.list_of("corrects", validation.uuid)
+    def _previous_state(self, fields: FieldReader, record: MemoryRecord) -> dict[str, Any]:
+        """Reads the state before an event, in the form in which the ledger stores it. Scope and kind never change."""
+        state = encode_record(replace(self._read_state(fields, record), seq=0))
+        corrected_ids = fields.list_of("corrects", validation.uuid)
         fields.refuse_unknown()
-        return {**state, "corrects": list(corrected)} if corrected else state
+        return {**state, "corrects": list(corrected_ids)} if corrected_ids else state
 
-    def _recognised(
+    def _recognition(
         self, fields: FieldReader, record: MemoryRecord, events: tuple[Event, ...]
     ) -> tuple[str | None, str]:
-        """What recognises a memory's message in this ledger, and the words that were said."""
-        first = events[0].new_text if events and events[0].event == "ADD" else None
-        content = record.text if first is None else first
-        said = fields.optional("said", lambda value, path: _said(FieldReader(value, path)))
-        key, ordinal = said or (None, None)
+        """Returns the key that recognises a memory's message in this ledger, or None, and the message's content.
+
+        The content is the text of the first event, as later events may have changed the memory's text.
+        """
+        first_text = events[0].new_text if events and events[0].event == "ADD" else None
+        content = record.text if first_text is None else first_text
+        recognition = fields.optional("said", lambda value, path: _message_recognition(FieldReader(value, path)))
+        key, ordinal = recognition or (None, None)
         if key is not None and self._has_own_keys:
             return key, content
         if record.message_id is not None:
@@ -244,34 +255,27 @@ class RecordReader:
         return self.digests.key_by_content(message, record.scope, ordinal), content
 
     def tombstone(self, fields: FieldReader) -> ImportTombstone:
-        """A memory that is no more."""
-        uid, scope, at = (
-            fields.required("id", validation.uuid),
-            fields.scope(),
-            fields.required("at", validation.moment),
-        )
-        gone = _blank(uid, scope, Kind.EPISODE, at)
-        events = fields.list_of("events", lambda value, path: self._event(FieldReader(value, path), gone)) or ()
+        """Reads the tombstone of an erased memory; its keys count only if this ledger made them."""
+        uid, scope = fields.required("id", validation.uuid), fields.scope()
+        at = fields.required("at", validation.moment)
+        erased = _empty_memory(uid, scope, Kind.EPISODE, at)
+        events = fields.list_of("events", lambda value, path: self._read_event(FieldReader(value, path), erased)) or ()
         keys = fields.list_of("keys", validation.stored_name) or ()
-        known = tuple(keys) if self._has_own_keys else ()
-        return ImportTombstone(uid, scope, at, tuple(map(_wordless, events)), known)
+        own_keys = tuple(keys) if self._has_own_keys else ()
+        return ImportTombstone(uid, scope, at, tuple(map(_without_texts, events)), own_keys)
 
     def alias(self, fields: FieldReader) -> ImportAlias:
-        """Two names that mean one, or (negated) do not."""
-        link = Link(
-            fields.required("key", validation.stored_key),
-            fields.required("other", validation.stored_key),
-            Origin(
-                fields.optional("origin", lambda value, path: validation.one_of(value, path, Origin)) or Origin.USER
-            ),
-        )
+        """Reads an alias: two keys that mean one entity or, with "negated", do not."""
+        key, other = (fields.required(name, validation.stored_key) for name in ("key", "other"))
+        origin = fields.optional("origin", lambda value, path: validation.one_of(value, path, Origin)) or Origin.USER
+        link = Link(key, other, Origin(origin))
         if link.key == link.other:
             validation.refuse("other", link.other, "is the same name as key")
         at = fields.optional("at", validation.moment) or self._now
         return ImportAlias(fields.scope(), link, at, negated=fields.optional("negated", validation.flag) or False)
 
     def name(self, fields: FieldReader) -> ImportEntityName:
-        """A name that a user chose."""
+        """Reads the name that a user chose for an entity."""
         key = fields.required("key", validation.stored_key)
         name = fields.required("name", validation.stored_name)
         return ImportEntityName(fields.scope(), key, name, fields.optional("at", validation.moment) or self._now)
@@ -288,31 +292,31 @@ _READERS: dict[str, Callable[[RecordReader, FieldReader], ImportCommand | None]]
 
 
 def check_format(fields: FieldReader) -> None:
-    """Raises ValidationError for a format that this release does not read."""
-    given = fields.required("format", lambda value, path: validation.count(value, path, 1, MAX_VERSION))
-    if given > FORMAT:
-        by = fields.optional("graphmem", validation.stored_name)
+    """Raises ValidationError if the header's format is newer than this release reads."""
+    version = fields.required("format", lambda value, path: validation.count(value, path, 1, MAX_VERSION))
+    if version > FORMAT:
+        writer = fields.optional("graphmem", validation.stored_name)
         raise ValidationError(
-            f"format={given}: written by graphmem {by or 'of a later version'}; this one, {__version__}, reads formats "
-            f"up to {FORMAT}: upgrade graphmem"
+            f"format={version}: written by graphmem {writer or 'of a later version'}; this one, {__version__}, reads "
+            f"formats up to {FORMAT}: upgrade graphmem"
         )
 
 
-def _blank(uid: str, scope: Scope, kind: Kind, at: datetime) -> MemoryRecord:
-    """A memory of which no more is read yet."""
+def _empty_memory(uid: str, scope: Scope, kind: Kind, at: datetime) -> MemoryRecord:
+    """Returns a memory with an empty text, to be filled in by `replace`."""
     return MemoryRecord(uid, scope.partition, scope, kind, "", at, at, at, at, "")
 
 
-def _others(runs: tuple[str, ...], scope: Scope) -> tuple[str, ...]:
-    """Further runs, each once and none of them the memory's own."""
+def _further_runs(runs: tuple[str, ...], scope: Scope) -> tuple[str, ...]:
+    """Returns further runs without duplicates and without the memory's own run."""
     return tuple(run for run in dict.fromkeys(runs) if run != scope.run_id)
 
 
-def _kind_of_record(value: object, path: str) -> str:
+def _record_type(value: object, path: str) -> str:
     return validation.one_of(value, path, _READERS)
 
 
-def _kind(fields: FieldReader) -> Kind:
+def _memory_kind(fields: FieldReader) -> Kind:
     return Kind(fields.optional("kind", lambda value, path: validation.one_of(value, path, Kind)) or Kind.EPISODE)
 
 
@@ -320,68 +324,69 @@ def _version(value: object, path: str) -> int:
     return validation.count(value, path, 1, MAX_VERSION)
 
 
-def _sure(share: float | None) -> float:
+def _confidence(share: float | None) -> float:
     return 1.0 if share is None else share
 
 
-def _speaker(fields: FieldReader, base: MemoryRecord, role: str | None, actor: str | None) -> str | None:
-    """Whose name stands before the words; where nothing is said of it, who it would be for something said now."""
+def _speaker(fields: FieldReader, base: MemoryRecord, role: str | None, actor_id: str | None) -> str | None:
+    """Reads the name that stands before a memory's text; if it is missing, finds it as for a message added now."""
     if fields.has_unread("speaker") or base.kind is not Kind.EPISODE:
         return fields.optional("speaker", validation.stored_name)
-    return messages.speaker_of(Message(role or "user", "", base.at, actor), base.scope)
+    return messages.speaker_of(Message(role or "user", "", base.at, actor_id), base.scope)
 
 
 def _validity(fields: FieldReader, at: datetime) -> tuple[datetime, datetime | None]:
-    """From when to when it is true. What ended before it began would be true at no time, and never be found."""
-    begin = fields.optional("valid_from", validation.moment) or at
-    end = fields.optional("valid_to", lambda value, path: _not_before(begin, value, path))
-    return begin, end
+    """Reads `valid_from` and `valid_to`. A memory that ended before it began would never be found, and is refused."""
+    valid_from = fields.optional("valid_from", validation.moment) or at
+    valid_to = fields.optional("valid_to", lambda value, path: _not_before(valid_from, value, path))
+    return valid_from, valid_to
 
 
-def _not_before(begin: datetime, value: object, path: str) -> datetime:
-    end = validation.moment(value, path)
-    if end < begin:
+def _not_before(valid_from: datetime, value: object, path: str) -> datetime:
+    valid_to = validation.moment(value, path)
+    if valid_to < valid_from:
         validation.refuse(
-            path, value, f"is before valid_from ({begin.isoformat()}); give a later time, or leave it out"
+            path, value, f"is before valid_from ({valid_from.isoformat()}); give a later time, or leave it out"
         )
-    return end
+    return valid_to
 
 
-def _said(fields: FieldReader) -> tuple[str | None, int | None]:
+def _message_recognition(fields: FieldReader) -> tuple[str | None, int | None]:
     key = fields.optional("key", validation.stored_name)
     ordinal = fields.optional("ordinal", lambda value, path: validation.count(value, path, 1, validation.MAX_MESSAGES))
     fields.refuse_unknown()
     return key, ordinal
 
 
-def _wordless(event: Event) -> Event:
+def _without_texts(event: Event) -> Event:
     return replace(event, old_text=None, new_text=None, previous_state=None, reason=None)
 
 
-def _tie(value: object, path: str) -> ImportLink:
+def _link(value: object, path: str) -> ImportLink:
     fields = FieldReader(value, path)
     kind = fields.required("kind", lambda value, path: validation.one_of(value, path, LINK_KINDS))
-    back = fields.optional("by", validation.uuid)
-    tie = (
-        ImportLink(kind, back, is_incoming=True)
-        if back is not None
-        else ImportLink(kind, fields.required("memory", validation.uuid))
-    )
+    source_id = fields.optional("by", validation.uuid)
+    if source_id is not None:
+        link = ImportLink(kind, source_id, is_incoming=True)
+    else:
+        link = ImportLink(kind, fields.required("memory", validation.uuid))
     fields.refuse_unknown()
-    return tie
+    return link
 
 
-def _found(fields: FieldReader) -> Extraction | None:
-    """What a memory mentions and states; None where that is yet to be found."""
+def _extraction(fields: FieldReader) -> Extraction | None:
+    """Reads mentions, statements and answer types; None without mentions, which leaves the extraction to be done."""
     mentions = fields.list_of("mentions", _mention)
     statements = fields.list_of("statements", _statement) or ()
-    tells = fields.optional("answer_types", lambda value, path: validation.count(value, path, 0, sum(AnswerType))) or 0
+    answer_types = (
+        fields.optional("answer_types", lambda value, path: validation.count(value, path, 0, sum(AnswerType))) or 0
+    )
     keys = [mention.key for mention in mentions or ()]
     if len(set(keys)) < len(keys):
         raise ValidationError("mentions: a key comes twice; mention each entity once")
-    if unknown := {key for said in statements for key in (said.subject, said.object)} - set(keys):
-        validation.refuse("statements", min(unknown), "is a subject or object that is not among the mentions")
-    return None if mentions is None else Extraction(mentions, statements, AnswerType(tells) or NO_ANSWER_TYPES)
+    if unmentioned := {key for statement in statements for key in (statement.subject, statement.object)} - set(keys):
+        validation.refuse("statements", min(unmentioned), "is a subject or object that is not among the mentions")
+    return None if mentions is None else Extraction(mentions, statements, AnswerType(answer_types) or NO_ANSWER_TYPES)
 
 
 def _mention(value: object, path: str) -> Mention:
@@ -401,7 +406,7 @@ def _statement(value: object, path: str) -> Statement:
         predicate=fields.required("predicate", validation.stored_key),
         object=fields.required("object", validation.stored_key),
         fact=fields.required("fact", validation.content),
-        confidence=_sure(fields.optional("confidence", validation.share)),
+        confidence=_confidence(fields.optional("confidence", validation.share)),
         valid_at=fields.optional("valid_at", validation.moment),
         invalid_at=fields.optional("invalid_at", validation.moment),
     )
@@ -412,13 +417,13 @@ def _statement(value: object, path: str) -> Statement:
 # --- embeddings ----------------------------------------------------------------------------------------------------
 
 
-def _embedded(fields: FieldReader, here: ImportTarget) -> Embedded | None:
-    """Vectors and tokens of every window; None if they are not what this ledger keeps of texts."""
-    spec = here.spec
+def _embeddings_for(fields: FieldReader, target: ImportTarget) -> Embedded | None:
+    """Reads the vectors and tokens of each window; None if this ledger uses another model or further embeddings."""
+    spec = target.spec
     model = fields.required("model", validation.stored_name)
     if model != spec.model or not all(map(fields.has_unread, spec.names)):
         return None
-    vectors = fields.list_of("vector", lambda value, path: _vector(value, path, here.dims)) or ()
+    vectors = fields.list_of("vector", lambda value, path: _vector(value, path, target.dims)) or ()
     tokens: tuple[Tokens, ...] = ()
     if spec.tokens is not None:
         tokens = fields.list_of(spec.tokens, lambda value, path: _tokens(value, path, spec.token_dims)) or ()
@@ -428,7 +433,7 @@ def _embedded(fields: FieldReader, here: ImportTarget) -> Embedded | None:
 
 
 def _vector(value: object, path: str, dims: int) -> Matrix:
-    data = _decoded(value, path)
+    data = _from_base64(value, path)
     if len(data) != VECTOR_BYTES * dims:
         validation.refuse(path, len(data), f"bytes are no vector of {dims} dimensions; export it again")
     vector = np.frombuffer(data, "<f4")
@@ -438,13 +443,13 @@ def _vector(value: object, path: str, dims: int) -> Matrix:
 
 
 def _tokens(value: object, path: str, dims: int) -> Tokens:
-    data = _decoded(value, path)
+    data = _from_base64(value, path)
     if len(data) % dims:
         validation.refuse(path, len(data), f"bytes are no rows of {dims} dimensions; export it again")
     return np.frombuffer(data, np.int8).reshape(-1, dims)
 
 
-def _decoded(value: object, path: str) -> bytes:
+def _from_base64(value: object, path: str) -> bytes:
     if isinstance(value, str):
         try:
             return b64decode(value, validate=True)

@@ -1,4 +1,4 @@
-"""What a user's `before_store` makes of a memory that is taken in: its words, and those that it once had."""
+"""Applies a user's `before_store` to an imported memory: to its text and to the earlier texts of its history."""
 
 from __future__ import annotations
 
@@ -17,29 +17,30 @@ from graphmem.text import content_hash
 HookResult = tuple[Message, Mapping[str, Any]]
 
 
-def apply_hook(hook: BeforeStore | None, step: ImportMemory, digests: Digests) -> ImportMemory | None:
-    """A memory as it may be stored; None where it may not.
+def apply_hook(hook: BeforeStore | None, command: ImportMemory, digests: Digests) -> ImportMemory | None:
+    """Returns the command with the text, name and metadata that the hook allows; None if the hook refuses the memory.
 
-    What was found in its words and their vectors is made anew if they change. Raises ConfigError when the hook fails.
+    If the hook changes the memory, its extraction and embeddings are dropped and computed anew. Raises ConfigError if
+    the hook fails.
     """
     if hook is None:
-        return step
-    memory = _HookedMemory(hook, step.record)
-    name = memory.name(step.record.actor_id, step.record.speaker)
-    found = memory.allowed(step.record.text, name, step.record.metadata)
-    if found is None:
+        return command
+    memory = _HookedMemory(hook, command.record)
+    name = memory.stored_name(command.record.actor_id, command.record.speaker)
+    allowed = memory.allowed(command.record.text, name, command.record.metadata)
+    if allowed is None:
         return None
-    told, metadata = found
-    step = replace(step, events=tuple(memory.allowed_event(event, told.name) for event in step.events))
-    if found == (memory.as_message(step.record.text, name), step.record.metadata):
-        return step
-    record = replace(step.record, text=told.content, metadata=metadata)
-    if told.name != name:
+    message, metadata = allowed
+    command = replace(command, events=tuple(memory.allowed_event(event, message.name) for event in command.events))
+    if allowed == (memory.as_message(command.record.text, name), command.record.metadata):
+        return command
+    record = replace(command.record, text=message.content, metadata=metadata)
+    if message.name != name:
         only_shown = name is not None and record.actor_id is None
-        actor = None if only_shown else told.name
-        record = replace(record, actor_id=actor, speaker=messages.speaker_of(told, record.scope))
+        actor = None if only_shown else message.name
+        record = replace(record, actor_id=actor, speaker=messages.speaker_of(message, record.scope))
     return replace(
-        step,
+        command,
         record=record,
         text_hash=content_hash(record.embedded_text),
         words=digests.content_digest(record.text),
@@ -49,65 +50,67 @@ def apply_hook(hook: BeforeStore | None, step: ImportMemory, digests: Digests) -
 
 
 class _HookedMemory:
-    """A memory with its history, shown to the hook: each of its texts once, however often the history tells it."""
+    """Calls the hook for the texts of a memory and of its history, once for each distinct text."""
 
     def __init__(self, hook: BeforeStore, record: MemoryRecord) -> None:
         self._hook = hook
         self._record = record
-        self._heard: dict[str, HookResult | None] = {}
+        self._hook_results: dict[str, HookResult | None] = {}
 
     def as_message(self, text: str, name: str | None) -> Message:
-        """A text of it as a message."""
+        """Returns one of the memory's texts as a message."""
         record = self._record
         return Message(record.role or "user", text, record.at, name=name, id=record.message_id)
 
-    def name(self, actor: str | None, speaker: str | None) -> str | None:
-        """Whose name it carries. As in `add` that is not the one which stands for a user who has given none."""
+    def stored_name(self, actor: str | None, speaker: str | None) -> str | None:
+        """Returns the name to show the hook; as in `add`, not the speaker that stands for a user without a name."""
         return actor or (
             speaker if speaker != messages.speaker_of(self.as_message("", None), self._record.scope) else None
         )
 
     def allowed(self, text: str, name: str | None, metadata: Mapping[str, Any]) -> HookResult | None:
-        """A text of it as it may be stored."""
-        asked = json.dumps([text, name, dict(metadata)], sort_keys=True)
-        if asked not in self._heard:
-            self._heard[asked] = apply_before_store(self._hook, self.as_message(text, name), metadata)
-        return self._heard[asked]
+        """Returns one of the memory's texts with its metadata as the hook allows them, or None if it refuses."""
+        cache_key = json.dumps([text, name, dict(metadata)], sort_keys=True)
+        if cache_key not in self._hook_results:
+            self._hook_results[cache_key] = apply_before_store(self._hook, self.as_message(text, name), metadata)
+        return self._hook_results[cache_key]
 
     def allowed_event(self, event: Event, actor: str | None) -> Event:
-        """An event as it may be stored; `actor` is what has become of the memory's own name.
+        """Returns an event with the texts and name that the hook allows; `actor` is the memory's name after the hook.
 
-        The state before it goes where anything in it changes: undoing it would bring that back.
+        If the hook changes anything of the event, its previous state is dropped: `undo` would restore the original.
         """
-        name = event.actor_id or self.name(self._record.actor_id, self._record.speaker)
-        old, new = (self._told(text, name) for text in (event.old_text, event.new_text))
-        who = self._who(event, (old, new), actor)
-        texts = tuple(told.content if isinstance(told, Message) else told for told in (old, new))
-        same = (*texts, who) == (event.old_text, event.new_text, event.actor_id)
-        keep = same and (event.previous_state is None or self._leaves(event.previous_state))
+        name = event.actor_id or self.stored_name(self._record.actor_id, self._record.speaker)
+        old, new = (self._allowed_text(text, name) for text in (event.old_text, event.new_text))
+        actor_id = self._event_actor(event, (old, new), actor)
+        texts = tuple(result.content if isinstance(result, Message) else result for result in (old, new))
+        is_unchanged = (*texts, actor_id) == (event.old_text, event.new_text, event.actor_id)
+        keeps_state = is_unchanged and (
+            event.previous_state is None or self._is_unchanged_by_hook(event.previous_state)
+        )
         return replace(
             event,
             old_text=texts[0],
             new_text=texts[1],
-            actor_id=who,
-            previous_state=event.previous_state if keep else None,
+            actor_id=actor_id,
+            previous_state=event.previous_state if keeps_state else None,
         )
 
-    def _told(self, text: str | None, name: str | None) -> Message | str | None:
-        """None for one that is refused, and for none."""
+    def _allowed_text(self, text: str | None, name: str | None) -> Message | str | None:
+        """Returns a text as the allowed message; None for a refused or missing text, "" for an empty one."""
         if not text:
             return text
-        found = self.allowed(text, name, self._record.metadata)
-        return None if found is None else found[0]
+        allowed = self.allowed(text, name, self._record.metadata)
+        return None if allowed is None else allowed[0]
 
-    def _who(self, event: Event, told: tuple[Message | str | None, ...], actor: str | None) -> str | None:
+    def _event_actor(self, event: Event, results: tuple[Message | str | None, ...], actor: str | None) -> str | None:
         if event.actor_id is None or event.actor_id == self._record.actor_id:
             return actor if event.actor_id is not None else None
-        unsaid = None if event.old_text or event.new_text else event.actor_id
-        return next((one.name for one in told if isinstance(one, Message)), unsaid)
+        without_texts = None if event.old_text or event.new_text else event.actor_id
+        return next((result.name for result in results if isinstance(result, Message)), without_texts)
 
-    def _leaves(self, state: Mapping[str, Any]) -> bool:
-        """Whether the hook changes nothing of an earlier state."""
+    def _is_unchanged_by_hook(self, state: Mapping[str, Any]) -> bool:
+        """Returns True if the hook leaves text, name and metadata of a previous state as they are."""
         text, metadata = state["text"], state["metadata"]
-        name = self.name(state["actor_id"], state["speaker"])
+        name = self.stored_name(state["actor_id"], state["speaker"])
         return self.allowed(text, name, metadata) == (self.as_message(text, name), metadata)

@@ -1,4 +1,4 @@
-"""Taking in records, in batches that are each stored as a whole: what was broken off is repeated, and goes on."""
+"""Imports records in batches, each stored in one transaction; an import that broke off can simply be repeated."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from graphmem import types
-from graphmem.commands.types import ImportCommand, ImportMemory, Outcome
+from graphmem.commands.types import ImportCommand, ImportMemory
 from graphmem.engine import PROJECTION_NAMES, Engine
 from graphmem.errors import ConfigError, ValidationError
 from graphmem.ingest.hooks import BeforeStore, log_refused
@@ -16,13 +16,13 @@ from graphmem.stores.projection import Progress
 from graphmem.transfer.format import ImportTarget, RecordReader
 from graphmem.transfer.import_hook import apply_hook
 
-# A batch has so many records, and so many characters of memories, at most (or one memory).
+# The largest batch: its number of records and the characters of its memories. A single memory may be longer.
 BATCH, BATCH_CHARS = 200, 1_000_000
-# What to do about what ends an import. Repeating it as it is would end there again.
+# The remedies for the errors that end an import; repeating the import unchanged would fail at the same record.
 _REMEDIES = {
     "line": "the file itself is bad: copy or export it again, and import that",
-    "record": "mend that record, and import all of them again",
-    "hook": "mend before_store, and import all of it again",
+    "record": "correct that record, and import all records again",
+    "hook": "correct before_store, and import all of it again",
 }
 
 
@@ -33,83 +33,89 @@ def import_records(
     restore: bool = False,
     progress: Progress | None = None,
     total: int | None = None,
-    each: str = "record",
+    record_name: str = "record",
 ) -> types.ImportResult:
-    """Takes in records as `format` knows them, whoever makes them.
+    """Imports records of the export format (`transfer.format`) from a file or from a converter of another program.
 
-    `progress` hears ("import", done, `total` or done) after each batch; `each` is what an error calls a record.
-    Raises ValidationError for one that cannot be taken, ConfigError when `before_store` fails; those before it are.
+    With `restore`, also imports memories that were erased here. Calls `progress("import", records done, total)` after
+    each batch, with the records done in place of an unknown `total`. `record_name` is the word for a record in errors:
+    "line" (of a file) or "record". Raises ValidationError for an invalid record, and ConfigError if `before_store`
+    fails; the records before it stay imported.
     """
     engine.check_embedder()
-    taken = _ImportProgress(engine)
+    import_progress = _ImportProgress(engine)
     done = 0
-    steps = _CommandBatches(
+    batches = _CommandBatches(
         records,
         RecordReader(
             ImportTarget(engine.ledger.digests, engine.embedding_spec, engine.dims), datetime.now(UTC), restore=restore
         ),
         engine.settings.before_store,
-        each,
+        record_name,
     )
-    for batch in steps:
-        taken.store(batch)
-        done = steps.read
+    for batch in batches:
+        import_progress.store(batch)
+        done = batches.records_read
         if progress is not None:
             progress("import", done, total or done)
-    log_refused(steps.refused, steps.asked)
-    if steps.error is not None:
-        remedy = _REMEDIES["hook" if isinstance(steps.error, ConfigError) else each]
-        told = f"{taken.progress_text()}. {remedy[0].upper()}{remedy[1:]}; what is here stays as it is"
-        raise type(steps.error)(f"{steps.error}; {told if done else 'nothing was imported'}") from steps.error
-    return taken.result(steps.refused)
+    log_refused(batches.refused, batches.hook_calls)
+    if batches.error is not None:
+        remedy = _REMEDIES["hook" if isinstance(batches.error, ConfigError) else record_name]
+        after = f"{import_progress.progress_text()}. {remedy[0].upper()}{remedy[1:]}; the memories added so far stay"
+        message = f"{batches.error}; {after if done else 'nothing was imported'}"
+        raise type(batches.error)(message) from batches.error
+    return import_progress.result(batches.refused)
 
 
 class _CommandBatches:
-    """Batches of steps. A record that cannot be read ends them; `error` then says why."""
+    """Iterates over batches of commands read from records, up to the first record that fails; `error` is its error.
+
+    `hook_calls`: memories for which `before_store` was called; `refused`: how many of them it refused.
+    """
 
     def __init__(
-        self, records: Iterable[Mapping[str, Any]], reader: RecordReader, hook: BeforeStore | None, each: str
+        self, records: Iterable[Mapping[str, Any]], reader: RecordReader, hook: BeforeStore | None, record_name: str
     ) -> None:
-        self.read = self.refused = self.asked = 0
+        self.records_read = self.refused = self.hook_calls = 0
         self.error: ValidationError | ConfigError | None = None
         self._records = records
         self._reader = reader
         self._hook = hook
-        self._each = each
+        self._record_name = record_name
 
     def __iter__(self) -> Iterator[list[ImportCommand]]:
         batch: list[ImportCommand] = []
         chars = 0
         try:
             for record in self._records:
-                step = self._step(record)
-                length = len(step.record.text) if isinstance(step, ImportMemory) else 0
+                command = self._next_command(record)
+                length = len(command.record.text) if isinstance(command, ImportMemory) else 0
                 if batch and (len(batch) == BATCH or chars + length > BATCH_CHARS):
                     yield batch
                     batch, chars = [], 0
-                self.read += 1
+                self.records_read += 1
                 chars += length
-                if step is not None:
-                    batch.append(step)
+                if command is not None:
+                    batch.append(command)
         except (ValidationError, ConfigError) as error:
             self.error = error
         yield batch
 
-    def _step(self, record: Mapping[str, Any]) -> ImportCommand | None:
+    def _next_command(self, record: Mapping[str, Any]) -> ImportCommand | None:
         try:
-            step = self._reader.command(record)
-            if not isinstance(step, ImportMemory):
-                return step
-            allowed = apply_hook(self._hook, step, self._reader.digests)
+            command = self._reader.command(record)
+            if not isinstance(command, ImportMemory):
+                return command
+            allowed = apply_hook(self._hook, command, self._reader.digests)
         except (ValidationError, ConfigError) as error:
-            raise type(error)(f"{self._each} {self.read + 1}: {error}") from error
-        self.asked += 1
+            raise type(error)(f"{self._record_name} {self.records_read + 1}: {error}") from error
+        self.hook_calls += 1
         self.refused += allowed is None
         return allowed
 
 
 class _ImportProgress:
-    """What became of the records so far."""
+    """Stores batches of commands, and counts their outcomes."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -117,29 +123,26 @@ class _ImportProgress:
         self._partitions: set[str] = set()
         self._unenriched = 0
 
-    def store(self, steps: list[ImportCommand]) -> None:
-        """Stores a batch, and does what follows as after `add`."""
-        outcomes = self._engine.commit(steps) if steps else []
+    def store(self, commands: list[ImportCommand]) -> None:
+        """Stores a batch in one transaction, enriches its new memories and delivers them to the projections."""
+        outcomes = self._engine.commit(commands) if commands else []
         for outcome in outcomes:
             self._counts[outcome.reason or outcome.event] += 1
             self._counts["skipped"] += outcome.skipped_links
-        self._finish(outcomes)
-
-    def _finish(self, outcomes: list[Outcome]) -> None:
-        fresh = [outcome.record for outcome in outcomes if outcome.record is not None]
-        self._partitions |= {record.partition for record in fresh}
-        if fresh:
-            self._engine.enrich_and_deliver(fresh, wait=True)
-            self._unenriched += self._engine.count_pending(fresh)
+        added_records = [outcome.record for outcome in outcomes if outcome.record is not None]
+        self._partitions |= {record.partition for record in added_records}
+        if added_records:
+            self._engine.enrich_and_deliver(added_records, wait=True)
+            self._unenriched += self._engine.count_pending(added_records)
 
     def progress_text(self) -> str:
-        """How many memories there are of it, for an error's text."""
+        """Returns the number of memories added so far, for an error message."""
         added, known = self._counts["ADD"], self._counts["known"]
-        told = f"before that {added:,} {'memory was' if added == 1 else 'memories were'} added"
-        return f"{told} ({known:,} known already)" if known else told
+        text = f"before that {added:,} {'memory was' if added == 1 else 'memories were'} added"
+        return f"{text} ({known:,} known already)" if known else text
 
     def result(self, refused: int) -> types.ImportResult:
-        """What `import_` returns."""
+        """Delivers what is pending, and returns the result of `Memory.import_`."""
         counts = self._counts
         result = types.ImportResult(
             added=counts["ADD"],

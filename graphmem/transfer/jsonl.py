@@ -1,4 +1,7 @@
-"""Records as bytes: JSON Lines with a seal. The last line has the SHA-256 of all before it: nothing half is whole."""
+"""Writes and reads export files: JSON Lines whose last line, the trailer, has the SHA-256 of all lines before it.
+
+A file that was cut off or altered is therefore recognised.
+"""
 
 from __future__ import annotations
 
@@ -19,28 +22,28 @@ from graphmem.escapes import json_text
 from graphmem.transfer import serialization
 from graphmem.transfer.format import FieldReader, check_format
 
-# The longest memory with all its windows takes some seventy megabytes; then there is its history.
+# Bytes. The longest memory takes about 70 MB with all its windows; its history comes on top.
 MAX_LINE = 256 * 1024 * 1024
-# A file of another kind is known by its first line, without reading much of it.
+# Bytes of the first line. The limit recognises a file of another kind without reading much of it.
 MAX_HEADER = 64 * 1024
-_COUNTED = {"memory": "memories", "erased": "erased", "alias": "aliases", "name": "names"}
+_COUNT_NAMES = {"memory": "memories", "erased": "erased", "alias": "aliases", "name": "names"}
 
 
 class ChecksumTrailer:
-    """What the last line says of those before it."""
+    """Computes the trailer of an export: the number of records by kind, and the SHA-256 of all lines."""
 
     def __init__(self) -> None:
-        self.counts: Counter[str] = Counter(dict.fromkeys(_COUNTED.values(), 0))
+        self.counts: Counter[str] = Counter(dict.fromkeys(_COUNT_NAMES.values(), 0))
         self._digest = sha256()
 
-    def add(self, kind: object, line: bytes) -> None:
-        """One more line."""
+    def add(self, record_type: object, line: bytes) -> None:
+        """Adds a line with a record of the given type."""
         self._digest.update(line)
-        if isinstance(kind, str) and kind in _COUNTED:
-            self.counts[_COUNTED[kind]] += 1
+        if isinstance(record_type, str) and record_type in _COUNT_NAMES:
+            self.counts[_COUNT_NAMES[record_type]] += 1
 
     def line(self) -> bytes:
-        """The last line."""
+        """Returns the trailer for the lines added so far, as a line."""
         return _line(serialization.trailer(self.counts, self._digest.hexdigest()))
 
 
@@ -52,92 +55,97 @@ def _line(record: Mapping[str, Any]) -> bytes:
 
 
 class JsonlWriter:
-    """Writes records as lines, and at the end the seal."""
+    """Writes records as lines, and at the end the trailer."""
 
     def __init__(self, write: Callable[[bytes], object]) -> None:
         self._write = write
-        self._seal = ChecksumTrailer()
+        self._trailer = ChecksumTrailer()
 
     def write(self, record: Mapping[str, Any]) -> None:
-        """Writes a record. Raises StoreError for one that nobody could read again."""
+        """Writes a record. Raises StoreError if its line would be longer than `read_records` accepts."""
         line = _line(record)
         if len(line) > MAX_LINE:
             raise StoreError(
                 f"memory {record.get('id')!r} takes {len(line):,} bytes with its history, and a line {MAX_LINE:,}; "
                 "nothing was exported: export other scopes, or delete it"
             )
-        self._seal.add(record["type"], line)
+        self._trailer.add(record["type"], line)
         self._write(line)
 
     def close(self) -> Mapping[str, int]:
-        """Writes the seal; returns how many records there are of each kind."""
-        self._write(self._seal.line())
-        return self._seal.counts
+        """Writes the trailer; returns the number of records by kind ("memories", "erased", "aliases", "names")."""
+        self._write(self._trailer.line())
+        return self._trailer.counts
 
 
 @contextmanager
-def open_writer(target: object, kept: Sequence[Path] = ()) -> Iterator[Callable[[bytes], object]]:
-    """Where the bytes go: a file object (of text or bytes), or a path, whose file is there as a whole or not at all.
+def open_writer(target: object, store_paths: Sequence[Path] = ()) -> Iterator[Callable[[bytes], object]]:
+    """Opens the target of an export and yields a function that writes bytes to it.
 
-    `kept` are the folders and files in which memories are kept, where no path may lead.
+    The target is an open text or binary file, or a path, whose file appears only once it is complete. `store_paths` are
+    the folders and files of the stores, where the path must not lead. Raises StoreError if the target cannot be written
+    to, and ValidationError if it is neither a path nor a file.
     """
     if isinstance(target, str | os.PathLike):
         path = Path(validation.folder(target, "path_or_file"))
-        with _our_errors(f"{path} cannot be written"), atomic_file(path, kept) as write:
+        with _as_store_error(f"{path} cannot be written"), atomic_file(path, store_paths) as write:
             yield write
         return
-    write_to = getattr(target, "write", None)
-    if not callable(write_to) or getattr(target, "closed", False):
-        _no_file(target, "written to")
-    with _our_errors("the file cannot be written to"):
-        yield (lambda data: write_to(data.decode())) if hasattr(target, "encoding") else _whole(write_to)
+    write_raw = getattr(target, "write", None)
+    if not callable(write_raw) or getattr(target, "closed", False):
+        _refuse_file(target, "written to")
+    with _as_store_error("the file cannot be written to"):
+        yield (lambda data: write_raw(data.decode())) if hasattr(target, "encoding") else _retrying_write(write_raw)
         if callable(flush := getattr(target, "flush", None)):
             flush()
 
 
-def _whole(write: Callable[[bytes], object]) -> Callable[[bytes], object]:
-    """Writes on where a raw file has taken a part only."""
+def _retrying_write(write: Callable[[bytes], object]) -> Callable[[bytes], object]:
+    """Returns a function that calls `write` until all bytes are written: a raw file may accept only some of them."""
 
-    def put(data: bytes) -> None:
+    def write_all(data: bytes) -> None:
         while data:
-            taken = write(data)
-            data = data[taken:] if isinstance(taken, int) else b""
+            written = write(data)
+            data = data[written:] if isinstance(written, int) else b""
 
-    return put
+    return write_all
 
 
 @contextmanager
-def atomic_file(path: Path, kept: Sequence[Path]) -> Iterator[Callable[[bytes], object]]:
-    """A file that takes the place of `path` at the end, readable by its owner only: it holds memories."""
-    check_target(path, kept)
+def atomic_file(path: Path, store_paths: Sequence[Path]) -> Iterator[Callable[[bytes], object]]:
+    """Yields a function that writes bytes to a new file, which replaces `path` at the end.
+
+    Only its owner can read the file, as it contains memories. Raises StoreError as `check_target` does.
+    """
+    check_target(path, store_paths)
     with atomic_files.replace_file(path) as write:
         yield write
 
 
-def check_target(path: Path, kept: Sequence[Path]) -> None:
-    """Raises StoreError for a path that leads to something else than a file, or to where memories are kept."""
+def check_target(path: Path, store_paths: Sequence[Path]) -> None:
+    """Raises StoreError if `path` is a link or no regular file, or lies in one of `store_paths`."""
     if path.is_symlink():
         raise StoreError(f"{path}: is a link; name the file itself")
     if path.exists() and not path.is_file():
-        raise StoreError(f"{path}: is no file; name one in a folder of yours")
+        raise StoreError(f"{path}: is no file; name a new or existing file")
     resolved = path.resolve()
-    there = [one for one in (resolved, *resolved.parents) if one.exists()]
-    # Whatever they are called: by links, or in other case where that makes no difference.
-    if any(one.samefile(place) for place in kept if place.exists() for one in there):
+    existing_parents = [parent for parent in (resolved, *resolved.parents) if parent.exists()]
+    # samefile() sees through links, and through upper and lower case where the file system ignores it.
+    if any(parent.samefile(store) for store in store_paths if store.exists() for parent in existing_parents):
         raise StoreError(f"{path}: is where the memories themselves are kept; name a file elsewhere")
 
 
 @contextmanager
-def _our_errors(what: str) -> Iterator[None]:
+def _as_store_error(failure: str) -> Iterator[None]:
     try:
         yield
     except BrokenPipeError as error:
-        raise StoreError("whoever reads the export has closed the pipe; what came through is not whole") from error
+        raise StoreError("the reader of the export has closed the pipe; the output is incomplete") from error
     except OSError as error:
-        raise StoreError(f"{what} ({error.strerror or error}); name a file in a folder of yours") from error
+        raise StoreError(f"{failure} ({error.strerror or error}); name a file that you can read and write") from error
 
 
-def _no_file(value: object, use: str) -> NoReturn:
+def _refuse_file(value: object, use: str) -> NoReturn:
     validation.refuse("path_or_file", type(value).__name__, f"must be a path, or an open file that can be {use}")
 
 
@@ -145,127 +153,133 @@ def _no_file(value: object, use: str) -> NoReturn:
 
 
 def is_record_iterable(source: object) -> TypeGuard[Iterable[Mapping[str, Any]]]:
-    """Whether these are records already, and not where they can be read."""
-    elsewhere = isinstance(source, str | bytes | os.PathLike | Mapping) or hasattr(source, "readline")
-    if elsewhere or not isinstance(source, Iterable):
+    """Returns True for an iterable of records, and False for a path or a file from which records can be read."""
+    is_file_or_path = isinstance(source, str | bytes | os.PathLike | Mapping) or hasattr(source, "readline")
+    if is_file_or_path or not isinstance(source, Iterable):
         return False
     try:
         iter(source)
-    except TypeError:  # an array without dimensions says that it can be gone through, and cannot
+    except TypeError:  # an array without dimensions is an Iterable, but iter() fails
         return False
     return True
 
 
 @contextmanager
 def open_reader(source: object) -> Iterator[tuple[Iterator[Mapping[str, Any]], int | None]]:
-    """The records of a file, and how many there are (None: not known before they are read).
+    """Opens an export file and yields an iterator over its records and their number, which is None for an open file.
 
-    A path is read twice: one that is not whole is refused before anything of it is taken. An open file is taken as it
-    comes; at its end it is known whether it was whole.
+    A path is read twice, so that an incomplete file is refused before any of it is imported. An open file is read once;
+    iterating raises ValidationError where it is incomplete. Raises StoreError if the file cannot be read.
     """
     if isinstance(source, str | os.PathLike):
         path = Path(validation.folder(source, "path_or_file"))
-        with _our_errors(f"{path} cannot be read"):
+        with _as_store_error(f"{path} cannot be read"):
             if path.exists() and not path.is_file():
                 raise StoreError(f"{path}: is no file; name one that export has written")
-        with _our_errors(f"{path} cannot be read"), path.open("rb") as file:
-            total = _counted(path, file.readline)
+        with _as_store_error(f"{path} cannot be read"), path.open("rb") as file:
+            total = _count_records(path, file.readline)
             file.seek(0)
             yield read_records(file.readline), total
         return
     readline = getattr(source, "readline", None)
     if not callable(readline) or getattr(source, "closed", False):
-        _no_file(source, "read line by line")
-    with _our_errors("the file cannot be read"):
+        _refuse_file(source, "read line by line")
+    with _as_store_error("the file cannot be read"):
         yield read_records(readline), None
 
 
-def _counted(path: Path, readline: Callable[[int], bytes]) -> int:
-    done = 0
+def _count_records(path: Path, readline: Callable[[int], bytes]) -> int:
+    count = 0
     try:
         for _ in read_records(readline):
-            done += 1
+            count += 1
     except ValidationError as error:
-        raise ValidationError(f"{path}: {error}; nothing was imported{_SALVAGE if done else ''}") from error
-    return done
+        raise ValidationError(
+            f"{path}: {error}; nothing was imported{_PARTIAL_IMPORT_ADVICE if count else ''}"
+        ) from error
+    return count
 
 
-# Of a file whose first line is refused there is nothing to be had, and the error has a remedy of its own.
-_SALVAGE = (
-    ". Copy or export it again, or give the open file instead of its path (`graphmem import -`) to take what there is "
-    "before that"
+# Advice for a damaged file. It is left out for a bad first line: nothing precedes that, and its error has a remedy.
+_PARTIAL_IMPORT_ADVICE = (
+    ". Copy or export it again, or give the open file instead of its path (`graphmem import -`) to import the "
+    "records before that line"
 )
 
 
 def read_records(readline: Callable[[int], bytes | str]) -> Iterator[Mapping[str, Any]]:
-    """The records of lines. Raises ValidationError where a line is none, and at an end that is not the written one."""
-    seal, number = ChecksumTrailer(), 0
+    """Yields the records of an export file, header included, without its trailer.
+
+    `readline(size)` returns the next line, at most `size` bytes or characters of it. Raises ValidationError for a line
+    that is no record, and for a missing or wrong trailer.
+    """
+    trailer, number = ChecksumTrailer(), 0
     lines = _lines(readline)
     for number, line in enumerate(lines, 1):
-        record = _parsed(line, number)
-        kind = record.get("type")
+        record = _parse_line(line, number)
+        record_type = record.get("type")
         if number == 1:
             _check_header(record)
-        if kind == "end":
-            _check_end(line, seal, number)
+        if record_type == "end":
+            _check_end(line, trailer, number)
             if next(lines, None) is not None:
                 raise ValidationError(
                     f"line {number + 1}: stands behind the end of the export, which is line {number}; remove what "
-                    "follows that (each export is a file of its own)"
+                    "follows it (each export is a file of its own)"
                 )
             return
-        seal.add(kind, line)
+        trailer.add(record_type, line)
         yield record
     raise ValidationError(f"line {number + 1}: the end is missing; the file was cut off")
 
 
-def _check_end(line: bytes, seal: ChecksumTrailer, number: int) -> None:
-    if line == seal.line():
+def _check_end(line: bytes, trailer: ChecksumTrailer, number: int) -> None:
+    if line == trailer.line():
         return
-    if line + b"\n" == seal.line():
-        raise _cut_off(number)
+    if line + b"\n" == trailer.line():
+        raise _cut_off_error(number)
     raise ValidationError(f"line {number}: the lines are not those that were written; the file was altered")
 
 
-def _cut_off(number: int) -> ValidationError:
+def _cut_off_error(number: int) -> ValidationError:
     return ValidationError(f"line {number}: breaks off; the file was cut off")
 
 
 def _lines(readline: Callable[[int], bytes | str]) -> Iterator[bytes]:
-    most, number = MAX_HEADER, 1
-    while line := _read(readline, most + 1, number):
-        if len(line) > most:
-            raise ValidationError(f"line {number}: is longer than {most:,} bytes; this is no export of graphmem's")
+    max_bytes, number = MAX_HEADER, 1
+    while line := _read_line(readline, max_bytes + 1, number):
+        if len(line) > max_bytes:
+            raise ValidationError(f"line {number}: is longer than {max_bytes:,} bytes; this is no export of graphmem's")
         yield line
-        most, number = MAX_LINE, number + 1
+        max_bytes, number = MAX_LINE, number + 1
 
 
-def _read(readline: Callable[[int], bytes | str], most: int, number: int) -> bytes:
+def _read_line(readline: Callable[[int], bytes | str], max_bytes: int, number: int) -> bytes:
     try:
-        line = readline(most)
+        line = readline(max_bytes)
         return line.encode() if isinstance(line, str) else line
     except OSError:
         raise
-    except EOFError:  # of a compressed file
-        raise _cut_off(number) from None
-    except (ValueError, zlib.error) as error:  # no UTF-8, or what a damaged compressed file says
+    except EOFError:  # from a compressed file that was cut off
+        raise _cut_off_error(number) from None
+    except (ValueError, zlib.error) as error:  # not UTF-8, or a damaged compressed file
         raise ValidationError(f"line {number}: cannot be read ({error}); the file was altered") from error
 
 
-def _parsed(line: bytes, number: int) -> Mapping[str, Any]:
+def _parse_line(line: bytes, number: int) -> Mapping[str, Any]:
     try:
-        record = json.loads(line, parse_constant=_no_number)
+        record = json.loads(line, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        if number > 1 and not line.endswith(b"\n"):  # a first line may be anybody's
-            raise _cut_off(number) from None
-        what = "the file was altered" if number > 1 else "this is no export of graphmem's, or not a whole one"
-        raise ValidationError(f"line {number}: is not JSON ({type(error).__name__}); {what}") from None
+        if number > 1 and not line.endswith(b"\n"):  # a first line may be that of any other file
+            raise _cut_off_error(number) from None
+        conclusion = "the file was altered" if number > 1 else "this is no export of graphmem's, or not a whole one"
+        raise ValidationError(f"line {number}: is not JSON ({type(error).__name__}); {conclusion}") from None
     if not isinstance(record, dict):
         raise ValidationError(f"line {number}: is no JSON object; this is no export of graphmem's")
     return record
 
 
-def _no_number(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(name)
 
 

@@ -1,4 +1,4 @@
-"""What a ledger holds, as records of the format. Pure; `format` is the other direction."""
+"""Converts rows that a ledger exports to records of the export format. Pure; `transfer.format` reads records back."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from graphmem.transfer.format import FORMAT
 
 Record = dict[str, Any]
 
-_TIMES = ("at", "valid_from", "created_at", "updated_at")
-_OPEN_TIMES = ("valid_to", "expires_at")
-_PLAIN = (
+_TIME_FIELDS = ("at", "valid_from", "created_at", "updated_at")
+_OPTIONAL_TIME_FIELDS = ("valid_to", "expires_at")
+_PLAIN_FIELDS = (
     "text", "memory_type", "metadata", "speaker", "actor_id", "role", "message_id", "session", "source_only",
     "confidence", "version",
 )  # fmt: skip
 
 
 def header(digests: Digests, embedder: str | None, scope: Scope | None, now: datetime) -> Record:
-    """The first record: what wrote the others, in which format."""
+    """Returns the first record of an export: the format and the graphmem, ledger and embedder that wrote it."""
     return {
         "type": "graphmem",
         "format": FORMAT,
         "graphmem": __version__,
         "ledger": digests.ledger,
-        "secret": digests.id,  # which one the keys were made with, not what it is
+        "secret": digests.id,  # the id of the secret key that made the message keys, not the key itself
         "embedder": embedder,
         "exported_at": iso(now),
         "scope": None if scope is None else scope.parts,
@@ -40,64 +40,68 @@ def header(digests: Digests, embedder: str | None, scope: Scope | None, now: dat
 
 
 def trailer(counts: Mapping[str, int], digest: str) -> Record:
-    """The last record, without which the others are not whole: `digest` is the SHA-256 of their bytes."""
+    """Returns the last record, which proves that a file is complete: `digest` is the SHA-256 of all bytes before it."""
     return {"type": "end", **counts, "sha256": digest}
 
 
-def memory(whole: ExportedMemory, digests: Digests, model: str | None) -> Record:
-    """A memory."""
-    record = whole.record
+def memory(exported: ExportedMemory, digests: Digests, model: str | None) -> Record:
+    """Converts a memory with its history, extraction, links and embeddings; `model` names the embedding model."""
+    record = exported.record
     return {
         "type": "memory",
         "id": record.id,
-        **_scope(record.scope),
+        **_scope_fields(record.scope),
         **({"further_runs": list(record.further_runs)} if record.further_runs else {}),
         "kind": record.kind.value,
-        **_state(record),
-        "said": _said(whole, digests),
-        "events": [_event(event) for event in whole.events],
-        "answer_types": whole.answer_types,
-        "mentions": _mentions(whole),
+        **_state_fields(record),
+        "said": _message_recognition(exported, digests),
+        "events": [_event(event) for event in exported.events],
+        "answer_types": exported.answer_types,
+        "mentions": _mentions(exported),
         "statements": [
             {
-                "subject": s.subject,
-                "predicate": s.predicate,
-                "object": s.object,
-                "fact": s.fact,
-                "confidence": s.confidence,
-                "valid_at": optional_iso(s.valid_at),
-                "invalid_at": optional_iso(s.invalid_at),
+                "subject": statement.subject,
+                "predicate": statement.predicate,
+                "object": statement.object,
+                "fact": statement.fact,
+                "confidence": statement.confidence,
+                "valid_at": optional_iso(statement.valid_at),
+                "invalid_at": optional_iso(statement.invalid_at),
             }
-            for s in whole.statements
+            for statement in exported.statements
         ],
-        "links": [{"kind": kind, "by" if back else "memory": uid} for kind, uid, back in whole.links],
-        "embeddings": _embeddings(whole, model),
+        "links": [{"kind": kind, "by" if is_incoming else "memory": uid} for kind, uid, is_incoming in exported.links],
+        "embeddings": _embeddings(exported, model),
     }
 
 
-def _scope(scope: Scope) -> Record:
+def _scope_fields(scope: Scope) -> Record:
     return {name: getattr(scope, name) for name in SCOPE_NAMES}
 
 
-def _state(record: MemoryRecord) -> Record:
+def _state_fields(record: MemoryRecord) -> Record:
     return {
-        **{name: getattr(record, name) for name in _PLAIN},
-        **{name: iso(getattr(record, name)) for name in _TIMES},
-        **{name: optional_iso(getattr(record, name)) for name in _OPEN_TIMES},
+        **{name: getattr(record, name) for name in _PLAIN_FIELDS},
+        **{name: iso(getattr(record, name)) for name in _TIME_FIELDS},
+        **{name: optional_iso(getattr(record, name)) for name in _OPTIONAL_TIME_FIELDS},
         "metadata": dict(record.metadata),
     }
 
 
-def _said(whole: ExportedMemory, digests: Digests) -> Record | None:
-    """What recognises the message: in this ledger its key, elsewhere its id, or its place among its equals."""
-    if whole.message_key is None:
+def _message_recognition(exported: ExportedMemory, digests: Digests) -> Record | None:
+    """Returns the fields that recognise a memory's message when it is added again; None for a memory without a message.
+
+    `key` counts in this ledger. Another ledger uses the message's id or, for a message without one, `ordinal`: its
+    number, from 1, among messages of equal content.
+    """
+    if exported.message_key is None:
         return None
-    key, hashed = whole.message_key
-    record = whole.record
-    first = whole.events[0].new_text if whole.events and whole.events[0].event == "ADD" else None
-    content = record.text if first is None else first
+    key, digest = exported.message_key
+    record = exported.record
+    first_text = exported.events[0].new_text if exported.events and exported.events[0].event == "ADD" else None
+    content = record.text if first_text is None else first_text
     ordinal = None
-    if record.message_id is None and digests.content_digest(content) == hashed:
+    if record.message_id is None and digests.content_digest(content) == digest:
         message = Message(record.role or "", content, record.at, record.actor_id)
         ordinal = digests.ordinal_of(key, message, record.scope, validation.MAX_MESSAGES)
     return {"key": key, "ordinal": ordinal}
@@ -109,7 +113,7 @@ def _event(event: Event) -> Record:
         "event": event.event,
         "old_memory": event.old_text,
         "new_memory": event.new_text,
-        "previous_state": None if event.previous_state is None else _before(event.previous_state),
+        "previous_state": None if event.previous_state is None else _previous_state(event.previous_state),
         "reason": event.reason,
         "actor_id": event.actor_id,
         "role": event.role,
@@ -118,59 +122,66 @@ def _event(event: Event) -> Record:
     }
 
 
-def _before(state: Mapping[str, Any]) -> Record:
-    """A state as the ledger keeps it (its times are numbers), as a memory's own fields are written."""
-    open_times = {name: state.get(name) for name in _OPEN_TIMES}
+def _previous_state(state: Mapping[str, Any]) -> Record:
+    """Converts the state before an event, as stored in the ledger (times are numbers), to the fields of a memory."""
+    optional_times = {name: state.get(name) for name in _OPTIONAL_TIME_FIELDS}
     corrected = {"corrects": state["corrects"]} if "corrects" in state else {}
     return {
         **corrected,
-        **{name: state.get(name) for name in _PLAIN},
-        **{name: iso(moment(state[name])) for name in _TIMES},
-        **{name: None if value is None else iso(moment(value)) for name, value in open_times.items()},
+        **{name: state.get(name) for name in _PLAIN_FIELDS},
+        **{name: iso(moment(state[name])) for name in _TIME_FIELDS},
+        **{name: None if value is None else iso(moment(value)) for name, value in optional_times.items()},
     }
 
 
-def _mentions(whole: ExportedMemory) -> list[Record] | None:
-    """What its words mention; None while they are still to be read."""
-    if not whole.embedded and not whole.mentions:
+def _mentions(exported: ExportedMemory) -> list[Record] | None:
+    """Returns the mentions of a memory; None if its extraction is still pending."""
+    if not exported.embedded and not exported.mentions:
         return None
     return [
         {"key": entity.key, "name": entity.name, "type": entity.type.value, "kind": kind.name.lower()}
-        for entity, kind in whole.mentions
+        for entity, kind in exported.mentions
     ]
 
 
-def _embeddings(whole: ExportedMemory, model: str | None) -> Record | None:
-    if not whole.windows:
+def _embeddings(exported: ExportedMemory, model: str | None) -> Record | None:
+    if not exported.windows:
         return None
-    forms = {form: [b64encode(data).decode() for data in windows] for form, windows in whole.windows.items()}
+    forms = {form: [b64encode(data).decode() for data in windows] for form, windows in exported.windows.items()}
     return {"model": model, **forms}
 
 
-def tombstone(gone: ExportedTombstone) -> Record:
-    """A memory that is no more: its history without the words, and what keeps it from coming back."""
+def tombstone(exported: ExportedTombstone) -> Record:
+    """Converts a tombstone: the erased memory's history without its texts, and the keys that recognise its messages."""
     return {
         "type": "erased",
-        "id": gone.tombstone.uid,
-        **_scope(gone.tombstone.scope),
-        "at": iso(gone.tombstone.at),
-        "events": [_event(event) for event in gone.events],
-        "keys": gone.keys,
+        "id": exported.tombstone.uid,
+        **_scope_fields(exported.tombstone.scope),
+        "at": iso(exported.tombstone.at),
+        "events": [_event(event) for event in exported.events],
+        "keys": exported.keys,
     }
 
 
-def entity_name(said: ExportedName) -> Record:
-    """A link between two names, or a chosen one."""
-    whose, at = _owner(said.partition), iso(moment(said.at))
-    if said.link is None:
-        return {"type": "name", **whose, "key": said.key, "name": said.name, "at": at}
-    key, other, origin = said.link
+def entity_name(exported: ExportedName) -> Record:
+    """Converts an alias between two keys, or a name that a user chose for an entity."""
+    scope_fields, at = _partition_scope_fields(exported.partition), iso(moment(exported.at))
+    if exported.link is None:
+        return {"type": "name", **scope_fields, "key": exported.key, "name": exported.name, "at": at}
+    key, other, origin = exported.link
+    negated = exported.negated
     return {
-        "type": "alias", **whose, "key": key, "other": other, "origin": origin.value, "negated": said.negated, "at": at
-    }  # fmt: skip
+        "type": "alias",
+        **scope_fields,
+        "key": key,
+        "other": other,
+        "origin": origin.value,
+        "negated": negated,
+        "at": at,
+    }
 
 
-def _owner(partition: str) -> Record:
-    """The scope that is a whole partition."""
+def _partition_scope_fields(partition: str) -> Record:
+    """Returns the scope field that stands for a whole partition, such as {"user_id": "anna"}."""
     part, _, name = partition.partition(":")
     return {f"{part}_id": name}

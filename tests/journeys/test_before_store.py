@@ -38,7 +38,7 @@ def words(memory: Memory) -> list[str]:
     return [one["memory"] for one in memory.get_all(user_id="u")["results"]]
 
 
-def test_what_it_takes_out_is_stored_nowhere(make_memory, tmp_path):
+def test_text_that_the_hook_removes_is_stored_nowhere(make_memory, tmp_path):
     seen = []
 
     def embed(texts):
@@ -174,7 +174,7 @@ def test_what_was_stored_before_passes_it_when_it_is_touched(make_memory, tmp_pa
         (lambda message: {**message, "timestamp": "soon"}, "before_store returned what cannot be stored"),
     ],
 )
-def test_where_it_fails_nothing_is_stored(make_memory, made, told):
+def test_nothing_is_stored_if_the_hook_fails(make_memory, made, told):
     memory = make_memory(before_store=lambda m: made(m) if "quillonbar" in m["content"] else m)
     uid = memory.add("One.", user_id="u")["results"][0]["id"]
     for attempt in (lambda: memory.add(["Fine.", MAIL], user_id="u"), lambda: memory.update(uid, MAIL)):
@@ -207,7 +207,7 @@ def test_only_code_can_give_one(tmp_path):
             attempt()
 
 
-def test_what_is_imported_passes_it_too(make_memory, tmp_path):
+def test_imported_memories_pass_the_hook(make_memory, tmp_path):
     """With its history; what is told of it twice is known."""
     plain = make_memory()
     told = [
@@ -246,7 +246,7 @@ def imported(make_memory, hook, **more) -> Memory:
     return memory
 
 
-def test_of_what_is_imported_it_sees_each_text_once(make_memory):
+def test_the_hook_sees_each_imported_text_once(make_memory):
     seen = []
 
     def hook(message):
@@ -317,6 +317,6 @@ def test_where_it_fails_in_an_import_it_is_said_what_was_taken(make_memory):
         memory.import_([{**record, "id": UID, "text": "tea"}, {**record, "id": UID[:-1] + "2", "text": "cake"}])
     assert str(raised.value) == (
         "record 2: before_store failed with ZeroDivisionError; nothing is stored without its answer; before that 1 "
-        "memory was added. Mend before_store, and import all of it again; what is here stays as it is"
+        "memory was added. Correct before_store, and import all of it again; the memories added so far stay"
     )
     assert words(memory) == ["tea"]

@@ -205,7 +205,7 @@ def test_a_pipe_that_is_closed_is_one_clear_line(bare):
         [sys.executable, "-m", "graphmem", "export", "-"], stdout=writing, stderr=subprocess.PIPE, check=False
     )
     os.close(writing)
-    assert done.stderr == b"graphmem: whoever reads the export has closed the pipe; what came through is not whole\n"
+    assert done.stderr == b"graphmem: the reader of the export has closed the pipe; the output is incomplete\n"
     assert done.returncode == 1
 
 
@@ -333,8 +333,7 @@ def test_standard_input_is_text_unless_it_is_said_to_be_more(bare):
     turns = add("-", "--format", "transcript", input="Ann: Hi.\nBob: Hello.")
     assert [(one["memory"], one["actor_id"]) for one in turns] == [("Hi.", "Ann"), ("Hello.", "Bob")]
     assert (
-        "as a transcript does"
-        in run("add", "-", "--format", "transcript", "--user", "ann", input="Hi.", status=1).stderr
+        "as transcripts do" in run("add", "-", "--format", "transcript", "--user", "ann", input="Hi.", status=1).stderr
     )
     assert "not valid JSON" in run("add", "Hi.", "--format", "messages", "--user", "ann", status=1).stderr
 

@@ -123,7 +123,7 @@ def test_a_stream_is_taken_as_it_comes_and_says_where_it_stopped(make: Make) -> 
     memory.export(file)
     lines = file.getvalue().splitlines(keepends=True)
     again = make()
-    whole = r"\. The file itself is bad: copy or export it again, and import that; what is here stays as it is"
+    whole = r"\. The file itself is bad: copy or export it again, and import that; the memories added so far stay"
     with pytest.raises(ValidationError, match=f"line 8: the end is missing.* before that 6 memories were added{whole}"):
         again.import_(io.BytesIO(b"".join(lines[:7])))
     assert contents(again)["order"] == contents(memory)["order"][:6]
@@ -142,7 +142,7 @@ def test_a_stream_is_taken_as_it_comes_and_says_where_it_stopped(make: Make) -> 
 
 
 @SQLITE_ONLY
-def test_of_what_is_no_export_nothing_is_said_to_be_taken(make: Make) -> None:
+def test_errors_of_other_files_say_that_nothing_was_imported(make: Make) -> None:
     for data in (b"Dear diary,\n", b"{}\n", b""):
         with pytest.raises(ValidationError, match="; nothing was imported$"):
             make().import_(io.BytesIO(data))
@@ -238,7 +238,7 @@ def test_hostile_records_are_refused_by_line_and_field(make: Make) -> None:
     for change, told in HOSTILE:
         good = {**MEMORY, "id": str(uuid4())}
         with pytest.raises(ValidationError) as raised:
-            import_records(memory._engine, [good, {**MEMORY, **change}, good], each="line")
+            import_records(memory._engine, [good, {**MEMORY, **change}, good], record_name="line")
         taken.append(good["id"])
         said = str(raised.value)
         assert said.startswith("line 2: "), said
@@ -303,12 +303,12 @@ def test_what_is_just_allowed_can_be_stored(make: Make) -> None:
 
 
 @SQLITE_ONLY
-def test_what_a_converter_gives_is_to_be_mended_there(make: Make) -> None:
-    with pytest.raises(ValidationError, match="record 2: .*before that 1 memory was added. Mend that record, and"):
+def test_errors_of_converted_records_advise_to_correct_the_record(make: Make) -> None:
+    with pytest.raises(ValidationError, match="record 2: .*before that 1 memory was added. Correct that record, and"):
         make().import_([MEMORY, {**MEMORY, "text": ""}])
 
 
-def test_what_ended_as_it_began_comes_in(make: Make) -> None:
+def test_a_memory_that_ended_when_it_began_is_imported(make: Make) -> None:
     memory = make()
     memory.import_([{**MEMORY, "valid_from": "2024-05-01", "valid_to": "2024-05-01"}])
     assert memory.get(MEMORY["id"])["valid_to"][:10] == "2024-05-01"

@@ -111,7 +111,7 @@ DOORS = {
     "a listing's conditions": (
         lambda m, n: m.get_all(**U, filters={"OR": [{"colour": i} for i in range(n)]}),
         3,
-        re.escape("has 4 conditions; use at most 3; OR over values of 'colour' is one as {'colour': {'in': [...]}}"),
+        re.escape("has 4 conditions; use at most 3; write the OR over values of 'colour' as {'colour': {'in': [...]}}"),
     ),
     "top_k": (lambda m, n: m.search("x", **U, top_k=n), 60, "top_k=61: must be a whole number from 1 to 60"),
     "limit": (lambda m, n: m.search("x", **U, limit=n), 60, "limit=61: must be a whole number from 1 to 60"),

@@ -113,7 +113,7 @@ def test_a_second_time_adds_what_is_new(tmp_path, home):
     assert other["added"] == 11
 
 
-def test_lines_that_are_no_good_are_told(tmp_path, home):
+def test_invalid_lines_are_reported(tmp_path, home):
     report = migrate(
         written(
             tmp_path / "memory.jsonl",
@@ -133,7 +133,7 @@ def test_lines_that_are_no_good_are_told(tmp_path, home):
     assert sorted(place for places in report["left"].values() for place in places) == [f"line {n}" for n in range(2, 7)]
 
 
-def test_a_line_that_is_no_good_counts_once(tmp_path, home):
+def test_an_invalid_line_counts_once(tmp_path, home):
     nothing = {"type": "entity", "name": "Ann"}
     nameless = {"type": "entity", "entityType": "person", "observations": ["x"]}
     path = written(tmp_path / "memory.jsonl", ["no JSON at all", GRAPH[1], nothing, nameless, nothing, nameless])

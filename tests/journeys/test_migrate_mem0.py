@@ -195,7 +195,7 @@ def test_a_user_gets_no_others_memories(tmp_path, home, theirs):
     assert migrate(tmp_path / "theirs", "--agent", "other")["others"] == 4
 
 
-def test_what_is_deleted_is_ones_where_all_is_ones(tmp_path, home, theirs):
+def test_deleted_memories_come_if_all_memories_have_one_owner(tmp_path, home, theirs):
     keep, gone = say(theirs, "I like tea."), say(theirs, "Forget this.")
     theirs.delete(gone)
     report = migrate(tmp_path / "theirs")
@@ -212,7 +212,7 @@ def test_what_is_deleted_is_ones_where_all_is_ones(tmp_path, home, theirs):
     assert b"Forget this" not in b"".join(path.read_bytes() for path in home.rglob("*") if path.is_file())
 
 
-def test_what_is_nobodys_is_given_to_whom_it_is_said_to_be(tmp_path, home, theirs):
+def test_memories_without_ids_get_the_given_scope(tmp_path, home, theirs):
     uid, other = say(theirs, "I like tea."), say(theirs, "I like jam.", user_id="ida")
     theirs.vector_store.client.delete_payload("mem0", keys=["user_id"], points=[uid])
     report = migrate(tmp_path / "theirs")
@@ -240,14 +240,14 @@ ONE, TWO = "00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-0000
     [
         ({"user_id": "tom", "type": "user_identity"}, "has no text"),
         ({"data": "  ", "user_id": "tom"}, "has no text"),
-        ({"data": "tea", "user_id": "tom"}, "tells no time, neither created_at nor updated_at; say with --timestamp"),
+        ({"data": "tea", "user_id": "tom"}, "has no time, neither created_at nor updated_at; give one"),
         ({"data": "tea", "user_id": "tom", "created_at": "yesterday"}, "created_at"),
         ({"data": "tea", "user_id": "*", "created_at": "2024-05-01"}, "wildcard"),
         ({"data": "a\0b", "user_id": "tom", "created_at": "2024-05-01"}, "no store can keep"),
         ({"data": "tea", "entity_type": "PROPER", "linked_memory_ids": [], "user_id": "tom"}, "entity"),
     ],
 )
-def test_what_cannot_be_taken_is_told(tmp_path, home, theirs, payload, left):
+def test_skipped_points_are_reported_with_reasons(tmp_path, home, theirs, payload, left):
     say(theirs, "I like cake.")
     put(theirs, ONE, payload)
     report = migrate(tmp_path / "theirs")
@@ -256,7 +256,7 @@ def test_what_cannot_be_taken_is_told(tmp_path, home, theirs, payload, left):
     assert left in run(*place(tmp_path / "theirs")).stdout
 
 
-def test_what_tells_no_time_is_taken_with_one_that_is_given(tmp_path, home, theirs):
+def test_memories_without_a_time_get_the_given_one(tmp_path, home, theirs):
     put(theirs, ONE, {"data": "tea", "user_id": "tom"})
     put(theirs, TWO, {"data": "cake", "user_id": "tom", "created_at": "2024-05-01"})
     assert list(migrate(tmp_path / "theirs")["left"]) == [NO_TIME]
@@ -339,7 +339,7 @@ def test_a_history_of_an_older_version(tmp_path, home, theirs):
         ]
 
 
-def test_a_pickle_can_ask_for_nothing(tmp_path, home, theirs):
+def test_a_pickle_cannot_execute_anything(tmp_path, home, theirs):
     """Qdrant's local mode keeps pickles; those of a stranger may hold any call."""
     say(theirs, "I like tea.")
     harm = tmp_path / "harm"
@@ -377,7 +377,7 @@ def doubled(times: int) -> bytes:
     [DEEP, doubled(60), b"\x80\x04]r\xff\xff\xff\x7f.", b"\x80\x04\x8e" + b"\xff" * 7 + b"\x00."],
     ids=["stack", "doubled", "memo", "length"],
 )
-def test_a_pickle_takes_nothing_down(tmp_path, home, theirs, hostile):
+def test_a_pickle_that_crashes_its_reader_is_skipped(tmp_path, home, theirs, hostile):
     say(theirs, "I like tea.")
     file = tmp_path / "theirs" / "qdrant" / "collection" / "mem0" / "storage.sqlite"
     with closing(sqlite3.connect(file)) as connection, connection:
@@ -389,12 +389,14 @@ def test_a_pickle_takes_nothing_down(tmp_path, home, theirs, hostile):
     assert [(ids, "damaged" in reason) for reason, ids in report["left"].items()] == [([f"row {row}"], True)]
 
 
-def test_pickles_that_take_long_are_given_up(tmp_path, home, theirs, monkeypatch):
+def test_a_pickle_that_takes_too_long_is_skipped(tmp_path, home, theirs, monkeypatch):
     """Even where no limit holds but the clock's."""
     say(theirs, "I like tea.")
     slow = tmp_path / "slow.py"
-    waits = "import time; time.sleep(1000 * data.startswith(b'slow')); point = _Reader"
-    slow.write_text(Path(safe_unpickler.__file__).read_text().replace("point = _Reader", waits))
+    load = "point = _InertUnpickler"
+    source = Path(safe_unpickler.__file__).read_text()
+    assert load in source
+    slow.write_text(source.replace(load, f"import time; time.sleep(1000 * data.startswith(b'slow')); {load}"))
     monkeypatch.setattr(safe_unpickler, "__file__", str(slow))
     monkeypatch.setattr(pickle_reader, "TIMEOUT", 3 * SLOWNESS)
     file = tmp_path / "theirs" / "qdrant" / "collection" / "mem0" / "storage.sqlite"
@@ -409,7 +411,7 @@ def test_a_file_of_pickles_that_all_take_it_down_is_refused(tmp_path, home, thei
     file = tmp_path / "theirs" / "qdrant" / "collection" / "mem0" / "storage.sqlite"
     with closing(sqlite3.connect(file)) as connection, connection:
         connection.executemany("INSERT INTO points VALUES (?, ?)", [(str(n), DEEP) for n in range(30)])
-    assert "see that it is a folder that mem0 wrote" in refused("--qdrant", tmp_path / "theirs" / "qdrant")
+    assert "check that it is a folder that mem0 wrote" in refused("--qdrant", tmp_path / "theirs" / "qdrant")
 
 
 # --- long runs -------------------------------------------------------------------------------------------------------
@@ -439,7 +441,7 @@ main()
 
 
 @pytest.mark.thorough
-def test_what_was_killed_is_taken_up_again(tmp_path, home, theirs):
+def test_a_killed_migration_can_be_repeated(tmp_path, home, theirs):
     payloads = [
         {"data": f"Note {n}.", "user_id": "tom", "created_at": f"2024-05-{1 + n % 28:02}T10:00:00+00:00"}
         for n in range(MANY)

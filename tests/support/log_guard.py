@@ -102,7 +102,9 @@ class Censor:
 
             return checked
 
-        with patch.multiple(validation, _text=noted(validation._text), _name=noted(validation._name)):
+        with patch.multiple(
+            validation, _checked_text=noted(validation._checked_text), _checked_name=noted(validation._checked_name)
+        ):
             yield
 
     def complaint(self, record: logging.LogRecord) -> str:

@@ -13,7 +13,7 @@ from graphmem.errors import LLMUnavailable
 from graphmem.model import Kind, MemoryRecord, Message, Scope
 from graphmem.retrieval import fallback
 from graphmem.retrieval.fallback import ConversationQuery, search_with_fallback
-from graphmem.retrieval.pipeline import Hit, SearchOutcome
+from graphmem.retrieval.types import Hit, SearchOutcome
 
 NOW = datetime(2024, 5, 1, tzinfo=UTC)
 
@@ -68,7 +68,7 @@ def test_a_question_that_finds_enough_is_asked_once(enough: SearchOutcome) -> No
         SearchOutcome((hit("noise", term_overlap=1.3),)),
     ],
 )
-def test_one_that_finds_too_little_is_asked_with_the_last_turns(little: SearchOutcome) -> None:
+def test_an_insufficient_query_is_tried_with_the_last_messages(little: SearchOutcome) -> None:
     found = climbed(
         ConversationQuery(ASKED, TALK),
         {ASKED: little, WITH_TALK: SearchOutcome((hit("rent", 0.6),))},
@@ -80,7 +80,7 @@ def test_one_that_finds_too_little_is_asked_with_the_last_turns(little: SearchOu
     ]
 
 
-def test_and_then_rewritten() -> None:
+def test_a_query_that_stays_insufficient_is_rewritten() -> None:
     model = OneAnswer("What became of the rent?")
     answers = {ASKED: WEAK, WITH_TALK: WEAK, "What became of the rent?": SearchOutcome((hit("rent", 0.6),))}
     found = climbed(ConversationQuery(ASKED, TALK, "Ana", "Max"), answers, model)
@@ -143,7 +143,7 @@ def test_a_question_without_a_word_that_names_something_counts_only_by_itself() 
     assert [texts(step) for step in found] == [["whatever"], ["rent"]]
 
 
-def test_where_nothing_is_there_nothing_is_tried() -> None:
+def test_without_any_hits_no_further_query_is_tried() -> None:
     model = OneAnswer("never")
     assert [step.hits for step in climbed(ConversationQuery(ASKED, TALK), {ASKED: SearchOutcome()}, model)] == [()]
     assert model.asked == []
@@ -200,7 +200,7 @@ def test_of_a_newest_turn_that_does_not_fit_the_end_is_kept() -> None:
         "改写：\nWho raised Ana's rent?",
     ],
 )
-def test_of_an_answer_the_query_is_taken(said: str) -> None:
+def test_labels_and_marks_around_a_rewritten_query_are_removed(said: str) -> None:
     assert fallback.clean_rewrite(said) == "Who raised Ana's rent?"
 
 
@@ -225,5 +225,5 @@ def test_of_an_answer_the_query_is_taken(said: str) -> None:
         ("x" * 1000, "x" * fallback.MAX_REWRITE_CHARS),
     ],
 )
-def test_whatever_it_is_one_line_comes_of_it(said: Any, query: str) -> None:
+def test_any_answer_is_cleaned_to_one_line(said: Any, query: str) -> None:
     assert fallback.clean_rewrite(said) == query

@@ -168,8 +168,8 @@ def levels(count: int) -> dict[str, Any]:
         ({"x": {"regex": "a"}}, "known are eq, ne, gt"),
         ({"x": {"EQ": "a"}}, "did you mean 'eq'"),
         ({"x": {1: "a"}}, "is not an operator"),
-        ({"$or": [{"x": 1}]}, "logic is written AND, OR, NOT"),
-        ({"or": [{"x": 1}]}, "logic is written AND, OR, NOT"),
+        ({"$or": [{"x": 1}]}, "write AND, OR, NOT in capitals"),
+        ({"or": [{"x": 1}]}, "write AND, OR, NOT in capitals"),
         ({"AND": {"x": 1}}, r"filters\.AND"),
         ({"AND": []}, r"filters\.AND"),
         ({"OR": "x"}, r"filters\.OR"),
@@ -333,7 +333,7 @@ def parsed(filters: Any) -> Filter | None:
 
 @settings(deadline=None)
 @given(FILTERS | OTHER, RECORDS)
-def test_only_our_error_and_only_from_parse(filters: Any, fields: dict[str, Any]) -> None:
+def test_only_parse_raises_and_only_validation_errors(filters: Any, fields: dict[str, Any]) -> None:
     found = parsed(filters)
     if found is not None:
         assert found.matches(fields) in {True, False}

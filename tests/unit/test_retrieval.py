@@ -23,8 +23,8 @@ from graphmem.model import (
 )
 from graphmem.retrieval import context, features, passages, scoring, second_hop, sentence_matching, token_matching
 from graphmem.retrieval.pagerank import personalized_pagerank, rarity
-from graphmem.retrieval.pipeline import Hit
 from graphmem.retrieval.query_analysis import analyze_query
+from graphmem.retrieval.types import Hit
 from graphmem.retrieval.weights import CONFIGURATIONS
 from graphmem.text import term_counts, term_id
 
@@ -40,7 +40,7 @@ def graph(mentions: dict[str, list[str]], df: dict[str, int], pairs: tuple[tuple
     )
 
 
-def test_a_key_of_one_memory_tells_most_and_a_hub_nothing() -> None:
+def test_rarity_is_greatest_for_an_entity_of_one_memory_and_zero_for_a_hub() -> None:
     assert rarity(SIZE, 1) == 1.0
     assert rarity(SIZE, 10) == pytest.approx(0.5)
     assert rarity(SIZE, 15) == 0.0
@@ -50,7 +50,7 @@ def test_a_key_of_one_memory_tells_most_and_a_hub_nothing() -> None:
     assert rarity(0, 0) == 0.0
 
 
-def test_the_walk_reaches_over_a_shared_entity_and_tells_the_way() -> None:
+def test_pagerank_reaches_memories_over_a_shared_entity_and_gives_the_path() -> None:
     found = personalized_pagerank(
         graph(
             {"m1": ["tom", "anna"], "m2": ["anna", "bergen"], "m3": ["paris"]},
@@ -67,7 +67,7 @@ def test_the_walk_reaches_over_a_shared_entity_and_tells_the_way() -> None:
     assert found.path("m3") in ([], [("memory", "m3")])
 
 
-def test_what_mentions_much_gains_less_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_memory_with_many_mentions_gets_a_lower_score(monkeypatch: pytest.MonkeyPatch) -> None:
     more = [f"n{n}" for n in range(20)]
     mentions = {"first": ["tom", "anna", "bergen"], "long": ["anna", *more], "short": ["bergen"], "other": more}
 
@@ -77,7 +77,7 @@ def test_what_mentions_much_gains_less_by_it(monkeypatch: pytest.MonkeyPatch) ->
         return scores["short"] - scores["long"]
 
     shared = behind()
-    monkeypatch.setattr("graphmem.retrieval.pagerank.SHARED_OUT", 0.0)
+    monkeypatch.setattr("graphmem.retrieval.pagerank.OUT_WEIGHT_POWER", 0.0)
     assert shared > behind()
 
 
@@ -94,19 +94,19 @@ def test_the_order_of_a_session_is_walked_both_ways() -> None:
     assert found.path("m3") == [("memory", "m2"), ("memory", "m3")]
 
 
-def test_weight_leaks_to_what_was_not_read() -> None:
+def test_an_entity_passes_score_to_memories_outside_the_neighbourhood() -> None:
     """A key that many unread memories hold passes less on than one whose memories are all here."""
     narrow = personalized_pagerank(graph({"m1": ["a"], "m2": ["a"]}, {"a": 2}), SIZE, {"m1": 1.0}, {})
     wide = personalized_pagerank(graph({"m1": ["a"], "m2": ["a"]}, {"a": 10}), SIZE, {"m1": 1.0}, {})
     assert wide.scores["m2"] < narrow.scores["m2"]
 
 
-def test_nothing_to_start_from_reaches_nothing() -> None:
+def test_without_seeds_in_the_graph_nothing_is_reached() -> None:
     assert personalized_pagerank(graph({"m1": ["a"]}, {"a": 1}), SIZE, {}, {}).scores == {}
     assert personalized_pagerank(Subgraph(), 0, {"m1": 1.0}, {"a": 1.0}).scores == {}
 
 
-def test_what_a_memory_holds_alone_weighs_and_comes_back() -> None:
+def test_entities_of_one_memory_pass_their_share_back_to_it() -> None:
     """The folded form reaches exactly what the walk with a node for each such entity reaches."""
     mentions = {"m1": ["a", "x", "y"], "m2": ["a", "b"], "m3": ["b", "z"]}
     whole = graph(mentions, {"a": 2, "b": 2, "x": 1, "y": 1, "z": 1}, (("m1", "m3"),))
@@ -120,13 +120,13 @@ def test_what_a_memory_holds_alone_weighs_and_comes_back() -> None:
         )
 
 
-def test_columns_are_brought_between_zero_and_one() -> None:
+def test_columns_are_normalised_to_zero_to_one() -> None:
     assert features.min_max_normalized(np.array([0.2, 0.6, 0.0])) == pytest.approx([1 / 3, 1.0, 0.0])
     assert features.min_max_normalized(np.full(3, 0.7)).tolist() == [0.0, 0.0, 0.0]
     assert features.min_max_normalized(np.array([])).tolist() == []
 
 
-def test_a_sum_leaves_out_what_nothing_filled() -> None:
+def test_a_sum_ignores_weights_without_a_column() -> None:
     table = features.FeatureTable(("a", "b"))
     table.add("graph", {"a": 0.9})
     assert table.total({"graph": 2.0, "tokens": 5.0}).tolist() == [1.8, 0.0]
@@ -179,7 +179,7 @@ def test_the_speaker_counts_only_when_one_is_named() -> None:
     assert columns(seen, "who was there?")["speaker"] == [0.0, 0.0, 0.0]
 
 
-def test_what_tells_what_is_asked_for_counts() -> None:
+def test_a_memory_with_the_answer_type_of_the_query_counts() -> None:
     seen = evidence(
         candidate_row(1, tells=AnswerType.PLACE | AnswerType.WHEN),
         candidate_row(2, tells=AnswerType.PERSON),
@@ -201,7 +201,7 @@ def test_a_month_that_is_named_counts() -> None:
 
 def two_tokens() -> token_matching.TokenMatches:
     """Of a question of two tokens that tell alike, in a partition where tokens are their own dimensions."""
-    return token_matching.TokenMatches(np.array([0.5, 0.5]), question=np.eye(2, dtype=np.float32))
+    return token_matching.TokenMatches(np.array([0.5, 0.5]), query_tokens=np.eye(2, dtype=np.float32))
 
 
 def test_a_request_to_an_assistant_is_no_question_to_people() -> None:
@@ -235,7 +235,7 @@ def test_what_you_said_is_what_the_assistant_said(question: str, wanted: bool) -
     assert found["unasked"] == [0.0, float(not wanted)]
 
 
-def test_where_the_assistant_said_everything_nobody_else_is_asked_for() -> None:
+def test_unasked_is_zero_if_all_messages_are_the_assistants() -> None:
     assert columns(evidence(candidate_row(1, role="assistant"), candidate_row(2, role="assistant")))["unasked"] == [
         0.0,
         0.0,
@@ -280,7 +280,7 @@ def test_tokens_are_matched_by_the_nearest_and_squared() -> None:
     assert not found.contains("nobody")
 
 
-def test_what_a_long_text_matches_counts_less() -> None:
+def test_matches_of_a_long_text_count_less() -> None:
     found = two_tokens()
     token = np.array([[127, 0]], dtype=np.int8)
     for length in (1, token_matching.LONG_TOKENS, 4 * token_matching.LONG_TOKENS):
@@ -305,7 +305,7 @@ def test_a_neighbours_words_count_less_than_ones_own() -> None:
     assert found["tokens_beside"] == pytest.approx(features.min_max_normalized(np.array([both, both, beside])).tolist())
 
 
-def test_an_answer_takes_over_the_question_before_it() -> None:
+def test_a_reply_gets_the_score_of_the_question_before_it() -> None:
     question = candidate_row(1, "Tom", tells=AnswerType.ASKS)
     matches = {"m1": [1.0, 1.0], "m2": [0.0, 0.0]}
     assert columns(evidence(question, candidate_row(2, "Anna"), matches=matched(**matches)))["reply"] == [0.0, 1.0]
@@ -314,7 +314,7 @@ def test_an_answer_takes_over_the_question_before_it() -> None:
     assert columns(said)["reply"] == [0.0, 0.0]
 
 
-def test_the_second_hop_prefers_what_adds() -> None:
+def test_the_second_hop_prefers_memories_with_other_matches() -> None:
     mentions = {"m1": ["a"], "m2": ["a"], "m3": ["a"], "m4": ["b"]}
     subgraph = graph(mentions, {"a": 3, "b": 1})
     links = second_hop.shared_entity_links(subgraph, SIZE, ["m1"])
@@ -328,7 +328,7 @@ def test_the_second_hop_prefers_what_adds() -> None:
     assert second_hop.marginal_gains({}, {}, None, []) == {}
 
 
-def test_what_too_many_hold_is_no_hop() -> None:
+def test_an_entity_of_too_many_memories_links_nothing() -> None:
     crowd = {f"m{n}": ["a"] for n in range(5)}
     assert second_hop.shared_entity_links(graph(crowd, {"a": 61}), 10_000, ["m0"]) == {"m0": {}}
     assert set(second_hop.shared_entity_links(graph(crowd, {"a": 60}), 10_000, ["m0"])["m0"]) == {
@@ -355,7 +355,7 @@ def test_seeds_share_one_and_favour_the_best() -> None:
     assert list(shares.values()) == sorted(shares.values(), reverse=True)
 
 
-def test_a_hop_goes_on_from_the_best_with_the_walk_counted() -> None:
+def test_second_hop_seeds_are_the_best_with_pagerank_added() -> None:
     table = features.FeatureTable(("a", "b", "c"))
     table.add("dense", {"a": 1.0, "b": 0.8})
     table.add("graph", {"b": 1.0})
@@ -442,7 +442,7 @@ def test_where_a_part_begins_or_ends_with_the_memory_nothing_is_left_out_there()
     assert line.endswith(" …")
 
 
-def test_what_does_not_fit_whole_is_shown_by_its_best_sentence_if_that_fits() -> None:
+def test_a_memory_that_does_not_fit_is_shown_by_its_best_sentence_if_that_fits() -> None:
     short, long = hit("Where is the code?", 1), hit("Paint it. " * 30 + "The code is 4711.", 2, best="4711")
     shown = lines(context.context_block([short, long], 240))[0]
     assert shown.startswith("- [2024-03-02] … Paint it. Paint it.")
@@ -457,7 +457,7 @@ def test_the_words_of_an_assistant_without_a_name_are_known_as_such() -> None:
     ]  # fmt: skip
 
 
-def test_a_passage_that_a_find_names_is_the_next_step() -> None:
+def test_a_passage_named_by_a_top_hit_gets_a_score() -> None:
     rows = [candidate_row(1), *(candidate_row(n, tells=AnswerType.TITLED) for n in (2, 3, 4))]
     seen = evidence(*rows, matches=matched(m1=[1.0, 0.0], m2=[0.0, 1.0], m3=[1.0, 0.0], m4=[0.0, 1.0]))
     seen.neighbours = {row.id: (None, None) for row in rows}
@@ -478,7 +478,7 @@ def test_turns_of_a_conversation_are_no_passages() -> None:
     assert passages.passage_candidates(evidence(*rows), features.FeatureTable(("m1", "m2")), np.array([1.0, 0.0])) == []
 
 
-def test_as_many_as_are_not_far_behind() -> None:
+def test_automatic_cutoff_keeps_scores_near_the_best() -> None:
     assert scoring.automatic_cutoff(np.array([1.0, 0.9, 0.8, 0.66, 0.6])) == 4
     assert scoring.automatic_cutoff(np.array([1.0, 0.5, 0.2, 0.1])) == scoring.AUTO_MIN
     assert scoring.automatic_cutoff(np.array([1.0, 0.5])) == 2

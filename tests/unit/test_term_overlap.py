@@ -22,7 +22,7 @@ def shared(question: str, text: str, *, inflected: bool = False) -> float:
 def test_a_word_of_one_memory_alone_weighs_one_and_a_more_frequent_one_less() -> None:
     assert shared("When is the dentist?", SAID[0]) == pytest.approx(1.0)
     assert 0 < shared("On Monday?", SAID[0]) < term_overlap.MIN_OVERLAP
-    assert shared("The dentist on Monday?", SAID[0]) > term_overlap.MIN_OVERLAP_UNSUPPORTED
+    assert shared("The dentist on Monday?", SAID[0]) > term_overlap.MIN_OVERLAP_SUPPORTED
     assert shared("When is the dentist?", SAID[1]) == 0.0
 
 
@@ -60,7 +60,7 @@ def test_a_question_of_such_words_alone_has_none(question: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shared", "similarity", "understood", "enough"),
+    ("shared", "similarity", "is_supported_script", "enough"),
     [
         (0.7, 0.0, False, True),
         (0.6, 0.9, False, False),
@@ -70,6 +70,6 @@ def test_a_question_of_such_words_alone_has_none(question: str) -> None:
     ],
 )
 def test_cosines_count_only_where_the_embedder_reads_the_language(
-    shared: float, similarity: float, understood: bool, enough: bool
+    shared: float, similarity: float, is_supported_script: bool, enough: bool
 ) -> None:
-    assert term_overlap.is_relevant(shared, similarity, understood=understood) is enough
+    assert term_overlap.is_relevant(shared, similarity, is_supported_script=is_supported_script) is enough

@@ -55,7 +55,7 @@ def records() -> Iterator[list[dict[str, Any]]]:
             yield found
 
 
-def test_the_least_record_is_like_something_said_now() -> None:
+def test_a_minimal_record_gets_the_defaults_of_a_new_message() -> None:
     step = read(LEAST)
     record = step.record
     assert (record.id, record.scope, record.partition) == (UID, Scope(agent_id="helper"), "agent:helper")
@@ -65,14 +65,14 @@ def test_the_least_record_is_like_something_said_now() -> None:
     assert (step.key, step.events, step.links, step.extraction, step.embedded) == (None, (), (), None, None)
 
 
-def test_who_speaks_is_found_as_after_add_unless_it_is_said() -> None:
+def test_a_missing_speaker_is_derived_as_in_add() -> None:
     assert read({**LEAST, "role": "assistant"}).record.speaker == "Helper"
     assert read({**LEAST, "actor_id": "Tom"}).record.speaker == "Tom"
     assert read({**LEAST, "actor_id": "Tom", "speaker": None}).record.speaker is None
     assert read({**LEAST, "role": "assistant", "kind": "fact"}).record.speaker is None
 
 
-def test_links_lead_both_ways() -> None:
+def test_links_are_read_in_both_directions() -> None:
     links = [{"kind": "drawn_from", "memory": OTHER}, {"kind": "replaces", "by": OTHER}]
     assert read({**LEAST, "links": links}).links == (
         ImportLink("drawn_from", OTHER),
@@ -87,7 +87,7 @@ def test_mentions_need_a_key_only() -> None:
     assert (bergen.name, bergen.type, bergen.kind) == ("Bergen", "Place", MentionKind.TITLE)
 
 
-def test_what_recognises_a_message_is_made_for_the_ledger_that_takes_it() -> None:
+def test_message_keys_are_computed_for_the_importing_ledger() -> None:
     scope = Scope(agent_id="helper")
     by_id = read({**LEAST, "message_id": "m"})
     assert by_id.key == DIGESTS.key_by_id("m", scope)
@@ -112,7 +112,7 @@ def test_what_recognises_a_message_is_made_for_the_ledger_that_takes_it() -> Non
         ({}, None),
     ],
 )
-def test_keys_count_in_their_own_ledger_and_with_their_own_secret(header: dict[str, str], key: str | None) -> None:
+def test_message_keys_count_only_in_their_own_ledger_with_their_secret(header: dict[str, str], key: str | None) -> None:
     reader = RecordReader(HERE, NOW)
     reader.command({"type": "graphmem", "format": 1, **header})
     assert reader.command({**LEAST, "said": {"key": "theirs", "ordinal": None}}).key == key
@@ -120,7 +120,7 @@ def test_keys_count_in_their_own_ledger_and_with_their_own_secret(header: dict[s
     assert reader.command(gone).keys == (() if key is None else (key,))
 
 
-def test_embeddings_of_another_kind_are_left(records: list[dict[str, Any]]) -> None:
+def test_embeddings_of_another_model_are_ignored(records: list[dict[str, Any]]) -> None:
     memory = next(one for one in records if one["type"] == "memory")
     assert read(memory).embedded is not None
     assert read({**memory, "embeddings": {**memory["embeddings"], "model": "other"}}).embedded is None
@@ -132,7 +132,7 @@ def test_embeddings_of_another_kind_are_left(records: list[dict[str, Any]]) -> N
     assert only.embedded.vectors.shape == (1, 64)
 
 
-def test_each_kind_of_record_becomes_its_step(records: list[dict[str, Any]]) -> None:
+def test_each_type_of_record_becomes_its_command(records: list[dict[str, Any]]) -> None:
     kinds = {
         "graphmem": type(None),
         "memory": ImportMemory,
@@ -146,7 +146,7 @@ def test_each_kind_of_record_becomes_its_step(records: list[dict[str, Any]]) -> 
         assert isinstance(read(json.loads(json.dumps(record))), kinds[record["type"]])
 
 
-def test_the_erased_say_nothing(records: list[dict[str, Any]]) -> None:
+def test_tombstones_contain_no_texts(records: list[dict[str, Any]]) -> None:
     (gone,) = [one for one in records if one["type"] == "erased"]
     assert "gone" not in json.dumps(gone)
     telling = {**gone, "events": [{**gone["events"][0], "new_memory": "words", "reason": "words"}]}
@@ -178,7 +178,7 @@ def changed(value: Any, path: tuple[Any, ...], new: Any) -> Any:
 
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
-def test_whatever_stands_anywhere_is_read_or_refused(records: list[dict[str, Any]], data: st.DataObject) -> None:
+def test_any_value_in_any_field_is_read_or_refused(records: list[dict[str, Any]], data: st.DataObject) -> None:
     record = data.draw(st.sampled_from(records))
     place = data.draw(st.sampled_from(sorted(places(record), key=repr)))
     new = data.draw(JSON)
@@ -190,13 +190,13 @@ def test_whatever_stands_anywhere_is_read_or_refused(records: list[dict[str, Any
 
 @settings(max_examples=200, deadline=None)
 @given(data=st.binary(max_size=200))
-def test_whatever_bytes_are_no_file(data: bytes) -> None:
+def test_arbitrary_bytes_are_refused(data: bytes) -> None:
     lines = iter([data, b""])
     with pytest.raises(ValidationError, match="line 1"):
         list(jsonl.read_records(lambda _: next(lines)))
 
 
-def test_the_seal_holds_what_was_written(records: list[dict[str, Any]]) -> None:
+def test_written_records_pass_the_trailer_check(records: list[dict[str, Any]]) -> None:
     lines: list[bytes] = []
     writer = jsonl.JsonlWriter(lines.append)
     for record in records:

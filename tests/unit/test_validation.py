@@ -103,7 +103,7 @@ def test_filters_never_widen_the_scope(filters: object) -> None:
         validation.scope("alice", filters=filters)
 
 
-def test_no_part() -> None:
+def test_a_call_without_scope_ids_is_refused() -> None:
     with pytest.raises(ValidationError, match="pass at least one"):
         validation.required_scope(filters={"topic": 1})
     assert validation.scope(filters={"topic": 1}) == (None, {"topic": 1})
@@ -375,7 +375,7 @@ def test_twenty_levels_are_fine() -> None:
         (validation.memory_id, "'; DROP TABLE x; \x00\ud800", ""),
     ],
 )
-def test_taken(check: Any, value: object, expected: object) -> None:
+def test_valid_arguments_are_converted(check: Any, value: object, expected: object) -> None:
     assert check(value) == expected
 
 
@@ -390,7 +390,7 @@ def test_taken(check: Any, value: object, expected: object) -> None:
         (validation.memory_id, "memory_id", [None, 5, b"x"]),
     ],
 )
-def test_refused(check: Any, named: str, values: list[object]) -> None:
+def test_invalid_arguments_are_refused(check: Any, named: str, values: list[object]) -> None:
     for value in values:
         with pytest.raises(ValidationError, match=f"^{named}="):
             check(value)
@@ -409,7 +409,7 @@ def test_count() -> None:
         validation.count(11, "offset", 0, 10)
 
 
-def test_same_option() -> None:
+def test_two_names_of_an_argument_have_one_value() -> None:
     names = ("top_k", "limit")
     assert validation.merge_aliases(None, None, names) is None
     assert validation.merge_aliases(3, None, names) == validation.merge_aliases(None, 3, names) == 3
@@ -433,7 +433,7 @@ ANYTHING = st.recursive(
 
 @settings(deadline=None)
 @given(ANYTHING)
-def test_nothing_but_our_error_leaves(value: object) -> None:
+def test_only_validation_errors_are_raised(value: object) -> None:
     for check in (
         said,
         validation.metadata,

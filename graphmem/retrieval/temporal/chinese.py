@@ -1,4 +1,4 @@
-"""Chinese expressions of time. Written without spaces and, as far as they matter here, in simplified characters."""
+"""Chinese expressions of time, in a text without spaces and, where it matters here, in simplified characters. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VAGUE = frozenset("几些")
 NUMBER = r"(?:\d{1,3}|[一二三四五六七八九]?十[一二三四五六七八九]?|[一二三四五六七八九两几半])"
 MONTH = r"(?P<month>1[0-2]|0?[1-9]|十[一二]?|[一二三四五六七八九])月份?"
 DAY_OF_MONTH = r"(?:3[01]|[12]\d|0?[1-9]|三十一?|二?十[一二三四五六七八九]?|二十|[一二三四五六七八九])"
-# "5月7" is a day; "五月一起" and "5月7个人" are not.
+# "5月7" is a date; "五月一起" and "5月7个人" are none.
 DAY = (
     rf"(?:的?(?P<day>{DAY_OF_MONTH})(?:[日号]|(?<=\d)(?![\d个天年周月人次点岁块只张条]))"
     rf"(?:[到至~—–-](?P<to>{DAY_OF_MONTH})[日号])?)"
@@ -49,11 +49,11 @@ UNITS = {
 UNIT = r"个?(?P<unit>天|日|晚|周(?!末)|星期|礼拜|(?<=个)月|年)"
 YEARS = {"大前年": -3, "前年": -2, "去年": -1, "今年": 0, "明年": 1, "后年": 2}
 NEAR = {"大前": -3, "前": -2, "昨": -1, "今": 0, "明": 1, "后": 2, "大后": 3}
-TURNS = {"上上": -2, "上": -1, "这": 0, "本": 0, "下": 1, "下下": 2}
-TURN = r"(?<![晚早路马网])(?P<turn>上上|下下|[上这本下])一?个?"
+RELATIVE = {"上上": -2, "上": -1, "这": 0, "本": 0, "下": 1, "下下": 2}
+RELATIVE_WORD = r"(?<![晚早路马网])(?P<relative>上上|下下|[上这本下])一?个?"
 PARTS = {"初": "early", "底": "late", "末": "late", "中": "mid", "上": "early", "下": "late"}
 HALVES = {"上": "first half", "下": "second half"}
-# After these "前两天" is before the event; after anything else it is some days ago.
+# After these words "前两天" is before the event, after others it is some days ago.
 EVENT = re.compile(
     r"(?:婚礼|结婚|订婚|离婚|分手|生日|出生|考试|高考|面试|答辩|毕业|开学|放假|比赛|马拉松|手术|住院|出院|搬家|出发|出国|回国|旅行|旅游"
     r"|聚会|派对|演出|音乐会|演唱会|典礼|活动|会议|车祸|事故|离职|入职|辞职|退休|开业|开张|展览|展|节|过年|春节)$"
@@ -67,24 +67,24 @@ _AND = re.compile(r"(?:、|和|或|还是|与|跟)")
 
 
 def is_chinese(text: str) -> bool:
-    """Whether there is anything here to read."""
+    """Whether the text has a Chinese character."""
     return any("\u4e00" <= char <= "\u9fff" for char in text)
 
 
 def simplify(text: str) -> str:
-    """A text as the patterns expect it."""
+    """Returns a text as the patterns need it: without spaces, the characters they use in simplified form."""
     return _SPACE.sub("", text).translate(SIMPLIFIED)
 
 
 def find_expressions(text: str, today: date) -> list[TimeExpression]:
-    """The expressions of time in a text as `simplify` gives it, each as far as its words belong together."""
-    atoms = join_pairs(text, scan(text, today, _rules()), _same)
-    atoms = join_pairs(text, atoms, lambda one, other, words: _range(text, today, (one, other), words))
-    return [_bordered(text, atom) for atom in atoms]
+    """Returns the expressions of time in a text as `simplify` returns it, each with all words that belong to it."""
+    expressions = join_pairs(text, scan(text, today, _rules()), _same_time)
+    expressions = join_pairs(text, expressions, lambda left, right, words: _range(text, today, (left, right), words))
+    return [_with_border(text, expression) for expression in expressions]
 
 
 def number(word: str | None) -> int:
-    """What a counting word comes to; 1 for none, 3 for a vague one."""
+    """Returns the number that a word or digits mean; 1 for None, 3 for a vague word."""
     word = word or "一"
     if word.isdecimal():
         return int(word)
@@ -98,18 +98,18 @@ def number(word: str | None) -> int:
 def _rules() -> tuple[Rule, ...]:
     patterns = {
         rf"(?<!第)(?P<count>{NUMBER})多?{UNIT}半?[之以]?前(?!天)": _ago,
-        r"前(?P<count>[几两些])(?P<unit>天|周|年|个月)": _some_ago,
-        rf"(?:最近|过去|近|这)的?(?P<count>{NUMBER}){UNIT}(?!后)": _stretch,
+        r"前(?P<count>[几两些])(?P<unit>天|周|年|个月)": _vaguely_ago,
+        rf"(?:最近|过去|近|这)的?(?P<count>{NUMBER}){UNIT}(?!后)": _past_units,
         rf"(?:(?:{YEAR}|(?P<near>{'|'.join(YEARS)}))的?|(?<![\d一二三四五六七八九十第两每]))"
         rf"{MONTH}(?![天饼亮台]|一次)(?:{DAY}|{PART}(?!午))": _month,
-        rf"{TURN}月(?![亮饼台])(?:{DAY}|份?{PART}(?!午))": _turned_month,
-        rf"{TURN}(?:周|星期|礼拜)(?P<day>[一二三四五六日天末])?": _week,
+        rf"{RELATIVE_WORD}月(?![亮饼台])(?:{DAY}|份?{PART}(?!午))": _relative_month,
+        rf"{RELATIVE_WORD}(?:周|星期|礼拜)(?P<day>[一二三四五六日天末])?": _relative_week,
         r"(?<![一二三四五六七八九十两几每\d个第])(?:周|星期|礼拜)(?P<day>[一二三四五六日天])(?![到至])": _weekday,
         rf"(?:{YEAR}|(?P<near>{'|'.join(YEARS)})){PART}": _year,
-        rf"(?P<near>{'|'.join(sorted(NEAR, key=len, reverse=True))})[天日晚早夜](?!性|生)": _near,
-        rf"(?:(?P<turn>这|上|下)个?)?(?P<feast>{'|'.join(HOLIDAYS)})": _feast,
+        rf"(?P<near>{'|'.join(sorted(NEAR, key=len, reverse=True))})[天日晚早夜](?!性|生)": _near_day,
+        rf"(?:(?P<relative>这|上|下)个?)?(?P<holiday>{'|'.join(HOLIDAYS)})": _holiday,
     }
-    return tuple((re.compile(pattern), read) for pattern, read in patterns.items())
+    return tuple((re.compile(pattern), build) for pattern, build in patterns.items())
 
 
 def _ago(match: re.Match[str], today: date) -> Period:
@@ -117,39 +117,39 @@ def _ago(match: re.Match[str], today: date) -> Period:
     return periods.counted_ago(today, None if word == "半" else number(word), unit, vague=word in VAGUE)
 
 
-def _some_ago(match: re.Match[str], today: date) -> Period | None:
+def _vaguely_ago(match: re.Match[str], today: date) -> Period | None:
     if EVENT.search(match.string[: match.start()]):
         return None
     unit = UNITS[match["unit"].removeprefix("个")]
     return periods.until(periods.ago(today, 5, unit).first, today)
 
 
-def _stretch(match: re.Match[str], today: date) -> Period:
+def _past_units(match: re.Match[str], today: date) -> Period:
     unit = UNITS[match["unit"]]
     if match["count"] == "半":
         return periods.past_units(today, periods.LENGTH[unit] // 2, "day")
     return periods.past_units(today, number(match["count"]), unit)
 
 
-def _year_said(match: re.Match[str], today: date) -> int | None:
+def _year_named(match: re.Match[str], today: date) -> int | None:
     if match["near"]:
         return today.year + YEARS[match["near"]]
     digits = match["year"]
     if digits is None or digits.isdecimal():
         return int(digits) if digits else None
-    return int("".join(str(DIGITS[sign]) for sign in digits))
+    return int("".join(str(DIGITS[character]) for character in digits))
 
 
 def _month(match: re.Match[str], today: date) -> Period | tuple[Period, Yearly]:
     month = number(match["month"])
 
     def build(year: int) -> Period:
-        return _of_month(periods.month(year, month), match)
+        return _days_or_part(periods.month(year, month), match)
 
-    return named_period(build, today, None, _year_said(match, today))
+    return named_period(build, today, None, _year_named(match, today))
 
 
-def _of_month(whole: Period, match: re.Match[str]) -> Period:
+def _days_or_part(whole: Period, match: re.Match[str]) -> Period:
     if match["day"]:
         first = number(match["day"])
         count = number(match["to"]) - first + 1 if match["to"] else 1
@@ -164,15 +164,15 @@ def _part(whole: Period, match: re.Match[str]) -> Period:
     return periods.part(whole, HALVES[word[0]] if "半" in word else PARTS[word[0]])
 
 
-def _turned_month(match: re.Match[str], today: date) -> Period:
-    return _of_month(periods.calendar("month", today, TURNS[match["turn"]]), match)
+def _relative_month(match: re.Match[str], today: date) -> Period:
+    return _days_or_part(periods.calendar("month", today, RELATIVE[match["relative"]]), match)
 
 
-def _week(match: re.Match[str], today: date) -> Period:
-    turn, day = TURNS[match["turn"]], match["day"]
+def _relative_week(match: re.Match[str], today: date) -> Period:
+    weeks, day = RELATIVE[match["relative"]], match["day"]
     if day == "末":
-        return periods.calendar("weekend", today, turn)
-    week = periods.calendar("week", today, turn)
+        return periods.calendar("weekend", today, weeks)
+    week = periods.calendar("week", today, weeks)
     return periods.days(week.first + timedelta(_weekday_number(day))) if day else week
 
 
@@ -180,38 +180,38 @@ def _weekday(match: re.Match[str], today: date) -> Period:
     return periods.weekday(today, _weekday_number(match["day"]), "")
 
 
-def _weekday_number(sign: str) -> int:
-    return "一二三四五六日".index(sign.replace("天", "日"))
+def _weekday_number(character: str) -> int:
+    return "一二三四五六日".index(character.replace("天", "日"))
 
 
 def _year(match: re.Match[str], today: date) -> Period:
-    return _part(periods.year(_year_said(match, today) or today.year), match)
+    return _part(periods.year(_year_named(match, today) or today.year), match)
 
 
-def _near(match: re.Match[str], today: date) -> Period:
+def _near_day(match: re.Match[str], today: date) -> Period:
     return periods.days(today + timedelta(NEAR[match["near"]]))
 
 
-def _feast(match: re.Match[str], today: date) -> Period | tuple[Period, Yearly]:
-    build = next(build for pattern, build in HOLIDAYS.items() if re.fullmatch(pattern, match["feast"]))
-    turn = match["turn"]
-    return named_period(build, today, {"上": "last", "这": "this", "下": "next"}[turn] if turn else None, None)
+def _holiday(match: re.Match[str], today: date) -> Period | tuple[Period, Yearly]:
+    build = next(build for pattern, build in HOLIDAYS.items() if re.fullmatch(pattern, match["holiday"]))
+    relative = match["relative"]
+    return named_period(build, today, {"上": "last", "这": "this", "下": "next"}[relative] if relative else None, None)
 
 
-def _same(one: TimeExpression, other: TimeExpression, words: str) -> list[TimeExpression] | None:
+def _same_time(left: TimeExpression, right: TimeExpression, words: str) -> list[TimeExpression] | None:
     if words in ("", "的", "在", "，", ","):
-        return combine_with_year(one, other)
+        return combine_with_year(left, right)
     if not _TO.fullmatch(words) and not _AND.fullmatch(words):
         return None
-    if one.build is None and one.period.is_exact and other.build is not None:
-        # "2023年6月到8月": here the year is said first.
-        year = one.period.first.year
-        period = other.build(year)
+    if left.build is None and left.period.is_exact and right.build is not None:
+        # "2023年6月到8月": the year stands before the first month.
+        year = left.period.first.year
+        period = right.build(year)
         return [
-            one,
-            replace(other, period=period if period.end > one.period.start else other.build(year + 1), build=None),
+            left,
+            replace(right, period=period if period.end > left.period.start else right.build(year + 1), build=None),
         ]
-    return share_year(one, other)
+    return share_year(left, right)
 
 
 def _range(
@@ -223,22 +223,24 @@ def _range(
     return [ends[0].range_to(ends[1], today)]
 
 
-def _bordered(text: str, atom: TimeExpression) -> TimeExpression:
+def _with_border(text: str, expression: TimeExpression) -> TimeExpression:
     try:
-        return _cut_off(text, atom)
+        return _border(text, expression)
     except NO_DATE:
-        return atom
+        return expression
 
 
-def _cut_off(text: str, atom: TimeExpression) -> TimeExpression:
-    if _BEFORE.match(text, atom.end):
-        return replace(atom, period=periods.before(atom.period))
-    if _AFTER.match(text, atom.end):
-        return replace(atom, period=periods.after(atom.period))
-    return replace(atom, period=periods.after(atom.period, since=True)) if _SINCE.match(text, atom.end) else atom
+def _border(text: str, expression: TimeExpression) -> TimeExpression:
+    if _BEFORE.match(text, expression.end):
+        return replace(expression, period=periods.before(expression.period))
+    if _AFTER.match(text, expression.end):
+        return replace(expression, period=periods.after(expression.period))
+    if _SINCE.match(text, expression.end):
+        return replace(expression, period=periods.after(expression.period, since=True))
+    return expression
 
 
-def _stretching(month: int, day: int, count: int) -> Yearly:
+def _from_date(month: int, day: int, count: int) -> Yearly:
     return lambda year: periods.days(date(year, month, day), count)
 
 
@@ -246,27 +248,27 @@ def _season(month: int, count: int = 3) -> Yearly:
     return lambda year: periods.months(year, month, count)
 
 
-# Feasts by the moon are given the days between which they fall.
+# Holidays of the lunar calendar have all days on which they may fall.
 HOLIDAYS: Mapping[str, Yearly] = {
     "春[天季]": _season(3),
     "夏[天季]": _season(6),
     "秋[天季]": _season(9),
     "冬[天季]": _season(12),
     "暑假": _season(7, 2),
-    "寒假": _stretching(1, 15, 40),
-    "春节|过年|除夕|元宵节?": _stretching(1, 21, 36),
-    "清明节?": _stretching(4, 4, 3),
-    "五一": _stretching(5, 1, 5),
-    "端午节?": _stretching(5, 28, 29),
-    "七夕": _stretching(8, 2, 30),
-    "中秋节?": _stretching(9, 8, 30),
-    "国庆节?": _stretching(10, 1, 7),
-    "万圣节": _stretching(10, 31, 1),
-    "双十一": _stretching(11, 11, 1),
-    "平安夜": _stretching(12, 24, 1),
-    "圣诞节?": _stretching(12, 24, 3),
-    "元旦|跨年": _stretching(12, 31, 2),
-    "情人节": _stretching(2, 14, 1),
+    "寒假": _from_date(1, 15, 40),
+    "春节|过年|除夕|元宵节?": _from_date(1, 21, 36),
+    "清明节?": _from_date(4, 4, 3),
+    "五一": _from_date(5, 1, 5),
+    "端午节?": _from_date(5, 28, 29),
+    "七夕": _from_date(8, 2, 30),
+    "中秋节?": _from_date(9, 8, 30),
+    "国庆节?": _from_date(10, 1, 7),
+    "万圣节": _from_date(10, 31, 1),
+    "双十一": _from_date(11, 11, 1),
+    "平安夜": _from_date(12, 24, 1),
+    "圣诞节?": _from_date(12, 24, 3),
+    "元旦|跨年": _from_date(12, 31, 2),
+    "情人节": _from_date(2, 14, 1),
     "年初": _season(1, 2),
     "年[底末]": _season(12, 1),
 }

@@ -1,4 +1,4 @@
-"""English expressions of time: what stands for a period by itself. How they combine is in `english_phrases`."""
+"""English expressions that name a period by themselves; `english_phrases` combines them. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ ORDINALS = (
 ORDINAL_DAYS = dict(zip(ORDINALS, [*range(1, 23), 30, 31], strict=True))
 WHICH = {"past": "last", "previous": "last", "coming": "next"}
 
-# Words that are months only where a month is likely: may, march and the short forms as verbs, the rest as names.
+# Words that are months only in certain contexts: "may", "march" and the short forms are also other words, the rest also
+# names.
 AMBIGUOUS_MONTHS = frozenset((*MONTHS, "march", "april", "june", "august"))
 NAMES = frozenset(("april", "june", "august"))
 
@@ -44,13 +45,15 @@ DAY = r"(?P<day>3[01]|[12]\d|0?[1-9])(?P<th>st|nd|rd|th)?"
 TO_DAY = r"(?: ?(?:-|–|to|and|or|through|until) ?(?P<to>3[01]|[12]\d|0?[1-9])(?:st|nd|rd|th)?)?"
 ORDINAL = rf"(?P<ordinal>{'|'.join(sorted(ORDINALS, key=len, reverse=True))})"
 COUNT = rf"(?:(?:a )?(?P<count>couple|few|half|\d{{1,3}}|{'|'.join(NUMBERS)})(?: of| an?)?)"
-# Around figures that are a date by themselves.
+# The borders of dates in digits.
 WORD_START, WORD_END = r"(?<![a-zA-Z\d/.-])", r"(?![a-zA-Z\d/-])"
 NUMERIC_DATE = r"(?P<m>1[0-2]|0?[1-9])(?P=mark)(?P<d>3[01]|[12]\d|0?[1-9])"
 TODAY = "today|tonight|yesterday|tomorrow|this (?:morning|afternoon|evening)|last (?:night|evening)"
 WHICH_PATTERN = r"(?:\b(?P<which>last|past|previous|this|next|coming) )?"
 WEEKDAY = "|".join(periods.WEEKDAYS)
 
+# Words before a word or number that make it a month, a month used as a name ("her April party"), a day, a year, a
+# season.
 _LEADS_TO_MONTH = re.compile(
     r"(?:\b(?:in|during|since|until|till|by|before|after|around|between|through|throughout|every|early|mid|late) "
     r"|\bmid-|\b(?:month|end|beginning|start|middle|rest|half|weeks?|weekends?|days?|(?:mon|tues|wednes|thurs|fri|satur"
@@ -70,60 +73,62 @@ _LEADS_TO_YEAR = re.compile(
 _LEADS_TO_SEASON = re.compile(
     r"\b(?:in|during|over|since|until|till|by|this|that|early|late|mid|of|throughout|for)(?: the)? $", re.IGNORECASE
 )
-_ON_TO_MONTH = re.compile(
+# Words after a word that make it a month.
+_MONTH_CONTINUES = re.compile(
     rf" ?(?:to|-|–|through|until|till) ?{ANY_MONTH}|,? (?:of )?(?:last|this|next) year\b", re.IGNORECASE
 )
+# Words after a number that is a count ("2000 dollars"), and words that look like these.
 _COUNTED = re.compile(r" ?(?:%|[.,:]\d|°)| (?:people|children|percent|million|thousand|hundred|of|[a-z]{2,}s)\b")
 _NOT_COUNTED = re.compile(r" (?:was|is|has|does|as|this|his|its|us|of (?:last|this|next))\b")
-_OVER = re.compile(r"\s*(?:[?.!,;:)]|$)")
+_CLAUSE_END = re.compile(r"\s*(?:[?.!,;:)]|$)")
 
 
 @cache
 def rules() -> tuple[Rule, ...]:
-    """What to look for, in the order of precedence."""
+    """Returns the rules for `expressions.scan`, in the order of precedence."""
     patterns = {
-        rf"{WORD_START}(?P<year>(?:19|20)\d\d)(?P<mark>[-/.]){NUMERIC_DATE}{WORD_END}": _iso,
-        rf"{WORD_START}(?P<year>(?:19|20)\d\d)[-/](?P<m>1[0-2]|0[1-9]){WORD_END}": _iso,
-        rf"{WORD_START}(?P<m>\d\d?)(?P<mark>[/.])(?P<d>\d\d?)(?P=mark)(?P<year>(?:19|20)\d\d){WORD_END}": _iso,
+        rf"{WORD_START}(?P<year>(?:19|20)\d\d)(?P<mark>[-/.]){NUMERIC_DATE}{WORD_END}": _numeric_date,
+        rf"{WORD_START}(?P<year>(?:19|20)\d\d)[-/](?P<m>1[0-2]|0[1-9]){WORD_END}": _numeric_date,
+        rf"{WORD_START}(?P<m>\d\d?)(?P<mark>[/.])(?P<d>\d\d?)(?P=mark)(?P<year>(?:19|20)\d\d){WORD_END}": _numeric_date,
         rf"\b(?:{DAY}{TO_DAY}|{ORDINAL}(?= of )) ?(?P<of>of )?{MONTH}(?:{OF_YEAR})?(?!\w)": _day,
         rf"\b{MONTH} (?:the )?(?:{DAY}{TO_DAY}|{ORDINAL})\b(?:{OF_YEAR})?(?!\w)": _day,
         rf"{WHICH_PATTERN}\b{MONTH}(?:{OF_YEAR}|,? '(?P<short>\d\d)\b)?(?!\w)": _month,
         rf"{WHICH_PATTERN}\b(?P<season>{'|'.join(SEASONS)})\b(?: (?:of )?{YEAR})?": _season,
-        rf"{WHICH_PATTERN}\b(?P<feast>{'|'.join(HOLIDAYS)})(?: (?:of |in )?{YEAR})?(?!\w)": _feast,
-        r"\b(?:the )?day (?P<far>before yesterday|after tomorrow)\b": _near,
-        rf"\b(?P<near>{TODAY})\b": _near,
+        rf"{WHICH_PATTERN}\b(?P<holiday>{'|'.join(HOLIDAYS)})(?: (?:of |in )?{YEAR})?(?!\w)": _holiday,
+        r"\b(?:the )?day (?P<far>before yesterday|after tomorrow)\b": _near_day,
+        rf"\b(?P<near>{TODAY})\b": _near_day,
         rf"\b{COUNT} (?P<unit>day|night|weekend|week|month|year)s? (?:ago|earlier|back)\b": _ago,
-        rf"\b(?:last|past) {COUNT} (?P<unit>day|week|month|year)s\b": _stretch,
-        r"\b(?:the|this) past (?P<unit>week|month|year)\b": _stretch,
+        rf"\b(?:last|past) {COUNT} (?P<unit>day|week|month|year)s\b": _past_units,
+        r"\b(?:the|this) past (?P<unit>week|month|year)\b": _past_units,
         r"\b(?P<which>last|past|previous|this|next|coming) (?P<unit>weekend|week|month|year)\b": _calendar,
         rf"(?<!every )(?<!black )(?<!good ){WHICH_PATTERN}\b(?P<weekday>{WEEKDAY})\b": _weekday,
         rf"(?<![\w.,]){YEAR}": _year,
         rf"(?<=on the ){DAY}(?=\s*(?:[?.!,;]|$))": _day_alone,
     }  # fmt: skip
-    return tuple((re.compile(pattern, re.IGNORECASE), read) for pattern, read in patterns.items())
+    return tuple((re.compile(pattern, re.IGNORECASE), build) for pattern, build in patterns.items())
 
 
 def which(match: re.Match[str]) -> str | None:
-    """Whether the last, this or the next one is meant."""
+    """Returns "last", "this" or "next" as the match says; None if it says none of them."""
     word = match["which"]
     return WHICH.get(word.casefold(), word.casefold()) if word else None
 
 
 def number(word: str | None) -> int:
-    """What a counting word comes to; 1 for none."""
+    """Returns the number that a word or digits mean; 1 for None. Raises KeyError for other words."""
     word = (word or "one").casefold()
     return int(word) if word.isdecimal() else NUMBERS[word]
 
 
-def _before(match: re.Match[str]) -> str:
+def _text_before(match: re.Match[str]) -> str:
     return match.string[max(0, match.start() - MAX_GAP) : match.start()]
 
 
-def _after(match: re.Match[str]) -> str:
+def _text_after(match: re.Match[str]) -> str:
     return match.string[match.end() : match.end() + MAX_GAP]
 
 
-def _year_said(match: re.Match[str]) -> int | None:
+def _year_named(match: re.Match[str]) -> int | None:
     groups = match.groupdict()
     if groups.get("short"):
         return 2000 + int(groups["short"])
@@ -134,7 +139,7 @@ def _month_number(match: re.Match[str]) -> int:
     return MONTHS.index(match["month"][:3].casefold()) + 1
 
 
-def _iso(match: re.Match[str], _: date) -> Period:
+def _numeric_date(match: re.Match[str], _: date) -> Period:
     year, month, day = int(match["year"]), int(match["m"]), match.groupdict().get("d")
     if day is None:
         return periods.month(year, month)
@@ -144,7 +149,7 @@ def _iso(match: re.Match[str], _: date) -> Period:
 
 
 def _day(match: re.Match[str], today: date) -> Period | tuple[Period, Yearly] | None:
-    month, year, word = _month_number(match), _year_said(match), match["ordinal"]
+    month, year, word = _month_number(match), _year_named(match), match["ordinal"]
     if not (year or match["th"] or match.groupdict().get("of") or _is_day(match)):
         return None
     first = ORDINAL_DAYS[word.casefold()] if word else int(match["day"])
@@ -157,62 +162,66 @@ def _day(match: re.Match[str], today: date) -> Period | tuple[Period, Yearly] | 
 
 
 def _existing(year: int, month: int, day: int) -> date:
-    # 29 February of a year that has none is its last day.
+    # 29 February is 28 February in years without it.
     return date(year, month, 28) if (month, day) == (2, 29) and not isleap(year) else date(year, month, day)
 
 
 def _is_day(match: re.Match[str]) -> bool:
-    """Whether "may 7" or "7 may" without more is a date."""
+    """Whether "may 7" or "7 may" with nothing else is a date."""
     if _is_counted(match) and match.start("month") < match.start("day"):
         return False
-    doubtful = match["month"].casefold() in ("may", "march")
-    capital = match["month"][0].isupper() and match.start() > 0
-    return not doubtful or capital or bool(_LEADS_TO_DAY.search(_before(match)) or _OVER.match(_after(match)))
+    is_doubtful = match["month"].casefold() in ("may", "march")
+    is_capitalised = match["month"][0].isupper() and match.start() > 0
+    return (
+        not is_doubtful
+        or is_capitalised
+        or bool(_LEADS_TO_DAY.search(_text_before(match)) or _CLAUSE_END.match(_text_after(match)))
+    )
 
 
 def _is_counted(match: re.Match[str]) -> bool:
-    """Whether the number at the end counts something: "2000 dollars"."""
-    rest = _after(match)
-    return bool(_COUNTED.match(rest)) and not _NOT_COUNTED.match(rest)
+    """Whether the number at the end of the match counts something: "2000 dollars"."""
+    following = _text_after(match)
+    return bool(_COUNTED.match(following)) and not _NOT_COUNTED.match(following)
 
 
 def _month(match: re.Match[str], today: date) -> Period | tuple[Period, Yearly] | None:
-    year, pick = _year_said(match), which(match)
-    if not year and not _is_month(match, pick):
+    year, selected = _year_named(match), which(match)
+    if not year and not _is_month(match, selected):
         return None
     month = _month_number(match)
-    return named_period(lambda number: periods.month(number, month), today, pick, year)
+    return named_period(lambda number: periods.month(number, month), today, selected, year)
 
 
-def _is_month(match: re.Match[str], pick: str | None) -> bool:
-    word, after = match["month"], _after(match)
-    if pick:
+def _is_month(match: re.Match[str], selected: str | None) -> bool:
+    word, after = match["month"], _text_after(match)
+    if selected:
         # "I think this may be it."
-        return pick != "this" or word != "may" or bool(_OVER.match(after))
+        return selected != "this" or word != "may" or bool(_CLAUSE_END.match(after))
     if word.casefold() not in AMBIGUOUS_MONTHS:
         return True
     if after.startswith("'s"):
         return False
-    if _LEADS_TO_MONTH.search(_before(match)) or _ON_TO_MONTH.match(after):
+    if _LEADS_TO_MONTH.search(_text_before(match)) or _MONTH_CONTINUES.match(after):
         return True
-    adjective = word.casefold() in NAMES and word[0].isupper() and after[:1] == " " and after[1:2].islower()
-    return adjective and bool(_LEADS_TO_NAME.search(_before(match)))
+    is_adjective = word.casefold() in NAMES and word[0].isupper() and after[:1] == " " and after[1:2].islower()
+    return is_adjective and bool(_LEADS_TO_NAME.search(_text_before(match)))
 
 
 def _season(match: re.Match[str], today: date) -> Period | tuple[Period, Yearly] | None:
-    year, pick, word = _year_said(match), which(match), match["season"].casefold()
-    if not (year or pick or _LEADS_TO_SEASON.search(_before(match))):
+    year, selected, word = _year_named(match), which(match), match["season"].casefold()
+    if not (year or selected or _LEADS_TO_SEASON.search(_text_before(match))):
         return None
-    return named_period(lambda number: periods.months(number, SEASONS[word], 3), today, pick, year)
+    return named_period(lambda number: periods.months(number, SEASONS[word], 3), today, selected, year)
 
 
-def _feast(match: re.Match[str], today: date) -> Period | tuple[Period, Yearly]:
-    words = match["feast"].casefold()
+def _holiday(match: re.Match[str], today: date) -> Period | tuple[Period, Yearly]:
+    words = match["holiday"].casefold()
     build = next(build for pattern, build in HOLIDAYS.items() if re.fullmatch(pattern, words))
-    return named_period(build, today, which(match), _year_said(match))
+    return named_period(build, today, which(match), _year_named(match))
 
 
-def _near(match: re.Match[str], today: date) -> Period:
+def _near_day(match: re.Match[str], today: date) -> Period:
     words = match[0].casefold()
     days = {"before yesterday": -2, "after tomorrow": 2, "yesterday": -1, "tomorrow": 1, "last": -1}
     return periods.days(today + timedelta(next((shift for word, shift in days.items() if word in words), 0)))
@@ -223,7 +232,7 @@ def _ago(match: re.Match[str], today: date) -> Period:
     return periods.counted_ago(today, None if word == "half" else number(word), unit, vague=word in VAGUE)
 
 
-def _stretch(match: re.Match[str], today: date) -> Period:
+def _past_units(match: re.Match[str], today: date) -> Period:
     return periods.past_units(today, number(match.groupdict().get("count")), match["unit"].casefold())
 
 
@@ -237,8 +246,8 @@ def _weekday(match: re.Match[str], today: date) -> Period:
 
 
 def _year(match: re.Match[str], _: date) -> Period | None:
-    leads = _LEADS_TO_YEAR.search(_before(match))
-    return periods.year(int(match["year"])) if leads and not _is_counted(match) else None
+    has_lead = _LEADS_TO_YEAR.search(_text_before(match))
+    return periods.year(int(match["year"])) if has_lead and not _is_counted(match) else None
 
 
 def _day_alone(match: re.Match[str], today: date) -> Period:
@@ -248,7 +257,7 @@ def _day_alone(match: re.Match[str], today: date) -> Period:
 
 
 def _easter(year: int) -> Period:
-    """Easter Sunday and Monday, by the anonymous Gregorian algorithm."""
+    """Returns Easter Sunday and Monday, by the anonymous Gregorian algorithm."""
     century, rest = divmod(year, 100)
     epact = (19 * (year % 19) + century - century // 4 - (century - (century + 8) // 25 + 1) // 3 + 15) % 30
     ahead = (32 + 2 * (century % 4) + 2 * (rest // 4) - epact - rest % 4) % 7
@@ -257,23 +266,23 @@ def _easter(year: int) -> Period:
     return periods.days(date(year, month, day + 1), 2)
 
 
-def _fixed(month: int, day: int, count: int = 1) -> Yearly:
+def _on_date(month: int, day: int, count: int = 1) -> Yearly:
     return lambda year: periods.days(date(year, month, day), count)
 
 
-def _moving(month: int, number: int, weekday: str) -> Yearly:
+def _nth_weekday(month: int, number: int, weekday: str) -> Yearly:
     return lambda year: periods.days(periods.nth(periods.month(year, month), number, weekday).first)
 
 
 HOLIDAYS: Mapping[str, Yearly] = {
-    "(?:christmas|xmas) eve": _fixed(12, 24),
-    "christmas(?: day)?|xmas": _fixed(12, 24, 3),
-    "new year's eve": _fixed(12, 31),
-    "new year(?:'s(?: day)?)?": _fixed(1, 1),
-    "halloween": _fixed(10, 31),
-    "valentine's(?: day)?": _fixed(2, 14),
+    "(?:christmas|xmas) eve": _on_date(12, 24),
+    "christmas(?: day)?|xmas": _on_date(12, 24, 3),
+    "new year's eve": _on_date(12, 31),
+    "new year(?:'s(?: day)?)?": _on_date(1, 1),
+    "halloween": _on_date(10, 31),
+    "valentine's(?: day)?": _on_date(2, 14),
     "easter": _easter,
-    "thanksgiving": _moving(11, 4, "thursday"),
-    "mother's day": _moving(5, 2, "sunday"),
-    "father's day": _moving(6, 3, "sunday"),
+    "thanksgiving": _nth_weekday(11, 4, "thursday"),
+    "mother's day": _nth_weekday(5, 2, "sunday"),
+    "father's day": _nth_weekday(6, 3, "sunday"),
 }

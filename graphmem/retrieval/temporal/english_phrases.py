@@ -1,4 +1,4 @@
-"""How English expressions of time combine: parts, ranges, borders, distances from a date."""
+"""English phrases of time that combine the expressions of `english`: parts, ranges, borders, distances. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from graphmem.retrieval.temporal.expressions import (
 )
 from graphmem.retrieval.temporal.periods import Period
 
-# What is longer is no question but a text, and its dates are not what is asked about.
+# Characters of a query that are read: a longer text is no question, and its dates are not asked about.
 MAX_CHARS = 1_000
 PARTS = {"middle": "mid", "beginning": "early", "start": "early", "end": "late"}
 NTH = {"first": 1, "1st": 1, "second": 2, "2nd": 2, "third": 3, "3rd": 3, "fourth": 4, "4th": 4, "last": -1}
@@ -44,63 +44,71 @@ _BORDER = re.compile(
 _BETWEEN = re.compile(r"\b(?:between|from)(?: the)? $", re.IGNORECASE)
 _TO = re.compile(r"\s?(?P<word>and|to|-|–|until|till|through)\s?(?:the )?", re.IGNORECASE)
 _LISTED = re.compile(r",? (?:and|or) (?:in |on )?(?:the )?|, ", re.IGNORECASE)
-_SAME = re.compile(r"(?:,|'s)?(?: (?:of|in|on|at|during|around|the))*\s?", re.IGNORECASE)
+_SAME_TIME = re.compile(r"(?:,|'s)?(?: (?:of|in|on|at|during|around|the))*\s?", re.IGNORECASE)
+
+
+def plain_text(query: str) -> str:
+    """Returns the first `MAX_CHARS` characters of a query with plain apostrophes and single spaces."""
+    return " ".join(query[:MAX_CHARS].replace("’", "'").split())
 
 
 def find_expressions(text: str, today: date) -> list[TimeExpression]:
-    """The expressions of time in a text, each as far as its words belong together."""
-    atoms = scan(text, today, rules())
-    atoms = join_pairs(text, atoms, _weekday_of_date)
-    for pattern, act in ((_PART, _part), (_NTH, _nth), (_WEEK_OF, _week_of)):
-        atoms = with_prefix(text, atoms, pattern, act)
-    atoms = join_pairs(text, atoms, _same)
-    atoms = with_prefix(text, atoms, _DISTANCE, _distance)
-    atoms = join_pairs(text, atoms, lambda one, other, words: _range(text, today, (one, other), words))
-    return with_prefix(text, atoms, _BORDER, _border)
+    """Returns the expressions of time in a text as `plain_text` returns it, each with all words that belong to it."""
+    expressions = scan(text, today, rules())
+    expressions = join_pairs(text, expressions, _weekday_of_date)
+    for pattern, apply in ((_PART, _part), (_NTH, _nth), (_WEEK_OF, _week_of)):
+        expressions = with_prefix(text, expressions, pattern, apply)
+    expressions = join_pairs(text, expressions, _same_time)
+    expressions = with_prefix(text, expressions, _DISTANCE, _distance)
+    expressions = join_pairs(text, expressions, lambda left, right, words: _range(text, today, (left, right), words))
+    return with_prefix(text, expressions, _BORDER, _border)
 
 
-def _weekday_of_date(one: TimeExpression, other: TimeExpression, words: str) -> list[TimeExpression] | None:
-    """The date alone, of "Friday, 7 May"."""
-    is_weekday = one.period.days == 1 and not one.period.is_exact and one.build is None
-    if is_weekday and other.period.days == 1 and other.period.is_exact and _SAME.fullmatch(words):
-        return [other]
+def _weekday_of_date(left: TimeExpression, right: TimeExpression, words: str) -> list[TimeExpression] | None:
+    """Returns the date alone of "Friday, 7 May"."""
+    is_weekday = left.period.days == 1 and not left.period.is_exact and left.build is None
+    if is_weekday and right.period.days == 1 and right.period.is_exact and _SAME_TIME.fullmatch(words):
+        return [right]
     return None
 
 
-def _part(atom: TimeExpression, match: re.Match[str]) -> TimeExpression:
+def _part(expression: TimeExpression, match: re.Match[str]) -> TimeExpression:
     word = (match["part"] or match["of"]).casefold()
-    return atom.map_period(lambda whole: periods.part(whole, PARTS.get(word, word)))
+    return expression.map_period(lambda whole: periods.part(whole, PARTS.get(word, word)))
 
 
-def _nth(atom: TimeExpression, match: re.Match[str]) -> TimeExpression:
-    place, unit = NTH[match["nth"].casefold()], match["unit"].casefold()
-    return atom.map_period(lambda whole: periods.nth(whole, place, unit))
+def _nth(expression: TimeExpression, match: re.Match[str]) -> TimeExpression:
+    number_in_period, unit = NTH[match["nth"].casefold()], match["unit"].casefold()
+    return expression.map_period(lambda whole: periods.nth(whole, number_in_period, unit))
 
 
-def _week_of(atom: TimeExpression, match: re.Match[str]) -> TimeExpression | None:
-    if atom.period.days > 1:
+def _week_of(expression: TimeExpression, match: re.Match[str]) -> TimeExpression | None:
+    if expression.period.days > 1:
         return None
     unit = match["unit"].casefold()
-    return atom.map_period(lambda whole: periods.calendar(unit, whole.first, 0))
+    return expression.map_period(lambda whole: periods.calendar(unit, whole.first, 0))
 
 
-def _same(one: TimeExpression, other: TimeExpression, words: str) -> list[TimeExpression] | None:
-    if _SAME.fullmatch(words):
-        return combine_with_year(one, other)
-    return share_year(one, other) if _LISTED.fullmatch(words) or _TO.fullmatch(words) else None
+def _same_time(left: TimeExpression, right: TimeExpression, words: str) -> list[TimeExpression] | None:
+    if _SAME_TIME.fullmatch(words):
+        return combine_with_year(left, right)
+    return share_year(left, right) if _LISTED.fullmatch(words) or _TO.fullmatch(words) else None
 
 
-def _distance(atom: TimeExpression, match: re.Match[str]) -> TimeExpression:
+def _distance(expression: TimeExpression, match: re.Match[str]) -> TimeExpression:
     unit = match["unit"].casefold().replace("night", "day")
     back = match["side"].casefold() in ("before", "prior to")
     if unit in periods.WEEKDAYS:
-        return atom.map_period(lambda whole: _nearest(whole, periods.WEEKDAYS.index(unit), back=back))
+        return expression.map_period(lambda whole: _nearest(whole, periods.WEEKDAYS.index(unit), back=back))
     count = number(match["count"])
-    return atom.map_period(lambda whole: periods.offset(whole, -count if back else count, unit))
+    return expression.map_period(lambda whole: periods.offset(whole, -count if back else count, unit))
 
 
 def _nearest(whole: Period, weekday: int, *, back: bool) -> Period:
-    """The day of the week before a period and up to it (told then), or after it."""
+    """Returns the weekday after a period, or (`back`) the days from the weekday before it up to its end.
+
+    Up to its end, as the event may be told at any time in between.
+    """
     if back:
         day = periods.weekday(whole.first, weekday, "last")
         return periods.until(day.first, whole.last + timedelta(1))
@@ -119,8 +127,10 @@ def _range(
     return [ends[0].range_to(ends[1], today)]
 
 
-def _border(atom: TimeExpression, match: re.Match[str]) -> TimeExpression:
+def _border(expression: TimeExpression, match: re.Match[str]) -> TimeExpression:
     side = match["side"].casefold()
     if side in ("after", "since"):
-        return TimeExpression(0, atom.end, periods.after(atom.period, since=side == "since"))
-    return TimeExpression(0, atom.end, periods.before(atom.period, through=side not in ("before", "prior to")))
+        return TimeExpression(0, expression.end, periods.after(expression.period, since=side == "since"))
+    return TimeExpression(
+        0, expression.end, periods.before(expression.period, through=side not in ("before", "prior to"))
+    )

@@ -1,4 +1,4 @@
-"""What the languages share: expressions of time where they stand in a text, and joining those that belong together."""
+"""Expressions of time at their places in a text, and how neighbouring ones are joined; for all languages. Pure."""
 
 from __future__ import annotations
 
@@ -11,15 +11,19 @@ from typing import TypeAlias
 from graphmem.retrieval.temporal import periods
 from graphmem.retrieval.temporal.periods import Period, Yearly
 
-# How far back a text is looked at for words that belong to an expression.
+# Characters before an expression that may hold words belonging to it.
 MAX_GAP = 60
-# There is no 31 February, no day 999 years before the year 900, and no count of "s\u0130x", which matches "six".
+# Errors of a match that is no date: 31 February, 999 years before the year 900, and the count "s\u0130x", which matches
+# "six" but is no key of the numbers.
 NO_DATE = (ValueError, OverflowError, LookupError)
 
 
 @dataclass(frozen=True, slots=True)
 class TimeExpression:
-    """An expression between two places of a text; `build` gives its period of another year, if it names none."""
+    """An expression of time and its period; `begin` and `end` (exclusive) are its place in the text.
+
+    `build` returns its period in another year; None if the expression names its year.
+    """
 
     begin: int
     end: int
@@ -29,48 +33,59 @@ class TimeExpression:
     @property
     def is_year(self) -> bool:
         """Whether it is a whole calendar year."""
-        return self.build is None and self.period == _year_of(self.period)
+        return self.build is None and self.period == _whole_year(self.period)
 
     def merged(self, other: TimeExpression, period: Period) -> TimeExpression:
-        """One atom from the beginning of this to the end of the other."""
+        """Returns one expression with this period, from the earlier begin to the later end of both."""
         return TimeExpression(min(self.begin, other.begin), max(self.end, other.end), period)
 
-    def map_period(self, act: Callable[[Period], Period]) -> TimeExpression:
-        """Of this period what `act` makes of it, in every year."""
+    def map_period(self, transform: Callable[[Period], Period]) -> TimeExpression:
+        """Returns the expression with its period transformed, also that of other years."""
         build = self.build
-        of_year = None if build is None else lambda number: act(build(number))
-        return replace(self, period=act(self.period), build=of_year)
+        transformed_build = None if build is None else lambda year: transform(build(year))
+        return replace(self, period=transform(self.period), build=transformed_build)
 
     def range_to(self, other: TimeExpression, today: date) -> TimeExpression:
-        """The time from this to the other one, in every year if neither names one."""
+        """Returns the range from this expression to the other; a yearly one if neither names its year.
+
+        If the other would end before this begins, it is that of the next year ("from November to March").
+        """
         begin, end = min(self.begin, other.begin), max(self.end, other.end)
-        one, two = self.build, other.build
-        if one is None or two is None:
+        build_first, build_last = self.build, other.build
+        if build_first is None or build_last is None:
             return TimeExpression(begin, end, periods.span(self.period, other.period))
 
-        def build(number: int) -> Period:
-            ahead = two(number)
-            return periods.span(one(number), ahead if ahead.end > one(number).start else two(number + 1))
+        def build(year: int) -> Period:
+            last = build_last(year)
+            return periods.span(build_first(year), last if last.end > build_first(year).start else build_last(year + 1))
 
         return TimeExpression(begin, end, periods.latest(build, today), build)
 
 
+# Turns a match into its period (with its `Yearly` if it names no year); None if the match is no expression of time.
 RuleBuilder: TypeAlias = Callable[[re.Match[str], date], Period | tuple[Period, Yearly] | None]
 Rule: TypeAlias = tuple[re.Pattern[str], RuleBuilder]
+# Joins two neighbouring expressions, given the words between them; None leaves them as they are.
+Join: TypeAlias = Callable[[TimeExpression, TimeExpression, str], list[TimeExpression] | None]
+# Applies the words before an expression; None leaves it as it is.
+PrefixRule: TypeAlias = Callable[[TimeExpression, re.Match[str]], TimeExpression | None]
 
 
 def scan(text: str, today: date, rules: Iterable[Rule]) -> list[TimeExpression]:
-    """The expressions that the rules find, in the order of the text; where two overlap the earlier rule's holds."""
-    found: list[TimeExpression] = []
-    for pattern, read in rules:
+    """Returns the expressions that the rules find, in the order of the text; of overlapping ones the earlier rule's."""
+    expressions: list[TimeExpression] = []
+    for pattern, build in rules:
         for match in pattern.finditer(text):
-            if not any(match.start() < atom.end and atom.begin < match.end() for atom in found):
-                found.extend(_read(match, today, read))
-    return sorted(found, key=lambda atom: atom.begin)
+            if not any(match.start() < expression.end and expression.begin < match.end() for expression in expressions):
+                expressions.extend(_from_match(match, today, build))
+    return sorted(expressions, key=lambda expression: expression.begin)
 
 
 def named_period(build: Yearly, today: date, which: str | None, year: int | None) -> tuple[Period, Yearly] | Period:
-    """Something with a place in every year, of the year that is said or meant."""
+    """Returns the period of the given year, else the one selected by `which`, else the latest with its `Yearly`.
+
+    `which` is as in `periods.select_period`.
+    """
     if year is not None:
         return build(year)
     if which:
@@ -78,88 +93,77 @@ def named_period(build: Yearly, today: date, which: str | None, year: int | None
     return periods.latest(build, today), build
 
 
-def join_pairs(
-    text: str,
-    atoms: Sequence[TimeExpression],
-    join: Callable[[TimeExpression, TimeExpression, str], list[TimeExpression] | None],
-) -> list[TimeExpression]:
-    """Each two neighbours as `join` puts them, given the words between them; None leaves them as they are."""
-    done: list[TimeExpression] = []
-    for atom in atoms:
-        made = _joined(join, done[-1], atom, text) if done else None
-        done = [*done, atom] if made is None else [*done[:-1], *made]
-    return done
+def join_pairs(text: str, expressions: Sequence[TimeExpression], join: Join) -> list[TimeExpression]:
+    """Joins each expression with the one before it, from left to right, where `join` returns a result."""
+    joined: list[TimeExpression] = []
+    for expression in expressions:
+        replacement = _join_safely(join, joined[-1], expression, text) if joined else None
+        joined = [*joined, expression] if replacement is None else [*joined[:-1], *replacement]
+    return joined
 
 
 def with_prefix(
-    text: str,
-    atoms: Sequence[TimeExpression],
-    pattern: re.Pattern[str],
-    act: Callable[[TimeExpression, re.Match[str]], TimeExpression | None],
+    text: str, expressions: Sequence[TimeExpression], pattern: re.Pattern[str], apply: PrefixRule
 ) -> list[TimeExpression]:
-    """Each atom with the words before it that match; atoms that those words hold themselves are none."""
-    done: list[TimeExpression] = []
-    for atom in atoms:
-        start = max(0, atom.begin - MAX_GAP)
-        match = pattern.search(text[start : atom.begin])
-        made = _acted(act, atom, match) if match else None
-        if made is None or match is None:
-            done.append(atom)
+    """Applies the words before each expression that match the pattern, and makes them part of the expression.
+
+    Drops earlier expressions that overlap these words.
+    """
+    prefixed: list[TimeExpression] = []
+    for expression in expressions:
+        start = max(0, expression.begin - MAX_GAP)
+        match = pattern.search(text[start : expression.begin])
+        replacement = _apply_safely(apply, expression, match) if match else None
+        if replacement is None or match is None:
+            prefixed.append(expression)
         else:
-            made = replace(made, begin=start + match.start())
-            done = [*(each for each in done if each.end <= made.begin), made]
-    return done
+            replacement = replace(replacement, begin=start + match.start())
+            prefixed = [*(earlier for earlier in prefixed if earlier.end <= replacement.begin), replacement]
+    return prefixed
 
 
-def combine_with_year(one: TimeExpression, other: TimeExpression) -> list[TimeExpression] | None:
-    """Of "May" and "last year", in either order, one."""
-    for build, said in ((one.build, other), (other.build, one)):
-        if build is not None and said.is_year:
-            return [one.merged(other, build(said.period.first.year))]
+def combine_with_year(left: TimeExpression, right: TimeExpression) -> list[TimeExpression] | None:
+    """Merges an expression without a year and a year, in either order, such as "May" and "last year"."""
+    for build, expression in ((left.build, right), (right.build, left)):
+        if build is not None and expression.is_year:
+            return [left.merged(right, build(expression.period.first.year))]
     return None
 
 
-def share_year(one: TimeExpression, other: TimeExpression) -> list[TimeExpression] | None:
-    """Of "May" and "June 2023" the first in the year of the second, or the year before."""
-    if one.build is None or other.build is not None or not other.period.is_exact:
+def share_year(left: TimeExpression, right: TimeExpression) -> list[TimeExpression] | None:
+    """Gives the first the year of the second ("May and June 2023"), or the year before if it would begin later."""
+    if left.build is None or right.build is not None or not right.period.is_exact:
         return None
-    before = one.build(other.period.first.year)
-    if before.start > other.period.start:
-        before = one.build(other.period.first.year - 1)
-    return [replace(one, period=before, build=None), other]
+    period = left.build(right.period.first.year)
+    if period.start > right.period.start:
+        period = left.build(right.period.first.year - 1)
+    return [replace(left, period=period, build=None), right]
 
 
-def _year_of(period: Period) -> Period | None:
+def _whole_year(period: Period) -> Period | None:
     return periods.year(period.first.year) if period.first.year < periods.END.year else None
 
 
-def _read(match: re.Match[str], today: date, read: RuleBuilder) -> list[TimeExpression]:
+def _from_match(match: re.Match[str], today: date, build: RuleBuilder) -> list[TimeExpression]:
     try:
-        meant = read(match, today)
+        result = build(match, today)
     except NO_DATE:
         return []
-    if meant is None:
+    if result is None:
         return []
-    period, build = meant if isinstance(meant, tuple) else (meant, None)
-    return [TimeExpression(match.start(), match.end(), period, build)]
+    period, build_period = result if isinstance(result, tuple) else (result, None)
+    return [TimeExpression(match.start(), match.end(), period, build_period)]
 
 
-def _acted(
-    act: Callable[[TimeExpression, re.Match[str]], TimeExpression | None], atom: TimeExpression, match: re.Match[str]
-) -> TimeExpression | None:
+def _apply_safely(apply: PrefixRule, expression: TimeExpression, match: re.Match[str]) -> TimeExpression | None:
     try:
-        return act(atom, match)
+        return apply(expression, match)
     except NO_DATE:
         return None
 
 
-def _joined(
-    join: Callable[[TimeExpression, TimeExpression, str], list[TimeExpression] | None],
-    one: TimeExpression,
-    other: TimeExpression,
-    text: str,
-) -> list[TimeExpression] | None:
+def _join_safely(join: Join, left: TimeExpression, right: TimeExpression, text: str) -> list[TimeExpression] | None:
     try:
-        return join(one, other, text[one.end : other.begin])
+        return join(left, right, text[left.end : right.begin])
     except NO_DATE:
         return None

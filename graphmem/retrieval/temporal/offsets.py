@@ -1,4 +1,4 @@
-"""Questions that count from an event: "two weeks before the wedding". Pure."""
+"""Queries that count from an event ("two weeks before the wedding"): the event's words and the distance. Pure."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ _ENGLISH = re.compile(
     rf"(?P<side>before|prior to|after|following) (?P<anchor>[^?.!;,]{{1,{MAX_ANCHOR_CHARS}}})",
     re.IGNORECASE | re.ASCII,
 )
-# Where the event is over and the question begins: "the day after the race what did she eat".
+# The question that follows the event's words: "the day after the race what did she eat".
 _QUESTION = re.compile(r" (?:what|who|whom|whose|where|which|how|why)\b.*$", re.IGNORECASE)
-# "The week before last" is a week of the calendar's.
+# "The week before last" is a week of the calendar.
 _NO_EVENT = re.compile(r"last$", re.IGNORECASE)
 _PRONOUN = re.compile(r"(?:that|this|it|then|they|he|she|him|her)\b[^\w]*$", re.IGNORECASE)
 _CHINESE = re.compile(
     rf"(?P<anchor>[^,，。？?！!、；;]{{2,30}}?)(?P<of>[的之以]?)(?P<side>前|后)的?"
     rf"(?P<count>{chinese.NUMBER}){chinese.UNIT}"
 )
-# Whether an anchor names a date does not depend on the day it is asked.
+# Whether an anchor is a date does not depend on today, so any day serves.
 _ANY_DAY = date(2000, 1, 1)
 _CLEAR_COUNT = re.compile(r"[\d一三四五六七八九十]")
 
 
 @dataclass(frozen=True, slots=True)
 class EventOffset:
-    """A distance from an event: `anchor` are the words for it, `delta` is negative before it.
+    """A distance from an event: `anchor` has the words for the event; `delta` is negative before it.
 
-    What was meant lies within `tolerance` of the event's time plus `delta`.
+    The time that is meant lies within `tolerance` of the event's time plus `delta`.
     """
 
     anchor: str
@@ -44,14 +44,17 @@ class EventOffset:
     tolerance: timedelta
 
     def counted_from(self, event: datetime) -> Period:
-        """The time that is meant, if the event was at this moment (aware). Raises OverflowError outside the years."""
+        """Returns the period that is meant, given the event's time (aware).
+
+        Raises OverflowError outside the years 1 to 9999.
+        """
         centre = event.astimezone(UTC) + self.delta
         return Period(centre - self.tolerance, centre + self.tolerance)
 
 
-def find_offset(question: str) -> EventOffset | None:
-    """The event that a question counts from, and how far; None if it names none, or a date instead."""
-    text = " ".join(question[: english_phrases.MAX_CHARS].replace("’", "'").split())
+def find_offset(query: str) -> EventOffset | None:
+    """Returns the event from which a query counts and the distance; None without an event, or for a date instead."""
+    text = english_phrases.plain_text(query)
     match = _ENGLISH.search(text)
     if match is not None:
         return _english(match)
@@ -78,8 +81,8 @@ def _english(match: re.Match[str]) -> EventOffset | None:
 
 def _chinese(match: re.Match[str]) -> EventOffset | None:
     anchor = match["anchor"].rpartition("在")[2]
-    clear = match["of"] or _CLEAR_COUNT.match(match["count"]) or chinese.EVENT.search(anchor)
-    if not anchor or not clear or chinese.find_expressions(anchor + match["side"], _ANY_DAY):
+    is_clear = match["of"] or _CLEAR_COUNT.match(match["count"]) or chinese.EVENT.search(anchor)
+    if not anchor or not is_clear or chinese.find_expressions(anchor + match["side"], _ANY_DAY):
         return None
     unit, sign = chinese.UNITS[match["unit"]], -1 if match["side"] == "前" else 1
     count = HALF_UNIT if match["count"] == "半" else chinese.number(match["count"])

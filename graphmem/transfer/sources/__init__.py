@@ -1,1 +1,1 @@
-"""Taking over what other memories hold: their data as records, which the import takes like any others."""
+"""Converts the data of other memory programs, such as mem0, to records for `graphmem.transfer.importer`."""

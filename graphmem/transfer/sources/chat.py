@@ -1,4 +1,7 @@
-"""Plain chat exports as messages for `add`, recognised when they come again: those that name no id are given one."""
+"""Reads chat files for `graphmem migrate jsonl` as messages for `add`.
+
+Messages without id and time get an id made of their content, so that a file read again adds nothing.
+"""
 
 from __future__ import annotations
 
@@ -16,45 +19,45 @@ from graphmem.transfer.sources.message_files import MessageDefaults, is_lines, n
 from graphmem.transfer.sources.records import SkippedRecords
 
 
-def messages(path: Path, text: str, limits: validation.InputLimits, left: SkippedRecords) -> list[Any]:
-    """What was said, in order; what is no message is noted in `left`, by its line where the file has one for each.
+def messages(path: Path, text: str, limits: validation.InputLimits, skipped: SkippedRecords) -> list[Any]:
+    """Returns the messages of a file's text in order; adds invalid ones to `skipped`, by line or by message number.
 
-    Raises ValidationError for a file that cannot be read.
+    Raises ValidationError if the file as a whole cannot be read.
     """
-    seen: Counter[str] = Counter()
-    taken = []
-    for place, message in _placed(path, text, left):
-        with left.skip_invalid(place):
+    occurrences: Counter[str] = Counter()
+    accepted = []
+    for place, message in _messages_with_places(path, text, skipped):
+        with skipped.skip_invalid(place):
             _check(message, limits)
-            taken.append(_recognisable(message, seen))
-    return taken
+            accepted.append(_with_id(message, occurrences))
+    return accepted
 
 
-def _placed(path: Path, text: str, left: SkippedRecords) -> Iterator[tuple[str, Any]]:
-    """Each message with where it stands."""
+def _messages_with_places(path: Path, text: str, skipped: SkippedRecords) -> Iterator[tuple[str, Any]]:
+    """Yields each message with its place for errors: "line 3" of JSON Lines, else "message 3"."""
     if not is_lines(path, text):
-        _, said = read_file(path, MessageDefaults())
-        yield from ((f"message {number}", message) for number, message in enumerate(said, 1))
+        _, read_messages = read_file(path, MessageDefaults())
+        yield from ((f"message {number}", message) for number, message in enumerate(read_messages, 1))
         return
     for number, line in numbered_lines(text):
-        place, found = f"line {number}", list[Any]()
-        with left.skip_invalid(place):
-            found = [MessageDefaults().complete(message) for message in parse_line(line)]
-        yield from ((place, message) for message in found)
+        place, line_messages = f"line {number}", list[Any]()
+        with skipped.skip_invalid(place):
+            line_messages = [MessageDefaults().complete(message) for message in parse_line(line)]
+        yield from ((place, message) for message in line_messages)
 
 
 def _check(message: Any, limits: validation.InputLimits) -> None:
     try:
         validation.message_list([message], now=datetime.now(UTC), limits=limits)
     except ValidationError as error:
-        # It is told which message it is by its line.
+        # The place is reported separately, so the index that `message_list` puts first is removed.
         raise ValidationError(str(error).replace("messages[0].", "", 1).replace("messages[0]", "message", 1)) from None
 
 
-def _recognisable(message: Any, seen: Counter[str]) -> Any:
-    """One with a time of its own is known by that."""
+def _with_id(message: Any, occurrences: Counter[str]) -> Any:
+    """Adds an id, made of the content and the number among equal messages, to a message with neither id nor time."""
     if not isinstance(message, dict) or {"id", "timestamp"} & message.keys():
         return message
-    said = json.dumps(message, sort_keys=True, default=str)
-    seen[said] += 1
-    return {**message, "id": str(uuid5(NAMESPACE_OID, f"{said}#{seen[said]}"))}
+    serialised = json.dumps(message, sort_keys=True, default=str)
+    occurrences[serialised] += 1
+    return {**message, "id": str(uuid5(NAMESPACE_OID, f"{serialised}#{occurrences[serialised]}"))}

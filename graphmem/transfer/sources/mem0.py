@@ -1,4 +1,4 @@
-"""What one mem0 holds, as records of graphmem's own format: its collection, put together with its history."""
+"""Converts the memories of a mem0 installation, its collection and its history, to import records."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ BATCH = 500
 
 UNREADABLE = "cannot be read: the stored point is damaged"
 NO_TEXT = "has no text"
-ENTITY = "is an entity of mem0's; entities are found anew in the memories"
-NO_SCOPE = "belongs to no user, agent or run; say whose it is with --user, --agent or --run"
-DELETED = "was deleted in mem0, whose history does not say whose it was; only where all is one user's is that clear"
-HISTORY_ONLY = "is in the history alone, and not as deleted: of another collection, or lost"
+ENTITY = "is an entity of mem0; graphmem extracts entities from the memories itself"
+NO_SCOPE = "belongs to no user, agent or run; name its owner with --user, --agent or --run"
+DELETED = "was deleted in mem0, whose history has no owners; the owner is known only if all memories have the same"
+HISTORY_ONLY = "is only in the history, and not as deleted: it is of another collection, or lost"
 
 
 @dataclass
 class Mem0Source:
-    """A collection and its history.
+    """A mem0 collection and its history. Call `survey` first, then `records`.
 
-    `scope_filter` takes only memories that carry its ids, and gives them to those that carry none at all;
-    `default_time` is when those were said that tell no time. What is not taken is in `skipped` after `records` has been
-    read; `other_scopes` counts the memories of somebody else.
+    `scope_filter` selects the memories with its ids, and is the scope of memories without any id; `default_time` is the
+    time of memories without one. `skipped` has the points without a record, once `records()` is exhausted;
+    `other_scopes` counts the memories that `scope_filter` excludes.
     """
 
     points: PointCollection
@@ -40,63 +40,63 @@ class Mem0Source:
     default_time: datetime | None = None
     skipped: SkippedRecords = field(default_factory=SkippedRecords)
     other_scopes: int = 0
-    _ids: set[str] = field(default_factory=set)
+    _seen_ids: set[str] = field(default_factory=set)
     _partitions: set[str] = field(default_factory=set)
-    _order: list[tuple[datetime, Key]] = field(default_factory=list)
+    _keys_by_time: list[tuple[datetime, Key]] = field(default_factory=list)
 
     def survey(self) -> int:
-        """Looks at every point once, to learn who is there and what was said first; returns how many are to be taken.
+        """Reads every point once for its owner and time; returns the number of memories to import.
 
-        Raises ValidationError where nothing is a memory.
+        Raises ValidationError if there are points and none of them is a memory.
         """
-        words = 0
+        memories = 0
         for point in self.points.all_points():
-            if point.id in self._ids:  # an older copy
+            if point.id in self._seen_ids:  # an older copy
                 continue
-            self._ids.add(point.id)
+            self._seen_ids.add(point.id)
             with self.skipped.skip_invalid(point.id):
                 payload = _payload(point)
-                words += 1
-                self._note(point, payload)
-        if self._ids and not words:
+                memories += 1
+                self._register(point, payload)
+        if self._seen_ids and not memories:
             raise ValidationError(
-                f"--collection: none of the {len(self._ids)} points in {self.points.place} is a memory of mem0; give "
-                "the name in mem0's vector_store.config.collection_name"
+                f"--collection: none of the {len(self._seen_ids)} points in {self.points.place} is a memory of mem0; "
+                "give the name in mem0's vector_store.config.collection_name"
             )
-        self._order.sort(key=lambda one: one[0])
-        return len(self._order)
+        self._keys_by_time.sort(key=lambda entry: entry[0])
+        return len(self._keys_by_time)
 
-    def _note(self, point: Point, payload: Mapping[str, Any]) -> None:
+    def _register(self, point: Point, payload: Mapping[str, Any]) -> None:
         owner = self._owner(payload)
         self._partitions.add(owner.partition)
         if self.scope_filter is not None and not self.scope_filter.sees(owner):
             self.other_scopes += 1
         else:
-            self._order.append((created_at(payload, self.default_time), point.key))
+            self._keys_by_time.append((created_at(payload, self.default_time), point.key))
 
     def _owner(self, payload: Mapping[str, Any]) -> Scope:
-        # mem0 takes an empty id for none.
-        own = validation.scope(*(payload.get(name) or None for name in SCOPE_NAMES))[0] or self.scope_filter
-        if own is None:
+        # For mem0 an empty id is a missing one.
+        owner = validation.scope(*(payload.get(name) or None for name in SCOPE_NAMES))[0] or self.scope_filter
+        if owner is None:
             raise ValidationError(NO_SCOPE)
-        return own
+        return owner
 
     def records(self) -> Iterator[Record]:
-        """The memories surveyed, in the order in which they were said, then those that are no more."""
-        for start in range(0, len(self._order), BATCH):
-            keys = [key for _, key in self._order[start : start + BATCH]]
+        """Yields the surveyed memories in the order of their times, then the tombstones of deleted ones."""
+        for start in range(0, len(self._keys_by_time), BATCH):
+            keys = [key for _, key in self._keys_by_time[start : start + BATCH]]
             points = self.points.points_by_key(keys)
-            there = [points[key] for key in keys if key in points]
-            past = self.history.rows_of([point.id for point in there])
-            for point in there:
+            present = [points[key] for key in keys if key in points]
+            histories = self.history.rows_of([point.id for point in present])
+            for point in present:
                 with self.skipped.skip_invalid(point.id):
-                    payload = _payload(point)
-                    yield validated(memory(point.id, payload, past[point.id], self._owner(payload), self.default_time))
-        yield from self._gone()
+                    payload, rows = _payload(point), histories[point.id]
+                    yield validated(memory(point.id, payload, rows, self._owner(payload), self.default_time))
+        yield from self._tombstones()
 
-    def _gone(self) -> Iterator[Record]:
+    def _tombstones(self) -> Iterator[Record]:
         owner = self._only_owner()
-        for uid, rows in self.history.unknown_memories(self._ids):
+        for uid, rows in self.history.unknown_memories(self._seen_ids):
             with self.skipped.skip_invalid(uid):
                 if rows[-1]["event"] != "DELETE":
                     raise ValidationError(HISTORY_ONLY)
@@ -105,7 +105,7 @@ class Mem0Source:
                 yield validated(tombstone(uid, rows, owner, self.default_time))
 
     def _only_owner(self) -> Scope | None:
-        """Whose all of it is, where it is one's: the history itself does not tell."""
+        """Returns the scope of all memories if they have one owner, else None: the history records no owners."""
         partitions = self._partitions | ({self.scope_filter.partition} if self.scope_filter is not None else set())
         if len(partitions) != 1:
             return None
@@ -119,7 +119,7 @@ def _payload(point: Point) -> Mapping[str, Any]:
         raise ValidationError(UNREADABLE)
     if "linked_memory_ids" in payload and "entity_type" in payload:
         raise ValidationError(ENTITY)
-    words = payload.get("data")
-    if not isinstance(words, str) or not words.strip():
+    text = payload.get("data")
+    if not isinstance(text, str) or not text.strip():
         raise ValidationError(NO_TEXT)
     return payload

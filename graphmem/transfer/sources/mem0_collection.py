@@ -1,4 +1,7 @@
-"""Where mem0 keeps its memories: a Qdrant collection, on a server or in a folder of Qdrant's local mode. Only read."""
+"""Reads the Qdrant collection in which mem0 stores its memories, on a server or in a folder of Qdrant's local mode.
+
+Nothing is ever written to it.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +26,16 @@ if TYPE_CHECKING:
 
 Key = int | str
 BATCH = 500
-# Seconds that a server may take for a page.
+# Seconds to wait for a page of points from a server.
 TIMEOUT = 30
 _URL = re.compile(r"https?://", re.IGNORECASE)
-# Kept by mem0 beside its memories: what it knows of names since 2.0, and its telemetry.
-_OF_ANOTHER_USE = re.compile(r".*_entities|mem0migrations")
+# Collections of mem0 that hold no memories: its entities (since 2.0), and its telemetry.
+_OTHER_COLLECTIONS = re.compile(r".*_entities|mem0migrations")
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A point as it was found; `payload` None: it cannot be read. `key` finds it again."""
+    """A point of the collection; `payload` is None if it cannot be read, `key` is for `points_by_key`."""
 
     key: Key
     id: str
@@ -40,30 +43,31 @@ class Point:
 
 
 class PointCollection(Protocol):
-    """A collection."""
+    """A collection of points; `place` names it in errors."""
 
     place: str
 
     def all_points(self) -> Iterator[Point]:
-        """Every point, of several copies of one the newest first."""
+        """Yields every point; of several stored copies of a point the newest comes first."""
 
     def points_by_key(self, keys: Sequence[Key]) -> dict[Key, Point]:
-        """Those of them that are still there."""
+        """Returns the points with these keys, without those deleted since."""
 
 
 def open_collection(place: str, collection: str, api_key: str | None) -> AbstractContextManager[PointCollection]:
-    """The collection at a URL or in a folder.
+    """Opens the collection at a URL or in a folder.
 
-    Raises ValidationError for a folder or collection that is not there, StoreUnavailable, ConfigError.
+    Raises ValidationError for a missing folder or collection, StoreUnavailable if it cannot be read, and ConfigError if
+    qdrant-client is not installed or the server refuses `api_key`.
     """
     if _URL.match(place):
         return _server(place, collection, api_key)
     return _folder(validation.home(place, "--qdrant"), collection)
 
 
-def _refuse_collection(place: str, collection: str, there: Iterable[str]) -> ValidationError:
-    known = sorted(name for name in there if not _OF_ANOTHER_USE.fullmatch(name))
-    choice = f"it has {', '.join(map(repr, known))}" if known else "it has none"
+def _missing_collection(place: str, collection: str, present: Iterable[str]) -> ValidationError:
+    candidates = sorted(name for name in present if not _OTHER_COLLECTIONS.fullmatch(name))
+    choice = f"it has {', '.join(map(repr, candidates))}" if candidates else "it has none"
     return ValidationError(f"--collection={collection!r}: there is no such collection in {place}; {choice}")
 
 
@@ -71,7 +75,7 @@ def _refuse_collection(place: str, collection: str, there: Iterable[str]) -> Val
 
 
 class _LocalCollection:
-    """Read as SQLite, page by page: a mem0 that is running goes on writing."""
+    """A collection of Qdrant's local mode, read as SQLite page by page, so that a running mem0 can go on writing."""
 
     def __init__(self, place: str, connection: sqlite3.Connection) -> None:
         self.place = place
@@ -79,41 +83,41 @@ class _LocalCollection:
         self._pickles = pickle_reader.PickleReader()
 
     def all_points(self) -> Iterator[Point]:
-        last = 2**63 - 1
-        while rows := self._rows("rowid < ? ORDER BY rowid DESC LIMIT ?", [last, BATCH]):
-            yield from self._unpickled(rows)
-            last = rows[-1][0]
+        rowid_bound = 2**63 - 1
+        while rows := self._rows("rowid < ? ORDER BY rowid DESC LIMIT ?", [rowid_bound, BATCH]):
+            yield from self._points(rows)
+            rowid_bound = rows[-1][0]
 
     def points_by_key(self, keys: Sequence[Key]) -> dict[Key, Point]:
-        marks = ", ".join("?" * len(keys))
-        return {point.key: point for point in self._unpickled(self._rows(f"rowid IN ({marks})", keys))}
+        placeholders = ", ".join("?" * len(keys))
+        return {point.key: point for point in self._points(self._rows(f"rowid IN ({placeholders})", keys))}
 
-    def _unpickled(self, rows: list[tuple[int, bytes]]) -> list[Point]:
-        found = self._pickles.fields([data for _, data in rows])
-        return [_point(key, fields) for (key, _), fields in zip(rows, found, strict=True)]
+    def _points(self, rows: list[tuple[int, bytes]]) -> list[Point]:
+        all_fields = self._pickles.fields([data for _, data in rows])
+        return [_point(key, fields) for (key, _), fields in zip(rows, all_fields, strict=True)]
 
-    def _rows(self, which: str, values: Sequence[Key]) -> list[tuple[int, bytes]]:
-        return self._connection.execute(f"SELECT rowid, point FROM points WHERE {which}", values).fetchall()  # noqa: S608  (only marks for values)
+    def _rows(self, condition: str, values: Sequence[Key]) -> list[tuple[int, bytes]]:
+        return self._connection.execute(f"SELECT rowid, point FROM points WHERE {condition}", values).fetchall()  # noqa: S608  (the conditions have placeholders for values)
 
 
-def _point(key: int, found: pickle_reader.Fields | None) -> Point:
-    payload = None if found is None else found["payload"] or {}
-    name = f"row {key}" if found is None else str(found["id"])
+def _point(key: int, fields: pickle_reader.Fields | None) -> Point:
+    payload = None if fields is None else fields["payload"] or {}
+    name = f"row {key}" if fields is None else str(fields["id"])
     return Point(key, name, payload if isinstance(payload, dict) else None)
 
 
 @contextmanager
 def _folder(path: Path, collection: str) -> Iterator[PointCollection]:
     collections = path / "collection"
-    if not os.path.isdir(collections):  # noqa: PTH112  (a name too long is none either)
+    if not os.path.isdir(collections):  # noqa: PTH112  (unlike Path.is_dir, it returns False for a name that is too long)
         raise ValidationError(
             f"--qdrant={str(path)!r}: is no folder of Qdrant's local mode; give the one in mem0's "
             "vector_store.config.path, or a server as http://host:port"
         )
-    there = {inner.name: inner for inner in collections.iterdir() if inner.is_dir()}
-    if collection not in there:
-        raise _refuse_collection(str(path), collection, there)
-    file = there[collection] / "storage.sqlite"
+    folders = {folder.name: folder for folder in collections.iterdir() if folder.is_dir()}
+    if collection not in folders:
+        raise _missing_collection(str(path), collection, folders)
+    file = folders[collection] / "storage.sqlite"
     if not file.exists():
         raise ValidationError(
             f"--qdrant={str(path)!r}: {collection!r} was written by a qdrant-client before 1.1.7; open it once with "
@@ -127,33 +131,33 @@ def _folder(path: Path, collection: str) -> Iterator[PointCollection]:
 
 
 class _ServerCollection:
-    """Read in pages, by REST: every server has that."""
+    """A collection of a server, read page by page over REST, which every server offers."""
 
     def __init__(self, place: str, client: QdrantClient, collection: str) -> None:
         self.place = place
         self._client = client
         self._collection = collection
-        with _our_errors(place):
-            there = {one.name for one in client.get_collections().collections}
-        if collection not in there:
-            raise _refuse_collection(place, collection, there)
+        with _as_graphmem_errors(place):
+            present = {description.name for description in client.get_collections().collections}
+        if collection not in present:
+            raise _missing_collection(place, collection, present)
 
     def all_points(self) -> Iterator[Point]:
         offset = None
         while True:
-            with _our_errors(self.place):
+            with _as_graphmem_errors(self.place):
                 page, offset = self._client.scroll(self._collection, limit=BATCH, offset=offset)
-            yield from map(_received, page)
+            yield from map(_point_from_server, page)
             if offset is None:
                 return
 
     def points_by_key(self, keys: Sequence[Key]) -> dict[Key, Point]:
-        with _our_errors(self.place):
+        with _as_graphmem_errors(self.place):
             page = self._client.retrieve(self._collection, list(keys))
-        return {point.key: point for point in map(_received, page)}
+        return {point.key: point for point in map(_point_from_server, page)}
 
 
-def _received(point: Any) -> Point:
+def _point_from_server(point: Any) -> Point:
     return Point(point.id, str(point.id), point.payload or {})
 
 
@@ -163,15 +167,15 @@ def _server(url: str, collection: str, api_key: str | None) -> Iterator[PointCol
         raise ConfigError("--qdrant: reading a server needs pip install 'graphmem[qdrant]'")
     from qdrant_client import QdrantClient  # noqa: PLC0415
 
-    place = _named(url)
+    place = _server_name(url)
     headers = {} if api_key is None else {"api-key": api_key}
     with closing(QdrantClient(url=url, headers=headers, timeout=TIMEOUT, check_compatibility=False)) as client:
         yield _ServerCollection(place, client, collection)
 
 
 @contextmanager
-def _our_errors(place: str) -> Iterator[None]:
-    """The client's errors as ours, without the words of an answer."""
+def _as_graphmem_errors(place: str) -> Iterator[None]:
+    """Raises the client's errors as graphmem's, without the text of the server's answer."""
     from qdrant_client.common.client_exceptions import QdrantException  # noqa: PLC0415
     from qdrant_client.http.exceptions import ApiException, UnexpectedResponse  # noqa: PLC0415
 
@@ -179,18 +183,22 @@ def _our_errors(place: str) -> Iterator[None]:
         yield
     except UnexpectedResponse as error:
         if error.status_code in {401, 403}:
-            raise ConfigError(f"--api-key: {place} refuses it; give one that may read, or set QDRANT_API_KEY") from None
-        raise StoreError(f"{place} answers with status {error.status_code}; see that it is a Qdrant server") from None
+            raise ConfigError(
+                f"--api-key: {place} denies access; give a key with read access, or set QDRANT_API_KEY"
+            ) from None
+        raise StoreError(f"{place} answers with status {error.status_code}; check that it is a Qdrant server") from None
     except (ApiException, QdrantException, ValueError) as error:
-        why = type(getattr(error, "source", error)).__name__
-        raise StoreUnavailable(f"{place} cannot be reached, or is no Qdrant server ({why}); see that it runs") from None
+        reason = type(getattr(error, "source", error)).__name__
+        raise StoreUnavailable(
+            f"{place} cannot be reached, or is no Qdrant server ({reason}); check that it runs"
+        ) from None
 
 
-def _named(url: str) -> str:
-    """The server as it may be named in a message: without a password."""
+def _server_name(url: str) -> str:
+    """Returns the server's name for messages: host and port, without a password."""
     try:
         parts = urlsplit(url)
         name, port = parts.hostname, parts.port or 6333
     except ValueError:
-        raise ValidationError("--qdrant: is no URL; give a server as http://host:port") from None
+        raise ValidationError("--qdrant: is not a valid URL; give a server as http://host:port") from None
     return f"the server at {name}:{port}"

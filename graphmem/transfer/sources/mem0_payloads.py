@@ -1,7 +1,7 @@
-"""A point of mem0 and its history as a record of graphmem's own format; the payloads of mem0 1 and 2.
+"""Converts a point of mem0 (payloads of mem0 1 and 2) with its history to an import record.
 
-mem0 keeps its own keys and the user's metadata side by side. What it derived from the words (hash, lemmas, vectors)
-stays behind: it is made anew.
+A payload holds mem0's own keys and the user's metadata side by side. Data derived from the text (hash, lemmas, vectors)
+is not converted: graphmem computes its own.
 """
 
 from __future__ import annotations
@@ -18,101 +18,104 @@ from graphmem.model import SCOPE_NAMES, Kind, Message, Scope, iso, optional_iso
 from graphmem.transfer.sources.mem0_history import Row
 from graphmem.transfer.sources.records import Record
 
-_TAKEN = frozenset({"data", "created_at", "updated_at", "expiration_date", *SCOPE_NAMES})
-_DERIVED = frozenset({"hash", "text_lemmatized"})
+_CONVERTED_KEYS = frozenset({"data", "created_at", "updated_at", "expiration_date", *SCOPE_NAMES})
+_DERIVED_KEYS = frozenset({"hash", "text_lemmatized"})
 _EVENTS = frozenset({"ADD", "UPDATE", "DELETE"})
 
 
-NO_TIME = "tells no time, neither created_at nor updated_at; say with --timestamp when such were said"
+NO_TIME = "has no time, neither created_at nor updated_at; give one for such memories with --timestamp"
 
 
-def created_at(payload: Mapping[str, Any], otherwise: datetime | None) -> datetime:
-    """When a memory was made. Raises ValidationError where that cannot be read, or is told by nobody."""
-    return _told_time(payload.get("created_at") or payload.get("updated_at"), otherwise)
+def created_at(payload: Mapping[str, Any], default_time: datetime | None) -> datetime:
+    """Returns the time of a memory, else `default_time`. Raises ValidationError if it is invalid or there is none."""
+    return _time(payload.get("created_at") or payload.get("updated_at"), default_time)
 
 
-def _told_time(told: object, otherwise: datetime | None) -> datetime:
-    if told:
-        return validation.moment(told, "created_at")
-    if otherwise is None:
+def _time(value: object, default_time: datetime | None) -> datetime:
+    if value:
+        return validation.moment(value, "created_at")
+    if default_time is None:
         raise ValidationError(NO_TIME)
-    return otherwise
+    return default_time
 
 
 def memory(
-    uid: str, payload: Mapping[str, Any], rows: Sequence[Row], scope: Scope, otherwise: datetime | None
+    uid: str, payload: Mapping[str, Any], rows: Sequence[Row], scope: Scope, default_time: datetime | None
 ) -> Record:
-    """A memory with its history. Raises ValidationError for a time that cannot be read."""
-    at = created_at(payload, otherwise)
-    told = _told(payload)
-    own = _own(uid)
+    """Converts a memory with its history. Raises ValidationError for an invalid or missing time."""
+    at = created_at(payload, default_time)
+    fields = _valid_fields(payload)
+    record_id, other_keys = _uuid_of(uid), _CONVERTED_KEYS | _DERIVED_KEYS | fields.keys()
     return {
         "type": "memory",
-        "id": own,
+        "id": record_id,
         **scope.parts,
-        # With infer=False mem0 keeps messages, with their roles; else what its model made of them.
-        "kind": (Kind.EPISODE if "role" in told else Kind.FACT).value,
+        # With infer=False mem0 stores messages, with their roles; otherwise the facts that its language model drew.
+        "kind": (Kind.EPISODE if "role" in fields else Kind.FACT).value,
         "text": payload["data"],
         "at": iso(at),
         "created_at": iso(at),
         "updated_at": payload.get("updated_at") or iso(at),
         "expires_at": optional_iso(validation.expiration(payload.get("expiration_date") or None)),
-        "speaker": speaker_of(Message(_whose_words(payload), "", at, told.get("actor_id")), scope),
-        **told,
+        "speaker": speaker_of(Message(_speaker_role(payload), "", at, fields.get("actor_id")), scope),
+        **fields,
         "metadata": {
-            **{name: value for name, value in payload.items() if name not in _TAKEN | _DERIVED | told.keys()},
-            **({} if own == uid else {"mem0_id": uid}),
+            **{name: value for name, value in payload.items() if name not in other_keys},
+            **({} if record_id == uid else {"mem0_id": uid}),
         },
         "events": list(_events(uid, rows, at)),
     }
 
 
-def tombstone(uid: str, rows: Sequence[Row], scope: Scope, otherwise: datetime | None) -> Record:
-    """A memory that is no more: when things happened to it, without the words. Raises ValidationError."""
+def tombstone(uid: str, rows: Sequence[Row], scope: Scope, default_time: datetime | None) -> Record:
+    """Converts a deleted memory: the times of its events, without the texts. Raises ValidationError for a bad time."""
     times = [row[name] for row in rows for name in ("created_at", "updated_at") if row[name]]
     events = [
         {**event, "old_memory": None, "new_memory": None}
-        for event in _events(uid, rows, _told_time(times[0] if times else None, otherwise))
+        for event in _events(uid, rows, _time(times[0] if times else None, default_time))
     ]
-    return {"type": "erased", "id": _own(uid), **scope.parts, "at": events[-1]["at"], "events": events}
+    return {"type": "erased", "id": _uuid_of(uid), **scope.parts, "at": events[-1]["at"], "events": events}
 
 
-def _own(uid: str) -> str:
-    """mem0's id, which is a UUID unless somebody wrote to its collection himself."""
+def _uuid_of(uid: str) -> str:
+    """Returns mem0's id, or a UUID made of it: points that mem0 did not write itself may have other ids."""
     try:
         return validation.uuid(uid.lower(), "id")
     except ValidationError:
         return str(uuid5(NAMESPACE_OID, f"mem0:{uid}"))
 
 
-def _whose_words(payload: Mapping[str, Any]) -> str:
-    """The role of who said it, or of whom it is about: mem0 2 notes that of what its model drew from messages."""
+def _speaker_role(payload: Mapping[str, Any]) -> str:
+    """Returns the role of the speaker or, for facts of mem0 2, of the person whom the fact is about."""
     return "assistant" if "assistant" in (payload.get("role"), payload.get("attributed_to")) else "user"
 
 
-def _told(payload: Mapping[str, Any]) -> dict[str, str]:
-    """What keys say that are mem0's or the user's own: taken where it makes sense, else it stays metadata."""
+def _valid_fields(payload: Mapping[str, Any]) -> dict[str, str]:
+    """Returns those of role, actor_id and memory_type that are valid here.
+
+    The keys may be mem0's or the user's own; an invalid one stays in the metadata.
+    """
     checks: dict[str, Callable[[Any, str], str | None]] = {
         "role": lambda value, name: validation.one_of(value, name, validation.REMEMBERED_ROLES),
         "actor_id": validation.stored_name,
         "memory_type": validation.memory_type,
     }
-    told = {}
+    fields = {}
     for name, check in checks.items():
         try:
-            told[name] = check(payload.get(name), name)
+            fields[name] = check(payload.get(name), name)
         except ValidationError:
             continue
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _events(uid: str, rows: Sequence[Row], at: datetime) -> Iterator[dict[str, Any]]:
-    """The history. Before 1.0 mem0 noted no time of a deletion: then it is that of the event before."""
+    """Yields the events. mem0 before 1.0 stored no time for a deletion, which then gets that of the previous event."""
     for row in rows:
         if row["event"] not in _EVENTS:
             continue
-        happened = row["updated_at"] or (row["created_at"] if row["event"] == "ADD" else None)
-        at = at if happened is None else validation.moment(happened, "history")
+        event_time = row["updated_at"] or (row["created_at"] if row["event"] == "ADD" else None)
+        at = at if event_time is None else validation.moment(event_time, "history")
         yield {
             "id": row["id"] or str(uuid5(NAMESPACE_OID, f"mem0:{uid}/{row['place']}")),
             "event": row["event"],

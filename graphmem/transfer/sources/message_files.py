@@ -1,6 +1,6 @@
-"""What `graphmem add` is given (words, standard input, a file) as messages.
+"""Reads the input of `graphmem add` (an argument, standard input or a file) as messages.
 
-Words stay words: a script that passes on what somebody said must not open the file that they name.
+An argument is always text, even if it names a file: a script that passes on a user's text must not open files by it.
 """
 
 from __future__ import annotations
@@ -21,98 +21,102 @@ from graphmem.errors import ValidationError
 Messages = list[Any]
 
 STANDARD_INPUT = "-"
-_JSON, _LINES = {".json"}, {".jsonl", ".ndjson"}
-_NO_JSON = "is not valid JSON"
-# What no prose begins with: an object with its first key, or a list of objects or strings.
+_JSON_SUFFIXES, _JSON_LINES_SUFFIXES = {".json"}, {".jsonl", ".ndjson"}
+_NOT_JSON = "is not valid JSON"
+# A beginning that prose never has: an object with its first key, or a list of objects or strings.
 _LOOKS_LIKE_JSON = re.compile(r'\s*(\{\s*"|\[\s*["{])')
-# "Ana María: …": at most four words, beginning with a capital; what precedes a colon in prose is mostly longer.
+# "Ana María: …": a name of at most four words, beginning with a capital; in prose, more words mostly precede a colon.
 _TURN = re.compile(r"(?P<name>(?i:user|assistant|system)|[^\W\d_a-z][\w.'’-]*(?: [\w.'’()-]+){0,3}):\s+(?P<words>\S.*)")
 _ROLES = frozenset({"user", "assistant", "system"})
 
 
 @dataclass(frozen=True, slots=True)
 class MessageDefaults:
-    """Who says what does not tell by itself who said it."""
+    """The role and name for texts and messages without their own."""
 
     role: str = "user"
     name: str | None = None
 
-    def message(self, words: str) -> dict[str, Any]:
-        """Words as a message."""
-        return {"role": self.role, "content": words} | ({"name": self.name} if self.name is not None else {})
+    def from_text(self, text: str) -> dict[str, Any]:
+        """Returns a text as a message."""
+        return {"role": self.role, "content": text} | ({"name": self.name} if self.name is not None else {})
 
     def complete(self, message: Any) -> Any:
-        """A message with what it lacks; what is none stays as it is, for the memory to refuse."""
+        """Adds a missing role and name to a message; returns an invalid one unchanged, which `Memory.add` refuses."""
         if isinstance(message, str):
-            return self.message(message)
+            return self.from_text(message)
         if not isinstance(message, dict) or "content" not in message:
             return message
-        filled = {"role": self.role} | message
-        if self.name is not None and filled["role"] == self.role:
-            filled.setdefault("name", self.name)
-        return filled
+        completed = {"role": self.role} | message
+        if self.name is not None and completed["role"] == self.role:
+            completed.setdefault("name", self.name)
+        return completed
 
 
 class InputFormat(StrEnum):
-    """How words are divided into messages, where neither a file's name nor what it holds is to say so."""
+    """How input is divided into messages; without one, a file's name and content decide."""
 
     TEXT = "text"
     TRANSCRIPT = "transcript"
     MESSAGES = "messages"
 
 
-def read_words(given: str, defaults: MessageDefaults, form: InputFormat | None) -> tuple[str, Messages]:
-    """A name for the source, and its messages: `given` as one, or standard input, which is text. No file is opened.
+def read_words(argument: str, defaults: MessageDefaults, format_: InputFormat | None) -> tuple[str, Messages]:
+    """Returns the source's name for errors, and the messages of an argument or ("-") of standard input.
 
-    Raises ValidationError for what cannot be read.
+    Without a format, an argument is one message and standard input is text. Never opens a file. Raises ValidationError
+    if the input does not have the format.
     """
-    if given == STANDARD_INPUT:
-        return "standard input", _messages(
-            "standard input", sys.stdin.buffer.read(), defaults, form or InputFormat.TEXT
+    if argument == STANDARD_INPUT:
+        return "standard input", _parse_messages(
+            "standard input", sys.stdin.buffer.read(), defaults, format_ or InputFormat.TEXT
         )
-    if form is None:
-        return "the text", [defaults.message(given)]
-    return "the text", _messages("the text", given.encode(errors="surrogatepass"), defaults, form)
+    if format_ is None:
+        return "the text", [defaults.from_text(argument)]
+    return "the text", _parse_messages("the text", argument.encode(errors="surrogatepass"), defaults, format_)
 
 
-def read_file(path: Path, defaults: MessageDefaults, form: InputFormat | None = None) -> tuple[str, Messages]:
-    """The same of a file; without a format its name and content tell. Raises ValidationError."""
+def read_file(path: Path, defaults: MessageDefaults, format_: InputFormat | None = None) -> tuple[str, Messages]:
+    """Returns a file's path for errors, and its messages; without a format, its name and content decide on one.
+
+    Raises ValidationError if the file cannot be read, or does not have the format.
+    """
     try:
         raw = path.read_bytes()
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or "no file has such a name"
-        raise ValidationError(f"{path}: cannot be read ({why}); give a readable file") from None
-    return str(path), _messages(str(path), raw, defaults, form, path.suffix.lower(), document=str(uuid4()))
+        reason = getattr(error, "strerror", None) or "no file has such a name"
+        raise ValidationError(f"{path}: cannot be read ({reason}); give a readable file") from None
+    return str(path), _parse_messages(str(path), raw, defaults, format_, path.suffix.lower(), document=str(uuid4()))
 
 
-def is_file(given: str) -> bool:
-    """Whether words are the name of a file that is there."""
+def is_file(argument: str) -> bool:
+    """Returns True if a text is the name of an existing file."""
     try:
-        return Path(given).is_file()
-    except (OSError, ValueError):  # longer than any file's name
+        return Path(argument).is_file()
+    except (OSError, ValueError):  # no valid file name, such as one that is too long
         return False
 
 
-def _messages(
+def _parse_messages(
     source: str,
     raw: bytes,
     defaults: MessageDefaults,
-    form: InputFormat | None,
+    format_: InputFormat | None,
     suffix: str = "",
     document: str | None = None,
 ) -> Messages:
-    text = _decoded(source, raw)
+    text = _decode(source, raw)
     if not text.strip():
         raise ValidationError(f"{source}: is empty; there is nothing to remember")
-    if form is None and (suffix in _JSON | _LINES or _LOOKS_LIKE_JSON.match(text)):
-        form = InputFormat.MESSAGES
-    if form is not InputFormat.MESSAGES:
-        return list(_prose(source, text, defaults, form, document))
-    found = list(_lines(source, text)) if suffix in _LINES else _document(source, text)
-    return [defaults.complete(message) for message in found]
+    if format_ is None and (suffix in _JSON_SUFFIXES | _JSON_LINES_SUFFIXES or _LOOKS_LIKE_JSON.match(text)):
+        format_ = InputFormat.MESSAGES
+    if format_ is not InputFormat.MESSAGES:
+        return list(_parse_prose(source, text, defaults, format_, document))
+    messages = list(_parse_json_lines(source, text)) if suffix in _JSON_LINES_SUFFIXES else _parse_json(source, text)
+    return [defaults.complete(message) for message in messages]
 
 
-def _decoded(source: str, raw: bytes) -> str:
+def _decode(source: str, raw: bytes) -> str:
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -125,68 +129,71 @@ def _decoded(source: str, raw: bytes) -> str:
 # --- JSON ----------------------------------------------------------------------------------------------------------
 
 
-def _document(source: str, text: str) -> Messages:
-    """One JSON value; or, where a second one follows it, JSON Lines under another name."""
+def _parse_json(source: str, text: str) -> Messages:
+    """Reads one JSON value; if a second one follows, the text is read as JSON Lines."""
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
-        if _another_follows(error, text):
-            return list(_lines(source, text))
-        raise ValidationError(f"{source}, line {error.lineno}: {_NO_JSON}: {error.msg}") from None
+        if _has_second_value(error, text):
+            return list(_parse_json_lines(source, text))
+        raise ValidationError(f"{source}, line {error.lineno}: {_NOT_JSON}: {error.msg}") from None
     except (RecursionError, ValueError) as error:
-        raise ValidationError(f"{source}, line 1: {_NO_JSON}: {error}") from None
+        raise ValidationError(f"{source}, line 1: {_NOT_JSON}: {error}") from None
     try:
-        return _said(value)
+        return _message_list(value)
     except ValidationError as error:
         raise ValidationError(f"{source}: {error}") from None
 
 
-def _another_follows(error: json.JSONDecodeError, text: str) -> bool:
+def _has_second_value(error: json.JSONDecodeError, text: str) -> bool:
     return error.msg == "Extra data" and "\n" in text.strip()
 
 
 def is_lines(path: Path, text: str) -> bool:
-    """Whether each line of a file is JSON of its own: its name says so, or a second value follows the first."""
+    """Returns True if a file is JSON Lines: by its name, or because a second JSON value follows the first."""
     suffix = path.suffix.lower()
-    if suffix in _LINES:
+    if suffix in _JSON_LINES_SUFFIXES:
         return True
-    if suffix not in _JSON and not _LOOKS_LIKE_JSON.match(text):
+    if suffix not in _JSON_SUFFIXES and not _LOOKS_LIKE_JSON.match(text):
         return False
     try:
         json.loads(text)
     except json.JSONDecodeError as error:
-        return _another_follows(error, text)
+        return _has_second_value(error, text)
     except (RecursionError, ValueError):
         pass
     return False
 
 
 def numbered_lines(text: str) -> Iterator[tuple[int, str]]:
-    """The lines that are not empty. Not splitlines(): JSON may hold U+2028 and its like as they are."""
+    """Yields the numbers, from 1, and texts of lines that are not empty.
+
+    Splits at newlines only: splitlines() would also split at U+2028 and others, which JSON strings may contain.
+    """
     return ((number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip())
 
 
 def parse_line(line: str) -> Messages:
-    """What one line of JSON Lines says. Raises ValidationError, which does not say on which line."""
+    """Returns the messages of one line of JSON Lines. Raises ValidationError, without the line's number."""
     try:
         value = json.loads(line)
     except json.JSONDecodeError as error:
-        raise ValidationError(f"{_NO_JSON}: {error.msg}") from None
+        raise ValidationError(f"{_NOT_JSON}: {error.msg}") from None
     except (RecursionError, ValueError) as error:
-        raise ValidationError(f"{_NO_JSON}: {error}") from None
-    return _said(value)
+        raise ValidationError(f"{_NOT_JSON}: {error}") from None
+    return _message_list(value)
 
 
-def _lines(source: str, text: str) -> Iterator[Any]:
+def _parse_json_lines(source: str, text: str) -> Iterator[Any]:
     for number, line in numbered_lines(text):
         try:
-            said = parse_line(line)
+            messages = parse_line(line)
         except ValidationError as error:
             raise ValidationError(f"{source}, line {number}: {error}") from None
-        yield from said
+        yield from messages
 
 
-def _said(value: Any) -> Messages:
+def _message_list(value: Any) -> Messages:
     if isinstance(value, dict):
         value = value.get("messages", [value])
     if not isinstance(value, list):
@@ -197,37 +204,42 @@ def _said(value: Any) -> Messages:
 # --- prose ---------------------------------------------------------------------------------------------------------
 
 
-def _prose(
-    source: str, text: str, defaults: MessageDefaults, form: InputFormat | None, document: str | None
+def _parse_prose(
+    source: str, text: str, defaults: MessageDefaults, format_: InputFormat | None, document: str | None
 ) -> Iterator[dict[str, Any]]:
-    """A transcript's turns, or a text's paragraphs: parts of a document, if somebody did not say them."""
+    """Yields one message for each turn of a transcript or each paragraph of a text.
+
+    Paragraphs of a file, whose document id is `document`, become `Paragraph`s, unless a speaker's name was given.
+    """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     turns = [_TURN.fullmatch(line) for line in lines]
-    if form is InputFormat.TRANSCRIPT and turns[0] is None:
-        raise ValidationError(f'{source}: does not begin as a transcript does, "Name: words"; say --format text')
-    if form is InputFormat.TRANSCRIPT or (form is None and _is_transcript(turns)):
-        yield from _turns(lines, turns, defaults)
+    if format_ is InputFormat.TRANSCRIPT and turns[0] is None:
+        raise ValidationError(f'{source}: does not begin with "Name: words", as transcripts do; pass --format text')
+    if format_ is InputFormat.TRANSCRIPT or (format_ is None and _is_transcript(turns)):
+        yield from _turn_messages(lines, turns, defaults)
         return
     for paragraph in re.split(r"\n[^\S\n]*\n", text.replace("\r\n", "\n")):
         if paragraph.strip():
-            message = defaults.message(paragraph.strip())
+            message = defaults.from_text(paragraph.strip())
             yield message if document is None or defaults.name is not None else Paragraph(message, document)
 
 
 def _is_transcript(turns: list[re.Match[str] | None]) -> bool:
-    """It begins with a turn, most lines are turns, and somebody speaks twice: a list of "Milk: 2" has no such one."""
+    """Returns True if the first line and most lines are turns and a name comes twice, as not in a list of "Milk: 2"."""
     names = [turn["name"] for turn in turns if turn is not None]
     return turns[0] is not None and 2 * len(names) >= len(turns) and len(set(names)) < len(names)
 
 
-def _turns(lines: list[str], turns: list[re.Match[str] | None], defaults: MessageDefaults) -> Iterator[dict[str, Any]]:
-    """One message for each turn; a line that begins none goes on with the one before."""
-    said: list[dict[str, Any]] = []
+def _turn_messages(
+    lines: list[str], turns: list[re.Match[str] | None], defaults: MessageDefaults
+) -> Iterator[dict[str, Any]]:
+    """Yields one message for each turn; a line that begins no turn continues the previous one."""
+    messages: list[dict[str, Any]] = []
     for line, turn in zip(lines, turns, strict=True):
         if turn is None:
-            said[-1]["content"] += f"\n{line}"
+            messages[-1]["content"] += f"\n{line}"
         elif turn["name"].lower() in _ROLES:
-            said.append({"role": turn["name"].lower(), "content": turn["words"]})
+            messages.append({"role": turn["name"].lower(), "content": turn["words"]})
         else:
-            said.append({"role": defaults.role, "name": turn["name"], "content": turn["words"]})
-    yield from said
+            messages.append({"role": defaults.role, "name": turn["name"], "content": turn["words"]})
+    yield from messages

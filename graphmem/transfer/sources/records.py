@@ -1,4 +1,4 @@
-"""What converters share: records as `graphmem.transfer` reads them, and the account of what could not become one."""
+"""Provides converters from other programs with validation of their records, and a list of the skipped ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ Record = dict[str, Any]
 
 
 def validated(record: Record) -> Record:
-    """The record, read once as the import will read it: there one that cannot be read would end everything."""
+    """Returns the record if the import will accept it, else raises ValidationError.
+
+    The import itself ends at the first invalid record; converters skip it instead.
+    """
     RecordReader(ImportTarget(Digests("", bytes(SECRET_BYTES)), EmbeddingSpec(""), 0), datetime.now(UTC)).command(
         record
     )
@@ -24,7 +27,7 @@ def validated(record: Record) -> Record:
 
 
 class SkippedRecords:
-    """What was not taken: ids or places by reason."""
+    """The ids or places (such as "line 3") of skipped records, by reason."""
 
     def __init__(self) -> None:
         self.by_reason: dict[str, list[str]] = {}
@@ -32,14 +35,14 @@ class SkippedRecords:
 
     @contextmanager
     def skip_invalid(self, place: str) -> Iterator[None]:
-        """One that cannot be taken keeps no other from being taken."""
+        """Skips the record at `place` if the block raises ValidationError, whose message becomes the reason."""
         try:
             yield
         except ValidationError as error:
             self.add(str(error), place)
 
     def add(self, reason: str, place: str) -> None:
-        """Notes each place once, for the first reason: the counts are those of what was not taken."""
+        """Adds a place, only once and for its first reason, so that the counts are those of skipped records."""
         if place not in self._places:
             self._places.add(place)
             self.by_reason.setdefault(reason, []).append(place)

@@ -1,13 +1,11 @@
-"""Reads pickles of somebody else's, as a process of its own: `pickle_reader` runs this file, with nothing but Python
-itself.
+"""Reads untrusted pickles in a process of its own: `pickle_reader` runs this file, which needs only Python.
 
-A pickle names functions to call, so that an unpickled file can do anything. Here a name is never looked up: whatever a
-pickle names becomes a `_InertObject`, which takes all that is said to it and does nothing. Times are the only
-exception. A pickle can also end the process that reads it, or take all its memory or time: so that is this one, with
-limits.
+A pickle names functions to call, so that unpickling can execute anything. Here no name is looked up: every named class
+or function becomes an `_InertObject`, which accepts any call and does nothing; only the classes of `datetime` are real.
+A pickle can also crash its reader or exhaust memory and time; therefore this process is separate and limited.
 
-Standard input is pickles, each after its length in eight bytes; the answer is a line when it is ready, and one of JSON
-for each pickle, in order: a point's id and payload, or null.
+Standard input holds the pickles, each after its length in eight bytes (big-endian). Standard output gets the line
+"ready", and then a line of JSON for each pickle, in order: a point's id and payload, or null.
 """
 
 from __future__ import annotations
@@ -21,16 +19,16 @@ import sys
 from typing import Any
 
 READY = b"ready\n"
-# Bytes of memory, and seconds at work: a thousand times what a page of points takes.
+# Bytes of memory, and seconds of processor time: a thousand times the needs of a page of points.
 MAX_MEMORY, MAX_SECONDS = 2**30, 10
-# Of a point, and of all: then the rest is for the next process.
+# Characters and JSON pieces of one point's answer; characters of all answers, after which the next process continues.
 MAX_POINT_CHARS, MAX_ITEMS, MAX_CHARS = 2**24, 2**20, 2**26
 
-_HARMLESS = {name: getattr(dt, name) for name in ("date", "datetime", "time", "timedelta", "timezone")}
+_TIME_CLASSES = {name: getattr(dt, name) for name in ("date", "datetime", "time", "timedelta", "timezone")}
 
 
 class _InertObject:
-    """Stands for any class and function, and for what they would make."""
+    """Stands for any class, function or object of a pickle."""
 
     def __init__(self, *_: object) -> None:
         self.state: object = None
@@ -41,14 +39,14 @@ class _InertObject:
 
 class _InertUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        return _HARMLESS.get(name, _InertObject) if module == "datetime" else _InertObject
+        return _TIME_CLASSES.get(name, _InertObject) if module == "datetime" else _InertObject
 
 
 def answer(data: bytes) -> bytes:
-    """The answer to one pickle."""
+    """Returns the JSON answer for one pickled point: its id and payload, or null."""
     try:
         point = _InertUnpickler(io.BytesIO(data)).load()
-        # A model of pydantic 2 or 1: its state holds the fields.
+        # A point is a model of pydantic 2 or 1, whose state has the fields in "__dict__".
         fields = point.state["__dict__"]
         return _json({"id": fields.get("id"), "payload": fields.get("payload")})
     except Exception:  # noqa: BLE001  (a damaged pickle can fail in any way)
@@ -56,9 +54,9 @@ def answer(data: bytes) -> bytes:
 
 
 def _json(fields: dict[str, Any]) -> bytes:
-    """In pieces, for a list that holds a list twice, and so on, has no end."""
+    """Encodes piece by piece up to the limits: nested lists that contain one list twice grow exponentially."""
     pieces, length = [], 0
-    for piece in json.JSONEncoder(default=_plain).iterencode(fields):
+    for piece in json.JSONEncoder(default=_time_to_json).iterencode(fields):
         length += len(piece)
         pieces.append(piece)
         if length > MAX_POINT_CHARS or len(pieces) > MAX_ITEMS:
@@ -66,7 +64,7 @@ def _json(fields: dict[str, Any]) -> bytes:
     return "".join(pieces).encode()
 
 
-def _plain(value: object) -> str:
+def _time_to_json(value: object) -> str:
     if isinstance(value, dt.datetime):
         aware = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
         return aware.astimezone(dt.UTC).isoformat()
@@ -75,22 +73,22 @@ def _plain(value: object) -> str:
     raise TypeError(type(value).__name__)
 
 
-def _limit() -> None:
+def _set_limits() -> None:
     with contextlib.suppress(ImportError):
-        import resource  # noqa: PLC0415  (there is none on Windows)
+        import resource  # noqa: PLC0415  (Windows has no such module)
 
-        for what, most in (
+        for resource_kind, limit in (
             (resource.RLIMIT_AS, MAX_MEMORY),
             (resource.RLIMIT_CPU, MAX_SECONDS),
-            (resource.RLIMIT_CORE, 0),  # it would hold somebody's words
+            (resource.RLIMIT_CORE, 0),  # a core dump would contain users' texts
         ):
-            with contextlib.suppress(ValueError, OSError):  # lower already, or not known to this system
-                resource.setrlimit(what, (most, most))
+            with contextlib.suppress(ValueError, OSError):  # the limit is lower already, or unknown to this system
+                resource.setrlimit(resource_kind, (limit, limit))
 
 
 def main() -> None:
-    """Answers until there is nothing more to read."""
-    _limit()
+    """Answers pickles from standard input until its end, or until `MAX_CHARS` are written."""
+    _set_limits()
     source, target = sys.stdin.buffer, sys.stdout.buffer
     target.write(READY)
     target.flush()

@@ -1,0 +1,143 @@
+"""Data types of a search: the query, the stores it reads, the sets between its steps, hits and the outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from graphmem.boundary.filters import Filter
+from graphmem.extraction.protocols import Extractor
+from graphmem.model import Entity, MemoryRecord, MentionKind, Relation, View
+from graphmem.models.protocols import EmbeddedQuestion, Embedder, Matrix
+from graphmem.models.script_support import ScriptSupport
+from graphmem.retrieval.explanation import Explanation
+from graphmem.retrieval.sentence_matching import SentenceMatch
+from graphmem.stores.ledger import Ledger
+from graphmem.stores.projection_worker import ProjectionWorker
+from graphmem.stores.protocols import Graph, VectorIndex
+
+ScoredIds = list[tuple[str, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchQuery:
+    """A search: the query's text, the view and the options.
+
+    `limit`: the number of hits; None keeps the hits that are not far behind the best (`scoring.automatic_cutoff`).
+    `filter`: the metadata filter. `threshold`: the least cosine of a hit or of the memory at which its path starts.
+    `explain`: gives each hit its explanation. `now`: the moment from which "last week" and the like are counted (None:
+    the view's moment). `with_relevance`: sets `term_overlap` and `is_related` of the hits. `match_sentences_over`: hits
+    with more characters than this get their `sentence_match` (None: no hit does).
+    """
+
+    text: str
+    view: View
+    limit: int | None
+    filter: Filter | None = None
+    threshold: float | None = None
+    explain: bool = False
+    now: datetime | None = None
+    with_relevance: bool = False
+    match_sentences_over: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchDeps:
+    """The stores, projection workers and models that a search reads, and its thread pool.
+
+    `vectors` delivers to `index`. `graph_copy` delivers to `graph`; None if the graph is the ledger itself.
+    """
+
+    ledger: Ledger
+    index: VectorIndex
+    vectors: ProjectionWorker
+    graph: Graph
+    graph_copy: ProjectionWorker | None
+    embedder: Embedder
+    scripts: ScriptSupport
+    extractor: Extractor | None
+    pool: Executor
+
+
+@dataclass(frozen=True, slots=True)
+class SearchPartition:
+    """A partition whose graph is searched: its number of memories, and the entities that the query names in it.
+
+    `named_entities` is by key. `kinds` has the mention kind of every key in the query, named in this partition or not.
+    """
+
+    key: str
+    size: int
+    named_entities: Mapping[str, Entity]
+    kinds: Mapping[str, MentionKind]
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedQuery:
+    """The query as the models read it: its vector, its tokens, and the mention kind of each entity key in it.
+
+    `is_supported_script`: whether the embedder reads the query's script; without that there are no `tokens`.
+    """
+
+    vector: Matrix | None = None
+    tokens: EmbeddedQuestion | None = None
+    entity_keys: Mapping[str, MentionKind] = field(default_factory=dict)
+    is_supported_script: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievedSet:
+    """The encoded query, the keys of the partitions to search, and the ids and scores that each arm found.
+
+    The ids come from the projections and are not yet checked against the ledger, the view and the filter.
+    """
+
+    encoded: EncodedQuery
+    partitions: Sequence[str]
+    dense: ScoredIds
+    keyword: ScoredIds
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A memory in a search's result.
+
+    `score` (0..1) orders the hits of this search; `similarity` is the cosine of query and memory. `explanation` is None
+    unless the query has `explain`. `sources`: source messages that were found as well and are grouped under this fact,
+    best first. `term_overlap`: the weight of the query's words in the memory (`WeightedTerms.overlap`); `is_related`:
+    whether the memory has anything to do with the query. Both keep their defaults unless the query has
+    `with_relevance`. `sentence_match`: the memory's sentences with their scores, see `match_sentences_over`.
+    """
+
+    record: MemoryRecord
+    score: float
+    similarity: float
+    explanation: Explanation | None
+    sources: tuple[MemoryRecord, ...] = ()
+    term_overlap: float = 0.0
+    is_related: bool = True
+    sentence_match: SentenceMatch | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchOutcome:
+    """Hits, best first; the relations that they and their sources state; the names of degraded arms.
+
+    `named`: keys of the entities that the query names and memories mention. `is_supported_script`: whether the embedder
+    reads the query's script; similarities mean little otherwise. `has_query_terms`: whether the query has a word that
+    names something; without one, no hit can be told to be unrelated.
+    """
+
+    hits: tuple[Hit, ...] = ()
+    relations: tuple[Relation, ...] = ()
+    degraded: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()
+    is_supported_script: bool = True
+    has_query_terms: bool = True
+
+    @property
+    def related(self) -> tuple[Hit, ...]:
+        """The hits with `is_related`; all hits if the query has no word that names something."""
+        return tuple(hit for hit in self.hits if hit.is_related) if self.has_query_terms else self.hits
