@@ -179,7 +179,7 @@ class Engine:
         job_worker = self.job_worker()
         thinking: Future[JobResult | str] | None = None
         with _left_for_later():
-            thinking = job_worker.run(job, alone=not wait)
+            thinking = job_worker.run(job, in_background=not wait)
         lacking = self.enrich_and_deliver(records, wait=wait)
         if thinking is None or not wait:
             return JobResult(), [kind.value, *lacking]

@@ -1,105 +1,108 @@
-"""Which names mean one entity: what users say, what the rules find, and when it is forgotten. Called by `commit`."""
+"""Aliases and chosen names of entities: users' commands, links by rule, and removal of links without support.
+
+Called within the transaction of `graphmem.commands.unit_of_work`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from rapidfuzz import process
 from sqlalchemy import Connection
 
-from graphmem.commands.types import AddAlias, EntityCommand, RenameEntity
+from graphmem.commands.types import AddAlias, EntityCommand, Outcome, RenameEntity
 from graphmem.errors import NotFoundError
 from graphmem.extraction import entity_resolution
 from graphmem.extraction.entity_resolution import ChosenName
-from graphmem.model import Entity, EntityType, Extraction, Link, MentionKind, Origin, Scope, View, micros
+from graphmem.model import Entity, EntityType, Extraction, Link, MentionKind, Origin, View, micros
 from graphmem.stores.ledger import entity_names, entity_queries
 from graphmem.stores.ledger.memories import partition_row
 
-# Names that are compared with a new one: more begin alike only where a rule should keep its hands off.
+if TYPE_CHECKING:
+    from graphmem.commands.unit_of_work import UnitOfWork
+
+# At most so many names are compared with a new one: if more begin alike, no rule can tell which of them it means.
 MAX_COMPARED = 50
-# Known keys that an error names, and how near they must be (rapidfuzz, 0..100).
+# At most so many similar keys are named by an error; their minimal similarity (rapidfuzz, 0..100).
 NEAREST_LIMIT, MIN_SIMILARITY = 3, 60
 
 
-# --- what users say -------------------------------------------------------------------------------------------------
+# --- commands of users ----------------------------------------------------------------------------------------------
 
 
-def execute_entity_command(connection: Connection, command: EntityCommand, now: datetime) -> str:
-    """Carries out a step about names; returns the entity's key.
+def execute_entity_command(command: EntityCommand, uow: UnitOfWork) -> Outcome:
+    """Adds or removes an alias, or renames an entity; the id of the outcome is the entity's key.
 
-    Raises NotFoundError for what the scope's memories do not mention, and for a link that is not there.
+    Raises NotFoundError for a name that no memory of the scope mentions, and for the removal of an absent alias.
     """
-    view = View(command.scope, now, partition=command.scope.partition)
+    connection = uow.connection
+    view = View(command.scope, uow.now, partition=command.scope.partition)
     partition = partition_row(connection, command.scope.partition) or 0
-    key = _known(connection, view, command.key)
+    key = _mentioned_key(connection, view, command.key)
     if isinstance(command, RenameEntity):
-        entity_names.set_chosen_name(connection, partition, key, ChosenName(micros(now), command.name))
-        return key
-    link = Link(key, _known(connection, view, command.other), Origin.USER)
+        entity_names.set_chosen_name(connection, partition, key, ChosenName(micros(uow.now), command.name))
+        return Outcome("NAME", key)
+    link = Link(key, _mentioned_key(connection, view, command.other), Origin.USER)
     if isinstance(command, AddAlias):
-        entity_names.set_user_link(connection, partition, link, micros(now))
-        return key
+        entity_names.set_user_link(connection, partition, link, micros(uow.now))
+        return Outcome("NAME", key)
     if entity_names.link_between(connection, partition, link.key, link.other) is None:
-        raise NotFoundError(_not_linked(connection, view, link))
-    # Remembered also of a link that the user made: a rule might have found it, too, and would again.
-    entity_names.set_user_link(connection, partition, link, micros(now), negated=True)
-    return key
+        raise NotFoundError(_not_linked_message(connection, view, link))
+    # Stored as a negation even if the user had made the link: a rule may have found it as well, and would do so again.
+    entity_names.set_user_link(connection, partition, link, micros(uow.now), negated=True)
+    return Outcome("NAME", key)
 
 
-def _known(connection: Connection, view: View, key: str) -> str:
-    """A key that the view's memories mention: the one given, or that of what was given this name."""
-    found = entity_queries.entity_in(connection, view, key)
-    if found is None:
+def _mentioned_key(connection: Connection, view: View, key: str) -> str:
+    """Returns the key itself if the view's memories mention it, else the key of the entity whose chosen name it is."""
+    entity = entity_queries.entity_in(connection, view, key)
+    if entity is None:
+        scope = ", ".join(f"{name}={value!r}" for name, value in view.scope.parts.items())
         raise NotFoundError(
-            f"no memory written under {_told(view.scope)} mentions {key!r:.80}; {_near(connection, view, key)}"
+            f"no memory written under {scope} mentions {key!r:.80}; {_suggestion(connection, view, key)}"
         )
-    if key in found.keys:
-        return key
-    return found.key
+    return key if key in entity.keys else entity.key
 
 
-def _told(scope: Scope) -> str:
-    return ", ".join(f"{name}={value!r}" for name, value in scope.parts.items())
-
-
-def _near(connection: Connection, view: View, key: str) -> str:
-    known = entity_queries.keys_in(connection, view)
-    near = [found for found, *_ in process.extract(key, known, limit=NEAREST_LIMIT, score_cutoff=MIN_SIMILARITY)]
-    if near:
-        return f"the nearest that is known: {', '.join(map(repr, near))}"
+def _suggestion(connection: Connection, view: View, key: str) -> str:
+    keys = entity_queries.keys_in(connection, view)
+    similar = [match for match, *_ in process.extract(key, keys, limit=NEAREST_LIMIT, score_cutoff=MIN_SIMILARITY)]
+    if similar:
+        return f"the nearest that is known: {', '.join(map(repr, similar))}"
     return "entities() lists what is known there"
 
 
-def _not_linked(connection: Connection, view: View, link: Link) -> str:
-    linked = {
-        one.other
-        for one in entity_names.links_of(connection, partition_row(connection, view.scope.partition), [link.key])
-    }
-    there = sorted(linked & set(entity_queries.keys_in(connection, view)))
-    directly = f"it is linked to {', '.join(map(repr, there))}" if there else "it is linked to nothing"
+def _not_linked_message(connection: Connection, view: View, link: Link) -> str:
+    partition = partition_row(connection, view.scope.partition)
+    linked = {existing.other for existing in entity_names.links_of(connection, partition, [link.key])}
+    visible = sorted(linked & set(entity_queries.keys_in(connection, view)))
+    directly = f"it is linked to {', '.join(map(repr, visible))}" if visible else "it is linked to nothing"
     return f"{link.key!r} and {link.other!r} are not linked to each other, so there is nothing to take back; {directly}"
 
 
-# --- what the rules find --------------------------------------------------------------------------------------------
+# --- links by rule --------------------------------------------------------------------------------------------------
 
 
 def link_new_names(
-    connection: Connection, partition: int, found: Extraction, now: datetime, *, is_passage: bool
+    connection: Connection, partition: int, extraction: Extraction, now: datetime, *, is_passage: bool
 ) -> None:
-    """Links what a text that was just added to the graph says is one, and the names that it is the first to hold.
+    """Adds aliases by rule for a text that was just added to the graph.
 
-    The other rules look at names alone, so nothing changes for a name that was there already. People who talk call
-    each other by the first name; in documents it is mostly somebody else's, so no passage links one.
+    Links the names that the text states to mean one person, and each name that no other memory mentions to its full
+    name and to other spellings: these rules compare names alone, so they apply once per name. Passages of documents
+    (`is_passage`) link no first names: in a document a first name mostly belongs to somebody else.
     """
     at = micros(now)
-    names = [mention.key for mention in found.mentions if mention.kind <= MentionKind.NAME]
-    known = entity_names.existing_entities(connection, partition, names) if names else {}
-    for key, other in entity_resolution.stated_aliases(found):
-        # Also by what other texts have taken them for.
-        if known[key].type is known[other].type is EntityType.PERSON:
+    names = [mention.key for mention in extraction.mentions if mention.kind <= MentionKind.NAME]
+    entities = entity_names.existing_entities(connection, partition, names) if names else {}
+    for key, other in entity_resolution.stated_aliases(extraction):
+        # The stored type: other texts count as well.
+        if entities[key].type is entities[other].type is EntityType.PERSON:
             entity_names.add_rule_link(connection, partition, Link(key, other, Origin.SAID), at)
-    for entity in known.values():
+    for entity in entities.values():
         if entity.mentions == 1:
             if not is_passage:
                 _link_first_name(connection, partition, entity, at)
@@ -107,18 +110,18 @@ def link_new_names(
 
 
 def _link_first_name(connection: Connection, partition: int, entity: Entity, at: int) -> None:
-    """Links a first name to the one full name that begins with it; a second such name takes the link back."""
+    """Links a first name to the only full name that begins with it; removes that link when there is a second one."""
     if not (key := _first_name_in(entity)):
         return
-    first = entity_names.existing_entities(connection, partition, [key]).get(key)
-    if first is None or not entity_resolution.is_first_name(first):
+    first_name = entity_names.existing_entities(connection, partition, [key]).get(key)
+    if first_name is None or not entity_resolution.is_first_name(first_name):
         return
-    beginning = entity_names.entities_with_prefix(
+    candidates = entity_names.entities_with_prefix(
         connection, partition, f"{key} ", entity_resolution.FIRST_NAME_TYPES, MAX_COMPARED
     )
-    full = entity_resolution.full_name_for(first, beginning)
-    if full is not None:
-        entity_names.add_rule_link(connection, partition, Link(key, full.key, Origin.FIRST_NAME), at)
+    full_name = entity_resolution.full_name_for(first_name, candidates)
+    if full_name is not None:
+        entity_names.add_rule_link(connection, partition, Link(key, full_name.key, Origin.FIRST_NAME), at)
         return
     links = entity_names.links_of(connection, partition, [key])
     entity_names.remove_rule_links(connection, partition, [link for link in links if link.origin is Origin.FIRST_NAME])
@@ -133,29 +136,28 @@ def _first_name_in(entity: Entity) -> str:
 def _link_spellings(connection: Connection, partition: int, entity: Entity, at: int) -> None:
     if not entity_resolution.is_spelling_compared(entity):
         return
-    start = entity.key[: entity_resolution.COMMON_PREFIX]
-    for other in entity_names.entities_with_prefix(connection, partition, start, [entity.type], MAX_COMPARED):
+    prefix = entity.key[: entity_resolution.COMMON_PREFIX]
+    for other in entity_names.entities_with_prefix(connection, partition, prefix, [entity.type], MAX_COMPARED):
         if entity_resolution.is_spelling_variant(entity, other):
             entity_names.add_rule_link(connection, partition, Link(entity.key, other.key, Origin.SPELLING), at)
 
 
-# --- forgetting -----------------------------------------------------------------------------------------------------
+# --- removal of links and names -------------------------------------------------------------------------------------
 
 
 def prune_rule_links(connection: Connection, partition: int, keys: Iterable[str]) -> None:
-    """Withdraws the found links of keys that a memory mentioned, where nothing bears them any more.
+    """Removes links by rule of these keys, which a memory mentioned, if they have lost their support.
 
-    That is when nothing mentions one of the two, and for what was said, when no memory says it.
+    A link needs a mention of both keys; a link stated by a text (`Origin.SAID`) also needs a memory that states it.
     """
     links = [link for link in entity_names.links_of(connection, partition, keys) if link.origin is not Origin.USER]
-    there = entity_names.existing_entities(connection, partition, {key for link in links for key in link[:2]})
-    entity_names.remove_rule_links(
-        connection, partition, [link for link in links if not _borne(connection, partition, link, there)]
-    )
+    mentioned = set(entity_names.existing_entities(connection, partition, {key for link in links for key in link[:2]}))
+    unsupported = [link for link in links if not _is_supported(connection, partition, link, mentioned)]
+    entity_names.remove_rule_links(connection, partition, unsupported)
 
 
-def _borne(connection: Connection, partition: int, link: Link, there: Iterable[str]) -> bool:
-    if not {link.key, link.other} <= set(there):
+def _is_supported(connection: Connection, partition: int, link: Link, mentioned: AbstractSet[str]) -> bool:
+    if not {link.key, link.other} <= mentioned:
         return False
     return link.origin is not Origin.SAID or entity_names.is_stated(
         connection, partition, link, entity_resolution.NAMING_PREDICATES
@@ -163,13 +165,13 @@ def _borne(connection: Connection, partition: int, link: Link, there: Iterable[s
 
 
 def delete_unmentioned_names(connection: Connection, partition: int) -> None:
-    """After an erasure or an import: no name stays in a link, or as what something is called, that no memory mentions.
+    """Deletes aliases and chosen names of keys that no memory mentions: needed after an erasure or an import.
 
-    An update or a `rebuild` takes a memory's mentions out for a moment, so names in the words of what still waits for
-    its mentions are kept.
+    Keys in texts that wait for enrichment are kept: an update or a `rebuild` removes a memory's mentions for a while.
     """
-    gone = entity_names.unmentioned_keys(connection, partition)
-    if not gone:
+    unmentioned = entity_names.unmentioned_keys(connection, partition)
+    if not unmentioned:
         return
-    owed = [" ".join(words.casefold().split()) for words in entity_names.pending_texts(connection, partition)]
-    entity_names.delete_names(connection, partition, [key for key in gone if not any(key in words for words in owed)])
+    pending = [" ".join(text.casefold().split()) for text in entity_names.pending_texts(connection, partition)]
+    unused = [key for key in unmentioned if not any(key in text for text in pending)]
+    entity_names.delete_names(connection, partition, unused)

@@ -1,19 +1,18 @@
-"""Taking down what a language model made of messages: carried out by `commit`, as every step.
+"""The handlers of commands about jobs and facts, for `graphmem.commands.unit_of_work`, and a fact's sources and scope.
 
-A model thinks for seconds. What it was asked about may be gone when it answers, or somebody else may have stored what
-it did not know of: neither goes unnoticed here.
+A language model answers after seconds. Meanwhile its messages may have been erased, or another call may have stored
+similar facts: the first makes a command a NONE with reason `ERASED`, the second raises DecisionConflict.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import singledispatch
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphmem.commands.types import AddFact, CompleteJob, EnqueueExtraction, FactCommand, Outcome, ReaffirmFact
+from graphmem.commands.types import AddFact, CompleteJob, EnqueueExtraction, Outcome, ReaffirmFact
 from graphmem.model import Kind, MemoryRecord, Scope
 from graphmem.stores.ledger import embeddings, jobs, memories, outbox, sessions
 from graphmem.stores.ledger.jobs import Job, JobKind
@@ -26,38 +25,35 @@ SAID_AGAIN, RUN_DELETED = "said again in another scope", "a run that it was said
 
 
 class DecisionConflict(Exception):
-    """What was decided rests on facts that have changed since."""
+    """Raised when facts near to the new ones were stored after the decision: it has to be made again."""
 
 
 class JobAlreadyDone(Exception):
-    """Somebody else has done this work."""
+    """Raised when another worker has completed the job already."""
 
 
-@singledispatch
-def execute_fact_command(command: FactCommand, uow: UnitOfWork) -> Outcome:
-    """Carries out one of these steps."""
-    raise NotImplementedError(type(command).__name__)
-
-
-@execute_fact_command.register(EnqueueExtraction)
-def _(command: EnqueueExtraction, uow: UnitOfWork) -> Outcome:
-    fresh = uow.said
-    if not fresh:
+def enqueue_extraction(command: EnqueueExtraction, uow: UnitOfWork) -> Outcome:
+    """Records a job for the source messages that this change set stored as new; its row is the outcome's id."""
+    messages = uow.new_source_messages
+    if not messages:
         return Outcome("NONE", "", reason="nothing new")
     request = {} if command.prompt is None else {"prompt": command.prompt}
     kind = JobKind.PROCEDURE if command.procedure else JobKind.FACTS
-    asked = Job(kind, command.scope, fresh[-1].session, tuple(record.id for record in fresh), request)
-    return Outcome("ASSIGN", str(jobs.enqueue(uow.connection, asked).row), kind=Kind.FACT)
+    job = Job(kind, command.scope, messages[-1].session, tuple(message.id for message in messages), request)
+    return Outcome("ASSIGN", str(jobs.enqueue(uow.connection, job).row), kind=Kind.FACT)
 
 
-@execute_fact_command.register(CompleteJob)
-def _(command: CompleteJob, uow: UnitOfWork) -> Outcome:
+def complete_job(command: CompleteJob, uow: UnitOfWork) -> Outcome:
+    """Completes a job, unless it is done or its decision is outdated; records a summary that is due.
+
+    Raises JobAlreadyDone and DecisionConflict.
+    """
     connection = uow.connection
     if not jobs.complete(connection, command.job.row):
         raise JobAlreadyDone
     if command.vectors is not None and _has_new_neighbours(command, uow):
         raise DecisionConflict
-    if command.summarise_every and _is_long(command, uow):
+    if command.summarise_every and _is_summary_due(command, uow):
         jobs.enqueue(connection, Job(JobKind.SUMMARY, command.job.scope, command.job.session))
     return Outcome("SETTLE", str(command.job.row), kind=Kind.FACT)
 
@@ -66,35 +62,36 @@ def _has_new_neighbours(command: CompleteJob, uow: UnitOfWork) -> bool:
     rows = sessions.facts_since(uow.connection, command.job.partition, command.last_seq_seen)
     if not rows:
         return False
-    found = embeddings.vectors_of(uow.connection, command.spec.model, rows)
-    # One that has no vectors yet might be near.
-    return len(found) < len(rows) or any(
+    vectors_by_row = embeddings.vectors_of(uow.connection, command.spec.model, rows)
+    # A fact without vectors yet may be near.
+    return len(vectors_by_row) < len(rows) or any(
         float(np.max(command.vectors @ vector)) >= command.min_similarity
-        for vectors in found.values()
+        for vectors in vectors_by_row.values()
         for vector in vectors
     )
 
 
-def _is_long(command: CompleteJob, uow: UnitOfWork) -> bool:
+def _is_summary_due(command: CompleteJob, uow: UnitOfWork) -> bool:
     scope, session = command.job.scope, command.job.session
-    covered = sessions.last_summarised_row(uow.connection, sessions.summary_of(uow.connection, scope, session))
-    return sessions.has_episodes(uow.connection, scope, session, command.summarise_every, covered)
+    last_row = sessions.last_summarised_row(uow.connection, sessions.summary_of(uow.connection, scope, session))
+    return sessions.has_episodes(uow.connection, scope, session, command.summarise_every, last_row)
 
 
 def enqueue_summaries(summaries: Sequence[MemoryRecord], uow: UnitOfWork) -> None:
-    """Records that running summaries which held erased words are to be made of what is left, if anything is."""
-    for one in summaries:
-        if one.memory_type != sessions.PROCEDURAL and sessions.has_episodes(uow.connection, one.scope, one.session, 1):
-            jobs.enqueue(uow.connection, Job(JobKind.SUMMARY, one.scope, one.session))
+    """Records new summaries of sessions whose running summary was erased, if the session has episodes left."""
+    for summary in summaries:
+        scope, session = summary.scope, summary.session
+        if summary.memory_type != sessions.PROCEDURAL and sessions.has_episodes(uow.connection, scope, session, 1):
+            jobs.enqueue(uow.connection, Job(JobKind.SUMMARY, scope, session))
 
 
-@execute_fact_command.register(AddFact)
-def _(command: AddFact, uow: UnitOfWork) -> Outcome:
+def add_fact(command: AddFact, uow: UnitOfWork) -> Outcome:
+    """Stores a fact or a summary with its sources, unless one of these was erased."""
     sources = sources_of(command.sources, uow)
     if sources is None:
         return Outcome("NONE", command.record.id, kind=command.record.kind, reason=ERASED)
     record = replace(command.record, seq=uow.next_seq())
-    record = replace(record, row=memories.insert(uow.connection, record, uow.partition(record)))
+    record = replace(record, row=memories.insert(uow.connection, record, uow.partition_row(record)))
     link_sources(record, sources, uow)
     uow.add_event("ADD", record, new=record.text)
     outbox.enqueue(uow.connection, record.row, record.version)
@@ -102,19 +99,19 @@ def _(command: AddFact, uow: UnitOfWork) -> Outcome:
 
 
 def sources_of(ids: tuple[str, ...], uow: UnitOfWork) -> list[MemoryRecord] | None:
-    """The messages that something is drawn from; None if one of them is not there any more."""
-    found = memories.records(uow.connection, ids)
-    return [found[uid] for uid in ids] if len(found) == len(set(ids)) else None
+    """Returns the memories of these ids, in order; None if one of them was erased."""
+    records = memories.records(uow.connection, ids)
+    return [records[uid] for uid in ids] if len(records) == len(set(ids)) else None
 
 
 def link_sources(record: MemoryRecord, sources: list[MemoryRecord], uow: UnitOfWork) -> None:
-    """Notes what a memory is drawn from."""
+    """Adds the links from a memory to the memories that it is drawn from."""
     for source in sources:
         memories.add_link(uow.connection, record.row, "drawn_from", source.row)
 
 
-@execute_fact_command.register(ReaffirmFact)
-def _(command: ReaffirmFact, uow: UnitOfWork) -> Outcome:
+def reaffirm_fact(command: ReaffirmFact, uow: UnitOfWork) -> Outcome:
+    """Adds sources and scope to a memory whose words were said again, unless it or a source was erased."""
     record = memories.find(uow.connection, command.id)
     sources = sources_of(command.sources, uow)
     if record is None or sources is None:
@@ -127,11 +124,12 @@ def _(command: ReaffirmFact, uow: UnitOfWork) -> Outcome:
 
 
 def add_scope(scope: Scope, record: MemoryRecord, uow: UnitOfWork) -> MemoryRecord:
-    """Notes that a memory was said again under a scope: it takes the agent that it lacks, the run as a further one.
+    """Adds the scope in which a memory was said again: the agent, if the memory has none, and the run as a further one.
 
-    Said again in no run it has none of its own any more, so that it outlives all of its runs.
+    A memory said again outside of runs loses its own run, so that it outlives the deletion of all its runs. A scope of
+    another partition changes nothing. Returns the memory as it is then.
     """
-    if record.partition != scope.partition:  # whose graph it lives in never changes
+    if record.partition != scope.partition:  # a memory never changes its partition
         return record
     own = replace(record.scope, agent_id=record.scope.agent_id or scope.agent_id)
     if scope.run_id is None:
@@ -139,27 +137,29 @@ def add_scope(scope: Scope, record: MemoryRecord, uow: UnitOfWork) -> MemoryReco
     else:
         new = () if scope.run_id in record.runs else (scope.run_id,)
         moved = replace(record, scope=own, further_runs=(*record.further_runs, *new))
-    return _moved(moved, record, SAID_AGAIN, uow)
+    return _save_scope(moved, record, SAID_AGAIN, uow)
 
 
 def remove_from_run(run: str, record: MemoryRecord, uow: UnitOfWork) -> MemoryRecord | None:
-    """Takes a memory out of a run that is deleted; None if it was said nowhere else, and goes with it.
+    """Takes a memory out of a deleted run; returns None, without a change, if it was said nowhere else.
 
-    The next run takes the place of its own. What was first said in no run stays without one of its own.
+    The memory's own run is replaced by its next one. A memory without an own run stays without.
     """
-    own = record.scope.run_id
-    left = tuple(one for one in record.further_runs if one != run)
-    if own != run:
-        return _moved(replace(record, further_runs=left), record, RUN_DELETED, uow)
-    if not left:
+    own_run = record.scope.run_id
+    other_runs = tuple(other for other in record.further_runs if other != run)
+    if own_run != run:
+        return _save_scope(replace(record, further_runs=other_runs), record, RUN_DELETED, uow)
+    if not other_runs:
         return None
-    session = left[0] if record.session == own else record.session
-    moved = replace(record, scope=replace(record.scope, run_id=left[0]), session=session, further_runs=left[1:])
-    return _moved(moved, record, RUN_DELETED, uow)
+    next_run = other_runs[0]
+    session = next_run if record.session == own_run else record.session
+    scope = replace(record.scope, run_id=next_run)
+    moved = replace(record, scope=scope, session=session, further_runs=other_runs[1:])
+    return _save_scope(moved, record, RUN_DELETED, uow)
 
 
-def _moved(moved: MemoryRecord, record: MemoryRecord, reason: str, uow: UnitOfWork) -> MemoryRecord:
-    """Writes down where a memory was said by now, with its line of history, if that has changed."""
+def _save_scope(moved: MemoryRecord, record: MemoryRecord, reason: str, uow: UnitOfWork) -> MemoryRecord:
+    """Saves a memory's new scope and runs with a SCOPE event, if they differ from those of `record`."""
     if moved == record:
         return record
     moved = replace(moved, seq=uow.next_seq())

@@ -1,11 +1,12 @@
-"""Mere sources that no fact stands for any more: out of default search, and back again. A part of `commit`.
+"""Hides source messages once all facts drawn from them are retired or corrected, and shows them again after an undo.
 
-The words of a message say what the facts drawn from it say. Once each of these is retired, or corrected by the user, a
-search that still gave the words would give back what is not so. They are no memory of their own, so they have no event:
-`valid_to` is set, which every store knows, and a search `as_of` an earlier time finds them.
+A source message says the same as its facts. Once all of these are retired, or corrected by the user, a search that
+returned the message would return an outdated statement. Hiding sets `valid_to`, which every store filters by; a search
+`as_of` an earlier time still finds the message. There is no event, because a source message is no memory of its own.
 
-A correction marks the links to the sources a fact had then ("corrects" beside "drawn_from"): what is drawn from later
-words is not touched by it. The marks before each change of a fact's text stand in its event, for going back to.
+A correction adds a "corrects" link beside "drawn_from" to each source that the fact has at that time: facts drawn from
+later messages are not affected. Each UPDATE event of a fact keeps the corrected sources before it, so that an undo can
+restore them. Called within the transaction of `graphmem.commands.unit_of_work`.
 """
 
 from __future__ import annotations
@@ -25,66 +26,71 @@ CORRECTS = "corrects"
 
 
 def correction_details(uow: UnitOfWork, fact: MemoryRecord) -> dict[str, list[str]]:
-    """What a fact's event has to keep beside its columns: `{"corrects": ids of sources}`, {} for most."""
+    """Returns `{"corrects": ids of corrected sources}` for a fact's event, {} if there are none."""
     corrected = memories.link_targets(uow.connection, fact.row, CORRECTS) if fact.kind is Kind.FACT else []
     return {CORRECTS: [source.id for source in corrected]} if corrected else {}
 
 
 def update_corrected_sources(uow: UnitOfWork, old: MemoryRecord, new: MemoryRecord, *, corrects: bool) -> None:
-    """After a change of a memory's text, and before its event is written.
+    """Updates a fact's "corrects" links after a change of its text, and the visibility of its sources.
 
-    A fact that goes back to words it had stands for the sources it stood for then, whoever takes it back.
+    To be called before the UPDATE event is written. `corrects`: the new text contradicts the sources, so all of them
+    are corrected. A text that the fact had before gets back the links it had then, also when `corrects` is False.
     """
     if new.kind is not Kind.FACT or new.text == old.text:
         return
-    sources = _sources(uow, new)
-    before = _marks_when_it_said(uow, new)
-    if before is None and not corrects:
+    sources = _source_messages(uow, new)
+    earlier_ids = _corrected_ids_of_earlier_text(uow, new)
+    if earlier_ids is None and not corrects:
         return
-    marked = {source.id for source in sources} if before is None else before
+    corrected_ids = {source.id for source in sources} if earlier_ids is None else earlier_ids
     memories.remove_links(uow.connection, new.row, CORRECTS)
     for source in sources:
-        if source.id in marked:
+        if source.id in corrected_ids:
             memories.add_link(uow.connection, new.row, CORRECTS, source.row)
     update_source_visibility(uow, new, uow.now)
 
 
-def _marks_when_it_said(uow: UnitOfWork, fact: MemoryRecord) -> set[str] | None:
-    """The sources that were marked when a fact last had the words it has now; None if it never had them."""
+def _corrected_ids_of_earlier_text(uow: UnitOfWork, fact: MemoryRecord) -> set[str] | None:
+    """Returns the ids of the sources corrected when a fact last had its current text; None if it never had it."""
     history = events.history(uow.connection, fact.id)
-    was: Iterable[Mapping[str, Any]] = (
+    states: Iterable[Mapping[str, Any]] = (
         event.previous_state for event in reversed(history) if event.previous_state is not None
     )
-    return next((set(before.get(CORRECTS, ())) for before in was if before.get("text") == fact.text), None)
+    return next((set(state.get(CORRECTS, ())) for state in states if state.get("text") == fact.text), None)
 
 
 def update_source_visibility(uow: UnitOfWork, fact: MemoryRecord, at: datetime) -> None:
-    """After a fact was retired, restored or corrected: its mere sources go (since `at`) or come back."""
-    for source in _sources(uow, fact) if fact.kind is Kind.FACT else []:
-        until = _until(uow, source, at)
-        if (until is None) != (source.valid_to is None):
-            _date(uow, source, until)
+    """Hides a fact's source messages from `at` on, or shows them again: after the fact is retired, restored, corrected.
+
+    A source stays visible while one of its facts is valid and does not correct it. Memories of other kinds: no effect.
+    """
+    for source in _source_messages(uow, fact) if fact.kind is Kind.FACT else []:
+        valid_to = _valid_to(uow, source, at)
+        if (valid_to is None) != (source.valid_to is None):
+            _set_valid_to(uow, source, valid_to)
 
 
-def _sources(uow: UnitOfWork, fact: MemoryRecord) -> list[MemoryRecord]:
-    return [one for one in memories.link_targets(uow.connection, fact.row, "drawn_from") if one.source_only]
+def _source_messages(uow: UnitOfWork, fact: MemoryRecord) -> list[MemoryRecord]:
+    sources = memories.link_targets(uow.connection, fact.row, "drawn_from")
+    return [source for source in sources if source.source_only]
 
 
-def _until(uow: UnitOfWork, source: MemoryRecord, at: datetime) -> datetime | None:
-    """When the last of a source's facts ceased to stand for it; None while one does."""
+def _valid_to(uow: UnitOfWork, source: MemoryRecord, at: datetime) -> datetime | None:
+    """Returns None while a fact of the source is valid and not correcting it, else the latest of `at` and its ends."""
     connection = uow.connection
-    corrected = {fact.id for fact in memories.link_sources(connection, source.row, CORRECTS)}
+    correcting = {fact.id for fact in memories.link_sources(connection, source.row, CORRECTS)}
     drawn = memories.link_sources(connection, source.row, "drawn_from")
-    facts = [one for one in drawn if one.kind is Kind.FACT and one.id not in corrected]
+    facts = [memory for memory in drawn if memory.kind is Kind.FACT and memory.id not in correcting]
     if any(fact.valid_to is None for fact in facts):
         return None
     return max([at, *(fact.valid_to for fact in facts if fact.valid_to is not None)])
 
 
-def _date(uow: UnitOfWork, source: MemoryRecord, until: datetime | None) -> None:
-    dated = replace(source, valid_to=until, seq=uow.next_seq())
-    memories.update(uow.connection, dated)
-    if until is not None:
-        graph_writes.end_supports(uow.connection, dated, until)
+def _set_valid_to(uow: UnitOfWork, source: MemoryRecord, valid_to: datetime | None) -> None:
+    changed = replace(source, valid_to=valid_to, seq=uow.next_seq())
+    memories.update(uow.connection, changed)
+    if valid_to is not None:
+        graph_writes.end_supports(uow.connection, changed, valid_to)
     elif source.valid_to is not None:
-        graph_writes.reopen_supports(uow.connection, dated, source.valid_to)
+        graph_writes.reopen_supports(uow.connection, changed, source.valid_to)

@@ -1,4 +1,7 @@
-"""The only thing that is ever written: a plan, frozen. `graphmem.commands.unit_of_work` carries it out."""
+"""Commands, change sets and outcomes: frozen descriptions of changes, for `graphmem.commands.unit_of_work`.
+
+`ingest`, `transfer`, `memory` and `engine` make them. `sources` are always ids of memories.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Unset:
-    """The type of UNSET: an argument that was not given, where None means something."""
+    """The type of UNSET, the default of arguments for which None has a meaning."""
 
     def __repr__(self) -> str:
         return "unset"
@@ -26,9 +29,10 @@ UNSET = Unset()
 
 @dataclass(frozen=True, slots=True)
 class AddMessage:
-    """Store one message as an episode. `key` recognises it when it comes again (None: it never does).
+    """Stores one message as an episode.
 
-    `source_only`: facts will be drawn from it, and they are what is remembered.
+    `key` recognises a repeated message; without one it is always new. `words` is the digest of its content, which must
+    be the same in a repeated message. `source_only`: the episode is a source message, for facts to be drawn from.
     """
 
     scope: Scope
@@ -44,9 +48,10 @@ class AddMessage:
 
 @dataclass(frozen=True, slots=True)
 class EnqueueExtraction:
-    """Record that a language model has to draw facts from what this plan stores as new, or the `procedure` it tells.
+    """Records a job that draws facts from the source messages stored as new by the same change set.
 
-    `prompt` replaces our instructions.
+    `procedure`: the job records the procedure that the messages describe, instead. `prompt` replaces the instructions
+    of graphmem. To be placed after the `AddMessage` commands.
     """
 
     scope: Scope
@@ -56,12 +61,12 @@ class EnqueueExtraction:
 
 @dataclass(frozen=True, slots=True)
 class CompleteJob:
-    """Take a language model's work off the list, with what came of it: to be the first step of its plan.
+    """Completes a job, together with its results: to be the first command of its change set.
 
-    Refused with `DecisionConflict` if facts near to these `vectors` (rows, unit length, by `spec`' model; at least
-    `min_similarity` in cosine) were stored after sequence number `last_change_seen`, and with `JobAlreadyDone` if
-    somebody else has done it. Where `summarise_every` messages of the session are in no summary, one is recorded to be
-    made (0: never).
+    Raises `JobAlreadyDone` if another worker has completed it, `DecisionConflict` if facts near to the new ones were
+    stored after sequence number `last_seq_seen`: with a cosine of at least `min_similarity` to one of `vectors` (a row
+    of unit length for each new fact, by the model of `spec`; None: no check). Records a summary job if at least
+    `summarise_every` messages of the session are in no summary (0: never).
     """
 
     job: Job
@@ -74,7 +79,7 @@ class CompleteJob:
 
 @dataclass(frozen=True, slots=True)
 class AddFact:
-    """Store what was drawn from messages: a fact or a summary. Not if one of its `sources` has been erased."""
+    """Stores a fact or a summary drawn from messages (`sources`), unless one of these was erased."""
 
     record: MemoryRecord
     sources: tuple[str, ...]
@@ -82,7 +87,7 @@ class AddFact:
 
 @dataclass(frozen=True, slots=True)
 class ReaffirmFact:
-    """A memory is said again: `sources` say it, too. It takes the agent that it lacks, and the run as a further one."""
+    """Adds `sources` and `scope` to a memory that was said again: an agent if it has none, the run as a further one."""
 
     id: str
     scope: Scope
@@ -91,9 +96,9 @@ class ReaffirmFact:
 
 @dataclass(frozen=True, slots=True)
 class StoreEnrichment:
-    """Add what was computed from a memory's words. Skipped if the words have changed since (`version`).
+    """Stores a memory's enrichment, unless its text has changed since (`version`).
 
-    `embedded` None: the ledger had it already.
+    `text_hash` identifies the embedded text. `embedded` None: the ledger holds its vectors already.
     """
 
     id: str
@@ -106,11 +111,11 @@ class StoreEnrichment:
 
 @dataclass(frozen=True, slots=True)
 class UpdateMemory:
-    """Correct or refine a memory in place.
+    """Changes the text, metadata or expiration of a memory; None (for `expires_at`: UNSET) keeps the old value.
 
-    `corrects`: its new words are not what its sources said (see `graphmem.commands.source_visibility`). `sources` are
-    further messages that it is drawn from now; if one of them has been erased, it stays as it is. `scope` is where they
-    were said (see `ReaffirmFact`). `extraction`: what the new words mention and state, where that is known already.
+    `corrects`: the new text contradicts the memory's sources (see `graphmem.commands.source_visibility`). `sources` are
+    further messages that the memory is drawn from now; if one of them was erased, nothing changes. `scope` is the scope
+    of these messages (see `ReaffirmFact`). `extraction`: the mentions and relations of the new text, if known already.
     """
 
     id: str
@@ -126,9 +131,9 @@ class UpdateMemory:
 
 @dataclass(frozen=True, slots=True)
 class RetireMemory:
-    """The world has changed: `at` is when; `successor` is the memory that says so.
+    """Ends a memory's validity at `at`, because `successor` (a memory's id) contradicts it.
 
-    If one of the messages that tell it (`sources`) has been erased, the memory stays.
+    The memory stays valid if one of the messages behind the contradiction (`sources`) was erased.
     """
 
     id: str
@@ -140,7 +145,7 @@ class RetireMemory:
 
 @dataclass(frozen=True, slots=True)
 class RestoreMemory:
-    """Takes a retirement back."""
+    """Makes a retired memory valid again."""
 
     id: str
     reason: str
@@ -148,16 +153,16 @@ class RestoreMemory:
 
 @dataclass(frozen=True, slots=True)
 class UndoEvent:
-    """Takes an update or a retirement back, by the id of its event."""
+    """Reverses an UPDATE or a RETIRE, by the id of its event."""
 
     event: str
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteMemory:
-    """Delete for good, from every store. `missing_ok`: an id that is not (any more) is no error.
+    """Erases a memory, from all stores. `missing_ok`: an unknown id is no error.
 
-    `run_id`: only what was said in that run. A memory that was said elsewhere, too, stays there.
+    `run_id`: takes the memory out of that run only; it is erased if it was said nowhere else.
     """
 
     id: str
@@ -167,14 +172,14 @@ class DeleteMemory:
 
 @dataclass(frozen=True, slots=True)
 class ReindexMemory:
-    """Derive everything from the memory's words anew: after a change of the embedding model."""
+    """Has everything derived from a memory's text computed again, after a change of the embedding model."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True)
 class AddAlias:
-    """Two keys mean one entity; the user says so."""
+    """Adds a user's alias: two keys mean one entity."""
 
     scope: Scope
     key: str
@@ -183,7 +188,7 @@ class AddAlias:
 
 @dataclass(frozen=True, slots=True)
 class RemoveAlias:
-    """They do not, or not any more; no rule is to say so again."""
+    """Removes an alias of two keys for good: no rule adds it again."""
 
     scope: Scope
     key: str
@@ -192,7 +197,7 @@ class RemoveAlias:
 
 @dataclass(frozen=True, slots=True)
 class RenameEntity:
-    """What an entity is called in what people see, whatever the texts call it."""
+    """Sets the displayed name of an entity, whichever names the texts use."""
 
     scope: Scope
     key: str
@@ -204,9 +209,7 @@ EntityCommand = AddAlias | RemoveAlias | RenameEntity
 
 @dataclass(frozen=True, slots=True)
 class ImportLink:
-    """A link of a memory that is taken with another one, `other`: from it to that one, or (`is_incoming`) from that to
-    it.
-    """
+    """A link from an imported memory to the memory `other` or, if `is_incoming`, from `other` to it."""
 
     kind: str
     other: str
@@ -215,11 +218,11 @@ class ImportLink:
 
 @dataclass(frozen=True, slots=True)
 class ImportMemory:
-    """Store a memory as another ledger, or another program, had it. One whose id is here stays as it is.
+    """Stores a memory of another ledger or program, unless its id or message is stored; then nothing changes.
 
-    An empty `record.session` is found as for something said now, and without `events` it begins with an ADD. `key` and
-    `words` recognise its message. `extraction` None: its words are yet to be read; `embedded` None: or to be embedded.
-    What was erased here stays out unless `restore`.
+    An empty `record.session` is found as for a new message; without `events` the history begins with an ADD. `key` and
+    `words` recognise its message, as in `AddMessage`. `extraction` or `embedded` None: still to be computed. A memory
+    that was erased in this ledger is not imported, unless `restore`.
     """
 
     record: MemoryRecord
@@ -236,9 +239,9 @@ class ImportMemory:
 
 @dataclass(frozen=True, slots=True)
 class ImportTombstone:
-    """Note a memory that was erased in another ledger, so that it does not come to this one. One that is here stays.
+    """Records that another ledger erased a memory, so that it is not imported here. A stored one stays.
 
-    `events` are without words; `keys` recognise its messages.
+    `events` have no words; `keys` recognise the memory's messages.
     """
 
     id: str
@@ -250,7 +253,7 @@ class ImportTombstone:
 
 @dataclass(frozen=True, slots=True)
 class ImportAlias:
-    """Two keys mean one entity (or, `negated`, do not), as another ledger had it. What users said here counts more."""
+    """Stores an alias of another ledger or, if `negated`, that there is none. One decided by users here stays."""
 
     scope: Scope
     link: Link
@@ -260,7 +263,7 @@ class ImportAlias:
 
 @dataclass(frozen=True, slots=True)
 class ImportEntityName:
-    """What an entity was called in another ledger, unless it has a chosen name here."""
+    """Sets the displayed name of an entity as in another ledger, unless it has a chosen name here."""
 
     scope: Scope
     key: str
@@ -287,9 +290,9 @@ Command = (
 
 @dataclass(frozen=True, slots=True)
 class ChangeSet:
-    """Steps that are committed together or not at all.
+    """Commands that are committed together or not at all.
 
-    `within`: ids outside this scope read as absent.
+    `within`: ids outside this scope count as unknown.
     """
 
     commands: tuple[Command, ...]
@@ -299,7 +302,7 @@ class ChangeSet:
 
 @dataclass(frozen=True, slots=True)
 class ErasureReport:
-    """What an erasure took out of the ledger: rows, vectors owed to the index, graph parts, derived rows."""
+    """The ids of the erased memories, and how many rows, points, graph parts and derived rows were removed."""
 
     ids: tuple[str, ...] = ()
     rows: int = 0
@@ -319,11 +322,13 @@ class ErasureReport:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a step did: ADD, UPDATE, RETIRE, RESTORE, DELETE, ENRICH, BURY, or NONE with its reason.
+    """The result of one command.
 
-    `record` is the memory afterwards (for DELETE: before), None where it is not there any more. A step about names
-    is a NAME; its `id` is the key of the entity. `skipped_links` counts links of a memory taken that lead to none here;
-    `successor` is what took the place of a retired one.
+    `event` is ADD, UPDATE, RETIRE, RESTORE, DELETE or ENRICH, and `id` the memory's; NONE if nothing changed, for the
+    `reason`; NAME for entities, with the key as `id`; BURY for an imported tombstone; ASSIGN and SETTLE for a recorded
+    and a completed job, with its row as `id`. `record` is the memory afterwards (for DELETE: before), None if there is
+    none. `previous` is its earlier text, `skipped_links` the number of an imported memory's links to unknown memories,
+    `successor` the id of the memory that replaced a retired one.
     """
 
     event: str
@@ -338,7 +343,7 @@ class Outcome:
 
     @property
     def required_record(self) -> MemoryRecord:
-        """The memory of a step that leaves one. Raises LookupError for a step that left none."""
+        """The memory of an outcome. Raises LookupError if there is none."""
         if self.record is None:
             raise LookupError(self.event)
         return self.record

@@ -1,11 +1,11 @@
-"""Taking an update or a retirement back: which step reverses an event. A part of `commit`.
+"""Finds the command that reverses an UPDATE or RETIRE event, for `graphmem.commands.unit_of_work`.
 
-Only the fields that the event changed go back: those in which the state before it differs from the state after it,
-which is the one before the next event, or else the memory's own. If one of them was changed again since, nothing is
-taken back, for that would discard the later change.
+Only the fields that the event changed are reversed: those that differ between the state before it and the state after
+it, which is the state before the next event, or the current one. If a later event changed one of these fields again,
+the undo is refused, because it would discard that change.
 
-What a language model found in a fact's words goes with them when they change, and no extractor would find it again. So
-the event keeps it, beside the columns, for going back to.
+An update of a fact's text removes the mentions and relations that a language model found in it; no extractor would find
+these again. So the event keeps them in its previous state, beside the columns, under "derived".
 """
 
 from __future__ import annotations
@@ -33,18 +33,19 @@ if TYPE_CHECKING:
 
 DERIVED = "derived"
 _TIMES = ("valid_at", "invalid_at")
-# What an update or a retirement changes of a memory: the names in `Event.before`, and those that callers know.
+# Fields that an UPDATE or a RETIRE changes: name in `Event.previous_state` → name for callers.
 _FIELDS = {"text": "text", "metadata": "metadata", "expires_at": "expiration_date", "valid_to": "valid_to"}
 
 
 def reverse_command(command: UndoEvent, uow: UnitOfWork) -> RestoreMemory | UpdateMemory:
-    """The step that takes an event back.
+    """Returns the command that reverses an event.
 
-    Raises NotFoundError for one outside the plan's scope, ValidationError for one that cannot be taken back.
+    Raises NotFoundError for an unknown event or one outside `uow.within`, ValidationError for an event that cannot be
+    reversed: another type, no change left, or a later change of the same field.
     """
     event = events.find_event(uow.connection, command.event)
-    there = None if event is None else memories.find(uow.connection, event.memory_id)
-    if event is None or there is None or (uow.within and not there.is_in(uow.within)):
+    record = None if event is None else memories.find(uow.connection, event.memory_id)
+    if event is None or record is None or (uow.within and not record.is_in(uow.within)):
         raise NotFoundError(
             f"no event {command.event!r:.80} in this scope; history() and explain() give the ids there are"
         )
@@ -58,45 +59,45 @@ def reverse_command(command: UndoEvent, uow: UnitOfWork) -> RestoreMemory | Upda
             f"event_id: {event.event} {event.id!r} cannot be taken back, only an UPDATE or a RETIRE; "
             "delete() erases what was added"
         )
-    changed = _changed(event, event.previous_state, there, uow)
-    return (
-        RestoreMemory(there.id, f"undo of {event.id}")
-        if "valid_to" in changed
-        else _back(event, event.previous_state, changed)
-    )
+    changed = _changed_fields(event, event.previous_state, record, uow)
+    if "valid_to" in changed:
+        return RestoreMemory(record.id, f"undo of {event.id}")
+    return _reverse_update(event, event.previous_state, changed)
 
 
-def _changed(event: Event, before: Mapping[str, Any], there: MemoryRecord, uow: UnitOfWork) -> set[str]:
-    """The fields that an event changed. Raises ValidationError if there are none, or one was changed again since."""
-    now = memories.encode_record(there)
-    history = events.history(uow.connection, there.id)
-    later = history[[one.id for one in history].index(event.id) + 1 :]
-    after = next((one.previous_state for one in later if one.previous_state is not None), now)
+def _changed_fields(event: Event, before: Mapping[str, Any], record: MemoryRecord, uow: UnitOfWork) -> set[str]:
+    """Returns the fields that an event changed. Raises ValidationError for none, or one that was changed again."""
+    now = memories.encode_record(record)
+    history = events.history(uow.connection, record.id)
+    later_events = history[[other.id for other in history].index(event.id) + 1 :]
+    after = next((later.previous_state for later in later_events if later.previous_state is not None), now)
     changed = {name for name in _FIELDS if before.get(name) != after.get(name)}
     if not changed:
         raise ValidationError(f"event_id: {event.event} {event.id!r} changed nothing that can be taken back")
-    # What has gone back to what it was is no later change, so an event can be taken back once.
-    if since := sorted(_FIELDS[name] for name in changed if now[name] not in (before.get(name), after.get(name))):
+    # A field with its value from before the event counts as unchanged; so a second undo becomes a NONE and is refused.
+    if changed_again := sorted(
+        _FIELDS[name] for name in changed if now[name] not in (before.get(name), after.get(name))
+    ):
         raise ValidationError(
-            f"event_id: {', '.join(since)} changed again after {event.id!r}; take the later events back first"
+            f"event_id: {', '.join(changed_again)} changed again after {event.id!r}; take the later events back first"
         )
     return changed
 
 
-def _back(event: Event, before: Mapping[str, Any], changed: set[str]) -> UpdateMemory:
-    expires, derived = before.get("expires_at"), before.get(DERIVED)
+def _reverse_update(event: Event, before: Mapping[str, Any], changed: set[str]) -> UpdateMemory:
+    expires_at, derived = before.get("expires_at"), before.get(DERIVED)
     return UpdateMemory(
         event.memory_id,
         text=str(before["text"]) if "text" in changed else None,
         metadata=before.get("metadata") or {} if "metadata" in changed else None,
-        expires_at=UNSET if "expires_at" not in changed else _moment(expires),
+        expires_at=UNSET if "expires_at" not in changed else _moment(expires_at),
         reason=f"undo of {event.id}",
-        extraction=None if derived is None or "text" not in changed else _found(derived),
+        extraction=None if derived is None or "text" not in changed else _decode_extraction(derived),
     )
 
 
 def derived_from(record: MemoryRecord, uow: UnitOfWork) -> dict[str, Any]:
-    """What a fact mentions and states, as its event keeps it; {} for other kinds."""
+    """Returns a fact's mentions and relations in the form kept by its UPDATE event; {} for other kinds."""
     if record.kind is not Kind.FACT:
         return {}
     connection = uow.connection
@@ -104,24 +105,25 @@ def derived_from(record: MemoryRecord, uow: UnitOfWork) -> dict[str, Any]:
         {"key": entity.key, "name": entity.name, "type": entity.type.value, "kind": int(kind)}
         for _, entity, kind in graph_reads.mentions_of(connection, [record.id])
     ]
-    stated = [_plain(statement) for _, statement, *_ in graph_reads.statements_of(connection, [record.id])]
-    return {DERIVED: {"mentions": mentions, "statements": stated}}
+    statements = [_encode(statement) for _, statement, *_ in graph_reads.statements_of(connection, [record.id])]
+    return {DERIVED: {"mentions": mentions, "statements": statements}}
 
 
-def _plain(statement: Statement) -> dict[str, Any]:
+def _encode(statement: Statement) -> dict[str, Any]:
     times = {name: getattr(statement, name) for name in _TIMES}
     return {**asdict(statement), **{name: None if at is None else micros(at) for name, at in times.items()}}
 
 
-def _found(derived: Mapping[str, Any]) -> Extraction:
+def _decode_extraction(derived: Mapping[str, Any]) -> Extraction:
     mentions = tuple(
-        Mention(one["key"], one["name"], entity_type(one["type"]), mention_kind(one["kind"]))
-        for one in derived["mentions"]
+        Mention(encoded["key"], encoded["name"], entity_type(encoded["type"]), mention_kind(encoded["kind"]))
+        for encoded in derived["mentions"]
     )
-    stated = tuple(
-        Statement(**{**one, **{name: _moment(one[name]) for name in _TIMES}}) for one in derived["statements"]
+    statements = tuple(
+        Statement(**{**encoded, **{name: _moment(encoded[name]) for name in _TIMES}})
+        for encoded in derived["statements"]
     )
-    return Extraction(mentions, stated)
+    return Extraction(mentions, statements)
 
 
 def _moment(value: int | None) -> Any:

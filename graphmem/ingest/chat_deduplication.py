@@ -1,4 +1,7 @@
-"""A chat as an application keeps it: its last rounds, and which of its messages were there before. Pure."""
+"""Gives the messages of a chat ids by which repeated ones are recognised, for `graphmem.chat`. Pure: no I/O.
+
+An application saves the whole chat, or its end, again and again; only the new messages of its last rounds are added.
+"""
 
 from __future__ import annotations
 
@@ -10,64 +13,64 @@ from typing import Any
 
 
 def last_rounds(messages: Sequence[Mapping[str, Any]], rounds: int) -> int:
-    """Where the last rounds begin: a round is what the user says, in one message or several, and its answers."""
-    starts = [place for place in range(len(messages)) if _begins(messages, place)]
+    """Returns the index at which the last rounds begin. A round is one or more user messages and their answers."""
+    is_user = [message.get("role") == "user" for message in messages]
+    starts = [n for n in range(len(messages)) if is_user[n] and not (n > 0 and is_user[n - 1])]
     return starts[-rounds] if len(starts) >= rounds else 0
 
 
-def _begins(messages: Sequence[Mapping[str, Any]], place: int) -> bool:
-    said_before = place > 0 and messages[place - 1].get("role") == "user"
-    return messages[place].get("role") == "user" and not said_before
-
-
 class ChatHistory:
-    """One chat as it was last given: what has neither id nor time is recognised by its place in it."""
+    """One chat as last saved: a message without id and time is recognised by its position in it."""
 
     def __init__(self, keyed: Callable[..., str]) -> None:
-        """`keyed` makes ids of words (`graphmem.digests`): an id outlives the message before it, which is in it."""
+        """`keyed` makes ids (`Digests.keyed`).
+
+        A keyed digest, because an id is made of its message and the one before it, and outlives the latter's erasure.
+        """
         self._keyed = keyed
-        self._signs: list[str] = []
+        self._fingerprints: list[str] = []
         self._ids: list[str] = []
 
     def with_keys(self, messages: Sequence[Mapping[str, Any]], rounds: int) -> list[Mapping[str, Any]]:
-        """The messages of the last rounds, each with an id, or a time, by which it is known again.
+        """Returns the messages of the last rounds, each with an id or a time by which it is recognised later.
 
-        Ids made here are those of the same messages before. Of new ones they say what was said after what, so that a
-        whole chat gives the same ids in another process. Raises TypeError or AttributeError for what is no chat.
+        Messages of the last call keep their ids. The id of a new one depends on the message before it, so that a whole
+        chat gets the same ids in another process. Raises TypeError or AttributeError for anything but messages.
         """
-        signs = [_sign(message) for message in messages]
-        known = self._known(signs)
-        ids = known + self._made(signs)[len(known) :]
-        self._signs, self._ids = signs, ids
+        fingerprints = [_fingerprint(message) for message in messages]
+        known_ids = self._known_ids(fingerprints)
+        ids = known_ids + self._new_ids(fingerprints)[len(known_ids) :]
+        self._fingerprints, self._ids = fingerprints, ids
         start = last_rounds(messages, rounds)
-        return [_with_id(message, made) for message, made in zip(messages[start:], ids[start:], strict=True)]
+        return [_with_id(message, id_) for message, id_ in zip(messages[start:], ids[start:], strict=True)]
 
-    def _made(self, signs: Sequence[str]) -> list[str]:
-        """Ids that say what was said after what, and for the how manieth time."""
-        pairs = list(zip(["", *signs], signs, strict=False))
-        said: Counter[tuple[str, str]] = Counter()
-        made = []
+    def _new_ids(self, fingerprints: Sequence[str]) -> list[str]:
+        """Makes ids of each message, the one before it, and the ordinal number of this pair in the chat."""
+        pairs = list(zip(["", *fingerprints], fingerprints, strict=False))
+        ordinals: Counter[tuple[str, str]] = Counter()
+        ids = []
         for pair in pairs:
-            said[pair] += 1
-            made.append(self._keyed(*pair, said[pair]))
-        return made
+            ordinals[pair] += 1
+            ids.append(self._keyed(*pair, ordinals[pair]))
+        return ids
 
-    def _known(self, signs: Sequence[str]) -> list[str]:
-        """The ids of what the messages begin with: the chat as it was, or the end of it."""
+    def _known_ids(self, fingerprints: Sequence[str]) -> list[str]:
+        """Returns the ids of the first messages, if these are the beginning or the end of the chat as last saved."""
+        previous = self._fingerprints
         same = 0
-        while same < min(len(signs), len(self._signs)) and signs[same] == self._signs[same]:
+        while same < min(len(fingerprints), len(previous)) and fingerprints[same] == previous[same]:
             same += 1
         if same:
             return self._ids[:same]
-        ends = range(max(0, len(self._signs) - len(signs)), len(self._signs))
-        return next((self._ids[at:] for at in ends if self._signs[at:] == signs[: len(self._signs) - at]), [])
+        starts = range(max(0, len(previous) - len(fingerprints)), len(previous))
+        return next((self._ids[n:] for n in starts if previous[n:] == fingerprints[: len(previous) - n]), [])
 
 
-def _with_id(message: Mapping[str, Any], made: str) -> Mapping[str, Any]:
-    known = message.get("id") is not None or message.get("timestamp") is not None
-    return message if known else {**message, "id": made}
+def _with_id(message: Mapping[str, Any], id_: str) -> Mapping[str, Any]:
+    is_recognisable = message.get("id") is not None or message.get("timestamp") is not None
+    return message if is_recognisable else {**message, "id": id_}
 
 
-def _sign(message: Mapping[str, Any]) -> str:
-    told = [message.get(name) for name in ("role", "name", "content", "id")]
-    return blake2b(json.dumps(told, default=str).encode(), digest_size=16).hexdigest()
+def _fingerprint(message: Mapping[str, Any]) -> str:
+    values = [message.get(name) for name in ("role", "name", "content", "id")]
+    return blake2b(json.dumps(values, default=str).encode(), digest_size=16).hexdigest()

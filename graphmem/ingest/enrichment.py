@@ -1,4 +1,4 @@
-"""What is computed from the words: vectors beside entities and relations, both at once, then one commit."""
+"""Enrichment: computes vectors, tokens and extractions of stored texts, in parallel, and commits them together."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ from graphmem.models.protocols import Embedded, Embedder, TokenEmbedder, embeddi
 from graphmem.stores.ledger import Ledger, embeddings, memories, outbox
 from graphmem.text import content_hash, normalise_key
 
-# Large enough for the models to find texts of one length (256 instead of 64: a fifth faster), small enough that a
-# crash repeats little.
+# Texts per commit. Models batch texts of similar length, so 256 is a fifth faster than 64; a crash repeats one batch.
 BATCH = 256
 
 
 class Enricher:
-    """Does the recorded tasks. Doing one twice, or in two processes, is harmless: the commit takes the first."""
+    """Carries out the enrichment tasks of the ledger. If two processes do the same task, the first commit counts."""
 
     def __init__(self, ledger: Ledger, embedder: Embedder, extractor: Extractor | None, pool: Executor) -> None:
         self._ledger = ledger
@@ -33,21 +32,21 @@ class Enricher:
         self._pool = pool
 
     def process_pending(self, rows: Sequence[int] | None = None) -> None:
-        """Does the tasks of these memories, or all there are.
+        """Enriches the memories of these rows that have a task, or all that have one.
 
-        Raises ModelError when a model fails; the failed tasks stay, with the error's name, and are tried again later.
+        Raises ModelError if a model fails; the failed tasks stay, with the error's name, and are tried again later.
         """
-        todo = self._pending_rows(rows)
-        storing: list[Future[list[Outcome]]] = []
+        pending = self._pending_rows(rows)
+        commits: list[Future[list[Outcome]]] = []
         try:
-            for start in range(0, len(todo), BATCH):
-                change_set = ChangeSet(self._computed(todo[start : start + BATCH]), datetime.now(UTC))
-                wait(storing)
-                # Stored while the models are at the next batch.
-                storing.append(self._pool.submit(commit, self._ledger, change_set, timedelta(0)))
+            for start in range(0, len(pending), BATCH):
+                change_set = ChangeSet(self._compute_tasks(pending[start : start + BATCH]), datetime.now(UTC))
+                wait(commits)
+                # Committed while the models compute the next batch.
+                commits.append(self._pool.submit(commit, self._ledger, change_set, timedelta(0)))
         finally:
-            for stored in storing:
-                stored.result()
+            for future in commits:
+                future.result()
 
     def _pending_rows(self, rows: Sequence[int] | None) -> list[int]:
         with self._ledger.read() as connection:
@@ -59,7 +58,7 @@ class Enricher:
                 for row in outbox.pending(connection, memories.BATCH, rows[start : start + memories.BATCH])
             ]
 
-    def _computed(self, rows: Sequence[int]) -> tuple[StoreEnrichment, ...]:
+    def _compute_tasks(self, rows: Sequence[int]) -> tuple[StoreEnrichment, ...]:
         with self._ledger.read() as connection:
             records = list(memories.records_by_row(connection, rows).values())
         try:
@@ -70,19 +69,22 @@ class Enricher:
             raise
 
     def compute(self, records: Sequence[MemoryRecord]) -> tuple[StoreEnrichment, ...]:
-        """The steps for these memories: texts the ledger knows are not embedded again."""
+        """Computes the enrichment of memories, stored or not, as one command for each, in order.
+
+        A text whose vectors are in the ledger is not embedded again. Raises ModelError.
+        """
         hashes = [content_hash(record.embedded_text) for record in records]
         with self._ledger.read() as connection:
-            known = embeddings.cached_hashes(connection, self.spec, list(set(hashes)))
-        fresh = {h: r.embedded_text for h, r in zip(hashes, records, strict=True) if h not in known}
-        # Both in the pool: a model may fail in any way, and its errors are told from what a signal's handler raises,
-        # which runs in the main thread only, by where they come from.
+            cached = embeddings.cached_hashes(connection, self.spec, list(set(hashes)))
+        new_texts = {h: record.embedded_text for h, record in zip(hashes, records, strict=True) if h not in cached}
+        # Both in the pool: an error from there is a model's, whatever its type. A signal handler raises in the main
+        # thread only.
         extracting = self._pool.submit(self._extract, records)
-        embedding = self._pool.submit(copy_context().run, self._embed, list(fresh.values()))
-        embedded = dict(zip(fresh, embedding.result(), strict=True))
+        embedding = self._pool.submit(copy_context().run, self._embed, list(new_texts.values()))
+        embedded = dict(zip(new_texts, embedding.result(), strict=True))
         return tuple(
-            StoreEnrichment(record.id, record.version, self.spec, h, embedded.get(h), found)
-            for record, h, found in zip(records, hashes, extracting.result(), strict=True)
+            StoreEnrichment(record.id, record.version, self.spec, h, embedded.get(h), extraction)
+            for record, h, extraction in zip(records, hashes, extracting.result(), strict=True)
         )
 
     def _embed(self, texts: Sequence[str]) -> list[Embedded]:
@@ -95,31 +97,30 @@ class Enricher:
     def _extract(self, records: Sequence[MemoryRecord]) -> list[Extraction]:
         if self._extractor is None:
             return [Extraction() for _ in records]
-        found = self._extractor.extract([_utterance(record) for record in records])
-        return [_counted(record, one) for record, one in zip(records, found, strict=True)]
+        extractions = self._extractor.extract([_utterance(record) for record in records])
+        return [_adjusted(record, extraction) for record, extraction in zip(records, extractions, strict=True)]
 
 
 def _utterance(record: MemoryRecord) -> Utterance:
     if record.kind is not Kind.FACT:
         return Utterance(record.text, record.speaker)
-    return Utterance(record.text, record.speaker or _nameless(record), is_fact=True)
+    return Utterance(record.text, record.speaker or _role_name(record), is_fact=True)
 
 
-def _counted(record: MemoryRecord, found: Extraction) -> Extraction:
-    """What counts of what was found in a memory's text.
+def _adjusted(record: MemoryRecord, extraction: Extraction) -> Extraction:
+    """Removes the relations of a source message, and the mention of a fact's nameless speaker without a relation.
 
-    Facts state what a mere source says, the model's relations among them. A speaker without a name is only mentioned
-    where something is stated of them.
+    The relations of a source message belong to the facts drawn from it, together with the language model's.
     """
     if record.source_only:
-        return replace(found, statements=())
+        return replace(extraction, statements=())
     if record.kind is not Kind.FACT or record.speaker:
-        return found
-    speaker = normalise_key(_nameless(record))
-    if any(speaker in (said.subject, said.object) for said in found.statements):
-        return found
-    return replace(found, mentions=tuple(mention for mention in found.mentions if mention.key != speaker))
+        return extraction
+    speaker = normalise_key(_role_name(record))
+    if any(speaker in (statement.subject, statement.object) for statement in extraction.statements):
+        return extraction
+    return replace(extraction, mentions=tuple(mention for mention in extraction.mentions if mention.key != speaker))
 
 
-def _nameless(record: MemoryRecord) -> str:
+def _role_name(record: MemoryRecord) -> str:
     return (record.role or "user").title()

@@ -1,4 +1,4 @@
-"""What a user's own `before_store` makes of a message, before anything is hashed, embedded or written."""
+"""Calls the user's `before_store` hook for a message, before anything is hashed, embedded or written."""
 
 from __future__ import annotations
 
@@ -20,76 +20,79 @@ KEYS = ("role", "content", "name", "timestamp", "id", "metadata")
 _NAME = re.compile(r"[\w-]{1,80}")
 
 BeforeStore = Callable[[dict[str, Any]], Mapping[str, Any] | None]
-"""A message (role, content, name, timestamp, id, metadata) in; out as it may be stored, or None if it may not."""
+"""Takes a message (role, content, name, timestamp, id, metadata); returns it as to be stored, or None to refuse it."""
 
 
 def apply_before_store(
     hook: BeforeStore | None, message: Message, metadata: Mapping[str, Any]
 ) -> tuple[Message, Mapping[str, Any]] | None:
-    """A message and its metadata as they may be stored; None where they may not, or nothing to store is left.
+    """Returns a message and its metadata as the hook returns them; None if it refuses them or leaves no text.
 
-    Raises ConfigError when the hook fails, or returns what is no message: nothing is ever stored without it.
+    Raises ConfigError if the hook fails or returns no valid message: without its answer nothing is stored.
     """
     if hook is None:
         return message, metadata
-    found = _asked(hook, message, metadata)
-    if found is None:
+    returned = _call(hook, message, metadata)
+    if returned is None:
         return None
-    _check_keys(found)
+    _check_keys(returned)
     try:
-        kept = _kept(found.get("metadata"))
-        heard = validation.message_list({name: found[name] for name in found if name != "metadata"}, now=message.at)
+        new_metadata = _checked_metadata(returned.get("metadata"))
+        fields = {name: returned[name] for name in returned if name != "metadata"}
+        messages = validation.message_list(fields, now=message.at)
     except ValidationError as error:
         raise ConfigError(f"before_store returned what cannot be stored: {error}") from None
-    # Whether it is known when it comes again, and where it is from, is for the caller to say.
-    return (replace(heard[0], has_own_time=message.has_own_time, document=message.document), kept) if heard else None
+    if not messages:
+        return None
+    # These two are the caller's to decide: how a repeated message is recognised, and its document.
+    return replace(messages[0], has_own_time=message.has_own_time, document=message.document), new_metadata
 
 
-def log_refused(refused: int, of: int) -> None:
-    """Logs that messages were refused: a function that forgets to return its message refuses each of them."""
+def log_refused(refused: int, total: int) -> None:
+    """Warns that the hook refused messages: a hook that forgets to return its message refuses all."""
     if refused:
         logger.warning(
-            "before_store returned None, or no words, for %d of %d messages; they are not stored", refused, of
+            "before_store returned None, or no words, for %d of %d messages; they are not stored", refused, total
         )
 
 
-def _check_keys(found: Mapping[str, Any]) -> None:
-    """A misspelt key would be lost without a word, and with it what was to be taken out."""
-    for key in found:
+def _check_keys(returned: Mapping[str, Any]) -> None:
+    """Raises ConfigError for an unknown key: the change of a misspelt field would be lost silently."""
+    for key in returned:
         if key not in KEYS:
             near = get_close_matches(str(key), KEYS, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(KEYS)}"
-            # Not any: it may be of somebody's words.
+            # A key that is no name may quote a message, so it is not shown.
             shown = repr(str(key)) if _NAME.fullmatch(str(key)) else "that is no name (not shown)"
             raise ConfigError(f"before_store returned the unknown key {shown}; {hint}")
 
 
-def _kept(metadata: object) -> Mapping[str, Any]:
-    """What is in it has been looked at, and what came along with the words (`attachments`) lies two levels deeper."""
+def _checked_metadata(metadata: object) -> Mapping[str, Any]:
     if metadata is None:
         return {}
     if not isinstance(metadata, Mapping):
         validation.refuse("metadata", metadata, "must be a dict")
+    # Depth -1, as its values were checked before, and `attachments` nest two levels deeper than other metadata.
     copied: dict[str, Any] = validation.json_ready(metadata, "metadata", depth=-1)
     return copied
 
 
-def _asked(hook: BeforeStore, message: Message, metadata: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    told = {
+def _call(hook: BeforeStore, message: Message, metadata: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    argument = {
         "role": message.role,
         "content": message.content,
         "name": message.name,
         "timestamp": message.at.isoformat(),
         "id": message.id,
-        "metadata": deepcopy(dict(metadata)),  # it may be changed in place, and is other messages' as well
+        "metadata": deepcopy(dict(metadata)),  # the hook may change it in place, and other messages share it
     }
     try:
-        found = hook(told)
+        returned = hook(argument)
     except Exception as error:
         raise ConfigError(
             f"before_store failed with {type(error).__name__}; nothing is stored without its answer"
         ) from error
-    if found is not None and not isinstance(found, Mapping):
-        kind = type(found).__name__
-        raise ConfigError(f"before_store returned {kind}; return the message, or None so that it is not stored")
-    return found
+    if returned is not None and not isinstance(returned, Mapping):
+        type_name = type(returned).__name__
+        raise ConfigError(f"before_store returned {type_name}; return the message, or None so that it is not stored")
+    return returned

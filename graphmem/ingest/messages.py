@@ -1,4 +1,4 @@
-"""Words first: messages become the steps that store them. Pure; nothing is computed from the words yet."""
+"""Turns messages into commands that store them. Nothing is computed from their texts yet: see `enrichment`. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from graphmem.digests import Digests
 from graphmem.ingest.hooks import BeforeStore, apply_before_store, log_refused
 from graphmem.model import EMPTY_MAPPING, Message, Scope
 
-# A user id that a person would be called by: letters, perhaps in several words. "u-42" or a UUID says nothing.
+# An id that reads like a person's name: letters, perhaps in several words; not "u-42" or a UUID.
 _NAME_LIKE = re.compile(r"[^\W\d_]{2,}(?:[ '’.-][^\W\d_]+)*")
-_NO_NAMES = frozenset({"user", "users", "default", "test", "tester", "anonymous", "guest", "admin", "me", "human"})
+_PLACEHOLDER_IDS = frozenset(
+    {"user", "users", "default", "test", "tester", "anonymous", "guest", "admin", "me", "human"}
+)
 
 
 def message_commands(
@@ -28,42 +30,43 @@ def message_commands(
     expires_at: datetime | None = None,
     before_store: BeforeStore | None = None,
 ) -> tuple[AddMessage, ...]:
-    """One step for each message that `before_store` lets pass, in order, and as it lets it pass.
+    """Returns one command for each message that `before_store` does not refuse, in order, as it returns it.
 
-    A message is recognised when it comes again by its id, or without one by speaker, words, given time and ordinal
-    among equals in this call; without a given time either, it is always new.
+    A repeated message is recognised by its id or, without one, by speaker, words, its own time and its ordinal among
+    equal messages of this call. A message with neither id nor own time is always new.
     """
     ordinals: Counter[str] = Counter()
-    steps = []
-    for said in messages:
-        found = apply_before_store(before_store, said, _with_its_own(metadata, said))
-        if found is None:
+    commands = []
+    for original in messages:
+        accepted = apply_before_store(before_store, original, _merged_metadata(metadata, original))
+        if accepted is None:
             continue
-        message, kept = found
-        steps.append(
+        message, message_metadata = accepted
+        commands.append(
             AddMessage(
                 scope=scope,
                 message=message,
                 key=_key(message, scope, digests, ordinals),
                 words=digests.content_digest(message.content),
                 speaker=speaker_of(message, scope),
-                metadata=kept,
+                metadata=message_metadata,
                 memory_type=memory_type,
                 expires_at=expires_at,
             )
         )
-    log_refused(len(messages) - len(steps), len(messages))
-    return tuple(steps)
+    log_refused(len(messages) - len(commands), len(messages))
+    return tuple(commands)
 
 
-def _with_its_own(metadata: Mapping[str, Any], message: Message) -> Mapping[str, Any]:
-    """The call's metadata, and over it the message's. What came along with the words is kept as a reference, unless the
-    caller uses that name for something else.
+def _merged_metadata(metadata: Mapping[str, Any], message: Message) -> Mapping[str, Any]:
+    """Merges the call's metadata with the message's, which wins.
+
+    References to the message's attachments go under "attachments", unless the caller uses that name.
     """
     if not message.attachments and not message.metadata:
         return metadata
-    attached = {"attachments": [dict(part) for part in message.attachments]} if message.attachments else {}
-    return {**attached, **metadata, **message.metadata}
+    attachments = {"attachments": [dict(part) for part in message.attachments]} if message.attachments else {}
+    return {**attachments, **metadata, **message.metadata}
 
 
 def _key(message: Message, scope: Scope, digests: Digests, ordinals: Counter[str]) -> str | None:
@@ -71,16 +74,16 @@ def _key(message: Message, scope: Scope, digests: Digests, ordinals: Counter[str
         return digests.key_by_id(message.id, scope)
     if not message.has_own_time:
         return None
-    said = digests.message_fingerprint(message, scope)
-    ordinals[said] += 1
-    return digests.key_by_content(message, scope, ordinals[said])
+    fingerprint = digests.message_fingerprint(message, scope)
+    ordinals[fingerprint] += 1
+    return digests.key_by_content(message, scope, ordinals[fingerprint])
 
 
 def speaker_of(message: Message, scope: Scope) -> str | None:
-    """Who said it, as far as that is a name: the message's own, else the user's or agent's id if it reads like one."""
+    """Returns the speaker's name: the message's, else the user's or agent's id if it reads like a name, else None."""
     if message.name:
         return message.name
-    stands_for = {"user": scope.user_id, "assistant": scope.agent_id}.get(message.role)
-    if stands_for and _NAME_LIKE.fullmatch(stands_for) and stands_for.casefold() not in _NO_NAMES:
-        return stands_for if any(letter.isupper() for letter in stands_for) else stands_for.title()
+    id_of_role = {"user": scope.user_id, "assistant": scope.agent_id}.get(message.role)
+    if id_of_role and _NAME_LIKE.fullmatch(id_of_role) and id_of_role.casefold() not in _PLACEHOLDER_IDS:
+        return id_of_role if any(letter.isupper() for letter in id_of_role) else id_of_role.title()
     return None

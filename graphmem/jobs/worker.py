@@ -1,4 +1,7 @@
-"""What a language model does beside the caller's path: recorded work, taken up by one at a time, tried again later."""
+"""Runs recorded jobs (facts, summaries, procedures) with a language model in background threads, and retries them.
+
+A job is claimed, so that only one worker has it at a time; it stays recorded until it is done.
+"""
 
 from __future__ import annotations
 
@@ -17,135 +20,140 @@ from graphmem.stores.ledger import Ledger, jobs
 from graphmem.stores.ledger.jobs import Job, JobKind
 
 logger = logging.getLogger("graphmem")
-# Requests at a time: they only wait.
+# Parallel jobs; their threads mostly wait for the endpoint.
 WORKER_THREADS = 8
-# Seconds after which work that failed is tried again: doubled each time, up to an hour.
+# Seconds until a failed job is tried again: doubled with each attempt, up to an hour.
 RETRY_BASE, RETRY_MAX = 30.0, 3600.0
-# How often it is doubled at most: work may fail thousands of times, and no number is that large.
+# At most so many doublings: after thousands of failures 2 ** attempts would be too large for a float.
 MAX_DOUBLINGS = 10
 
 
 class JobWorker:
-    """Does recorded work in threads of its own. Safe to use from several threads and processes.
+    """Runs the recorded jobs of a ledger in its own threads. Safe to use from several threads and processes.
 
-    `timeout` is how many seconds one piece of work may take at most before another process may think that its holder
-    has died; what it does all the same is taken by the ledger only once. `after` is called after what nobody waits for.
+    A job claimed for more than `timeout` seconds may be claimed by another process, as if its worker had died; if it
+    had not, the ledger accepts only the first result. `on_background_done` is called after each job that no caller
+    waits for.
     """
 
-    def __init__(self, ledger: Ledger, pipeline: FactPipeline, timeout: float, after: Callable[[], None]) -> None:
+    def __init__(
+        self, ledger: Ledger, pipeline: FactPipeline, timeout: float, on_background_done: Callable[[], None]
+    ) -> None:
         self._ledger = ledger
         self._pipeline = pipeline
         self._timeout = timeout
-        self._after = after
+        self._on_background_done = on_background_done
         self._holder = str(uuid4())
         self._pool = Pool(WORKER_THREADS, thread_name_prefix="graphmem-model")
-        self._lock = RLock()  # of what is done at once it is also told at once, in the same thread
+        self._lock = RLock()  # reentrant: the callback of a future that is done already runs at once, in this thread
         self._running: dict[int, Future[JobResult | str]] = {}
         self._timer: Timer | None = None
         self._closed = False
 
-    def run(self, row: int, *, alone: bool = True, by_force: bool = False) -> Future[JobResult | str]:
-        """Begins one piece of work: its result is what came of it, or the name of what went wrong.
+    def run(self, row: int, *, in_background: bool = True, by_force: bool = False) -> Future[JobResult | str]:
+        """Starts a job, unless it is running here; its future has the result, or the name of the error's class.
 
-        `alone`: nobody waits for it, who would see to the rest.
+        `in_background`: no caller waits, so the worker also has the result delivered and due summaries started.
+        `by_force`: runs the job even if another process has claimed it.
         """
         with self._lock:
-            known = self._running.get(row)
-            if known is None or known.done():  # what is done may have left its number to other work
-                known = self._running[row] = self._pool.submit(
-                    copy_context().run, self._do, row, alone=alone, by_force=by_force
+            running = self._running.get(row)
+            if running is None or running.done():  # the row of a job that is done may belong to a new job
+                running = self._running[row] = self._pool.submit(
+                    copy_context().run, self._run_claimed, row, in_background=in_background, by_force=by_force
                 )
-                known.add_done_callback(lambda job: self._forget(row, job))
-            return known
+                running.add_done_callback(lambda future: self._forget(row, future))
+            return running
 
-    def _forget(self, row: int, job: Future[JobResult | str]) -> None:
+    def _forget(self, row: int, future: Future[JobResult | str]) -> None:
         with self._lock:
-            if self._running.get(row) is job:
+            if self._running.get(row) is future:
                 del self._running[row]
 
     def schedule(self) -> None:
-        """Begins what is due, and sees to it that what is to wait a while is not forgotten."""
+        """Starts all jobs that are due, and sets a timer for the next one."""
         with self._ledger.read() as connection:
-            due = jobs.claimable(connection)
-        for row in due:
+            due_rows = jobs.claimable(connection)
+        for row in due_rows:
             self.run(row)
-        self._wake()
+        self._set_timer_for_next_job()
 
     def drain(self, *, by_force: bool = False) -> list[JobResult | str]:
-        """Does all there is, also what waits after a failure, and waits for it; what came of each.
+        """Runs all jobs once, also those that wait after a failure, waits for them, and returns their results.
 
-        `by_force`: also what another process holds, which may have died.
+        A failed job has the name of its error's class as result. `by_force`: also jobs claimed by another process,
+        which may have died.
         """
-        came: list[JobResult | str] = []
+        results: list[JobResult | str] = []
         failed: set[int] = set()
-        while True:  # one piece of work may record another, in a ledger that gives numbers again under its own
+        while True:  # a job may record another one, and the ledger may reuse the row of a job that is done
             with self._ledger.read() as connection:
-                left = jobs.all_jobs(connection) if by_force else jobs.claimable(connection, also_waiting=True)
+                recorded = jobs.all_jobs(connection) if by_force else jobs.claimable(connection, also_waiting=True)
             with self._lock:
-                under_way = {row: job for row, job in self._running.items() if not job.done()}
-            rows = [row for row in left if row not in failed and row not in under_way]
-            if not rows and not under_way:
-                return came
-            begun = {**under_way, **{row: self.run(row, by_force=by_force) for row in rows}}
-            done = {row: job.result() for row, job in begun.items()}
-            failed |= {row for row, one in done.items() if isinstance(one, str)}
-            came += done.values()
+                running = {row: future for row, future in self._running.items() if not future.done()}
+            rows = [row for row in recorded if row not in failed and row not in running]
+            if not rows and not running:
+                return results
+            started = {**running, **{row: self.run(row, by_force=by_force) for row in rows}}
+            done = {row: future.result() for row, future in started.items()}
+            failed |= {row for row, result in done.items() if isinstance(result, str)}
+            results += done.values()
 
     def close(self) -> None:
-        """Waits for what has been begun; what waits after a failure stays recorded."""
+        """Waits for the running jobs; all others stay recorded."""
         with self._lock:
             self._closed = True
             if self._timer is not None:
                 self._timer.cancel()
         self._pool.shutdown(wait=True)
 
-    def _wake(self) -> None:
+    def _set_timer_for_next_job(self) -> None:
         with self._ledger.read() as connection:
-            due = jobs.next_due(connection)
-        if due is not None:
-            self._look_again(due + 0.1)
+            seconds = jobs.next_due(connection)
+        if seconds is not None:
+            self._set_timer(seconds + 0.1)
 
-    def _look_again(self, seconds: float) -> None:
+    def _set_timer(self, seconds: float) -> None:
         with self._lock:
             if self._closed:
                 return
             if self._timer is not None:
                 self._timer.cancel()
-            self._timer = Timer(seconds, self._woken)
+            self._timer = Timer(seconds, self._on_timer)
             self._timer.daemon = True
             start_thread(self._timer)
 
-    def _woken(self) -> None:
+    def _on_timer(self) -> None:
         try:
             self.schedule()
         except GraphmemError as error:
             logger.warning("a language model's work could not be taken up (%s)", type(error).__name__)
-            self._look_again(RETRY_BASE)
+            self._set_timer(RETRY_BASE)
 
-    def _do(self, row: int, *, alone: bool, by_force: bool) -> JobResult | str:
+    def _run_claimed(self, row: int, *, in_background: bool, by_force: bool) -> JobResult | str:
         with self._ledger.write() as connection:
-            mine = jobs.claim(connection, row, self._holder, self._timeout, by_force=by_force)
-            job = jobs.get(connection, row) if mine else None
+            is_claimed = jobs.claim(connection, row, self._holder, self._timeout, by_force=by_force)
+            job = jobs.get(connection, row) if is_claimed else None
         if job is None:
             return JobResult()
         try:
-            learned = self._work(job)
-            if alone:
-                self._after()
-        except Exception as error:  # noqa: BLE001  (an answer is anybody's text: whatever it does, the work stays)
-            return self._failed(row, job.attempts, error)
-        if alone and job.kind is JobKind.FACTS:
-            self._go_on()
-        return learned
+            result = self._run(job)
+            if in_background:
+                self._on_background_done()
+        except Exception as error:  # noqa: BLE001  (an answer is untrusted text: whatever it causes, the job stays)
+            return self._record_failure(row, job.attempts, error)
+        if in_background and job.kind is JobKind.FACTS:
+            self._schedule_summary()
+        return result
 
-    def _go_on(self) -> None:
-        """Begins the summary that facts may have made due."""
+    def _schedule_summary(self) -> None:
+        """Starts the summary that new facts may have made due."""
         try:
             self.schedule()
-        except GraphmemError as error:  # closed meanwhile: it stays recorded
+        except GraphmemError as error:  # closed meanwhile: the job stays recorded
             logger.debug("a summary is left for later (%s)", type(error).__name__)
 
-    def _work(self, job: Job) -> JobResult:
+    def _run(self, job: Job) -> JobResult:
         if job.kind is JobKind.PROCEDURE:
             return record_procedure(job, self._pipeline, self._ledger)
         if job.kind is JobKind.SUMMARY:
@@ -153,11 +161,11 @@ class JobWorker:
             return JobResult()
         return self._pipeline.run(job)
 
-    def _failed(self, row: int, attempts: int, error: Exception) -> str:
-        name = type(error).__name__
-        logger.warning("a language model's work failed (%s); it stays recorded and is tried again", name)
-        pause = min(RETRY_MAX, RETRY_BASE * 2 ** min(attempts, MAX_DOUBLINGS))
+    def _record_failure(self, row: int, attempts: int, error: Exception) -> str:
+        error_name = type(error).__name__
+        logger.warning("a language model's work failed (%s); it stays recorded and is tried again", error_name)
+        delay = min(RETRY_MAX, RETRY_BASE * 2 ** min(attempts, MAX_DOUBLINGS))
         with self._ledger.write() as connection:
-            jobs.record_failure(connection, row, name, pause)
-        self._wake()  # the call it was part of may be the last one for a long time
-        return name
+            jobs.record_failure(connection, row, error_name, delay)
+        self._set_timer_for_next_job()  # no other call may start the worker for a long time
+        return error_name

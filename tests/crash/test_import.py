@@ -14,14 +14,14 @@ from graphmem.transfer import jsonl
 
 RECEIVE, ALIASES = "graphmem.commands.imports", "graphmem.stores.ledger.entity_names"
 POINTS = [
-    ("the first memory is stored, its history is not", f"after {RECEIVE}:_stored", 1),
-    ("its history is written, what is derived is not", f"before {RECEIVE}:_derive", 1),
-    ("inside it, before COMMIT", f"after {RECEIVE}:_derive", 2),
+    ("the first memory is stored, its history is not", f"after {RECEIVE}:_insert", 1),
+    ("its history is written, what is derived is not", f"before {RECEIVE}:_store_derived", 1),
+    ("inside it, before COMMIT", f"after {RECEIVE}:_store_derived", 2),
     ("the first batch is committed, not delivered", f"after {HOUSE}:commit", 1),
     ("the second batch is committed, what it owes is not done", "before graphmem.ingest.enrichment:commit", 1),
     ("that is done, not delivered", "after graphmem.ingest.enrichment:commit", 1),
     ("a batch in the middle of Edge", "after shard.update", 3),
-    ("in the third batch", f"after {RECEIVE}:_derive", 5),
+    ("in the third batch", f"after {RECEIVE}:_store_derived", 5),
     ("a tombstone is laid, before COMMIT", f"after {TOMBSTONES}:add_tombstone", 1),
     ("a link between names is taken, before COMMIT", f"after {ALIASES}:import_link", 1),
     ("a name is taken, before COMMIT", f"after {ALIASES}:import_chosen_name", 1),

@@ -65,7 +65,9 @@ KILLS = [
     ),
     Kill("wait=False: in the background, before delivery", "add later", f"before {EDGE}:EmbeddedIndex.upsert", True),
     # update
-    Kill("update: stripped, inside the transaction", "update", f"after {COMMIT}:_remove_derived", False),
+    Kill(
+        "update: stripped, inside the transaction", "update", "after graphmem.commands.memories:_remove_derived", False
+    ),
     Kill("update: inside the transaction, before COMMIT", "update", f"after {EVENTS}:add_event", False),
     Kill("update: committed, not enriched", "update", f"after {HOUSE}:commit", True),
     Kill("update: enriched, Edge has the old vectors", "update", f"before {EDGE}:EmbeddedIndex.upsert", True),

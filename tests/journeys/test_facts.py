@@ -152,7 +152,7 @@ def test_an_update_keeps_id_and_history(anywhere: Memory) -> None:
     assert memory.verify()["ok"]
 
 
-def test_a_changed_world_retires_and_names_its_successor(anywhere: Memory) -> None:
+def test_a_contradicted_fact_is_retired_and_names_its_successor(anywhere: Memory) -> None:
     memory = anywhere
     first, second = say(memory, PARIS, ROME)
     old, new = first["results"][0]["id"], second["results"][0]["id"]
@@ -174,7 +174,7 @@ def test_a_changed_world_retires_and_names_its_successor(anywhere: Memory) -> No
     assert relation["target"] == "Rome"
 
 
-def test_a_mere_denial_retires_for_the_message_that_denies(memory: Memory) -> None:
+def test_a_denial_without_a_new_value_retires_in_favour_of_its_message(memory: Memory) -> None:
     _, result = say(memory, "I love cheese pizza.", "Cheese pizza? I hate it.")
     (retired,) = result["results"]
     assert retired["event"] == "DELETE"
@@ -184,14 +184,14 @@ def test_a_mere_denial_retires_for_the_message_that_denies(memory: Memory) -> No
     assert facts(memory) == []
 
 
-def test_what_cannot_contradict_does_not_retire(memory: Memory, model: Scripted) -> None:
+def test_a_fact_that_cannot_contradict_retires_nothing(memory: Memory, model: Scripted) -> None:
     model.decided = {("Sings", "Name is Ann"): CHANGED}
     result = say(memory, "My name is Ann.", "I sing.")[1]
     assert facts(memory) == ["Name is Ann", "Sings"]
     assert result["usage"]["dropped"] == {"no contradiction": 1}
 
 
-def test_an_older_observation_never_retires_a_newer_one(memory: Memory, model: Scripted) -> None:
+def test_an_older_message_never_retires_a_newer_fact(memory: Memory, model: Scripted) -> None:
     model.decided = {("Lives in Paris", "Moved to Rome"): CHANGED}
     (newer,) = memory.add(ROME, **ANN, timestamp=THEN)["results"]
     (older,) = memory.add(PARIS, **ANN, timestamp=THEN - timedelta(days=9))["results"]
@@ -201,14 +201,14 @@ def test_an_older_observation_never_retires_a_newer_one(memory: Memory, model: S
     assert facts(memory, as_of=THEN - timedelta(days=1)) == ["Lives in Paris"]
 
 
-def test_what_is_known_word_by_word_needs_no_second_call(memory: Memory) -> None:
+def test_a_fact_with_known_text_needs_no_second_call(memory: Memory) -> None:
     _, again = say(memory, "I sing.", "I sing.")
     assert again["usage"]["calls"] == 1
     assert [one["event"] for one in again["results"]] == ["NONE"]
     assert facts(memory) == ["Sings"]
 
 
-def test_what_the_model_knows_already_carries_agent_and_run_over(memory: Memory) -> None:
+def test_a_known_fact_takes_over_agent_and_run(memory: Memory) -> None:
     first = memory.add("I sing.", **ANN)["results"][0]["id"]
     again = memory.add("I sing.", **ANN, agent_id="bot", run_id="r1")["results"]
     assert [(one["id"], one["event"]) for one in again] == [(first, "NONE")]
@@ -224,7 +224,7 @@ def test_nobody_elses_facts_are_shown_to_the_model(memory: Memory, model: Script
     assert not [one for one in model.asked if one.get("memories")]
 
 
-def test_metadata_type_and_expiry_hold_for_the_facts(memory: Memory) -> None:
+def test_facts_take_metadata_type_and_expiry_of_their_messages(memory: Memory) -> None:
     more = {"metadata": {"colour": "red"}, "memory_type": "preference", "expiration_date": "2999-01-01"}
     uid = memory.add("I sing.", **ANN, **more)["results"][0]["id"]
     told = memory.get(uid)
@@ -233,7 +233,7 @@ def test_metadata_type_and_expiry_hold_for_the_facts(memory: Memory) -> None:
     assert str(told["expiration_date"]).startswith("2999")
 
 
-def test_a_message_that_is_known_is_not_thought_about_again(memory: Memory, endpoint: ModelEndpoint) -> None:
+def test_no_facts_are_drawn_from_a_known_message_again(memory: Memory, endpoint: ModelEndpoint) -> None:
     said = {"role": "user", "content": "I sing.", "id": "m1"}
     memory.add(said, **ANN)
     asked = len(endpoint.requests)
@@ -255,7 +255,7 @@ def test_infer_needs_a_model() -> None:
             memory.retry_failed()
 
 
-def test_the_context_comes_along(memory: Memory, model: Scripted) -> None:
+def test_the_request_shows_summary_and_earlier_messages(memory: Memory, model: Scripted) -> None:
     say(memory, "I have a sister.", "Her name is Bea.")
     asked = [one for one in model.asked if "about" in one][-1]
     assert [one["text"] for one in asked["earlier"]] == ["I have a sister."]
@@ -273,7 +273,9 @@ def test_the_context_comes_along(memory: Memory, model: Scripted) -> None:
         ({"run_id": "r"}, "user"),
     ],
 )
-def test_whose_facts(memory: Memory, model: Scripted, scope: dict[str, str], whose: str) -> None:
+def test_facts_are_drawn_from_the_user_or_the_agent(
+    memory: Memory, model: Scripted, scope: dict[str, str], whose: str
+) -> None:
     model.found = {"I am Ann.": ["Name is Ann"], "I am Robot.": ["Name is Robot"]}
     said = [{"role": "user", "content": "I am Ann."}, {"role": "assistant", "content": "I am Robot."}]
     memory.add(said, **scope)
@@ -305,9 +307,7 @@ def test_the_same_words_of_two_people_in_one_call_are_two_facts(memory: Memory, 
 
 
 @pytest.mark.parametrize("decision", [DELETE, UPDATE("Dislikes tea"), NONE])
-def test_what_the_agent_says_of_itself_changes_nothing_of_the_user(
-    memory: Memory, model: Scripted, decision: Any
-) -> None:
+def test_facts_of_the_agent_change_no_facts_of_the_user(memory: Memory, model: Scripted, decision: Any) -> None:
     model.found = {TEA: ["Likes tea"], NO_TEA: ["Dislikes tea"]}
     model.decided = {("Dislikes tea", "Likes tea"): decision}
     both = {**ANN, "agent_id": "bot9"}
@@ -332,7 +332,7 @@ def test_long_input_comes_in_chunks_and_loses_nothing(memory: Memory, model: Scr
 # --- taking back -----------------------------------------------------------------------------------------------------
 
 
-def test_a_retirement_is_taken_back(anywhere: Memory) -> None:
+def test_a_retirement_is_undone(anywhere: Memory) -> None:
     memory = anywhere
     old = say(memory, PARIS, ROME)[0]["results"][0]["id"]
     event = memory.history(old)[-1]["id"]
@@ -345,7 +345,7 @@ def test_a_retirement_is_taken_back(anywhere: Memory) -> None:
     assert memory.verify()["ok"]
 
 
-def test_an_update_is_taken_back(memory: Memory) -> None:
+def test_an_update_is_undone(memory: Memory) -> None:
     uid = say(memory, "I have a sister.", "Her name is Bea.")[0]["results"][0]["id"]
     assert memory.entity("Bea", **ANN) is not None
     memory.undo(memory.history(uid)[-1]["id"])
@@ -369,7 +369,7 @@ def test_another_embedding_model_keeps_what_the_language_model_found(endpoint: M
         assert memory.explain(uid)["relations"] == before
 
 
-def test_what_cannot_be_taken_back(memory: Memory) -> None:
+def test_events_that_cannot_be_undone(memory: Memory) -> None:
     uid = say(memory, "I have a sister.", "Her name is Bea.")[0]["results"][0]["id"]
     added, updated = memory.history(uid)
     with pytest.raises(ValidationError, match="ADD.*delete"):
@@ -384,7 +384,7 @@ def test_what_cannot_be_taken_back(memory: Memory) -> None:
         memory.undo("no such event")
 
 
-def test_taking_back_leaves_what_other_events_changed(memory: Memory) -> None:
+def test_an_undo_leaves_the_changes_of_other_events(memory: Memory) -> None:
     uid = say(memory, "I have a sister.")[0]["results"][0]["id"]
     expires = memory.update(uid, expiration_date="2031-12-31")["expiration_date"]
     memory.update(uid, "Has two sisters")
@@ -413,7 +413,7 @@ def test_taking_back_leaves_what_other_events_changed(memory: Memory) -> None:
     assert memory.verify()["ok"]
 
 
-def test_nothing_is_taken_back_where_the_same_was_changed_since(memory: Memory) -> None:
+def test_an_undo_is_refused_after_a_later_change_of_the_same_field(memory: Memory) -> None:
     uid = say(memory, "I have a sister.")[0]["results"][0]["id"]
     memory.update(uid, "Has two sisters", metadata={"seen": 1})
     both = memory.history(uid)[-1]["id"]
@@ -428,7 +428,7 @@ def test_nothing_is_taken_back_where_the_same_was_changed_since(memory: Memory) 
     assert (memory.get(uid)["memory"], memory.get(uid)["metadata"]) == ("Has a sister", {})
 
 
-def test_a_retirement_is_not_taken_back_by_an_earlier_one(memory: Memory) -> None:
+def test_undoing_an_earlier_retirement_does_not_undo_a_later_one(memory: Memory) -> None:
     old = say(memory, PARIS, ROME)[0]["results"][0]["id"]
     first = memory.history(old)[-1]["id"]
     memory.update(old, "Lives in Paris, France")
@@ -455,13 +455,13 @@ def test_words_are_kept_and_facts_drawn_later(memory: Memory, model: Scripted) -
     assert memory.stats()["pending"] == []
 
 
-def test_strict_says_so(memory: Memory, model: Scripted) -> None:
+def test_strict_raises_when_the_model_fails(memory: Memory, model: Scripted) -> None:
     model.broken = True
     with pytest.raises(PartialWrite, match="facts"):
         memory.add("I sing.", **ANN, strict=True)
 
 
-def test_work_that_a_process_left_is_done_by_the_next(
+def test_a_job_left_by_one_process_is_done_by_the_next(
     opened: Open, endpoint: ModelEndpoint, model: Scripted, tmp_path: Any
 ) -> None:
     home = str(tmp_path / "left")
@@ -474,7 +474,7 @@ def test_work_that_a_process_left_is_done_by_the_next(
     assert facts(second) == ["Sings"]
 
 
-def test_not_waiting(memory: Memory) -> None:
+def test_facts_are_drawn_in_the_background_without_wait(memory: Memory) -> None:
     result = memory.add("I sing.", **ANN, wait=False)
     assert (result["results"], result["pending"]) == ([], ["facts", "vectors", "graph"])
     assert memory.flush() == {"pending": []}
@@ -489,7 +489,7 @@ def test_closing_waits_for_the_facts(endpoint: ModelEndpoint, tmp_path: Any) -> 
         assert facts(memory) == ["Sings"]
 
 
-def test_what_was_erased_while_the_model_thought_stays_away(memory: Memory, model: Scripted) -> None:
+def test_a_message_erased_during_the_request_gives_no_fact(memory: Memory, model: Scripted) -> None:
     say(memory, "My name is Ann.")
     model.before_deciding = lambda: memory.delete_all(**ANN) and None
     result = memory.add("I sing.", **ANN)
@@ -534,7 +534,7 @@ def test_many_at_once_wait_for_each_other_rather_than_give_up(memory: Memory, mo
     assert sorted(facts(memory)) == [f"Sings song {n}" for n in numbers]
 
 
-def test_what_was_decided_on_stale_candidates_is_decided_again(anywhere: Memory, model: Scripted) -> None:
+def test_a_decision_on_outdated_facts_is_made_again(anywhere: Memory, model: Scripted) -> None:
     memory = anywhere
     model.found = {**FOUND, "Now in Oslo.": [fact("Lives in Oslo", ("user", "lives in", "Oslo"))]}
     model.decided = {("Lives in Oslo", "Moved to Rome"): CHANGED, ("Lives in Oslo", "Name is Ann"): None}
@@ -584,7 +584,7 @@ def test_flush_makes_the_summary_that_facts_in_the_background_make_due(opened: O
     ]
 
 
-def test_it_is_made_without_flush_as_well(opened: Open) -> None:
+def test_a_due_summary_is_made_without_flush_as_well(opened: Open) -> None:
     memory = opened(":memory:", summary_messages=1)
     memory.add("I sing.", **ANN, timestamp=THEN, wait=False)
     wait_until(lambda: memory.get_all(**ANN, kinds="summary")["results"])
@@ -611,7 +611,7 @@ def test_a_new_session_begins_with_the_latest_summary_of_the_user(opened: Open, 
     assert told("Hello.", run_id="r1") == ""
 
 
-def test_a_summary_of_erased_words_is_made_anew(opened: Open) -> None:
+def test_a_summary_of_erased_words_is_made_again(opened: Open) -> None:
     memory = opened(":memory:", summary_messages=2)
     first, _ = say(memory, "My name is Ann.", "I sing.")
     memory.flush()
@@ -623,7 +623,9 @@ def test_a_summary_of_erased_words_is_made_anew(opened: Open) -> None:
     assert summary["memory"] == "Of I sing."
 
 
-def test_what_one_summary_leaves_is_in_the_next(opened: Open, model: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_left_by_one_summary_are_in_the_next(
+    opened: Open, model: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(summaries, "BATCH", 2)
     memory = opened(":memory:", summary_messages=3)
     for minute, text in enumerate(["One.", "Two.", "Three.", "Four.", "Five."]):  # each told before the last one
@@ -640,7 +642,7 @@ def test_what_one_summary_leaves_is_in_the_next(opened: Open, model: Scripted, m
 # --- the rest --------------------------------------------------------------------------------------------------------
 
 
-def test_what_it_took(memory: Memory) -> None:
+def test_usage_is_recorded_by_operation(memory: Memory) -> None:
     say(memory, "My name is Ann.", "I sing.")
     say(memory, "I sing.", user_id="other")
     lines = {one["operation"]: one for one in memory.stats()["usage"]}
@@ -669,7 +671,7 @@ def test_async(endpoint: ModelEndpoint) -> None:
     assert asyncio.run(go()) == ["Sings"]
 
 
-def test_an_export_brings_facts_and_what_they_came_from(memory: Memory, opened: Open, tmp_path: Any) -> None:
+def test_an_export_has_facts_and_their_sources(memory: Memory, opened: Open, tmp_path: Any) -> None:
     say(memory, PARIS, ROME)
     path = tmp_path / "all.jsonl"
     memory.export(path)
@@ -731,7 +733,7 @@ def named(memory: Memory) -> set[str]:
     return {one["name"] for one in memory.entities(**ANN)}
 
 
-def test_the_extractor_states_nothing_beside_a_model(read_by_spacy: Memory) -> None:
+def test_relations_of_the_extractor_are_dropped_beside_a_models(read_by_spacy: Memory) -> None:
     memory = read_by_spacy
     say(memory, "My name is Ann.", PARIS)
     assert stated(memory) == [("User", "is named", "Ann"), ("User", "lives in", "Paris")]
@@ -756,7 +758,7 @@ def test_of_a_fact_without_relations_the_speaker_is_the_subject(read_by_spacy: M
     assert speaker["type"] == "Person"
 
 
-def test_a_speaker_with_a_name_is_the_subject_of_what_leaves_them_out(opened: Open, model: Scripted) -> None:
+def test_a_named_speaker_is_the_subject_of_a_fact_without_one(opened: Open, model: Scripted) -> None:
     memory = opened(":memory:", extractor={"provider": "spacy"})
     model.found = {PARIS: ["The user lives in Paris"]}
     memory.add(PARIS, user_id="maya")
@@ -764,7 +766,7 @@ def test_a_speaker_with_a_name_is_the_subject_of_what_leaves_them_out(opened: Op
     assert [(one["source"], one["relationship"], one["target"]) for one in found] == [("Maya", "live in", "Paris")]
 
 
-def test_an_update_does_not_keep_what_the_extractor_read(read_by_spacy: Memory, model: Scripted) -> None:
+def test_an_update_does_not_keep_the_extractors_relations(read_by_spacy: Memory, model: Scripted) -> None:
     memory = read_by_spacy
     model.found = {
         PARIS: ["Lives in Paris"],
@@ -778,7 +780,7 @@ def test_an_update_does_not_keep_what_the_extractor_read(read_by_spacy: Memory, 
     assert stated(memory) == [("User", "lives in", "Paris")]
 
 
-def test_an_update_reads_anew_what_the_extractor_read(read_by_spacy: Memory, model: Scripted) -> None:
+def test_an_update_extracts_relations_from_the_new_text(read_by_spacy: Memory, model: Scripted) -> None:
     memory = read_by_spacy
     model.found = {PARIS: ["Lives in Paris"], "Rome, sorry.": ["Lives in Rome"]}
     model.decided = {("Lives in Rome", "Lives in Paris"): UPDATE("Lives in Rome")}

@@ -36,9 +36,7 @@ def facts(memory: Memory) -> list[str]:
 
 
 @pytest.mark.parametrize("waits", [True, False])
-def test_what_failed_is_tried_again_though_nothing_else_is_asked_for(
-    monkeypatch: pytest.MonkeyPatch, *, waits: bool
-) -> None:
+def test_a_failed_job_is_tried_again_without_another_call(monkeypatch: pytest.MonkeyPatch, *, waits: bool) -> None:
     monkeypatch.setattr(worker, "RETRY_BASE", 0.05)
     with ModelEndpoint([NONSENSE] * 6, default=SINGS) as endpoint, opened(endpoint) as memory:
         assert "facts" in memory.add("I sing.", **ANN, wait=waits)["pending"]
@@ -46,7 +44,7 @@ def test_what_failed_is_tried_again_though_nothing_else_is_asked_for(
         assert memory.stats()["pending"] == []
 
 
-def test_work_may_fail_thousands_of_times() -> None:
+def test_a_job_may_fail_thousands_of_times() -> None:
     with ModelEndpoint(default=NONSENSE) as endpoint, opened(endpoint) as memory:
         memory.add("I sing.", **ANN)
         with memory._engine.ledger.write() as connection:
@@ -71,7 +69,7 @@ class Between:
         monkeypatch.setattr(memory._engine, "commit", committed)
 
 
-def test_who_looks_for_work_leaves_it_to_the_call_that_waits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_worker_leaves_a_job_to_the_call_that_waits_for_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     home = str(tmp_path / "home")
     with ModelEndpoint(default=SINGS) as endpoint, opened(endpoint, home) as mine, opened(endpoint, home) as other:
 
@@ -83,7 +81,7 @@ def test_who_looks_for_work_leaves_it_to_the_call_that_waits(monkeypatch: pytest
         assert [one["memory"] for one in mine.add("I sing.", **ANN)["results"]] == ["Sings"]
 
 
-def test_what_another_process_is_at_is_pending(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_job_claimed_by_another_process_is_pending(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     home, told = str(tmp_path / "home"), Event()
 
     def answer(_: Any) -> str:
@@ -102,7 +100,7 @@ def test_what_another_process_is_at_is_pending(monkeypatch: pytest.MonkeyPatch, 
         wait_until(lambda: facts(mine) == ["Sings"])
 
 
-def test_the_same_words_stored_before_what_is_near_was_asked_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_fact_stored_before_the_search_for_near_facts_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     near, add_all = (
         FactPipeline.nearest_facts,
         json.dumps({"memory": [{"fact": 0, "event": "ADD", "id": None, "text": "Sings"}]}),

@@ -230,7 +230,7 @@ def test_deciding(name: str) -> None:
 
 
 @pytest.mark.parametrize("content", ["[]", "7", '"words"', '{"memory": 7}', "null"])
-def test_decisions_that_are_none_leave_the_work_to_be_done(content: str) -> None:
+def test_an_unusable_answer_about_decisions_leaves_the_job_pending(content: str) -> None:
     script = [
         json.dumps({"facts": [fact("Sings")]}),
         json.dumps({"facts": [fact("Sings in a choir")]}),
@@ -247,7 +247,7 @@ def test_decisions_that_are_none_leave_the_work_to_be_done(content: str) -> None
             assert stored(memory, "fact") == ["Sings"]
 
 
-def test_a_flood_of_facts_is_taken_up_to_the_limit_and_the_rest_is_told() -> None:
+def test_facts_over_the_limit_are_dropped_and_counted() -> None:
     """Each twelve facts are another request: nobody's answer decides how many there are."""
     stated = [("user", "likes", f"thing {n}") for n in range(300)]
     named = [{"name": f"Name {n}", "type": "person"} for n in range(500)]

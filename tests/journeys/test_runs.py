@@ -89,7 +89,7 @@ def test_new_facts_are_compared_with_the_users_of_every_run(memory: Memory, mode
 
 
 @pytest.mark.parametrize(("words", "event"), [(SISTER, "NONE"), (AGAIN, "NONE"), (NAMED, "UPDATE")])
-def test_what_is_said_again_in_another_run_is_one_memory_of_both(memory: Memory, words: str, event: str) -> None:
+def test_a_fact_said_again_in_another_run_is_one_memory_of_both(memory: Memory, words: str, event: str) -> None:
     (first,) = memory.add(SISTER, **ONE)["results"]
     uid = first["id"]
     assert sees(memory, uid, **TWO) == {False}
@@ -112,7 +112,7 @@ def test_a_memory_of_one_run_names_no_further_ones(memory: Memory) -> None:
     assert (one["run_id"], "further_runs" in one) == ("r1", False)
 
 
-def test_runs_come_in_the_order_in_which_they_said_it(memory: Memory) -> None:
+def test_further_runs_are_in_the_order_of_their_messages(memory: Memory) -> None:
     for run in ("r9", "r1", "r5", "r1", "r9", "r3"):
         memory.add(SISTER, **ANN, run_id=run)
     (one,) = memory.get_all(**ANN, kinds="fact")["results"]
@@ -126,7 +126,7 @@ def test_a_run_shows_no_message_of_another(memory: Memory) -> None:
     assert (said(**ONE), said(**TWO), said(**ANN)) == ([SISTER], [AGAIN], [SISTER, AGAIN])
 
 
-def test_a_change_told_in_another_run_retires(memory: Memory) -> None:
+def test_a_contradiction_in_another_run_retires_the_fact(memory: Memory) -> None:
     old = memory.add(PARIS, **ONE)["results"][0]["id"]
     new = memory.add(ROME, **TWO)["results"][0]["id"]
     assert (facts(memory, **ANN), facts(memory, **ONE)) == (["Moved to Rome"], [])
@@ -161,7 +161,7 @@ def test_a_further_run_makes_nothing_visible_to_another_user(memory: Memory) -> 
 # --- deleting a run --------------------------------------------------------------------------------------------------
 
 
-def test_a_run_that_only_repeated_it_is_deleted(memory: Memory) -> None:
+def test_deleting_a_run_that_repeated_a_fact_keeps_the_fact(memory: Memory) -> None:
     uid = memory.add(SISTER, **ONE)["results"][0]["id"]
     memory.add(AGAIN, **TWO)
     memory.add(TEA, **TWO)
@@ -176,7 +176,7 @@ def test_a_run_that_only_repeated_it_is_deleted(memory: Memory) -> None:
     assert memory.verify()["ok"]
 
 
-def test_where_its_own_run_is_deleted_the_next_one_becomes_its_own(memory: Memory) -> None:
+def test_after_the_deletion_of_its_own_run_a_fact_belongs_to_the_next(memory: Memory) -> None:
     uid = memory.add(SISTER, **ONE)["results"][0]["id"]
     memory.add(AGAIN, **TWO)
     memory.add(SISTER, **THREE)
@@ -191,7 +191,7 @@ def test_where_its_own_run_is_deleted_the_next_one_becomes_its_own(memory: Memor
     assert memory.verify()["ok"]
 
 
-def test_what_was_said_in_no_run_first_outlives_the_runs(memory: Memory) -> None:
+def test_a_fact_first_said_outside_of_runs_outlives_the_runs(memory: Memory) -> None:
     uid = memory.add(SISTER, **ANN)["results"][0]["id"]
     memory.add(SISTER, **ONE)
     assert (sees(memory, uid, **ANN), sees(memory, uid, **ONE)) == ({True}, {True})
@@ -202,7 +202,7 @@ def test_what_was_said_in_no_run_first_outlives_the_runs(memory: Memory) -> None
     assert (facts(memory, **ANN), facts(memory, **ONE)) == (["Has a sister Bea who sings"], [])
 
 
-def test_what_was_said_again_in_no_run_outlives_its_own(memory: Memory) -> None:
+def test_a_fact_said_again_outside_of_runs_outlives_its_own_run(memory: Memory) -> None:
     (first,) = memory.add(SISTER, **ONE)["results"]
     memory.add(AGAIN, **ANN)
     known = memory.get(first["id"])
@@ -216,7 +216,7 @@ def test_what_was_said_again_in_no_run_outlives_its_own(memory: Memory) -> None:
     assert memory.verify()["ok"]
 
 
-def test_all_of_a_user_goes_whatever_the_runs(memory: Memory) -> None:
+def test_deleting_a_user_deletes_the_facts_of_all_runs(memory: Memory) -> None:
     uid = memory.add(SISTER, **ONE)["results"][0]["id"]
     memory.add(SISTER, **TWO)
     assert uid in memory.delete_all(**ANN)["deleted"]
@@ -227,7 +227,7 @@ def test_all_of_a_user_goes_whatever_the_runs(memory: Memory) -> None:
 # --- history ---------------------------------------------------------------------------------------------------------
 
 
-def test_where_it_was_said_again_stands_in_its_history(memory: Memory) -> None:
+def test_the_history_names_the_scope_of_a_repetition(memory: Memory) -> None:
     uid = memory.add(SISTER, **ANN)["results"][0]["id"]
     memory.add(SISTER, **ONE, agent_id="bot")
     memory.add(SISTER, **ONE, agent_id="bot")
@@ -245,7 +245,7 @@ def test_where_it_was_said_again_stands_in_its_history(memory: Memory) -> None:
     assert facts(memory, **TWO) == ["Has a sister Bea who sings"]
 
 
-def test_a_retirement_is_told_from_an_erasure(memory: Memory) -> None:
+def test_history_distinguishes_a_retirement_from_an_erasure(memory: Memory) -> None:
     old = memory.add(PARIS, **ANN)["results"][0]["id"]
     new, retired = memory.add(ROME, **ANN)["results"]
     assert (retired["id"], retired["event"]) == (old, "DELETE")

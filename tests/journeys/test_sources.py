@@ -21,7 +21,7 @@ def hits(memory: Memory, query: str = "tea in Oslo", **more: Any) -> dict[str, l
     return {hit["id"]: [source["id"] for source in hit.get("sources", [])] for hit in found}
 
 
-def test_a_source_is_folded_into_its_fact(memory: Memory) -> None:
+def test_a_source_message_is_grouped_with_its_fact(memory: Memory) -> None:
     source = heard(memory, "I drink tea in Oslo, you know", actor_id="Ana")
     drawn = fact(memory, "Ana drinks tea in Oslo", source)
     (hit,) = memory.search("tea in Oslo", user_id="u")["results"]
@@ -47,7 +47,7 @@ def test_the_fact_takes_the_better_place_of_the_two(memory: Memory) -> None:
     assert hits(memory, top_k=1) == {drawn: [source]}
 
 
-def test_what_is_folded_does_not_use_up_the_limit(memory: Memory) -> None:
+def test_grouped_sources_do_not_count_towards_the_limit(memory: Memory) -> None:
     drawn = {}
     for n in range(3):
         source = heard(memory, f"tea in Oslo {n}")
@@ -55,7 +55,7 @@ def test_what_is_folded_does_not_use_up_the_limit(memory: Memory) -> None:
     assert hits(memory, top_k=3) == drawn
 
 
-def test_who_names_kinds_gets_them_as_they_are(memory: Memory) -> None:
+def test_a_search_by_kinds_groups_no_sources(memory: Memory) -> None:
     source = heard(memory, "tea in Oslo")
     drawn = fact(memory, "Ana drinks tea in Oslo", source)
     assert hits(memory, kinds="episode") == {source: []}
@@ -63,7 +63,7 @@ def test_who_names_kinds_gets_them_as_they_are(memory: Memory) -> None:
     assert hits(memory, kinds=["fact", "episode"]) == {source: [], drawn: []}
 
 
-def test_what_is_no_mere_source_stands_for_itself(memory: Memory) -> None:
+def test_a_message_that_is_no_source_message_is_a_hit_of_its_own(memory: Memory) -> None:
     spoken = store(memory, "tea in Oslo")
     drawn = fact(memory, "Ana drinks tea in Oslo", spoken)
     source = heard(memory, "more tea in Oslo")
@@ -115,7 +115,7 @@ def found(memory: Memory, **more: Any) -> set[str]:
     return listed(memory, **more)
 
 
-def test_with_the_last_of_its_facts_a_source_leaves_and_comes_back(memory: Memory) -> None:
+def test_a_source_message_is_hidden_and_shown_again_with_the_last_of_its_facts(memory: Memory) -> None:
     source = heard(memory, "tea in Oslo, coffee in Bergen")
     one, other = fact(memory, "Ana drinks tea in Oslo", source), fact(memory, "Ana drinks coffee in Bergen", source)
     commit(memory, RetireMemory(one, MAY + 2 * DAY, "moved"))
@@ -141,14 +141,14 @@ def test_a_source_without_facts_and_a_memory_of_its_own_stay(memory: Memory) -> 
     assert found(memory) == {source, spoken, about}
 
 
-def test_what_a_summary_says_does_not_hold_a_source(memory: Memory) -> None:
+def test_a_summary_does_not_keep_a_source_message_visible(memory: Memory) -> None:
     source = heard(memory, "tea in Oslo")
     drawn, about = fact(memory, "Ana drinks tea in Oslo", source), summary(memory, "It is about tea in Oslo", source)
     commit(memory, RetireMemory(drawn, MAY + DAY, "moved"))
     assert found(memory) == {about}
 
 
-def test_a_correction_takes_the_words_it_corrects_out_of_search(memory: Memory) -> None:
+def test_a_correction_hides_the_source_messages_it_corrects(memory: Memory) -> None:
     source = heard(memory, "tea in Oslo")
     drawn = fact(memory, "Ana drinks tea in Oslo", source)
     before = datetime.now(UTC)
@@ -171,7 +171,7 @@ def test_a_refinement_leaves_the_sources(memory: Memory) -> None:
     assert found(memory) == {drawn, source}
 
 
-def test_a_corrected_fact_and_a_retired_one_hold_a_source_no_more(memory: Memory) -> None:
+def test_a_corrected_and_a_retired_fact_keep_no_source_message_visible(memory: Memory) -> None:
     source = heard(memory, "tea in Oslo, coffee in Bergen")
     one, other = fact(memory, "Ana drinks tea in Oslo", source), fact(memory, "Ana drinks coffee in Bergen", source)
     memory.update(one, "Ana drinks water in Oslo")
@@ -184,7 +184,7 @@ def test_a_corrected_fact_and_a_retired_one_hold_a_source_no_more(memory: Memory
     assert found(memory) == {one, other, source}
 
 
-def test_taking_corrections_back_one_by_one_gives_each_time_what_stood_then(memory: Memory) -> None:
+def test_undoing_corrections_one_by_one_restores_each_earlier_visibility(memory: Memory) -> None:
     first = heard(memory, "tea in Oslo")
     drawn = fact(memory, "Ana drinks tea in Oslo", first)
     memory.update(drawn, "Ana drinks coffee in Oslo")
@@ -204,7 +204,7 @@ def test_taking_corrections_back_one_by_one_gives_each_time_what_stood_then(memo
     assert found(memory) == {drawn, first, later}
 
 
-def test_what_is_dimmed_is_so_elsewhere_and_can_be_undone_there(
+def test_a_hidden_source_is_hidden_after_an_import_and_can_be_shown_there(
     memory: Memory, make_memory: Callable[..., Any]
 ) -> None:
     source = heard(memory, "tea in Oslo")
@@ -225,7 +225,7 @@ def test_what_is_dimmed_is_so_elsewhere_and_can_be_undone_there(
     assert found(other) == {drawn, source}
 
 
-def test_erasing_a_fact_takes_every_summary_with_its_words(memory: Memory) -> None:
+def test_erasing_a_fact_erases_every_summary_with_its_words(memory: Memory) -> None:
     source, spoken = heard(memory, "tea in Oslo"), store(memory, "tea in Oslo, said Tom")
     drawn, other = fact(memory, "Ana drinks tea in Oslo", source, spoken), fact(memory, "Ana is in Oslo", source)
     about = [

@@ -32,6 +32,7 @@ from support.fakes import fake_models
 from support.log_guard import listening
 from typer.testing import CliRunner
 
+import graphmem.commands.memories
 import graphmem.commands.unit_of_work
 import graphmem.wiring
 from graphmem import AsyncMemory, Memory, Settings
@@ -96,7 +97,8 @@ class Worlds:
 @contextmanager
 def made_up_by(chance: Random) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(graphmem.commands.unit_of_work, "uuid4", lambda: UUID(int=chance.getrandbits(128), version=4))
+        for module in (graphmem.commands.memories, graphmem.commands.unit_of_work):
+            patch.setattr(module, "uuid4", lambda: UUID(int=chance.getrandbits(128), version=4))
         yield
 
 

@@ -48,7 +48,7 @@ def test_a_growing_chat_keeps_its_ids() -> None:
     assert len({*first, *second, *third}) == 6
 
 
-def test_so_does_one_of_which_only_the_end_is_given() -> None:
+def test_a_chat_given_by_its_end_keeps_its_ids() -> None:
     link = ChatHistory(KEYED)
     first = ids(link.with_keys(chat("u1", "a1", "u2", "a2"), 2))
     second = ids(link.with_keys(chat("u2", "a2", "u3", "a3"), 2))
@@ -62,7 +62,7 @@ def test_the_same_words_in_another_place_are_another_message() -> None:
     assert len(set(said)) == 6
 
 
-def test_an_answer_that_was_made_anew_is_another_message() -> None:
+def test_a_regenerated_answer_is_another_message() -> None:
     link = ChatHistory(KEYED)
     first = ids(link.with_keys(chat("u1", "a1"), 2))
     second = ids(link.with_keys(chat("u1", "b1"), 2))
@@ -77,12 +77,12 @@ def test_another_process_finds_the_same_ids_in_a_whole_chat() -> None:
     assert ids(link.with_keys(whole, 2)) == ids(ChatHistory(KEYED).with_keys(whole, 2))
 
 
-def test_what_has_an_id_or_a_time_is_left_as_it_is() -> None:
+def test_a_message_with_an_id_or_a_time_is_unchanged() -> None:
     told = [{"role": "user", "content": "x", "id": "7"}, {"role": "assistant", "content": "y", "timestamp": 0}]
     assert ChatHistory(KEYED).with_keys(told, 1) == told
 
 
 @pytest.mark.parametrize("strange", [None, 7, ["x"], "words", [None]])
-def test_what_is_no_chat_is_refused(strange: Any) -> None:
+def test_a_value_that_is_no_chat_is_refused(strange: Any) -> None:
     with pytest.raises((TypeError, AttributeError)):
         ChatHistory(KEYED).with_keys(strange, 1)

@@ -89,7 +89,7 @@ def test_a_none_counts_for_the_fact_it_names_by_number() -> None:
     ]
 
 
-def test_a_none_without_number_counts_only_in_the_very_words_of_the_fact() -> None:
+def test_a_none_without_number_counts_only_with_exactly_the_text_of_the_fact() -> None:
     assert becomes(["Likes tea."], ["likes tea"], [none(0, "Likes tea.")]) == [("NONE", 0, "")]
     assert becomes(["Likes tea"], ["Likes green tea"], [none(0, "Likes tea")]) == [("ADD", None, "Likes green tea")]
 
@@ -105,7 +105,7 @@ def test_several_memories_are_updated_by_one_fact() -> None:
     ]
 
 
-def test_an_add_beside_an_update_of_the_same_fact_is_kept_unless_it_says_the_same() -> None:
+def test_an_add_beside_an_update_of_the_same_fact_is_kept_unless_its_text_is_the_same() -> None:
     update = {"fact": 0, "event": "UPDATE", "id": 0, "text": "Has a sister named Jesica"}
     memories, fact = ["Has a sister"], "Jesica, the sister, has a dog"
     assert becomes(memories, [fact], [update, {"fact": 0, "event": "ADD", "text": DOG}]) == [
@@ -116,7 +116,7 @@ def test_an_add_beside_an_update_of_the_same_fact_is_kept_unless_it_says_the_sam
     assert becomes(memories, [fact], [same, {"fact": 0, "event": "ADD", "text": fact}]) == [("UPDATE", 0, fact)]
 
 
-def test_the_fact_with_the_very_words_is_meant_before_one_that_holds_them() -> None:
+def test_a_fact_with_exactly_the_text_is_matched_before_one_that_contains_it() -> None:
     facts = ["Has a dog named Rex and two cats", "Has a dog"]
     update = {"id": "0", "text": "Has a dog", "event": "UPDATE", "old_memory": "Has a pet"}
     assert becomes(["Has a pet"], facts, [update]) == [("ADD", None, facts[0]), ("UPDATE", 0, "Has a dog")]
@@ -132,7 +132,7 @@ def test_a_delete_belongs_to_the_fact_that_contradicts_the_memory() -> None:
     ]
 
 
-def test_a_change_that_matches_no_words_belongs_to_the_only_fact_nothing_else_names() -> None:
+def test_a_change_that_matches_no_text_belongs_to_the_only_fact_without_an_entry() -> None:
     facts = ["Plays chess", "喜欢绿茶"]
     entries = [
         {"text": "Plays chess", "event": "ADD"},
@@ -144,7 +144,7 @@ def test_a_change_that_matches_no_words_belongs_to_the_only_fact_nothing_else_na
     ]
 
 
-def test_a_change_that_belongs_to_no_fact_is_told_and_the_facts_are_added() -> None:
+def test_a_change_that_belongs_to_no_fact_is_counted_and_the_facts_are_added() -> None:
     decided = read(
         ["Likes tea"], ["Plays chess", "Has a cat"], {"memory": [{"id": 0, "event": "UPDATE", "text": "喝茶"}]}
     )
@@ -152,7 +152,7 @@ def test_a_change_that_belongs_to_no_fact_is_told_and_the_facts_are_added() -> N
     assert decided.dropped == {"of no fact": 1}
 
 
-def test_decisions_over_the_limit_are_told_and_the_fact_is_added() -> None:
+def test_decisions_over_the_limit_are_counted_and_the_fact_is_added() -> None:
     entries = [none(0, "Likes tea")] * decision.MAX_DECISIONS + [
         {"id": "0", "text": "Likes black tea", "event": "UPDATE"}
     ]
@@ -161,7 +161,7 @@ def test_decisions_over_the_limit_are_told_and_the_fact_is_added() -> None:
     assert decided.dropped == {"over the limit of decisions": 1}
 
 
-def test_every_memory_listed_as_none_costs_no_fact_and_is_no_failure() -> None:
+def test_an_answer_that_lists_every_memory_as_none_adds_the_fact() -> None:
     memories = [f"Likes number {n}" for n in range(20)]
     decided = read(memories, ["Likes number 21"], {"memory": [none(n, text) for n, text in enumerate(memories)]})
     assert [(one.type.value, one.text) for one in decided.actions] == [("ADD", "Likes number 21")]

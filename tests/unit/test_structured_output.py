@@ -25,17 +25,17 @@ from graphmem.ingest.facts.structured_output import single_line
         (None, None),
     ],
 )
-def test_a_line(told: Any, read: str | None) -> None:
+def test_a_text_is_read_as_one_line(told: Any, read: str | None) -> None:
     assert single_line(told) == read
 
 
-def test_a_line_that_is_too_long_is_none() -> None:
+def test_a_text_that_is_too_long_is_none() -> None:
     assert single_line("x" * 10, 10) == "x" * 10
     assert single_line("x" * 11, 10) is None
 
 
 @pytest.mark.parametrize("answer", [{}, {"summary": 3}, {"summary": " "}, {"summary": "Ann\x00sings."}, 3, None, []])
-def test_no_summary(answer: Any) -> None:
+def test_an_answer_without_a_summary_is_refused(answer: Any) -> None:
     with pytest.raises(LLMUnusable):
         summaries.read_summary(answer)
 

@@ -95,14 +95,14 @@ def make_kind(clerk: Any, record: Any, kind: Kind, *, drawn_from: Any = (), sour
 # --- saying ----------------------------------------------------------------------------------------------------------
 
 
-def test_saying_stores_words_event_and_task_at_once(clerk: Any) -> None:
+def test_adding_a_message_stores_its_words_event_and_task_at_once(clerk: Any) -> None:
     record = clerk.say("Anna paints", enrich=False)
     assert clerk.counts() | {"memories": 1, "events": 1, "tasks": 1, "embeddings": 0} == clerk.counts()
     (event,) = history(clerk, record.id)
     assert (event.event, event.old_text, event.new_text) == ("ADD", None, "Anna paints")
 
 
-def test_a_plan_is_carried_out_whole_or_not_at_all(clerk: Any) -> None:
+def test_a_change_set_is_committed_whole_or_not_at_all(clerk: Any) -> None:
     messages = [Message("user", "one", clerk.view().now), Message("user", "two", clerk.view().now)]
     with pytest.raises(NotFoundError):
         clerk.commit(*message_commands(messages, ALICE, clerk.ledger.digests), DeleteMemory("no such"))
@@ -110,7 +110,7 @@ def test_a_plan_is_carried_out_whole_or_not_at_all(clerk: Any) -> None:
     assert seq(clerk) == 0
 
 
-def test_known_ids_with_other_words_undo_the_whole_plan(clerk: Any) -> None:
+def test_a_known_message_id_with_other_words_refuses_the_whole_change_set(clerk: Any) -> None:
     steps = lambda *told: message_commands(
         [Message("user", text, clerk.view().now, id=uid) for uid, text in told], ALICE, clerk.ledger.digests
     )
@@ -120,7 +120,7 @@ def test_known_ids_with_other_words_undo_the_whole_plan(clerk: Any) -> None:
     assert clerk.counts()["memories"] == 1
 
 
-def test_change_numbers_grow_and_are_never_given_twice(clerk: Any) -> None:
+def test_sequence_numbers_grow_and_are_never_given_twice(clerk: Any) -> None:
     told = [clerk.say(f"memory {n}") for n in range(3)]
     clerk.commit(UpdateMemory(told[0].id, metadata={"a": 1}), DeleteMemory(told[1].id))
     with clerk.ledger.read() as connection:
@@ -134,7 +134,7 @@ def test_change_numbers_grow_and_are_never_given_twice(clerk: Any) -> None:
 # --- enriching -------------------------------------------------------------------------------------------------------
 
 
-def test_enriching_adds_vectors_terms_and_graph_and_pays_the_task(clerk: Any) -> None:
+def test_enriching_adds_vectors_terms_and_graph_and_completes_the_task(clerk: Any) -> None:
     clerk.say("Anna meets Bob")
     assert known(clerk) == {"anna": 1, "bob": 1}
     assert said(clerk) == {("anna", "meets", "bob")}
@@ -156,7 +156,7 @@ def test_enriching_twice_counts_once(clerk: Any) -> None:
     assert (uses(clerk), clerk.wrong()) == ([1], [])
 
 
-def test_an_enrichment_of_words_that_have_changed_since_is_dropped(clerk: Any) -> None:
+def test_an_enrichment_of_changed_words_is_dropped(clerk: Any) -> None:
     record = clerk.say("Anna meets Bob", enrich=False)
     late = enrichment(clerk, record)
     clerk.commit(UpdateMemory(record.id, text="Carl sleeps"))
@@ -166,7 +166,7 @@ def test_an_enrichment_of_words_that_have_changed_since_is_dropped(clerk: Any) -
     assert known(clerk) == {"carl": 1}
 
 
-def test_an_enrichment_of_what_was_erased_is_dropped(clerk: Any) -> None:
+def test_an_enrichment_of_an_erased_memory_is_dropped(clerk: Any) -> None:
     record = clerk.say("Anna meets Bob", enrich=False)
     late = enrichment(clerk, record)
     clerk.commit(DeleteMemory(record.id))
@@ -174,7 +174,7 @@ def test_an_enrichment_of_what_was_erased_is_dropped(clerk: Any) -> None:
     assert clerk.counts()["embeddings"] == 0
 
 
-def test_vectors_that_went_in_the_meantime_are_computed_anew(clerk: Any) -> None:
+def test_vectors_erased_in_the_meantime_are_computed_again(clerk: Any) -> None:
     first = clerk.say("the same words")
     second = clerk.say("the same words", enrich=False)
     counting_on_them = enrichment(clerk, second, embedded=None)
@@ -185,7 +185,7 @@ def test_vectors_that_went_in_the_meantime_are_computed_anew(clerk: Any) -> None
     assert (uses(clerk), clerk.wrong()) == ([1], [])
 
 
-def test_renewing_derives_everything_anew(clerk: Any) -> None:
+def test_reindexing_derives_everything_again(clerk: Any) -> None:
     record = clerk.say("Anna meets Bob")
     clerk.commit(ReindexMemory(record.id))
     assert (clerk.counts()["embeddings"], known(clerk), said(clerk)) == (0, {}, set())
@@ -198,7 +198,7 @@ def test_renewing_derives_everything_anew(clerk: Any) -> None:
 # --- counts of use ---------------------------------------------------------------------------------------------------
 
 
-def test_equal_words_share_one_vector_until_the_last_of_them_goes(clerk: Any) -> None:
+def test_equal_texts_share_one_vector_until_the_last_is_erased(clerk: Any) -> None:
     one, two = clerk.say("the same words"), clerk.say("the same words")
     other = clerk.say("the same words", scope=Scope("bob"))
     assert uses(clerk) == [3]
@@ -267,7 +267,7 @@ def test_one_text_supports_a_relation_once(clerk: Any) -> None:
 # --- revising --------------------------------------------------------------------------------------------------------
 
 
-def test_a_revision_keeps_the_old_words_in_history_and_nowhere_else(clerk: Any) -> None:
+def test_an_update_keeps_the_old_words_in_history_and_nowhere_else(clerk: Any) -> None:
     record = clerk.say("Anna meets Bob")
     outcome = clerk.commit(UpdateMemory(record.id, text="Carl meets Dora", reason="misheard"))[0]
     clerk.enrich()
@@ -281,7 +281,7 @@ def test_a_revision_keeps_the_old_words_in_history_and_nowhere_else(clerk: Any) 
     assert clerk.wrong() == []
 
 
-def test_revising_metadata_embeds_nothing_anew(clerk: Any) -> None:
+def test_updating_metadata_embeds_nothing_again(clerk: Any) -> None:
     record = clerk.say("Anna paints")
     clerk.commit(UpdateMemory(record.id, metadata={"a": 1}))
     assert (clerk.counts()["tasks"], uses(clerk)) == (0, [1])
@@ -289,14 +289,14 @@ def test_revising_metadata_embeds_nothing_anew(clerk: Any) -> None:
     assert clerk.record(record.id).version == record.version
 
 
-def test_a_revision_that_changes_nothing_is_none(clerk: Any) -> None:
+def test_an_update_that_changes_nothing_is_none(clerk: Any) -> None:
     record = clerk.say("Anna paints")
     assert clerk.commit(UpdateMemory(record.id, text="Anna paints"))[0].event == "NONE"
     assert clerk.record(record.id) == record
     assert len(history(clerk, record.id)) == 1
 
 
-def test_an_expiration_can_be_set_and_taken_away(clerk: Any) -> None:
+def test_an_expiration_can_be_set_and_removed(clerk: Any) -> None:
     record = clerk.say("Anna paints")
     clerk.commit(UpdateMemory(record.id, expires_at=record.at + HOUR))
     assert clerk.record(record.id).expires_at == record.at + HOUR
@@ -309,7 +309,7 @@ def test_an_expiration_can_be_set_and_taken_away(clerk: Any) -> None:
 # --- retiring --------------------------------------------------------------------------------------------------------
 
 
-def test_retiring_ends_a_memory_and_what_it_supports(clerk: Any) -> None:
+def test_retiring_ends_a_memory_and_the_relations_it_supports(clerk: Any) -> None:
     old, new = clerk.say("Anna lives in Rome"), clerk.say("Anna lives in Oslo", at=60)
     outcome = clerk.commit(RetireMemory(old.id, at=new.at, reason="moved", successor=new.id))[0]
     assert (outcome.event, outcome.record.valid_to) == ("RETIRE", new.at)
@@ -323,21 +323,21 @@ def test_retiring_ends_a_memory_and_what_it_supports(clerk: Any) -> None:
         assert [found.id for found in memories.link_targets(connection, new.row, "replaces")] == [old.id]
 
 
-def test_an_older_observation_retires_nothing_newer(clerk: Any) -> None:
+def test_an_older_message_retires_no_newer_memory(clerk: Any) -> None:
     record = clerk.say("Anna lives in Rome", at=60)
     outcome = clerk.commit(RetireMemory(record.id, at=record.at - HOUR, reason="x"))[0]
     assert outcome.event == "NONE"
     assert clerk.record(record.id).valid_to is None
 
 
-def test_what_is_retired_is_not_retired_again(clerk: Any) -> None:
+def test_a_retired_memory_is_not_retired_again(clerk: Any) -> None:
     record = clerk.say("Anna lives in Rome")
     clerk.commit(RetireMemory(record.id, at=record.at + HOUR, reason="x"))
     assert clerk.commit(RetireMemory(record.id, at=record.at + 2 * HOUR, reason="y"))[0].event == "NONE"
     assert clerk.record(record.id).valid_to == record.at + HOUR
 
 
-def test_a_retirement_can_be_taken_back(clerk: Any) -> None:
+def test_a_retired_memory_can_be_restored(clerk: Any) -> None:
     old, new = clerk.say("Anna lives in Rome"), clerk.say("Anna lives in Oslo", at=60)
     clerk.commit(RetireMemory(old.id, at=new.at, reason="moved", successor=new.id))
     assert clerk.commit(RestoreMemory(old.id, "did not"))[0].event == "RESTORE"
@@ -349,7 +349,7 @@ def test_a_retirement_can_be_taken_back(clerk: Any) -> None:
     assert clerk.wrong() == []
 
 
-def test_a_retired_memory_that_is_revised_stays_retired(clerk: Any) -> None:
+def test_a_retired_memory_stays_retired_when_updated(clerk: Any) -> None:
     record = clerk.say("Anna lives in Rome")
     clerk.commit(RetireMemory(record.id, at=record.at + HOUR, reason="x"))
     clerk.commit(UpdateMemory(record.id, text="Anna lives in Roma"))
@@ -381,7 +381,7 @@ def test_erasing_an_unknown_id_is_not_found(clerk: Any) -> None:
         clerk.commit(DeleteMemory("no such"))
 
 
-def test_a_plan_bound_to_a_scope_does_not_find_outside_it(clerk: Any) -> None:
+def test_a_change_set_within_a_scope_finds_no_memory_outside_it(clerk: Any) -> None:
     record = clerk.say("Anna paints", scope=Scope("alice", "a"))
     for step in (
         DeleteMemory(record.id),
@@ -395,7 +395,7 @@ def test_a_plan_bound_to_a_scope_does_not_find_outside_it(clerk: Any) -> None:
 
 
 @SQLITE_ONLY
-def test_what_was_said_in_a_run_is_found_by_its_indexes(clerk: Any) -> None:
+def test_the_memories_of_a_run_are_found_by_index(clerk: Any) -> None:
     view = View(Scope(run_id="r"), NOON)
     statement = select(rows.c.id).where(*visibility.conditions(visibility.shape(view)))
     with clerk.ledger.read() as connection:
@@ -410,7 +410,7 @@ def test_what_was_said_in_a_run_is_found_by_its_indexes(clerk: Any) -> None:
     assert not [step for step in plan if step.startswith("SCAN")]
 
 
-def test_erasing_a_fact_takes_its_mere_sources_along(clerk: Any) -> None:
+def test_erasing_a_fact_erases_its_source_messages(clerk: Any) -> None:
     source = make_kind(clerk, clerk.say("I moved to Oslo"), Kind.EPISODE, source_only=True)
     spoken = clerk.say("I did")
     fact = make_kind(clerk, clerk.say("Alice lives in Oslo"), Kind.FACT, drawn_from=[source, spoken])
@@ -421,7 +421,7 @@ def test_erasing_a_fact_takes_its_mere_sources_along(clerk: Any) -> None:
     assert clerk.wrong() == []
 
 
-def test_erasing_a_source_takes_the_summaries_along_but_not_the_facts(clerk: Any) -> None:
+def test_erasing_a_source_erases_the_summaries_but_not_the_facts(clerk: Any) -> None:
     source = clerk.say("I moved to Oslo")
     fact = make_kind(clerk, clerk.say("Alice lives in Oslo"), Kind.FACT, drawn_from=[source])
     summary = make_kind(clerk, clerk.say("Alice and Oslo"), Kind.SUMMARY, drawn_from=[source])
@@ -432,7 +432,7 @@ def test_erasing_a_source_takes_the_summaries_along_but_not_the_facts(clerk: Any
 
 
 @pytest.mark.parametrize("kind", [Kind.SUMMARY, Kind.EPISODE])
-def test_what_an_erasure_takes_along_may_be_named_in_the_same_plan(clerk: Any, kind: Kind) -> None:
+def test_a_memory_erased_with_another_may_be_named_in_the_same_change_set(clerk: Any, kind: Kind) -> None:
     one, two = clerk.say("I moved to Oslo"), clerk.say("Oslo it is")
     if kind is Kind.SUMMARY:
         make_kind(clerk, two, kind, drawn_from=[one])
@@ -449,7 +449,7 @@ def test_what_an_erasure_takes_along_may_be_named_in_the_same_plan(clerk: Any, k
 # --- sessions --------------------------------------------------------------------------------------------------------
 
 
-def test_a_session_lasts_while_no_silence_is_longer_than_its_gap(clerk: Any) -> None:
+def test_a_session_lasts_until_a_pause_longer_than_the_gap(clerk: Any) -> None:
     told = [clerk.say(f"memory {n}", at=minute) for n, minute in enumerate([0, 30, 60, 90.1])]
     assert told[0].session == told[1].session == told[2].session != told[3].session
 
@@ -469,7 +469,7 @@ def test_a_run_is_a_session(clerk: Any) -> None:
     assert {record.session for record in told} == {"r1"}
 
 
-def test_a_passage_stands_alone_within_a_run_too(clerk: Any) -> None:
+def test_a_passage_is_a_session_of_its_own_within_a_run_too(clerk: Any) -> None:
     run = Scope("alice", None, "r1")
     passages = [
         f"{name}\n{name} is a town by the sea. {'It has a harbour and a castle. ' * 4}" for name in ("Bo", "Ek")
@@ -485,7 +485,7 @@ def test_scopes_have_sessions_of_their_own(clerk: Any) -> None:
     assert len({clerk.say("x", scope=scope).session for scope in scopes}) == 5
 
 
-def test_a_late_import_joins_the_earlier_neighbour_and_touches_the_next(clerk: Any) -> None:
+def test_a_late_import_joins_the_earlier_session_and_updates_its_successor(clerk: Any) -> None:
     first = clerk.say("one", at=0)
     later = clerk.say("three", at=50)
     assert first.session != later.session
@@ -498,18 +498,18 @@ def test_a_late_import_joins_the_earlier_neighbour_and_touches_the_next(clerk: A
     assert clerk.record(later.id).seq == later.seq
 
 
-def test_a_late_import_joins_the_later_neighbour_if_there_is_no_earlier(clerk: Any) -> None:
+def test_a_late_import_joins_the_later_session_if_there_is_no_earlier_one(clerk: Any) -> None:
     later = clerk.say("two", at=10)
     assert clerk.say("one", at=0).session == later.session
 
 
-def test_erasing_touches_the_one_that_comes_next(clerk: Any) -> None:
+def test_erasing_an_episode_updates_its_successor(clerk: Any) -> None:
     _, gone, after = (clerk.say(f"memory {n}", at=n) for n in range(3))
     clerk.commit(DeleteMemory(gone.id))
     assert clerk.record(after.id).seq > after.seq
 
 
-def test_at_one_moment_the_order_is_that_of_arrival(clerk: Any) -> None:
+def test_episodes_of_one_moment_are_in_the_order_of_arrival(clerk: Any) -> None:
     told = [clerk.say(f"memory {n}") for n in range(3)]
     with clerk.ledger.read() as connection:
         pairs = graph_neighbourhood.next_pairs(connection, clerk.view(), [record.id for record in told])
@@ -522,7 +522,7 @@ TEXTS = ["Anna meets Bob", "Bob meets Carl.", "Anna meets Bob. Carl sleeps", "te
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_counts_are_right_after_any_sequence_of_steps(clerk: Any, seed: int) -> None:
+def test_counts_are_right_after_any_sequence_of_commands(clerk: Any, seed: int) -> None:
     chance = random.Random(seed)
     told: list[str] = []
     for _ in range(60):
@@ -554,7 +554,7 @@ def test_counts_are_right_after_any_sequence_of_steps(clerk: Any, seed: int) -> 
     assert {row[0] for row in clerk.rows(select(partitions.c.size))} <= {0}
 
 
-def test_wrong_counts_are_named_and_set_right(clerk: Any) -> None:
+def test_wrong_counts_are_named_and_repaired(clerk: Any) -> None:
     clerk.say("Anna meets Bob")
     with clerk.ledger.write() as connection:
         connection.execute(rows.update().values(previous=7))
@@ -593,7 +593,7 @@ def test_vectors_come_back_as_they_were_stored(clerk: Any) -> None:
     assert (none[0], len(none[1])) == ([], 0)
 
 
-def test_nothing_is_left_of_a_mention_but_its_memory(clerk: Any) -> None:
+def test_after_an_erasure_only_the_history_names_the_memory(clerk: Any) -> None:
     record = clerk.say("Anna meets Bob")
     clerk.commit(DeleteMemory(record.id))
     for table in (mentions, supports, links, tasks):

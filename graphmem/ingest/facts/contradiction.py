@@ -1,20 +1,20 @@
-"""Whether a new fact can make an old one untrue, by their structure: asked before a model's opinion counts. Pure.
+"""Checks whether a new fact can contradict an old one, by relations and words; `decision` retires no memory without it.
 
-Two things that are merely alike are no contradiction. It takes the same subject, and a predicate that has one value at
-a time, an outright denial, or the opposite attitude to the same thing; or words that say that something has ended.
-The lists are short on purpose: what they do not know stays beside the new fact, and nothing is lost.
+Similar facts do not contradict each other. A contradiction needs the same subject and a predicate with one value at a
+time, a denial, or the opposite attitude to the same object; or words for the end of something. The lists are short on
+purpose: an unlisted contradiction keeps both facts, and nothing is lost. Pure: no I/O.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from graphmem.model import Statement
 from graphmem.text import STOP_WORDS, tokens
 
-# Predicates with one value at a time, each with others that say the same.
+# Predicates with one value at a time, each with its synonyms.
 _ONE_VALUE = {
     "lives in": "lives at, resides in, resides at, is based in, is living in, moved to, has moved to, moves to, "
     "relocated to, relocates to, settled in, stays in, home is, has home in",
@@ -42,8 +42,8 @@ _ONE_VALUE = {
     "has status": "status is, marital status is, has marital status",
     "costs": "has price, price is",
 }
-_CLASSES = {name.strip(): key for key, names in _ONE_VALUE.items() for name in [key, *names.split(",")]}
-# "is" has one value at a time only where that is a number, an age.
+_SINGLE_VALUED = {name.strip(): key for key, names in _ONE_VALUE.items() for name in [key, *names.split(",")]}
+# These have one value at a time only if it is a number: an age.
 _AGES = frozenset({"is", "turned", "turns"})
 _NUMBER = re.compile(r"\d")
 _FAVOURITE = re.compile(r"\b(?:has |is )?favou?rite (?P<what>[\w ]+?)(?: is| are)?$|\bprefers (?P<how>as [\w ]+)$")
@@ -55,7 +55,7 @@ _DISLIKES = frozenset({
     "dislikes", "hates", "detests", "loathes", "avoids", "is allergic to", "cannot stand", "can't stand", "is tired of",
     "refuses", "rejects", "distrusts", "is afraid of", "cannot eat", "can't eat", "is unhappy with", "gave up", "quit",
 })  # fmt: skip
-# What is over when it is said of a thing. "sold" ends "owns".
+# Predicates that end another one of the same object: "sold" ends "owns"; "" stands for any.
 _ENDS = {
     "sold": "owns", "lost": "owns", "gave away": "owns", "divorced": "is married to", "broke up with": "is married to",
     "separated from": "is married to", "left": "works at", "quit": "works at", "resigned from": "works at",
@@ -63,7 +63,7 @@ _ENDS = {
     "finished": "", "ended": "", "moved out of": "lives in", "moved away from": "lives in", "retired from": "works at",
 }  # fmt: skip
 
-# The same in words, where there are no statements to compare.
+# Patterns for the comparison by words, where relations tell nothing.
 _DENIES = re.compile(
     r"\b(?:not|no|never|n't|without|cannot|neither|nor)\b|n['’]t\b|不|没|無|无|未|别|ない|ません"
     r"|\b(?:nicht|kein\w*|nie|pas|jamais)\b",
@@ -83,7 +83,7 @@ _AVERSE = re.compile(
     r"\b(?:dislike|hate|detest|loathe|avoid|allergic|can['’]t stand|cannot stand)\w*\b|不喜欢|讨厌|不爱|过敏|厌恶|嫌い",
     re.IGNORECASE,
 )
-_FRAMES = {
+_TOPICS = {
     "lives in": r"\b(?:lives?|lived|living|moved? to|moving to|resid\w+|relocat\w+|based in|home)\b|住|搬|定居|迁",
     "works at": r"\b(?:works?|worked|working|job|employ\w+|joined|hired|position|promoted)\b"
     r"|工作|上班|任职|入职|跳槽|升职|职业",
@@ -97,16 +97,16 @@ _FRAMES = {
     r"|postponed|rescheduled)\b|会议|预约|航班|婚礼|考试|面试|截止|推迟|改期",
     "has contact": r"\b(?:e-?mail|phone|address|number)\b|邮箱|电话|地址|号码",
 }
-_FRAMED = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in _FRAMES.items()}
-# Words that both facts hold without being about the same for that.
-_EMPTY = frozenset((*STOP_WORDS, "user", "assistant", "now", "very", "really"))
+_TOPIC_PATTERNS = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in _TOPICS.items()}
+# Words that two facts may share without being about the same thing.
+_IGNORED_WORDS = frozenset((*STOP_WORDS, "user", "assistant", "now", "very", "really"))
 
 
 _ANOTHER_VALUE = "another value"
 
 
 class StatedFact(NamedTuple):
-    """A fact: its words and what it states."""
+    """The text of a fact and its relations."""
 
     text: str
     statements: Sequence[Statement]
@@ -118,114 +118,111 @@ class _Predicate(NamedTuple):
 
 
 def contradicts(old: StatedFact, new: StatedFact) -> str | None:
-    """Why the new fact can make the old one untrue; None: it cannot.
+    """Returns the reason why the new fact can contradict the old one, or None if it cannot.
 
-    The reason is made of our words and of what the old fact itself states, so that it goes when that is erased.
+    The reason quotes nothing but the old fact's predicate: it is kept in that fact's history, and erased with it.
     """
     if old.statements and new.statements:
         pairs = [(a, b) for a in old.statements for b in new.statements if a.subject == b.subject]
-        found = next((reason for a, b in pairs if (reason := _opposed(a, b))), None)
-        return found or (_in_words(old, new) if pairs else None)
-    return _in_words(old, new) if _same_names(old, new) else None
+        reason = next(filter(None, (_reason_by_relations(a, b) for a, b in pairs)), None)
+        return reason or (_reason_by_words(old, new) if pairs else None)
+    return _reason_by_words(old, new) if _have_same_subjects(old, new) else None
 
 
 def is_replaced_value(reason: str | None) -> bool:
-    """Whether a memory is untrue because the new fact says what is so instead, rather than only that it is not."""
+    """Returns True if the reason is another value of the same predicate, and not just a denial."""
     return reason is not None and reason.startswith(_ANOTHER_VALUE)
 
 
-def _opposed(old: Statement, new: Statement) -> str | None:
-    a, b = _predicate(old), _predicate(new)
-    same_thing = _same(old.object, new.object)
-    if a.name == b.name:
-        if same_thing:
-            return f"the contrary of {old.predicate!r}" if a.is_negated != b.is_negated else None
-        return f"{_ANOTHER_VALUE} of {old.predicate!r}" if _has_one_value(old, a, b) else None
-    if not same_thing:
+def _reason_by_relations(old: Statement, new: Statement) -> str | None:
+    old_predicate, new_predicate = _predicate(old), _predicate(new)
+    same_object = _may_be_same(old.object, new.object)
+    if old_predicate.name == new_predicate.name:
+        if same_object:
+            return (
+                f"the contrary of {old.predicate!r}" if old_predicate.is_negated != new_predicate.is_negated else None
+            )
+        return f"{_ANOTHER_VALUE} of {old.predicate!r}" if _has_one_value(old, old_predicate, new_predicate) else None
+    if not same_object:
         return None
-    if _attitude(a) * _attitude(b) < 0:
+    if _attitude(old_predicate) * _attitude(new_predicate) < 0:
         return f"the contrary of {old.predicate!r}"
-    ended = _ENDS.get(b.name)
-    return "no longer so" if ended is not None and not b.is_negated and ended in {"", a.name} else None
+    ended = _ENDS.get(new_predicate.name)
+    is_ended = ended is not None and not new_predicate.is_negated and ended in {"", old_predicate.name}
+    return "no longer so" if is_ended else None
 
 
-def _predicate(said: Statement) -> _Predicate:
-    words = said.predicate.casefold().strip()
-    denied = False
-    for sign in ("not ", "no longer ", "never ", "does not ", "is not "):
-        if words.startswith(sign):
-            words, denied = words.removeprefix(sign), True
-            if sign == "is not ":
+def _predicate(statement: Statement) -> _Predicate:
+    """Returns a statement's predicate without its negation; synonyms with one value at a time get one name."""
+    words = statement.predicate.casefold().strip()
+    is_negated = False
+    for negation in ("not ", "no longer ", "never ", "does not ", "is not "):
+        if words.startswith(negation):
+            words, is_negated = words.removeprefix(negation), True
+            if negation == "is not ":
                 words = f"is {words}"
     favourite = _FAVOURITE.search(words)
     if favourite:
-        return _Predicate(f"favourite {favourite['what'] or favourite['how']}", denied)
-    if words in _AGES and not _NUMBER.search(said.object):
-        return _Predicate(words, denied)
-    return _Predicate(_CLASSES.get(words, words), denied)
+        return _Predicate(f"favourite {favourite['what'] or favourite['how']}", is_negated)
+    if words in _AGES and not _NUMBER.search(statement.object):
+        return _Predicate(words, is_negated)
+    return _Predicate(_SINGLE_VALUED.get(words, words), is_negated)
 
 
-def _has_one_value(old: Statement, a: _Predicate, b: _Predicate) -> bool:
-    if a.is_negated or b.is_negated:
+def _has_one_value(old: Statement, old_predicate: _Predicate, new_predicate: _Predicate) -> bool:
+    if old_predicate.is_negated or new_predicate.is_negated:
         return False
-    if a.name == "has age":
+    if old_predicate.name == "has age":
         return bool(_NUMBER.search(old.object))
-    return a.name in _ONE_VALUE or a.name.startswith("favourite ")
+    return old_predicate.name in _ONE_VALUE or old_predicate.name.startswith("favourite ")
 
 
 def _attitude(predicate: _Predicate) -> int:
-    found = (predicate.name in _LIKES) - (predicate.name in _DISLIKES)
-    return -found if predicate.is_negated else found
+    """Returns 1 for liking, -1 for disliking, 0 for neither."""
+    attitude = (predicate.name in _LIKES) - (predicate.name in _DISLIKES)
+    return -attitude if predicate.is_negated else attitude
 
 
-def _same(one: str, other: str) -> bool:
-    """Whether two keys mean one thing as far as their words tell: one holds all the words of the other."""
-    a, b = _words(one), _words(other)
-    return one == other or bool(a and b and (a <= b or b <= a))
+def _may_be_same(key: str, other_key: str) -> bool:
+    """Returns True if one key has all the words of the other."""
+    words, other_words = _words(key), _words(other_key)
+    return key == other_key or bool(words and other_words and (words <= other_words or other_words <= words))
 
 
 def _words(text: str) -> frozenset[str]:
-    return frozenset(tokens(text)) - _EMPTY
+    return frozenset(tokens(text)) - _IGNORED_WORDS
 
 
-def _shared(old: StatedFact, new: StatedFact) -> bool:
-    return bool(_words(old.text) & _words(new.text))
-
-
-def _in_words(old: StatedFact, new: StatedFact) -> str | None:
-    if _shared(old, new):
+def _reason_by_words(old: StatedFact, new: StatedFact) -> str | None:
+    if _words(old.text) & _words(new.text):
         if _fondness(old.text) * _fondness(new.text) < 0:
             return "the contrary"
         if bool(_DENIES.search(old.text)) != bool(_DENIES.search(new.text)):
             return "denied"
         if _OVER.search(new.text):
             return "no longer so"
-    if any(frame.search(old.text) and frame.search(new.text) for frame in _FRAMED.values()):
+    if any(topic.search(old.text) and topic.search(new.text) for topic in _TOPIC_PATTERNS.values()):
         return _ANOTHER_VALUE
     return None
 
 
-def _same_names(old: StatedFact, new: StatedFact) -> bool:
-    """Where one of them states something of somebody, the other must at least name that one, or name nobody."""
-    subjects = _subjects(old.statements) | _subjects(new.statements)
-    return all(
-        subject in {"user", "assistant"} or all(subject in one.text.casefold() for one in (old, new))
+def _have_same_subjects(old: StatedFact, new: StatedFact) -> bool:
+    """Returns True if each subject of a relation is the speaker or is named in both texts, or if both begin with none.
+
+    The last case is facts about the speaker, who is left out as the subject ("Lives in Paris").
+    """
+    subjects = {statement.subject for statement in (*old.statements, *new.statements)}
+    if all(
+        subject in {"user", "assistant"} or all(subject in fact.text.casefold() for fact in (old, new))
         for subject in subjects
-    ) or _is_speaker(old, new)
-
-
-def _is_speaker(old: StatedFact, new: StatedFact) -> bool:
-    """Facts about the speaker do not name anybody as their subject."""
-    starts = [re.match(r"[A-Z][\w'’-]*", one.text) for one in (old, new)]
-    named = [start[0].casefold() for start in starts if start]
-    return not any(name in _subjects((*old.statements, *new.statements)) for name in named)
-
-
-def _subjects(statements: Iterable[Statement]) -> set[str]:
-    return {one.subject for one in statements}
+    ):
+        return True
+    first_words = [re.match(r"[A-Z][\w'’-]*", fact.text) for fact in (old, new)]
+    return not any(word[0].casefold() in subjects for word in first_words if word)
 
 
 def _fondness(text: str) -> int:
+    """Returns 1 for a text about liking something, -1 for disliking, 0 for neither."""
     if _AVERSE.search(text):
         return -1
     if not _FOND.search(text):

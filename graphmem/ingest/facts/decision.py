@@ -1,7 +1,8 @@
-"""What new facts change of what is known: the request that asks a language model, and what is made of its answer. Pure.
+"""Decides by a language model which memories new facts change: builds the request and turns the answer into actions.
 
-An answer is an opinion. Ids that were not shown, or come twice, are dropped and counted; what would retire a memory has
-to be possible by the structure of both (`contradiction`); and a fact that nothing is said of is added, never lost.
+The answer is not trusted: ids that were not shown, or come twice, are dropped and counted; a memory is retired only if
+the fact can contradict it (`contradiction`); and a fact without an entry in the answer is added, never lost. Pure: no
+I/O. Facts and memories are identified by their numbers in the request.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ from graphmem.model import MemoryRecord, Mention, Statement
 from graphmem.models.protocols import Prompt
 
 OPERATION = "decide"
-# How alike (0..100) the texts must be by which an answer without numbers, as mem0's is, belongs to a fact.
+# An entry without the number of a fact, as in mem0's shape, belongs to the fact of the most similar text, if the
+# similarity (rapidfuzz, 0..100) is at least this.
 MIN_SIMILARITY = 55
-# Entries of one answer that are read: every memory shown for every fact, the most that any shape lists (see
-# `pipeline`).
+# At most so many entries of an answer are read: more than each shown memory for each fact (`pipeline` shows 40 and 12).
 MAX_DECISIONS = 1_000
-_NAMES = {"NOOP": "NONE", "NO CHANGE": "NONE", "NOCHANGE": "NONE", "UNCHANGED": "NONE", "REMOVE": "DELETE"}
+_SYNONYMS = {"NOOP": "NONE", "NO CHANGE": "NONE", "NOCHANGE": "NONE", "UNCHANGED": "NONE", "REMOVE": "DELETE"}
 
 
 class DecisionType(StrEnum):
-    """What becomes of a fact, or of a memory by it; in mem0's words."""
+    """What happens to a fact or to the memory it is compared with, in mem0's terms: DELETE retires the memory."""
 
     ADD = "ADD"
     UPDATE = "UPDATE"
@@ -45,7 +46,7 @@ SCHEMA = object_schema(
     memory=array_schema(
         object_schema(
             fact={"type": "integer"},
-            event={"type": "string", "enum": [str(what) for what in DecisionType]},
+            event={"type": "string", "enum": [str(type_) for type_ in DecisionType]},
             id={"type": ["integer", "null"]},
             text={"type": "string"},
         )
@@ -55,7 +56,7 @@ SCHEMA = object_schema(
 
 @dataclass(frozen=True, slots=True)
 class KnownMemory:
-    """A memory that is near to new facts, with what it states."""
+    """A memory near to new facts, with its relations and the entities at their ends."""
 
     record: MemoryRecord
     statements: tuple[Statement, ...] = ()
@@ -63,26 +64,26 @@ class KnownMemory:
 
     @property
     def as_stated(self) -> StatedFact:
-        """What it says, to be compared."""
+        """The memory in the form that `contradicts` compares."""
         return StatedFact(self.record.text, self.statements)
 
 
 @dataclass(frozen=True, slots=True)
 class FactDraft:
-    """A new fact as found, and as the memory it would become."""
+    """A new fact as extracted, and as the memory it would become."""
 
     fact: Fact
     record: MemoryRecord
 
     @property
     def as_stated(self) -> StatedFact:
-        """What it says, to be compared."""
+        """The fact in the form that `contradicts` compares."""
         return StatedFact(self.fact.text, self.fact.statements)
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One entry of an answer that could be used: numbers of a fact and of a memory among those shown."""
+    """One usable entry of an answer: the numbers of a fact and of a memory in the request, and the entry's text."""
 
     fact: int
     type: DecisionType
@@ -92,10 +93,10 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What is to be done. `fact` and `memory` are numbers as in a decision.
+    """One change to carry out. `fact` and `memory` are numbers as in a decision, `text` is the new text.
 
-    `reason` says why a memory is untrue now. An ADD may come with `ended_at`: somebody said later already that it is
-    otherwise. An UPDATE that `corrects` has other words for what was not so.
+    `reason` is the contradiction that retires or corrects a memory. `ended_at`: an added fact that a later message
+    contradicts is valid until then. `corrects`: the new text of an UPDATE contradicts the old one.
     """
 
     type: DecisionType
@@ -109,54 +110,56 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class DecisionResult:
-    """What is to be done about all facts, in their order, and what of the answer could not be used, by why."""
+    """The actions for all facts, in their order, and the number of unusable parts of the answer by reason."""
 
     actions: tuple[Action, ...] = ()
     dropped: Mapping[str, int] = field(default_factory=dict)
 
 
-# --- asking ---------------------------------------------------------------------------------------------------------
+# --- request --------------------------------------------------------------------------------------------------------
 
 
-def build_request(drafts: Sequence[FactDraft], known: Sequence[KnownMemory], instructions: str | None = None) -> Prompt:
-    """Asks what some facts change of what is known, shown under small numbers: a model makes up longer ids."""
-    told = {
-        "memories": [{"id": n, **_told(one.record)} for n, one in enumerate(known)],
-        "facts": [{"fact": n, **_told(one.record)} for n, one in enumerate(drafts)],
+def build_request(
+    drafts: Sequence[FactDraft], memories: Sequence[KnownMemory], instructions: str | None = None
+) -> Prompt:
+    """Builds the request for decisions about facts; small numbers as ids, because models invent longer ones."""
+    data = {
+        "memories": [{"id": n, **_record_view(memory.record)} for n, memory in enumerate(memories)],
+        "facts": [{"fact": n, **_record_view(draft.record)} for n, draft in enumerate(drafts)],
     }
-    return structured_output.build_prompt(OPERATION, told, SCHEMA, instructions)
+    return structured_output.build_prompt(OPERATION, data, SCHEMA, instructions)
 
 
-def _told(record: MemoryRecord) -> dict[str, str]:
-    whose = {} if record.speaker is None else {"who": record.speaker}
-    return {"text": record.text, **whose, "at": f"{record.at:%Y-%m-%d}"}
+def _record_view(record: MemoryRecord) -> dict[str, str]:
+    speaker = {} if record.speaker is None else {"who": record.speaker}
+    return {"text": record.text, **speaker, "at": f"{record.at:%Y-%m-%d}"}
 
 
-# --- reading the answer ---------------------------------------------------------------------------------------------
+# --- answer ---------------------------------------------------------------------------------------------------------
 
 
-def parse_answer(value: Any, drafts: Sequence[FactDraft], known: Sequence[KnownMemory]) -> DecisionResult:
-    """What is to be done by an answer, also by one in mem0's shape. Raises LLMUnusable for what is no answer."""
-    listed = value.get("memory", value.get("memories")) if isinstance(value, Mapping) else value
-    if not isinstance(listed, list):
+def parse_answer(value: Any, drafts: Sequence[FactDraft], memories: Sequence[KnownMemory]) -> DecisionResult:
+    """Turns an answer, also one in mem0's shape, into actions. Raises LLMUnusable if it has no list of decisions."""
+    entries = value.get("memory", value.get("memories")) if isinstance(value, Mapping) else value
+    if not isinstance(entries, list):
         raise LLMUnusable("the model's answer has no list of decisions; a larger model, or one with JSON output, helps")
-    reading = _AnswerParser(drafts, known)
-    decisions = reading.decisions(listed)
-    settling = _ActionBuilder(drafts, known, decisions, reading.dropped, lost_an_add=reading.lost_an_add)
-    return DecisionResult(tuple(settling.actions()), reading.dropped)
+    parser = _AnswerParser(drafts, memories)
+    decisions = parser.decisions(entries)
+    builder = _ActionBuilder(drafts, memories, decisions, parser.dropped, lost_an_add=parser.lost_an_add)
+    return DecisionResult(tuple(builder.actions()), parser.dropped)
 
 
-def have_different_speakers(one: MemoryRecord, other: MemoryRecord) -> bool:
-    """Whether one is what the user said, the other what the assistant did: each says that of themselves.
+def have_different_speakers(first: MemoryRecord, second: MemoryRecord) -> bool:
+    """Returns True if one memory is the user's words and the other the assistant's: each speaks of themselves.
 
-    Where neither has a name nothing else tells them apart, nor has a model been told.
+    Roles, not names: if neither has a name, the role is the only difference, and the request does not show it.
     """
-    return one.role != other.role and None not in {one.role, other.role}
+    return first.role != second.role and None not in {first.role, second.role}
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """One entry of an answer: a valid event, the number of a memory, its text, and the number of a fact, if any."""
+    """One entry of an answer with a valid event: the numbers of its memory and fact, if any, and its text."""
 
     type: DecisionType
     memory: int | None
@@ -165,78 +168,78 @@ class _Entry:
 
 
 class _AnswerParser:
-    """One answer being read.
+    """Parses one answer into decisions.
 
-    Entries that carry the number of a fact are about that fact. Those without, as in mem0's shape, are matched by their
-    words. That shape lists every memory, most of them only to say that nothing changes: such a NONE is about a fact
-    only if it has the fact's very words.
+    An entry with the number of a fact is about that fact. An entry without one, as in mem0's shape, is matched by its
+    text. That shape lists every memory, most of them as unchanged: such a NONE is about a fact only if it has exactly
+    the fact's text.
     """
 
-    def __init__(self, drafts: Sequence[FactDraft], known: Sequence[KnownMemory]) -> None:
+    def __init__(self, drafts: Sequence[FactDraft], memories: Sequence[KnownMemory]) -> None:
         self._drafts = drafts
-        self._known = known
+        self._memories = memories
         self._changed: set[int] = set()
         self.dropped: Counter[str] = Counter()
-        # Whether an ADD is among what was dropped: it may have been of any fact.
+        # True if an ADD was dropped: it may have been about any fact.
         self.lost_an_add = False
 
-    def decisions(self, listed: Sequence[Any]) -> list[Decision]:
-        """The usable entries, each with the fact it is about."""
-        if len(listed) > MAX_DECISIONS:
-            self.dropped["over the limit of decisions"] += len(listed) - MAX_DECISIONS
-        entries = [entry for one in listed[:MAX_DECISIONS] if (entry := self._entry(one)) is not None]
+    def decisions(self, raw_entries: Sequence[Any]) -> list[Decision]:
+        """Returns the usable entries, each with its fact."""
+        if len(raw_entries) > MAX_DECISIONS:
+            self.dropped["over the limit of decisions"] += len(raw_entries) - MAX_DECISIONS
+        entries = [entry for raw in raw_entries[:MAX_DECISIONS] if (entry := self._entry(raw)) is not None]
         facts = [self._fact(entry) for entry in entries]
-        unnamed = set(range(len(self._drafts))).difference(fact for fact in facts if fact is not None)
-        made: list[Decision | None] = []
+        unmatched = set(range(len(self._drafts))).difference(fact for fact in facts if fact is not None)
+        decisions: list[Decision | None] = []
         for entry, matched in zip(entries, facts, strict=True):
             fact = matched
             if fact is None and entry.type is not DecisionType.NONE:
-                # An explicit change whose words match no fact is about the only one it can be about.
-                fact = 0 if len(self._drafts) == 1 else next(iter(unnamed)) if len(unnamed) == 1 else None
+                # A change that matches no fact by its text belongs to the only fact, or the only one without an entry.
+                fact = 0 if len(self._drafts) == 1 else next(iter(unmatched)) if len(unmatched) == 1 else None
                 if fact is None:
                     self.lost_an_add |= entry.type is DecisionType.ADD
                     self.dropped["of no fact"] += 1
             if fact is not None:
-                made.append(self._decision(entry, fact))
-        return [one for one in made if one is not None]
+                decisions.append(self._decision(entry, fact))
+        return [decision for decision in decisions if decision is not None]
 
     def _entry(self, entry: Any) -> _Entry | None:
-        what = _what(entry.get("event")) if isinstance(entry, Mapping) else None
-        if what is None:
+        type_ = _decision_type(entry.get("event")) if isinstance(entry, Mapping) else None
+        if type_ is None:
             self.dropped["no decision"] += 1
             return None
         fact = whole_number(entry.get("fact"))
         if fact is not None and not 0 <= fact < len(self._drafts):
-            self.lost_an_add |= what is DecisionType.ADD
+            self.lost_an_add |= type_ is DecisionType.ADD
             self.dropped["unknown fact"] += 1
             return None
-        memory = None if what is DecisionType.ADD else self._memory(entry.get("id"))
-        if what is not DecisionType.ADD and memory is None:
+        memory = None if type_ is DecisionType.ADD else self._memory(entry.get("id"))
+        if type_ is not DecisionType.ADD and memory is None:
             self.dropped["unknown id"] += 1
             return None
         text = single_line(entry.get("text"), MAX_FACT_CHARS) or ""
         if (
             memory is not None
-            and what in {DecisionType.UPDATE, DecisionType.DELETE}
-            and self._names_another(entry, what, memory, text)
+            and type_ in {DecisionType.UPDATE, DecisionType.DELETE}
+            and self._quotes_other_memory(entry, type_, memory, text)
         ):
             self.dropped["id of another memory"] += 1
             return None
-        return _Entry(what, memory, text, fact)
+        return _Entry(type_, memory, text, fact)
 
-    def _names_another(self, entry: Mapping[str, Any], what: DecisionType, memory: int, text: str) -> bool:
-        """Whether the old words that an entry gives in mem0's shape are another memory's than the one of its id."""
-        old = _same_words(single_line(entry.get("old_memory")) or (text if what is DecisionType.DELETE else ""))
-        words = [_same_words(one.record.text) for one in self._known]
-        return bool(old) and words[memory] != old and old in words
+    def _quotes_other_memory(self, entry: Mapping[str, Any], type_: DecisionType, memory: int, text: str) -> bool:
+        """Returns True if the old text of an entry in mem0's shape belongs to another memory than its id."""
+        old = _comparable(single_line(entry.get("old_memory")) or (text if type_ is DecisionType.DELETE else ""))
+        texts = [_comparable(other.record.text) for other in self._memories]
+        return bool(old) and texts[memory] != old and old in texts
 
-    def _memory(self, given: Any) -> int | None:
-        known = whole_number(given)
-        return known if known is not None and 0 <= known < len(self._known) else None
+    def _memory(self, value: Any) -> int | None:
+        number = whole_number(value)
+        return number if number is not None and 0 <= number < len(self._memories) else None
 
     def _decision(self, entry: _Entry, fact: int) -> Decision | None:
         memory = entry.memory
-        if memory is not None and have_different_speakers(self._known[memory].record, self._drafts[fact].record):
+        if memory is not None and have_different_speakers(self._memories[memory].record, self._drafts[fact].record):
             self.dropped["of others"] += 1
             return None
         if entry.type in {DecisionType.UPDATE, DecisionType.DELETE} and memory is not None:
@@ -247,136 +250,147 @@ class _AnswerParser:
         return Decision(fact, entry.type, memory, entry.text)
 
     def _fact(self, entry: _Entry) -> int | None:
-        """The number of the fact that an entry is about: as given, else by its words; None if it matches none."""
+        """Returns the fact of an entry: by its number, else by its text; None if it matches no fact."""
         if entry.fact is not None:
             return entry.fact
-        known = None if entry.memory is None else self._known[entry.memory]
+        memory = None if entry.memory is None else self._memories[entry.memory]
         if entry.type is DecisionType.NONE:
-            words = {_same_words(entry.text), "" if known is None else _same_words(known.record.text)} - {""}
-            return next((n for n, one in enumerate(self._drafts) if _same_words(one.fact.text) in words), None)
-        if entry.type is DecisionType.DELETE and known is not None:
-            # A memory shares few words with the fact that denies it, but the two contradict each other.
-            opposed = [
-                n for n, one in enumerate(self._drafts) if contradicts(known.as_stated, one.as_stated) is not None
+            texts = {_comparable(entry.text), "" if memory is None else _comparable(memory.record.text)} - {""}
+            return next((n for n, draft in enumerate(self._drafts) if _comparable(draft.fact.text) in texts), None)
+        if entry.type is DecisionType.DELETE and memory is not None:
+            # A memory may share few words with the fact that contradicts it.
+            contradicting = [
+                n for n, draft in enumerate(self._drafts) if contradicts(memory.as_stated, draft.as_stated) is not None
             ]
-            if opposed:
-                return self._most_alike(known.record.text, opposed)[0]
-        words_of = known.record.text if known is not None and entry.type is DecisionType.DELETE else ""
-        best, alike = self._most_alike(entry.text or words_of, range(len(self._drafts)))
-        return best if alike >= MIN_SIMILARITY else None
+            if contradicting:
+                return self._most_similar(memory.record.text, contradicting)[0]
+        old_text = memory.record.text if memory is not None and entry.type is DecisionType.DELETE else ""
+        best, similarity = self._most_similar(entry.text or old_text, range(len(self._drafts)))
+        return best if similarity >= MIN_SIMILARITY else None
 
-    def _most_alike(self, words: str, among: Sequence[int]) -> tuple[int, float]:
-        """The number of the fact whose words are most alike, and how alike they are (0..100)."""
+    def _most_similar(self, text: str, candidates: Sequence[int]) -> tuple[int, float]:
+        """Returns the candidate fact with the most similar text, and that similarity (0..100)."""
 
-        def alike(n: int) -> tuple[float, float]:
-            pair = words.casefold(), self._drafts[n].fact.text.casefold()
+        def similarity(n: int) -> tuple[float, float]:
+            pair = text.casefold(), self._drafts[n].fact.text.casefold()
             return fuzz.token_set_ratio(*pair), fuzz.ratio(*pair)
 
-        best = max(among, key=alike)
-        return best, alike(best)[0]
+        best = max(candidates, key=similarity)
+        return best, similarity(best)[0]
 
 
-def _same_words(text: str) -> str:
-    """Text by which two are compared that say the same in the same words: no case, no closing signs."""
+def _comparable(text: str) -> str:
+    """Returns a text without case and closing punctuation: equal for texts of the same words."""
     return text.casefold().strip().rstrip(".!。！")
 
 
-def _what(value: Any) -> DecisionType | None:
+def _decision_type(value: Any) -> DecisionType | None:
     name = value.strip().upper() if isinstance(value, str) else ""
-    name = _NAMES.get(name, name)
+    name = _SYNONYMS.get(name, name)
     return DecisionType(name) if name in set(DecisionType) else None
 
 
 class _ActionBuilder:
-    """Decisions become actions: for each fact what retires memories, what updates them, and whether it is added."""
+    """Turns decisions into actions: for each fact retirements and updates of memories, and whether it is added."""
 
     def __init__(
         self,
         drafts: Sequence[FactDraft],
-        known: Sequence[KnownMemory],
+        memories: Sequence[KnownMemory],
         decisions: Sequence[Decision],
         dropped: Counter[str],
         *,
         lost_an_add: bool,
     ) -> None:
         self._drafts = drafts
-        self._known = known
+        self._memories = memories
         self._decisions = decisions
         self._dropped = dropped
         self._lost_an_add = lost_an_add
 
     def actions(self) -> Iterator[Action]:
         for n in range(len(self._drafts)):
-            yield from self._of(n, [one for one in self._decisions if one.fact == n])
+            yield from self._actions_for(n, [decision for decision in self._decisions if decision.fact == n])
 
-    def _of(self, n: int, mine: Sequence[Decision]) -> Iterator[Action]:
-        """What is to be done about one fact. An explicit change counts more than a NONE: that is of another memory.
+    def _actions_for(self, n: int, decisions: Sequence[Decision]) -> Iterator[Action]:
+        """Yields the actions about one fact. Explicit changes win over a NONE, which is about another memory.
 
-        A fact that only denies needs no memory of its own where it retires one; a fact with another value does.
+        A fact that only denies a memory retires it and is not added; a fact with another value is added as well.
         """
-        ends = [action for one in mine if one.type is DecisionType.DELETE for action in self._ending(one)]
-        updates = [action for one in mine if one.type is DecisionType.UPDATE for action in self._updating(one)]
-        made = [*ends, *updates]
-        ended = min((one.ended_at for one in made if one.ended_at is not None), default=None)
-        kept = [one for one in made if one.type is not DecisionType.ADD]
-        changed = {one.memory for one in kept}
-        same = [one.memory for one in mine if one.type is DecisionType.NONE and one.memory not in changed]
-        text = self._text(n, ends, mine)
-        only_ends = bool(kept) and not same and all(one.type is DecisionType.DELETE for one in kept)
-        is_lost = only_ends and (self._lost_an_add or any(is_replaced_value(one.reason) for one in kept))
-        yield from kept
-        if (
-            DecisionType.ADD in [*(one.type for one in mine), *(one.type for one in made)]
-            or is_lost
-            or not (kept or same)
+        retirements = [action for one in decisions if one.type is DecisionType.DELETE for action in self._retire(one)]
+        updates = [action for one in decisions if one.type is DecisionType.UPDATE for action in self._update(one)]
+        derived = [*retirements, *updates]
+        ended_at = min((action.ended_at for action in derived if action.ended_at is not None), default=None)
+        memory_actions = [action for action in derived if action.type is not DecisionType.ADD]
+        changed = {action.memory for action in memory_actions}
+        duplicates = [one.memory for one in decisions if one.type is DecisionType.NONE and one.memory not in changed]
+        text = self._text(n, retirements, decisions)
+        only_retires = (
+            bool(memory_actions) and not duplicates and all(one.type is DecisionType.DELETE for one in memory_actions)
+        )
+        would_be_lost = only_retires and (
+            self._lost_an_add or any(is_replaced_value(one.reason) for one in memory_actions)
+        )
+        yield from memory_actions
+        types = [*(one.type for one in decisions), *(one.type for one in derived)]
+        if DecisionType.ADD in types or would_be_lost or not (memory_actions or duplicates):
+            updated_texts = {
+                _comparable(action.text) for action in memory_actions if action.type is DecisionType.UPDATE
+            }
+            if _comparable(text) not in updated_texts:
+                yield Action(DecisionType.ADD, n, text=text, ended_at=ended_at)
+        elif duplicates and not any(
+            action.type in {DecisionType.UPDATE, DecisionType.NONE} for action in memory_actions
         ):
-            if _same_words(text) not in {_same_words(one.text) for one in kept if one.type is DecisionType.UPDATE}:
-                yield Action(DecisionType.ADD, n, text=text, ended_at=ended)
-        elif same and not any(one.type in {DecisionType.UPDATE, DecisionType.NONE} for one in kept):
-            yield Action(DecisionType.NONE, n, same[0])
+            yield Action(DecisionType.NONE, n, duplicates[0])
 
-    def _text(self, n: int, ends: Sequence[Action], mine: Sequence[Decision]) -> str:
-        """The fact's own words. Where it takes a memory's place, what the model has put in of that counts."""
-        said = next((one.text for one in mine if one.type is DecisionType.ADD and one.text), "")
-        return said if said and any(one.type is DecisionType.DELETE for one in ends) else self._drafts[n].fact.text
+    def _text(self, n: int, retirements: Sequence[Action], decisions: Sequence[Decision]) -> str:
+        """Returns the fact's own text, or the text of the model's ADD if the fact replaces a memory.
 
-    def _ending(self, one: Decision) -> Iterator[Action]:
-        """A retirement, if the structure allows it. Of something said later it makes the fact one that has ended."""
-        old, new, reason = self._compared(one)
+        Then the model may have merged parts of the retired memory into the text.
+        """
+        added = next((one.text for one in decisions if one.type is DecisionType.ADD and one.text), "")
+        replaces = any(action.type is DecisionType.DELETE for action in retirements)
+        return added if added and replaces else self._drafts[n].fact.text
+
+    def _retire(self, decision: Decision) -> Iterator[Action]:
+        """Yields a retirement if fact and memory contradict each other; of a later memory, a fact that has ended."""
+        old, new, reason = self._compared(decision)
         if reason is None:
             self._dropped["no contradiction"] += 1
         elif new.at < old.at:
-            yield Action(DecisionType.ADD, one.fact, ended_at=old.valid_from)
+            yield Action(DecisionType.ADD, decision.fact, ended_at=old.valid_from)
         else:
-            yield Action(DecisionType.DELETE, one.fact, one.memory, reason=reason)
+            yield Action(DecisionType.DELETE, decision.fact, decision.memory, reason=reason)
 
-    def _updating(self, one: Decision) -> Iterator[Action]:
-        """An update, unless it says nothing new. What was said earlier cannot correct what was said later.
+    def _update(self, decision: Decision) -> Iterator[Action]:
+        """Yields an update unless its text is the old one; of a later, contradicting memory a fact that has ended.
 
-        Without words that can be used the fact stays as it was found, beside the memory.
+        Without a usable text the fact is added, beside the memory.
         """
-        old, new, reason = self._compared(one)
-        if one.text == old.text:
-            yield Action(DecisionType.NONE, one.fact, one.memory)
+        old, new, reason = self._compared(decision)
+        fact, memory, text = decision.fact, decision.memory, decision.text
+        if text == old.text:
+            yield Action(DecisionType.NONE, fact, memory)
         elif reason is not None and new.at < old.at:
-            yield Action(DecisionType.ADD, one.fact, ended_at=old.valid_from)
-        elif not one.text:
+            yield Action(DecisionType.ADD, fact, ended_at=old.valid_from)
+        elif not text:
             self._dropped["no text"] += 1
-            yield Action(DecisionType.ADD, one.fact)
+            yield Action(DecisionType.ADD, fact)
         else:
-            yield Action(DecisionType.UPDATE, one.fact, one.memory, one.text, reason, corrects=reason is not None)
+            yield Action(DecisionType.UPDATE, fact, memory, text, reason, corrects=reason is not None)
 
-    def _compared(self, one: Decision) -> tuple[MemoryRecord, MemoryRecord, str | None]:
-        """Memory and fact, and why they cannot both be so; what two people say of themselves always can."""
-        old, new = self._known[one.memory or 0], self._drafts[one.fact]
+    def _compared(self, decision: Decision) -> tuple[MemoryRecord, MemoryRecord, str | None]:
+        """Returns memory, fact, and the reason why they contradict each other; None for different speakers."""
+        old, new = self._memories[decision.memory or 0], self._drafts[decision.fact]
         if old.record.speaker != new.record.speaker and None not in {old.record.speaker, new.record.speaker}:
             return old.record, new.record, None
         return old.record, new.record, contradicts(old.as_stated, new.as_stated)
 
 
 def renumber(decided: DecisionResult, facts: Sequence[int], memories: Sequence[int]) -> tuple[Action, ...]:
-    """The actions of one request among several, by the numbers of the whole call."""
+    """Replaces the numbers of one request by those of the whole run: `facts[n]` and `memories[n]` for number n."""
     return tuple(
-        replace(one, fact=facts[one.fact], memory=None if one.memory is None else memories[one.memory])
-        for one in decided.actions
+        replace(action, fact=facts[action.fact], memory=None if action.memory is None else memories[action.memory])
+        for action in decided.actions
     )

@@ -1,6 +1,7 @@
-"""What a language model finds in messages: the request that asks for it, and the reading of the answer. Pure.
+"""Extracts facts from messages with a language model: builds the requests and parses the answers. Pure: no I/O.
 
-An answer is data from outside: what in it cannot be used is dropped and counted, the rest is taken.
+An answer is untrusted data: its unusable parts are dropped and counted by reason, the rest is used. Messages are
+identified by their numbers in the job.
 """
 
 from __future__ import annotations
@@ -21,43 +22,43 @@ from graphmem.text import display_form, normalise_key
 
 T = TypeVar("T")
 OPERATION = "facts"
-# Tokens of messages that one request holds: far from any model's limit, near enough for each of them to be read well.
+# Tokens of messages in one request: far below any model's limit, and few enough for the model to read each message.
 CHUNK_TOKENS = 3_000
-# What a fact, a name and a predicate may have at most; a longer one is not what was asked for.
+# Characters of a fact, a name and a predicate; a longer one is dropped.
 MAX_FACT_CHARS, MAX_NAME_CHARS, MAX_PREDICATE_CHARS = 2_000, 256, 80
-# What an answer may have of facts, and a fact of relations and entities. `CHUNK_TOKENS` of messages are some 200
-# sentences, of which few say anything to be remembered; each twelve facts are another request.
+# Facts of an answer, relations and entities of a fact; more are dropped. `CHUNK_TOKENS` of messages are some 200
+# sentences, few of which hold a fact; each twelve facts cost another request, for the decision.
 MAX_FACTS, MAX_RELATIONS, MAX_ENTITIES = 100, 20, 40
-# Characters of an earlier message, which is only there to be understood from.
+# Characters of an earlier message, which is shown for context only.
 MAX_EARLIER_CHARS = 400
-# How sure a fact is whose answer does not say.
+# Confidence of a fact without one in the answer.
 DEFAULT_CONFIDENCE = 0.7
-# Names under which answers have the text of a fact: ours, then those of prompts that were written for mem0.
+# Keys for the text of a fact in answers: ours, then those of prompts written for mem0.
 TEXT_KEYS = ("text", "fact", "memory", "content")
 NO_FACTS = "the model's answer has no list of facts; a larger model, or one with JSON output, helps"
-# What stands for the speaker in an answer.
+# Names for the speaker in answers, with their role.
 SPEAKERS = {"user": "user", "the user": "user", "speaker": "user", "i": "user", "用户": "user",
             "assistant": "assistant", "the assistant": "assistant", "助手": "assistant"}  # fmt: skip
 
-_LATIN = re.compile(r"[A-Za-z]+")
-_SIGN = re.compile(r"[^\sA-Za-z]")
-_BORDER = re.compile(r"(?<=[.!?。！？\n])\s*")
+_LATIN_WORD = re.compile(r"[A-Za-z]+")
+_OTHER_CHARACTER = re.compile(r"[^\sA-Za-z]")
+_SENTENCE_END = re.compile(r"(?<=[.!?。！？\n])\s*")
 _SPACES = re.compile(r"\s+")
 
-_TEXT = {"type": "string"}
+_STRING = {"type": "string"}
 _DATE = {"type": ["string", "null"]}
 SCHEMA = object_schema(
     facts=array_schema(
         object_schema(
-            text=_TEXT,
+            text=_STRING,
             type={"type": "string", "enum": list(validation.MEMORY_TYPES)},
             confidence={"type": "number"},
             messages=array_schema({"type": "integer"}),
             entities=array_schema(
-                object_schema(name=_TEXT, type={"type": "string", "enum": [str(one) for one in EntityType]})
+                object_schema(name=_STRING, type={"type": "string", "enum": [str(type_) for type_ in EntityType]})
             ),
             relations=array_schema(
-                object_schema(subject=_TEXT, predicate=_TEXT, object=_TEXT, valid_at=_DATE, invalid_at=_DATE)
+                object_schema(subject=_STRING, predicate=_STRING, object=_STRING, valid_at=_DATE, invalid_at=_DATE)
             ),
         )
     )
@@ -66,7 +67,7 @@ SCHEMA = object_schema(
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Something worth remembering. `sources` are the messages that say it: numbers among those of the call."""
+    """One extracted fact. `sources` are the numbers of the messages that state it, `confidence` is 0 to 1."""
 
     text: str
     memory_type: str | None
@@ -78,7 +79,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class ExtractedFacts:
-    """The facts of an answer, and how many parts of it could not be used, by why."""
+    """The facts of an answer, and the number of its unusable parts by reason."""
 
     facts: tuple[Fact, ...] = ()
     dropped: Mapping[str, int] = field(default_factory=dict)
@@ -86,20 +87,21 @@ class ExtractedFacts:
 
 @dataclass(frozen=True, slots=True)
 class MessagePart:
-    """A message as a request shows it: `number` is its number in the call; a very long one comes in several pieces."""
+    """A message, or a part of a long one, as shown in a request; `number` is the message's number in the job."""
 
     number: int
     record: MemoryRecord
     text: str
 
 
-# --- asking ---------------------------------------------------------------------------------------------------------
+# --- request --------------------------------------------------------------------------------------------------------
 
 
 def subject_of(scope: Scope, records: Sequence[MemoryRecord]) -> str:
-    """Whose facts are taken: the assistant's own where an agent is named and speaks, beside the user's if there is one.
+    """Returns whose messages facts are drawn from: "user", "assistant" or "both".
 
-    Without an agent the assistant's words are never anybody's facts.
+    The assistant's count only if the scope names an agent and one of the messages is its; then the user's count only if
+    the scope names a user.
     """
     if scope.agent_id is None or not any(record.role == "assistant" for record in records):
         return "user"
@@ -107,46 +109,46 @@ def subject_of(scope: Scope, records: Sequence[MemoryRecord]) -> str:
 
 
 def split_messages(records: Sequence[MemoryRecord], limit: int = CHUNK_TOKENS) -> list[list[MessagePart]]:
-    """The messages in requests of at most `limit` tokens; nothing is left out.
+    """Splits messages into chunks of at most `limit` tokens, in order and without a loss.
 
-    They are parted between messages, one that is longer in itself between sentences.
+    A chunk ends between messages; a message longer than `limit` is split between sentences.
     """
-    found: list[list[MessagePart]] = []
-    room = 0
+    chunks: list[list[MessagePart]] = []
+    tokens_left = 0
     for n, record in enumerate(records):
-        for text in _pieces(record.text, limit):
-            size = tokens_in(text)
-            if not found or size > room:
-                found.append([])
-                room = limit
-            found[-1].append(MessagePart(n, record, text))
-            room -= size
-    return found
+        for text in _split_text(record.text, limit):
+            size = estimate_tokens(text)
+            if not chunks or size > tokens_left:
+                chunks.append([])
+                tokens_left = limit
+            chunks[-1].append(MessagePart(n, record, text))
+            tokens_left -= size
+    return chunks
 
 
-def tokens_in(text: str) -> int:
-    """About how many tokens a text has, rather too many: one for four Latin letters begun, one for any other sign."""
-    return sum(-(-len(word) // 4) for word in _LATIN.findall(text)) + len(_SIGN.findall(text))
+def estimate_tokens(text: str) -> int:
+    """Estimates the tokens of a text, rather too high: one for each begun four Latin letters or other character."""
+    return sum(-(-len(word) // 4) for word in _LATIN_WORD.findall(text)) + len(_OTHER_CHARACTER.findall(text))
 
 
-def _pieces(text: str, limit: int) -> Iterator[str]:
-    if tokens_in(text) <= limit:
+def _split_text(text: str, limit: int) -> Iterator[str]:
+    if estimate_tokens(text) <= limit:
         yield text
         return
-    taken = ""
-    for sentence in _BORDER.split(text):
-        for part in _cut(sentence, limit):
-            if taken and tokens_in(taken) + tokens_in(part) > limit:
-                yield taken
-                taken = ""
-            taken = f"{taken} {part}".strip()
-    if taken:
-        yield taken
+    part = ""
+    for sentence in _SENTENCE_END.split(text):
+        for piece in _split_sentence(sentence, limit):
+            if part and estimate_tokens(part) + estimate_tokens(piece) > limit:
+                yield part
+                part = ""
+            part = f"{part} {piece}".strip()
+    if part:
+        yield part
 
 
-def _cut(sentence: str, limit: int) -> Iterator[str]:
-    """A sentence that is itself too long, in pieces of as many signs as there may be tokens."""
-    if tokens_in(sentence) <= limit:
+def _split_sentence(sentence: str, limit: int) -> Iterator[str]:
+    """Yields a sentence, or pieces of `limit` characters if it has more than `limit` tokens."""
+    if estimate_tokens(sentence) <= limit:
         yield sentence
         return
     for start in range(0, len(sentence), limit):
@@ -154,193 +156,195 @@ def _cut(sentence: str, limit: int) -> Iterator[str]:
 
 
 def build_request(
-    pieces: Sequence[MessagePart],
-    whose: str,
+    parts: Sequence[MessagePart],
+    subject: str,
     *,
     instructions: str | None = None,
     summary: str = "",
     earlier: Sequence[MemoryRecord] = (),
 ) -> Prompt:
-    """Asks for the facts in some messages. `instructions` replace ours, not what the answer has to look like."""
-    told = {
-        "about": whose,
+    """Builds the request for the facts in messages. `instructions` replace ours, but not the contract of the answer.
+
+    `subject` is as from `subject_of`; `summary` and the `earlier` messages are shown for context.
+    """
+    data = {
+        "about": subject,
         "summary": summary,
         "earlier": [message_view(record, record.text[:MAX_EARLIER_CHARS]) for record in earlier],
-        "messages": [{"n": piece.number, **message_view(piece.record, piece.text)} for piece in pieces],
+        "messages": [{"n": part.number, **message_view(part.record, part.text)} for part in parts],
     }
-    return structured_output.build_prompt(OPERATION, told, SCHEMA, instructions)
+    return structured_output.build_prompt(OPERATION, data, SCHEMA, instructions)
 
 
 def message_view(record: MemoryRecord, text: str) -> dict[str, str]:
-    """A message as requests show it."""
-    named = {} if record.speaker is None else {"name": record.speaker}
-    return {"role": record.role or "user", **named, "at": f"{record.at:%a %Y-%m-%d %H:%M} UTC", "text": text}
+    """Returns a message as shown in requests."""
+    name = {} if record.speaker is None else {"name": record.speaker}
+    return {"role": record.role or "user", **name, "at": f"{record.at:%a %Y-%m-%d %H:%M} UTC", "text": text}
 
 
-# --- reading the answer ---------------------------------------------------------------------------------------------
+# --- answer ---------------------------------------------------------------------------------------------------------
 
 
-def parse_answer(value: Any, records: Sequence[MemoryRecord], whose: str, shown: Iterable[int]) -> ExtractedFacts:
-    """The facts of an answer about these messages, of which it was `shown` some.
+def parse_answer(value: Any, records: Sequence[MemoryRecord], subject: str, shown: Iterable[int]) -> ExtractedFacts:
+    """Returns the facts of an answer; `shown` are the numbers of the messages (`records`) that the request showed.
 
-    Answers in mem0's shapes are read, too: a list of texts, or of objects that have the text under another name. A fact
-    that comes from none of the messages it may come from is dropped. Raises LLMUnusable for what is no answer at all,
-    and for one that holds text of which nothing can be read.
+    Also accepts mem0's shapes: a list of texts, or of objects with the text under another key. A fact without a source
+    among the shown messages of `subject` is dropped. Raises LLMUnusable for an answer without a list of facts, and for
+    one with text but without a single readable fact.
     """
-    listed = value.get("facts") if isinstance(value, Mapping) else value
-    if not isinstance(listed, list):
+    entries = value.get("facts") if isinstance(value, Mapping) else value
+    if not isinstance(entries, list):
         raise LLMUnusable(NO_FACTS)
-    reading = _AnswerParser(records, whose, sorted(set(shown)))
-    found = reading.read(listed)
-    if listed and found.dropped.get("no fact") == len(listed) and any(map(_holds_text, listed)):
+    extracted = _AnswerParser(records, subject, sorted(set(shown))).parse(entries)
+    if entries and extracted.dropped.get("no fact") == len(entries) and any(map(_contains_text, entries)):
         raise LLMUnusable(NO_FACTS)
-    return found
+    return extracted
 
 
-def _holds_text(value: Any) -> bool:
-    """Whether there is text anywhere in a part of an answer."""
+def _contains_text(value: Any) -> bool:
     if isinstance(value, str):
         return bool(value.strip())
-    within = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
-    return any(map(_holds_text, within))
+    children = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return any(map(_contains_text, children))
 
 
 def deduplicate(facts: Iterable[Fact], records: Sequence[MemoryRecord]) -> list[Fact]:
-    """Without what is there twice. What two people say of themselves in the same words is not."""
-    found: dict[str, list[tuple[frozenset[tuple[str | None, str | None]], Fact]]] = {}
+    """Removes repeated facts: those with the same normalised text and a common speaker."""
+    by_text: dict[str, list[tuple[frozenset[tuple[str | None, str | None]], Fact]]] = {}
     for fact in facts:
-        whose = frozenset((records[n].role, records[n].speaker) for n in fact.sources)
-        same = found.setdefault(normalise_key(fact.text) or fact.text, [])
-        if all(whose.isdisjoint(others) for others, _ in same):
-            same.append((whose, fact))
-    return [fact for same in found.values() for _, fact in same]
+        speakers = frozenset((records[n].role, records[n].speaker) for n in fact.sources)
+        same_text = by_text.setdefault(normalise_key(fact.text) or fact.text, [])
+        if all(speakers.isdisjoint(other_speakers) for other_speakers, _ in same_text):
+            same_text.append((speakers, fact))
+    return [fact for same_text in by_text.values() for _, fact in same_text]
 
 
 class _AnswerParser:
-    """One answer being read."""
+    """Parses one answer into facts."""
 
-    def __init__(self, records: Sequence[MemoryRecord], whose: str, shown: Sequence[int]) -> None:
+    def __init__(self, records: Sequence[MemoryRecord], subject: str, shown: Sequence[int]) -> None:
         self._records = records
-        self._allowed = [n for n in shown if _speaks_for(whose, records[n].role)]
+        self._allowed = [n for n in shown if _may_be_source(subject, records[n].role)]
         self._shown = frozenset(shown)
         self._dropped: dict[str, int] = {}
 
-    def read(self, listed: Sequence[Any]) -> ExtractedFacts:
-        found = [fact for one in self._limited(listed, MAX_FACTS, "facts") if (fact := self._fact(one)) is not None]
-        return ExtractedFacts(tuple(deduplicate(found, self._records)), self._dropped)
+    def parse(self, entries: Sequence[Any]) -> ExtractedFacts:
+        limited = self._limited(entries, MAX_FACTS, "facts")
+        facts = [fact for entry in limited if (fact := self._fact(entry)) is not None]
+        return ExtractedFacts(tuple(deduplicate(facts, self._records)), self._dropped)
 
-    def _drop(self, why: str, count: int = 1) -> None:
-        self._dropped[why] = self._dropped.get(why, 0) + count
+    def _drop(self, reason: str, count: int = 1) -> None:
+        self._dropped[reason] = self._dropped.get(reason, 0) + count
 
-    def _limited(self, listed: Sequence[T], most: int, what: str) -> Sequence[T]:
-        """The first of a list; what is over is counted."""
-        if len(listed) > most:
-            self._drop(f"over the limit of {what}", len(listed) - most)
-        return listed[:most]
+    def _limited(self, items: Sequence[T], limit: int, noun: str) -> Sequence[T]:
+        """Returns the first `limit` items and counts the rest as dropped."""
+        if len(items) > limit:
+            self._drop(f"over the limit of {noun}", len(items) - limit)
+        return items[:limit]
 
-    def _fact(self, one: Any) -> Fact | None:
-        told = {"text": one} if isinstance(one, str) else one
-        words = [told.get(key) for key in TEXT_KEYS] if isinstance(told, Mapping) else []
-        text = next((text for one in words if (text := single_line(one, MAX_FACT_CHARS)) is not None), None)
+    def _fact(self, entry: Any) -> Fact | None:
+        values = {"text": entry} if isinstance(entry, str) else entry
+        texts = [values.get(key) for key in TEXT_KEYS] if isinstance(values, Mapping) else []
+        text = next((line for text in texts if (line := single_line(text, MAX_FACT_CHARS)) is not None), None)
         if text is None:
             self._drop("no fact")
             return None
-        sources = self._sources(told.get("messages"))
+        sources = self._sources(values.get("messages"))
         if not sources:
             return None
-        names = _FactEntities(self._records[sources[-1]])
-        for entity in self._limited(_each(told.get("entities")), MAX_ENTITIES, "entities"):
-            names.note(entity.get("name"), entity.get("type"))
-        confidence = checked_or(validation.share, told.get("confidence"), DEFAULT_CONFIDENCE) or 0.0
-        relations = self._limited(_each(told.get("relations")), MAX_RELATIONS, "relations")
-        stated = [self._statement(one, names, text, confidence) for one in relations]
-        statements = tuple(dict.fromkeys(one for one in stated if one is not None))
-        return Fact(text, _type(told.get("type")), confidence, sources, names.mentions, statements)
+        entities = _FactEntities(self._records[sources[-1]])
+        for entity in self._limited(_mappings(values.get("entities")), MAX_ENTITIES, "entities"):
+            entities.add(entity.get("name"), entity.get("type"))
+        confidence = checked_or(validation.share, values.get("confidence"), DEFAULT_CONFIDENCE) or 0.0
+        relations = self._limited(_mappings(values.get("relations")), MAX_RELATIONS, "relations")
+        parsed = [self._statement(relation, entities, text, confidence) for relation in relations]
+        statements = tuple(dict.fromkeys(statement for statement in parsed if statement is not None))
+        return Fact(text, _memory_type(values.get("type")), confidence, sources, entities.mentions, statements)
 
-    def _sources(self, named: Any) -> tuple[int, ...]:
-        """The messages a fact comes from: those it names, or if it names none, all it may come from.
+    def _sources(self, value: Any) -> tuple[int, ...]:
+        """Returns the sources of a fact: the allowed messages among those it names; all allowed ones if it names none.
 
-        Empty, and counted as dropped, if none of those it names was shown, or if it may come from none of them.
+        Empty, and counted as dropped, if it names only messages that were not shown or not allowed.
         """
-        given = [n for one in named if (n := whole_number(one)) is not None] if isinstance(named, list) else []
-        known = {n for n in given if n in self._shown}
-        if unknown := len([n for n in given if n not in self._shown]):
+        named = [n for item in value if (n := whole_number(item)) is not None] if isinstance(value, list) else []
+        shown = {n for n in named if n in self._shown}
+        if unknown := len([n for n in named if n not in self._shown]):
             self._drop("unknown message", unknown)
-        if given and not known:
+        if named and not shown:
             self._drop("from no message shown")
             return ()
-        sources = tuple(n for n in self._allowed if n in known or not given)
+        sources = tuple(n for n in self._allowed if n in shown or not named)
         if not sources:
             self._drop("from nobody's message")
         return sources
 
     def _statement(
-        self, told: Mapping[str, Any], names: _FactEntities, fact: str, confidence: float
+        self, relation: Mapping[str, Any], entities: _FactEntities, fact: str, confidence: float
     ) -> Statement | None:
-        subject, target = names.note(told.get("subject")), names.note(told.get("object"))
-        predicate = single_line(told.get("predicate"), MAX_PREDICATE_CHARS)
-        if not subject or not target or predicate is None or subject == target:
+        subject, object_ = entities.add(relation.get("subject")), entities.add(relation.get("object"))
+        predicate = single_line(relation.get("predicate"), MAX_PREDICATE_CHARS)
+        if not subject or not object_ or predicate is None or subject == object_:
             self._drop("no relation")
             return None
-        words = _SPACES.sub(" ", predicate.replace("_", " ")).casefold()
-        return Statement(
-            subject, words, target, fact, confidence, _day(told.get("valid_at")), _day(told.get("invalid_at"))
-        )
+        predicate = _SPACES.sub(" ", predicate.replace("_", " ")).casefold()
+        valid_at, invalid_at = _date(relation.get("valid_at")), _date(relation.get("invalid_at"))
+        return Statement(subject, predicate, object_, fact, confidence, valid_at, invalid_at)
 
 
 class _FactEntities:
-    """The entities of one fact, by key. Its speaker goes by the name there is, else by the role."""
+    """Collects the entities of one fact, by key; its speaker has the key of their name, or else of their role."""
 
     def __init__(self, source: MemoryRecord) -> None:
-        self._found: dict[str, Mention] = {}
-        self._speaker = (source.role or "user", source.speaker)
+        self._mentions: dict[str, Mention] = {}
+        self._speaker_role, self._speaker_name = source.role or "user", source.speaker
 
     @property
     def mentions(self) -> tuple[Mention, ...]:
-        return tuple(self._found.values())
+        return tuple(self._mentions.values())
 
-    def note(self, name: Any, type_: Any = None) -> str:
-        """The key of a name; "" for what is none. A type that is said later counts if none was said before."""
-        words = single_line(name, MAX_NAME_CHARS)
-        if words is None:
+    def add(self, value: Any, type_value: Any = None) -> str:
+        """Adds an entity by its name; returns its key, "" for an unusable name. A known type is never replaced."""
+        name = single_line(value, MAX_NAME_CHARS)
+        if name is None:
             return ""
-        role = SPEAKERS.get(words.casefold())
+        role = SPEAKERS.get(name.casefold())
         if role is not None:
-            words = self._speaker[1] if role == self._speaker[0] and self._speaker[1] else role.title()
-            type_ = EntityType.PERSON if role == "user" else type_
-        key = normalise_key(words)
+            name = self._speaker_name if role == self._speaker_role and self._speaker_name else role.title()
+            type_value = EntityType.PERSON if role == "user" else type_value
+        key = normalise_key(name)
         if not key:
             return ""
-        kind = checked_or(validation.entity_type, type_, None) or EntityType.OTHER
-        known = self._found.get(key)
-        if known is None or (known.type is EntityType.OTHER and kind is not EntityType.OTHER):
-            self._found[key] = Mention(key, display_form(words), kind, MentionKind.NAME)
+        type_ = checked_or(validation.entity_type, type_value, None) or EntityType.OTHER
+        mention = self._mentions.get(key)
+        if mention is None or (mention.type is EntityType.OTHER and type_ is not EntityType.OTHER):
+            self._mentions[key] = Mention(key, display_form(name), type_, MentionKind.NAME)
         return key
 
 
-def _speaks_for(whose: str, role: str | None) -> bool:
-    """Whether facts may come from a message: what tools return is nobody's."""
-    return role in {"user", "assistant"} if whose == "both" else role == whose
+def _may_be_source(subject: str, role: str | None) -> bool:
+    """Returns True if facts may be drawn from messages of a role; never from the results of tools."""
+    return role in {"user", "assistant"} if subject == "both" else role == subject
 
 
-def _each(value: Any) -> list[Mapping[str, Any]]:
-    listed = value if isinstance(value, list) else []
-    named = ({"name": one} if isinstance(one, str) else one for one in listed)
-    return [one for one in named if isinstance(one, Mapping)]
+def _mappings(value: Any) -> list[Mapping[str, Any]]:
+    """Returns the objects of a list; a text counts as an object with that name."""
+    items = value if isinstance(value, list) else []
+    named = ({"name": item} if isinstance(item, str) else item for item in items)
+    return [item for item in named if isinstance(item, Mapping)]
 
 
-def _type(value: Any) -> str | None:
+def _memory_type(value: Any) -> str | None:
     return checked_or(validation.memory_type, value.casefold() if isinstance(value, str) else None, None)
 
 
-def _day(value: Any) -> datetime | None:
-    """A date of an answer, also of a month or a year; None for what is none."""
+def _date(value: Any) -> datetime | None:
+    """Returns a date of an answer in UTC, the first day of a month or year; None if it cannot be read."""
     if not isinstance(value, str):
         return None
     text = value.strip()
-    for form in ("%Y-%m", "%Y"):
+    for date_format in ("%Y-%m", "%Y"):
         try:
-            return datetime.strptime(text, form).replace(tzinfo=UTC)
+            return datetime.strptime(text, date_format).replace(tzinfo=UTC)
         except ValueError:
             continue
     return checked_or(validation.moment, text, None)

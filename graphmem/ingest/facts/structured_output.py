@@ -1,4 +1,4 @@
-"""What requests to a language model, and the reading of its answers, have in common. Pure."""
+"""Helpers for requests to a language model (prompts, JSON schemas) and for values of its answers. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -17,49 +17,52 @@ _SPACES = re.compile(r"\s+")
 
 
 def object_schema(**properties: Any) -> dict[str, Any]:
-    """The strict JSON Schema of an object: each of these, and nothing else."""
+    """Returns the strict JSON Schema of an object: all of these properties are required, no others are allowed."""
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
 def array_schema(items: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON Schema of a list."""
+    """Returns the JSON Schema of a list."""
     return {"type": "array", "items": items}
 
 
 def build_prompt(
-    operation: str, told: Mapping[str, Any], schema: Mapping[str, Any], instructions: str | None = None
+    operation: str, data: Mapping[str, Any], schema: Mapping[str, Any], instructions: str | None = None
 ) -> Prompt:
-    """Asks by the instructions and the contract that are named for an operation, about data.
+    """Builds a prompt: instructions and contract of an operation as the system text, `data` as JSON.
 
-    `instructions` replace ours, not the contract: what an answer has to look like.
+    `instructions` replace the template of graphmem, but not the contract, which defines the form of the answer.
     """
     system = f"{instructions or load(operation)}\n\n{load(f'{operation}_contract')}"
-    return Prompt(operation, system, as_json(told), schema)
+    return Prompt(operation, system, as_json(data), schema)
 
 
-def as_json(told: Mapping[str, Any]) -> str:
-    """What a request is about, as JSON: nothing in it can end it."""
-    return json.dumps(told, ensure_ascii=False)
+def as_json(data: Mapping[str, Any]) -> str:
+    """Returns the data of a request as JSON, in which no text of a user can end the data early."""
+    return json.dumps(data, ensure_ascii=False)
 
 
-def single_line(value: Any, longest: int | None = None) -> str | None:
-    """Text in one line that any store can hold; None for what is no such text, or longer than that."""
-    if not isinstance(value, str) or (longest is not None and len(value) > longest):
+def single_line(value: Any, max_chars: int | None = None) -> str | None:
+    """Returns a text in one line.
+
+    None for a value that is no text, is empty, is longer than `max_chars`, or has characters that a store refuses.
+    """
+    if not isinstance(value, str) or (max_chars is not None and len(value) > max_chars):
         return None
-    words = _SPACES.sub(" ", value).strip()
-    return checked_or(validation.content, words, None) if words else None
+    text = _SPACES.sub(" ", value).strip()
+    return checked_or(validation.content, text, None) if text else None
 
 
-def checked_or(check: Callable[[Any, str], T], value: Any, otherwise: T | None) -> T | None:
-    """What an argument's check makes of a part of an answer; what it refuses is `otherwise`."""
+def checked_or(check: Callable[[Any, str], T], value: Any, default: T | None) -> T | None:
+    """Returns a value of an answer as a check of `boundary.validation` converts it, or `default` if that refuses it."""
     try:
         return check(value, "answer")
     except ValidationError:
-        return otherwise
+        return default
 
 
 def whole_number(value: Any) -> int | None:
-    """A whole number of an answer, also one written as text; None for anything else."""
+    """Returns a whole number of an answer, also one written as text; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None
     try:

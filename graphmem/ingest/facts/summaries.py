@@ -1,11 +1,14 @@
-"""Summaries by a language model: the running one of a session, made anew from how it stood and what was said since,
-outside the caller's path; and the procedural one of an agent's work, which mem0 calls a procedural memory.
+"""Summaries by a language model, run by `graphmem.jobs.worker`.
+
+The running summary of a session is made from the previous one and the messages since then. The record of a procedure
+summarises an agent's work (mem0: procedural memory).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -26,77 +29,73 @@ from graphmem.stores.ledger.jobs import Job
 from graphmem.tracing import span
 
 OPERATION = "summary"
-# Characters a summary may have; about 120 words are asked for.
+# Maximal characters of a summary; the prompt asks for about 120 words.
 MAX_SUMMARY_CHARS = 1_200
-# Messages that one summary takes in at most: what is left makes the next one.
+# Maximal messages per summary job; later ones are left for the next.
 BATCH = 200
 
-_SENTENCE = re.compile(r"[.;!?。；！？]\s*")
+_SENTENCE_END = re.compile(r"[.;!?。；！？]\s*")
 SCHEMA = object_schema(summary={"type": "string"})
 
 PROCEDURE = "procedure"
-# Characters that the record of a procedure may have: it keeps what was found to the letter.
+# Maximal characters of the record of a procedure, which quotes results literally.
 MAX_PROCEDURE_CHARS = 8_000
 
 
-def summary_request(summary: str, pieces: Sequence[MessagePart]) -> Prompt:
-    """Asks for the summary of how it stood and of what was said since."""
-    told = {"summary": summary, "messages": [message_view(one.record, one.text) for one in pieces]}
-    return Prompt(OPERATION, load("summary"), as_json(told), SCHEMA)
+def summary_request(summary: str, parts: Sequence[MessagePart]) -> Prompt:
+    """Builds the request for a new summary from the previous one and the messages since then."""
+    data = {"summary": summary, "messages": [message_view(part.record, part.text) for part in parts]}
+    return Prompt(OPERATION, load("summary"), as_json(data), SCHEMA)
 
 
 def read_summary(value: Any) -> str:
-    """The summary of an answer, in one line of at most `MAX_SUMMARY_CHARS` characters.
+    """Returns the summary of an answer in one line, shortened to `MAX_SUMMARY_CHARS` characters.
 
-    Raises LLMUnusable for what is no answer.
+    Raises LLMUnusable for an answer without one.
     """
-    return _shortened(single_line(_told(value)), MAX_SUMMARY_CHARS)
+    return _shortened(single_line(_summary_value(value)), MAX_SUMMARY_CHARS)
 
 
-def _told(value: Any) -> Any:
+def _summary_value(value: Any) -> Any:
     return value.get("summary") if isinstance(value, dict) else value
 
 
-def _shortened(text: str | None, longest: int) -> str:
-    """At most so many characters, which end a sentence where they can."""
+def _shortened(text: str | None, max_chars: int) -> str:
+    """Shortens a text after its last sentence within `max_chars` characters, if there is one."""
     if text is None:
         raise LLMUnusable("the model's answer has no summary; it is asked again later")
-    if len(text) <= longest:
+    if len(text) <= max_chars:
         return text
-    ends = [found.end() for found in _SENTENCE.finditer(text, 0, longest)]
-    return text[: ends[-1] if ends else longest].strip()
+    ends = [match.end() for match in _SENTENCE_END.finditer(text, 0, max_chars)]
+    return text[: ends[-1] if ends else max_chars].strip()
 
 
 def summarise(job: Job, pipeline: FactPipeline, ledger: Ledger) -> None:
-    """Brings the summary of a session up to date, once; what is said meanwhile is for the next.
+    """Updates the summary of a session with the messages since the last one, and completes the job.
 
-    Raises LLMError or StoreError: the work stays on the list then.
+    Messages stored during the request are left for the next summary. Raises LLMError or StoreError; then the job stays
+    recorded.
     """
     with ledger.read() as connection:
-        known = sessions.summary_of(connection, job.scope, job.session)
-        after = sessions.last_summarised_row(connection, known)
-        records = sessions.session_episodes(connection, job.scope, job.session, after, BATCH)
-    text = "" if known is None else known.text
+        previous = sessions.summary_of(connection, job.scope, job.session)
+        last_row = sessions.last_summarised_row(connection, previous)
+        messages = sessions.session_episodes(connection, job.scope, job.session, last_row, BATCH)
+    text = "" if previous is None else previous.text
     with span("summarise"):
-        for pieces in split_messages(records):
-            text = read_summary(pipeline.ask_model(summary_request(text, pieces), job)[0])
-    settle = CompleteJob(job, pipeline.spec)
-    try:
-        pipeline.commit([settle, *_steps(job, known, text, records)])
-    except JobAlreadyDone:
-        return
+        for parts in split_messages(messages):
+            text = read_summary(pipeline.ask_model(summary_request(text, parts), job)[0])
+    commands: list[Command] = [CompleteJob(job, pipeline.spec)]
+    sources = tuple(message.id for message in messages)
+    if messages and previous is None:
+        commands.append(AddFact(_summary_record(job, text, messages, "episodic"), sources))
+    elif messages and previous is not None:
+        commands.append(UpdateMemory(previous.id, text=text, sources=sources))
+    with suppress(JobAlreadyDone):
+        pipeline.commit(commands)
 
 
-def _steps(job: Job, known: MemoryRecord | None, text: str, records: Sequence[MemoryRecord]) -> list[Command]:
-    if not records:
-        return []
-    sources = tuple(record.id for record in records)
-    made = _record(job, text, records, "episodic")
-    return [AddFact(made, sources)] if known is None else [UpdateMemory(known.id, text=text, sources=sources)]
-
-
-def _record(job: Job, text: str, records: Sequence[MemoryRecord], memory_type: str) -> MemoryRecord:
-    last, now = max(records, key=lambda record: record.at), datetime.now(UTC)
+def _summary_record(job: Job, text: str, messages: Sequence[MemoryRecord], memory_type: str) -> MemoryRecord:
+    last, now = max(messages, key=lambda message: message.at), datetime.now(UTC)
     return MemoryRecord(
         id=str(uuid4()), partition=job.partition, scope=job.scope, kind=Kind.SUMMARY, text=text, at=last.at,
         valid_from=last.at, created_at=now, updated_at=now, session=job.session, memory_type=memory_type,
@@ -106,50 +105,45 @@ def _record(job: Job, text: str, records: Sequence[MemoryRecord], memory_type: s
 # --- procedures -----------------------------------------------------------------------------------------------------
 
 
-def procedure_request(before: str, pieces: Sequence[MessagePart], instructions: str | None) -> Prompt:
-    """Asks for the record of what an agent did, going on from the part `before`. `instructions` replace ours."""
-    told = {"record": before, "messages": [message_view(one.record, one.text) for one in pieces]}
+def procedure_request(previous: str, parts: Sequence[MessagePart], instructions: str | None) -> Prompt:
+    """Builds the request that extends the `previous` record of an agent's work. `instructions` replace ours."""
+    data = {"record": previous, "messages": [message_view(part.record, part.text) for part in parts]}
     system = f"{instructions or load(PROCEDURE)}\n\n{load(f'{PROCEDURE}_contract')}"
-    return Prompt(PROCEDURE, system, as_json(told), SCHEMA)
+    return Prompt(PROCEDURE, system, as_json(data), SCHEMA)
 
 
 def read_procedure(value: Any) -> str:
-    """The record of an answer, line by line, of at most `MAX_PROCEDURE_CHARS` characters.
+    """Returns the record of an answer with its line breaks, shortened to `MAX_PROCEDURE_CHARS` characters.
 
-    Raises LLMUnusable for what is no answer.
+    Raises LLMUnusable for an answer without one.
     """
-    told = _told(value)
-    text = told.strip() if isinstance(told, str) else ""
+    summary = _summary_value(value)
+    text = summary.strip() if isinstance(summary, str) else ""
     return _shortened(checked_or(validation.content, text, None) if text else None, MAX_PROCEDURE_CHARS)
 
 
 def record_procedure(job: Job, pipeline: FactPipeline, ledger: Ledger) -> JobResult:
-    """Stores the record of a procedure: one summary of the job's messages, one request for each chunk of them.
+    """Stores the record of a procedure, a summary of the job's messages, with one request for each chunk of them.
 
-    Raises LLMError or StoreError: the work stays on the list then.
+    Raises LLMError or StoreError; then the job stays recorded.
     """
     with ledger.read() as connection:
-        known = memories.records(connection, job.memories)
-    records = [known[uid] for uid in job.memories if uid in known]
-    text, used, parts = "", Usage(), split_messages(records)
+        records = memories.records(connection, job.memories)
+    messages = [records[uid] for uid in job.memories if uid in records]
+    text, usage, chunks = "", Usage(), split_messages(messages)
     with span("record the procedure"):
-        for pieces in parts:
-            answer, took = pipeline.ask_model(procedure_request(text, pieces, job.request.get("prompt")), job)
-            text, used = read_procedure(answer), used + took
-    steps: list[Command] = [CompleteJob(job, pipeline.spec)]
-    if records:
-        sources = [record.id for record in records]
-        made = _given(_record(job, text, records, sessions.PROCEDURAL), records)
-        steps += [AddFact(made, tuple(sources)), *pipeline.enrich([made])]
+        for parts in chunks:
+            answer, request_usage = pipeline.ask_model(procedure_request(text, parts, job.request.get("prompt")), job)
+            text, usage = read_procedure(answer), usage + request_usage
+    commands: list[Command] = [CompleteJob(job, pipeline.spec)]
+    if messages:
+        last = max(messages, key=lambda message: message.at)
+        metadata = {name: value for name, value in last.metadata.items() if name != "attachments"}
+        record = _summary_record(job, text, messages, sessions.PROCEDURAL)
+        record = replace(record, metadata=metadata, expires_at=last.expires_at)
+        commands += [AddFact(record, tuple(message.id for message in messages)), *pipeline.enrich([record])]
     try:
-        outcomes = pipeline.commit(steps)[1:2]
+        outcomes = pipeline.commit(commands)[1:2]
     except JobAlreadyDone:
         return JobResult()
-    return JobResult(tuple(outcomes), {PROCEDURE: used}, chunks=len(parts))
-
-
-def _given(record: MemoryRecord, records: Sequence[MemoryRecord]) -> MemoryRecord:
-    """A record with the metadata and expiration that were given for its messages."""
-    last = max(records, key=lambda one: one.at)
-    metadata = {name: value for name, value in last.metadata.items() if name != "attachments"}
-    return replace(record, metadata=metadata, expires_at=last.expires_at)
+    return JobResult(tuple(outcomes), {PROCEDURE: usage}, chunks=len(chunks))

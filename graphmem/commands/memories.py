@@ -1,0 +1,291 @@
+"""The handlers of commands about one memory: add, enrich, update, retire, restore, undo, reindex, delete.
+
+`graphmem.commands.unit_of_work` calls them, each with its command and the transaction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from sqlalchemy import or_
+
+from graphmem.commands import entities, facts, source_visibility, undo
+from graphmem.commands.types import (
+    AddMessage,
+    DeleteMemory,
+    ErasureReport,
+    Outcome,
+    ReindexMemory,
+    RestoreMemory,
+    RetireMemory,
+    StoreEnrichment,
+    UndoEvent,
+    Unset,
+    UpdateMemory,
+)
+from graphmem.errors import ValidationError
+from graphmem.model import Kind, MemoryRecord
+from graphmem.stores.ledger import (
+    embeddings,
+    entity_names,
+    events,
+    graph_writes,
+    memories,
+    outbox,
+    term_stats,
+    tombstones,
+)
+from graphmem.stores.ledger.schema import dead_letters, links, tasks
+from graphmem.stores.ledger.schema import memories as memories_table
+from graphmem.text import is_passage
+
+if TYPE_CHECKING:
+    from graphmem.commands.unit_of_work import UnitOfWork
+
+
+def add_message(command: AddMessage, uow: UnitOfWork) -> Outcome:
+    """Stores a message as an episode, unless its key is known (reason "known") or its memory was erased ("erased")."""
+    connection = uow.connection
+    stored = None if command.key is None else tombstones.message_lookup(connection, command.key)
+    if stored is not None:
+        return _existing_message(command, uow, *stored)
+    record = _episode(command, uow)
+    record = replace(record, row=memories.insert(connection, record, uow.partition_row(record)))
+    uow.insert_into_session(record)
+    uow.add_event("ADD", record, new=record.text)
+    if command.key is not None:
+        tombstones.add_message_key(connection, command.key, record.id, command.words)
+    outbox.enqueue(connection, record.row, record.version)
+    if record.source_only:
+        uow.new_source_messages.append(record)
+    return Outcome("ADD", record.id, record=record)
+
+
+def _existing_message(command: AddMessage, uow: UnitOfWork, memory_id: str, stored_words: str | None) -> Outcome:
+    if stored_words is None:
+        return Outcome("NONE", memory_id, reason="erased")
+    if stored_words != command.words:
+        raise ValidationError(
+            f"messages: id {command.message.id!r} was stored in this scope with other words; "
+            "give the new message an id of its own, or correct the memory with update()"
+        )
+    return Outcome("NONE", memory_id, record=memories.find(uow.connection, memory_id), reason="known")
+
+
+def _episode(command: AddMessage, uow: UnitOfWork) -> MemoryRecord:
+    message, scope, now = command.message, command.scope, uow.now
+    return MemoryRecord(
+        id=str(uuid4()),
+        partition=scope.partition,
+        scope=scope,
+        kind=Kind.EPISODE,
+        text=message.content,
+        at=message.at,
+        valid_from=message.at,
+        created_at=now,
+        updated_at=now,
+        session=uow.session_for(scope, message.at, message.name, message.content, message.document),
+        expires_at=command.expires_at,
+        memory_type=command.memory_type,
+        metadata=command.metadata,
+        speaker=command.speaker,
+        actor_id=message.name,
+        role=message.role,
+        message_id=message.id,
+        source_only=command.source_only,
+        seq=uow.next_seq(),
+    )
+
+
+def store_enrichment(command: StoreEnrichment, uow: UnitOfWork) -> Outcome:
+    """Stores a memory's vectors, counts and extraction, and links its new names, once for each version of its text."""
+    connection = uow.connection
+    record = memories.find(connection, command.id)
+    if record is None or record.version != command.version:
+        return Outcome("NONE", command.id, reason="changed since")
+    if not outbox.complete(connection, record.row, command.version):
+        return Outcome("NONE", command.id, record=record, reason="done already")
+    partition, answer_types = uow.partition_row(record), command.extraction.answer_types
+    if not embeddings.store_enrichment(
+        connection, record, partition, command.spec, command.text_hash, command.embedded, answer_types
+    ):
+        # The last other memory with these vectors was erased during the computation: they must be computed again.
+        outbox.enqueue(connection, record.row, record.version)
+        return Outcome("NONE", command.id, record=record, reason="vectors erased since")
+    record = replace(record, seq=uow.next_seq())
+    memories.touch(connection, record.row, record.seq)
+    if not graph_writes.has_mentions(connection, record.row):
+        graph_writes.add(connection, record, partition, command.extraction)
+        entities.link_new_names(connection, partition, command.extraction, uow.now, is_passage=is_passage(record.text))
+    return Outcome("ENRICH", record.id, kind=record.kind, record=record)
+
+
+def _remove_derived(record: MemoryRecord, uow: UnitOfWork, *, with_graph: bool = True) -> ErasureReport:
+    """Removes a memory's vectors and term counts and, `with_graph`, its mentions and relations."""
+    connection = uow.connection
+    text_hash, windows = embeddings.enrichment_state(connection, record.row)
+    partition = uow.partition_row(record)
+    graph_parts = _remove_from_graph(record, partition, uow) if with_graph else 0
+    if text_hash is None:
+        return ErasureReport(graph=graph_parts)
+    term_stats.update_term_counts(connection, record, partition, -1)
+    vectors = embeddings.release_reference(connection, text_hash)
+    embeddings.clear_enrichment(connection, record.row)
+    return ErasureReport(points=windows, graph=graph_parts, derived=vectors)
+
+
+def _remove_from_graph(record: MemoryRecord, partition: int, uow: UnitOfWork) -> int:
+    """Removes a memory's mentions and relations; returns the number of removed graph parts."""
+    keys = entity_names.mentioned_keys(uow.connection, record.row)
+    removed = graph_writes.remove(uow.connection, record, uow.now, uow.digests)
+    entities.prune_rule_links(uow.connection, partition, keys)
+    return removed.mentions + removed.entities + removed.relations
+
+
+def reindex_memory(command: ReindexMemory, uow: UnitOfWork) -> Outcome:
+    """Removes everything derived from a memory's words and records the task to compute it again."""
+    record = uow.find(command.id)
+    # A fact's graph comes from a language model: no extractor would find it again.
+    _remove_derived(record, uow, with_graph=record.kind is not Kind.FACT)
+    memories.touch(uow.connection, record.row, uow.next_seq())
+    outbox.enqueue(uow.connection, record.row, record.version)
+    return Outcome("NONE", record.id, kind=record.kind, record=record, reason="to be derived anew")
+
+
+def update_memory(command: UpdateMemory, uow: UnitOfWork) -> Outcome:
+    """Changes text, metadata, expiration, scope and sources of a memory; new text is derived anew."""
+    record = uow.find(command.id)
+    if _updated(record, command) == record:
+        return Outcome("NONE", record.id, kind=record.kind, record=record, reason="nothing to change")
+    sources = facts.sources_of(command.sources, uow)
+    if sources is None:
+        return Outcome("NONE", record.id, kind=record.kind, record=record, reason=facts.ERASED)
+    if command.scope is not None:
+        record = facts.add_scope(command.scope, record, uow)
+    updated = _updated(record, command)
+    before = {**memories.encode_record(record), **source_visibility.correction_details(uow, record)}
+    if updated.text != record.text:
+        before |= undo.derived_from(record, uow)
+        _remove_derived(record, uow)
+        updated = replace(updated, version=record.version + 1)
+        outbox.enqueue(uow.connection, record.row, updated.version)
+        if command.extraction is not None:
+            graph_writes.add(uow.connection, updated, uow.partition_row(updated), command.extraction)
+    updated = _save(updated, uow)
+    source_visibility.update_corrected_sources(uow, record, updated, corrects=command.corrects)
+    facts.link_sources(updated, sources, uow)
+    uow.add_event("UPDATE", updated, old=record.text, new=updated.text, before=before, reason=command.reason)
+    return Outcome("UPDATE", record.id, kind=record.kind, record=updated, previous=record.text)
+
+
+def _updated(record: MemoryRecord, command: UpdateMemory) -> MemoryRecord:
+    return replace(
+        record,
+        text=record.text if command.text is None else command.text,
+        metadata=record.metadata if command.metadata is None else dict(command.metadata),
+        expires_at=record.expires_at if isinstance(command.expires_at, Unset) else command.expires_at,
+    )
+
+
+def _save(record: MemoryRecord, uow: UnitOfWork) -> MemoryRecord:
+    record = replace(record, updated_at=uow.now, seq=uow.next_seq())
+    memories.update(uow.connection, record)
+    return record
+
+
+def retire_memory(command: RetireMemory, uow: UnitOfWork) -> Outcome:
+    """Ends a memory's validity and its relations' at `command.at`, and links it to its successor."""
+    record = uow.find(command.id)
+    if record.valid_to is not None:
+        return Outcome("NONE", record.id, kind=record.kind, record=record, reason="retired already")
+    if facts.sources_of(command.sources, uow) is None:
+        return Outcome("NONE", record.id, kind=record.kind, record=record, reason=facts.ERASED)
+    if command.at < max(record.at, record.valid_from):  # an imported memory may become valid later than it was said
+        return Outcome("NONE", record.id, kind=record.kind, record=record, reason="older than what it would retire")
+    before = memories.encode_record(record)
+    retired = _save(replace(record, valid_to=command.at), uow)
+    graph_writes.end_supports(uow.connection, retired, command.at)
+    source_visibility.update_source_visibility(uow, retired, command.at)
+    if command.successor is not None:
+        successor = uow.find(command.successor)
+        memories.add_link(uow.connection, successor.row, "replaces", record.row)
+        memories.touch(uow.connection, successor.row, uow.next_seq())
+    uow.add_event("RETIRE", retired, old=record.text, new=record.text, before=before, reason=command.reason)
+    return Outcome(
+        "RETIRE", record.id, kind=record.kind, record=retired, reason=command.reason, successor=command.successor
+    )
+
+
+def restore_memory(command: RestoreMemory, uow: UnitOfWork) -> Outcome:
+    """Makes a retired memory valid again, reopens its relations and removes the links from its successors."""
+    record = uow.find(command.id)
+    if record.valid_to is None:
+        return Outcome("NONE", record.id, kind=record.kind, record=record, reason="not retired")
+    before = memories.encode_record(record)
+    restored = _save(replace(record, valid_to=None), uow)
+    graph_writes.reopen_supports(uow.connection, restored, record.valid_to)
+    source_visibility.update_source_visibility(uow, restored, uow.now)
+    for successor in memories.link_sources(uow.connection, record.row, "replaces"):
+        memories.touch(uow.connection, successor.row, uow.next_seq())
+    uow.connection.execute(links.delete().where(links.c.other == record.row, links.c.kind == "replaces"))
+    uow.add_event("RESTORE", restored, old=record.text, new=record.text, before=before, reason=command.reason)
+    return Outcome("RESTORE", record.id, kind=record.kind, record=restored, reason=command.reason)
+
+
+def undo_event(command: UndoEvent, uow: UnitOfWork) -> Outcome:
+    """Carries out the command that reverses an UPDATE or a RETIRE. Raises ValidationError if that changes nothing."""
+    reverse = undo.reverse_command(command, uow)
+    outcome = restore_memory(reverse, uow) if isinstance(reverse, RestoreMemory) else update_memory(reverse, uow)
+    if outcome.event == "NONE":
+        raise ValidationError("event_id: it has been taken back already; history() shows by which event")
+    return outcome
+
+
+def delete_memory(command: DeleteMemory, uow: UnitOfWork) -> Outcome:
+    """Erases a memory with its source messages and summaries; or takes it out of one run, if it is in others, too."""
+    if command.missing_ok and memories.find(uow.connection, command.id) is None:
+        return Outcome("NONE", command.id, reason="not there")
+    record = uow.find(command.id)
+    kept = None if command.run_id is None else facts.remove_from_run(command.run_id, record, uow)
+    if kept is not None:
+        return Outcome("NONE", record.id, kind=record.kind, record=kept, reason="said elsewhere, too")
+    erased_records = _records_with_its_words(record, uow)
+    report = sum((_erase(erased, uow) for erased in erased_records), ErasureReport())
+    other_summaries = [other for other in erased_records if other.kind is Kind.SUMMARY and other.id != record.id]
+    facts.enqueue_summaries(other_summaries, uow)
+    return Outcome("DELETE", record.id, kind=record.kind, record=record, previous=record.text, erased=report)
+
+
+def _records_with_its_words(record: MemoryRecord, uow: UnitOfWork) -> list[MemoryRecord]:
+    """Returns a memory, a fact's source messages, and all summaries drawn from any of these, directly or not."""
+    connection = uow.connection
+    drawn_from = memories.link_targets(connection, record.row, "drawn_from") if record.kind is Kind.FACT else []
+    sources = [source for source in drawn_from if source.source_only]
+    records = {other.id: other for other in (record, *sources)}
+    unvisited = list(records.values())
+    while unvisited:
+        drawn = memories.link_sources(connection, unvisited.pop().row, "drawn_from")
+        summaries = {other.id: other for other in drawn if other.kind is Kind.SUMMARY and other.id not in records}
+        records |= summaries
+        unvisited += summaries.values()
+    return list(records.values())
+
+
+def _erase(record: MemoryRecord, uow: UnitOfWork) -> ErasureReport:
+    """Deletes one memory and everything derived from it; its history stays, without the words."""
+    connection, row = uow.connection, record.row
+    derived = _remove_derived(record, uow)
+    uow.partitions_with_stale_names.add(uow.partition_row(record))
+    connection.execute(links.delete().where(or_(links.c.memory == row, links.c.other == row)))
+    connection.execute(tasks.delete().where(tasks.c.memory == row))
+    connection.execute(dead_letters.delete().where(dead_letters.c.memory == record.id))
+    memories.set_further_runs(connection, row, ())
+    uow.remove_from_session(record)
+    seq = uow.next_seq()
+    uow.add_event("DELETE", replace(record, seq=seq))
+    events.erase_content(connection, record.id)
+    tombstones.add_tombstone(connection, "memory", record.id, record.partition, record.scope, uow.now, seq)
+    connection.execute(memories_table.delete().where(memories_table.c.id == row))
+    return derived + ErasureReport(ids=(record.id,), rows=1, graph=1)

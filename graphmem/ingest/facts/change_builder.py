@@ -1,0 +1,120 @@
+"""Builds the commands that store the decisions about new facts, for `graphmem.ingest.facts.pipeline`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from graphmem.commands.types import AddFact, Command, ReaffirmFact, RetireMemory, StoreEnrichment, UpdateMemory
+from graphmem.ingest.facts.decision import Action, DecisionType, FactDraft, KnownMemory
+from graphmem.model import Extraction, MemoryRecord, Mention, MentionKind, Statement
+
+
+class ChangeBuilder:
+    """Collects `commands` for the decided actions; a memory that several requests would change is changed once.
+
+    `enrichments` belong to `drafts`, in order; the sources of a fact are numbers among `messages`, and the memory of an
+    action is a number among `memories`. `enrich` computes the enrichment of texts that are not stored yet. `dropped`
+    counts the unusable actions by reason.
+    """
+
+    def __init__(
+        self,
+        enrich: Callable[[Sequence[MemoryRecord]], list[StoreEnrichment]],
+        drafts: Sequence[FactDraft],
+        enrichments: Sequence[StoreEnrichment],
+        messages: Sequence[MemoryRecord],
+        memories: Sequence[KnownMemory],
+    ) -> None:
+        self._enrich = enrich
+        self._drafts = drafts
+        self._enrichments = enrichments
+        self._messages = messages
+        self._memories = memories
+        self._changed: set[int] = set()
+        self.dropped: Counter[str] = Counter()
+        self.commands: list[Command] = []
+
+    def reaffirm(self, record: MemoryRecord, fact: int) -> None:
+        """Adds the sources and scope of a new fact (a number) to the memory that holds it already."""
+        self.commands.append(ReaffirmFact(record.id, self._drafts[fact].record.scope, self._sources(fact)))
+
+    def add_actions(self, actions: Sequence[Action]) -> None:
+        """Builds the commands for all actions about one fact: retirements last, after the memory that replaces them."""
+        retirements = [action for action in actions if action.type is DecisionType.DELETE and self._is_first(action)]
+        successor: str | None = None
+        for action in actions:
+            if action.type is DecisionType.UPDATE and not self._is_first(action):
+                action = replace(action, type=DecisionType.ADD, memory=None)  # noqa: PLW2901
+            if action.type is DecisionType.ADD:
+                successor = self._add(action)
+            elif action.type is DecisionType.UPDATE:
+                successor = self._update(action)
+            elif action.type is DecisionType.NONE and action.memory is not None:
+                self.reaffirm(self._memories[action.memory].record, action.fact)
+        for action in retirements:
+            self._retire(action, successor)
+
+    def _is_first(self, action: Action) -> bool:
+        """Returns True for the first change of a memory; counts any further one as dropped."""
+        if action.memory is None or action.memory in self._changed:
+            self.dropped["repeated id"] += 1
+            return False
+        self._changed.add(action.memory)
+        return True
+
+    def _sources(self, fact: int) -> tuple[str, ...]:
+        return tuple(self._messages[n].id for n in self._drafts[fact].fact.sources)
+
+    def _add(self, action: Action) -> str:
+        draft, enrichment = self._drafts[action.fact], self._enrichments[action.fact]
+        record = replace(draft.record, text=action.text or draft.record.text, valid_to=action.ended_at)
+        if record.text != draft.record.text:
+            enrichment = add_to_extraction(self._enrich([record])[0], draft.fact.mentions, draft.fact.statements)
+        self.commands += [AddFact(record, self._sources(action.fact)), enrichment]
+        return record.id
+
+    def _update(self, action: Action) -> str:
+        old, fact = self._memories[action.memory or 0], self._drafts[action.fact].fact
+        if self._is_extracted(old):
+            old = KnownMemory(old.record)
+        record = replace(old.record, text=action.text, version=old.record.version + 1)
+        enrichment = self._enrich([record])[0]
+        kept = () if action.corrects else old.statements
+        statements = tuple(
+            replace(statement, fact=action.text) for statement in dict.fromkeys((*kept, *fact.statements))
+        )
+        update = UpdateMemory(
+            record.id, text=action.text, reason=action.reason, corrects=action.corrects,
+            sources=self._sources(action.fact), scope=self._drafts[action.fact].record.scope,
+        )  # fmt: skip
+        self.commands += [update, add_to_extraction(enrichment, (*old.mentions, *fact.mentions), statements)]
+        return record.id
+
+    def _is_extracted(self, memory: KnownMemory) -> bool:
+        """Returns True if the extractor finds all relations of a memory in its text: then none is a model's."""
+        extraction = self._enrich([memory.record])[0].extraction if memory.statements else Extraction()
+        triples = {(one.subject, one.predicate, one.object) for one in extraction.statements}
+        return all((one.subject, one.predicate, one.object) in triples for one in memory.statements)
+
+    def _retire(self, action: Action, successor: str | None) -> None:
+        """Retires a memory, replaced by the new fact or, if that only denies it, by the last message that does."""
+        sources = self._sources(action.fact)
+        at, old = self._drafts[action.fact].record.at, self._memories[action.memory or 0].record
+        self.commands.append(RetireMemory(old.id, at, action.reason or "", successor or sources[-1], sources))
+
+
+def add_to_extraction(
+    enrichment: StoreEnrichment, mentions: Iterable[Mention], statements: tuple[Statement, ...]
+) -> StoreEnrichment:
+    """Adds a language model's mentions and relations to an enrichment.
+
+    The model's mentions win over the extractor's of the same key. Its relations, if any, replace the extractor's,
+    together with the nouns (`MentionKind.THING`) that only these relations mention.
+    """
+    extraction = enrichment.extraction
+    kept = [mention for mention in extraction.mentions if not statements or mention.kind is not MentionKind.THING]
+    by_key = {mention.key: mention for mention in (*kept, *mentions)}
+    merged = replace(extraction, mentions=tuple(by_key.values()), statements=statements or extraction.statements)
+    return replace(enrichment, extraction=merged)
