@@ -37,7 +37,7 @@ from graphmem.models.minilm import TokenMiniLM
 from graphmem.models.protocols import embedding_spec_of
 from graphmem.retrieval import retrievers
 from graphmem.settings import Settings
-from graphmem.stores.ledger import Ledger, event_log, integrity, schema
+from graphmem.stores.ledger import Ledger, integrity, outbox, schema
 from graphmem.wiring import record_embedder
 
 SEED, DIMS, TOPICS, DISTINCT = 0, 384, 1000, 100_000
@@ -294,7 +294,7 @@ def measure(memories: int, partitions: int, *, servers: bool) -> dict[str, Any]:
         made.fill(ledger)
         filled = round(time.perf_counter() - begun, 1)
         with ledger.write() as connection:
-            event_log.delete_cursor(connection, "vectors")
+            outbox.delete_cursor(connection, "vectors")
         ledger.close()
         chosen = settings(servers=servers)
         begun = time.perf_counter()

@@ -26,7 +26,7 @@ from graphmem.models.protocols import LanguageModel
 from graphmem.models.script_support import ScriptSupport
 from graphmem.retrieval.types import SearchDeps
 from graphmem.settings import Settings
-from graphmem.stores.ledger import event_log, integrity, jobs, memories, model_usage, text_statistics
+from graphmem.stores.ledger import embeddings, integrity, jobs, memories, model_usage, outbox
 from graphmem.stores.ledger.jobs import JobKind
 from graphmem.stores.projection import Progress, Projection
 from graphmem.stores.projection_worker import ProjectionWorker
@@ -164,7 +164,7 @@ class Engine:
         for opening in [self._pool.submit(worker.open) for worker in self.projection_workers]:
             opening.result()
         with self.ledger.read() as connection:
-            pending = event_log.count_pending(connection)
+            pending = outbox.count_pending(connection)
         if pending:
             self.schedule_background_work()
         if self._job_worker is not None:
@@ -250,7 +250,7 @@ class Engine:
     def count_pending(self, records: Sequence[MemoryRecord]) -> int:
         """Returns how many of these memories are not enriched yet."""
         with self.ledger.read() as connection:
-            return len(event_log.pending_ids(connection, [record.id for record in records]))
+            return len(outbox.pending_ids(connection, [record.id for record in records]))
 
     def deliver(self, partitions: Sequence[str]) -> list[str]:
         """Delivers to all projections in parallel.
@@ -301,7 +301,7 @@ class Engine:
         self._background.submit(lambda: None).result()
         with self.ledger.read() as connection:
             pending_jobs = [] if self._job_worker is None else jobs.pending_kinds(connection)
-            if event_log.count_pending(connection):
+            if outbox.count_pending(connection):
                 return [*pending_jobs, *PROJECTION_NAMES]
         lagging = [worker for worker in self.projection_workers if worker.projection.has_pending()]
         for draining in [self._pool.submit(worker.drain, FLUSH_TIMEOUT) for worker in lagging]:
@@ -323,14 +323,14 @@ class Engine:
 
     def _embed_for_this_model(self) -> None:
         with self.ledger.read() as connection:
-            rows = text_statistics.rows_without_embeddings(connection, self._enricher.spec)
+            rows = embeddings.rows_without_embeddings(connection, self._enricher.spec)
             outdated = list(memories.records_by_row(connection, rows).values())
         if outdated:
             self.commit([ReindexMemory(record.id) for record in outdated])
         record_embedder(self.ledger, self._backends.embedder.model)
         self._enricher.process_pending()
         with self.ledger.write() as connection:
-            deleted = text_statistics.delete_other_embeddings(connection, self._enricher.spec)
+            deleted = embeddings.delete_other_embeddings(connection, self._enricher.spec)
         if deleted:
             self.ledger.compact()
 

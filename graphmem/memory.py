@@ -43,7 +43,7 @@ from graphmem.retrieval.pipeline import search
 from graphmem.retrieval.sentence_matching import UNSPLIT_CHARS
 from graphmem.retrieval.types import SearchQuery
 from graphmem.settings import Settings
-from graphmem.stores.ledger import entity_queries, event_log, graph_reads, memories
+from graphmem.stores.ledger import entity_queries, events, graph_reads, memories, tombstones
 from graphmem.stores.ledger.jobs import JobKind
 from graphmem.stores.projection import Progress
 from graphmem.text import normalise_key
@@ -573,11 +573,11 @@ class Memory:
         with self._engine.ledger.read() as connection:
             record = memories.find(connection, memory_id)
             if record is None:
-                tombstone = event_log.find_tombstone(connection, memory_id)
+                tombstone = tombstones.find_tombstone(connection, memory_id)
                 is_visible = tombstone is not None and (scope is None or scope.sees(tombstone.scope))
             else:
                 is_visible = scope is None or record.is_in(scope)
-            return event_log.history(connection, memory_id) if is_visible else []
+            return events.history(connection, memory_id) if is_visible else []
 
     def explain(
         self, memory_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
@@ -602,19 +602,19 @@ class Memory:
             drawn_from = memories.link_targets(connection, record.row, "drawn_from")
             entities = [entity for _, entity, _ in graph_reads.mentions_of(connection, [uid], view.scope.partition)]
             relations = graph_reads.relations_stated_by(connection, view, [uid])
-            events = event_log.history(connection, uid)
+            history = events.history(connection, uid)
             replaced = memories.link_targets(connection, record.row, "replaces")
             successors = memories.link_sources(connection, record.row, "replaces")
         sources = visible(drawn_from) if drawn_from else [record]
         return {
             "id": uid,
             "memory": record.text,
-            "messages": [_message_dict(source, _original_text(source, events)) for source in sources],
+            "messages": [_message_dict(source, _original_text(source, history)) for source in sources],
             "mentions": [{"key": e.key, "name": e.name, "type": e.type.value} for e in entities],
             "relations": responses.relations(relations),
             "replaces": [record.id for record in visible(replaced)],
             "replaced_by": [record.id for record in visible(successors)],
-            "events": [{**responses.event(event), "reason": event.reason} for event in events],
+            "events": [{**responses.event(event), "reason": event.reason} for event in history],
         }
 
     def entities(

@@ -14,7 +14,7 @@ import numpy as np
 
 from graphmem.commands.types import AddFact, CompleteJob, EnqueueExtraction, Outcome, ReaffirmFact
 from graphmem.model import Kind, MemoryRecord, Scope
-from graphmem.stores.ledger import event_log, jobs, memories, text_statistics
+from graphmem.stores.ledger import embeddings, jobs, memories, outbox, sessions
 from graphmem.stores.ledger.jobs import Job, JobKind
 
 if TYPE_CHECKING:
@@ -59,10 +59,10 @@ def complete_job(command: CompleteJob, uow: UnitOfWork) -> Outcome:
 
 
 def _has_new_neighbours(command: CompleteJob, uow: UnitOfWork) -> bool:
-    rows = jobs.facts_since(uow.connection, command.job.partition, command.last_seq_seen)
+    rows = sessions.facts_since(uow.connection, command.job.partition, command.last_seq_seen)
     if not rows:
         return False
-    vectors_by_row = text_statistics.vectors_of(uow.connection, command.spec.model, rows)
+    vectors_by_row = embeddings.vectors_of(uow.connection, command.spec.model, rows)
     # A fact without vectors yet may be near.
     return len(vectors_by_row) < len(rows) or any(
         float(np.max(command.vectors @ vector)) >= command.min_similarity
@@ -73,15 +73,15 @@ def _has_new_neighbours(command: CompleteJob, uow: UnitOfWork) -> bool:
 
 def _is_summary_due(command: CompleteJob, uow: UnitOfWork) -> bool:
     scope, session = command.job.scope, command.job.session
-    last_row = jobs.last_summarised_row(uow.connection, jobs.summary_of(uow.connection, scope, session))
-    return jobs.has_episodes(uow.connection, scope, session, command.summarise_every, last_row)
+    last_row = sessions.last_summarised_row(uow.connection, sessions.summary_of(uow.connection, scope, session))
+    return sessions.has_episodes(uow.connection, scope, session, command.summarise_every, last_row)
 
 
 def enqueue_summaries(summaries: Sequence[MemoryRecord], uow: UnitOfWork) -> None:
     """Records new summaries of sessions whose running summary was erased, if the session has episodes left."""
     for summary in summaries:
         scope, session = summary.scope, summary.session
-        if summary.memory_type != jobs.PROCEDURAL and jobs.has_episodes(uow.connection, scope, session, 1):
+        if summary.memory_type != sessions.PROCEDURAL and sessions.has_episodes(uow.connection, scope, session, 1):
             jobs.enqueue(uow.connection, Job(JobKind.SUMMARY, scope, session))
 
 
@@ -94,7 +94,7 @@ def add_fact(command: AddFact, uow: UnitOfWork) -> Outcome:
     record = replace(record, row=memories.insert(uow.connection, record, uow.partition_row(record)))
     link_sources(record, sources, uow)
     uow.add_event("ADD", record, new=record.text)
-    event_log.enqueue(uow.connection, record.row, record.version)
+    outbox.enqueue(uow.connection, record.row, record.version)
     return Outcome("ADD", record.id, kind=record.kind, record=record)
 
 

@@ -18,7 +18,7 @@ from graphmem.commands.types import (
 )
 from graphmem.extraction.entity_resolution import ChosenName
 from graphmem.model import Kind, MemoryRecord, micros
-from graphmem.stores.ledger import entity_names, event_log, graph_writes, memories, text_statistics
+from graphmem.stores.ledger import embeddings, entity_names, events, graph_writes, memories, outbox, tombstones
 
 if TYPE_CHECKING:
     from graphmem.commands.unit_of_work import UnitOfWork
@@ -34,7 +34,7 @@ def import_memory(command: ImportMemory, uow: UnitOfWork) -> Outcome:
     record = _insert(command.record, uow)
     _write_history(command, record, uow)
     if command.key is not None:
-        event_log.restore_message_key(uow.connection, command.key, record.id, command.words)
+        tombstones.restore_message_key(uow.connection, command.key, record.id, command.words)
     skipped_links = sum(not _add_link(link, record, uow) for link in command.links)
     _store_derived(command, record, uow)
     return Outcome("ADD", record.id, kind=record.kind, record=record, skipped_links=skipped_links)
@@ -45,10 +45,10 @@ def _reason_to_skip(command: ImportMemory, uow: UnitOfWork) -> str | None:
     connection, uid = uow.connection, command.record.id
     if memories.find(connection, uid) is not None:
         return "known"
-    message = None if command.key is None else event_log.message_lookup(connection, command.key)
+    message = None if command.key is None else tombstones.message_lookup(connection, command.key)
     if message is not None and message[1] is not None:
         return "known"
-    was_erased = message is not None or event_log.find_tombstone(connection, uid) is not None
+    was_erased = message is not None or tombstones.find_tombstone(connection, uid) is not None
     return "erased" if was_erased and not command.restore else None
 
 
@@ -64,16 +64,16 @@ def _insert(record: MemoryRecord, uow: UnitOfWork) -> MemoryRecord:
 def _write_history(command: ImportMemory, record: MemoryRecord, uow: UnitOfWork) -> None:
     """Inserts a memory's imported events. If it was erased here, this ledger's events follow, without the words."""
     connection = uow.connection
-    was_erased = event_log.find_tombstone(connection, record.id) is not None
-    own_events = event_log.history(connection, record.id) if was_erased else []
+    was_erased = tombstones.find_tombstone(connection, record.id) is not None
+    own_events = events.history(connection, record.id) if was_erased else []
     if was_erased:
-        event_log.delete_history(connection, record.id)
-        event_log.remove_tombstone(connection, record.id)
+        events.delete_history(connection, record.id)
+        tombstones.remove_tombstone(connection, record.id)
     if not command.events:
-        event_log.add_event(connection, "ADD", record, now=record.created_at, new=record.text)
+        events.add_event(connection, "ADD", record, now=record.created_at, new=record.text)
     imported_ids = {event.id for event in command.events}
     further_events = [event for event in own_events if event.id not in imported_ids]
-    event_log.insert_history(connection, [*command.events, *further_events], record.seq)
+    events.insert_history(connection, [*command.events, *further_events], record.seq)
     if was_erased:
         uow.add_event("RESTORE", record, new=record.text, reason=BROUGHT_BACK)
 
@@ -102,7 +102,7 @@ def _store_derived(command: ImportMemory, record: MemoryRecord, uow: UnitOfWork)
     if extraction is not None:
         graph_writes.add(connection, record, partition, extraction)
         if command.embedded is not None:
-            text_statistics.store_enrichment(
+            embeddings.store_enrichment(
                 connection,
                 record,
                 partition,
@@ -112,7 +112,7 @@ def _store_derived(command: ImportMemory, record: MemoryRecord, uow: UnitOfWork)
                 extraction.answer_types,
             )
             return
-    event_log.enqueue(connection, record.row, record.version)
+    outbox.enqueue(connection, record.row, record.version)
 
 
 def import_tombstone(command: ImportTombstone, uow: UnitOfWork) -> Outcome:
@@ -120,14 +120,14 @@ def import_tombstone(command: ImportTombstone, uow: UnitOfWork) -> Outcome:
     connection = uow.connection
     if (
         memories.find(connection, command.id) is not None
-        or event_log.find_tombstone(connection, command.id) is not None
+        or tombstones.find_tombstone(connection, command.id) is not None
     ):
         return Outcome("NONE", command.id, reason="known")
     seq = uow.next_seq()
-    event_log.add_tombstone(connection, "memory", command.id, command.scope.partition, command.scope, command.at, seq)
-    event_log.insert_history(connection, command.events, seq)
+    tombstones.add_tombstone(connection, "memory", command.id, command.scope.partition, command.scope, command.at, seq)
+    events.insert_history(connection, command.events, seq)
     for key in command.keys:
-        event_log.restore_message_key(connection, key, command.id, None)
+        tombstones.restore_message_key(connection, key, command.id, None)
     return Outcome("BURY", command.id)
 
 

@@ -27,7 +27,16 @@ from graphmem.commands.types import (
 )
 from graphmem.errors import ValidationError
 from graphmem.model import Kind, MemoryRecord
-from graphmem.stores.ledger import entity_names, event_log, graph_writes, memories, text_statistics
+from graphmem.stores.ledger import (
+    embeddings,
+    entity_names,
+    events,
+    graph_writes,
+    memories,
+    outbox,
+    term_stats,
+    tombstones,
+)
 from graphmem.stores.ledger.schema import dead_letters, links, tasks
 from graphmem.stores.ledger.schema import memories as memories_table
 from graphmem.text import is_passage
@@ -39,7 +48,7 @@ if TYPE_CHECKING:
 def add_message(command: AddMessage, uow: UnitOfWork) -> Outcome:
     """Stores a message as an episode, unless its key is known (reason "known") or its memory was erased ("erased")."""
     connection = uow.connection
-    stored = None if command.key is None else event_log.message_lookup(connection, command.key)
+    stored = None if command.key is None else tombstones.message_lookup(connection, command.key)
     if stored is not None:
         return _existing_message(command, uow, *stored)
     record = _episode(command, uow)
@@ -47,8 +56,8 @@ def add_message(command: AddMessage, uow: UnitOfWork) -> Outcome:
     uow.insert_into_session(record)
     uow.add_event("ADD", record, new=record.text)
     if command.key is not None:
-        event_log.add_message_key(connection, command.key, record.id, command.words)
-    event_log.enqueue(connection, record.row, record.version)
+        tombstones.add_message_key(connection, command.key, record.id, command.words)
+    outbox.enqueue(connection, record.row, record.version)
     if record.source_only:
         uow.new_source_messages.append(record)
     return Outcome("ADD", record.id, record=record)
@@ -96,14 +105,14 @@ def store_enrichment(command: StoreEnrichment, uow: UnitOfWork) -> Outcome:
     record = memories.find(connection, command.id)
     if record is None or record.version != command.version:
         return Outcome("NONE", command.id, reason="changed since")
-    if not event_log.complete(connection, record.row, command.version):
+    if not outbox.complete(connection, record.row, command.version):
         return Outcome("NONE", command.id, record=record, reason="done already")
     partition, answer_types = uow.partition_row(record), command.extraction.answer_types
-    if not text_statistics.store_enrichment(
+    if not embeddings.store_enrichment(
         connection, record, partition, command.spec, command.text_hash, command.embedded, answer_types
     ):
         # The last other memory with these vectors was erased during the computation: they must be computed again.
-        event_log.enqueue(connection, record.row, record.version)
+        outbox.enqueue(connection, record.row, record.version)
         return Outcome("NONE", command.id, record=record, reason="vectors erased since")
     record = replace(record, seq=uow.next_seq())
     memories.touch(connection, record.row, record.seq)
@@ -116,14 +125,14 @@ def store_enrichment(command: StoreEnrichment, uow: UnitOfWork) -> Outcome:
 def _remove_derived(record: MemoryRecord, uow: UnitOfWork, *, with_graph: bool = True) -> ErasureReport:
     """Removes a memory's vectors and term counts and, `with_graph`, its mentions and relations."""
     connection = uow.connection
-    text_hash, windows = text_statistics.enrichment_state(connection, record.row)
+    text_hash, windows = embeddings.enrichment_state(connection, record.row)
     partition = uow.partition_row(record)
     graph_parts = _remove_from_graph(record, partition, uow) if with_graph else 0
     if text_hash is None:
         return ErasureReport(graph=graph_parts)
-    text_statistics.update_term_counts(connection, record, partition, -1)
-    vectors = text_statistics.release_reference(connection, text_hash)
-    text_statistics.clear_enrichment(connection, record.row)
+    term_stats.update_term_counts(connection, record, partition, -1)
+    vectors = embeddings.release_reference(connection, text_hash)
+    embeddings.clear_enrichment(connection, record.row)
     return ErasureReport(points=windows, graph=graph_parts, derived=vectors)
 
 
@@ -141,7 +150,7 @@ def reindex_memory(command: ReindexMemory, uow: UnitOfWork) -> Outcome:
     # A fact's graph comes from a language model: no extractor would find it again.
     _remove_derived(record, uow, with_graph=record.kind is not Kind.FACT)
     memories.touch(uow.connection, record.row, uow.next_seq())
-    event_log.enqueue(uow.connection, record.row, record.version)
+    outbox.enqueue(uow.connection, record.row, record.version)
     return Outcome("NONE", record.id, kind=record.kind, record=record, reason="to be derived anew")
 
 
@@ -161,7 +170,7 @@ def update_memory(command: UpdateMemory, uow: UnitOfWork) -> Outcome:
         before |= undo.derived_from(record, uow)
         _remove_derived(record, uow)
         updated = replace(updated, version=record.version + 1)
-        event_log.enqueue(uow.connection, record.row, updated.version)
+        outbox.enqueue(uow.connection, record.row, updated.version)
         if command.extraction is not None:
             graph_writes.add(uow.connection, updated, uow.partition_row(updated), command.extraction)
     updated = _save(updated, uow)
@@ -276,7 +285,7 @@ def _erase(record: MemoryRecord, uow: UnitOfWork) -> ErasureReport:
     uow.remove_from_session(record)
     seq = uow.next_seq()
     uow.add_event("DELETE", replace(record, seq=seq))
-    event_log.erase_content(connection, record.id)
-    event_log.add_tombstone(connection, "memory", record.id, record.partition, record.scope, uow.now, seq)
+    events.erase_content(connection, record.id)
+    tombstones.add_tombstone(connection, "memory", record.id, record.partition, record.scope, uow.now, seq)
     connection.execute(memories_table.delete().where(memories_table.c.id == row))
     return derived + ErasureReport(ids=(record.id,), rows=1, graph=1)

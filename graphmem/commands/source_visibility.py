@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from graphmem.model import Kind, MemoryRecord
-from graphmem.stores.ledger import event_log, graph_writes, memories
+from graphmem.stores.ledger import events, graph_writes, memories
 
 if TYPE_CHECKING:
     from graphmem.commands.unit_of_work import UnitOfWork
@@ -53,7 +53,7 @@ def update_corrected_sources(uow: UnitOfWork, old: MemoryRecord, new: MemoryReco
 
 def _corrected_ids_of_earlier_text(uow: UnitOfWork, fact: MemoryRecord) -> set[str] | None:
     """Returns the ids of the sources corrected when a fact last had its current text; None if it never had it."""
-    history = event_log.history(uow.connection, fact.id)
+    history = events.history(uow.connection, fact.id)
     states: Iterable[Mapping[str, Any]] = (
         event.previous_state for event in reversed(history) if event.previous_state is not None
     )

@@ -25,7 +25,7 @@ from graphmem.model import (
     Statement,
     micros,
 )
-from graphmem.stores.ledger import event_log, graph_reads, memories
+from graphmem.stores.ledger import events, graph_reads, memories
 from graphmem.stores.ledger.decoding import entity_type, mention_kind, moment
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def reverse_command(command: UndoEvent, uow: UnitOfWork) -> RestoreMemory | Upda
     Raises NotFoundError for an unknown event or one outside `uow.within`, ValidationError for an event that cannot be
     reversed: another type, no change left, or a later change of the same field.
     """
-    event = event_log.find_event(uow.connection, command.event)
+    event = events.find_event(uow.connection, command.event)
     record = None if event is None else memories.find(uow.connection, event.memory_id)
     if event is None or record is None or (uow.within and not record.is_in(uow.within)):
         raise NotFoundError(
@@ -68,7 +68,7 @@ def reverse_command(command: UndoEvent, uow: UnitOfWork) -> RestoreMemory | Upda
 def _changed_fields(event: Event, before: Mapping[str, Any], record: MemoryRecord, uow: UnitOfWork) -> set[str]:
     """Returns the fields that an event changed. Raises ValidationError for none, or one that was changed again."""
     now = memories.encode_record(record)
-    history = event_log.history(uow.connection, record.id)
+    history = events.history(uow.connection, record.id)
     later_events = history[[other.id for other in history].index(event.id) + 1 :]
     after = next((later.previous_state for later in later_events if later.previous_state is not None), now)
     changed = {name for name in _FIELDS if before.get(name) != after.get(name)}

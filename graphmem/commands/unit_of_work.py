@@ -54,7 +54,7 @@ from graphmem.commands.types import (
 from graphmem.digests import Digests
 from graphmem.errors import NotFoundError
 from graphmem.model import MemoryRecord, Scope
-from graphmem.stores.ledger import Ledger, event_log, memories
+from graphmem.stores.ledger import Ledger, events, memories, outbox
 from graphmem.text import is_passage
 
 NOT_FOUND = "no memory {id!r:.80} in this scope; `search` and `get_all` give the ids that exist"
@@ -99,7 +99,7 @@ class UnitOfWork:
 
     def next_seq(self) -> int:
         """Takes the next sequence number."""
-        return event_log.next_seq(self.connection)
+        return outbox.next_seq(self.connection)
 
     def partition_row(self, owner: MemoryRecord | Scope) -> int:
         """Returns the row of a partition and inserts it if needed.
@@ -143,8 +143,8 @@ class UnitOfWork:
             memories.set_previous(self.connection, next_row, previous_row, self.next_seq())
 
     def add_event(self, event: str, record: MemoryRecord, **values: Any) -> None:
-        """Adds an entry to a memory's history, with the time of the change set; see `event_log.add_event`."""
-        event_log.add_event(self.connection, event, record, now=self.now, **values)
+        """Adds an entry to a memory's history, with the time of the change set; see `events.add_event`."""
+        events.add_event(self.connection, event, record, now=self.now, **values)
 
 
 @singledispatch

@@ -14,7 +14,7 @@ from graphmem.errors import ModelError
 from graphmem.extraction.protocols import Extractor
 from graphmem.model import Extraction, Kind, MemoryRecord, Utterance
 from graphmem.models.protocols import Embedded, Embedder, TokenEmbedder, embedding_spec_of
-from graphmem.stores.ledger import Ledger, event_log, memories, text_statistics
+from graphmem.stores.ledger import Ledger, embeddings, memories, outbox
 from graphmem.text import content_hash, normalise_key
 
 # Texts per commit. Models batch texts of similar length, so 256 is a fifth faster than 64; a crash repeats one batch.
@@ -51,11 +51,11 @@ class Enricher:
     def _pending_rows(self, rows: Sequence[int] | None) -> list[int]:
         with self._ledger.read() as connection:
             if rows is None:
-                return event_log.pending(connection, 1_000_000)
+                return outbox.pending(connection, 1_000_000)
             return [
                 row
                 for start in range(0, len(rows), memories.BATCH)
-                for row in event_log.pending(connection, memories.BATCH, rows[start : start + memories.BATCH])
+                for row in outbox.pending(connection, memories.BATCH, rows[start : start + memories.BATCH])
             ]
 
     def _compute_tasks(self, rows: Sequence[int]) -> tuple[StoreEnrichment, ...]:
@@ -65,7 +65,7 @@ class Enricher:
             return self.compute(records)
         except ModelError as error:
             with self._ledger.write() as connection:
-                event_log.record_failure(connection, rows, type(error).__name__)
+                outbox.record_failure(connection, rows, type(error).__name__)
             raise
 
     def compute(self, records: Sequence[MemoryRecord]) -> tuple[StoreEnrichment, ...]:
@@ -75,7 +75,7 @@ class Enricher:
         """
         hashes = [content_hash(record.embedded_text) for record in records]
         with self._ledger.read() as connection:
-            cached = text_statistics.cached_hashes(connection, self.spec, list(set(hashes)))
+            cached = embeddings.cached_hashes(connection, self.spec, list(set(hashes)))
         new_texts = {h: record.embedded_text for h, record in zip(hashes, records, strict=True) if h not in cached}
         # Both in the pool: an error from there is a model's, whatever its type. A signal handler raises in the main
         # thread only.

@@ -30,7 +30,7 @@ from graphmem.retrieval.sentence_matching import SentenceMatch
 from graphmem.retrieval.source_grouping import RankedMemory, group_sources
 from graphmem.retrieval.types import EncodedQuery, Hit, SearchDeps, SearchOutcome, SearchPartition, SearchQuery
 from graphmem.retrieval.weights import FULL, SearchWeights, Weights
-from graphmem.stores.ledger import candidate_rows, graph_reads, memories, text_statistics
+from graphmem.stores.ledger import candidate_rows, graph_reads, memories, term_stats
 from graphmem.text import query_term_counts, term_counts, term_id
 
 # The best of the keyword arm that become candidates, all candidates of the arms, and those that PageRank may add. More
@@ -187,7 +187,7 @@ class _Search:
     def _frequencies(self, terms: Iterable[int]) -> tuple[int, dict[int, int]]:
         """Returns the first partition's number of memories, and how many of them have each term."""
         with self._deps.ledger.read() as connection:
-            return text_statistics.document_frequencies(connection, self._partitions[0].key, terms)
+            return term_stats.document_frequencies(connection, self._partitions[0].key, terms)
 
     def _table(self) -> FeatureTable:
         self._candidates.load_neighbours(self._ids)

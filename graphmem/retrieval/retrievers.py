@@ -12,7 +12,7 @@ from graphmem.errors import ModelError, StoreError
 from graphmem.model import GraphBounds, Mention, MentionKind, Seeds, Subgraph, View
 from graphmem.models.protocols import Matrix, TokenEmbedder
 from graphmem.retrieval.types import EncodedQuery, RetrievedSet, ScoredIds, SearchDeps, SearchPartition, SearchQuery
-from graphmem.stores.ledger import entity_names, memories, text_statistics
+from graphmem.stores.ledger import entity_names, memories, term_stats
 from graphmem.stores.projection_worker import ProjectionWorker
 from graphmem.text import idf, key_candidates, query_term_counts
 
@@ -131,7 +131,7 @@ class Retrievers:
     def _keyword_in(self, partition: str, limit: int) -> ScoredIds:
         counts = query_term_counts(self._query.text)
         with self._deps.ledger.read() as connection:
-            size, frequencies = text_statistics.document_frequencies(connection, partition, counts)
+            size, frequencies = term_stats.document_frequencies(connection, partition, counts)
         weights = {term: idf(size, frequencies[term]) for term in counts if term in frequencies}
         view = replace(self._query.view, partition=partition)
         return self._deps.index.sparse(view, weights, limit) if weights else []

@@ -19,7 +19,7 @@ from uuid import uuid4
 from sqlalchemy import Connection
 
 from graphmem.errors import CLOSED, StoreError, StoreUnavailable
-from graphmem.stores.ledger import Ledger, change_feed, event_log, memories, text_statistics
+from graphmem.stores.ledger import Ledger, change_feed, embeddings, memories, outbox, tombstones
 from graphmem.stores.protocols import EntityState, GraphIndex, MemoryState, RelationState, StoreLost, VectorIndex
 
 logger = logging.getLogger("graphmem")
@@ -98,7 +98,7 @@ class VectorSink:
         return ((uid, (version, windows)) for uid, version, windows in self._index.list_held(partitions))
 
     def counts(self, connection: Connection) -> tuple[int, int]:
-        return self._index.count(), text_statistics.total_windows(connection)
+        return self._index.count(), embeddings.total_windows(connection)
 
     def remove(self, ids: Sequence[str]) -> None:
         self._index.delete(ids)
@@ -231,7 +231,7 @@ class Projection:
     def deliver(self, partitions: Sequence[str]) -> None:
         """Catches up after a write; a private projection only in partitions that it already holds."""
         with self._ledger.read() as connection:
-            epoch = event_log.epoch(connection)
+            epoch = outbox.epoch(connection)
         with self._lock:
             self._wipe_if_reset(epoch)
             self.catch_up(
@@ -247,7 +247,7 @@ class Projection:
             self._deliver_batch(partition, progress)
         except StoreLost:
             with self._ledger.read() as connection:
-                nothing_delivered = not event_log.cursor(connection, self._cursor_name)
+                nothing_delivered = not outbox.cursor(connection, self._cursor_name)
             self.invalidate()
             if nothing_delivered:
                 raise
@@ -257,13 +257,13 @@ class Projection:
                 with self._ledger.write() as connection:
                     self._release_lease(connection)
 
-    def _cursor_state(self) -> event_log.CursorState:
+    def _cursor_state(self) -> outbox.CursorState:
         with self._ledger.read() as connection:
-            state = event_log.cursor_state(connection, self._cursor_name)
+            state = outbox.cursor_state(connection, self._cursor_name)
         self._wipe_if_reset(state.epoch)
         return state
 
-    def _is_behind(self, state: event_log.CursorState, partition: str | None, upto: int) -> bool:
+    def _is_behind(self, state: outbox.CursorState, partition: str | None, upto: int) -> bool:
         """Returns True if changes up to `upto` are undelivered, or the cursor is ahead of a ledger from a backup."""
         cursor = self._cursor(state, partition)
         return cursor is None or not upto <= cursor <= state.last
@@ -274,7 +274,7 @@ class Projection:
             return True
         while True:
             with self._ledger.write() as connection:
-                self._has_lease = event_log.acquire_lease(connection, self._cursor_name, self._lease_holder, LEASE)
+                self._has_lease = outbox.acquire_lease(connection, self._cursor_name, self._lease_holder, LEASE)
             if self._has_lease:
                 return True
             if self._stopped.wait(LEASE_POLL):
@@ -284,12 +284,12 @@ class Projection:
 
     def _release_lease(self, connection: Connection) -> None:
         if self._lease_holder is not None:
-            event_log.release_lease(connection, self._cursor_name, self._lease_holder)
+            outbox.release_lease(connection, self._cursor_name, self._lease_holder)
         self._has_lease = False
 
     def _deliver_batch(self, partition: str | None, progress: Progress | None) -> None:
         with self._ledger.read() as connection:
-            state = event_log.cursor_state(connection, self._cursor_name)
+            state = outbox.cursor_state(connection, self._cursor_name)
             cursor = self._cursor(state, partition)
             batch = change_feed.since(connection, self._ledger.digests, cursor or 0, BATCH, partition)
             write = self._sink.prepare_write(connection, batch)
@@ -314,10 +314,10 @@ class Projection:
         """Empties a projection without a cursor: after a reset or a killed rebuild, its contents are unknown."""
         self._sink.wipe()
         with self._ledger.write() as connection:
-            event_log.remove_dead_letters(connection, self._cursor_name)
-            event_log.move_cursor(connection, self._cursor_name, 0)
+            outbox.remove_dead_letters(connection, self._cursor_name)
+            outbox.move_cursor(connection, self._cursor_name, 0)
 
-    def _cursor(self, state: event_log.CursorState, partition: str | None) -> int | None:
+    def _cursor(self, state: outbox.CursorState, partition: str | None) -> int | None:
         return state.cursor if partition is None else self._partition_cursors.get(partition)
 
     def _advance_cursor(
@@ -327,22 +327,22 @@ class Projection:
             self._partition_cursors[partition] = batch.upto
             return
         with self._ledger.write() as connection:
-            if self._lease_holder is not None and not event_log.holds_lease(
+            if self._lease_holder is not None and not outbox.holds_lease(
                 connection, self._cursor_name, self._lease_holder
             ):
-                event_log.rewind_cursor(connection, self._cursor_name, previous)
+                outbox.rewind_cursor(connection, self._cursor_name, previous)
                 return
-            event_log.remove_dead_letters(connection, self._cursor_name, batch.all_ids)
-            event_log.add_dead_letters(connection, self._cursor_name, refused, batch.upto)
-            event_log.move_cursor(connection, self._cursor_name, batch.upto)
+            outbox.remove_dead_letters(connection, self._cursor_name, batch.all_ids)
+            outbox.add_dead_letters(connection, self._cursor_name, refused, batch.upto)
+            outbox.move_cursor(connection, self._cursor_name, batch.upto)
             if entity_tombstones := [stone.seq for stone in batch.tombstones if stone.kind == "entity"]:
-                event_log.prune_tombstones(connection, entity_tombstones)
+                tombstones.prune_tombstones(connection, entity_tombstones)
             self._release_lease(connection)
 
     def invalidate(self) -> None:
         """Deletes the cursor of a shared projection: the next delivery empties and refills it."""
         with self._ledger.write() as connection:
-            event_log.delete_cursor(connection, self._cursor_name)
+            outbox.delete_cursor(connection, self._cursor_name)
 
     def check_for_loss(self) -> None:
         """Catches up, then refills a shared projection that lost rows without an error, as a server restarted empty."""
@@ -355,7 +355,7 @@ class Projection:
                     held_count, expected_count = self._sink.counts(connection)
                 except StoreLost:
                     held_count, expected_count = 0, 1
-                is_current = event_log.cursor(connection, self._cursor_name) == event_log.last_change(connection)
+                is_current = outbox.cursor(connection, self._cursor_name) == outbox.last_change(connection)
             if held_count == expected_count or not is_current:
                 return
             logger.warning("%s holds too few or too many rows; repairing it from the ledger", self.name)
@@ -370,7 +370,7 @@ class Projection:
         if not self.shared:
             return False
         with self._ledger.read() as connection:
-            state = event_log.cursor_state(connection, self._cursor_name)
+            state = outbox.cursor_state(connection, self._cursor_name)
         return (state.cursor or 0) != state.last
 
     def verify(self) -> dict[str, list[str]]:
@@ -405,7 +405,7 @@ class Projection:
         with self._ledger.read() as connection:
             partitions = None if self.shared else list(self._partition_cursors)
             expected_versions = dict(self._sink.list_expected(connection, partitions))
-            dead_letters = event_log.dead_letters(connection, self._cursor_name)
+            dead_letters = outbox.dead_letters(connection, self._cursor_name)
             held_versions: dict[str, tuple[int, ...]] = {}
             duplicates = [
                 uid
@@ -455,8 +455,8 @@ class Projection:
         refused = write()
         if self.shared:
             with self._ledger.write() as connection:
-                event_log.remove_dead_letters(connection, self._cursor_name, ids)
-                event_log.add_dead_letters(connection, self._cursor_name, refused, batch.upto)
+                outbox.remove_dead_letters(connection, self._cursor_name, ids)
+                outbox.add_dead_letters(connection, self._cursor_name, refused, batch.upto)
 
     def rebuild(self, partitions: Sequence[str], progress: Progress | None = None) -> None:
         """Wipes the projection and delivers everything again. If the process is killed, the next delivery continues."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from child import open_memory
 from support.ledger_snapshot import same
-from test_kill import EDGE, HOUSE, LOG, Server, folder, server, sound  # noqa: F401  (two of them are fixtures)
+from test_kill import EDGE, HOUSE, TOMBSTONES, Server, folder, server, sound  # noqa: F401  (two of them are fixtures)
 
 from graphmem.transfer import jsonl
 
@@ -22,7 +22,7 @@ POINTS = [
     ("that is done, not delivered", "after graphmem.ingest.enrichment:commit", 1),
     ("a batch in the middle of Edge", "after shard.update", 3),
     ("in the third batch", f"after {RECEIVE}:_store_derived", 5),
-    ("a tombstone is laid, before COMMIT", f"after {LOG}:add_tombstone", 1),
+    ("a tombstone is laid, before COMMIT", f"after {TOMBSTONES}:add_tombstone", 1),
     ("a link between names is taken, before COMMIT", f"after {ALIASES}:import_link", 1),
     ("a name is taken, before COMMIT", f"after {ALIASES}:import_chosen_name", 1),
     ("all is committed, the last delivery is not", f"before {HOUSE}:Engine.deliver", 4),

@@ -19,7 +19,9 @@ from victims import Server, in_memory, sound, words_in_files
 
 from graphmem import Memory
 
-HOUSE, LOG, EDGE = "graphmem.engine", "graphmem.stores.ledger.event_log", "graphmem.stores.qdrant.embedded"
+HOUSE, EDGE = "graphmem.engine", "graphmem.stores.qdrant.embedded"
+EVENTS, TOMBSTONES = "graphmem.stores.ledger.events", "graphmem.stores.ledger.tombstones"
+OUTBOX = "graphmem.stores.ledger.outbox"
 DELIVER, COMMIT = "graphmem.stores.projection:Projection", "graphmem.commands.unit_of_work"
 
 
@@ -37,12 +39,12 @@ class Kill:
 KILLS = [
     # add: words → enrich → projections
     Kill("inside the words' transaction", "add", f"after {COMMIT}:execute", False),
-    Kill("inside it, with the message noted, before its task", "add", f"before {LOG}:enqueue", False),
-    Kill("inside it, with the task, before COMMIT", "add", f"after {LOG}:enqueue", False),
+    Kill("inside it, with the message noted, before its task", "add", f"before {OUTBOX}:enqueue", False),
+    Kill("inside it, with the task, before COMMIT", "add", f"after {OUTBOX}:enqueue", False),
     Kill("after the words commit", "add", f"after {HOUSE}:commit", True),
     Kill("before the embedder is asked", "add", "before graphmem.models.callable:CallableEmbedder.embed", True),
     Kill("before the enrich commit", "add", "before graphmem.ingest.enrichment:commit", True),
-    Kill("inside the enrich transaction, task paid", "add", f"after {LOG}:complete", True),
+    Kill("inside the enrich transaction, task paid", "add", f"after {OUTBOX}:complete", True),
     Kill("inside it, between vectors and graph", "add", "before graphmem.stores.ledger.graph_writes:add", True),
     Kill("inside it, before COMMIT", "add", f"after {COMMIT}:execute", True, nth=2),
     Kill("after the enrich commit", "add", "after graphmem.ingest.enrichment:commit", True),
@@ -50,7 +52,7 @@ KILLS = [
     Kill("between Edge's delete and its upsert", "add", f"after {EDGE}:EmbeddedIndex._delete", True),
     Kill("after Edge's update, before its flush", "add", "after shard.update", True),
     Kill("after Edge's flush, before the cursor moves", "add", "after shard.flush", True),
-    Kill("inside the cursor's transaction", "add", f"after {LOG}:move_cursor", True),
+    Kill("inside the cursor's transaction", "add", f"after {OUTBOX}:move_cursor", True),
     Kill("after the cursor moved", "add", f"after {DELIVER}._advance_cursor", True),
     Kill("before Edge optimizes", "optimize", "before shard.optimize", True),
     Kill("after Edge optimized", "optimize", "after shard.optimize", True),
@@ -66,15 +68,15 @@ KILLS = [
     Kill(
         "update: stripped, inside the transaction", "update", "after graphmem.commands.memories:_remove_derived", False
     ),
-    Kill("update: inside the transaction, before COMMIT", "update", f"after {LOG}:add_event", False),
+    Kill("update: inside the transaction, before COMMIT", "update", f"after {EVENTS}:add_event", False),
     Kill("update: committed, not enriched", "update", f"after {HOUSE}:commit", True),
     Kill("update: enriched, Edge has the old vectors", "update", f"before {EDGE}:EmbeddedIndex.upsert", True),
     Kill("update: Edge has lost the old, not taken the new", "update", "after shard.update", True),
     Kill("update: Edge has the new, not flushed", "update", "after shard.update", True, nth=2),
     Kill("update: flushed, cursor behind", "update", "after shard.flush", True),
     # delete
-    Kill("delete: inside the transaction, words forgotten", "delete", f"after {LOG}:erase_content", False),
-    Kill("delete: buried, before COMMIT", "delete", f"after {LOG}:add_tombstone", False),
+    Kill("delete: inside the transaction, words forgotten", "delete", f"after {EVENTS}:erase_content", False),
+    Kill("delete: buried, before COMMIT", "delete", f"after {TOMBSTONES}:add_tombstone", False),
     Kill("delete: committed, Edge still has it", "delete", f"after {HOUSE}:commit", True),
     Kill("delete: before Edge's delete", "delete", f"before {EDGE}:EmbeddedIndex.delete", True),
     Kill("delete: Edge deleted, not flushed", "delete", "after shard.update", True),
@@ -87,7 +89,7 @@ KILLS = [
         True,
     ),
     # delete_all
-    Kill("delete_all: the second of three erased", "delete_all", f"after {LOG}:add_tombstone", False, nth=2),
+    Kill("delete_all: the second of three erased", "delete_all", f"after {TOMBSTONES}:add_tombstone", False, nth=2),
     Kill("delete_all: committed, Edge still has them", "delete_all", f"before {EDGE}:EmbeddedIndex.delete", True),
     Kill("delete_all: Edge deleted, not flushed", "delete_all", "after shard.update", True),
     # rebuild
@@ -97,7 +99,7 @@ KILLS = [
         "after graphmem.stores.ledger.integrity:recompute_derived",
         True,
     ),
-    Kill("rebuild: cursor dropped, before COMMIT", "rebuild", f"after {LOG}:delete_cursor", True),
+    Kill("rebuild: cursor dropped, before COMMIT", "rebuild", f"after {OUTBOX}:delete_cursor", True),
     Kill("rebuild: cursor dropped, before the wipe", "rebuild", f"before {EDGE}:EmbeddedIndex.wipe", True),
     Kill(
         "rebuild: Edge's old folder closed, not removed", "rebuild", f"before {EDGE}:EmbeddedIndex._create", True, nth=1

@@ -101,7 +101,7 @@ def test_what_cannot_be_found_again_is_not_acknowledged(
 def test_a_read_notices_it_soon(
     home: Path, move: Callable[[Path], None], left: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite, "_LOOK_AGAIN", 0.1)
+    monkeypatch.setattr(sqlite, "_CHECK_INTERVAL", 0.1)
     with open_memory(home) as memory:
         memory.add("Adam likes quartz", user_id="u")
         move(home)
@@ -127,14 +127,14 @@ def test_a_file_that_goes_in_the_middle_of_a_write_takes_it_along(tmp_path: Path
     with open_memory(tmp_path / "home") as memory:
         database = memory._engine.ledger._database
         looks = iter([lambda: None, lambda: shutil.rmtree(tmp_path / "home")])
-        check = database._check_place
+        check = database._check_not_moved
 
         def look(**given: bool) -> None:
             if not given:
                 next(looks, lambda: None)()
             check(**given)
 
-        database._check_place = look  # type: ignore[method-assign]  # between the two looks of one commit
+        database._check_not_moved = look  # type: ignore[method-assign]  # between the two looks of one commit
         with pytest.raises(StoreUnavailable, match=OPEN_AGAIN), database.write():
             pass
 

@@ -17,7 +17,7 @@ from graphmem import Memory
 from graphmem.cli.demo import USER, messages
 from graphmem.commands.types import RetireMemory
 from graphmem.model import Kind
-from graphmem.stores.ledger import event_log, memories
+from graphmem.stores.ledger import memories, outbox
 from graphmem.stores.ledger.schema import links
 
 EXPLORE = Path(__file__).parents[2] / "cypher" / "explore"
@@ -83,7 +83,7 @@ def _summarise(memory: Memory, summary: str, *sources: str) -> None:
     with memory._engine.ledger.write() as connection:
         record = memories.find(connection, summary)
         assert record is not None
-        memories.update(connection, replace(record, kind=Kind.SUMMARY, seq=event_log.next_seq(connection)))
+        memories.update(connection, replace(record, kind=Kind.SUMMARY, seq=outbox.next_seq(connection)))
         for source in sources:
             other = memories.find(connection, source)
             assert other is not None

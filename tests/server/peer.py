@@ -31,15 +31,15 @@ def linger() -> None:
     """Holds the next transaction open at its last statement but few: its sequence number is taken,
     its rows are there.
     """
-    real = unit_of_work.event_log.add_event
+    real = unit_of_work.events.add_event
 
     def waiting(*args: object, **more: object) -> None:
         real(*args, **more)
-        unit_of_work.event_log.add_event = real
+        unit_of_work.events.add_event = real
         say("inside")
         sys.stdin.readline()
 
-    unit_of_work.event_log.add_event = waiting
+    unit_of_work.events.add_event = waiting
 
 
 def main(url: str, home: str, order: str, name: str) -> None:

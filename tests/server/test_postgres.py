@@ -25,7 +25,7 @@ from support.waiting import PATIENCE, wait_until
 from graphmem import Memory, Settings
 from graphmem.errors import ConfigError, GraphmemError, StoreError, StoreUnavailable, ValidationError
 from graphmem.model import EntityType
-from graphmem.stores.ledger import Ledger, entity_names, event_log, schema
+from graphmem.stores.ledger import Ledger, entity_names, events, outbox, schema
 from graphmem.stores.ledger import memories as rows
 from graphmem.stores.ledger.postgres import parse_url
 from graphmem.stores.networkx_graph import NetworkxIndex
@@ -134,7 +134,7 @@ def test_processes_that_write_at_once_lose_and_double_nothing(url: str, tmp_path
         peer.end()
     with ledger_on(url) as ledger, ledger.read() as connection:
         found = rows.changed_after(connection, 0, 1000)
-        last = event_log.last_change(connection)
+        last = outbox.last_change(connection)
     assert sorted(record.id for record in found) == sorted(told)
     texts = [record.text for record in found]
     for name in names:  # each process's own in its order
@@ -214,17 +214,17 @@ def test_connections_that_were_cut_while_idle_are_replaced_unnoticed(url: str, t
 def test_a_connection_that_is_cut_in_a_transaction_is_our_error_and_the_next_call_works(url: str) -> None:
     with ledger_on(url) as ledger:
         with pytest.raises(StoreUnavailable, match="graphmem_test.*terminating connection"), ledger.write() as writing:
-            event_log.next_seq(writing)
+            outbox.next_seq(writing)
             terminate(url)
-            event_log.next_seq(writing)
+            outbox.next_seq(writing)
         with ledger.write() as writing:
-            assert event_log.next_seq(writing) == 1
+            assert outbox.next_seq(writing) == 1
         with pytest.raises(StoreUnavailable), ledger.read() as reading:
-            event_log.last_change(reading)
+            outbox.last_change(reading)
             terminate(url)
-            event_log.last_change(reading)
+            outbox.last_change(reading)
         with ledger.read() as reading:
-            assert event_log.last_change(reading) == 1
+            assert outbox.last_change(reading) == 1
 
 
 def told_by(error: BaseException) -> str:
@@ -411,7 +411,7 @@ def test_history_reads_as_in_sqlite(url: str, tmp_path: Path) -> None:
             told = memory.history(uid)
             if config:
                 with memory._engine.ledger.read() as connection:
-                    events = list(event_log.history(connection, uid))
+                    history = list(events.history(connection, uid))
     with closing(sqlite3.connect(tmp_path / "lite" / "ledger.sqlite")) as lite:
         cursor = lite.execute("SELECT * FROM history")
         names, theirs = [column[0] for column in cursor.description], cursor.fetchall()
@@ -424,7 +424,7 @@ def test_history_reads_as_in_sqlite(url: str, tmp_path: Path) -> None:
     assert [row[5:7] for row in theirs] == [(one["created_at"], one["updated_at"]) for one in told]
     assert [row[5:7] for row in mine] == [
         (e.created_at.isoformat(timespec="microseconds"), e.updated_at.isoformat(timespec="microseconds"))
-        for e in events
+        for e in history
     ]
 
 

@@ -26,7 +26,7 @@ from graphmem.model import (
     View,
 )
 from graphmem.models.protocols import Embedded
-from graphmem.stores.ledger import event_log, memories
+from graphmem.stores.ledger import memories, outbox
 from graphmem.stores.protocols import Graph
 from graphmem.text import content_hash
 
@@ -337,7 +337,7 @@ def fill(clerk: Any, seed: int, count: int = 50) -> list[MemoryRecord]:
         record = clerk.say(f"memory {n}", at=chance.randint(0, 300), scope=scope, enrich=False, expires_at=expires)
         if chance.random() < 0.2:
             with clerk.ledger.write() as connection:
-                fact = replace(record, kind=Kind.FACT, seq=event_log.next_seq(connection))
+                fact = replace(record, kind=Kind.FACT, seq=outbox.next_seq(connection))
                 memories.update(connection, fact)
         enrich(clerk, clerk.record(record.id), keys, kinds)
         told.append(record)

@@ -13,7 +13,7 @@ from graphmem.commands.types import DeleteMemory, RetireMemory, UpdateMemory
 from graphmem.errors import StoreError, StoreUnavailable
 from graphmem.model import Scope
 from graphmem.stores import projection as delivery
-from graphmem.stores.ledger import event_log, integrity, memories
+from graphmem.stores.ledger import integrity, memories, outbox
 from graphmem.stores.networkx_graph import NetworkxIndex
 from graphmem.stores.numpy_index import NumpyIndex
 from graphmem.stores.projection import GraphSink, Projection, VectorSink
@@ -91,12 +91,12 @@ def held(index: Any) -> dict[str, int]:
 
 def cursor(clerk: Any, name: str = "vectors") -> int | None:
     with clerk.ledger.read() as connection:
-        return event_log.cursor(connection, name)
+        return outbox.cursor(connection, name)
 
 
 def last(clerk: Any) -> int:
     with clerk.ledger.read() as connection:
-        return event_log.last_change(connection)
+        return outbox.last_change(connection)
 
 
 # --- by state --------------------------------------------------------------------------------------------------------
@@ -130,12 +130,12 @@ def test_the_cursor_reaches_the_last_sequence_number_even_if_its_row_is_gone(
     told = [clerk.say(f"memory {n}", at=far(n)) for n in range(4)]
     with clerk.ledger.write() as connection:
         for _ in range(3):
-            event_log.next_seq(connection)
+            outbox.next_seq(connection)
     shared.catch_up([])
     assert (cursor(clerk), shared.has_pending()) == (last(clerk), False)
     assert index.batches == [[record.id for record in told[:2]], [record.id for record in told[2:]]]
     with clerk.ledger.write() as connection:
-        event_log.next_seq(connection)
+        outbox.next_seq(connection)
     assert shared.has_pending()
     shared.catch_up([])
     assert (cursor(clerk), shared.has_pending(), len(index.batches)) == (last(clerk), False, 2)
@@ -200,7 +200,7 @@ def test_delivering_everything_twice_leads_to_the_same_contents(clerk: Any, shar
     shared.catch_up([])
     before = sorted(index.list_held())
     with clerk.ledger.write() as connection:
-        event_log.move_cursor(connection, "vectors", 0)
+        outbox.move_cursor(connection, "vectors", 0)
     shared.catch_up([])
     assert sorted(index.list_held()) == before
     assert shared.verify() == CLEAN
@@ -264,7 +264,7 @@ def test_without_a_cursor_a_projection_is_wiped_first(clerk: Any, shared: Projec
     shared.catch_up([])
     index.upsert([stale])
     with clerk.ledger.write() as connection:
-        event_log.delete_cursor(connection, "vectors")
+        outbox.delete_cursor(connection, "vectors")
     assert shared.has_pending()
     shared.catch_up([])
     assert set(held(index)) == {kept.id}

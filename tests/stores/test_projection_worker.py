@@ -13,7 +13,7 @@ from support.waiting import PATIENCE, wait_until
 from graphmem.errors import CLOSED, ConfigError, StoreUnavailable
 from graphmem.stores import projection as delivery
 from graphmem.stores import projection_worker as workers
-from graphmem.stores.ledger import event_log, memories
+from graphmem.stores.ledger import memories, outbox
 from graphmem.stores.numpy_index import NumpyIndex
 from graphmem.stores.projection import Projection, VectorSink
 from graphmem.stores.projection_worker import ProjectionWorker
@@ -377,7 +377,7 @@ def test_without_the_lease_a_projection_waits_for_the_holder_to_deliver(clerk: A
 def test_the_lease_of_a_dead_process_runs_out(clerk: Any, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     record = clerk.say("Anna paints")
     with clerk.ledger.write() as connection:
-        assert event_log.acquire_lease(connection, "vectors", "one who died", 0.2)
+        assert outbox.acquire_lease(connection, "vectors", "one who died", 0.2)
     projection(clerk, server).catch_up([])
     assert ids(server) == {record.id}
 
@@ -385,7 +385,7 @@ def test_the_lease_of_a_dead_process_runs_out(clerk: Any, server: Server, monkey
 def test_a_clock_set_back_does_not_extend_a_lease(clerk: Any, server: Server) -> None:
     record = clerk.say("Anna paints")
     with clerk.ledger.write() as connection:
-        assert event_log.acquire_lease(connection, "vectors", "one who died", 30)
+        assert outbox.acquire_lease(connection, "vectors", "one who died", 30)
         connection.exec_driver_sql("UPDATE leases SET until = until + 3600000000")  # taken an hour later, by its clock
     projection(clerk, server).catch_up([])
     assert ids(server) == {record.id}
@@ -393,14 +393,14 @@ def test_a_clock_set_back_does_not_extend_a_lease(clerk: Any, server: Server) ->
 
 def test_a_lease_has_one_holder(clerk: Any) -> None:
     with clerk.ledger.write() as connection:
-        assert event_log.acquire_lease(connection, "vectors", "a", LONG)
-        assert event_log.acquire_lease(connection, "vectors", "a", LONG)
-        assert not event_log.acquire_lease(connection, "vectors", "b", LONG)
-        assert event_log.acquire_lease(connection, "graph", "b", LONG)
-        event_log.release_lease(connection, "vectors", "b")
-        assert not event_log.acquire_lease(connection, "vectors", "b", LONG)
-        event_log.release_lease(connection, "vectors", "a")
-        assert event_log.acquire_lease(connection, "vectors", "b", LONG)
+        assert outbox.acquire_lease(connection, "vectors", "a", LONG)
+        assert outbox.acquire_lease(connection, "vectors", "a", LONG)
+        assert not outbox.acquire_lease(connection, "vectors", "b", LONG)
+        assert outbox.acquire_lease(connection, "graph", "b", LONG)
+        outbox.release_lease(connection, "vectors", "b")
+        assert not outbox.acquire_lease(connection, "vectors", "b", LONG)
+        outbox.release_lease(connection, "vectors", "a")
+        assert outbox.acquire_lease(connection, "vectors", "b", LONG)
 
 
 def test_a_stopped_projection_does_not_wait_for_the_lease(
@@ -409,7 +409,7 @@ def test_a_stopped_projection_does_not_wait_for_the_lease(
     monkeypatch.setattr(delivery, "LEASE", LONG)
     clerk.say("Anna paints")
     with clerk.ledger.write() as connection:
-        event_log.acquire_lease(connection, "vectors", "somebody", LONG)
+        outbox.acquire_lease(connection, "vectors", "somebody", LONG)
     mine = projection(clerk, server)
     mine.stop()
     with pytest.raises(StoreUnavailable, match=CLOSED):

@@ -21,7 +21,7 @@ from graphmem.commands.types import DeleteMemory, RenameEntity
 from graphmem.digests import Digests
 from graphmem.errors import ConfigError, StoreUnavailable
 from graphmem.model import Scope
-from graphmem.stores.ledger import Ledger, event_log, schema
+from graphmem.stores.ledger import Ledger, outbox, schema, tombstones
 from graphmem.stores.ledger.secret_key import SecretKeySource
 from graphmem.stores.networkx_graph import NetworkxIndex
 from graphmem.stores.projection import GraphSink, Projection
@@ -57,7 +57,7 @@ def reasons(memory: Memory, *messages: Any) -> list[str | None]:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="file modes")
-def test_it_lies_beside_the_ledger_for_its_owner_only(home: Path, tmp_path: Path) -> None:
+def test_the_key_file_lies_beside_the_ledger_for_its_owner_only(home: Path, tmp_path: Path) -> None:
     lived(home)
     file = home / "secret.key"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -67,7 +67,7 @@ def test_it_lies_beside_the_ledger_for_its_owner_only(home: Path, tmp_path: Path
     assert not (tmp_path / "other" / "secret.key").exists()
 
 
-def test_the_ledger_and_its_exports_know_it_by_an_id(home: Path, tmp_path: Path) -> None:
+def test_the_ledger_and_its_exports_contain_only_the_keys_id(home: Path, tmp_path: Path) -> None:
     lived(home)
     with opened(home) as memory:
         told = memory._engine.ledger.digests
@@ -81,7 +81,7 @@ def test_the_ledger_and_its_exports_know_it_by_an_id(home: Path, tmp_path: Path)
     assert told.secret.hex() not in repr(told)
 
 
-def test_one_that_is_configured_is_in_no_file(home: Path) -> None:
+def test_a_configured_key_is_in_no_file(home: Path) -> None:
     lived(home, secret_key=CONFIGURED)
     assert not (home / "secret.key").exists()
     with opened(home, secret_key=CONFIGURED) as memory:
@@ -89,13 +89,13 @@ def test_one_that_is_configured_is_in_no_file(home: Path) -> None:
     assert CONFIGURED not in repr(Settings.from_dict({"secret_key": CONFIGURED}))
 
 
-def test_a_short_one_is_refused(home: Path) -> None:
+def test_a_short_configured_key_is_refused(home: Path) -> None:
     with pytest.raises(ConfigError, match="secret_key: is shorter than 32 characters; .*openssl") as caught:
         Settings.from_dict({"secret_key": "four"})
     assert "four" not in str(caught.value)
 
 
-def test_a_files_text_can_be_configured_instead(home: Path) -> None:
+def test_the_text_of_a_key_file_can_be_configured(home: Path) -> None:
     lived(home)
     text = (home / "secret.key").read_text()
     (home / "secret.key").unlink()
@@ -112,7 +112,7 @@ OPEN = (
 
 
 @pytest.mark.thorough
-def test_processes_that_open_at_once_agree_on_one(tmp_path: Path) -> None:
+def test_processes_that_open_at_once_agree_on_one_key(tmp_path: Path) -> None:
     command = [sys.executable, "-c", OPEN]
     files = [tmp_path / name for name in ("a.sqlite", "a.sqlite", "b.sqlite", "b.sqlite")]
     peers = [subprocess.Popen([*command, str(file)], stdout=subprocess.PIPE, text=True) for file in files]
@@ -121,7 +121,9 @@ def test_processes_that_open_at_once_agree_on_one(tmp_path: Path) -> None:
     assert told[0]
 
 
-def test_without_unnamed_files_it_is_made_all_the_same(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_file_is_created_where_unnamed_files_are_not_supported(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(atomic_files, "_UNNAMED", 0)
     lived(home)
     with opened(home) as memory:
@@ -131,7 +133,7 @@ def test_without_unnamed_files_it_is_made_all_the_same(home: Path, monkeypatch: 
 # --- without it -----------------------------------------------------------------------------------------------------
 
 
-def test_a_lost_file_is_told_of_and_what_is_there_is_known_all_the_same(
+def test_a_lost_key_file_is_logged_and_stored_messages_are_still_recognised(
     home: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     lived(home)
@@ -149,7 +151,7 @@ def test_a_lost_file_is_told_of_and_what_is_there_is_known_all_the_same(
         assert memory.stats()["unguarded"] == 0
 
 
-def test_corrected_words_are_known_by_what_was_said(home: Path) -> None:
+def test_a_corrected_message_is_recognised_by_its_original_text(home: Path) -> None:
     with opened(home) as memory:
         memory.update(memory.add(KEPT, user_id="u")["results"][0]["id"], "I like coffee.")
     (home / "secret.key").unlink()
@@ -158,7 +160,7 @@ def test_corrected_words_are_known_by_what_was_said(home: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_another_file_is_refused_until_it_is_gone(home: Path, tmp_path: Path) -> None:
+def test_the_key_file_of_another_ledger_is_refused_until_it_is_removed(home: Path, tmp_path: Path) -> None:
     lived(home)
     lived(tmp_path / "other")
     mine = (home / "secret.key").read_bytes()
@@ -171,7 +173,7 @@ def test_another_file_is_refused_until_it_is_gone(home: Path, tmp_path: Path) ->
         assert reasons(memory, GONE) == ["erased"]
 
 
-def test_one_that_cannot_be_read_is_not_one_that_is_lost(home: Path) -> None:
+def test_an_unreadable_key_file_does_not_count_as_lost(home: Path) -> None:
     lived(home)
     (home / "secret.key").unlink()
     (home / "secret.key").mkdir()
@@ -179,7 +181,7 @@ def test_one_that_cannot_be_read_is_not_one_that_is_lost(home: Path) -> None:
         opened(home)
 
 
-def test_a_configured_one_is_replaced_on_demand_only(home: Path) -> None:
+def test_a_configured_key_is_replaced_on_demand_only(home: Path) -> None:
     lived(home, secret_key=CONFIGURED)
     with pytest.raises(ConfigError, match="is not the secret .* set replace_secret_key once"):
         opened(home, secret_key=OTHER)
@@ -193,7 +195,7 @@ def test_a_configured_one_is_replaced_on_demand_only(home: Path) -> None:
         assert memory.stats()["unguarded"] == 1
 
 
-def test_a_server_is_not_taken_over_by_a_machine_that_has_no_key(tmp_path: Path) -> None:
+def test_a_machine_without_the_key_does_not_replace_it_on_a_server(tmp_path: Path) -> None:
     """What `test_postgres` plays with a real one: elsewhere somebody may have the key."""
     mine, theirs = (SecretKeySource(file=tmp_path / name / "secret.key", is_local=False) for name in ("mine", "theirs"))
     place = tmp_path / "ledger.sqlite"
@@ -225,7 +227,7 @@ def forget(clerk: Any) -> Callable[[], None]:
     return erased
 
 
-def test_an_entitys_tombstone_tells_nothing_and_is_read_with_the_secret(clerk: Any, forget: Callable[[], None]) -> None:
+def test_an_entitys_tombstone_is_readable_only_with_the_secret_key(clerk: Any, forget: Callable[[], None]) -> None:
     forget()
     forget()
     name = entity_id("user:alice", "zarathustra")
@@ -237,7 +239,9 @@ def test_an_entitys_tombstone_tells_nothing_and_is_read_with_the_secret(clerk: A
     assert name not in {Digests(digests.ledger, bytes(32)).decrypt(uid) for uid in found}
 
 
-def test_it_goes_once_every_projection_has_heard_of_it(clerk: Any, forget: Callable[[], None]) -> None:
+def test_an_entitys_tombstone_goes_once_every_projection_has_received_it(
+    clerk: Any, forget: Callable[[], None]
+) -> None:
     copies = [
         Projection(name, clerk.ledger, GraphSink(NetworkxIndex()), shared=True, place=place)
         for name, place in (("graph", "a"), ("graph", "b"))
@@ -252,21 +256,21 @@ def test_it_goes_once_every_projection_has_heard_of_it(clerk: Any, forget: Calla
     assert not any(any(copy.verify().values()) for copy in copies)
 
 
-def test_without_the_secret_a_copy_that_has_not_heard_of_it_is_filled_anew(tmp_path: Path) -> None:
+def test_a_lost_key_refills_a_projection_that_lacks_an_entitys_tombstone(tmp_path: Path) -> None:
     place, keyring = tmp_path / "ledger.sqlite", SecretKeySource(file=tmp_path / "secret.key")
     with closing(Ledger(place, keyring)) as ledger, ledger.write() as connection:
-        event_log.add_tombstone(
+        tombstones.add_tombstone(
             connection,
             "entity",
             ledger.digests.encrypt("ab" * 16),
             "s",
             Scope(),
             NOON,
-            event_log.next_seq(connection),
+            outbox.next_seq(connection),
         )
-        event_log.move_cursor(connection, "behind", 0)
-        event_log.move_cursor(connection, "past", 1)
+        outbox.move_cursor(connection, "behind", 0)
+        outbox.move_cursor(connection, "past", 1)
     (tmp_path / "secret.key").unlink()
     with closing(Ledger(place, keyring)) as ledger, ledger.read() as connection:
-        assert (event_log.cursor(connection, "behind"), event_log.cursor(connection, "past")) == (None, 1)
-        assert event_log.tombstones_after(connection, -1, 10) == []
+        assert (outbox.cursor(connection, "behind"), outbox.cursor(connection, "past")) == (None, 1)
+        assert tombstones.tombstones_after(connection, -1, 10) == []

@@ -27,11 +27,19 @@ from graphmem.errors import NotFoundError, ValidationError
 from graphmem.ingest.messages import message_commands
 from graphmem.model import VECTOR, EmbeddingSpec, Extraction, Kind, Message, Scope, View, micros
 from graphmem.models.protocols import Embedded
-from graphmem.stores.ledger import event_log, graph_neighbourhood, graph_reads, integrity, memories, visibility
+from graphmem.stores.ledger import (
+    events,
+    graph_neighbourhood,
+    graph_reads,
+    integrity,
+    memories,
+    outbox,
+    tombstones,
+    visibility,
+)
 from graphmem.stores.ledger.schema import (
     embeddings,
     entities,
-    events,
     ledger,
     links,
     mentions,
@@ -40,9 +48,10 @@ from graphmem.stores.ledger.schema import (
     supports,
     tasks,
     terms,
-    tombstones,
 )
+from graphmem.stores.ledger.schema import events as events_table
 from graphmem.stores.ledger.schema import memories as rows
+from graphmem.stores.ledger.schema import tombstones as tombstones_table
 from graphmem.text import content_hash
 
 HOUR = timedelta(hours=1)
@@ -51,7 +60,7 @@ ALICE = Scope("alice")
 
 def history(clerk: Any, uid: str) -> list[Any]:
     with clerk.ledger.read() as connection:
-        return event_log.history(connection, uid)
+        return events.history(connection, uid)
 
 
 def said(clerk: Any, view: Any = None) -> set[tuple[str, str, str]]:
@@ -76,7 +85,7 @@ def seq(clerk: Any) -> int:
 def make_kind(clerk: Any, record: Any, kind: Kind, *, drawn_from: Any = (), source_only: bool = False) -> Any:
     """What a model's extraction will do one day: turns a memory into a fact, summary or mere source."""
     with clerk.ledger.write() as connection:
-        made = replace(record, kind=kind, source_only=source_only, seq=event_log.next_seq(connection))
+        made = replace(record, kind=kind, source_only=source_only, seq=outbox.next_seq(connection))
         memories.update(connection, made)
         for other in drawn_from:
             connection.execute(links.insert().values(memory=record.row, kind="drawn_from", other=other.row))
@@ -116,8 +125,8 @@ def test_sequence_numbers_grow_and_are_never_given_twice(clerk: Any) -> None:
     clerk.commit(UpdateMemory(told[0].id, metadata={"a": 1}), DeleteMemory(told[1].id))
     with clerk.ledger.read() as connection:
         living = [record.seq for record in memories.changed_after(connection, 0, 100)]
-        gone = [stone.seq for stone in event_log.tombstones_after(connection, 0, 100)]
-        last = event_log.last_change(connection)
+        gone = [stone.seq for stone in tombstones.tombstones_after(connection, 0, 100)]
+        last = outbox.last_change(connection)
     assert last == max(living + gone) <= seq(clerk)
     assert len(set(living + gone)) == 3
 
@@ -237,7 +246,7 @@ def test_a_relation_lives_as_long_as_it_is_supported(clerk: Any) -> None:
     clerk.commit(DeleteMemory(two.id))
     assert said(clerk) == set()
     assert clerk.counts()["relations"] == clerk.counts()["supports"] == 0
-    assert {row[0] for row in clerk.rows(select(tombstones.c.kind))} == {"memory", "relation"}
+    assert {row[0] for row in clerk.rows(select(tombstones_table.c.kind))} == {"memory", "relation"}
 
 
 def test_a_view_takes_facts_only_from_supports_inside_it(clerk: Any) -> None:
@@ -589,4 +598,4 @@ def test_after_an_erasure_only_the_history_names_the_memory(clerk: Any) -> None:
     clerk.commit(DeleteMemory(record.id))
     for table in (mentions, supports, links, tasks):
         assert clerk.rows(select(func.count()).select_from(table)) == [(0,)]
-    assert clerk.rows(select(events.c.memory).distinct()) == [(record.id,)]
+    assert clerk.rows(select(events_table.c.memory).distinct()) == [(record.id,)]

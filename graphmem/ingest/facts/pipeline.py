@@ -29,7 +29,7 @@ from graphmem.ingest.facts.decision import Action, DecisionType, FactDraft, Know
 from graphmem.ingest.facts.extraction import Fact
 from graphmem.model import EmbeddingSpec, Kind, MemoryRecord, Scope, View
 from graphmem.models.protocols import LanguageModel, Matrix, Prompt, Usage
-from graphmem.stores.ledger import Ledger, event_log, graph_reads, jobs, memories, model_usage, text_statistics
+from graphmem.stores.ledger import Ledger, embeddings, graph_reads, memories, model_usage, outbox, sessions
 from graphmem.stores.ledger.jobs import Job
 from graphmem.stores.projection_worker import ProjectionWorker
 from graphmem.stores.protocols import VectorIndex
@@ -132,9 +132,9 @@ class FactPipeline:
         For a session without a summary, the latest one of the same user and agent takes its place.
         """
         with self._ledger.read() as connection:
-            summary = jobs.summary_of(connection, first.scope, first.session)
-            summary = summary or jobs.latest_summary(connection, first.scope)
-            earlier = jobs.preceding_messages(connection, first, CONTEXT_MESSAGES)
+            summary = sessions.summary_of(connection, first.scope, first.session)
+            summary = summary or sessions.latest_summary(connection, first.scope)
+            earlier = sessions.preceding_messages(connection, first, CONTEXT_MESSAGES)
         return "" if summary is None else summary.text, earlier
 
     def partition_lock(self, partition: str) -> Lock:
@@ -162,7 +162,7 @@ class FactPipeline:
         """Returns the vector of the first window of each text, from the ledger if the enrichment does not have it."""
         stored_hashes = [enrichment.text_hash for enrichment in enrichments if enrichment.embedded is None]
         with self._ledger.read() as connection:
-            stored = text_statistics.first_vectors(connection, self.spec.model, stored_hashes) if stored_hashes else {}
+            stored = embeddings.first_vectors(connection, self.spec.model, stored_hashes) if stored_hashes else {}
         return [
             stored[enrichment.text_hash] if enrichment.embedded is None else enrichment.embedded.vectors[0]
             for enrichment in enrichments
@@ -175,7 +175,7 @@ class FactPipeline:
         a decision without the near facts would store duplicates.
         """
         with self._ledger.read() as connection:
-            last_seq = event_log.last_change(connection)
+            last_seq = outbox.last_change(connection)
         if not self._index_worker.catch_up([job.partition], CATCH_UP_SECONDS):
             raise StoreUnavailable("the vector index is behind; new facts are compared once it has caught up")
         view = View(_compared_scope(job), datetime.now(UTC), job.partition, frozenset({Kind.FACT}))
@@ -203,7 +203,7 @@ class FactPipeline:
         in the same words.
         """
         with self._ledger.read() as connection:
-            records = jobs.facts_with_text(connection, job.partition, [draft.fact.text for draft in drafts])
+            records = sessions.facts_with_text(connection, job.partition, [draft.fact.text for draft in drafts])
         scope = _compared_scope(job)
         in_scope = [
             record

@@ -24,8 +24,8 @@ from graphmem.ingest.facts.structured_output import as_json, checked_or, object_
 from graphmem.model import Kind, MemoryRecord
 from graphmem.models.protocols import Prompt, Usage
 from graphmem.prompts import load
-from graphmem.stores.ledger import Ledger, jobs, memories
-from graphmem.stores.ledger.jobs import PROCEDURAL, Job
+from graphmem.stores.ledger import Ledger, memories, sessions
+from graphmem.stores.ledger.jobs import Job
 from graphmem.tracing import span
 
 OPERATION = "summary"
@@ -77,9 +77,9 @@ def summarise(job: Job, pipeline: FactPipeline, ledger: Ledger) -> None:
     recorded.
     """
     with ledger.read() as connection:
-        previous = jobs.summary_of(connection, job.scope, job.session)
-        last_row = jobs.last_summarised_row(connection, previous)
-        messages = jobs.session_episodes(connection, job.scope, job.session, last_row, BATCH)
+        previous = sessions.summary_of(connection, job.scope, job.session)
+        last_row = sessions.last_summarised_row(connection, previous)
+        messages = sessions.session_episodes(connection, job.scope, job.session, last_row, BATCH)
     text = "" if previous is None else previous.text
     with span("summarise"):
         for parts in split_messages(messages):
@@ -139,7 +139,7 @@ def record_procedure(job: Job, pipeline: FactPipeline, ledger: Ledger) -> JobRes
     if messages:
         last = max(messages, key=lambda message: message.at)
         metadata = {name: value for name, value in last.metadata.items() if name != "attachments"}
-        record = _summary_record(job, text, messages, PROCEDURAL)
+        record = _summary_record(job, text, messages, sessions.PROCEDURAL)
         record = replace(record, metadata=metadata, expires_at=last.expires_at)
         commands += [AddFact(record, tuple(message.id for message in messages)), *pipeline.enrich([record])]
     try:

@@ -1,4 +1,7 @@
-"""The ledger: the only truth. `Ledger` opens it; the modules beside it hold its statements, one subject each."""
+"""The ledger, the SQL database that holds the truth.
+
+`Ledger` opens it. Each module beside it holds the statements of one subject.
+"""
 
 from __future__ import annotations
 
@@ -18,73 +21,76 @@ from graphmem.stores.ledger.sqlite import SqliteDatabase
 
 
 class Ledger:
-    """An open ledger: a file, a PostgreSQL database (`postgres.parsed`), or None for memory.
+    """An open ledger.
 
-    Raises StoreError for one that cannot be used, StoreUnavailable for one out of reach, ConfigError for one that
-    refuses what the URL says, or a secret that is not the ledger's (`keyring`: by default a file beside the ledger).
+    `location` is an SQLite file, a PostgreSQL URL (`postgres.parse_url`), or None for a ledger in memory. `key_source`
+    says where the secret key is; by default in a file beside an SQLite ledger.
 
-    `digests` are what it keeps of words that may be erased; `digests.keyed` makes one of anything.
+    Raises StoreError for a file that is no ledger or from a newer release, StoreUnavailable for a database that cannot
+    be reached, and ConfigError for credentials that the server refuses or a secret key of another ledger.
+
+    `digests` makes the keyed digests under which the ledger recognises erased messages.
     """
 
-    def __init__(self, place: Path | URL | None, keyring: SecretKeySource | None = None) -> None:
-        self.on_server = isinstance(place, URL)
-        self._database: Database = PostgresDatabase(place) if isinstance(place, URL) else SqliteDatabase(place)
-        with ExitStack() as refused:
-            refused.callback(self._database.release)
+    def __init__(self, location: Path | URL | None, key_source: SecretKeySource | None = None) -> None:
+        self.on_server = isinstance(location, URL)
+        self._database: Database = PostgresDatabase(location) if isinstance(location, URL) else SqliteDatabase(location)
+        with ExitStack() as on_failure:
+            on_failure.callback(self._database.release)
             try:
-                self.digests = self._made_ready(keyring or _keyring_of(place))
+                self.digests = self._prepare(key_source or _default_key_source(location))
             except StoreUnavailable as error:
-                if self._database.is_refusal(error):
+                if self._database.is_configuration_error(error):
                     raise ConfigError(f"ledger_url: {error}; check user, password, database and rights") from error
                 raise
-            refused.pop_all()
+            on_failure.pop_all()
 
     @property
     def uuid(self) -> str:
-        """What tells it from other ledgers."""
+        """The ledger's id, which names it in shared stores."""
         return self.digests.ledger
 
-    def _made_ready(self, keyring: SecretKeySource) -> Digests:
+    def _prepare(self, key_source: SecretKeySource) -> Digests:
         with self._database.read() as connection:
-            found = (
-                secret_key.existing_digests(connection, keyring) if schema_migration.is_current(connection) else None
+            digests = (
+                secret_key.existing_digests(connection, key_source) if schema_migration.is_current(connection) else None
             )
-        if found is not None:
-            return found
-        with self._database.write() as connection:  # asked again inside: another process may have been faster
+        if digests is not None:
+            return digests
+        with self._database.write() as connection:  # checks again: another process may have been faster
             schema_migration.ensure_schema(connection)
-            return secret_key.ensure_digests(connection, keyring)
+            return secret_key.ensure_digests(connection, key_source)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A snapshot to read from; reads inside it, by the same thread, see the same one and cost next to nothing."""
+        """Opens a snapshot to read from. Reads that the same thread opens inside it share it at next to no cost."""
         with self._database.read() as connection:
             yield connection
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """One transaction. The only place that may ask for it is a commit, a delivery or an administrative act."""
+        """Opens a write transaction; only for commits, deliveries and administration."""
         with self._database.write() as connection:
             yield connection
 
     def size(self) -> int:
-        """How many bytes it takes on the disk."""
+        """Returns the size on disk in bytes; 0 for a ledger in memory."""
         return self._database.size()
 
     def check(self) -> list[str]:
-        """What is wrong with the file, at most ten lines; nothing for what a server keeps."""
+        """Returns the errors that SQLite finds in the file, at most ten lines; none for a ledger on a server."""
         return self._database.check()
 
     def compact(self) -> None:
-        """Gives back the room of what was deleted."""
+        """Frees the space of deleted rows."""
         self._database.compact()
 
     def close(self) -> None:
-        """Lets go of it; a file's write-ahead log is emptied."""
+        """Closes the ledger; empties the write-ahead log of a file."""
         self._database.close()
 
 
-def _keyring_of(place: Path | URL | None) -> SecretKeySource:
-    if isinstance(place, Path):
-        return SecretKeySource(file=place.absolute().with_name(secret_key.KEY_FILE))
-    return SecretKeySource(is_local=place is None)
+def _default_key_source(location: Path | URL | None) -> SecretKeySource:
+    if isinstance(location, Path):
+        return SecretKeySource(file=location.absolute().with_name(secret_key.KEY_FILE))
+    return SecretKeySource(is_local=location is None)

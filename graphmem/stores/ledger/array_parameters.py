@@ -1,4 +1,8 @@
-"""Lists as one parameter. Expanded into hundreds of them, building a statement takes longer than running it."""
+"""Lists as single bind parameters, and conditions on lists and subqueries.
+
+SQLAlchemy's `in_` expands a list into a parameter for each item; with hundreds of them, building the statement takes
+longer than running it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from sqlalchemy.types import TypeDecorator, TypeEngine
 
 
 class ArrayParameter(TypeDecorator[list[Any]]):
-    """A list of numbers or strings: an array, or JSON text where there are none."""
+    """A list of numbers or strings as one parameter: an array on PostgreSQL, JSON text on SQLite."""
 
     impl = Text
     cache_ok = True
@@ -24,77 +28,77 @@ class ArrayParameter(TypeDecorator[list[Any]]):
         self.item = item
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        """As the database takes it."""
+        """Returns the parameter's type in the database."""
         return dialect.type_descriptor(ARRAY(self.item) if dialect.name == "postgresql" else Text())
 
     def process_bind_param(self, value: list[Any] | None, dialect: Dialect) -> Any:
-        """As the driver takes it."""
+        """Returns the value to hand to the driver."""
         return list(value or []) if dialect.name == "postgresql" else json.dumps(value or [])
 
 
 class _InArray(FunctionElement[bool]):
-    """`column IN list`. No Boolean by its type: SQLite would be given `(…) = 1` then, which no index serves."""
+    """`column IN list`. Its type is not Boolean: SQLAlchemy would write `(…) = 1` on SQLite, which uses no index."""
 
     inherit_cache = True
 
 
 @compiles(_InArray, "sqlite")
-def _in_json(element: _InArray, compiler: SQLCompiler, **more: Any) -> str:
-    column, wanted = (compiler.process(clause, **more) for clause in element.clauses)
-    return f"({column} IN (SELECT value FROM json_each({wanted})))"  # noqa: S608  (of compiled parts)
+def _in_json(element: _InArray, compiler: SQLCompiler, **options: Any) -> str:
+    column, values = (compiler.process(clause, **options) for clause in element.clauses)
+    return f"({column} IN (SELECT value FROM json_each({values})))"  # noqa: S608  (built from compiled parts)
 
 
 @compiles(_InArray, "postgresql")
-def _any_of(element: _InArray, compiler: SQLCompiler, **more: Any) -> str:
-    column, wanted = (compiler.process(clause, **more) for clause in element.clauses)
-    return f"({column} = ANY ({wanted}))"
+def _any_of(element: _InArray, compiler: SQLCompiler, **options: Any) -> str:
+    column, values = (compiler.process(clause, **options) for clause in element.clauses)
+    return f"({column} = ANY ({values}))"
 
 
 def in_array(column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
-    """Whether a column's value is in the list that the parameter `name` holds."""
+    """Returns the condition that a column's value is in the list given as the parameter `name`."""
     return _InArray(column, bindparam(name, type_=ArrayParameter(column.type)))
 
 
 class _InSubquery(FunctionElement[bool]):
-    """`row IN (SELECT …)`. PostgreSQL takes an index for that beside an OR only where it is an array."""
+    """`row IN (SELECT …)`. Beside an OR, PostgreSQL uses an index for it only if it is written as an array."""
 
     inherit_cache = True
 
 
 @compiles(_InSubquery, "sqlite")
-def _in_select(element: _InSubquery, compiler: SQLCompiler, **more: Any) -> str:
-    row, wanted = (compiler.process(clause, **more) for clause in element.clauses)
-    return f"({row} IN {wanted})"
+def _in_select(element: _InSubquery, compiler: SQLCompiler, **options: Any) -> str:
+    row, subquery = (compiler.process(clause, **options) for clause in element.clauses)
+    return f"({row} IN {subquery})"
 
 
 @compiles(_InSubquery, "postgresql")
-def _any_of_select(element: _InSubquery, compiler: SQLCompiler, **more: Any) -> str:
-    row, wanted = (compiler.process(clause, **more) for clause in element.clauses)
-    return f"({row} = ANY (ARRAY{wanted}))"
+def _any_of_select(element: _InSubquery, compiler: SQLCompiler, **options: Any) -> str:
+    row, subquery = (compiler.process(clause, **options) for clause in element.clauses)
+    return f"({row} = ANY (ARRAY{subquery}))"
 
 
 def in_subquery(row: ColumnElement[Any], statement: Select[Any]) -> ColumnElement[bool]:
-    """Whether a row is among those that a statement finds."""
+    """Returns the condition that a row is among those that a statement selects."""
     return _InSubquery(row, statement.scalar_subquery())
 
 
 class _JsonObjectAgg(FunctionElement[dict[str, Any]]):
-    """An aggregate: the second column's values by the first's."""
+    """Aggregate: a JSON object with keys from the first column and values from the second."""
 
     type = JSON()
     inherit_cache = True
 
 
 @compiles(_JsonObjectAgg, "sqlite")
-def _group_object(element: _JsonObjectAgg, compiler: SQLCompiler, **more: Any) -> str:
-    return f"json_group_object({compiler.process(element.clauses, **more)})"
+def _group_object(element: _JsonObjectAgg, compiler: SQLCompiler, **options: Any) -> str:
+    return f"json_group_object({compiler.process(element.clauses, **options)})"
 
 
 @compiles(_JsonObjectAgg, "postgresql")
-def _object_agg(element: _JsonObjectAgg, compiler: SQLCompiler, **more: Any) -> str:
-    return f"json_object_agg({compiler.process(element.clauses, **more)})"
+def _object_agg(element: _JsonObjectAgg, compiler: SQLCompiler, **options: Any) -> str:
+    return f"json_object_agg({compiler.process(element.clauses, **options)})"
 
 
 def json_object_agg(name: ColumnElement[Any], value: ColumnElement[Any]) -> ColumnElement[dict[str, Any]]:
-    """Two columns of a group of rows as one dictionary."""
+    """Aggregates two columns of a group of rows into a dictionary."""
     return _JsonObjectAgg(name, value)

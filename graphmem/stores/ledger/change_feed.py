@@ -1,4 +1,4 @@
-"""What changed since a cursor, as current state: what the projections are given."""
+"""Batches of changes for the projections: the current state of the rows that changed since a cursor."""
 
 from __future__ import annotations
 
@@ -13,94 +13,101 @@ from sqlalchemy import Column, ColumnElement, Connection, RowMapping, Select, Ta
 
 from graphmem.digests import Digests
 from graphmem.model import Entity, EntityType, MemoryRecord, MentionKind, Relation, from_micros
-from graphmem.stores.ledger import candidate_rows, entity_names, event_log, graph_reads, memories
+from graphmem.stores.ledger import candidate_rows, entity_names, graph_reads, memories, outbox
 from graphmem.stores.ledger.array_parameters import in_array
 from graphmem.stores.ledger.decoding import decoding
-from graphmem.stores.ledger.schema import aliases as links_table
-from graphmem.stores.ledger.schema import entities, partitions, relations, supports
+from graphmem.stores.ledger.schema import aliases, entities, partitions, relations, supports
 from graphmem.stores.ledger.schema import memories as memories_table
+from graphmem.stores.ledger.tombstones import Tombstone, tombstones_after
 from graphmem.stores.protocols import EntityState, MemoryState, Point, RelationState, Support
 from graphmem.text import bm25_weights, entity_id, term_counts
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeBatch:
-    """One batch, in the order of the log: what there is, what is gone, and the sequence number it reaches to."""
+    """Changed rows and tombstones, each in order of sequence number, complete up to `upto`.
+
+    `relations` are ids, `entities` are rows.
+    """
 
     upto: int
     records: tuple[MemoryRecord, ...]
     relations: tuple[str, ...]
     entities: tuple[int, ...]
-    tombstones: tuple[event_log.Tombstone, ...]
+    tombstones: tuple[Tombstone, ...]
 
     @property
     def all_ids(self) -> list[str]:
-        """The ids of everything in the batch."""
-        return [*(record.id for record in self.records), *self.relations, *(stone.uid for stone in self.tombstones)]
+        """The ids of the batch's memories, relations and tombstones."""
+        erased = (tombstone.uid for tombstone in self.tombstones)
+        return [*(record.id for record in self.records), *self.relations, *erased]
 
     def tombstones_of_kind(self, kind: str) -> list[str]:
-        """The ids of what is gone, of a kind of tombstone."""
-        return [stone.uid for stone in self.tombstones if stone.kind == kind]
+        """Returns the ids of the erased memories, relations or entities."""
+        return [tombstone.uid for tombstone in self.tombstones if tombstone.kind == kind]
 
 
 def since(
     connection: Connection, digests: Digests, after: int, limit: int, partition: str | None = None
 ) -> ChangeBatch:
-    """The next batch of changes, of one partition or of all; what is not in it, up to where it
-    reaches, has no change.
+    """Returns the next changes above sequence number `after`, of one partition or of all.
+
+    The batch is complete: no other row changed between `after` and its `upto`.
     """
-    last = event_log.last_change(connection)
+    last_seq = outbox.last_change(connection)
     row = None if partition is None else memories.partition_row(connection, partition)
     if partition is not None and row is None:
-        return ChangeBatch(last, (), (), (), ())
+        return ChangeBatch(last_seq, (), (), (), ())
     records = memories.changed_after(connection, after, limit, row)
-    gone = event_log.tombstones_after(connection, after, limit, partition)
-    related = _changed(connection, relations, relations.c.uid, after, limit, row)
-    told = _changed(connection, entities, entities.c.id, after, limit, row)
-    heads = [
+    tombstones = tombstones_after(connection, after, limit, partition)
+    changed_relations = _changed(connection, relations, relations.c.uid, after, limit, row)
+    changed_entities = _changed(connection, entities, entities.c.id, after, limit, row)
+    seq_lists = [
         [record.seq for record in records],
-        [stone.seq for stone in gone],
-        [seq for _, seq in related],
-        [seq for _, seq in told],
+        [tombstone.seq for tombstone in tombstones],
+        [seq for _, seq in changed_relations],
+        [seq for _, seq in changed_entities],
     ]
-    # A full list may go on past its end: the batch reaches only as far as every list is complete. If all are, it
-    # reaches the last number given out, whatever that was for: a cursor that is there has nothing to ask for.
-    upto = min((changes[-1] for changes in heads if len(changes) == limit), default=last)
+    # A list of `limit` rows may be cut off: the batch ends where the first such list ends. Without one it ends at the
+    # last sequence number taken, even if no changed row has it: a cursor at that number has nothing left to read.
+    upto = min((seqs[-1] for seqs in seq_lists if len(seqs) == limit), default=last_seq)
     return ChangeBatch(
         upto=upto,
         records=tuple(record for record in records if record.seq <= upto),
-        relations=tuple(relation for relation, seq in related if seq <= upto),
-        entities=tuple(entity for entity, seq in told if seq <= upto),
-        tombstones=tuple(_opened(stone, digests) for stone in gone if stone.seq <= upto),
+        relations=tuple(relation for relation, seq in changed_relations if seq <= upto),
+        entities=tuple(entity for entity, seq in changed_entities if seq <= upto),
+        tombstones=tuple(_decrypted(tombstone, digests) for tombstone in tombstones if tombstone.seq <= upto),
     )
 
 
-def _opened(stone: event_log.Tombstone, digests: Digests) -> event_log.Tombstone:
-    return replace(stone, uid=digests.decrypt(stone.uid)) if stone.kind == "entity" else stone
+def _decrypted(tombstone: Tombstone, digests: Digests) -> Tombstone:
+    return replace(tombstone, uid=digests.decrypt(tombstone.uid)) if tombstone.kind == "entity" else tombstone
 
 
 def states_of(connection: Connection, ids: Sequence[str]) -> ChangeBatch:
-    """These memories and relations as a batch, wherever the log is: to mend what a store has lost."""
+    """Returns these memories, relations and entities as a batch, to repair a store that lost them."""
     records = memories.records(connection, ids)
-    related = connection.scalars(select(relations.c.uid).where(relations.c.uid.in_(list(ids))))
-    told = [row for row, state in _told(connection, partitions.c.id.is_not(None)) if state.id in set(ids)]
-    return ChangeBatch(event_log.last_change(connection), tuple(records.values()), tuple(related), tuple(told), ())
+    relation_ids = connection.scalars(select(relations.c.uid).where(relations.c.uid.in_(list(ids))))
+    named_entities = _entity_states_where(connection, partitions.c.id.is_not(None))
+    entity_rows = tuple(row for row, state in named_entities if state.id in set(ids))
+    return ChangeBatch(outbox.last_change(connection), tuple(records.values()), tuple(relation_ids), entity_rows, ())
 
 
 def _changed(
-    connection: Connection, table: Table, name: Column[Any], after: int, limit: int, partition: int | None
+    connection: Connection, table: Table, id_column: Column[Any], after: int, limit: int, partition: int | None
 ) -> list[tuple[Any, int]]:
-    statement = select(name, table.c.seq).where(table.c.seq > after).order_by(table.c.seq).limit(limit)
+    statement = select(id_column, table.c.seq).where(table.c.seq > after).order_by(table.c.seq).limit(limit)
     if partition is not None:
         statement = statement.where(table.c.partition == partition)
-    return [(named, seq) for named, seq in connection.execute(statement)]
+    return [(row_id, seq) for row_id, seq in connection.execute(statement)]
 
 
 def points(connection: Connection, model: str, records: Sequence[MemoryRecord]) -> list[Point]:
-    """The points of those records that are enriched."""
-    held, vectors = candidate_rows.vectors_of(connection, model, [record.row for record in records])
-    counts = Counter(held)
-    windows = dict(zip(counts, np.split(vectors, list(accumulate(counts.values()))[:-1]), strict=True)) if held else {}
+    """Returns the points of the records that are enriched; the others have none yet."""
+    window_rows, vectors = candidate_rows.vectors_of(connection, model, [record.row for record in records])
+    counts = Counter(window_rows)
+    ends = list(accumulate(counts.values()))
+    windows = dict(zip(counts, np.split(vectors, ends[:-1]), strict=True)) if window_rows else {}
     return [
         Point(record, windows[record.row], bm25_weights(term_counts(record.embedded_text)))
         for record in records
@@ -109,55 +116,58 @@ def points(connection: Connection, model: str, records: Sequence[MemoryRecord]) 
 
 
 def memory_states(connection: Connection, records: Sequence[MemoryRecord]) -> list[MemoryState]:
-    """The records with what they mention and their predecessors."""
-    mentioned: dict[str, list[tuple[Entity, MentionKind]]] = {}
+    """Returns the records with their mentions, preceding episodes and links."""
+    mentions: dict[str, list[tuple[Entity, MentionKind]]] = {}
     for uid, entity, kind in graph_reads.mentions_of(connection, [record.id for record in records]):
-        mentioned.setdefault(uid, []).append((entity, kind))
+        mentions.setdefault(uid, []).append((entity, kind))
     rows = [record.row for record in records]
-    before = {
+    previous_rows = {
         row: previous for row, previous, _ in graph_reads.session_neighbours(connection, rows) if previous is not None
     }
-    ids = memories.ids_of(connection, before.values())
-    bases = memories.link_targets_of(connection, rows)
+    ids = memories.ids_of(connection, previous_rows.values())
+    targets = memories.link_targets_of(connection, rows)
     return [
         MemoryState(
             record,
-            tuple(mentioned.get(record.id, ())),
-            ids.get(before.get(record.row, 0)),
-            drawn_from=tuple(bases.get((record.row, "drawn_from"), ())),
-            replaces=tuple(bases.get((record.row, "replaces"), ())),
+            tuple(mentions.get(record.id, ())),
+            ids.get(previous_rows.get(record.row, 0)),
+            drawn_from=tuple(targets.get((record.row, "drawn_from"), ())),
+            replaces=tuple(targets.get((record.row, "replaces"), ())),
         )
         for record in records
     ]
 
 
 def entity_states(connection: Connection, rows: Sequence[int]) -> list[EntityState]:
-    """Entities of which something is said beyond the texts."""
-    return [state for _, state in _told(connection, entities.c.id.in_(rows))] if rows else []
+    """Returns the entities in these rows that have aliases or a chosen name."""
+    return [state for _, state in _entity_states_where(connection, entities.c.id.in_(rows))] if rows else []
 
 
-def _told(connection: Connection, which: ColumnElement[bool]) -> list[tuple[int, EntityState]]:
-    own, other = entity_names.chosen_name(entities), _linked().subquery()
+def _entity_states_where(connection: Connection, condition: ColumnElement[bool]) -> list[tuple[int, EntityState]]:
+    name, alias = entity_names.chosen_name(entities), _mentioned_aliases().subquery()
     statement = (
-        select(entities, partitions.c.key.label("partition_key"), own.label("called"), other.c.other)
+        select(entities, partitions.c.key.label("partition_key"), name.label("called"), alias.c.other)
         .join(partitions, partitions.c.id == entities.c.partition)
-        .outerjoin(other, (other.c.partition == entities.c.partition) & (other.c.key == entities.c.key))
-        .where(entities.c.seq.is_not(None), which)
-        .order_by(entities.c.seq, other.c.other)
+        .outerjoin(alias, (alias.c.partition == entities.c.partition) & (alias.c.key == entities.c.key))
+        .where(entities.c.seq.is_not(None), condition)
+        .order_by(entities.c.seq, alias.c.other)
     )
-    found: dict[int, list[RowMapping]] = {}
+    lines_by_entity: dict[int, list[RowMapping]] = {}
     for row in connection.execute(statement).mappings():
-        found.setdefault(row["id"], []).append(row)
-    return [(row, _entity_state(lines)) for row, lines in found.items()]
+        lines_by_entity.setdefault(row["id"], []).append(row)
+    return [(row, _entity_state(lines)) for row, lines in lines_by_entity.items()]
 
 
-def _linked() -> Select[Any]:
-    """Links whose other end is there: one of which nothing is mentioned at the moment comes back with its mention."""
-    there = entities.alias("there")
+def _mentioned_aliases() -> Select[Any]:
+    """Selects the aliases of which the other entity is mentioned now; the rest apply again with its next mention."""
+    other_entity = entities.alias("there")
     return (
-        select(links_table.c.partition, links_table.c.key, links_table.c.other)
-        .join(there, (there.c.partition == links_table.c.partition) & (there.c.key == links_table.c.other))
-        .where(links_table.c.negated.is_(False))
+        select(aliases.c.partition, aliases.c.key, aliases.c.other)
+        .join(
+            other_entity,
+            (other_entity.c.partition == aliases.c.partition) & (other_entity.c.key == aliases.c.other),
+        )
+        .where(aliases.c.negated.is_(False))
     )
 
 
@@ -176,7 +186,7 @@ def _entity_state(lines: list[RowMapping]) -> EntityState:
 
 
 def relation_states(connection: Connection, ids: Iterable[str]) -> list[RelationState]:
-    """Relations with all their supports, whoever may see them: projections hold everything, views choose."""
+    """Returns relations with all their supports: projections hold those of every scope, reads filter by view."""
     subject, target = entities.alias("subject"), entities.alias("object")
     statement = (
         select(
@@ -193,28 +203,28 @@ def relation_states(connection: Connection, ids: Iterable[str]) -> list[Relation
         .join(target, target.c.id == relations.c.object)
         .where(relations.c.uid.in_(list(ids)))
     )
-    found = connection.execute(statement).mappings().all()
-    said = _supports(connection, [row["id"] for row in found])
-    return [_relation_state(row, said[row["id"]]) for row in found]
+    rows = connection.execute(statement).mappings().all()
+    supports_of = _supports(connection, [row["id"] for row in rows])
+    return [_relation_state(row, supports_of[row["id"]]) for row in rows]
 
 
 def _supports(connection: Connection, rows: Sequence[int]) -> dict[int, list[RowMapping]]:
-    """What memories say of these relations, the newest first."""
+    """Returns {relation row: its supports, newest first}."""
     statement = (
         select(supports, memories_table.c.uid)
         .join(memories_table, memories_table.c.id == supports.c.memory)
-        .where(in_array(supports.c.relation, "wanted"))
+        .where(in_array(supports.c.relation, "rows"))
         .order_by(supports.c.valid_at.desc(), supports.c.memory)
     )
-    found: dict[int, list[RowMapping]] = {}
-    for line in connection.execute(statement, {"wanted": list(rows)}).mappings():
-        found.setdefault(line["relation"], []).append(line)
-    return found
+    supports_of: dict[int, list[RowMapping]] = {}
+    for support in connection.execute(statement, {"rows": list(rows)}).mappings():
+        supports_of.setdefault(support["relation"], []).append(support)
+    return supports_of
 
 
 @decoding
-def _relation_state(row: RowMapping, said: Sequence[RowMapping]) -> RelationState:
-    ended = [line["invalid_at"] for line in said]
+def _relation_state(row: RowMapping, support_rows: Sequence[RowMapping]) -> RelationState:
+    ends = [support["invalid_at"] for support in support_rows]
     relation = Relation(
         id=row["uid"],
         source=row["source"],
@@ -222,34 +232,45 @@ def _relation_state(row: RowMapping, said: Sequence[RowMapping]) -> RelationStat
         predicate=row["predicate"],
         target=row["target"],
         target_name=row["target_name"],
-        memory_ids=tuple(line["uid"] for line in said),
-        facts=tuple(dict.fromkeys(line["fact"] for line in said)),
-        valid_at=from_micros(min(line["valid_at"] for line in said)),
-        invalid_at=None if None in ended else from_micros(max(ended)),
-        confidence=max(line["confidence"] for line in said),
+        memory_ids=tuple(support["uid"] for support in support_rows),
+        facts=tuple(dict.fromkeys(support["fact"] for support in support_rows)),
+        valid_at=from_micros(min(support["valid_at"] for support in support_rows)),
+        invalid_at=None if None in ends else from_micros(max(ends)),
+        confidence=max(support["confidence"] for support in support_rows),
     )
-    supported = tuple(Support(line["uid"], line["fact"], line["valid_at"], line["invalid_at"]) for line in said)
-    return RelationState(relation, row["partition_key"], row["seq"], supported)
+    states = tuple(
+        Support(support["uid"], support["fact"], support["valid_at"], support["invalid_at"]) for support in support_rows
+    )
+    return RelationState(relation, row["partition_key"], row["seq"], states)
 
 
-def expected_points(connection: Connection, wanted: Sequence[str] | None = None) -> Iterator[tuple[str, int, int]]:
-    """What a vector index should hold: (memory id, version, windows)."""
+def expected_points(
+    connection: Connection, partition_keys: Sequence[str] | None = None
+) -> Iterator[tuple[str, int, int]]:
+    """Yields (memory id, seq, windows) for all memories that a vector index should hold.
+
+    With `partition_keys`, of these partitions only.
+    """
     m = memories_table.c
     statement = select(m.uid, m.seq, m.windows).where(m.windows > 0)
-    if wanted is not None:
-        statement = statement.join(partitions).where(partitions.c.key.in_(list(wanted)))
+    if partition_keys is not None:
+        statement = statement.join(partitions).where(partitions.c.key.in_(list(partition_keys)))
     yield from connection.execute(statement)
 
 
-def expected_nodes(connection: Connection, wanted: Sequence[str] | None = None) -> Iterator[tuple[str, int]]:
-    """What a graph copy should hold: (id, version) of memories, relations and told-of entities."""
+def expected_nodes(connection: Connection, partition_keys: Sequence[str] | None = None) -> Iterator[tuple[str, int]]:
+    """Yields (id, seq) of all memories, relations, and entities with aliases or a chosen name.
+
+    These are the nodes that a graph copy should hold. With `partition_keys`, of these partitions only.
+    """
     for table in (memories_table, relations):
         statement = select(table.c.uid, table.c.seq)
-        if wanted is not None:
-            statement = statement.join(partitions).where(partitions.c.key.in_(list(wanted)))
+        if partition_keys is not None:
+            statement = statement.join(partitions).where(partitions.c.key.in_(list(partition_keys)))
         yield from connection.execute(statement)
-    told = select(entities.c.key, entities.c.seq, partitions.c.key).join(partitions).where(entities.c.seq.is_not(None))
-    if wanted is not None:
-        told = told.where(partitions.c.key.in_(list(wanted)))
-    for key, seq, partition in connection.execute(told):
+    named = select(entities.c.key, entities.c.seq, partitions.c.key).join(partitions)
+    named = named.where(entities.c.seq.is_not(None))
+    if partition_keys is not None:
+        named = named.where(partitions.c.key.in_(list(partition_keys)))
+    for key, seq, partition in connection.execute(named):
         yield entity_id(partition, key), seq

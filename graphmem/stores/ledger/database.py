@@ -1,4 +1,4 @@
-"""The doors of a database, one for reading and one for writing. `sqlite` and `postgres` are the two that have them."""
+"""Transactions and errors of the ledger's database. `sqlite` and `postgres` implement `Database`."""
 
 from __future__ import annotations
 
@@ -14,98 +14,98 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from graphmem.errors import CLOSED, GraphmemError, StoreUnavailable
 from graphmem.stores.ledger.decoding import CorruptValue
 
-# How long a writer waits for another process's transaction before giving up.
+# How long a writer waits for another process's transaction before it fails.
 BUSY_SECONDS = 30
-ROLLED_BACK = "; the transaction was rolled back, what was stored before stands"
+ROLLED_BACK = "; the transaction was rolled back, earlier ones are kept"
 DAMAGED = (
     " cannot be read ({reason}): it is damaged. Keep a copy of it as it is; then put a backup of the file in its "
     "place, with nothing left of its -wal and -shm, or import your last export into a new home (`graphmem import`)"
 )
-COMMIT_UNKNOWN = "; if that was while it was stored, it may be stored or not, else nothing of it is"
+COMMIT_UNKNOWN = "; if it broke during the commit, the change may be stored or not, else nothing of it is"
 
 
 class Database(ABC):
-    """One engine with a reading and a writing door. Errors leave as ours.
+    """A database with read and write transactions. Driver errors are raised as graphmem errors.
 
-    Threads of one process take turns at writing by a lock, so that they wait neither in the database nor with its
-    connections; processes take turns by what a transaction begins with.
+    A lock lets one thread of a process write at a time, so that the others wait neither in the database nor with a
+    connection of it. The statement that begins a write transaction lets one process write at a time.
     """
 
-    # What the two kinds of transactions begin with: a snapshot to read from, and the turn to write.
-    reading: str
-    writing: str
-    # What the driver raises where SQLAlchemy is not in between.
-    failure: type[Exception]
+    # The SQL that begins a read transaction (takes a snapshot) and a write transaction (waits for other writers).
+    begin_read: str
+    begin_write: str
+    # The base class of the driver's errors, raised where SQLAlchemy does not wrap them.
+    driver_error: type[Exception]
 
     def __init__(self, name: str, engine: Engine, *, one_connection: bool = False) -> None:
         self._name = name
         self._engine = engine
-        self._turn = RLock()
-        self._reading = self._turn if one_connection else nullcontext()
-        self._mine = local()
+        self._write_lock = RLock()
+        self._read_lock = self._write_lock if one_connection else nullcontext()
+        self._thread = local()
         self._closed = False
-        event.listen(engine, "begin", _begin)
-        event.listen(engine, "checkin", self._returned)
+        event.listen(engine, "begin", _execute_begin)
+        event.listen(engine, "checkin", self._on_checkin)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A connection whose reads all see one snapshot: inside another read of this thread, that one's."""
-        if (outer := getattr(self._mine, "reading", None)) is not None:
+        """Opens a snapshot to read from; inside another read of the same thread, yields that one's connection."""
+        if (outer := getattr(self._thread, "connection", None)) is not None:
             yield outer
             return
-        self._check_place(now_and_then=True)
-        with self._reading, self._our_errors(), self._transaction(self.reading) as connection:
-            self._mine.reading = connection
+        self._check_not_moved(unless_recent=True)
+        with self._read_lock, self._convert_errors(), self._transaction(self.begin_read) as connection:
+            self._thread.connection = connection
             try:
                 yield connection
             finally:
-                self._mine.reading = None
+                self._thread.connection = None
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """A transaction: committed at the end, rolled back by any exception.
+        """Opens a write transaction: committed at the end, rolled back by any exception.
 
-        What is stored where nobody will look for it is not stored: the place is looked at before the commit, and after
-        it, for it may have gone in between.
+        Rows in a file that was moved away would be lost. So the file is checked before the commit, and after it, as it
+        may have been moved in between.
         """
-        with self._turn:
-            with self._our_errors(ROLLED_BACK), self._transaction(self.writing) as connection:
+        with self._write_lock:
+            with self._convert_errors(ROLLED_BACK), self._transaction(self.begin_write) as connection:
                 yield connection
-                self._check_place()
-            self._check_place()
+                self._check_not_moved()
+            self._check_not_moved()
 
     @abstractmethod
     def size(self) -> int:
-        """How many bytes it takes on the disk."""
+        """Returns the size on disk in bytes."""
 
     @abstractmethod
     def check(self) -> list[str]:
-        """What is wrong with how it is stored: at most ten lines; nothing where a server sees to that."""
+        """Returns the errors in the database's file, at most ten lines; none for a server, which has its own checks."""
 
     @abstractmethod
     def compact(self) -> None:
-        """Gives back the room of what was deleted."""
+        """Frees the space of deleted rows."""
 
     def close(self) -> None:
-        """Lets go of it in good order."""
+        """Closes the database after a last clean-up of its files."""
         self.release()
 
     def release(self) -> None:
-        """Lets go of it as it is; a connection still in use is closed when it comes back, and no other is opened."""
+        """Closes the database as it is. Connections in use are closed on return to the pool; no new one is opened."""
         self._closed = True
-        with self._reading:  # where there is one connection only, it is closed at once, and must not be in use
+        with self._read_lock:  # a single connection is closed at once, so it must not be in use
             self._engine.dispose()
 
-    def _returned(self, _dbapi: Any, record: ConnectionPoolEntry) -> None:
-        # A disposed engine forgets the connections that are in use, and gives new ones to whoever asks later.
+    def _on_checkin(self, _dbapi: Any, record: ConnectionPoolEntry) -> None:
+        # A disposed engine leaves connections that are in use open, and opens new ones for later callers.
         if self._closed:
             record.invalidate()
 
     @abstractmethod
-    def _check_place(self, *, now_and_then: bool = False) -> None:
-        """Raises StoreUnavailable where what is open is no longer what its name leads to; nothing on a server.
+    def _check_not_moved(self, *, unless_recent: bool = False) -> None:
+        """Raises StoreUnavailable if the open file is no longer the one at its path; does nothing on a server.
 
-        `now_and_then`: only if it was not looked at just before.
+        With `unless_recent`, does nothing shortly after an earlier check.
         """
 
     @contextmanager
@@ -114,52 +114,53 @@ class Database(ABC):
             raise StoreUnavailable(CLOSED)
         with self._engine.connect() as connection:
             connection.execution_options(graphmem_begin=begin)
-            with _begun(connection):
+            with _begin_transaction(connection):
                 yield connection
 
     @contextmanager
-    def _alone(self) -> Iterator[Any]:
-        """A cursor of the driver's, outside of any transaction, while no other thread writes."""
-        self._check_place()
-        with self._turn, self._our_errors(), self._engine.connect() as connection:
+    def _driver_cursor(self) -> Iterator[Any]:
+        """Yields a cursor of the driver's outside of any transaction, while no other thread of the process writes."""
+        self._check_not_moved()
+        with self._write_lock, self._convert_errors(), self._engine.connect() as connection:
             yield connection.connection.cursor()
 
     @contextmanager
-    def _our_errors(self, consequence: str = "") -> Iterator[None]:
-        """The driver's errors as ours, with its own message only: SQLAlchemy's adds values, which are memory text.
+    def _convert_errors(self, consequence: str = "") -> Iterator[None]:
+        """Raises errors of the driver as StoreUnavailable, with the driver's message and `consequence`.
 
-        Other errors pass: what is done with the connection is not all about what is stored.
+        SQLAlchemy's own message is left out: it quotes values, which are memory text. Other errors pass, since the
+        caller's code inside the transaction may raise them.
         """
         try:
             yield
         except CorruptValue as error:
             raise StoreUnavailable(self._name + DAMAGED.format(reason=error)) from error
-        except UnicodeDecodeError as error:  # the driver's, which quotes a damaged schema in its own message
+        except UnicodeDecodeError as error:  # the driver, quoting a damaged schema in its own message
             raise StoreUnavailable(self._name + DAMAGED.format(reason=type(error).__name__)) from error
         except GraphmemError:
             raise
-        except (exc.SQLAlchemyError, self.failure) as error:
-            if (damage := self._damage(error)) is not None:
+        except (exc.SQLAlchemyError, self.driver_error) as error:
+            if (damage := self._damage_message(error)) is not None:
                 raise StoreUnavailable(self._name + DAMAGED.format(reason=damage)) from error
             if consequence and getattr(error, "connection_invalidated", False):
                 consequence = COMMIT_UNKNOWN
-            raise StoreUnavailable(f"{self._name} failed: {_reason(error)}{consequence}") from error
+            raise StoreUnavailable(f"{self._name} failed: {_driver_message(error)}{consequence}") from error
 
-    def is_refusal(self, _error: StoreUnavailable) -> bool:
-        """Whether an error at opening says that the configuration cannot be used, now or later."""
+    def is_configuration_error(self, _error: StoreUnavailable) -> bool:
+        """Returns whether an error at opening means that the configuration can never work."""
         return False
 
-    def _damage(self, _error: Exception) -> str | None:
-        """What an error says of damage; None if it is about something else."""
+    def _damage_message(self, _error: Exception) -> str | None:
+        """Returns the reason if an error means that the file is damaged, else None."""
         return None
 
 
-def _begin(connection: Connection) -> None:
+def _execute_begin(connection: Connection) -> None:
     connection.exec_driver_sql(connection.get_execution_options()["graphmem_begin"])
 
 
-def _begun(connection: Connection) -> Transaction:
-    """Begins. A connection that broke while it lay idle is replaced, with all that did: nothing was done on it yet."""
+def _begin_transaction(connection: Connection) -> Transaction:
+    """Begins a transaction. A connection that broke while idle is replaced, as are all others that broke with it."""
     try:
         return connection.begin()
     except exc.DBAPIError as error:
@@ -168,8 +169,8 @@ def _begun(connection: Connection) -> Transaction:
         return connection.begin()
 
 
-def _reason(error: Exception) -> str:
+def _driver_message(error: Exception) -> str:
     cause = getattr(error, "orig", None) if isinstance(error, exc.SQLAlchemyError) else error
-    # PostgreSQL's own message, for its details quote rows; where there was no server to give one, the driver's.
-    told = getattr(getattr(cause, "diag", None), "message_primary", None) or cause or type(error).__name__
-    return " ".join(str(told).split())
+    # PostgreSQL's primary message, since its details quote rows; the driver's message if no server was reached.
+    message = getattr(getattr(cause, "diag", None), "message_primary", None) or cause or type(error).__name__
+    return " ".join(str(message).split())

@@ -1,4 +1,4 @@
-"""What the two databases say differently."""
+"""SQL that differs between SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -11,48 +11,48 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import GenericFunction
 
-# Text in the order of its bytes, which is that of the code points, whatever the language of a server's database.
+# Text that sorts by code point on both databases, whatever collation the PostgreSQL database has.
 Text = AnyText().with_variant(AnyText(collation="C"), "postgresql")
 
 
 def upsert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
-    """An INSERT that knows ON CONFLICT; both databases write it alike."""
+    """Returns an INSERT into a table that can take an ON CONFLICT clause."""
     return upsert_for(connection.dialect.name, table)
 
 
 def upsert_for(dialect: str, table: Table) -> sqlite.Insert | postgresql.Insert:
-    """The same, for those that build a statement once for each database."""
+    """Returns an upsert (see `upsert`) for a dialect's name, for statements that are built once for each database."""
     return postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
 
 
 class larger(GenericFunction[int]):  # noqa: N801  (a function in statements)
-    """The larger of two values."""
+    """SQL: the larger of two values."""
 
     inherit_cache = True
 
 
 @compiles(larger, "postgresql")
-def _greatest(element: larger, compiler: SQLCompiler, **more: Any) -> str:
-    return f"greatest{compiler.function_argspec(element, **more)}"
+def _greatest(element: larger, compiler: SQLCompiler, **options: Any) -> str:
+    return f"greatest{compiler.function_argspec(element, **options)}"
 
 
 @compiles(larger, "sqlite")
-def _max(element: larger, compiler: SQLCompiler, **more: Any) -> str:
-    return f"max{compiler.function_argspec(element, **more)}"
+def _max(element: larger, compiler: SQLCompiler, **options: Any) -> str:
+    return f"max{compiler.function_argspec(element, **options)}"
 
 
 class now_micros(GenericFunction[int]):  # noqa: N801  (a function in statements)
-    """The database's own clock, in microseconds since 1970-01-01 UTC: what several machines agree on."""
+    """SQL: the database's clock, shared by all machines, in microseconds since 1970-01-01 UTC."""
 
     type = BigInteger()
     inherit_cache = True
 
 
 @compiles(now_micros, "postgresql")
-def _clock_timestamp(_element: now_micros, _compiler: SQLCompiler, **_more: Any) -> str:
+def _clock_timestamp(_element: now_micros, _compiler: SQLCompiler, **_options: Any) -> str:
     return "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)"
 
 
 @compiles(now_micros, "sqlite")
-def _julianday(_element: now_micros, _compiler: SQLCompiler, **_more: Any) -> str:
+def _julianday(_element: now_micros, _compiler: SQLCompiler, **_options: Any) -> str:
     return "CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)"

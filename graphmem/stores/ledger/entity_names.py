@@ -26,7 +26,7 @@ from sqlalchemy import (
 
 from graphmem.extraction.entity_resolution import ChosenName
 from graphmem.model import Entity, EntityType, Link, MentionKind, Origin
-from graphmem.stores.ledger import event_log
+from graphmem.stores.ledger import outbox
 from graphmem.stores.ledger.array_parameters import in_array
 from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.dialects import upsert
@@ -287,7 +287,7 @@ def touch_entities(connection: Connection, partition: int, keys: Collection[str]
         return
     rows = select(entities.c.id).where(entities.c.partition == partition, entities.c.key.in_(list(keys)))
     for row_id in list(connection.scalars(rows.order_by(entities.c.id))):
-        seq = event_log.next_seq(connection)
+        seq = outbox.next_seq(connection)
         connection.execute(entities.update().where(entities.c.id == row_id).values(seq=seq))
 
 

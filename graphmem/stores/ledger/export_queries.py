@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, Connection, and_, func, or_, select
 
 from graphmem.model import Entity, Event, Link, MemoryRecord, MentionKind, Origin, Scope, Statement
-from graphmem.stores.ledger import event_log, graph_reads, visibility
+from graphmem.stores.ledger import events, graph_reads, tombstones, visibility
 from graphmem.stores.ledger import memories as memory_rows
 from graphmem.stores.ledger.array_parameters import in_array
 from graphmem.stores.ledger.decoding import moment
@@ -23,8 +23,8 @@ from graphmem.stores.ledger.schema import (
     names,
     relations,
     supports,
-    tombstones,
 )
+from graphmem.stores.ledger.schema import tombstones as tombstones_table
 
 # A page holds at most so many memories with so many characters in all; one memory always fits.
 PAGE, PAGE_CHARS = 100, 500_000
@@ -61,7 +61,7 @@ class ExportedMemory:
 class ExportedTombstone(NamedTuple):
     """The tombstone of an erased memory, the events of its history and the keys of its messages."""
 
-    tombstone: event_log.Tombstone
+    tombstone: tombstones.Tombstone
     events: list[Event]
     keys: list[str]
 
@@ -123,7 +123,7 @@ def _memory_page(
         page[row_id] = ExportedMemory(records[row_id], answer_types, text_hash is not None)
     by_id = {exported.record.id: exported for exported in page.values()}
     uids = list(by_id)
-    for event in event_log.history_of_all(connection, uids):
+    for event in events.history_of_all(connection, uids):
         by_id[event.memory_id].events.append(event)
     for uid, entity, kind in graph_reads.mentions_of(connection, uids):
         by_id[uid].mentions.append((entity, kind))
@@ -210,19 +210,20 @@ def tombstone_pages(connection: Connection, scope: Scope | None) -> Iterator[lis
     """Yields the erased memories of a scope (None: all) in pages, in the order they were erased."""
     after = -1
     scope_ids = {} if scope is None else scope.parts
-    conditions = [tombstones.c.kind == "memory", *(tombstones.c[name] == value for name, value in scope_ids.items())]
+    t = tombstones_table.c
+    conditions = [t.kind == "memory", *(t[name] == value for name, value in scope_ids.items())]
     while True:
-        statement = select(tombstones).where(tombstones.c.seq > after, *conditions).order_by(tombstones.c.seq)
-        page = event_log.tombstones_of(connection, statement.limit(PAGE))
+        statement = select(tombstones_table).where(t.seq > after, *conditions).order_by(t.seq)
+        page = tombstones.tombstones_of(connection, statement.limit(PAGE))
         if not page:
             return
         yield _tombstone_page(connection, page)
         after = page[-1].seq
 
 
-def _tombstone_page(connection: Connection, page: Sequence[event_log.Tombstone]) -> list[ExportedTombstone]:
+def _tombstone_page(connection: Connection, page: Sequence[tombstones.Tombstone]) -> list[ExportedTombstone]:
     by_id = {tombstone.uid: ExportedTombstone(tombstone, [], []) for tombstone in page}
-    for event in event_log.history_of_all(connection, list(by_id)):
+    for event in events.history_of_all(connection, list(by_id)):
         by_id[event.memory_id].events.append(event)
     for uid, key, _ in _messages(connection, list(by_id)):
         by_id[uid].keys.append(key)

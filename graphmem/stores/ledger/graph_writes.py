@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, bindparam, func, or_, select
 
 from graphmem.digests import Digests
 from graphmem.model import Extraction, MemoryRecord, Mention, Scope, Statement, micros
-from graphmem.stores.ledger import entity_names, event_log
+from graphmem.stores.ledger import entity_names, outbox, tombstones
 from graphmem.stores.ledger.array_parameters import in_array
 from graphmem.stores.ledger.dialects import larger, upsert_for
 from graphmem.stores.ledger.memories import inserted_row
@@ -113,7 +113,7 @@ def _add_support(
 def _ensure_relation(
     connection: Connection, record: MemoryRecord, partition: int, subject: int, predicate: str, target: int
 ) -> int:
-    seq, at = event_log.next_seq(connection), micros(record.at)
+    seq, at = outbox.next_seq(connection), micros(record.at)
     values = {
         "in_partition": partition, "subject_row": subject, "with_predicate": predicate, "object_row": target,
         "new_seq": seq, "moment": at,
@@ -145,13 +145,13 @@ def remove(connection: Connection, record: MemoryRecord, now: datetime, digests:
 def _touch_or_delete_relation(connection: Connection, row_id: int, partition_key: str, now: datetime) -> int:
     """Updates a relation that lost a support, or deletes it if that was the last. Returns the number deleted."""
     newest = connection.scalar(select(func.max(supports.c.valid_at)).where(supports.c.relation == row_id))
-    seq = event_log.next_seq(connection)
+    seq = outbox.next_seq(connection)
     is_relation = relations.c.id == row_id
     if newest is not None:
         connection.execute(relations.update().where(is_relation).values(seq=seq, at=newest))
         return 0
     uid = connection.scalar(relations.delete().where(is_relation).returning(relations.c.uid))
-    event_log.add_tombstone(connection, "relation", str(uid), partition_key, Scope(), now, seq)
+    tombstones.add_tombstone(connection, "relation", str(uid), partition_key, Scope(), now, seq)
     return 1
 
 
@@ -166,8 +166,8 @@ def _uncount_entities(
     for key, seq in deleted:
         if seq is not None:  # it has an alias or a chosen name, so projections may hold a node of it
             encrypted_id = digests.encrypt(entity_id(partition_key, key))
-            event_log.add_tombstone(
-                connection, "entity", encrypted_id, partition_key, Scope(), now, event_log.next_seq(connection)
+            tombstones.add_tombstone(
+                connection, "entity", encrypted_id, partition_key, Scope(), now, outbox.next_seq(connection)
             )
     return len(deleted)
 
@@ -190,5 +190,5 @@ def _set_invalid_at(
     of_memory = supports.c.memory == record.row
     connection.execute(supports.update().where(of_memory, condition).values(invalid_at=invalid_at))
     for row_id in list(connection.scalars(select(supports.c.relation).where(of_memory))):
-        seq = event_log.next_seq(connection)
+        seq = outbox.next_seq(connection)
         connection.execute(relations.update().where(relations.c.id == row_id).values(seq=seq))

@@ -1,30 +1,31 @@
-"""What a language model has still to do: written with the words it is about, taken off with what came of it."""
+"""The queue of jobs for a language model.
+
+A job is stored in the transaction of its messages and deleted in that of its result.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Row, func, or_, select
 
-from graphmem.model import EMPTY_MAPPING, SCOPE_NAMES, Kind, MemoryRecord, Scope, micros
+from graphmem.model import EMPTY_MAPPING, SCOPE_NAMES, Scope
 from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.dialects import now_micros
-from graphmem.stores.ledger.memories import RECORD, decode_record, ensure_partition, exact_scope, inserted_row
-from graphmem.stores.ledger.schema import jobs, links, memories, partitions
+from graphmem.stores.ledger.memories import ensure_partition, exact_scope, inserted_row
+from graphmem.stores.ledger.schema import jobs, partitions
 
 MICROS_PER_SECOND = 1_000_000
-# The memory type of a summary that tells a procedure, and is no session's running summary.
-PROCEDURAL = "procedural"
-# Seconds that are left to whoever recorded a piece of work to begin it: others, who look for what nobody is at, would
-# take it from the call that waits for what comes of it.
+# Seconds in which only the call that enqueued a job may claim it: a worker that looks for claimable jobs would take it
+# from a call that waits for its result.
 FIRST_CLAIM_SECONDS = 10
 
 
 class JobKind(StrEnum):
-    """What is to be made: facts of some messages, the procedure they went through, or a summary of a session."""
+    """What a job makes: facts from messages, a summary of the procedure in them, or a session's running summary."""
 
     FACTS = "facts"
     PROCEDURE = "procedure"
@@ -33,7 +34,10 @@ class JobKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One piece of work. `memories` are the ids of the episodes it is about, in order; `request` is the rest of it."""
+    """A job. `memories` are the ids of its episodes, in order; `request` holds the rest of the request.
+
+    `row` is 0 until the job is enqueued.
+    """
 
     kind: JobKind
     scope: Scope
@@ -45,19 +49,19 @@ class Job:
 
     @property
     def partition(self) -> str:
-        """The partition it belongs to."""
+        """The key of the partition that the job belongs to."""
         return self.scope.partition
 
 
 def enqueue(connection: Connection, job: Job) -> Job:
-    """Notes a piece of work; of summaries of one session and scope there is at most one."""
+    """Stores a job and returns it with its row; at most one summary job per session and scope."""
     partition = ensure_partition(connection, job.partition)
     if job.kind is JobKind.SUMMARY:
-        same = (jobs.c.kind == job.kind.value, jobs.c.partition == partition, jobs.c.session == job.session)
-        known = connection.execute(_ALL.where(*same, *exact_scope(jobs, job.scope))).first()
-        if known is not None:
-            return _job(known)
-    line = {
+        same_session = (jobs.c.kind == job.kind.value, jobs.c.partition == partition, jobs.c.session == job.session)
+        existing = connection.execute(_JOBS.where(*same_session, *exact_scope(jobs, job.scope))).first()
+        if existing is not None:
+            return _decode_job(existing)
+    values = {
         "kind": job.kind.value,
         "partition": partition,
         **{name: getattr(job.scope, name) for name in SCOPE_NAMES},
@@ -66,15 +70,15 @@ def enqueue(connection: Connection, job: Job) -> Job:
         "attempts": 0,
         "until": now_micros() + FIRST_CLAIM_SECONDS * MICROS_PER_SECOND if job.kind is not JobKind.SUMMARY else 0,
     }
-    row = inserted_row(connection.execute(jobs.insert().values(line)))
+    row = inserted_row(connection.execute(jobs.insert().values(values)))
     return Job(job.kind, job.scope, job.session, job.memories, job.request, 0, row)
 
 
-_ALL = select(jobs, partitions.c.key.label("partition_key")).join(partitions)
+_JOBS = select(jobs, partitions.c.key.label("partition_key")).join(partitions)
 
 
 @decoding
-def _job(row: Row[Any]) -> Job:
+def _decode_job(row: Row[Any]) -> Job:
     request = dict(row.request)
     return Job(
         JobKind(row.kind),
@@ -88,141 +92,57 @@ def _job(row: Row[Any]) -> Job:
 
 
 def get(connection: Connection, row: int) -> Job | None:
-    """A piece of work that is still to be done."""
-    found = connection.execute(_ALL.where(jobs.c.id == row)).first()
-    return None if found is None else _job(found)
+    """Returns the job with this row, or None once it is completed."""
+    record = connection.execute(_JOBS.where(jobs.c.id == row)).first()
+    return None if record is None else _decode_job(record)
 
 
 def claimable(connection: Connection, *, also_waiting: bool = False) -> list[int]:
-    """What nobody is at, oldest first; without what has failed and is to wait a while, unless `also_waiting`."""
-    free: ColumnElement[bool] = jobs.c.until <= now_micros()
+    """Returns the rows of claimable jobs, oldest first.
+
+    Failed jobs that wait for their next attempt are among them only with `also_waiting`.
+    """
+    is_free: ColumnElement[bool] = jobs.c.until <= now_micros()
     if also_waiting:
-        free = or_(jobs.c.holder.is_(None), free)
-    return list(connection.scalars(select(jobs.c.id).where(free).order_by(jobs.c.id)))
+        is_free = or_(jobs.c.holder.is_(None), is_free)
+    return list(connection.scalars(select(jobs.c.id).where(is_free).order_by(jobs.c.id)))
 
 
 def all_jobs(connection: Connection) -> list[int]:
-    """Everything there is, whoever is at it, oldest first."""
+    """Returns the rows of all jobs, claimed ones too, oldest first."""
     return list(connection.scalars(select(jobs.c.id).order_by(jobs.c.id)))
 
 
 def pending_kinds(connection: Connection) -> list[str]:
-    """Of which kinds there is something to do."""
+    """Returns the kinds of the stored jobs, sorted."""
     return sorted(connection.scalars(select(jobs.c.kind).distinct()))
 
 
 def next_due(connection: Connection) -> float | None:
-    """In how many seconds something that waits, or that somebody held, may be tried; None: there is nothing."""
+    """Returns the seconds until the next job becomes claimable (0: now); None without jobs."""
     soonest = connection.scalar(select(func.min(jobs.c.until) - now_micros()))
     return None if soonest is None else max(0.0, soonest / MICROS_PER_SECOND)
 
 
 def claim(connection: Connection, row: int, holder: str, seconds: float, *, by_force: bool = False) -> bool:
-    """Makes `holder` the one who is at it, for so long. False: somebody else is, or it is done.
+    """Claims a job for `holder` for some seconds. Returns False if another holder has claimed it or it is completed.
 
-    `by_force`: what a process that died was at, or what waits after a failure, is taken all the same.
+    `by_force` also takes jobs that somebody has claimed, such as a process that died, and jobs that wait after a
+    failure.
     """
-    free = or_(jobs.c.until <= now_micros(), jobs.c.holder.is_(None), jobs.c.holder == holder)
+    is_free = or_(jobs.c.until <= now_micros(), jobs.c.holder.is_(None), jobs.c.holder == holder)
     until = now_micros() + int(seconds * MICROS_PER_SECOND)
     statement = jobs.update().where(jobs.c.id == row).values(holder=holder, until=until)
-    return bool(connection.execute(statement if by_force else statement.where(free)).rowcount)
+    return bool(connection.execute(statement if by_force else statement.where(is_free)).rowcount)
 
 
 def record_failure(connection: Connection, row: int, error: str, seconds: float) -> None:
-    """Notes a failed attempt by the error's name; it is not tried again for so long."""
+    """Counts a failed attempt, keeps the error's name, and releases the job to be tried again after some seconds."""
     until = now_micros() + int(seconds * MICROS_PER_SECOND)
-    said = {"attempts": jobs.c.attempts + 1, "error": error, "holder": None, "until": until}
-    connection.execute(jobs.update().where(jobs.c.id == row).values(said))
+    values = {"attempts": jobs.c.attempts + 1, "error": error, "holder": None, "until": until}
+    connection.execute(jobs.update().where(jobs.c.id == row).values(values))
 
 
 def complete(connection: Connection, row: int) -> bool:
-    """Takes it off the list; False if it is not there any more."""
+    """Deletes a completed job. Returns False if it is gone already."""
     return bool(connection.execute(jobs.delete().where(jobs.c.id == row)).rowcount)
-
-
-# --- what the work is about -----------------------------------------------------------------------------------------
-
-
-def preceding_messages(connection: Connection, record: MemoryRecord, limit: int) -> list[MemoryRecord]:
-    """The last messages of a memory's session, in its scope, before it, oldest first."""
-    m = memories.c
-    earlier = _of_session(Kind.EPISODE, record.scope, record.session).where(
-        m.at <= micros(record.at), m.id < record.row
-    )
-    found = connection.execute(earlier.order_by(m.at.desc(), m.id.desc()).limit(limit)).mappings()
-    return [decode_record(row) for row in found][::-1]
-
-
-def _of_session(kind: Kind, scope: Scope, session: str) -> Select[Any]:
-    """The memories of a kind in a session, in exactly this scope."""
-    m = memories.c
-    return RECORD.where(
-        partitions.c.key == scope.partition, m.session == session, m.kind == kind.value, *exact_scope(memories, scope)
-    )
-
-
-def session_episodes(connection: Connection, scope: Scope, session: str, after: int, limit: int) -> list[MemoryRecord]:
-    """The first messages of a session in exactly this scope stored after a row, in the order of their telling."""
-    m = memories.c
-    # The first by row: what is left has higher ones, whenever it was told.
-    statement = _of_session(Kind.EPISODE, scope, session).where(m.id > after).order_by(m.id).limit(limit)
-    found = [decode_record(row) for row in connection.execute(statement).mappings()]
-    return sorted(found, key=lambda record: (record.at, record.row))
-
-
-def has_episodes(connection: Connection, scope: Scope, session: str, number: int, after: int = 0) -> bool:
-    """Whether so many of a session's messages in exactly this scope were stored after a row."""
-    some = _of_session(Kind.EPISODE, scope, session).where(memories.c.id > after).offset(number - 1).limit(1)
-    return connection.scalar(some.with_only_columns(memories.c.id)) is not None
-
-
-_RUNNING = memories.c.memory_type.is_distinct_from(PROCEDURAL)
-
-
-def summary_of(connection: Connection, scope: Scope, session: str) -> MemoryRecord | None:
-    """The running summary of a session in exactly this scope."""
-    newest = _of_session(Kind.SUMMARY, scope, session).where(_RUNNING).order_by(memories.c.id.desc()).limit(1)
-    row = connection.execute(newest).mappings().first()
-    return None if row is None else decode_record(row)
-
-
-def latest_summary(connection: Connection, scope: Scope) -> MemoryRecord | None:
-    """The running summary that was made or renewed last of any session of the same user and agent, whatever the run.
-
-    Of a scope by run alone only one of that run.
-    """
-    m = memories.c
-    mine = [m[name].is_not_distinct_from(getattr(scope, name)) for name in ("user_id", "agent_id")]
-    statement = RECORD.where(
-        partitions.c.key == scope.partition, m.kind == Kind.SUMMARY.value, m.valid_to.is_(None), _RUNNING, *mine
-    )
-    row = connection.execute(statement.order_by(m.updated_at.desc(), m.id.desc()).limit(1)).mappings().first()
-    return None if row is None else decode_record(row)
-
-
-def last_summarised_row(connection: Connection, summary: MemoryRecord | None) -> int:
-    """The row of the last message that a summary covers; 0: none."""
-    if summary is None:
-        return 0
-    covered = select(func.max(links.c.other)).where(links.c.memory == summary.row, links.c.kind == "drawn_from")
-    return connection.scalar(covered) or 0
-
-
-def facts_since(connection: Connection, partition: str, seq: int) -> list[int]:
-    """Rows of the facts of a partition that were stored or changed after a sequence number."""
-    m = memories.c
-    statement = (
-        select(m.id)
-        .join(partitions)
-        .where(m.seq > bindparam("seen"), partitions.c.key == bindparam("partition"), m.kind == Kind.FACT.value)
-    )
-    return list(connection.scalars(statement, {"seen": seq, "partition": partition}))
-
-
-def facts_with_text(connection: Connection, partition: str, texts: Sequence[str]) -> list[MemoryRecord]:
-    """The facts of a partition that are worded exactly so."""
-    m = memories.c
-    statement = RECORD.where(
-        partitions.c.key == partition, m.kind == Kind.FACT.value, m.valid_to.is_(None), m.text.in_(list(texts))
-    ).order_by(m.id)
-    return [decode_record(row) for row in connection.execute(statement).mappings()]

@@ -1,7 +1,7 @@
-"""The ledger on PostgreSQL (14 or newer), by psycopg. Everything of ours lives in the schema `graphmem`.
+"""The ledger on PostgreSQL (14 or newer), through psycopg, in the database schema `graphmem`.
 
-All that a transaction needs is said when it begins, in one round trip, and nothing is left on the connection, so a
-pooler such as PgBouncer may stand in between.
+A transaction makes all its settings when it begins, in one round trip, and leaves none on the connection, so a pooler
+such as PgBouncer can be used.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from graphmem.stores.ledger import schema
 from graphmem.stores.ledger.database import BUSY_SECONDS, Database
 
 DRIVER = "postgresql+psycopg"
-_OURS = re.compile(r"postgres(ql(\+psycopg)?)?")
-# Codes of PostgreSQL's for a role or password, a database, a schema or a right that is not there.
-_REFUSALS = ("28", "3D", "3F", "42501")
-_NOT_NOW = re.compile("starting up|shutting down|recovery|too many|remaining connection slots|terminating connection")
-# The turn to write, among all that use the database ("gmem").
-_TURN = 0x676D656D
-# A server that does not answer is given up: when connecting in 3 seconds, later when it has not acknowledged what was
-# sent for 10, or does not answer the kernel's probes. What the URL says comes first.
-_PATIENCE = {
+_POSTGRES_SCHEME = re.compile(r"postgres(ql(\+psycopg)?)?")
+# Prefixes of PostgreSQL's error codes: wrong role or password, missing database, schema or privilege.
+_CONFIGURATION_ERRORS = ("28", "3D", "3F", "42501")
+_TEMPORARY = re.compile("starting up|shutting down|recovery|too many|remaining connection slots|terminating connection")
+# The advisory lock that writers hold, a number of its own in the database ("gmem").
+_LOCK = 0x676D656D
+# Connection options, which those in the URL override. They give up a silent server: after 3 seconds when connecting,
+# later when it has acknowledged no data for 10 seconds or misses the kernel's keepalive probes.
+_CONNECTION_OPTIONS = {
     "connect_timeout": "3",
     "tcp_user_timeout": "10000",
     "keepalives_idle": "10",
@@ -33,89 +33,89 @@ _PATIENCE = {
     "application_name": "graphmem",
     "client_encoding": "utf8",
 }
-# Compiling a statement to machine code takes longer than any of ours runs.
-_HERE = f"SET LOCAL search_path = {schema.SCHEMA}; SET LOCAL jit = off"
-_SIZE = (
+# jit off: compiling a statement to machine code takes longer than running any of these.
+_SETTINGS = f"SET LOCAL search_path = {schema.SCHEMA}; SET LOCAL jit = off"
+_SIZE_QUERY = (
     "SELECT sum(pg_total_relation_size(oid)) FROM pg_class "
     "WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace"
 )
 
 
 class PostgresDatabase(Database):
-    """A database on a server.
+    """A PostgreSQL database.
 
-    Writers take turns by an advisory lock that is held to the commit, as they do on SQLite: sequence numbers commit in
-    order, so that no cursor passes a gap, and after the lock every statement sees all that was committed before. One
-    whose machine vanishes in the middle loses its turn after twice the time that others wait for it.
+    As on SQLite, one writer at a time: it holds an advisory lock until the commit. So sequence numbers commit in order
+    and no cursor passes a gap, and after the lock every statement sees all earlier commits. A writer whose machine
+    vanishes loses the lock after twice the time that others wait for it.
     """
 
-    reading = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {_HERE}"
-    writing = (
-        f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; {_HERE}; SET LOCAL lock_timeout = '{BUSY_SECONDS}s'; "
-        f"SET LOCAL idle_in_transaction_session_timeout = '{2 * BUSY_SECONDS}s'; SELECT pg_advisory_xact_lock({_TURN})"
+    begin_read = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {_SETTINGS}"
+    begin_write = (
+        f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; {_SETTINGS}; SET LOCAL lock_timeout = '{BUSY_SECONDS}s'; "
+        f"SET LOCAL idle_in_transaction_session_timeout = '{2 * BUSY_SECONDS}s'; SELECT pg_advisory_xact_lock({_LOCK})"
     )
 
     def __init__(self, url: URL) -> None:
-        place = f"{url.host or 'localhost'}:{url.port or 5432}/{url.database or url.username or ''}"
+        address = f"{url.host or 'localhost'}:{url.port or 5432}/{url.database or url.username or ''}"
         engine = _engine(url)
-        self.failure = engine.dialect.loaded_dbapi.Error
-        super().__init__(f"the ledger on PostgreSQL ({place})", engine)
+        self.driver_error = engine.dialect.loaded_dbapi.Error
+        super().__init__(f"the ledger on PostgreSQL ({address})", engine)
 
     def size(self) -> int:
         with self.read() as connection:
-            return int(connection.exec_driver_sql(_SIZE).scalar() or 0)
+            return int(connection.exec_driver_sql(_SIZE_QUERY).scalar() or 0)
 
     def check(self) -> list[str]:
         return []
 
-    def _check_place(self, *, now_and_then: bool = False) -> None:
-        """A server's name leads to the server."""
+    def _check_not_moved(self, *, unless_recent: bool = False) -> None:
+        """Does nothing: there is no local file."""
 
-    def is_refusal(self, error: StoreUnavailable) -> bool:
+    def is_configuration_error(self, error: StoreUnavailable) -> bool:
         cause = getattr(error.__cause__, "orig", None)
         state = getattr(cause, "sqlstate", None)
         if state is not None:
-            return str(state).startswith(_REFUSALS)
-        # While connecting there is no code yet, only words: the server's own begin so, unless it is just not ready.
-        told = str(cause)
-        return ("FATAL:" in told and not _NOT_NOW.search(told)) or "SSL" in told
+            return str(state).startswith(_CONFIGURATION_ERRORS)
+        # An error while connecting has no code, only a text. The server's own texts contain "FATAL:", also while it is
+        # not ready yet.
+        message = str(cause)
+        return ("FATAL:" in message and not _TEMPORARY.search(message)) or "SSL" in message
 
     def compact(self) -> None:
-        """Lets the room of what was deleted be used again, and takes the statistics anew.
+        """Frees the space of deleted rows for new ones, and updates the planner's statistics.
 
-        No VACUUM FULL: it would keep everybody else out while it copies all there is, and is for the one who runs the
-        server to decide.
+        No VACUUM FULL: it locks every table while it copies it, so the server's administrator has to decide on it.
         """
         tables = ", ".join(f"{schema.SCHEMA}.{table}" for table in schema.metadata.tables)
-        with self._alone() as cursor:
+        with self._driver_cursor() as cursor:
             cursor.execute(f"VACUUM (ANALYZE) {tables}")
 
 
 def parse_url(url: str) -> URL:
-    """A `postgresql://` or `postgres://` URL. Raises ConfigError, never with the password, for what is none."""
+    """Parses a `postgresql://` or `postgres://` URL. Raises ConfigError, without the password, for any other text."""
     try:
-        found = make_url(url)
+        parsed = make_url(url)
     except (exc.ArgumentError, ValueError):
-        found = None
-    # An "@" that was not escaped leaves a part of the password in host, database or an option, which errors name.
-    split = url.count("@") > 1 or "@" in url.partition("?")[2]
-    if found is None or split or not _OURS.fullmatch(found.drivername):
+        parsed = None
+    # With an unescaped "@" a part of the password ends up in the host, database or an option, which errors quote.
+    is_split_password = url.count("@") > 1 or "@" in url.partition("?")[2]
+    if parsed is None or is_split_password or not _POSTGRES_SCHEME.fullmatch(parsed.drivername):
         raise ConfigError(
             "ledger_url: is not a PostgreSQL URL; write postgresql://user:password@host:port/database, "
             "with %-escapes for special characters in user and password"
         )
-    return found.set(drivername=DRIVER)
+    return parsed.set(drivername=DRIVER)
 
 
 def _engine(url: URL) -> Engine:
     try:
-        from psycopg import ProgrammingError, conninfo  # noqa: PLC0415  (an extra, and only where it is asked for)
+        from psycopg import ProgrammingError, conninfo  # noqa: PLC0415  (an extra, imported only when used)
         from psycopg.types.numeric import Int8Dumper  # noqa: PLC0415
     except ImportError as error:
         raise ConfigError("ledger_url: PostgreSQL needs psycopg: pip install 'graphmem[postgres]'") from error
-    # Our transactions say themselves how they begin; the driver's own would take another round trip.
+    # begin_read and begin_write begin transactions themselves; the driver's BEGIN would take another round trip.
     engine = create_engine(
-        url.set(query={**_PATIENCE, **url.query}),
+        url.set(query={**_CONNECTION_OPTIONS, **url.query}),
         connect_args={"autocommit": True},
         pool_size=16,
         hide_parameters=True,
@@ -126,8 +126,8 @@ def _engine(url: URL) -> Engine:
         raise ConfigError(f"ledger_url: {' '.join(str(error).split())}; correct the part after the '?'") from None
 
     @event.listens_for(engine, "connect")
-    def connected(dbapi: Any, _record: Any) -> None:
-        # By itself it takes the narrowest type for each value, and every mixture would be a statement to prepare.
+    def on_connect(dbapi: Any, _record: Any) -> None:
+        # The driver sends each int as the narrowest type, and would prepare a statement for every mixture of types.
         dbapi.adapters.register_dumper(int, Int8Dumper)
 
     return engine

@@ -1,4 +1,8 @@
-"""The ledger's tables. Integer keys inside (measured: 2.4 times smaller files than text keys), UUIDs outside."""
+"""The ledger's tables.
+
+Rows refer to each other by integer keys (measured: files 2.4 times smaller than with text keys); UUIDs are for callers
+and other stores. Times are microseconds since 1970-01-01 UTC.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +24,14 @@ from sqlalchemy import (
 
 from graphmem.stores.ledger.dialects import Text
 
-# The alembic revision this code reads and writes: an older file is migrated to it, a newer one refused.
+# The alembic revision that this code reads and writes. An older ledger is migrated to it, a newer one refused.
 REVISION = "0001"
 
-# Where PostgreSQL keeps all of it, apart from what others have in the same database.
+# The PostgreSQL schema of all tables, apart from other applications' in the same database.
 SCHEMA = "graphmem"
 
 metadata = MetaData()
-# SQLite makes only INTEGER PRIMARY KEY an alias of the rowid; PostgreSQL wants eight bytes.
+# SQLite makes only INTEGER PRIMARY KEY an alias of the rowid; PostgreSQL needs eight bytes.
 RowId = BigInteger().with_variant(Integer, "sqlite")
 
 
@@ -40,11 +44,11 @@ ledger = Table(
     metadata,
     Column("id", SmallInteger, primary_key=True),
     Column("uuid", Text, nullable=False),
-    Column("seq", BigInteger, nullable=False),  # the last sequence number given out
-    Column("epoch", BigInteger, nullable=False),  # how often it was reset
+    Column("seq", BigInteger, nullable=False),  # the last sequence number taken
+    Column("epoch", BigInteger, nullable=False),  # number of resets
     Column("embedder", Text),  # the model whose vectors the projections hold
-    Column("secret", Text),  # where the secret of its digests is kept, and the secret's id
-    Column("unguarded", BigInteger, nullable=False, server_default="0"),  # erased messages whose secret was lost
+    Column("secret", Text),  # "configured:ID" or "file:ID": place and id of the secret key
+    Column("unguarded", BigInteger, nullable=False, server_default="0"),  # erased messages whose secret key was lost
 )
 
 partitions = Table(
@@ -52,7 +56,7 @@ partitions = Table(
     metadata,
     _row_id(),
     Column("key", Text, nullable=False, unique=True),
-    Column("size", Integer, nullable=False),  # n: memories counted in the statistics below
+    Column("size", Integer, nullable=False),  # N of the term statistics: enriched memories
 )
 
 memories = Table(
@@ -74,10 +78,10 @@ memories = Table(
     Column("message_id", Text),
     Column("session", Text, nullable=False),
     Column("source_only", Boolean, nullable=False),
-    Column("confidence", Float, nullable=False, server_default="1"),  # 0..1, a language model's; 1 for what was said
+    Column("confidence", Float, nullable=False, server_default="1"),  # 0..1, a language model's; 1 for messages
     Column("at", BigInteger, nullable=False),
-    # The row of the episode before it in its session, by `at`, then arrival. Derived, but asked for thousands of times
-    # by every search; who comes after is who has this one before.
+    # The row of the preceding episode in its session, by `at`, then by row. Derived, but every search reads it
+    # thousands of times. The following episode is the one whose `previous` is this row.
     Column("previous", RowId),
     Column("valid_from", BigInteger, nullable=False),
     Column("valid_to", BigInteger),
@@ -87,9 +91,9 @@ memories = Table(
     Column("version", Integer, nullable=False),
     Column("seq", BigInteger, nullable=False),
     Column("embedding", Text),  # hash of the embedded text; NULL until enriched
-    Column("windows", Integer, nullable=False),  # how many points it has
+    Column("windows", Integer, nullable=False),  # number of its points in the vector index
     Column("answer_types", SmallInteger, nullable=False, server_default="0"),  # model.AnswerType
-    Column("question_share", Float, nullable=False, server_default="0"),  # 0..1, the share of it that is questions
+    Column("question_share", Float, nullable=False, server_default="0"),  # 0..1, questions in its text
     Index("memories_seq", "seq", unique=True),
     Index("memories_partition_at", "partition", "at"),
     Index("memories_session", "partition", "session", "at", "id"),
@@ -98,7 +102,7 @@ memories = Table(
     Index("memories_run", "run_id", "at"),
 )
 
-# The runs beside its own that a memory was said again in, in the order of `place`.
+# Further runs in which a memory's message was repeated, ordered by `place`.
 further_runs = Table(
     "further_runs",
     metadata,
@@ -109,18 +113,19 @@ further_runs = Table(
     sqlite_with_rowid=False,
 )
 
-# What was said, by who-said-what-when: keeps a replay from storing twice and an erased message from coming back.
+# Stored messages, by a key of speaker, text and time or of the message's own id. They keep a repeated message from
+# being stored twice, and an erased one from being stored again.
 messages = Table(
     "messages",
     metadata,
-    Column("key", Text, primary_key=True),  # keyed by the secret, as are the words
+    Column("key", Text, primary_key=True),  # digest with the secret key
     Column("memory", Text, nullable=False),
-    Column("content_digest", Text),  # of the words; NULL once erased
+    Column("content_digest", Text),  # likewise, of the text; NULL once erased
 )
 Index("messages_memory", messages.c.memory)
 
-# A fact or summary from its sources ("drawn_from"), those of them that it says otherwise by now ("corrects"), what
-# retired what ("replaces").
+# Links between memories, by kind: from a fact or summary to its sources ("drawn_from"), from a corrected fact to the
+# sources that it contradicts by now ("corrects"), and from a memory to the one that it retired ("replaces").
 links = Table(
     "links",
     metadata,
@@ -140,7 +145,7 @@ events = Table(
     Column("event", Text, nullable=False),
     Column("old_text", Text),
     Column("new_text", Text),
-    Column("previous_state", JSON(none_as_null=True)),  # the whole state before, which undo restores
+    Column("previous_state", JSON(none_as_null=True)),  # the memory before the change, for undo
     Column("reason", Text),
     Column("actor_id", Text),
     Column("role", Text),
@@ -150,8 +155,9 @@ events = Table(
     Index("events_memory", "memory", "id"),
 )
 
-# What is no more: `kind` memory, relation or entity (by a hash of its key, sealed by the secret, until all projections
-# have heard of it). A memory's scope stays, so that its history stays inside it.
+# Erased memories, relations and entities (`kind`). The uid of an entity is a hash of its key, encrypted with the secret
+# key; its tombstone is deleted once all projections have received it. A memory's scope is kept, because its history
+# belongs to it.
 tombstones = Table(
     "tombstones",
     metadata,
@@ -174,8 +180,8 @@ entities = Table(
     Column("key", Text, nullable=False),
     Column("name", Text, nullable=False),
     Column("type", Text, nullable=False),
-    Column("mentions", Integer, nullable=False),  # df: the memories that hold the key
-    # Set where something is said of it beyond the texts: other names, a chosen one. Projections show that.
+    Column("mentions", Integer, nullable=False),  # df: memories that mention the entity
+    # Set for an entity with aliases or a chosen name, which projections show.
     Column("seq", BigInteger),
     UniqueConstraint("partition", "key"),
     Index("entities_seq", "seq", unique=True),
@@ -190,7 +196,7 @@ mentions = Table(
     Column("at", BigInteger, nullable=False),
     sqlite_with_rowid=False,
 )
-# Covering and in the order of worth: the best mentions of a hub are read without touching the rest.
+# Covering, and in the order in which mentions are ranked: the best ones of a frequent entity are read without the rest.
 Index("mentions_best", mentions.c.entity, mentions.c.kind, mentions.c.at.desc(), mentions.c.memory)
 
 relations = Table(
@@ -202,7 +208,7 @@ relations = Table(
     Column("subject", ForeignKey("entities.id"), nullable=False),
     Column("predicate", Text, nullable=False),
     Column("object", ForeignKey("entities.id"), nullable=False),
-    Column("at", BigInteger, nullable=False),  # the newest support's, for ordering only
+    Column("at", BigInteger, nullable=False),  # of its newest support, for ordering only
     Column("seq", BigInteger, nullable=False),
     UniqueConstraint("partition", "subject", "predicate", "object"),
     Index("relations_seq", "seq", unique=True),
@@ -223,33 +229,33 @@ supports = Table(
     sqlite_with_rowid=False,
 )
 
-# Kept by hash of the embedded text: no text is embedded twice, and erasing the last user erases the vector.
+# Embeddings by hash of the embedded text: no text is embedded twice, and erasing its last memory erases the embedding.
 embeddings = Table(
     "embeddings",
     metadata,
     Column("hash", Text, primary_key=True),
     Column("model", Text, primary_key=True),
-    Column("form", Text, primary_key=True),  # "vector", or a token matrix by the name of its projection
+    Column("form", Text, primary_key=True),  # "vector", or the name of the tokens' projection
     Column("window", SmallInteger, primary_key=True),
     Column("data", LargeBinary, nullable=False),
     Column("uses", Integer, nullable=False),
 )
 
-# Two keys that mean one thing, or (negated) that do not although they look alike. Links, not merges: reversible. Each
-# stands here twice, once from either end, so that the primary key serves a look-up of both.
+# Aliases: two keys that mean one entity, or (negated) that do not although they look alike. Nothing is merged, so they
+# are reversible. Each has two rows, one from either key, so that the primary key serves look-ups of both.
 aliases = Table(
     "aliases",
     metadata,
     Column("partition", ForeignKey("partitions.id"), primary_key=True),
     Column("key", Text, primary_key=True),
     Column("other", Text, primary_key=True),
-    Column("origin", Text, nullable=False),  # who says so: "user", or the rule that found it
+    Column("origin", Text, nullable=False),  # "user", or the rule that found it
     Column("negated", Boolean, nullable=False),
     Column("at", BigInteger, nullable=False),
     sqlite_with_rowid=False,
 )
 
-# What an entity is called by its users' wish, whatever the texts call it.
+# Names of entities that users chose, whatever name the texts use.
 names = Table(
     "names",
     metadata,
@@ -264,12 +270,12 @@ terms = Table(
     "terms",
     metadata,
     Column("partition", ForeignKey("partitions.id"), primary_key=True),
-    Column("term", BigInteger, primary_key=True),  # a hash: no words outside `memories` and `events`
+    Column("term", BigInteger, primary_key=True),  # a hash: no text outside `memories` and `events`
     Column("df", Integer, nullable=False),
     sqlite_with_rowid=False,
 )
 
-# Work that is owed: written with the words, done later if the process dies in between.
+# Enrichment tasks. Stored with the memory in one transaction, so that a task outlives a process that dies.
 tasks = Table(
     "tasks",
     metadata,
@@ -280,26 +286,26 @@ tasks = Table(
     Column("error", Text),
 )
 
-# What a language model has still to do, recorded with the words it is about.
+# Jobs for a language model, stored with the messages that they are about.
 jobs = Table(
     "jobs",
     metadata,
     _row_id(),
-    Column("kind", Text, nullable=False),  # "facts" or "summary"
+    Column("kind", Text, nullable=False),  # jobs.JobKind
     Column("partition", ForeignKey("partitions.id"), nullable=False),
     Column("user_id", Text),
     Column("agent_id", Text),
     Column("run_id", Text),
     Column("session", Text, nullable=False),
-    Column("request", JSON, nullable=False),  # memory ids and instructions, never a memory's words
+    Column("request", JSON, nullable=False),  # memory ids and instructions, never a memory's text
     Column("attempts", Integer, nullable=False),
     Column("error", Text),  # the name of the last failure
-    Column("holder", Text),  # who is at it
-    Column("until", BigInteger, nullable=False),  # microseconds: held until then, or not tried again before then
+    Column("holder", Text),  # who has claimed it
+    Column("until", BigInteger, nullable=False),  # end of the claim, or of the pause after a failure
     Index("jobs_session", "partition", "session"),
 )
 
-# What the models took, added up. Parts of a scope that are not set are "".
+# Totals of language model usage. Unset parts of a scope are "".
 usage = Table(
     "usage",
     metadata,
@@ -324,16 +330,16 @@ cursors = Table(
     Column("seq", BigInteger, nullable=False),
 )
 
-# Who delivers to a projection that several processes share; a holder that dies is succeeded when its time is over.
+# Leases of projections that several processes share. A lease that has expired can be taken by another holder.
 leases = Table(
     "leases",
     metadata,
     Column("projection", Text, primary_key=True),
     Column("holder", Text),
-    Column("until", BigInteger, nullable=False),  # microseconds by the database's clock
+    Column("until", BigInteger, nullable=False),  # by the database's clock
 )
 
-# Rows that a store refuses: named in `verify`, tried again by `repair`, never in the others' way.
+# Dead letters: rows that a store refuses. `verify` names them, `repair` tries them again; delivery of others continues.
 dead_letters = Table(
     "dead_letters",
     metadata,
@@ -343,7 +349,7 @@ dead_letters = Table(
     Column("error", Text, nullable=False),
 )
 
-# mem0's ten columns over the richer events, for people with `sqlite3` and for scripts written for mem0.
+# The ten columns of mem0's history table over `events`, for the `sqlite3` shell and for scripts written for mem0.
 HISTORY_VIEW = """
 CREATE VIEW history AS
 SELECT uid AS id, memory AS memory_id, old_text AS old_memory, new_text AS new_memory, event,

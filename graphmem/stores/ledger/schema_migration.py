@@ -1,4 +1,4 @@
-"""Brings a ledger to the schema of this code, or refuses it. alembic is imported only when there is work."""
+"""Creates or migrates a ledger's schema, and refuses a newer one. Imports alembic only to migrate."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from graphmem.errors import StoreError
 from graphmem.stores.ledger import schema
 
 MIGRATIONS = Path(__file__).parent / "migrations"
-# Microseconds as ISO 8601 text.
-_ISO = {
+# SQL that formats a column of microseconds as ISO 8601 text.
+_ISO_FORMAT = {
     "sqlite": (
         "strftime('%Y-%m-%dT%H:%M:%S', {column} / 1000000, 'unixepoch') || printf('.%06d+00:00', {column} % 1000000)"
     ),
@@ -25,7 +25,7 @@ _ISO = {
 
 
 def is_current(connection: Connection) -> bool:
-    """Whether there is nothing to do: most of the times a ledger is opened."""
+    """Returns whether the schema is up to date, as it is most of the times a ledger is opened."""
     return inspect(connection).has_table("alembic_version") and _revision(connection) == schema.REVISION
 
 
@@ -34,9 +34,9 @@ def _revision(connection: Connection) -> str:
 
 
 def ensure_schema(connection: Connection) -> None:
-    """Creates, migrates or accepts the schema, inside the caller's transaction.
+    """Creates or migrates the schema inside the caller's transaction; does nothing if it is up to date.
 
-    Raises StoreError for a file that is not a ledger, and for one written by a newer release.
+    Raises StoreError for a ledger of a newer release, and for a PostgreSQL database that is not in UTF8.
     """
     tables = set(inspect(connection).get_table_names())
     if not tables:
@@ -49,10 +49,10 @@ def ensure_schema(connection: Connection) -> None:
 
 def _create(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
-        _make_room(connection)
+        _create_postgres_schema(connection)
     for statement in _table_statements(connection.dialect.name):
         connection.exec_driver_sql(statement)
-    iso = _ISO[connection.dialect.name]
+    iso = _ISO_FORMAT[connection.dialect.name]
     created, updated = iso.format(column="memory_created_at"), iso.format(column="at")
     connection.exec_driver_sql(schema.HISTORY_VIEW.format(created=created, updated=updated))
     connection.execute(schema.ledger.insert().values(id=1, uuid=str(uuid4()), seq=0, epoch=0))
@@ -62,7 +62,7 @@ def _create(connection: Connection) -> None:
 
 @cache
 def _table_statements(dialect: str) -> tuple[str, ...]:
-    """The CREATE statements of all tables and indexes: compiled once per process, which takes most of an opening."""
+    """Returns the CREATE statements of tables and indexes, compiled once per process: most of an opening's time."""
     statements: list[str] = []
     url = f"{dialect}+psycopg" if dialect == "postgresql" else dialect
 
@@ -74,24 +74,24 @@ def _table_statements(dialect: str) -> tuple[str, ...]:
     return tuple(statements)
 
 
-def _make_room(connection: Connection) -> None:
+def _create_postgres_schema(connection: Connection) -> None:
     encoding = connection.scalar(text("SHOW server_encoding"))
     if encoding != "UTF8":
-        raise StoreError(f"this database keeps text as {encoding}, which cannot hold all of it; make one with UTF8")
-    # Asked first: who may not make schemas may have been given one.
+        raise StoreError(f"this database stores text as {encoding}, which lacks characters; create one with UTF8")
+    # Checked first: a role without the right to create schemas may use an existing one.
     if not inspect(connection).has_schema(schema.SCHEMA):
         connection.execute(CreateSchema(schema.SCHEMA))
 
 
 def _upgrade(connection: Connection, revision: str) -> None:
-    from alembic import command  # noqa: PLC0415  (a quarter of a second, needed once in a ledger's life)
+    from alembic import command  # noqa: PLC0415  (a quarter of a second, needed only to migrate)
     from alembic.config import Config  # noqa: PLC0415
     from alembic.script import ScriptDirectory  # noqa: PLC0415
 
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
-    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
-    if revision not in known:
+    known_revisions = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    if revision not in known_revisions:
         raise StoreError(
             f"this ledger has schema {revision}, newer than this release's {schema.REVISION}; upgrade graphmem"
         )

@@ -1,7 +1,7 @@
-"""The ledger's secret: where it is kept, and what becomes of the ledger's digests when there is a new one.
+"""The ledger's secret key: loads, creates and checks it, and renews the message keys when it is replaced.
 
-It is configured, or in a file beside the ledger (of a ledger on a server: in the home folder). The ledger knows it by
-its id only. Without it nobody can recognise an erased message, neither the curious nor graphmem.
+The key is configured, or in a file: beside an SQLite ledger, or in the home folder for a ledger on a server. The ledger
+contains only its id. Without the key nobody can recognise an erased message, graphmem included.
 """
 
 from __future__ import annotations
@@ -20,26 +20,29 @@ from graphmem import atomic_files
 from graphmem.digests import SECRET_BYTES, Digests
 from graphmem.errors import ConfigError, StoreUnavailable
 from graphmem.model import Message
-from graphmem.stores.ledger import event_log, memories
+from graphmem.stores.ledger import events, memories
 from graphmem.stores.ledger.dialects import upsert
-from graphmem.stores.ledger.schema import cursors, ledger, messages, tombstones
+from graphmem.stores.ledger.schema import cursors, ledger, messages
+from graphmem.stores.ledger.schema import tombstones as tombstones_table
 from graphmem.stores.ledger.sqlite import private_folder
 
 logger = logging.getLogger("graphmem")
 KEY_FILE = "secret.key"
 CONFIGURED, IN_FILE = "configured", "file"
-_BEGINNING = "graphmem-secret-1:"
-_PAGE = 1000
-_KNOWN = select(ledger.c.uuid, ledger.c.secret)
-_VOID = "messages that were erased before will then not be recognised when they come again"
+_FILE_PREFIX = "graphmem-secret-1:"
+_BATCH = 1000
+_UUID_AND_KEY = select(ledger.c.uuid, ledger.c.secret)
+_CONSEQUENCE = "messages that were erased before will then not be recognised when they come again"
 
 
 @dataclass(frozen=True, slots=True)
 class SecretKeySource:
-    """Where a ledger's secret is looked for: in the configuration, else in a file; without either there is a new one.
+    """Where a ledger's secret key comes from: the configuration, else a file.
 
-    `may_replace`: what is found counts instead of a secret that is lost. `is_local`: nobody elsewhere can have the
-    file.
+    A ledger without a key gets a new one, stored in the file; without a file it lives in this process only.
+
+    `may_replace`: the key from here may replace one that is lost. `is_local`: the ledger is used on this machine only,
+    so no other machine can have the key's file.
     """
 
     configured: str | None = field(default=None, repr=False)
@@ -49,14 +52,17 @@ class SecretKeySource:
 
     @property
     def source(self) -> str:
-        """Where it is from."""
+        """Where the key comes from, as the ledger records it: `CONFIGURED` or `IN_FILE`."""
         return IN_FILE if self.configured is None else CONFIGURED
 
     def load(self) -> bytes | None:
-        """The secret, if there is one. Raises ConfigError for a file that holds none, StoreUnavailable."""
+        """Returns the key, or None without one.
+
+        Raises ConfigError for a file without a key in it, StoreUnavailable for one that cannot be read.
+        """
         if self.configured is not None:
-            told = _told(self.configured)
-            return blake2b(self.configured.encode(), digest_size=SECRET_BYTES).digest() if told is None else told
+            key = _parse_key(self.configured)
+            return blake2b(self.configured.encode(), digest_size=SECRET_BYTES).digest() if key is None else key
         if self.file is None:
             return None
         if self.file.exists() and not self.file.is_file():
@@ -67,144 +73,162 @@ class SecretKeySource:
             return None
         except OSError as error:
             raise StoreUnavailable(f"cannot read {str(self.file)!r}: {error.strerror}; check its rights") from error
-        found = _told(content)
-        if found is None:
+        secret = _parse_key(content)
+        if secret is None:
             raise ConfigError(
-                f"secret_key: {str(self.file)!r} is no key of a ledger's; put the right file there, or move this one "
-                f"away for a new one to be made ({_VOID})"
+                f"secret_key: {str(self.file)!r} is no key file of graphmem; put the right file there, or move this "
+                f"one away for a new one to be made ({_CONSEQUENCE})"
             )
-        return found
+        return secret
 
     def create(self) -> bytes:
-        """A new secret, in the file if there is to be one; or what another process has just put there."""
-        new = secrets.token_bytes(SECRET_BYTES)
+        """Creates a key and stores it in the file, if any.
+
+        Returns it, or the key that another process stored meanwhile.
+
+        Raises StoreUnavailable if the file cannot be written.
+        """
+        new_key = secrets.token_bytes(SECRET_BYTES)
         if self.file is None:
-            return new
+            return new_key
         private_folder(self.file.parent)
         try:
-            atomic_files.create_file(self.file, f"{_BEGINNING}{new.hex()}\n".encode())
+            atomic_files.create_file(self.file, f"{_FILE_PREFIX}{new_key.hex()}\n".encode())
         except FileExistsError:
-            return self.load() or new
+            return self.load() or new_key
         except OSError as error:
             raise StoreUnavailable(
                 f"cannot write {str(self.file)!r}: {error.strerror}; check the folder, or configure secret_key"
             ) from error
-        return new
+        return new_key
 
 
-def _told(text: str) -> bytes | None:
-    """The secret that a key file's text says; None for any other text."""
-    begins, _, digits = text.strip().partition(_BEGINNING)
+def _parse_key(text: str) -> bytes | None:
+    """Returns the key from a key file's text; None for any other text."""
+    before_prefix, _, digits = text.strip().partition(_FILE_PREFIX)
     try:
-        found = bytes.fromhex(digits)
+        secret = bytes.fromhex(digits)
     except ValueError:
         return None
-    return found if not begins and len(found) == SECRET_BYTES else None
+    return secret if not before_prefix and len(secret) == SECRET_BYTES else None
 
 
-def existing_digests(connection: Connection, keyring: SecretKeySource) -> Digests | None:
-    """The ledger's digests; None if it has none yet, or its secret is not there."""
-    uuid, known_as = connection.execute(_KNOWN).one()
-    held = None if known_as is None else keyring.load()
-    digests = None if held is None else Digests(uuid, held)
-    # One that is configured by now may still be known as a file's; that it is found in either is enough.
-    fitting = () if digests is None else (f"{keyring.source}:{digests.id}", f"{CONFIGURED}:{digests.id}")
-    return digests if known_as in fitting else None
+def existing_digests(connection: Connection, key_source: SecretKeySource) -> Digests | None:
+    """Returns the ledger's digests; None if it has no secret key yet, or the source does not have that key."""
+    uuid, recorded_key = connection.execute(_UUID_AND_KEY).one()
+    secret = None if recorded_key is None else key_source.load()
+    digests = None if secret is None else Digests(uuid, secret)
+    # A key recorded as configured may come from a file by now; the reverse is for `ensure_digests`, which records it.
+    accepted = () if digests is None else (f"{key_source.source}:{digests.id}", f"{CONFIGURED}:{digests.id}")
+    return digests if recorded_key in accepted else None
 
 
-def ensure_digests(connection: Connection, keyring: SecretKeySource) -> Digests:
-    """The same, in a transaction that writes; a ledger without a secret gets one, and so does one whose file is lost.
+def ensure_digests(connection: Connection, key_source: SecretKeySource) -> Digests:
+    """Returns the ledger's digests, inside a write transaction. Records the key of a ledger without one.
 
-    Raises ConfigError where another secret is there, or the right one may be elsewhere.
+    A lost key is replaced. Raises ConfigError if the source has another key than the ledger's, or if the ledger's key
+    may be on another machine.
     """
-    found = existing_digests(connection, keyring)
-    if found is not None:  # another process was faster
-        return found
-    uuid, known_as = connection.execute(_KNOWN).one()
-    held = keyring.load()
-    fits = held is not None and known_as == f"{IN_FILE}:{Digests(uuid, held).id}"
-    if known_as is not None and not fits and not keyring.may_replace:
-        _check_lost(known_as, held, keyring)
-    digests = Digests(uuid, held or keyring.create())
-    if known_as is not None and not fits:
-        _begin_anew(connection, digests)
+    digests = existing_digests(connection, key_source)
+    if digests is not None:  # another process was faster
+        return digests
+    uuid, recorded_key = connection.execute(_UUID_AND_KEY).one()
+    secret = key_source.load()
+    is_same_key = secret is not None and recorded_key == f"{IN_FILE}:{Digests(uuid, secret).id}"
+    if recorded_key is not None and not is_same_key and not key_source.may_replace:
+        _check_lost(recorded_key, secret, key_source)
+    digests = Digests(uuid, secret or key_source.create())
+    if recorded_key is not None and not is_same_key:
+        _replace_key(connection, digests)
         logger.warning(
             "the ledger's secret key is lost and there is a new one: messages that were erased before are not "
             "recognised when they come again"
         )
-    connection.execute(ledger.update().values(secret=f"{keyring.source}:{digests.id}"))
+    connection.execute(ledger.update().values(secret=f"{key_source.source}:{digests.id}"))
     return digests
 
 
-def _check_lost(known_as: str, held: bytes | None, keyring: SecretKeySource) -> None:
-    """Raises ConfigError unless the secret was in a file beside the ledger and is not there any more."""
-    if keyring.configured is None and known_as.startswith(CONFIGURED):
+def _check_lost(recorded_key: str, secret: bytes | None, key_source: SecretKeySource) -> None:
+    """Raises ConfigError unless the recorded key was in a file beside the ledger and that file is gone."""
+    if key_source.configured is None and recorded_key.startswith(CONFIGURED):
         raise ConfigError(
-            "secret_key: this ledger belongs to a secret that was configured, and none is; configure it, or, if it is "
-            f"lost, set replace_secret_key once ({_VOID})"
+            "secret_key: this ledger belongs to a secret key that was configured, and none is; configure it, or, if it "
+            f"is lost, set replace_secret_key once ({_CONSEQUENCE})"
         )
-    if keyring.configured is not None:
+    if key_source.configured is not None:
         raise ConfigError(
-            "secret_key: is not the secret that this ledger belongs to; configure that one (of a key file: its text), "
-            f"or, if it is lost, set replace_secret_key once ({_VOID})"
+            "secret_key: is not the secret key that this ledger belongs to; configure that one (for a key file, its "
+            f"text), or, if it is lost, set replace_secret_key once ({_CONSEQUENCE})"
         )
-    if held is not None and keyring.is_local:
+    if secret is not None and key_source.is_local:
         raise ConfigError(
-            f"secret_key: {str(keyring.file)!r} is not the key that this ledger belongs to; put that one there, or "
-            f"move this one away for a new one to be made ({_VOID})"
+            f"secret_key: {str(key_source.file)!r} is not the key that this ledger belongs to; put that one there, or "
+            f"move this one away for a new one to be made ({_CONSEQUENCE})"
         )
-    if not keyring.is_local:
+    if not key_source.is_local:
         raise ConfigError(
             f"secret_key: this ledger belongs to a key in the home folder of another machine or account, a file "
             f"{KEY_FILE!r}; configure its text as secret_key on all of them, or, if it is lost, set replace_secret_key "
-            f"once ({_VOID})"
+            f"once ({_CONSEQUENCE})"
         )
 
 
-# --- a lost secret
-# ------------------------------------------------------------------------------------------------------
+# --- replacing a lost key -------------------------------------------------------------------------------------------
 
 
-def _begin_anew(connection: Connection, digests: Digests) -> None:
-    """Makes anew what follows from words that are still there; nobody can recognise the others any more."""
-    gone = connection.scalar(select(func.count()).select_from(messages).where(messages.c.content_digest.is_(None))) or 0
-    there = (
+def _replace_key(connection: Connection, digests: Digests) -> None:
+    """Computes the message keys of stored memories with the new secret key.
+
+    Those of erased messages cannot be computed: their number is added to `ledger.unguarded`.
+    """
+    count_erased = select(func.count()).select_from(messages).where(messages.c.content_digest.is_(None))
+    erased = connection.scalar(count_erased) or 0
+    stored = (
         select(messages.c.memory).where(messages.c.content_digest.is_not(None)).distinct().order_by(messages.c.memory)
     )
-    uids = list(connection.scalars(there))
+    uids = list(connection.scalars(stored))
     connection.execute(messages.delete())
     ordinals: Counter[str] = Counter()
-    for start in range(0, len(uids), _PAGE):
-        rows = _recognised(connection, uids[start : start + _PAGE], digests, ordinals)
+    for start in range(0, len(uids), _BATCH):
+        rows = _message_rows(connection, uids[start : start + _BATCH], digests, ordinals)
         if rows:
             connection.execute(upsert(connection, messages).on_conflict_do_nothing(), rows)
-    _forget_entities(connection)
-    connection.execute(ledger.update().values(unguarded=ledger.c.unguarded + gone))
+    _delete_entity_tombstones(connection)
+    connection.execute(ledger.update().values(unguarded=ledger.c.unguarded + erased))
 
 
-def _recognised(
+def _message_rows(
     connection: Connection, uids: list[str], digests: Digests, ordinals: Counter[str]
 ) -> list[dict[str, Any]]:
-    firsts: dict[str, str | None] = {}
-    for event in event_log.history_of_all(connection, uids):
-        firsts.setdefault(event.memory_id, event.new_text if event.event == "ADD" else None)
+    """Returns rows of `messages` for memories, with keys from the texts with which they were added.
+
+    `ordinals` counts equal messages across calls, as `Digests.key_by_content` numbers them.
+    """
+    first_texts: dict[str, str | None] = {}
+    for event in events.history_of_all(connection, uids):
+        first_texts.setdefault(event.memory_id, event.new_text if event.event == "ADD" else None)
     rows = []
     for uid, record in memories.records(connection, uids).items():
-        first = firsts.get(uid)
-        said = Message(record.role or "user", record.text if first is None else first, record.at, record.actor_id)
+        first_text = first_texts.get(uid)
+        message = Message(
+            record.role or "user", record.text if first_text is None else first_text, record.at, record.actor_id
+        )
         if record.message_id is not None:
             key = digests.key_by_id(record.message_id, record.scope)
         else:
-            alike = digests.message_fingerprint(said, record.scope)
-            ordinals[alike] += 1
-            key = digests.key_by_content(said, record.scope, ordinals[alike])
-        rows.append({"key": key, "memory": uid, "content_digest": digests.content_digest(said.content)})
+            fingerprint = digests.message_fingerprint(message, record.scope)
+            ordinals[fingerprint] += 1
+            key = digests.key_by_content(message, record.scope, ordinals[fingerprint])
+        rows.append({"key": key, "memory": uid, "content_digest": digests.content_digest(message.content)})
     return rows
 
 
-def _forget_entities(connection: Connection) -> None:
-    """Takes away entities' tombstones that cannot be read; a projection that has not had them is filled anew."""
-    last = connection.scalar(select(func.max(tombstones.c.seq)).where(tombstones.c.kind == "entity"))
-    if last is not None:
-        connection.execute(cursors.delete().where(cursors.c.seq < last))
-        connection.execute(tombstones.delete().where(tombstones.c.kind == "entity"))
+def _delete_entity_tombstones(connection: Connection) -> None:
+    """Deletes the tombstones of entities, which the new key cannot decrypt.
+
+    A projection that has not received all of them is filled again.
+    """
+    last_seq = connection.scalar(select(func.max(tombstones_table.c.seq)).where(tombstones_table.c.kind == "entity"))
+    if last_seq is not None:
+        connection.execute(cursors.delete().where(cursors.c.seq < last_seq))
+        connection.execute(tombstones_table.delete().where(tombstones_table.c.kind == "entity"))

@@ -1,8 +1,8 @@
 """The ledger in an SQLite file, in WAL mode, or in memory.
 
-`synchronous=FULL`: every commit is synced before it is acknowledged, so a power cut costs nothing acknowledged (as far
-as the disk keeps its word). NORMAL would be about three times faster per single commit, but could lose the last ones;
-next to the milliseconds an embedding takes, that is not worth a promise.
+`synchronous=FULL` syncs every commit to disk before it is acknowledged, so a power cut loses no acknowledged commit,
+unless the disk reports a sync that it did not do. NORMAL is about three times faster per single commit but can lose the
+last ones; an embedding takes milliseconds, so the gain is not worth it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from graphmem.errors import StoreError, StoreUnavailable
 from graphmem.stores.ledger.database import BUSY_SECONDS, Database
 from graphmem.stores.ledger.decoding import decoding
 
-# Marks the file as ours in SQLite's own header ("gmem").
+# The application id in SQLite's header of a ledger file ("gmem").
 APPLICATION_ID = 0x676D656D
 _PRAGMAS = (
     "PRAGMA journal_mode=WAL",
@@ -34,156 +34,160 @@ _PRAGMAS = (
     "PRAGMA cache_size=-65536",
     "PRAGMA temp_store=MEMORY",
 )
-# Of tables and columns that migrations have made: their names in the file have changed.
-_NOT_AS_MADE = ("no such column", "no such table")
+# SQLite's messages about a table or column that a migration created and whose name in the file is damaged.
+_DAMAGED_SCHEMA = ("no such column", "no such table")
 MOVED = (
     "{name} is no longer the one that was opened: its file {part!r} was moved, replaced or removed meanwhile, so "
-    "nothing can be stored or found there; put back what is to be kept, then close this Memory and open it again"
+    "nothing can be stored or found there; put back the file to be kept, then close this Memory and open it again"
 )
-# Seconds after which a read looks whether the file is still the one at its path.
-_LOOK_AGAIN = 1.0
-# How often this process has each file open, by device and inode, and what its parent had open at a fork.
+# Seconds after which a read checks again whether the file is still the one at its path.
+_CHECK_INTERVAL = 1.0
+# Files by (device, inode): how often this process has each open, and those that its parent had open at a fork.
 #
-# POSIX takes a process's locks on a file away as soon as it closes any descriptor of it. So nobody but SQLite may open
-# a file that SQLite has open here: another process would find it free, and remove the write-ahead log under us.
-# In a forked child SQLite's notes on such files came along, but not the locks they speak of: they cannot be used there.
-_open: Counter[tuple[int, int]] = Counter()
-_inherited: set[tuple[int, int]] = set()
-_turn = Lock()
-_json = decoding(json.loads)
+# POSIX releases a process's locks on a file as soon as it closes any descriptor of it. So only SQLite may open a file
+# that SQLite has open in this process: another process would get the lock and remove the write-ahead log in use here.
+# A forked child inherits SQLite's records of such files but not the locks, so it cannot use them.
+_open_files: Counter[tuple[int, int]] = Counter()
+_inherited_files: set[tuple[int, int]] = set()
+_files_lock = Lock()
+_decode_json = decoding(json.loads)
 
 
 class SqliteDatabase(Database):
-    """A file, or (path None) memory.
+    """An SQLite file, or a database in memory (`path` None).
 
-    Processes meet at BEGIN IMMEDIATE; threads must not, for SQLite's busy handler sleeps and can starve one of them.
-    An in-memory database has one connection only, so there the readers take turns too.
+    Processes wait for each other at BEGIN IMMEDIATE. Threads wait at a lock instead, as SQLite's busy handler sleeps
+    and can starve one of them. A database in memory has a single connection, so its readers take turns too.
     """
 
-    reading = "BEGIN"
-    writing = "BEGIN IMMEDIATE"
-    failure = sqlite3.Error
+    begin_read = "BEGIN"
+    begin_write = "BEGIN IMMEDIATE"
+    driver_error = sqlite3.Error
 
     def __init__(self, path: Path | None) -> None:
-        # Absolute, for to SQLite a name that begins with "file:" may be a URL.
+        # Absolute, because SQLite may read a name that begins with "file:" as a URL.
         self._path = None if path is None else path.absolute()
+        # (device, inode) of the file and of its write-ahead log.
         self._file: tuple[int, int] | None = None
         self._log: tuple[int, int] | None = None
-        self._connections: set[int] = set()
-        self._looked = 0.0
+        self._connections: set[int] = set()  # by id() of the driver's connection
+        self._checked_at = 0.0
         if self._path is None:
             super().__init__("the in-memory ledger", _memory_engine(), one_connection=True)
             return
         super().__init__(f"the ledger {str(path)!r}", _file_engine(self._path))
-        event.listen(self._engine, "do_connect", self._connecting)
-        event.listen(self._engine, "connect", self._connected)
-        event.listen(self._engine, "close", self._closing)
-        with _turn:
-            _make_ready(self._path)
+        event.listen(self._engine, "do_connect", self._before_connect)
+        event.listen(self._engine, "connect", self._after_connect)
+        event.listen(self._engine, "close", self._before_close)
+        with _files_lock:
+            _prepare_file(self._path)
             self._file = file_identity(self._path)
-            self._log_path = _log_of(self._path)
-            _open[self._file] += 1
+            self._log_path = _log_path(self._path)
+            _open_files[self._file] += 1
 
-    def _connecting(self, *_: Any) -> None:
-        # Where the file is gone SQLite would make a new one.
-        self._check_place()
+    def _before_connect(self, *_: Any) -> None:
+        # SQLite would create a new file in place of a missing one.
+        self._check_not_moved()
 
-    def _connected(self, dbapi: sqlite3.Connection, _record: Any) -> None:
-        # Once something was read the log is there; it stays the same file as long as any connection is open.
+    def _after_connect(self, dbapi: sqlite3.Connection, _record: Any) -> None:
+        # The first read creates the log; it stays the same file as long as any connection is open.
         dbapi.execute("SELECT 1 FROM sqlite_master").fetchall()
         self._connections.add(id(dbapi))
         if self._log is None:
             with suppress(OSError):
                 self._log = file_identity(self._log_path)
 
-    def _closing(self, dbapi: sqlite3.Connection, _record: Any) -> None:
+    def _before_close(self, dbapi: sqlite3.Connection, _record: Any) -> None:
         self._connections.discard(id(dbapi))
         if not self._connections:
             self._log = None
 
-    def _check_place(self, *, now_and_then: bool = False) -> None:
-        """By device and inode: a folder that was renamed, removed or put back from a backup takes its words along."""
+    def _check_not_moved(self, *, unless_recent: bool = False) -> None:
+        """Compares device and inode: after a folder is renamed, removed or restored, its path names other files."""
         now = monotonic()
-        if self._path is None or self._file is None or (now_and_then and now - self._looked < _LOOK_AGAIN):
+        if self._path is None or self._file is None or (unless_recent and now - self._checked_at < _CHECK_INTERVAL):
             return
-        for place, known in ((self._path, self._file), (self._log_path, self._log)):
+        for path, identity in ((self._path, self._file), (self._log_path, self._log)):
             try:
-                is_same = known is None or file_identity(place) == known
+                is_same = identity is None or file_identity(path) == identity
             except OSError:
                 is_same = False
             if not is_same:
-                self._looked = 0.0
-                raise StoreUnavailable(MOVED.format(name=self._name, part=place.name))
-        self._looked = now
+                self._checked_at = 0.0
+                raise StoreUnavailable(MOVED.format(name=self._name, part=path.name))
+        self._checked_at = now
 
     def size(self) -> int:
         if self._path is None:
             return 0
-        self._check_place()
+        self._check_not_moved()
         try:
             return self._path.stat().st_size
         except OSError as error:
-            raise StoreUnavailable(f"{self._name} cannot be looked at: {error.strerror}") from error
+            raise StoreUnavailable(f"{self._name} cannot be read: {error.strerror}") from error
 
     def check(self) -> list[str]:
-        with self._alone() as cursor:
-            found = [line for (line,) in cursor.execute("PRAGMA integrity_check(10)")]
-        return [] if found == ["ok"] else found
+        with self._driver_cursor() as cursor:
+            lines = [line for (line,) in cursor.execute("PRAGMA integrity_check(10)")]
+        return [] if lines == ["ok"] else lines
 
-    def _damage(self, error: Exception) -> str | None:
+    def _damage_message(self, error: Exception) -> str | None:
         cause = getattr(error, "orig", error)
-        if "UTF-8" in str(cause):  # the message goes on with the text itself
+        if "UTF-8" in str(cause):  # the rest of the message quotes the text
             return "a text in it is not UTF-8"
-        # Extended codes have the plain one in their lowest byte.
+        # The lowest byte of an extended error code is the primary code.
         code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
-        is_damage = code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB} or str(cause).startswith(_NOT_AS_MADE)
+        is_damage = code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB} or str(cause).startswith(_DAMAGED_SCHEMA)
         return str(cause) if is_damage else None
 
     def compact(self) -> None:
         """Rewrites the file without its free pages."""
-        with self._alone() as cursor:
+        with self._driver_cursor() as cursor:
             cursor.execute("VACUUM")
 
     def close(self) -> None:
-        """Truncates the write-ahead log, so that deleted words are in no file, and lets go of the file.
+        """Empties the write-ahead log, so that no file contains deleted text, and closes the file.
 
-        A file that is no longer at its path is left as it is.
+        Leaves a file that is no longer at its path as it is.
         """
         try:
             if self._path is not None and self._is_in_place():
-                with self._alone() as cursor:
+                with self._driver_cursor() as cursor:
                     cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         finally:
             self.release()
 
     def _is_in_place(self) -> bool:
         try:
-            self._check_place()
+            self._check_not_moved()
         except StoreUnavailable:
             return False
         return True
 
     def release(self) -> None:
         super().release()
-        with _turn:
+        with _files_lock:
             if self._file is not None:
-                _open[self._file] -= 1
+                _open_files[self._file] -= 1
                 self._file = None
 
 
-def _make_ready(path: Path) -> None:
-    """Makes the file if there is none; one that is not ours is refused untouched: opening it in WAL mode writes."""
+def _prepare_file(path: Path) -> None:
+    """Creates a missing ledger file. Raises StoreError for another application's file, and does not change that one.
+
+    The file's header is read here because SQLite, in WAL mode, writes to a file when it opens it.
+    """
     private_folder(path.parent)
     try:
-        known = file_identity(path) if path.exists() else None
-        if known in _inherited:
+        identity = file_identity(path) if path.exists() else None
+        if identity in _inherited_files:
             raise StoreUnavailable(
                 f"the process that this one was forked from has {str(path)!r} open; let it close that before it forks, "
                 "or start processes without forking (spawn)"
             )
-        if known is not None and _open[known]:
+        if identity is not None and _open_files[identity]:
             return
-        # Made before SQLite does, which would give it the process's default mode; -wal and -shm take the file's mode.
+        # Created here because SQLite would use the process's default mode; -wal and -shm get the mode of this file.
         descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
         try:
             header = os.read(descriptor, 100)
@@ -193,38 +197,38 @@ def _make_ready(path: Path) -> None:
         raise StoreUnavailable(f"cannot open {str(path)!r}: {error.strerror}; check the path and its rights") from error
     if header and int.from_bytes(header[68:72], "big") != APPLICATION_ID:
         raise StoreError(
-            f"history_db_path: {str(path)!r} is not a graphmem ledger; name a file of its own "
-            "(a history.db of mem0's is for `graphmem migrate mem0`)"
+            f"history_db_path: {str(path)!r} is not a graphmem ledger; name another file "
+            "(import mem0's history.db with `graphmem migrate mem0`)"
         )
     if not header:
         try:
-            with closing(sqlite3.connect(path, timeout=BUSY_SECONDS)) as first:
-                first.execute(f"PRAGMA application_id={APPLICATION_ID}")
+            with closing(sqlite3.connect(path, timeout=BUSY_SECONDS)) as connection:
+                connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
         except sqlite3.Error as error:
             raise StoreUnavailable(f"cannot write {str(path)!r}: {error}; check the path and its rights") from error
 
 
 def file_identity(path: Path) -> tuple[int, int]:
-    """Which file or folder is at a path, by device and inode. Raises OSError."""
-    found = path.stat()
-    return found.st_dev, found.st_ino
+    """Returns (device, inode) of the file or folder at a path. Raises OSError."""
+    status = path.stat()
+    return status.st_dev, status.st_ino
 
 
-def _log_of(path: Path) -> Path:
-    """The write-ahead log, which lies beside the file itself, not beside a link to it."""
-    real = Path(os.path.realpath(path))
-    return real.with_name(f"{real.name}-wal")
+def _log_path(path: Path) -> Path:
+    """Returns the path of the write-ahead log: beside the file itself, not beside a link to it."""
+    real_path = Path(os.path.realpath(path))
+    return real_path.with_name(f"{real_path.name}-wal")
 
 
 def _file_engine(path: Path) -> Engine:
     engine = create_engine(
-        URL.create("sqlite", database=str(path)),  # not as a text: a "?" or "%" in it would be no part of the path
+        URL.create("sqlite", database=str(path)),  # not a string: "?" and "%" belong to the path
         connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False},
         pool_size=16,
         hide_parameters=True,
-        json_deserializer=_json,
+        json_deserializer=_decode_json,
     )
-    return _prepared(engine)
+    return _with_pragmas(engine)
 
 
 def _memory_engine() -> Engine:
@@ -233,15 +237,15 @@ def _memory_engine() -> Engine:
         connect_args={"check_same_thread": False},
         poolclass=StaticPool,
         hide_parameters=True,
-        json_deserializer=_json,
+        json_deserializer=_decode_json,
     )
-    return _prepared(engine)
+    return _with_pragmas(engine)
 
 
-def _prepared(engine: Engine) -> Engine:
+def _with_pragmas(engine: Engine) -> Engine:
     @event.listens_for(engine, "connect")
-    def connected(dbapi: sqlite3.Connection, _record: Any) -> None:
-        dbapi.isolation_level = None  # the driver's own implicit BEGIN would not cover reads
+    def on_connect(dbapi: sqlite3.Connection, _record: Any) -> None:
+        dbapi.isolation_level = None  # the driver's implicit BEGIN would not cover reads
         for pragma in _PRAGMAS:
             dbapi.execute(pragma)
 
@@ -249,9 +253,9 @@ def _prepared(engine: Engine) -> Engine:
 
 
 def private_folder(path: Path) -> None:
-    """Makes the folder, readable by its owner only; one that exists keeps its mode unless it is ours to set.
+    """Creates a folder that only its owner can read; an existing folder keeps its mode.
 
-    Raises StoreUnavailable when it cannot be made.
+    Raises StoreUnavailable if it cannot be created.
     """
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -259,12 +263,12 @@ def private_folder(path: Path) -> None:
         raise StoreUnavailable(f"cannot make the folder {str(path)!r}: {error.strerror}; choose another") from error
 
 
-def _fork() -> None:
-    global _turn  # noqa: PLW0603
-    _turn = Lock()  # whoever held it is not in this process
-    _inherited.update(file for file, times in _open.items() if times)
-    _open.clear()
+def _after_fork() -> None:
+    global _files_lock  # noqa: PLW0603
+    _files_lock = Lock()  # the thread that held it is not in this process
+    _inherited_files.update(file for file, count in _open_files.items() if count)
+    _open_files.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_fork)
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,4 +1,4 @@
-"""What alembic runs: the migrations, on the connection that `migrate.ensure` opened, in its transaction."""
+"""Runs the migrations for alembic, on the connection and in the transaction of `schema_migration.ensure_schema`."""
 
 from __future__ import annotations
 

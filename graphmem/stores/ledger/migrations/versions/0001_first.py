@@ -1,4 +1,4 @@
-"""The first schema. New files are made from `schema.metadata`, so there is nothing to do on the way here."""
+"""The first schema. It needs no upgrade: new ledgers are created from `schema.metadata`."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Nothing comes before this."""
+    """Does nothing: no schema comes before the first."""

@@ -1,0 +1,132 @@
+"""The history of memories: writes, reads and erases their events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import uuid4
+
+from sqlalchemy import Connection, RowMapping, select
+
+from graphmem.model import Event, MemoryRecord, from_micros, micros
+from graphmem.stores.ledger.array_parameters import in_array
+from graphmem.stores.ledger.decoding import decoding
+from graphmem.stores.ledger.schema import events as events_table
+from graphmem.stores.ledger.schema import messages
+
+# Built once, not at every call.
+_USED_IDS = select(events_table.c.uid).where(in_array(events_table.c.uid, "uids"))
+_HISTORY = select(events_table).where(in_array(events_table.c.memory, "memory_ids")).order_by(events_table.c.id)
+
+
+def add_event(
+    connection: Connection,
+    event: str,
+    record: MemoryRecord,
+    *,
+    now: datetime,
+    old: str | None = None,
+    new: str | None = None,
+    before: Mapping[str, Any] | None = None,
+    reason: str | None = None,
+) -> None:
+    """Writes one event of a memory; none for a source message, which has no history.
+
+    `before` is the memory's whole state before the change (`memories.encode_record`): undo restores it.
+    """
+    if record.source_only:
+        return
+    row = {
+        "uid": str(uuid4()),
+        "memory": record.id,
+        "event": event,
+        "old_text": old,
+        "new_text": new,
+        "previous_state": None if before is None else dict(before),
+        "reason": reason,
+        "actor_id": record.actor_id,
+        "role": record.role,
+        "memory_created_at": micros(record.created_at),
+        "at": micros(now),
+        "seq": record.seq,
+    }
+    connection.execute(events_table.insert(), row)
+
+
+def history(connection: Connection, uid: str) -> list[Event]:
+    """Returns the events of a memory, oldest first."""
+    return history_of_all(connection, [uid])
+
+
+def find_event(connection: Connection, uid: str) -> Event | None:
+    """Returns the event with this id, or None."""
+    memory = connection.scalar(select(events_table.c.memory).where(events_table.c.uid == uid))
+    return None if memory is None else next(event for event in history(connection, memory) if event.id == uid)
+
+
+def history_of_all(connection: Connection, uids: Sequence[str]) -> list[Event]:
+    """Returns the events of several memories in the order in which they were stored, not grouped by memory."""
+    return [_decode_event(row) for row in connection.execute(_HISTORY, {"memory_ids": list(uids)}).mappings()]
+
+
+@decoding
+def _decode_event(row: RowMapping) -> Event:
+    return Event(
+        id=row["uid"],
+        memory_id=row["memory"],
+        event=row["event"],
+        old_text=row["old_text"],
+        new_text=row["new_text"],
+        created_at=from_micros(row["memory_created_at"]),
+        updated_at=from_micros(row["at"]),
+        is_deleted=row["event"] == "DELETE",
+        actor_id=row["actor_id"],
+        role=row["role"],
+        reason=row["reason"],
+        previous_state=row["previous_state"],
+    )
+
+
+def insert_history(connection: Connection, events: Sequence[Event], seq: int) -> None:
+    """Writes imported events. An id that an event of this ledger already has is replaced by a new one."""
+    if not events:
+        return
+    used_ids = set(connection.scalars(_USED_IDS, {"uids": [event.id for event in events]}))
+    rows = []
+    for event in events:
+        rows.append(_encode_event(event, str(uuid4()) if event.id in used_ids else event.id, seq))
+        used_ids.add(event.id)
+    connection.execute(events_table.insert(), rows)
+
+
+def _encode_event(event: Event, uid: str, seq: int) -> dict[str, Any]:
+    return {
+        "uid": uid,
+        "memory": event.memory_id,
+        "event": event.event,
+        "old_text": event.old_text,
+        "new_text": event.new_text,
+        "previous_state": None if event.previous_state is None else dict(event.previous_state),
+        "reason": event.reason,
+        "actor_id": event.actor_id,
+        "role": event.role,
+        "memory_created_at": micros(event.created_at),
+        "at": micros(event.updated_at),
+        "seq": seq,
+    }
+
+
+def delete_history(connection: Connection, uid: str) -> None:
+    """Deletes the events of a memory, before an import writes its whole history again."""
+    connection.execute(events_table.delete().where(events_table.c.memory == uid))
+
+
+def erase_content(connection: Connection, uid: str) -> None:
+    """Erases the texts in a memory's events and the content digests of its messages; the rows themselves stay."""
+    connection.execute(
+        events_table.update()
+        .where(events_table.c.memory == uid)
+        .values(old_text=None, new_text=None, previous_state=None, reason=None)
+    )
+    connection.execute(messages.update().where(messages.c.memory == uid).values(content_digest=None))

@@ -1,0 +1,128 @@
+"""Tombstones of erased memories, relations and entities, and message keys, which recognise a repeated message."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Select, bindparam, func, select
+
+from graphmem.model import Scope, from_micros, micros
+from graphmem.stores.ledger.decoding import decoding
+from graphmem.stores.ledger.dialects import upsert
+from graphmem.stores.ledger.schema import cursors, messages
+from graphmem.stores.ledger.schema import tombstones as tombstones_table
+
+# Built once: every write runs these.
+_MESSAGE = select(messages.c.memory, messages.c.content_digest).where(messages.c.key == bindparam("key"))
+_TOMBSTONE = select(tombstones_table).where(tombstones_table.c.uid == bindparam("uid"))
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """An erased memory, relation or entity (`kind`); `at` is the time of its erasure."""
+
+    uid: str
+    kind: str
+    partition: str
+    scope: Scope
+    at: datetime
+    seq: int
+
+
+def add_tombstone(
+    connection: Connection, kind: str, uid: str, partition: str, scope: Scope, now: datetime, seq: int
+) -> None:
+    """Stores a tombstone: projections delete the item, and an import leaves it out unless asked to restore it.
+
+    An entity's `uid` is its encrypted id (`Digests.encrypt`), a different one at each deletion. A tombstone that exists
+    already gets the new time and sequence number.
+    """
+    statement = upsert(connection, tombstones_table).values(
+        uid=uid,
+        kind=kind,
+        partition=partition,
+        user_id=scope.user_id,
+        agent_id=scope.agent_id,
+        run_id=scope.run_id,
+        at=micros(now),
+        seq=seq,
+    )
+    renewed = {"at": micros(now), "seq": seq}
+    connection.execute(statement.on_conflict_do_update(index_elements=[tombstones_table.c.uid], set_=renewed))
+
+
+def prune_tombstones(connection: Connection, seqs: Sequence[int] | None = None) -> None:
+    """Deletes the tombstones of entities that every projection has received; with `seqs` only those with these seqs."""
+    received = select(func.min(cursors.c.seq)).scalar_subquery()
+    statement = tombstones_table.delete().where(tombstones_table.c.kind == "entity", tombstones_table.c.seq <= received)
+    if seqs is not None:
+        statement = statement.where(tombstones_table.c.seq.in_(seqs))
+    connection.execute(statement)
+
+
+def find_tombstone(connection: Connection, uid: str) -> Tombstone | None:
+    """Returns the tombstone of a memory or relation, or None."""
+    row = connection.execute(_TOMBSTONE, {"uid": uid}).mappings().first()
+    return None if row is None else _decode_tombstone(row)
+
+
+def remove_tombstone(connection: Connection, uid: str) -> None:
+    """Deletes the tombstone of a memory that an import restores."""
+    connection.execute(
+        tombstones_table.delete().where(tombstones_table.c.uid == uid, tombstones_table.c.kind == "memory")
+    )
+
+
+def tombstones_after(connection: Connection, after: int, limit: int, partition: str | None = None) -> list[Tombstone]:
+    """Returns up to `limit` tombstones with a sequence number above `after`, in its order."""
+    statement = (
+        select(tombstones_table).where(tombstones_table.c.seq > after).order_by(tombstones_table.c.seq).limit(limit)
+    )
+    if partition is not None:
+        statement = statement.where(tombstones_table.c.partition == partition)
+    return tombstones_of(connection, statement)
+
+
+def tombstones_of(connection: Connection, statement: Select[Any]) -> list[Tombstone]:
+    """Returns the tombstones that a statement selects."""
+    return [_decode_tombstone(row) for row in connection.execute(statement).mappings()]
+
+
+@decoding
+def _decode_tombstone(row: Any) -> Tombstone:
+    return Tombstone(
+        uid=row["uid"],
+        kind=row["kind"],
+        partition=row["partition"],
+        scope=Scope(row["user_id"], row["agent_id"], row["run_id"]),
+        at=from_micros(row["at"]),
+        seq=row["seq"],
+    )
+
+
+def message_lookup(connection: Connection, key: str) -> tuple[str, str | None] | None:
+    """Returns the id of a message's memory and the digest of its content (None once erased); None for a new message."""
+    row = connection.execute(_MESSAGE, {"key": key}).first()
+    return None if row is None else (row[0], row[1])
+
+
+def add_message_key(connection: Connection, key: str, memory: str, content_digest: str) -> None:
+    """Records the key of a stored message."""
+    connection.execute(messages.insert(), {"key": key, "memory": memory, "content_digest": content_digest})
+
+
+def restore_message_key(connection: Connection, key: str, memory: str, content_digest: str | None) -> None:
+    """Records the key of an imported message, which the ledger may have already.
+
+    With a `content_digest` it replaces an existing entry, such as that of an erased message. Without one (None) the
+    message is an erased one, and an existing entry is kept.
+    """
+    statement = upsert(connection, messages).values(key=key, memory=memory, content_digest=content_digest)
+    if content_digest is None:
+        connection.execute(statement.on_conflict_do_nothing())
+        return
+    restored = {"memory": memory, "content_digest": content_digest}
+    connection.execute(statement.on_conflict_do_update(index_elements=[messages.c.key], set_=restored))
