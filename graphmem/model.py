@@ -79,8 +79,8 @@ class MentionKind(IntEnum):
 
     TITLE = 0
     NAME = 1
-    CHUNK = 2
-    THING = 3  # one common noun, kept only because a relation ends there; it does not link memories
+    NOUN_PHRASE = 2
+    COMMON_NOUN = 3  # one common noun, kept only because a relation ends there; it does not link memories
 
 
 # Names of a scope's parts, alike as arguments, columns and keys of an export.
@@ -444,7 +444,7 @@ class Subgraph:
     """A bounded neighbourhood of seeds.
 
     `mentions` are those of entities that several memories of the partition mention, and those of the seeds. Entities
-    that one memory alone mentions are only counted, in `shared_mentions`, {(memory, kind): count}: they lead nowhere,
+    that one memory alone mentions are only counted, in `unshared_mentions`, {(memory, kind): count}: they lead nowhere,
     but take a share of the weight that the memory passes on. `frequencies` is the document frequency of every key that
     occurs. `next_pairs` are consecutive memories of a session, both inside the view, at least one of them in
     `memories`.
@@ -456,5 +456,5 @@ class Subgraph:
     memories: tuple[str, ...] = ()
     frequencies: Mapping[str, int] = field(default_factory=dict)
     mentions: tuple[MentionEdge, ...] = ()
-    shared_mentions: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    unshared_mentions: Mapping[tuple[str, int], int] = field(default_factory=dict)
     next_pairs: tuple[tuple[str, str], ...] = ()

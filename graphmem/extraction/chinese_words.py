@@ -73,11 +73,11 @@ def find_entities(text: str) -> Iterator[EntityCandidate]:
         if tag[:2] in NAME_TYPES:
             yield from _names(word, tag[:2])
         elif tag[0] == "n":
-            yield word, MentionKind.CHUNK, EntityType.CONCEPT
+            yield word, MentionKind.NOUN_PHRASE, EntityType.CONCEPT
     for are_nouns, run in groupby(tagged_words, key=_is_noun):
         row = [word for word, _ in run]
         if are_nouns and len(row) > 1:
-            yield "".join(row), MentionKind.CHUNK, EntityType.CONCEPT
+            yield "".join(row), MentionKind.NOUN_PHRASE, EntityType.CONCEPT
 
 
 def is_chinese(text: str) -> bool:

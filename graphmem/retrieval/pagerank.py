@@ -23,7 +23,7 @@ from scipy.sparse.csgraph import dijkstra
 from graphmem.model import MentionKind, Subgraph
 
 MENTION_WEIGHTS: Mapping[MentionKind, float] = {
-    MentionKind.TITLE: 1.0, MentionKind.NAME: 1.0, MentionKind.CHUNK: 0.3, MentionKind.THING: 0.0
+    MentionKind.TITLE: 1.0, MentionKind.NAME: 1.0, MentionKind.NOUN_PHRASE: 0.3, MentionKind.COMMON_NOUN: 0.0
 }  # fmt: skip
 NEXT_WEIGHT = 1.0
 RESTART_PROBABILITY = 0.05
@@ -132,7 +132,7 @@ class _TransitionGraph:
         rarities = _rarities(size, self._frequencies)
         self._mention_weights = _WEIGHT_BY_KIND[kinds] * rarities[self._mention_entities - len(self.memories)]
         self._unshared_weights = np.zeros(len(self))
-        for (memory, kind), count in subgraph.shared_mentions.items():
+        for (memory, kind), count in subgraph.unshared_mentions.items():
             self._unshared_weights[self.memories[memory]] += (
                 count * MENTION_WEIGHTS[MentionKind(kind)] * rarity(size, 1)
             )

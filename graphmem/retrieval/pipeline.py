@@ -403,7 +403,7 @@ class _Search:
             key
             for partition in self._partitions
             for key in partition.named_entities
-            if partition.kinds[key] < MentionKind.THING
+            if partition.kinds[key] < MentionKind.COMMON_NOUN
         )
         return tuple(dict.fromkeys(keys))
 

@@ -17,7 +17,7 @@ from graphmem.retrieval.token_matching import MatchMatrix
 
 # The strength of a link over an entity, by the better of its two mentions.
 MENTION_WEIGHTS: Mapping[MentionKind, float] = {
-    MentionKind.TITLE: 1.5, MentionKind.NAME: 1.0, MentionKind.CHUNK: 0.0, MentionKind.THING: 0.0
+    MentionKind.TITLE: 1.5, MentionKind.NAME: 1.0, MentionKind.NOUN_PHRASE: 0.0, MentionKind.COMMON_NOUN: 0.0
 }  # fmt: skip
 _WEIGHT_BY_KIND = [MENTION_WEIGHTS[kind] for kind in sorted(MentionKind)]
 # An entity in more memories than this links too many to be telling.

@@ -191,7 +191,7 @@ class NetworkxIndex:
         mentions = [
             (self._entity(node), data["kind"])
             for _, node, key, data in self._graph.out_edges(("memory", uid), keys=True, data=True)
-            if key == "mentions" and data["kind"] < MentionKind.THING
+            if key == "mentions" and data["kind"] < MentionKind.COMMON_NOUN
         ]
         return sorted(mentions, key=lambda mention: (mention[1], mention[0].key))
 
@@ -202,7 +202,7 @@ class NetworkxIndex:
     def _best_mentions(self, view: View, key: str, limit: int) -> list[str]:
         memories: list[str] = []
         for kind, _, _, uid in self._mentions[view.partition or "", key]:
-            if kind < MentionKind.THING and self._is_visible(view, uid):
+            if kind < MentionKind.COMMON_NOUN and self._is_visible(view, uid):
                 memories.append(uid)
             if len(memories) == limit:
                 break
@@ -219,7 +219,7 @@ class NetworkxIndex:
             memories=tuple(memories),
             frequencies={entity.key: entity.mentions for _, entity, _ in linking},
             mentions=tuple(MentionEdge(uid, entity.key, int(kind)) for uid, entity, kind in linking),
-            shared_mentions=dict(unshared),
+            unshared_mentions=dict(unshared),
             next_pairs=tuple(
                 sorted(pair for pair in pairs if self._is_visible(view, pair[0]) and self._is_visible(view, pair[1]))
             ),

@@ -149,7 +149,7 @@ class Graph(Protocol):
            `limits.frontier` entities with the fewest memories among those that the memories of 1 and 3 mention;
            seed entities and entities of a single memory are not part of it.
 
-        A mention of kind `MentionKind.THING` links nothing. Raises StoreUnavailable.
+        A mention of kind `MentionKind.COMMON_NOUN` links nothing. Raises StoreUnavailable.
         """
         ...
 

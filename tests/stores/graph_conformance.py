@@ -30,7 +30,12 @@ from graphmem.stores.ledger import memories, outbox
 from graphmem.stores.protocols import Graph
 from graphmem.text import content_hash
 
-NAME, TITLE, CHUNK, THING = MentionKind.NAME, MentionKind.TITLE, MentionKind.CHUNK, MentionKind.THING
+NAME, TITLE, NOUN_PHRASE, COMMON_NOUN = (
+    MentionKind.NAME,
+    MentionKind.TITLE,
+    MentionKind.NOUN_PHRASE,
+    MentionKind.COMMON_NOUN,
+)
 ALICE = Scope("alice")
 
 
@@ -83,30 +88,30 @@ class GraphContract:
         found = self.around(clerk, "anna")
         assert set(found.memories) == {one.id, three.id}
 
-    def test_all_shared_mentions_of_each_memory_come_along(self, clerk: Any) -> None:
-        one = tell(clerk, "anna", "acme", "berlin", kinds={"acme": TITLE, "berlin": CHUNK})
+    def test_all_unshared_mentions_of_each_memory_come_along(self, clerk: Any) -> None:
+        one = tell(clerk, "anna", "acme", "berlin", kinds={"acme": TITLE, "berlin": NOUN_PHRASE})
         two = tell(clerk, "acme", "berlin", at=far(1))
         found = self.around(clerk, "anna")
         assert set(found.mentions) == {
-            MentionEdge(one.id, "anna", NAME), MentionEdge(one.id, "acme", TITLE), MentionEdge(one.id, "berlin", CHUNK),
+            MentionEdge(one.id, "anna", NAME), MentionEdge(one.id, "acme", TITLE), MentionEdge(one.id, "berlin", NOUN_PHRASE),
             MentionEdge(two.id, "acme", NAME), MentionEdge(two.id, "berlin", NAME),
         }  # fmt: skip
         assert found.frequencies == {"anna": 1, "acme": 2, "berlin": 2}
 
-    def test_unshared_mentions_of_a_memory_are_counted_by_kind(self, clerk: Any) -> None:
-        one = tell(clerk, "anna", "acme", "bergen", "berlin", kinds={"berlin": CHUNK})
+    def test_ununshared_mentions_of_a_memory_are_counted_by_kind(self, clerk: Any) -> None:
+        one = tell(clerk, "anna", "acme", "bergen", "berlin", kinds={"berlin": NOUN_PHRASE})
         tell(clerk, "acme", at=far(1))
         found = self.around(clerk, memories=[one], limits=GraphBounds(frontier=0))
-        assert found.shared_mentions == {(one.id, NAME): 2, (one.id, CHUNK): 1}
+        assert found.unshared_mentions == {(one.id, NAME): 2, (one.id, NOUN_PHRASE): 1}
         assert {edge.entity for edge in found.mentions} == {"acme"}
 
     def test_a_seed_entity_of_a_single_memory_is_a_node(self, clerk: Any) -> None:
         one = tell(clerk, "anna", "acme")
         found = self.around(clerk, "anna", memories=[one])
-        assert (found.mentions, found.shared_mentions) == ((MentionEdge(one.id, "anna", NAME),), {(one.id, NAME): 1})
+        assert (found.mentions, found.unshared_mentions) == ((MentionEdge(one.id, "anna", NAME),), {(one.id, NAME): 1})
 
     def test_a_mention_of_kind_thing_links_nothing(self, clerk: Any) -> None:
-        one = tell(clerk, "rice", "anna", kinds={"rice": THING})
+        one = tell(clerk, "rice", "anna", kinds={"rice": COMMON_NOUN})
         tell(clerk, "rice", at=far(1))
         assert self.around(clerk, "anna").memories == (one.id,)
         found = self.around(clerk, "rice", memories=[one])
@@ -165,13 +170,13 @@ class GraphContract:
         found = self.around(clerk, "anna", "acme", memories=told)
         assert sorted(found.memories) == sorted(record.id for record in told)
         assert len(set(found.mentions)) == len(found.mentions) == 8
-        assert found.shared_mentions == {}
+        assert found.unshared_mentions == {}
 
     # --- limits -----------------------------------------------------------------------------------------------
 
     def test_the_best_mentions_come_first_by_kind_then_newest(self, clerk: Any) -> None:
         old_title = tell(clerk, "anna", kinds={"anna": TITLE}, at=far(0))
-        new_chunk = tell(clerk, "anna", kinds={"anna": CHUNK}, at=far(9))
+        new_chunk = tell(clerk, "anna", kinds={"anna": NOUN_PHRASE}, at=far(9))
         old_name, new_name = tell(clerk, "anna", at=far(1)), tell(clerk, "anna", at=far(2))
         order = [old_title.id, new_name.id, old_name.id, new_chunk.id]
         for most in range(1, 5):
@@ -215,7 +220,7 @@ class GraphContract:
             found = self.around(clerk, "anna", memories=[seed], limits=GraphBounds(memories=most))
             assert found.memories == tuple(order[:most])
             assert {edge.memory for edge in found.mentions} == set(order[:most])
-            assert found.shared_mentions == {}
+            assert found.unshared_mentions == {}
 
     def test_seed_memories_are_cut_in_the_order_given(self, clerk: Any) -> None:
         told = [tell(clerk, at=far(n)) for n in range(4)]
@@ -362,6 +367,6 @@ def unordered(found: Subgraph) -> Any:
         set(found.memories),
         dict(found.frequencies),
         set(found.mentions),
-        dict(found.shared_mentions),
+        dict(found.unshared_mentions),
         set(found.next_pairs),
     )

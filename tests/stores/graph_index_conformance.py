@@ -10,7 +10,7 @@ from itertools import permutations
 from typing import Any
 
 import pytest
-from graph_conformance import ALICE, CHUNK, NAME, THING, GraphContract, enrich, far, fill, tell, unordered
+from graph_conformance import ALICE, COMMON_NOUN, NAME, NOUN_PHRASE, GraphContract, enrich, far, fill, tell, unordered
 
 from graphmem.commands.types import DeleteMemory, RetireMemory, UpdateMemory
 from graphmem.errors import StoreUnavailable
@@ -181,9 +181,9 @@ class GraphIndexContract(GraphContract):
     def test_a_new_version_removes_the_links_of_the_old_one(self) -> None:
         chain = [memory("a", minute=0), memory("b", minute=1, previous="a"), memory("c", minute=2, previous="b")]
         self.copy.upsert([*chain, memory("m", "anna", "acme", "bob", seq=2, minute=3, previous="c")])
-        self.copy.upsert([memory("m", "acme", seq=3, minute=3, previous="a", kinds={"acme": CHUNK})])
+        self.copy.upsert([memory("m", "acme", seq=3, minute=3, previous="a", kinds={"acme": NOUN_PHRASE})])
         found = self.seen("anna", "bob", "acme", memories=["m", "c"])
-        assert found.mentions == (MentionEdge("m", "acme", CHUNK),)
+        assert found.mentions == (MentionEdge("m", "acme", NOUN_PHRASE),)
         assert found.frequencies == {"acme": 1}
         assert set(found.next_pairs) == {("a", "b"), ("b", "c"), ("a", "m")}
 
@@ -257,7 +257,7 @@ class GraphIndexContract(GraphContract):
         found = self.seen("anna")
         assert found.memories == ("b", "a")
         assert (found.frequencies, found.next_pairs) == ({"anna": 2}, (("a", "b"),))
-        assert found.shared_mentions == {("b", NAME): 1}
+        assert found.unshared_mentions == {("b", NAME): 1}
 
     # --- ranks ------------------------------------------------------------------------------------------------
 
@@ -275,7 +275,7 @@ class GraphIndexContract(GraphContract):
         assert self.seen("anna").memories == ("1", "20", "900", "10000000")
 
     def test_a_hub_of_things_is_no_hub(self) -> None:
-        things = [memory(f"t{n}", "rice", minute=n, kinds={"rice": THING}) for n in range(5)]
+        things = [memory(f"t{n}", "rice", minute=n, kinds={"rice": COMMON_NOUN}) for n in range(5)]
         self.copy.upsert([*things, memory("m", "rice", minute=9)])
         found = self.seen("rice")
         assert (found.memories, found.frequencies) == (("m",), {"rice": 6})

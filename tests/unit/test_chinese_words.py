@@ -8,7 +8,7 @@ from graphmem.extraction import chinese_words
 from graphmem.extraction.spacy.extractor import SpacyExtractor
 from graphmem.model import EntityType, Mention, MentionKind, Utterance
 
-NAME, CHUNK = MentionKind.NAME, MentionKind.CHUNK
+NAME, NOUN_PHRASE = MentionKind.NAME, MentionKind.NOUN_PHRASE
 
 
 def kinds(text: str) -> dict[str, MentionKind]:
@@ -39,12 +39,12 @@ def test_is_chinese(text: str, expected: bool) -> None:
 def test_names_and_nouns() -> None:
     found = kinds("志远在苏州工业园区的机器人公司上班,周末带柴犬去太湖。")
     assert found["苏州工业园区"] == found["太湖"] == NAME
-    assert found["公司"] == found["机器人"] == found["机器人公司"] == CHUNK
+    assert found["公司"] == found["机器人"] == found["机器人公司"] == NOUN_PHRASE
     assert not {"周末", "上班", "的", "在"} & set(found)
 
 
 def test_a_full_name_is_also_mentioned_by_its_given_name() -> None:
-    assert kinds("孟雨桐以前给长颈鹿看病") == {"孟雨桐": NAME, "雨桐": NAME, "长颈鹿": CHUNK}
+    assert kinds("孟雨桐以前给长颈鹿看病") == {"孟雨桐": NAME, "雨桐": NAME, "长颈鹿": NOUN_PHRASE}
 
 
 def test_types_of_names() -> None:

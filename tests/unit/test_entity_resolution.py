@@ -134,7 +134,7 @@ def test_other_statements_name_nobody(predicate: str) -> None:
 
 def test_only_names_of_people_become_aliases() -> None:
     assert extraction("be called", ORGANIZATION) == []
-    assert extraction("be called", kind=MentionKind.THING) == []
+    assert extraction("be called", kind=MentionKind.COMMON_NOUN) == []
 
 
 # --- groups -----------------------------------------------------------------------------------------------------------

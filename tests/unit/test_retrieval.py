@@ -112,7 +112,7 @@ def test_entities_of_one_memory_pass_their_share_back_to_it() -> None:
     whole = graph(mentions, {"a": 2, "b": 2, "x": 1, "y": 1, "z": 1}, (("m1", "m3"),))
     shared = graph({uid: [key for key in keys if key in "ab"] for uid, keys in mentions.items()}, {"a": 2, "b": 2})
     folded = replace(
-        shared, shared_mentions={("m1", MentionKind.NAME): 2, ("m3", MentionKind.NAME): 1}, next_pairs=(("m1", "m3"),)
+        shared, unshared_mentions={("m1", MentionKind.NAME): 2, ("m3", MentionKind.NAME): 1}, next_pairs=(("m1", "m3"),)
     )
     for seeds in ({"m1": 1.0}, {"m2": 0.5, "m3": 0.5}):
         assert personalized_pagerank(folded, SIZE, seeds, {"a": 0.4}).scores == pytest.approx(

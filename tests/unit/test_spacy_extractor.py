@@ -251,7 +251,7 @@ def test_mentions() -> None:
     assert found["tom"] == Mention("tom", "Tom", EntityType.PERSON, MentionKind.NAME)
     assert found["new york city"] == Mention("new york city", "New York City", EntityType.PLACE, MentionKind.NAME)
     group = found["lgbtq support group"]
-    assert group == Mention("lgbtq support group", "LGBTQ support group", EntityType.CONCEPT, MentionKind.CHUNK)
+    assert group == Mention("lgbtq support group", "LGBTQ support group", EntityType.CONCEPT, MentionKind.NOUN_PHRASE)
     assert not {"last week", "20 dollars", "20", "week", "i", "my friend"} & set(found)
 
 
@@ -361,7 +361,7 @@ def test_text_that_is_not_english_has_names_but_no_statements(text: str, expecte
 
 def test_an_uncertain_name_is_a_noun_phrase() -> None:
     found = by_key(read("Ich habe gestern mein Fahrrad verkauft.").mentions)
-    assert found["fahrrad"] == Mention("fahrrad", "Fahrrad", EntityType.CONCEPT, MentionKind.CHUNK)
+    assert found["fahrrad"] == Mention("fahrrad", "Fahrrad", EntityType.CONCEPT, MentionKind.NOUN_PHRASE)
 
 
 @pytest.mark.thorough

@@ -92,7 +92,7 @@ class DocumentReader:
             chinese_words.add_mentions(" ".join(parts), self.add_mention)
             return
         for candidate in (candidate for part in parts for candidate in pattern_names(part)):
-            kind = MentionKind.NAME if candidate.is_certain else MentionKind.CHUNK
+            kind = MentionKind.NAME if candidate.is_certain else MentionKind.NOUN_PHRASE
             self.add_mention(candidate.words, kind, candidate.type if candidate.is_certain else EntityType.CONCEPT)
 
     def add_mentions(self, doc: Doc) -> None:
@@ -187,7 +187,7 @@ class DocumentReader:
         return ""
 
     def _add_noun_phrase(self, words: str, displayed: str) -> str:
-        kind = MentionKind.CHUNK if " " in words else MentionKind.THING
+        kind = MentionKind.NOUN_PHRASE if " " in words else MentionKind.COMMON_NOUN
         return self.add_mention(words, kind, EntityType.CONCEPT, displayed)
 
 

@@ -111,10 +111,10 @@ def add_to_extraction(
     """Adds a language model's mentions and relations to an enrichment.
 
     The model's mentions win over the extractor's of the same key. Its relations, if any, replace the extractor's,
-    together with the nouns (`MentionKind.THING`) that only these relations mention.
+    together with the nouns (`MentionKind.COMMON_NOUN`) that only these relations mention.
     """
     extraction = enrichment.extraction
-    kept = [mention for mention in extraction.mentions if not statements or mention.kind is not MentionKind.THING]
+    kept = [mention for mention in extraction.mentions if not statements or mention.kind is not MentionKind.COMMON_NOUN]
     by_key = {mention.key: mention for mention in (*kept, *mentions)}
     merged = replace(extraction, mentions=tuple(by_key.values()), statements=statements or extraction.statements)
     return replace(enrichment, extraction=merged)

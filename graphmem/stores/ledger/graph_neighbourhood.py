@@ -150,7 +150,7 @@ class _NeighbourhoodQuery:
             memories=tuple(uids.values()),
             frequencies={key: df for _, _, key, df in shared},
             mentions=tuple([MentionEdge(uids[row], key, kind) for row, kind, key, _ in shared]),
-            shared_mentions=unshared,
+            unshared_mentions=unshared,
             next_pairs=self.visible_pairs(row_ids),
         )
 
@@ -179,7 +179,7 @@ def _visible_rows_by_id(shape: visibility.ViewShape) -> Select[Any]:
 @lru_cache(maxsize=1)
 def _rarest_entities() -> Select[Any]:
     linked = select(mentions.c.entity).where(
-        in_array(mentions.c.memory, "row_ids"), mentions.c.kind < MentionKind.THING
+        in_array(mentions.c.memory, "row_ids"), mentions.c.kind < MentionKind.COMMON_NOUN
     )
     return (
         select(entities.c.id)
@@ -194,7 +194,7 @@ def _mentions_of_memories() -> Select[Any]:
     return (
         select(mentions.c.memory, mentions.c.kind, entities.c.id, entities.c.key, entities.c.mentions)
         .join(entities)
-        .where(in_array(mentions.c.memory, "row_ids"), mentions.c.kind < MentionKind.THING)
+        .where(in_array(mentions.c.memory, "row_ids"), mentions.c.kind < MentionKind.COMMON_NOUN)
     )
 
 
@@ -216,7 +216,7 @@ def _best_mentions(shape: visibility.ViewShape) -> CompoundSelect[Any]:
             .join(memories, memories.c.id == mentions.c.memory)
             .where(
                 mentions.c.entity == bindparam(f"entity_{slot}"),
-                mentions.c.kind < MentionKind.THING,
+                mentions.c.kind < MentionKind.COMMON_NOUN,
                 *visibility.conditions(shape),
             )
             .order_by(mentions.c.kind, mentions.c.at.desc(), mentions.c.memory)

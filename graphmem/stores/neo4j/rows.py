@@ -57,7 +57,7 @@ def mention_rows(state: MemoryState) -> list[Any]:
 
 def _rank(kind: MentionKind, recency: str) -> str | None:
     """Returns a sortable text, the best mention highest: by kind, then newest, then stored first. None: not ranked."""
-    return None if kind is MentionKind.THING else f"{MentionKind.THING - kind}{recency}"
+    return None if kind is MentionKind.COMMON_NOUN else f"{MentionKind.COMMON_NOUN - kind}{recency}"
 
 
 def mentioned_entity_rows(ledger: str, states: Iterable[MemoryState]) -> list[Row]:
@@ -160,6 +160,6 @@ def parse_subgraph(row: Mapping[str, Any]) -> Subgraph:
                 for number in numbers
             ]
         ),
-        shared_mentions=Counter((uids[number // _KINDS], number % _KINDS) for number in row["alone"]),
+        unshared_mentions=Counter((uids[number // _KINDS], number % _KINDS) for number in row["alone"]),
         next_pairs=tuple(sorted((before, after) for before, after in row["next"])),
     )
