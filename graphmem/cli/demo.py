@@ -84,7 +84,7 @@ def run_demo(call: CommandContext) -> None:
         raise typer.BadParameter("with --config, the demo needs --home as well")
     with _memory(call) as memory:
         told = _tell(memory)
-    call.print_answer(told, lambda screen: _DemoPresenter(screen, told).run(call.home))
+    call.print_answer(told, lambda renderer: _DemoPresenter(renderer, told).run(call.home))
 
 
 @contextmanager
@@ -127,8 +127,8 @@ def _correct(memory: Memory) -> dict[str, Any]:
 class _DemoPresenter:
     """The same for people."""
 
-    def __init__(self, screen: Renderer, told: Mapping[str, Any]) -> None:
-        self._screen = screen
+    def __init__(self, renderer: Renderer, told: Mapping[str, Any]) -> None:
+        self._screen = renderer
         self._told = told
 
     def run(self, home: Path | None) -> None:
@@ -149,15 +149,15 @@ class _DemoPresenter:
             self._hit(place, hit)
 
     def _hit(self, place: int, hit: Mapping[str, Any]) -> None:
-        screen, because = self._screen, hit["explain"]
+        renderer, because = self._screen, hit["explain"]
         when, who = (hit["at"][:10], "green"), (f"{hit['actor_id']}: ", "bold")
-        screen.line((f"{place}  ", "bold"), when, "  ", who, hit["memory"], hang=3)
+        renderer.line((f"{place}  ", "bold"), when, "  ", who, hit["memory"], hang=3)
         if not any(step["type"] == "entity" for step in because["path"]):
             return
-        screen.path(because["path"], indent=5)
+        renderer.path(because["path"], indent=5)
         alone = because["arms"].get("dense", {}).get("rank", 0)
         if alone > place:
-            screen.line(
+            renderer.line(
                 (f"(number {place}; by likeness alone it would be {alone} of {self._told['messages']})", "dim"),
                 indent=5,
             )

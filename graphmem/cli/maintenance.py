@@ -51,7 +51,7 @@ def rebuild(
 
 
 def _report(call: CommandContext, found: Mapping[str, Any]) -> None:
-    call.print_answer(found, lambda screen: screen.report(found))
+    call.print_answer(found, lambda renderer: renderer.report(found))
     if not found["ok"]:
         raise typer.Exit(1)
 
@@ -61,7 +61,7 @@ def retry_failed(call: CommandContext) -> None:
     """Asks the language model again what it has failed to answer. Exit status 1 if it fails again."""
     with call.whole_memory() as memory:
         came = memory.retry_failed()
-    call.print_answer(came, lambda screen: screen.pairs(came))
+    call.print_answer(came, lambda renderer: renderer.pairs(came))
     if came["failed"]:
         raise typer.Exit(1)
 
@@ -71,4 +71,4 @@ def stats(call: CommandContext) -> None:
     """Counts, sizes, what is unfinished."""
     with call.whole_memory() as memory:
         found = memory.stats()
-    call.print_answer(found, lambda screen: screen.pairs(found))
+    call.print_answer(found, lambda renderer: renderer.pairs(found))

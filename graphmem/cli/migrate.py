@@ -108,9 +108,9 @@ def _remember(call: CommandContext, path: Path, text: str, at: datetime) -> None
     from graphmem.cli.write import show_added  # noqa: PLC0415
     from graphmem.transfer.sources import chat, records  # noqa: PLC0415
 
-    def show(screen: Renderer) -> None:
-        show_added(screen, result, len(messages))
-        _tell_left(screen, told)
+    def show(renderer: Renderer) -> None:
+        show_added(renderer, result, len(messages))
+        _tell_left(renderer, told)
 
     left = records.SkippedRecords()
     with call.memory() as memory:
@@ -142,10 +142,10 @@ def _counted(records: Iterable[Record], tell: Callable[[int], None]) -> Iterator
 
 def _answer(call: CommandContext, memory: Memory, report: Mapping[str, Any], left: SkippedRecords) -> None:
     told = {**report, "left": left.by_reason, "embedder": memory.stats()["embedder"]}
-    call.print_answer(told, lambda screen: _tell(screen, told))
+    call.print_answer(told, lambda renderer: _tell(renderer, told))
 
 
-def _tell(screen: Renderer, told: Mapping[str, Any]) -> None:
+def _tell(renderer: Renderer, told: Mapping[str, Any]) -> None:
     words = {
         "added": f"added, embedded by {told['embedder']}",
         "known": "known already",
@@ -156,14 +156,16 @@ def _tell(screen: Renderer, told: Mapping[str, Any]) -> None:
     }
     counts = [f"{told[name]} {what}" for name, what in words.items() if told.get(name) or name == "added"]
     counts += [f"not yet in {' and '.join(told['pending'])}"] if told.get("pending") else []
-    screen.line("; ".join(counts))
-    _tell_left(screen, told)
+    renderer.line("; ".join(counts))
+    _tell_left(renderer, told)
 
 
-def _tell_left(screen: Renderer, told: Mapping[str, Any]) -> None:
+def _tell_left(renderer: Renderer, told: Mapping[str, Any]) -> None:
     for reason, ids in told["left"].items():
         more = f" and {len(ids) - MAX_IDS_SHOWN} more" if len(ids) > MAX_IDS_SHOWN else ""
-        screen.line((f"{len(ids)} not taken: ", "yellow"), f"{reason} ({', '.join(ids[:MAX_IDS_SHOWN])}{more})", hang=2)
+        renderer.line(
+            (f"{len(ids)} not taken: ", "yellow"), f"{reason} ({', '.join(ids[:MAX_IDS_SHOWN])}{more})", hang=2
+        )
 
 
 for _one in (mem0, jsonl):

@@ -45,7 +45,7 @@ def search(
         )
     if found.get("degraded"):
         typer.echo(f"graphmem: answered without {', '.join(found['degraded'])}", err=True)
-    call.print_answer(found, lambda screen: screen.hits(found["results"]))
+    call.print_answer(found, lambda renderer: renderer.hits(found["results"]))
     if not found["results"]:
         typer.echo("graphmem: nothing found", err=True)
 
@@ -59,7 +59,7 @@ def context(
     """The block of memories to put into a prompt."""
     with call.memory() as memory:
         block = memory.context(query, **call.scope, max_chars=max_chars)
-    call.print_answer({"context": block}, lambda screen: screen.plain(block))
+    call.print_answer({"context": block}, lambda renderer: renderer.plain(block))
 
 
 @command
@@ -74,7 +74,7 @@ def list_(
     only = json_object(filters, "--filters")
     with call.memory() as memory:
         found = memory.get_all(**call.scope, limit=limit, offset=offset, filters=only, kinds=comma_separated(kinds))
-    call.print_answer(found, lambda screen: screen.memories(found["results"]))
+    call.print_answer(found, lambda renderer: renderer.memories(found["results"]))
     typer.echo(f"graphmem: {len(found['results'])} of {found['total']} memories", err=True)
 
 
@@ -105,4 +105,4 @@ def explain(call: CommandContext, memory_id: Id) -> None:
 def _show(call: CommandContext, memory_id: str, found: object, form: str) -> None:
     if not found:
         raise error_exit(f"no memory {memory_id}; 'graphmem list' gives the ids that exist")
-    call.print_answer(found, lambda screen: getattr(screen, form)(found))
+    call.print_answer(found, lambda renderer: getattr(renderer, form)(found))

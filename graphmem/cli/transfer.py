@@ -38,7 +38,7 @@ def export(
     if file == STANDARD:
         typer.echo(f"graphmem: {told}", err=True)
     else:
-        call.print_answer(done, lambda screen: screen.line(f"{told}: {file}"))
+        call.print_answer(done, lambda renderer: renderer.line(f"{told}: {file}"))
 
 
 def _warn_of_nothing(call: CommandContext, *, replaces: bool) -> None:
@@ -69,10 +69,10 @@ def import_(
     source: str | IO[bytes] = sys.stdin.buffer if file == STANDARD else file
     with call.memory() as memory, ProgressBar() as bar:
         done = memory.import_(source, restore=restore, progress=bar.update)
-    call.print_answer(done, lambda screen: _tell_imported(screen, done))
+    call.print_answer(done, lambda renderer: _tell_imported(renderer, done))
 
 
-def _tell_imported(screen: Renderer, done: Mapping[str, Any]) -> None:
+def _tell_imported(renderer: Renderer, done: Mapping[str, Any]) -> None:
     told = [f"{done['added']} added"]
     told += [f"{done['known']} known already"] if done["known"] else []
     told += [f"{done['erased']} erased here before, not brought back without --restore"] if done["erased"] else []
@@ -80,4 +80,4 @@ def _tell_imported(screen: Renderer, done: Mapping[str, Any]) -> None:
     told += [f"{done['skipped_links']} links to memories that are not here"] if done["skipped_links"] else []
     told += [f"{done['unenriched']} still without vectors and entities"] if done["unenriched"] else []
     told += [f"not yet in {' and '.join(done['pending'])}"] if done.get("pending") else []
-    screen.line("; ".join(told))
+    renderer.line("; ".join(told))

@@ -64,11 +64,11 @@ def add(
     with call.memory() as memory:
         options = {**call.scope, "metadata": kept, "timestamp": timestamp, "infer": False if as_spoken else None}
         result = add_all(memory, source, messages, options, wait=not no_wait)
-        call.print_answer(result, lambda screen: show_added(screen, result, len(messages)))
+        call.print_answer(result, lambda renderer: show_added(renderer, result, len(messages)))
         sys.stdout.flush()  # with --no-wait the rest is still to be done, on the way out
 
 
-def show_added(screen: Renderer, result: Mapping[str, Any], given: int) -> None:
+def show_added(renderer: Renderer, result: Mapping[str, Any], given: int) -> None:
     """What became of so many messages."""
     found = result["results"]
     counts = Counter("erased" if one.get("reason") == "erased" else one["event"] for one in found)
@@ -82,11 +82,11 @@ def show_added(screen: Renderer, result: Mapping[str, Any], given: int) -> None:
     told += [f"{skipped} skipped (system messages, or without words)"] if skipped else []
     told += [f"the model failed ({error}): retry-failed asks it again" for error in result.get("failed", {}).values()]
     told += [f"not yet in {' and '.join(result['pending'])}"] if result.get("pending") else []
-    screen.line("; ".join(told))
+    renderer.line("; ".join(told))
     for one in found if asked else []:
-        screen.line((f"{one['event']:6} {one['memory']}", ""), (f"  {one['id']}", "dim"))
+        renderer.line((f"{one['event']:6} {one['memory']}", ""), (f"  {one['id']}", "dim"))
     if given == 1 and found and not asked:
-        screen.line((found[0]["id"], "dim"))
+        renderer.line((found[0]["id"], "dim"))
 
 
 @command
@@ -100,7 +100,7 @@ def update(
     kept = json_object(metadata, "--metadata")
     with call.memory() as memory:
         changed = memory.update(memory_id, text, metadata=kept, **call.scope)
-    call.print_answer(changed, lambda screen: screen.updated_memory(changed))
+    call.print_answer(changed, lambda renderer: renderer.updated_memory(changed))
 
 
 @command
@@ -111,7 +111,7 @@ def undo(
     """Takes an update or a retirement back."""
     with call.memory() as memory:
         changed = memory.undo(event_id, **call.scope)
-    call.print_answer(changed, lambda screen: screen.updated_memory(changed))
+    call.print_answer(changed, lambda renderer: renderer.updated_memory(changed))
 
 
 @command
@@ -134,7 +134,7 @@ def delete(
             if missing := [uid for uid in wanted if memory.get(uid, **call.scope) is None]:
                 raise error_exit(f"no memory {', '.join(missing)}; nothing was deleted")
             receipt = _sum([memory.delete(uid, **call.scope) for uid in wanted])
-    call.print_answer(receipt, lambda screen: screen.line(receipt["message"]))
+    call.print_answer(receipt, lambda renderer: renderer.line(receipt["message"]))
 
 
 def _confirm(call: CommandContext) -> None:

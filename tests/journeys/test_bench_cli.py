@@ -13,7 +13,6 @@ from support.fakes import fake_models
 from typer.testing import CliRunner
 
 from graphmem import Memory, Settings
-from graphmem.cli import bench_session
 from graphmem.cli.app import app
 
 runner = CliRunner()
@@ -72,7 +71,7 @@ def opened(monkeypatch):
         folders.append(Path(folder))
         return Memory(":memory:", settings=settings)
 
-    monkeypatch.setattr(bench_session, "Memory", memory)
+    monkeypatch.setattr("graphmem.memory.Memory", memory)
     return folders
 
 
@@ -142,7 +141,7 @@ def test_a_folder_with_other_memories_is_refused(files, monkeypatch):
             super().__init__(":memory:", settings=settings)
             self.add("Something else.", user_id="conv-1")
 
-    monkeypatch.setattr(bench_session, "Memory", Used)
+    monkeypatch.setattr("graphmem.memory.Memory", Used)
     refused = run("locomo", files["locomo"], "--home", "used", status=1)
     assert refused.stderr.startswith("graphmem: user 'conv-1' has 5 memories here, the data 4 messages")
 

@@ -21,7 +21,7 @@ from graphmem.evaluation.metrics import (
     reciprocal_rank,
     scores,
 )
-from graphmem.evaluation.report import report
+from graphmem.evaluation.report import build_report
 from graphmem.evaluation.runner import Latency, RunResult, StoredMessages, run
 
 RANKING = ["a", "x", "b", "y"]
@@ -420,7 +420,7 @@ def test_a_report_has_figures_by_group_and_the_differences():
         {"full": [perfect, perfect, nothing], "flat": [perfect, nothing, nothing]},
         {"full": Latency(3, 12.345, 20.0), "flat": Latency(3, 1.0, 2.0)},
     )
-    told = report(dataset(), outcome, [("full", "flat")], {"embedder": "hash"})
+    told = build_report(dataset(), outcome, [("full", "flat")], {"embedder": "hash"})
     assert told["adding"] == {"messages": 300, "seconds": 2.0, "per_second": 150.0}
     assert told["latency"]["full"] == {"top_k": 10, "questions": 3, "p50_ms": 12.3, "p95_ms": 20.0}
     everything, two = told["figures"]

@@ -57,7 +57,7 @@ def graph(
         kept = memory._engine.kept  # noqa: SLF001  (what users have no door to)
         drawn = _drawn(memory, call.scope, around, hops)
     if chosen is None:
-        call.print_answer(None, lambda screen: screen.graph(drawn))
+        call.print_answer(None, lambda renderer: renderer.graph(drawn))
         return
     from graphmem.cli.graph.output import write_output  # noqa: PLC0415
 
