@@ -276,7 +276,7 @@ HOTPOTQA = [
 
 def test_passages_of_all_questions_are_one_partition_each_once(written):
     loaded = multihop.load(written(MUSIQUE))
-    said = loaded.partitions[multihop.SPACE]
+    said = loaded.partitions[multihop.PARTITION]
     assert [message["content"].partition("\n")[0] for message in said] == ["Acme", "Eve Ito", "Acme", "Oslo", "A"]
     assert said[0]["content"] == "Acme\nAcme was founded by Eve Ito."
     assert [(case.gold, case.groups[-1].value) for case in loaded.cases] == [
@@ -287,9 +287,9 @@ def test_passages_of_all_questions_are_one_partition_each_once(written):
 
 
 def test_passages_stand_in_sessions_of_their_own(memory, written):
-    said = multihop.load(written(MUSIQUE)).partitions[multihop.SPACE]
-    memory.add(said, user_id=multihop.SPACE)
-    stored = memory.get_all(user_id=multihop.SPACE)["results"]
+    said = multihop.load(written(MUSIQUE)).partitions[multihop.PARTITION]
+    memory.add(said, user_id=multihop.PARTITION)
+    stored = memory.get_all(user_id=multihop.PARTITION)["results"]
     assert len({one["session"] for one in stored}) == len(said)
 
 
@@ -312,7 +312,7 @@ def test_a_corpus_of_its_own(written):
 def test_hotpotqa_gold_are_the_passages_of_the_supporting_facts(written):
     loaded = multihop.load(written(HOTPOTQA))
     assert loaded.name == "hotpotqa"
-    assert loaded.partitions[multihop.SPACE][0]["content"] == "Oslo\nOslo is in Norway. It is large."
+    assert loaded.partitions[multihop.PARTITION][0]["content"] == "Oslo\nOslo is in Norway. It is large."
     (case,) = loaded.cases
     assert case.gold == {"p1", "p2"}
     assert [(group.by, group.value) for group in case.groups] == [
