@@ -28,7 +28,7 @@ Corpus = Annotated[
 Chats = Annotated[Path, typer.Argument(metavar="CHATS", help="A file of chats, or a folder of them: benchmarks/chats.")]
 
 bench = typer.Typer(
-    help="Measures the quality of the search, on graphmem's own chats and on LOCOMO, MuSiQue or HotpotQA files.",
+    help="Measures the quality of the search. Data: graphmem's own chats; LOCOMO, MuSiQue and HotpotQA files.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -36,9 +36,10 @@ bench = typer.Typer(
 
 @command
 def locomo(call: CommandContext, path: Locomo) -> None:
-    """Asks questions about long conversations; each conversation is a partition of its own.
+    """Asks questions about long conversations.
 
-    The data is stored in a temporary folder, or with --home in that one, which is kept to be measured again.
+    Each conversation is a partition of its own. The data is stored in a temporary folder, or with --home
+    in that one, which is kept to be measured again.
     """
     from graphmem.evaluation import locomo  # noqa: PLC0415
 
@@ -47,9 +48,10 @@ def locomo(call: CommandContext, path: Locomo) -> None:
 
 @command
 def chats(call: CommandContext, path: Chats) -> None:
-    """Asks questions about chats with an assistant or among friends; each chat is a partition of its own.
+    """Asks questions about chats, with an assistant or among friends.
 
-    The data is stored in a temporary folder, or with --home in that one, which is kept to be measured again.
+    Each chat is a partition of its own. The data is stored in a temporary folder, or with --home
+    in that one, which is kept to be measured again.
     """
     from graphmem.evaluation import chats  # noqa: PLC0415
 
@@ -58,9 +60,10 @@ def chats(call: CommandContext, path: Chats) -> None:
 
 @command
 def multihop(call: CommandContext, path: Multihop, corpus: Corpus = None) -> None:
-    """Asks questions that need several passages; all passages are in one partition.
+    """Asks questions that need several passages.
 
-    The data is stored in a temporary folder, or with --home in that one, which is kept to be measured again.
+    All passages are in one partition. The data is stored in a temporary folder, or with --home
+    in that one, which is kept to be measured again.
     """
     from graphmem.evaluation import multihop  # noqa: PLC0415
 
@@ -69,9 +72,10 @@ def multihop(call: CommandContext, path: Multihop, corpus: Corpus = None) -> Non
 
 @command
 def pooled(call: CommandContext, locomo_path: Locomo, multihop_path: Multihop, corpus: Corpus = None) -> None:
-    """Asks the questions of locomo and multihop, with all conversations and passages in one partition.
+    """Asks the questions of locomo and multihop together.
 
-    The data is stored in a temporary folder, or with --home in that one, which is kept to be measured again.
+    All conversations and passages are in one partition. The data is stored in a temporary folder, or with --home
+    in that one, which is kept to be measured again.
     """
     from graphmem.evaluation import datasets, locomo, multihop  # noqa: PLC0415
 

@@ -31,7 +31,7 @@ def verify(
 
 @command
 def repair(call: CommandContext) -> None:
-    """Finishes pending work and repairs the differences that verify finds."""
+    """Finishes pending work and repairs differences."""
     with call.whole_memory() as memory:
         report = memory.repair()
     _print_report(call, report)
@@ -42,7 +42,10 @@ def rebuild(
     call: CommandContext,
     projection: Annotated[ProjectionName | None, typer.Argument(help="Only this projection; by default both.")] = None,
 ) -> None:
-    """Rebuilds vector index and graph from the ledger, e.g. after a change of the embedding model."""
+    """Rebuilds vector index and graph from the ledger.
+
+    This is needed after a change of the embedding model, for example.
+    """
     from graphmem.cli.render import ProgressBar  # noqa: PLC0415
 
     with call.whole_memory() as memory, ProgressBar() as bar:

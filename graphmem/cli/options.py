@@ -35,7 +35,7 @@ INTERRUPTED = 130
 
 @dataclass(frozen=True, slots=True)
 class CommandContext:
-    """The common options of one command, and what they lead to: settings, the open memory, the printed answer.
+    """The common options of one command: scope, folder, configuration, form of the answer.
 
     `scope` has those of user_id, agent_id and run_id that the options give. `home` and `config` are None by default.
     """

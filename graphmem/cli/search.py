@@ -25,7 +25,7 @@ def search(
         typer.Option(
             metavar="NUMBER|auto",
             callback=_checked_top_k,
-            help='Hits, at most; "auto": those near the best.',
+            help='Maximum of hits; "auto": those near the best.',
         ),
     ] = "10",
     filters: Filters = None,
@@ -34,7 +34,7 @@ def search(
     kinds: Kinds = None,
     explain: Annotated[bool, typer.Option("--explain", help="Print why each hit matches, and its path.")] = False,  # noqa: FBT002
 ) -> None:
-    """Searches for memories that answer a query, also over several hops of the graph."""
+    """Searches for memories that answer a query. Hits may be several hops away in the graph."""
     conditions = json_object(filters, "--filters")
     with call.memory() as memory:
         answer = memory.search(
@@ -60,7 +60,7 @@ def context(
     query: Annotated[str, typer.Argument(metavar="QUERY")],
     max_chars: Annotated[int, typer.Option(help="The maximum number of characters.")] = 1200,
 ) -> None:
-    """Prints the memories for a query as a block of text for a prompt."""
+    """Prints the memories for a query as a block for a prompt."""
     with call.memory() as memory:
         block = memory.context(query, **call.scope, max_chars=max_chars)
     call.print_answer({"context": block}, lambda renderer: renderer.plain(block))
@@ -102,7 +102,7 @@ def history(call: CommandContext, memory_id: Id) -> None:
 
 @command
 def explain(call: CommandContext, memory_id: Id) -> None:
-    """Prints the origin of a memory: its messages and speakers, its entities and relations, its history."""
+    """Prints a memory's messages, entities, relations and history."""
     with call.memory() as memory:
         explanation = memory.explain(memory_id, **call.scope)
     _print_if_exists(call, memory_id, explanation, "explanation")

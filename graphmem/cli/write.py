@@ -45,7 +45,7 @@ def add(
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Do not wait for vectors and graph.")] = False,  # noqa: FBT002
     as_spoken: Annotated[bool, typer.Option("--as-spoken", help="Store the words without a language model.")] = False,  # noqa: FBT002
 ) -> None:
-    """Stores text or messages or, with a language model configured, the facts in them.
+    """Stores words, or with a language model the facts in them.
 
     TEXT is one memory, even if it is the name of a file: only --file opens a file. Each paragraph of standard input
     becomes a memory. A file holds messages (JSON or JSON Lines, by its ending or its beginning), a transcript ("Name:
@@ -61,7 +61,7 @@ def add(
     elif text is not None and file is None:
         source, messages = read_words(text, defaults, form)
         if is_file(text):
-            typer.echo("graphmem: a file has this name; what was added is the name, --file reads the file", err=True)
+            typer.echo("graphmem: a file has this name; the name was added as text; --file reads the file", err=True)
     else:
         raise typer.BadParameter("give words (- for standard input) or --file FILE")
     with call.memory() as memory:
@@ -99,7 +99,7 @@ def update(
     text: Annotated[str | None, typer.Argument(metavar="TEXT", help="The new text.")] = None,
     metadata: Metadata = None,
 ) -> None:
-    """Corrects the text or metadata of a memory; its history keeps the old text."""
+    """Corrects a memory; its history keeps the old text."""
     extra = json_object(metadata, "--metadata")
     with call.memory() as memory:
         updated = memory.update(memory_id, text, metadata=extra, **call.scope)

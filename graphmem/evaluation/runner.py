@@ -45,7 +45,7 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """Measurements of a run. `scores` has, by configuration, the measures of each question in the order of the cases."""
+    """Measurements of a run. `scores` has, by configuration, the measures of each question, in order."""
 
     stored: StoredMessages
     scores: Mapping[str, Sequence[Mapping[str, float]]]
