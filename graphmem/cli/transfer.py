@@ -23,7 +23,7 @@ def export(
     call: CommandContext,
     file: Annotated[str, typer.Argument(metavar="FILE|-", help="The file to write, or - for standard output.")],
 ) -> None:
-    """Writes all memories, or those of a scope, to a file for import.
+    """Writes all memories, or those of a scope, to a file.
 
     They keep ids, times, history, links, entities and vectors. The file is readable by you only.
     """

@@ -49,7 +49,7 @@ def graph(
         typer.Option(metavar="FILE", help="The file to write, readable by you only; by default standard output."),
     ] = None,
 ) -> None:
-    """Shows the entities that memories mention and their relations.
+    """Shows the entities of memories and their relations.
 
     Without --format, and without an --output whose ending names one, the graph is printed for people; --json is
     --format json.
