@@ -1,4 +1,4 @@
-"""Runs the command line: `python -m graphmem` is the same as `graphmem`."""
+"""Runs the command line as `python -m graphmem`."""
 
 from graphmem.cli.app import main
 

@@ -1,4 +1,4 @@
-"""The commands. What they answer goes to standard output, everything else to standard error."""
+"""The command line `graphmem`: all commands. Answers go to standard output, warnings and errors to standard error."""
 
 from __future__ import annotations
 
@@ -26,20 +26,23 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """The program: `graphmem` and `python -m graphmem`."""
+    """Runs the command that the arguments of the process name; the entry point of `graphmem`."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # what a terminal's encoding has no letter for is shown by its number
+        if isinstance(stream, TextIOWrapper):  # shows characters outside the terminal's encoding as \uXXXX
             stream.reconfigure(errors="backslashreplace")
     try:
         app(prog_name="graphmem")
     except KeyboardInterrupt:  # before a command has begun
         sys.exit(INTERRUPTED)
     finally:
-        _let_go()
+        _flush_stdout()
 
 
-def _let_go() -> None:
-    """A reader that has gone (`| head`) is no error; Python would complain about it once more at its own end."""
+def _flush_stdout() -> None:
+    """Flushes standard output, ignoring a reader that closed the pipe (`| head`).
+
+    Standard output then becomes the null device, or Python would report the broken pipe once more at exit.
+    """
     if sys.stdout is None:  # closed by the caller
         return
     try:
@@ -52,20 +55,21 @@ def _let_go() -> None:
         sys.exit(1)
 
 
-def _version(asked: bool) -> None:  # noqa: FBT001  (typer's form)
-    if asked:
+def _print_version(requested: bool) -> None:  # noqa: FBT001  (the signature that typer expects)
+    if requested:
         typer.echo(f"graphmem {__version__}")
         raise typer.Exit
 
 
+_Version = Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")]
+
+
 @app.callback()
-def _root(
-    _: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Tell the version.")] = False,  # noqa: FBT002
-) -> None:
+def _root(_: _Version = False) -> None:  # noqa: FBT002
     pass
 
 
-for _one in (
+for _command in (
     write.demo,
     write.add,
     search.search,
@@ -86,6 +90,6 @@ for _one in (
     maintenance.retry_failed,
     maintenance.stats,
 ):
-    app.command(_one.__name__.rstrip("_").replace("_", "-"))(_one)
+    app.command(_command.__name__.rstrip("_").replace("_", "-"))(_command)
 app.add_typer(bench, name="bench")
 app.add_typer(migrate, name="migrate")

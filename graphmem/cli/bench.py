@@ -1,25 +1,34 @@
-"""`graphmem bench`: how good the search is on public data. Heavy imports wait until a command runs."""
+"""`graphmem bench`: measures the quality of the search on benchmark files. Heavy imports wait until a command runs."""
 
 from __future__ import annotations
 
+import tempfile
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from graphmem.cli.options import CommandContext, command
 
-Locomo = Annotated[Path, typer.Argument(metavar="LOCOMO", help="A file in the form of LOCOMO's locomo10.json.")]
-Multihop = Annotated[Path, typer.Argument(metavar="QUESTIONS", help="A file in the form of MuSiQue or HotpotQA.")]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from graphmem.evaluation.datasets import Dataset
+    from graphmem.memory import Memory
+    from graphmem.settings import Settings
+
+Locomo = Annotated[Path, typer.Argument(metavar="LOCOMO", help="A file in the format of LOCOMO's locomo10.json.")]
+Multihop = Annotated[Path, typer.Argument(metavar="QUESTIONS", help="A file in the format of MuSiQue or HotpotQA.")]
 Corpus = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="All passages, as [{title, text}]; else those of the questions together."),
+    typer.Option(metavar="FILE", help="All passages, as [{title, text}]; by default those in the questions' file."),
 ]
 
 Chats = Annotated[Path, typer.Argument(metavar="CHATS", help="A file of chats, or a folder of them: benchmarks/chats.")]
 
 bench = typer.Typer(
-    help="Measures how good the search is, on chats of ours and on LOCOMO, MuSiQue or HotpotQA files.",
+    help="Measures the quality of the search. Data: graphmem's own chats; LOCOMO, MuSiQue and HotpotQA files.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -27,51 +36,92 @@ bench = typer.Typer(
 
 @command
 def locomo(call: CommandContext, path: Locomo) -> None:
-    """Questions about long conversations, each conversation in a partition of its own.
+    """Asks questions about long conversations.
 
-    The data is put into a folder of its own, gone afterwards; with --home it stays there, to be measured again.
+    Each conversation is a partition of its own. The data is stored in a temporary folder, or with --home
+    in that one, which is kept to be measured again.
     """
-    from graphmem.cli import bench_session  # noqa: PLC0415
     from graphmem.evaluation import locomo  # noqa: PLC0415
 
-    bench_session.run_benchmark(call, locomo.load(path))
+    _run_benchmark(call, locomo.load(path))
 
 
 @command
 def chats(call: CommandContext, path: Chats) -> None:
-    """Questions about chats with an assistant or among friends, each chat in a partition of its own.
+    """Asks questions about chats, with an assistant or among friends.
 
-    The data is put into a folder of its own, gone afterwards; with --home it stays there, to be measured again.
+    Each chat is a partition of its own. The data is stored in a temporary folder, or with --home
+    in that one, which is kept to be measured again.
     """
-    from graphmem.cli import bench_session  # noqa: PLC0415
     from graphmem.evaluation import chats  # noqa: PLC0415
 
-    bench_session.run_benchmark(call, chats.load(path))
+    _run_benchmark(call, chats.load(path))
 
 
 @command
 def multihop(call: CommandContext, path: Multihop, corpus: Corpus = None) -> None:
-    """Questions that need several passages, all passages in one partition.
+    """Asks questions that need several passages.
 
-    The data is put into a folder of its own, gone afterwards; with --home it stays there, to be measured again.
+    All passages are in one partition. The data is stored in a temporary folder, or with --home
+    in that one, which is kept to be measured again.
     """
-    from graphmem.cli import bench_session  # noqa: PLC0415
     from graphmem.evaluation import multihop  # noqa: PLC0415
 
-    bench_session.run_benchmark(call, multihop.load(path, corpus))
+    _run_benchmark(call, multihop.load(path, corpus))
 
 
 @command
 def pooled(call: CommandContext, locomo_path: Locomo, multihop_path: Multihop, corpus: Corpus = None) -> None:
-    """Both, with all conversations and passages in one partition.
+    """Asks the questions of locomo and multihop together.
 
-    The data is put into a folder of its own, gone afterwards; with --home it stays there, to be measured again.
+    All conversations and passages are in one partition. The data is stored in a temporary folder, or with --home
+    in that one, which is kept to be measured again.
     """
-    from graphmem.cli import bench_session  # noqa: PLC0415
     from graphmem.evaluation import datasets, locomo, multihop  # noqa: PLC0415
 
-    bench_session.run_benchmark(call, datasets.pooled([locomo.load(locomo_path), multihop.load(multihop_path, corpus)]))
+    _run_benchmark(call, datasets.pooled([locomo.load(locomo_path), multihop.load(multihop_path, corpus)]))
 
 
-for _one in (locomo, chats, multihop, pooled):
-    bench.command(_one.__name__)(_one)
+for _command in (locomo, chats, multihop, pooled):
+    bench.command(_command.__name__)(_command)
+
+
+def _run_benchmark(call: CommandContext, dataset: Dataset) -> None:
+    """Stores the data set, asks its questions in every configuration, and prints the report."""
+    from graphmem.cli.bench_table import print_report  # noqa: PLC0415
+    from graphmem.cli.render import ProgressBar  # noqa: PLC0415
+    from graphmem.evaluation.configurations import COMPARED_PAIRS, SEARCH_FUNCTIONS  # noqa: PLC0415
+    from graphmem.evaluation.report import build_report  # noqa: PLC0415
+    from graphmem.evaluation.runner import run  # noqa: PLC0415
+
+    call.warn_scope_ignored()
+    settings = _without_locations(call.settings())
+    with _benchmark_memory(call.home, settings) as memory, ProgressBar() as bar:
+        outcome = run(memory, dataset, SEARCH_FUNCTIONS, bar.update)
+        models = {"embedder": str(memory.stats()["embedder"]), "extractor": settings.extractor.provider}
+    report = build_report(dataset, outcome, COMPARED_PAIRS, models)
+    call.print_answer(report, lambda renderer: print_report(renderer, report))
+
+
+def _without_locations(settings: Settings) -> Settings:
+    """Returns the settings without paths and ledger URL: a benchmark must not write into somebody's ledger.
+
+    Servers for vectors and graph stay: data of different ledgers is kept apart there.
+    """
+    vectors = settings.vector_store
+    vectors = vectors.model_copy(update={"config": vectors.config.model_copy(update={"path": None})})
+    return settings.model_copy(update={"history_db_path": None, "ledger_url": None, "vector_store": vectors})
+
+
+@contextmanager
+def _benchmark_memory(home: Path | None, settings: Settings) -> Iterator[Memory]:
+    """Opens a memory in `home`, or in a temporary folder; the latter is erased afterwards, from servers as well."""
+    from graphmem.memory import Memory  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory(prefix="graphmem-") as folder, Memory(home or folder, settings=settings) as memory:
+        try:
+            yield memory
+        finally:
+            if home is None:
+                memory.reset()
+                memory.flush()

@@ -1,4 +1,4 @@
-"""Adds what was read: all of it or nothing, with a progress bar where it takes long."""
+"""Adds any number of messages for the commands add and migrate, with a progress bar."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from graphmem.cli.render import ProgressBar
 from graphmem.errors import ValidationError
 from graphmem.memory import Memory
 
-# So many are done in about a second.
+# Enrichment and delivery of so many messages take about a second; beyond that a progress bar is shown.
 PROGRESS_FROM = 50
 POLL_SECONDS = 0.3
 
@@ -21,42 +21,45 @@ POLL_SECONDS = 0.3
 def add_all(
     memory: Memory, source: str, messages: list[Any], options: Mapping[str, Any], *, wait: bool
 ) -> dict[str, Any]:
-    """What `add` returns, also for more messages than one call takes. Raises ValidationError: nothing is stored then.
+    """Adds messages in batches of `max_messages`; returns the results of all calls of `add` in the shape of one.
 
-    Many messages are stored first, which is quick; what is computed from them follows, and what of it an interruption
-    leaves undone is done by whoever opens the memory next.
+    `usage` and `failed` are those of the last call that has them.
+    `options` are further arguments of `add`; `source` names the input in errors. All messages are checked first:
+    after a ValidationError nothing is stored. More than PROGRESS_FROM messages are all stored, which is quick, before
+    their enrichment is waited for; enrichment that an interruption leaves undone is done when the memory is opened
+    next.
     """
-    most = memory.limits.max_messages
-    pieces = [messages[start : start + most] for start in range(0, len(messages), most)] or [[]]
+    batch_size = memory.limits.max_messages
+    batches = [messages[start : start + batch_size] for start in range(0, len(messages), batch_size)] or [[]]
     try:
-        for piece in pieces[1:]:
-            validation.message_list(piece, timestamp=options["timestamp"], now=datetime.now(UTC), limits=memory.limits)
-        at_once = wait and len(messages) <= PROGRESS_FROM
-        done = [memory.add(piece, **options, wait=at_once) for piece in pieces]
+        for batch in batches[1:]:  # `add` checks the first one before anything is stored
+            validation.message_list(batch, timestamp=options["timestamp"], now=datetime.now(UTC), limits=memory.limits)
+        wait_in_add = wait and len(messages) <= PROGRESS_FROM
+        results = [memory.add(batch, **options, wait=wait_in_add) for batch in batches]
     except ValidationError as error:
         raise (ValidationError(f"{source}: {error}") if str(error).startswith("messages") else error) from None
-    pending = list(dict.fromkeys(name for result in done for name in result.get("pending", ())))
-    if pending and wait and not at_once:
-        pending = _finish(memory)
+    pending = list(dict.fromkeys(name for result in results for name in result.get("pending", ())))
+    if pending and wait and not wait_in_add:
+        pending = _flush_with_progress(memory)
     added: dict[str, Any] = {
-        "results": [one for result in done for one in result["results"]],
-        "relations": [one for result in done for one in result["relations"]],
+        "results": [item for result in results for item in result["results"]],
+        "relations": [relation for result in results for relation in result["relations"]],
     }
     for name in ("failed", "usage"):
-        told = [result[name] for result in done if name in result]
-        added |= {name: told[-1]} if told else {}
+        values = [result[name] for result in results if name in result]
+        added |= {name: values[-1]} if values else {}
     return added | ({"pending": pending} if pending else {})
 
 
-def _finish(memory: Memory) -> list[str]:
-    """Waits for the background work; returns the projections that still lack something."""
-    owed = memory.stats()["tasks"]
+def _flush_with_progress(memory: Memory) -> list[str]:
+    """Waits for background work; returns the names of projections that are still pending."""
+    total = memory.stats()["tasks"]
     pool = ThreadPoolExecutor(1)
     with ProgressBar() as bar:
         job = pool.submit(memory.flush)
-        pool.shutdown(wait=False)  # somebody who interrupts does not want to wait for it
+        pool.shutdown(wait=False)  # an interruption must not wait for the flush
         while not job.done():
-            left = memory.stats()["tasks"]
-            bar.update("vectors and graph", max(0, owed - left), owed)
+            remaining = memory.stats()["tasks"]
+            bar.update("vectors and graph", max(0, total - remaining), total)
             wait_for([job], timeout=POLL_SECONDS)
         return job.result()["pending"]

@@ -1,6 +1,6 @@
-"""`graphmem demo`: a conversation is remembered, and questions are asked whose answers lie some hops away.
+"""`graphmem demo`: stores a conversation and asks questions whose answers are several hops of the graph away.
 
-Only the conversation and the questions are written here; what is shown is what `search` and `history` return.
+Only the conversation and the questions are fixed; all answers are results of `search` and `history`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from graphmem.settings import Settings
 
 USER = "demo"
 HITS_SHOWN = 3
-# A group chat of four friends who prepare a concert.
+# A group chat of four friends who prepare a concert: lines "HH:MM name: words" after a line with their date.
 CONVERSATION = """
 2025-03-03
 08:10 Ravi: We have a venue for the summer concert, the Old Brewery. Greta Lindholm owns it and wants no rent at all.
@@ -60,45 +60,50 @@ QUESTIONS = (
     "What favour could we ask of whoever owns the Old Brewery?",
     "In which town is the man who repaired the cello?",
 )
-# The last question once more, as it would have been answered before he moved.
+# The last question is asked a second time as of this date, before the man moved.
 AS_OF_DATE = "2025-05-01"
 DATE_QUESTION = "When is the concert?"
 CORRECTION = ("21 June", "28 June")
 
 
 def messages() -> Iterator[dict[str, str]]:
-    """The conversation as `add` takes it."""
+    """Yields the messages of the conversation in the format of `Memory.add`."""
     day = ""
     for line in CONVERSATION.strip().splitlines():
-        turn = re.fullmatch(r"(\d\d:\d\d) (\w+): (.*)", line)
-        if turn is None:
+        message = re.fullmatch(r"(\d\d:\d\d) (\w+): (.*)", line)
+        if message is None:
             day = line
         else:
-            yield {"role": "user", "name": turn[2], "content": turn[3], "timestamp": f"{day}T{turn[1]}:00+00:00"}
+            yield {
+                "role": "user",
+                "name": message[2],
+                "content": message[3],
+                "timestamp": f"{day}T{message[1]}:00+00:00",
+            }
 
 
 def run_demo(call: CommandContext) -> None:
-    """Runs it: in the folder that `--home` names, where it can be explored, else in one that is gone afterwards."""
+    """Runs the demo and prints it: in the folder of --home, which is kept, or in a temporary one."""
     call.warn_scope_ignored()
     if call.home is None and call.config is not None:
         raise typer.BadParameter("with --config, the demo needs --home as well")
-    with _memory(call) as memory:
-        told = _tell(memory)
-    call.print_answer(told, lambda screen: _DemoPresenter(screen, told).run(call.home))
+    with _demo_memory(call) as memory:
+        data = _collect(memory)
+    call.print_answer(data, lambda renderer: _DemoPresenter(renderer, data).run(call.home))
 
 
 @contextmanager
-def _memory(call: CommandContext) -> Iterator[Memory]:
+def _demo_memory(call: CommandContext) -> Iterator[Memory]:
     if call.home is not None:
         with call.memory() as memory:
             yield memory
         return
     with tempfile.TemporaryDirectory(prefix="graphmem-") as folder, Memory(folder, settings=Settings()) as memory:
-        yield memory  # whatever the environment says: a demo must not write into somebody's ledger
+        yield memory  # with default settings, as the environment may name somebody's own ledger
 
 
-def _tell(memory: Memory) -> dict[str, Any]:
-    """Everything that the demo shows, as data."""
+def _collect(memory: Memory) -> dict[str, Any]:
+    """Stores the conversation, asks the questions, corrects a fact; returns everything that is shown, for JSON."""
     added = memory.add(list(messages()), user_id=USER)
     questions = [_ask(memory, question) for question in QUESTIONS]
     earlier = _ask(memory, QUESTIONS[-1], AS_OF_DATE)
@@ -112,12 +117,12 @@ def _tell(memory: Memory) -> dict[str, Any]:
 
 
 def _ask(memory: Memory, question: str, as_of: str | None = None) -> dict[str, Any]:
-    found = memory.search(question, user_id=USER, top_k=HITS_SHOWN, as_of=as_of, explain=True)
-    return {"question": question, "as_of": as_of, "results": found["results"]}
+    answer = memory.search(question, user_id=USER, top_k=HITS_SHOWN, as_of=as_of, explain=True)
+    return {"question": question, "as_of": as_of, "results": answer["results"]}
 
 
 def _correct(memory: Memory) -> dict[str, Any]:
-    """A fact is corrected: the memory says the new words, its history both."""
+    """Corrects the date of the concert; returns the memory before and after, and its history."""
     before = _ask(memory, DATE_QUESTION)["results"][0]
     memory.update(before["id"], before["memory"].replace(*CORRECTION))
     after = _ask(memory, DATE_QUESTION)["results"][0]
@@ -125,58 +130,58 @@ def _correct(memory: Memory) -> dict[str, Any]:
 
 
 class _DemoPresenter:
-    """The same for people."""
+    """Prints the data of the demo for people."""
 
-    def __init__(self, screen: Renderer, told: Mapping[str, Any]) -> None:
-        self._screen = screen
-        self._told = told
+    def __init__(self, renderer: Renderer, data: Mapping[str, Any]) -> None:
+        self._renderer = renderer
+        self._data = data
 
     def run(self, home: Path | None) -> None:
-        """From the first line to the last."""
-        told, line = self._told, self._screen.line
+        """Prints introduction, answers, correction, and commands to try next. `home` is None for a temporary folder."""
+        data, line = self._data, self._renderer.line
         days = len({message["timestamp"][:10] for message in messages()})
-        line(f"Four friends prepare a concert. {told['messages']} messages of {days} days are remembered:")
-        line(f"{told['entities']} people, places and things in them are linked. No server, no key, no language model.")
-        for number, asked in enumerate(told["questions"], 1):
-            self._answer(number, asked)
-        self._correction()
-        self._further(home)
+        line(f"Four friends prepare a concert. {data['messages']} messages of {days} days are stored:")
+        line(f"{data['entities']} people, places and things in them are linked. No server, no key, no language model.")
+        for number, asked in enumerate(data["questions"], 1):
+            self._print_answer(number, asked)
+        self._print_correction()
+        self._print_next_commands(home)
 
-    def _answer(self, number: int, asked: Mapping[str, Any]) -> None:
-        when = f"  (as of {asked['as_of']})" if asked["as_of"] else ""
-        self._screen.title(f"{number}. {asked['question']}{when}")
-        for place, hit in enumerate(asked["results"], 1):
-            self._hit(place, hit)
+    def _print_answer(self, number: int, asked: Mapping[str, Any]) -> None:
+        as_of = f"  (as of {asked['as_of']})" if asked["as_of"] else ""
+        self._renderer.title(f"{number}. {asked['question']}{as_of}")
+        for rank, hit in enumerate(asked["results"], 1):
+            self._print_hit(rank, hit)
 
-    def _hit(self, place: int, hit: Mapping[str, Any]) -> None:
-        screen, because = self._screen, hit["explain"]
-        when, who = (hit["at"][:10], "green"), (f"{hit['actor_id']}: ", "bold")
-        screen.line((f"{place}  ", "bold"), when, "  ", who, hit["memory"], hang=3)
-        if not any(step["type"] == "entity" for step in because["path"]):
+    def _print_hit(self, rank: int, hit: Mapping[str, Any]) -> None:
+        """Prints a hit and, if entities led to it, its path and its rank by similarity alone."""
+        renderer, explanation = self._renderer, hit["explain"]
+        date, speaker = (hit["at"][:10], "green"), (f"{hit['actor_id']}: ", "bold")
+        renderer.line((f"{rank}  ", "bold"), date, "  ", speaker, hit["memory"], hang=3)
+        if not any(step["type"] == "entity" for step in explanation["path"]):
             return
-        screen.path(because["path"], indent=5)
-        alone = because["arms"].get("dense", {}).get("rank", 0)
-        if alone > place:
-            screen.line(
-                (f"(number {place}; by likeness alone it would be {alone} of {self._told['messages']})", "dim"),
-                indent=5,
+        renderer.path(explanation["path"], indent=5)
+        dense_rank = explanation["arms"].get("dense", {}).get("rank", 0)
+        if dense_rank > rank:
+            renderer.line(
+                (f"(rank {rank}; by similarity alone {dense_rank} of {self._data['messages']})", "dim"), indent=5
             )
 
-    def _correction(self) -> None:
-        correction = self._told["correction"]
-        self._screen.title(f"A correction: {correction['question']}")
+    def _print_correction(self) -> None:
+        correction = self._data["correction"]
+        self._renderer.title(f"A correction: {correction['question']}")
         for name in ("before", "after"):
-            self._screen.line((f"{name:<7}", "dim"), correction[name]["memory"])
-        self._screen.line(("its history:", "dim"))
-        self._screen.history(correction["history"])
+            self._renderer.line((f"{name:<7}", "dim"), correction[name]["memory"])
+        self._renderer.line(("its history:", "dim"))
+        self._renderer.history(correction["history"])
 
-    def _further(self, home: Path | None) -> None:
-        self._screen.title("Go on")
+    def _print_next_commands(self, home: Path | None) -> None:
+        self._renderer.title("Go on")
         if home is None:
-            self._screen.line("This conversation is gone now; graphmem demo --home DIR keeps it. Your own:")
-            where = "--user me"
+            self._renderer.line("This conversation is gone now; graphmem demo --home DIR keeps it. Your own:")
+            options = "--user me"
         else:
-            where = f"--user {USER} --home {home}"
-        self._screen.line(f'graphmem add "Anna works at the observatory now." {where}', indent=2)
-        self._screen.line(f'graphmem search "Who looks at stars?" {where} --explain', indent=2)
-        self._screen.line(f"graphmem graph {where} --output graph.html", indent=2)
+            options = f"--user {USER} --home {home}"
+        self._renderer.line(f'graphmem add "Anna works at the observatory now." {options}', indent=2)
+        self._renderer.line(f'graphmem search "Who looks at stars?" {options} --explain', indent=2)
+        self._renderer.line(f"graphmem graph {options} --output graph.html", indent=2)

@@ -1,4 +1,4 @@
-"""Commands that look after the folder as a whole."""
+"""Commands for the whole memory, without a scope: verify, repair, rebuild, retry-failed, stats."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graphmem.cli.options import CommandContext, command
 
 
 class ProjectionName(StrEnum):
-    """What can be rebuilt by itself."""
+    """A projection that `rebuild` can make anew without the other."""
 
     VECTORS = "vectors"
     GRAPH = "graph"
@@ -21,54 +21,57 @@ class ProjectionName(StrEnum):
 @command
 def verify(
     call: CommandContext,
-    repair: Annotated[bool, typer.Option("--repair", help="Mend what is found.")] = False,  # noqa: FBT002
+    repair: Annotated[bool, typer.Option("--repair", help="Repair the differences.")] = False,  # noqa: FBT002
 ) -> None:
-    """Compares the projections with the ledger. Exit status 1 if they do not agree."""
+    """Checks the ledger, and compares the projections with it. Exit status 1 if something is wrong."""
     with call.whole_memory() as memory:
-        found = memory.verify(repair=repair)
-    _report(call, found)
+        report = memory.verify(repair=repair)
+    _print_report(call, report)
 
 
 @command
 def repair(call: CommandContext) -> None:
-    """Finishes what is unfinished and mends what verify finds."""
+    """Finishes pending work and repairs differences."""
     with call.whole_memory() as memory:
-        found = memory.repair()
-    _report(call, found)
+        report = memory.repair()
+    _print_report(call, report)
 
 
 @command
 def rebuild(
     call: CommandContext,
-    projection: Annotated[ProjectionName | None, typer.Argument(help="Only this one; else both.")] = None,
+    projection: Annotated[ProjectionName | None, typer.Argument(help="Only this projection; by default both.")] = None,
 ) -> None:
-    """Makes vectors and graph anew from the ledger, as after a change of the embedding model."""
+    """Rebuilds vector index and graph from the ledger.
+
+    This is needed after a change of the embedding model, for example.
+    """
     from graphmem.cli.render import ProgressBar  # noqa: PLC0415
 
     with call.whole_memory() as memory, ProgressBar() as bar:
-        found = memory.rebuild(None if projection is None else projection.value, bar.update)
-    _report(call, found)
+        report = memory.rebuild(None if projection is None else projection.value, bar.update)
+    _print_report(call, report)
 
 
-def _report(call: CommandContext, found: Mapping[str, Any]) -> None:
-    call.print_answer(found, lambda screen: screen.report(found))
-    if not found["ok"]:
+def _print_report(call: CommandContext, report: Mapping[str, Any]) -> None:
+    call.print_answer(report, lambda renderer: renderer.report(report))
+    if not report["ok"]:
         raise typer.Exit(1)
 
 
 @command
 def retry_failed(call: CommandContext) -> None:
-    """Asks the language model again what it has failed to answer. Exit status 1 if it fails again."""
+    """Retries failed jobs of the language model at once. Exit status 1 if one fails again."""
     with call.whole_memory() as memory:
-        came = memory.retry_failed()
-    call.print_answer(came, lambda screen: screen.pairs(came))
-    if came["failed"]:
+        result = memory.retry_failed()
+    call.print_answer(result, lambda renderer: renderer.pairs(result))
+    if result["failed"]:
         raise typer.Exit(1)
 
 
 @command
 def stats(call: CommandContext) -> None:
-    """Counts, sizes, what is unfinished."""
+    """Prints counts, sizes and pending work."""
     with call.whole_memory() as memory:
-        found = memory.stats()
-    call.print_answer(found, lambda screen: screen.pairs(found))
+        report = memory.stats()
+    call.print_answer(report, lambda renderer: renderer.pairs(report))

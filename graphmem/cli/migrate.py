@@ -1,4 +1,4 @@
-"""`graphmem migrate`: takes over what another memory holds. Heavy imports wait until a command runs."""
+"""`graphmem migrate`: imports from other memory systems. Heavy imports wait until a command runs."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from graphmem.memory import Memory
     from graphmem.transfer.sources.records import Record, SkippedRecords
 
-# Of what was not taken so many are named for each reason; --json has them all.
+# Skipped records that are named for each reason; --json lists all of them.
 MAX_IDS_SHOWN = 5
 
 migrate = typer.Typer(
-    help="Takes over what another memory holds. Nothing there is changed, and a second time adds what is new.",
+    help="Imports memories from another system, which is not changed. Repeating a command adds only new memories.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -36,32 +36,36 @@ def mem0(
         str, typer.Option(metavar="URL|PATH", help="mem0's Qdrant: a server, or the folder of its local mode.")
     ],
     history: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="mem0's history database; without it there are no histories.")
+        Path | None,
+        typer.Option(metavar="FILE", help="mem0's history database; without it no histories."),
     ] = None,
     collection: Annotated[str, typer.Option(metavar="NAME", help="mem0's collection.")] = "mem0",
     api_key: Annotated[
-        str | None, typer.Option(metavar="KEY", envvar="QDRANT_API_KEY", help="The server's, if it has one.")
+        str | None, typer.Option(metavar="KEY", envvar="QDRANT_API_KEY", help="The API key of the Qdrant server.")
     ] = None,
     timestamp: Annotated[
-        str | None, typer.Option(metavar="TIME", help="When it was said, where mem0 does not tell.")
+        str | None, typer.Option(metavar="TIME", help="The time of memories that have none in mem0.")
     ] = None,
 ) -> None:
-    """Takes over mem0's memories (1.x and 2.x), with their ids, times, metadata and histories.
+    """Imports mem0's memories (1.x and 2.x), with their ids, times, metadata and histories.
 
-    --user, --agent and --run take only what carries them, and say whose that is which carries none at all.
+    --user, --agent and --run import only memories with these ids; memories without any id get them.
     """
     from graphmem.transfer.sources import mem0_collection  # noqa: PLC0415
     from graphmem.transfer.sources import mem0_history as histories  # noqa: PLC0415
     from graphmem.transfer.sources.mem0 import Mem0Source  # noqa: PLC0415
 
     at = None if timestamp is None else validation.moment(timestamp, "--timestamp")
-    with histories.open_history(history) as past, mem0_collection.open_collection(qdrant, collection, api_key) as found:
-        source = Mem0Source(found, past, validation.scope(**call.scope)[0], at)
+    with (
+        histories.open_history(history) as past,
+        mem0_collection.open_collection(qdrant, collection, api_key) as points,
+    ):
+        source = Mem0Source(points, past, validation.scope(**call.scope)[0], at)
         total = source.survey()
         with call.memory() as memory:
-            report = _take(memory, source.records(), total)
+            report = _import_records(memory, source.records(), total)
             report |= {"others": source.other_scopes}
-            _answer(call, memory, report, source.skipped)
+            _print_report(call, memory, report, source.skipped)
 
 
 @command
@@ -70,31 +74,31 @@ def jsonl(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="A memory file of an MCP server, or a chat.")],
     timestamp: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="When it was said, where the file does not tell.", show_default="its date"),
+        typer.Option(metavar="TIME", help="The time of messages without one.", show_default="the file's date"),
     ] = None,
 ) -> None:
-    """Takes over a file of the MCP server `server-memory`, or a chat export: JSON Lines or JSON of messages.
+    """Imports a file of the MCP server `server-memory`, or a chat export: messages as JSON Lines or JSON.
 
-    Lines that are no good are named, and all others taken; then the exit status is 1.
+    Lines that cannot be imported are reported and skipped; the exit status is 1 then.
     """
     from graphmem.transfer.sources import mcp_memory  # noqa: PLC0415
 
-    whose = validation.required_scope(**call.scope)[0]
-    text, changed = _read(path)
-    at = changed if timestamp is None else validation.moment(timestamp, "--timestamp")
+    scope = validation.required_scope(**call.scope)[0]
+    text, modified_at = _read(path)
+    at = modified_at if timestamp is None else validation.moment(timestamp, "--timestamp")
     if not mcp_memory.is_graph(text):
-        _remember(call, path, text, at)
+        _add_chat(call, path, text, at)
         return
-    source = mcp_memory.McpMemoryFile(text, whose, at)
+    source = mcp_memory.McpMemoryFile(text, scope, at)
     records = list(source.records())
     with call.memory() as memory:
-        report = _take(memory, records, len(records))
-        _answer(call, memory, report, source.skipped)
+        report = _import_records(memory, records, len(records))
+        _print_report(call, memory, report, source.skipped)
     _fail_if_any(source.skipped)
 
 
 def _read(path: Path) -> tuple[str, datetime]:
-    """A file's text and when it was changed last."""
+    """Returns a file's text and the time of its last modification."""
     try:
         return path.read_text("utf-8-sig"), datetime.fromtimestamp(path.stat().st_mtime, UTC)
     except OSError as error:
@@ -103,68 +107,73 @@ def _read(path: Path) -> tuple[str, datetime]:
         raise ValidationError(f"{path}: is not UTF-8; convert it, e.g. with iconv") from None
 
 
-def _remember(call: CommandContext, path: Path, text: str, at: datetime) -> None:
+def _add_chat(call: CommandContext, path: Path, text: str, at: datetime) -> None:
     from graphmem.cli.bulk_add import add_all  # noqa: PLC0415
     from graphmem.cli.write import show_added  # noqa: PLC0415
     from graphmem.transfer.sources import chat, records  # noqa: PLC0415
 
-    def show(screen: Renderer) -> None:
-        show_added(screen, result, len(messages))
-        _tell_left(screen, told)
+    def show(renderer: Renderer) -> None:
+        show_added(renderer, result, len(messages))
+        _print_skipped(renderer, skipped)
 
-    left = records.SkippedRecords()
+    skipped = records.SkippedRecords()
     with call.memory() as memory:
-        messages = chat.messages(path, text, memory.limits, left)
+        messages = chat.messages(path, text, memory.limits, skipped)
         result = add_all(memory, str(path), messages, {**call.scope, "timestamp": at}, wait=True)
-        told = {**result, "left": left.by_reason}
-        call.print_answer(told, show)
-    _fail_if_any(left)
+        call.print_answer({**result, "left": skipped.by_reason}, show)
+    _fail_if_any(skipped)
 
 
-def _fail_if_any(left: SkippedRecords) -> None:
-    """Of a file that somebody wrote, nothing is to be left out unnoticed."""
-    if left.by_reason:
+def _fail_if_any(skipped: SkippedRecords) -> None:
+    """Exits with status 1 if records were skipped: nothing of a file that a person wrote may be lost unnoticed."""
+    if skipped.by_reason:
         raise typer.Exit(1)
 
 
-def _take(memory: Memory, records: Iterable[Record], total: int) -> dict[str, Any]:
+def _import_records(memory: Memory, records: Iterable[Record], total: int) -> dict[str, Any]:
     from graphmem.cli.render import ProgressBar  # noqa: PLC0415
 
     with ProgressBar() as bar:
-        return {**memory.import_(_counted(records, lambda done: bar.update("memories", done, total)))}
+        return {**memory.import_(_with_progress(records, lambda done: bar.update("memories", done, total)))}
 
 
-def _counted(records: Iterable[Record], tell: Callable[[int], None]) -> Iterator[Record]:
+def _with_progress(records: Iterable[Record], progress: Callable[[int], None]) -> Iterator[Record]:
     for number, record in enumerate(records, 1):
         yield record
-        tell(number)
+        progress(number)
 
 
-def _answer(call: CommandContext, memory: Memory, report: Mapping[str, Any], left: SkippedRecords) -> None:
-    told = {**report, "left": left.by_reason, "embedder": memory.stats()["embedder"]}
-    call.print_answer(told, lambda screen: _tell(screen, told))
+def _print_report(call: CommandContext, memory: Memory, report: Mapping[str, Any], skipped: SkippedRecords) -> None:
+    answer = {**report, "left": skipped.by_reason, "embedder": memory.stats()["embedder"]}
+
+    def show(renderer: Renderer) -> None:
+        _print_counts(renderer, answer)
+        _print_skipped(renderer, skipped)
+
+    call.print_answer(answer, show)
 
 
-def _tell(screen: Renderer, told: Mapping[str, Any]) -> None:
-    words = {
-        "added": f"added, embedded by {told['embedder']}",
+def _print_counts(renderer: Renderer, report: Mapping[str, Any]) -> None:
+    labels = {
+        "added": f"added, embedded by {report['embedder']}",
         "known": "known already",
         "erased": "erased here before, not added again",
         "tombstones": "deleted there: their history, without words",
         "others": "of others",
         "unenriched": "still to be embedded",
     }
-    counts = [f"{told[name]} {what}" for name, what in words.items() if told.get(name) or name == "added"]
-    counts += [f"not yet in {' and '.join(told['pending'])}"] if told.get("pending") else []
-    screen.line("; ".join(counts))
-    _tell_left(screen, told)
+    parts = [f"{report[name]} {label}" for name, label in labels.items() if report.get(name) or name == "added"]
+    parts += [f"not yet in {' and '.join(report['pending'])}"] if report.get("pending") else []
+    renderer.line("; ".join(parts))
 
 
-def _tell_left(screen: Renderer, told: Mapping[str, Any]) -> None:
-    for reason, ids in told["left"].items():
+def _print_skipped(renderer: Renderer, skipped: SkippedRecords) -> None:
+    for reason, ids in skipped.by_reason.items():
         more = f" and {len(ids) - MAX_IDS_SHOWN} more" if len(ids) > MAX_IDS_SHOWN else ""
-        screen.line((f"{len(ids)} not taken: ", "yellow"), f"{reason} ({', '.join(ids[:MAX_IDS_SHOWN])}{more})", hang=2)
+        renderer.line(
+            (f"{len(ids)} not taken: ", "yellow"), f"{reason} ({', '.join(ids[:MAX_IDS_SHOWN])}{more})", hang=2
+        )
 
 
-for _one in (mem0, jsonl):
-    migrate.command(_one.__name__)(_one)
+for _command in (mem0, jsonl):
+    migrate.command(_command.__name__)(_command)

@@ -1,4 +1,4 @@
-"""What all commands share: the options of every one of them, opening the memory, errors as one line."""
+"""Shared parts of all commands: the common options, opening the memory, errors as one line, parsing of options."""
 
 from __future__ import annotations
 
@@ -23,18 +23,22 @@ if TYPE_CHECKING:
     from graphmem.settings import Settings
 
 P = ParamSpec("P")
-Id = Annotated[str, typer.Argument(metavar="ID", help="A memory's id, as add, search and list show it.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="The memory's id, as add, search and list print it.")]
 Filters = Annotated[str | None, typer.Option(metavar="JSON", help='Conditions, such as \'{"role": "user"}\'.')]
 Kinds = Annotated[
-    str | None, typer.Option(metavar="KINDS", help="Some of fact, episode, summary, with commas between.")
+    str | None, typer.Option(metavar="KINDS", help="Kinds of memories: fact, episode, summary, separated by commas.")
 ]
-Metadata = Annotated[str | None, typer.Option(metavar="JSON", help="A JSON object to keep with it.")]
+Metadata = Annotated[str | None, typer.Option(metavar="JSON", help="A JSON object to store with the memory.")]
+# The exit status after Ctrl+C: 128 + SIGINT, as shells report it.
 INTERRUPTED = 130
 
 
 @dataclass(frozen=True, slots=True)
 class CommandContext:
-    """The common options as given."""
+    """The common options of one command: scope, folder, configuration, form of the answer.
+
+    `scope` has those of user_id, agent_id and run_id that the options give. `home` and `config` are None by default.
+    """
 
     scope: dict[str, Any]
     home: Path | None
@@ -43,90 +47,91 @@ class CommandContext:
 
     @contextmanager
     def memory(self) -> Iterator[Memory]:
-        """The memory that the options name, open."""
-        from graphmem.memory import Memory  # noqa: PLC0415  (a second, which --help need not wait for)
+        """Opens the memory that the options name, and closes it."""
+        from graphmem.memory import Memory  # noqa: PLC0415  (takes a second, for which --help need not wait)
 
         with Memory(self.home, settings=self.settings()) as memory:
             try:
                 yield memory
             except KeyboardInterrupt:
-                # Closing would wait for background work; what is undone stays recorded, and the next command does it.
+                # Closing would wait for background work. Unfinished work stays recorded; the next command does it.
                 os._exit(INTERRUPTED)
 
     def settings(self) -> Settings:
-        """The configuration that the options name. Whatever shape a program was promised, the commands have one."""
+        """Returns the configuration that the options name, with `version` "v1.1": commands rely on its result shape."""
         from graphmem.settings import Settings  # noqa: PLC0415
 
-        given = Settings.from_env(home=self.home) if self.config is None else Settings.from_file(self.config)
-        return given.model_copy(update={"version": "v1.1"})
+        settings = Settings.from_env(home=self.home) if self.config is None else Settings.from_file(self.config)
+        return settings.model_copy(update={"version": "v1.1"})
 
     @contextmanager
     def whole_memory(self) -> Iterator[Memory]:
-        """The same for what is done to the folder as a whole."""
+        """Opens the memory for a command without a scope, and warns that scope options have no effect on it."""
         self.warn_scope_ignored()
         with self.memory() as memory:
             yield memory
 
     def warn_scope_ignored(self) -> None:
-        """Says so to those who named one."""
+        """Warns on standard error that --user, --agent and --run have no effect on this command."""
         if self.scope:
             typer.echo("graphmem: --user, --agent and --run change nothing here", err=True)
 
     def print_answer(self, value: object, show: Callable[[Renderer], object]) -> None:
-        """Prints a command's answer: as JSON if that was asked for, else as `show` draws it."""
+        """Prints a command's answer: `value` as JSON with --json, else whatever `show` prints with the renderer."""
         if self.json:
-            self._print(value)
+            typer.echo(json_text(json.dumps(value, ensure_ascii=False, indent=2)))
             return
         from graphmem.cli.render import Renderer  # noqa: PLC0415
 
         show(Renderer())
 
-    def _print(self, value: object) -> None:
-        typer.echo(json_text(json.dumps(value, ensure_ascii=False, indent=2)))
-
 
 def _options(
-    user: Annotated[str | None, typer.Option(help="Whose memories.", metavar="ID")] = None,
-    agent: Annotated[str | None, typer.Option(help="Which agent's memories.", metavar="ID")] = None,
-    run: Annotated[str | None, typer.Option(help="Which run's memories.", metavar="ID")] = None,
+    user: Annotated[str | None, typer.Option(help="The user whose memories these are.", metavar="ID")] = None,
+    agent: Annotated[str | None, typer.Option(help="The agent whose memories these are.", metavar="ID")] = None,
+    run: Annotated[str | None, typer.Option(help="The run whose memories these are.", metavar="ID")] = None,
     home: Annotated[
-        Path | None, typer.Option(help="Where it is kept.", metavar="DIR", show_default="$GRAPHMEM_HOME or ~/.graphmem")
+        Path | None,
+        typer.Option(help="The memory's folder.", metavar="DIR", show_default="$GRAPHMEM_HOME or ~/.graphmem"),
     ] = None,
     config: Annotated[
         Path | None, typer.Option(help="A TOML, YAML or JSON file with the configuration.", metavar="FILE")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,  # noqa: FBT002
+    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,  # noqa: FBT002
 ) -> CommandContext:
     if home is not None and os.fspath(home) == ":memory:":
-        raise typer.BadParameter("a memory that ends with the command would be of no use; name a folder")
-    given = {"user_id": user, "agent_id": agent, "run_id": run}
-    return CommandContext({name: value for name, value in given.items() if value is not None}, home, config, as_json)
+        raise typer.BadParameter("a memory that ends with the command is of no use; name a folder")
+    scope = {"user_id": user, "agent_id": agent, "run_id": run}
+    return CommandContext({name: value for name, value in scope.items() if value is not None}, home, config, as_json)
 
 
 def command(function: Callable[Concatenate[CommandContext, P], None]) -> Callable[..., None]:
-    """Gives a command the common options, and lets our errors end it with one line instead of a traceback."""
+    """Decorates a command: adds the common options, and turns graphmem's errors into one line and exit status 1.
+
+    The function gets a CommandContext in place of the common options; typer reads the extended signature.
+    """
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
     shared = [p.replace(kind=p.KEYWORD_ONLY) for p in inspect.signature(_options, eval_str=True).parameters.values()]
-    names = {parameter.name for parameter in shared}
+    shared_names = {parameter.name for parameter in shared}
 
     @functools.wraps(function)
-    def run(**given: Any) -> None:
-        call = _options(**{name: value for name, value in given.items() if name in names})
+    def run(**arguments: Any) -> None:
+        call = _options(**{name: value for name, value in arguments.items() if name in shared_names})
         try:
-            function(call, **{name: value for name, value in given.items() if name not in names})  # type: ignore[call-arg]  # typer has checked them against the signature below
+            function(call, **{name: value for name, value in arguments.items() if name not in shared_names})  # type: ignore[call-arg]  # typer has checked them against the signature below
         except GraphmemError as error:
             raise error_exit(str(error)) from None
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
 
-    taken = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in own] + shared
-    run.__signature__ = inspect.Signature(taken)  # type: ignore[attr-defined]  # what typer reads
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in taken}
+    parameters = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in own] + shared
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by typer
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
 
 
 def error_exit(message: str) -> typer.Exit:
-    """Tells on stderr, in one line, what went wrong; raise what it returns."""
+    """Prints the message to standard error in one line; returns the exception (exit status 1) to be raised."""
     from graphmem.cli.render import one_line  # noqa: PLC0415
 
     typer.echo(f"graphmem: {one_line(message)}", err=True)
@@ -134,7 +139,7 @@ def error_exit(message: str) -> typer.Exit:
 
 
 def json_object(text: str | None, option: str) -> dict[str, Any] | None:
-    """An option that holds a JSON object."""
+    """Parses an option that holds a JSON object. Raises BadParameter, naming `option`, for anything else."""
     if text is None:
         return None
     try:
@@ -147,5 +152,5 @@ def json_object(text: str | None, option: str) -> dict[str, Any] | None:
 
 
 def comma_separated(text: str | None) -> list[str] | None:
-    """An option that holds words between commas."""
+    """Splits an option at its commas."""
     return None if text is None else [word.strip() for word in text.split(",")]

@@ -1,6 +1,6 @@
-"""How answers look in a terminal; in a pipe the same, without colours and line breaks.
+"""Prints answers of commands for people: with colours in a terminal; in a pipe without colours and line breaks.
 
-Remembered words are data: they are never read as markup, and control characters in them never reach the terminal.
+Texts of memories are data: they are never read as markup, and control characters in them never reach the terminal.
 """
 
 from __future__ import annotations
@@ -19,12 +19,16 @@ from rich.text import Text
 if TYPE_CHECKING:
     import networkx as nx
 
+# A text, or a text with its style.
 Part = str | tuple[str, str]
 Json = Mapping[str, Any]
 
-# Nothing is broken where nobody looks at the width.
+# Columns: lines in a pipe are never broken; in a terminal text gets at least MIN_WIDTH.
 PIPE_WIDTH, MIN_WIDTH = 1_000_000, 20
-QUOTE_CHARS, ID_SHOWN = 160, "dim"
+# Characters of a memory in quotations.
+QUOTE_CHARS = 160
+ID_STYLE = "dim"
+# Seconds before a progress bar appears.
 PROGRESS_DELAY = 1.0
 _BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 _VISIBLE = str.maketrans(
@@ -39,23 +43,23 @@ _ID = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def escape_controls(text: str) -> str:
-    """A text that a terminal can show: control characters become pictures of themselves."""
+    """Replaces control characters by their visible symbols (U+2400 ff.) and those that change direction by U+FFFD."""
     return text.replace("\r\n", "\n").translate(_VISIBLE)
 
 
 def one_line(text: str) -> str:
-    """The same without line breaks."""
+    """Joins a text's words by single blanks and makes control characters visible."""
     return escape_controls(" ".join(text.split()))
 
 
 def quoted(text: str) -> str:
-    """The beginning of a memory, as a quotation."""
+    """Returns the first QUOTE_CHARS characters of a text in one line and in quotation marks."""
     short = one_line(text)
     return f"“{short[: QUOTE_CHARS - 1].rstrip()}…”" if len(short) > QUOTE_CHARS else f"“{short}”"
 
 
 class Renderer:
-    """Standard output."""
+    """Prints to standard output; each method prints one kind of answer, in the shape in which Memory returns it."""
 
     def __init__(self) -> None:
         self._console = Console(highlight=False, markup=False, emoji=False)
@@ -63,52 +67,54 @@ class Renderer:
             self._console = Console(highlight=False, markup=False, emoji=False, width=PIPE_WIDTH)
 
     def line(self, *parts: Part, indent: int = 0, hang: int = 0) -> None:
-        """Words, with styles or without, broken to the terminal's width; lines after the first `hang` further in."""
+        """Prints a line, broken to the terminal's width: `indent` columns in, after a break `hang` columns more."""
         lines = Text.assemble(*parts).wrap(self._console, max(MIN_WIDTH, self._console.width - indent - hang))
-        for number, one in enumerate(lines):
-            one.rstrip()  # the blank that the line was broken at
-            self._console.print(Text(" " * (indent + hang * (number > 0))).append_text(one), soft_wrap=True)
+        for number, line in enumerate(lines):
+            line.rstrip()  # the blank at which it was broken
+            self._console.print(Text(" " * (indent + hang * (number > 0))).append_text(line), soft_wrap=True)
 
     def title(self, words: str) -> None:
-        """A heading, with a line above it."""
+        """Prints an empty line and a heading."""
         self.line()
         self.line((words, "bold cyan"))
 
     def plain(self, words: str) -> None:
-        """Words as they are, line by line, for programs that take them on."""
+        """Prints a text with its own line breaks only, for use by other programs."""
         if words:
             self._console.print(Text(escape_controls(words)), soft_wrap=True)
 
     # --- memories -------------------------------------------------------------------------------------------------
 
-    def memory(self, found: Json, *before: Part) -> None:
-        """A memory: who and when, the words, the id."""
-        ended = [("  until " + found["valid_to"][:10], "yellow")] if found.get("valid_to") else []
-        who = one_line(found.get("actor_id") or found.get("role") or "")
-        self.line(*before, (found["at"][:10], "green"), "  ", (who, "bold"), *ended, "  ", (found["id"], ID_SHOWN))
-        self.line(one_line(found["memory"]), indent=4)
+    def memory(self, record: Json, *prefix: Part) -> None:
+        """Prints a memory in two lines: date, speaker and id after the prefix; the text."""
+        ended = [("  until " + record["valid_to"][:10], "yellow")] if record.get("valid_to") else []
+        speaker = one_line(record.get("actor_id") or record.get("role") or "")
+        self.line(
+            *prefix, (record["at"][:10], "green"), "  ", (speaker, "bold"), *ended, "  ", (record["id"], ID_STYLE)
+        )
+        self.line(one_line(record["memory"]), indent=4)
 
-    def memories(self, found: Iterable[Json]) -> None:
-        """Some memories."""
-        for one in found:
-            self.memory(one)
+    def memories(self, records: Iterable[Json]) -> None:
+        """Prints memories of `get_all`."""
+        for record in records:
+            self.memory(record)
 
-    def updated_memory(self, found: Json) -> None:
-        """A memory after an update."""
-        self.memory(found)
-        self.line(found["message"])
+    def updated_memory(self, result: Json) -> None:
+        """Prints the result of `update` or `undo`: the memory and the message."""
+        self.memory(result)
+        self.line(result["message"])
 
-    def hits(self, found: Sequence[Json]) -> None:
-        """What a search found, best first, with the ways there if they were asked for."""
-        for place, hit in enumerate(found, 1):
-            self.memory(hit, f"{place:2}  ", (f"{hit['score']:.2f}", "magenta"), "  ")
-            if because := hit.get("explain"):
-                self.line((one_line(because["why"]), "italic dim"), indent=4)
-                self.path(because["path"])
+    def hits(self, hits: Sequence[Json]) -> None:
+        """Prints the hits of a search with their scores and, if explained, with reason and path."""
+        for rank, hit in enumerate(hits, 1):
+            self.memory(hit, f"{rank:2}  ", (f"{hit['score']:.2f}", "magenta"), "  ")
+            if explanation := hit.get("explain"):
+                self.line((one_line(explanation["why"]), "italic dim"), indent=4)
+                self.path(explanation["path"])
 
     def path(self, steps: Sequence[Json], indent: int = 4) -> None:
-        """The way to a hit: each memory on a line, and under it what it shares with the next one."""
-        if len(steps) < 2:  # noqa: PLR2004  (what matched by itself needs no way)
+        """Prints the path to a hit: each memory on a line, below it the entity or relation that leads to the next."""
+        if len(steps) < 2:  # noqa: PLR2004  (a path of one step is the hit itself)
             return
         for step in steps:
             if step["type"] == "memory":
@@ -117,102 +123,102 @@ class Renderer:
                 name = one_line(step.get("name") or step.get("predicate") or "")
                 self.line(("╰─ ", "dim"), (name, "bold yellow"), (" ─╮", "dim"), indent=indent + 2)
 
-    def details(self, found: Json) -> None:
-        """Everything about one memory."""
-        self.line(escape_controls(found["memory"]))
-        for name, value in found.items():
+    def details(self, record: Json) -> None:
+        """Prints the text of a memory and all fields that are not empty."""
+        self.line(escape_controls(record["memory"]))
+        for name, value in record.items():
             if name != "memory" and value not in (None, {}, []):
                 self.pair(name, value)
 
     def pair(self, name: str, value: object, indent: int = 2) -> None:
-        """A name and what it stands for."""
+        """Prints a name and its value."""
         self.line((f"{one_line(name):<16}", "dim"), one_line(str(value)), indent=indent)
 
     def history(self, events: Iterable[Json]) -> None:
-        """What happened to a memory, oldest first."""
+        """Prints events of a memory, each with the old and the new text."""
         for event in events:
-            # What `undo` takes back is named for it.
-            name = f"  {event['id']}" if event["event"] in {"UPDATE", "RETIRE"} else ""
-            why = f"  {one_line(event['reason'])}" if event.get("reason") else ""
+            # `undo` takes ids of updates and retirements only.
+            event_id = f"  {event['id']}" if event["event"] in {"UPDATE", "RETIRE"} else ""
+            reason = f"  {one_line(event['reason'])}" if event.get("reason") else ""
             at = event["created_at"][:19].replace("T", " ")
-            self.line((at, "green"), "  ", (event["event"], "bold"), why, (name, "dim"))
+            self.line((at, "green"), "  ", (event["event"], "bold"), reason, (event_id, "dim"))
             if event["old_memory"] is not None:
                 self.line(("- " + one_line(event["old_memory"]), "red"), indent=4)
             if event["new_memory"] is not None:
                 self.line("+ " + one_line(event["new_memory"]), indent=4)
 
-    def explanation(self, found: Json) -> None:
-        """Why something is remembered."""
-        self.line(one_line(found["memory"]))
+    def explanation(self, explained: Json) -> None:
+        """Prints the result of `explain`: the memory, its messages, mentions, relations and history."""
+        self.line(one_line(explained["memory"]))
         self.title("said in")
-        for message in found["messages"]:
-            who = one_line(message["name"] or message["role"] or "")
-            self.line((message["at"][:10], "green"), "  ", (who, "bold"), "  ", quoted(message["content"]), indent=2)
-        if found["mentions"]:
+        for message in explained["messages"]:
+            speaker = one_line(message["name"] or message["role"] or "")
+            self.line(
+                (message["at"][:10], "green"), "  ", (speaker, "bold"), "  ", quoted(message["content"]), indent=2
+            )
+        if explained["mentions"]:
             self.title("mentions")
-            named = (f"{one_line(entity['name'])} ({entity['type']})" for entity in found["mentions"])
-            self.line(", ".join(named), indent=2)
-        if found["relations"]:
+            entities = (f"{one_line(entity['name'])} ({entity['type']})" for entity in explained["mentions"])
+            self.line(", ".join(entities), indent=2)
+        if explained["relations"]:
             self.title("relations")
-            self.relations(found["relations"])
+            for relation in explained["relations"]:
+                self.relation(relation["source"], relation["relationship"], relation["target"])
         self.title("history")
-        self.history(found["events"])
-
-    def relations(self, found: Iterable[Json]) -> None:
-        """Who does what to whom."""
-        for one in found:
-            self.relation(one["source"], one["relationship"], one["target"])
+        self.history(explained["events"])
 
     def relation(self, source: str, predicate: str, target: str) -> None:
-        """One of them."""
+        """Prints a relation as an arrow from its subject to its object."""
         self.line(one_line(source), (f" ─{one_line(predicate)}→ ", "dim"), one_line(target), indent=2)
 
     # --- the graph ------------------------------------------------------------------------------------------------
 
-    def graph(self, drawn: nx.MultiDiGraph[str]) -> None:
-        """The entities, those that most memories mention first, each with its memories; then the relations."""
-        entities = {node: data for node, data in drawn.nodes(data=True) if data.get("node") == "entity"}
-        mentioned = {
-            node: [m for m, _, key in drawn.in_edges(node, keys=True) if key == "MENTIONS"] for node in entities
+    def graph(self, graph: nx.MultiDiGraph[str]) -> None:
+        """Prints the entities with their memories, those with most memories first; then the relations."""
+        entities = {node: data for node, data in graph.nodes(data=True) if data.get("node") == "entity"}
+        mentions = {
+            node: [memory for memory, _, key in graph.in_edges(node, keys=True) if key == "MENTIONS"]
+            for node in entities
         }
-        memories = len(drawn) - len(entities)
-        self.line(f"{memories} memories, {len(entities)} entities, {drawn.number_of_edges()} edges")
-        same = [(s, t) for s, t, key in drawn.edges(keys=True) if key == "SAME_AS"]
-        for node in sorted(entities, key=lambda one: (-len(mentioned[one]), one)):
+        memory_count = len(graph) - len(entities)
+        self.line(f"{memory_count} memories, {len(entities)} entities, {graph.number_of_edges()} edges")
+        aliases = [(source, target) for source, target, key in graph.edges(keys=True) if key == "SAME_AS"]
+        for node in sorted(entities, key=lambda entity: (-len(mentions[entity]), entity)):
             name, kind = entities[node]["name"], entities[node]["type"]
-            others = [entities[t if s == node else s]["name"] for s, t in same if node in (s, t)]
-            also = [(f"  = {one_line(', '.join(sorted(others)))}", "yellow")] if others else []
-            self.line((one_line(name), "bold yellow"), (f"  {kind}, {len(mentioned[node])}", "dim"), *also)
-            for memory in sorted(mentioned[node], key=lambda uid: str(drawn.nodes[uid]["at"])):
-                self.line(("╰ ", "dim"), quoted(drawn.nodes[memory]["memory"]), indent=2)
-        related = [(s, t, data) for s, t, data in drawn.edges(data=True) if data["relationship"] == "RELATES_TO"]
-        if related:
+            pairs = [pair for pair in aliases if node in pair]
+            other_names = [entities[target if source == node else source]["name"] for source, target in pairs]
+            alias_part = [(f"  = {one_line(', '.join(sorted(other_names)))}", "yellow")] if other_names else []
+            self.line((one_line(name), "bold yellow"), (f"  {kind}, {len(mentions[node])}", "dim"), *alias_part)
+            for memory in sorted(mentions[node], key=lambda memory: str(graph.nodes[memory]["at"])):
+                self.line(("╰ ", "dim"), quoted(graph.nodes[memory]["memory"]), indent=2)
+        relations = [edge for edge in graph.edges(data=True) if edge[2]["relationship"] == "RELATES_TO"]
+        if relations:
             self.title("relations")
-        for source, target, data in related:
+        for source, target, data in relations:
             self.relation(entities[source]["name"], data["predicate"], entities[target]["name"])
 
-    # --- the folder -----------------------------------------------------------------------------------------------
+    # --- the whole memory -----------------------------------------------------------------------------------------
 
-    def report(self, found: Json) -> None:
-        """What `verify` says."""
-        self.line(("everything agrees", "bold green") if found["ok"] else ("not everything agrees", "bold red"))
-        if waiting := found["ledger"]["tasks"]:
-            self.line((f"{waiting} memories still wait for their vectors and entities; repair does it now", "yellow"))
+    def report(self, report: Json) -> None:
+        """Prints the report of `verify`, `repair` or `rebuild`."""
+        self.line(("everything agrees", "bold green") if report["ok"] else ("not everything agrees", "bold red"))
+        if tasks := report["ledger"]["tasks"]:
+            self.line((f"{tasks} memories still wait for their vectors and entities; repair does it now", "yellow"))
         self.line("ledger", indent=2)
-        for name, count in found["ledger"].items():
+        for name, count in report["ledger"].items():
             self.pair(name, count, indent=4)
-        for line in found["damaged"]:
+        for line in report["damaged"]:
             self.line(("damaged: " + line, "red"), indent=2)
-        self.advice(found["damaged"])
-        if found["derived"]:
-            self.line(("wrong counts: " + ", ".join(found["derived"]), "red"), indent=2)
-        for name, state in found["projections"].items():
-            wrong = {what: _number(value) for what, value in state.items() if value}
-            said = ", ".join(f"{count} {what.replace('_', ' ')}" for what, count in wrong.items())
-            self.line(name, ": ", (said, "red") if wrong else ("in step", "green"), indent=2)
+        self.advice(report["damaged"])
+        if report["derived"]:
+            self.line(("wrong counts: " + ", ".join(report["derived"]), "red"), indent=2)
+        for name, state in report["projections"].items():
+            counts = {problem: _count(value) for problem, value in state.items() if value}
+            problems = ", ".join(f"{count} {problem.replace('_', ' ')}" for problem, count in counts.items())
+            self.line(name, ": ", (problems, "red") if counts else ("in step", "green"), indent=2)
 
     def advice(self, damaged: Sequence[str]) -> None:
-        """What to do about damage, which `repair` cannot mend."""
+        """Prints the remedy for damage, which `repair` cannot undo; a line that is an id names a changed memory."""
         changed = [line for line in damaged if _ID.fullmatch(line)]
         if changed:
             self.line(
@@ -227,24 +233,24 @@ class Renderer:
                 indent=2,
             )
 
-    def pairs(self, found: Json) -> None:
-        """Names and values."""
-        for name, value in found.items():
-            shown = (", ".join(map(str, value)) or "nothing") if isinstance(value, list) else value
-            self.pair(name, shown, indent=0)
+    def pairs(self, values: Json) -> None:
+        """Prints names and values, one pair on a line."""
+        for name, value in values.items():
+            text = (", ".join(map(str, value)) or "nothing") if isinstance(value, list) else value
+            self.pair(name, text, indent=0)
 
 
-def _number(value: object) -> object:
+def _count(value: object) -> object:
     return len(value) if isinstance(value, list | dict | set | tuple) else value
 
 
 class ProgressBar:
-    """A progress bar on standard error, for what takes longer than a second and has somebody who watches."""
+    """A progress bar on standard error: in a terminal only, and for work that takes longer than PROGRESS_DELAY."""
 
     def __init__(self) -> None:
         self._bar: Progress | None = None
         self._tasks: dict[str, Any] = {}
-        self._begun = time.monotonic()
+        self._started = time.monotonic()
 
     def __enter__(self) -> Self:
         return self
@@ -254,9 +260,9 @@ class ProgressBar:
             self._bar.stop()
 
     def update(self, name: str, done: int, total: int) -> None:
-        """How far it is."""
+        """Shows that `done` of `total` items of the work `name` are done."""
         if self._bar is None:
-            if not sys.stderr.isatty() or time.monotonic() - self._begun < PROGRESS_DELAY:
+            if not sys.stderr.isatty() or time.monotonic() - self._started < PROGRESS_DELAY:
                 return
             columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
             self._bar = Progress(*columns, console=Console(stderr=True), transient=True)

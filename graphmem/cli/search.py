@@ -1,4 +1,4 @@
-"""Commands that find and show what is remembered."""
+"""Commands that read memories: search, context, list, show, history, explain."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 from graphmem.cli.options import CommandContext, Filters, Id, Kinds, comma_separated, command, error_exit, json_object
 
 
-def _checked(value: str) -> str:
+def _checked_top_k(value: str) -> str:
     value = value.strip().casefold()
     if value != "auto" and not value.lstrip("-").isdecimal():
         raise typer.BadParameter(f'{value!r} is neither a whole number nor "auto"')
@@ -22,31 +22,35 @@ def search(
     query: Annotated[str, typer.Argument(metavar="QUERY")],
     top_k: Annotated[
         str,
-        typer.Option(metavar="NUMBER|auto", callback=_checked, help='At most; "auto": those not far behind the best.'),
+        typer.Option(
+            metavar="NUMBER|auto",
+            callback=_checked_top_k,
+            help='Maximum of hits; "auto": those near the best.',
+        ),
     ] = "10",
     filters: Filters = None,
-    threshold: Annotated[float | None, typer.Option(help="The least cosine similarity, -1 to 1.")] = None,
-    as_of: Annotated[str | None, typer.Option(metavar="TIME", help="The state of the world at that time.")] = None,
+    threshold: Annotated[float | None, typer.Option(help="The minimum cosine similarity, -1 to 1.")] = None,
+    as_of: Annotated[str | None, typer.Option(metavar="TIME", help="Search in the state of that time.")] = None,
     kinds: Kinds = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Show why, and the way to each hit.")] = False,  # noqa: FBT002
+    explain: Annotated[bool, typer.Option("--explain", help="Print why each hit matches, and its path.")] = False,  # noqa: FBT002
 ) -> None:
-    """Finds what belongs to a question, also several hops away."""
-    only = json_object(filters, "--filters")
+    """Searches for memories that answer a query. Hits may be several hops away in the graph."""
+    conditions = json_object(filters, "--filters")
     with call.memory() as memory:
-        found = memory.search(
+        answer = memory.search(
             query,
             **call.scope,
             top_k=top_k if top_k == "auto" else int(top_k),
-            filters=only,
+            filters=conditions,
             threshold=threshold,
             as_of=as_of,
             kinds=comma_separated(kinds),
             explain=explain,
         )
-    if found.get("degraded"):
-        typer.echo(f"graphmem: answered without {', '.join(found['degraded'])}", err=True)
-    call.print_answer(found, lambda screen: screen.hits(found["results"]))
-    if not found["results"]:
+    if answer.get("degraded"):
+        typer.echo(f"graphmem: answered without {', '.join(answer['degraded'])}", err=True)
+    call.print_answer(answer, lambda renderer: renderer.hits(answer["results"]))
+    if not answer["results"]:
         typer.echo("graphmem: nothing found", err=True)
 
 
@@ -54,55 +58,57 @@ def search(
 def context(
     call: CommandContext,
     query: Annotated[str, typer.Argument(metavar="QUERY")],
-    max_chars: Annotated[int, typer.Option(help="How many characters, at most.")] = 1200,
+    max_chars: Annotated[int, typer.Option(help="The maximum number of characters.")] = 1200,
 ) -> None:
-    """The block of memories to put into a prompt."""
+    """Prints the memories for a query as a block for a prompt."""
     with call.memory() as memory:
         block = memory.context(query, **call.scope, max_chars=max_chars)
-    call.print_answer({"context": block}, lambda screen: screen.plain(block))
+    call.print_answer({"context": block}, lambda renderer: renderer.plain(block))
 
 
 @command
 def list_(
     call: CommandContext,
-    limit: Annotated[int, typer.Option(help="How many, at most.")] = 100,
-    offset: Annotated[int, typer.Option(help="How many to leave out first.")] = 0,
+    limit: Annotated[int, typer.Option(help="The maximum number of memories.")] = 100,
+    offset: Annotated[int, typer.Option(help="The number of memories to skip first.")] = 0,
     filters: Filters = None,
     kinds: Kinds = None,
 ) -> None:
-    """The memories of a scope, newest first."""
-    only = json_object(filters, "--filters")
+    """Lists the memories of a scope, newest first."""
+    conditions = json_object(filters, "--filters")
     with call.memory() as memory:
-        found = memory.get_all(**call.scope, limit=limit, offset=offset, filters=only, kinds=comma_separated(kinds))
-    call.print_answer(found, lambda screen: screen.memories(found["results"]))
-    typer.echo(f"graphmem: {len(found['results'])} of {found['total']} memories", err=True)
+        page = memory.get_all(
+            **call.scope, limit=limit, offset=offset, filters=conditions, kinds=comma_separated(kinds)
+        )
+    call.print_answer(page, lambda renderer: renderer.memories(page["results"]))
+    typer.echo(f"graphmem: {len(page['results'])} of {page['total']} memories", err=True)
 
 
 @command
 def show(call: CommandContext, memory_id: Id) -> None:
-    """Everything about one memory."""
+    """Prints all fields of a memory."""
     with call.memory() as memory:
-        found = memory.get(memory_id, **call.scope)
-    _show(call, memory_id, found, "details")
+        record = memory.get(memory_id, **call.scope)
+    _print_if_exists(call, memory_id, record, "details")
 
 
 @command
 def history(call: CommandContext, memory_id: Id) -> None:
-    """What happened to a memory, oldest first."""
+    """Prints the events of a memory, oldest first."""
     with call.memory() as memory:
-        found = memory.history(memory_id, **call.scope)
-    _show(call, memory_id, found, "history")
+        events = memory.history(memory_id, **call.scope)
+    _print_if_exists(call, memory_id, events, "history")
 
 
 @command
 def explain(call: CommandContext, memory_id: Id) -> None:
-    """Why something is remembered: who said it, what it mentions and states, its history."""
+    """Prints a memory's messages, entities, relations and history."""
     with call.memory() as memory:
-        found = memory.explain(memory_id, **call.scope)
-    _show(call, memory_id, found, "explanation")
+        explanation = memory.explain(memory_id, **call.scope)
+    _print_if_exists(call, memory_id, explanation, "explanation")
 
 
-def _show(call: CommandContext, memory_id: str, found: object, form: str) -> None:
-    if not found:
-        raise error_exit(f"no memory {memory_id}; 'graphmem list' gives the ids that exist")
-    call.print_answer(found, lambda screen: getattr(screen, form)(found))
+def _print_if_exists(call: CommandContext, memory_id: str, value: object, renderer_method: str) -> None:
+    if not value:
+        raise error_exit(f"no memory {memory_id}; 'graphmem list' prints the ids that exist")
+    call.print_answer(value, lambda renderer: getattr(renderer, renderer_method)(value))

@@ -1,4 +1,4 @@
-"""Commands that write memories to a file and take them in again."""
+"""Commands that move memories between folders as a file: export and import."""
 
 from __future__ import annotations
 
@@ -14,70 +14,74 @@ from graphmem.cli.options import CommandContext, command
 if TYPE_CHECKING:
     from graphmem.cli.render import Renderer
 
-STANDARD = "-"
+# The file name for standard input or output.
+STANDARD_STREAM = "-"
 
 
 @command
 def export(
     call: CommandContext,
-    file: Annotated[str, typer.Argument(metavar="FILE|-", help="Where to write it, or - for standard output.")],
+    file: Annotated[str, typer.Argument(metavar="FILE|-", help="The file to write, or - for standard output.")],
 ) -> None:
-    """Writes the memories of a scope, or without one everything, to a file that import takes in again.
+    """Writes all memories, or those of a scope, to a file.
 
-    With ids, times, history, links, entities and vectors. The file is readable by you only.
+    They keep ids, times, history, links, entities and vectors. The file is readable by you only.
     """
     from graphmem.cli.render import ProgressBar  # noqa: PLC0415
 
-    target: str | IO[bytes] = sys.stdout.buffer if file == STANDARD else file
-    replaces = file != STANDARD and os.path.exists(file)  # noqa: PTH110  (a name too long is there no more than others)
+    target: str | IO[bytes] = sys.stdout.buffer if file == STANDARD_STREAM else file
+    replaces = file != STANDARD_STREAM and os.path.exists(file)  # noqa: PTH110  (Path.exists raises for a name that is too long)
     with call.memory() as memory, ProgressBar() as bar:
-        done = memory.export(target, **call.scope, progress=bar.update)
-    if not done["memories"]:
-        _warn_of_nothing(call, replaces=replaces)
-    told = f"{done['memories']} memories, {done['erased']} erased ones noted"
-    if file == STANDARD:
-        typer.echo(f"graphmem: {told}", err=True)
+        counts = memory.export(target, **call.scope, progress=bar.update)
+    if not counts["memories"]:
+        _warn_empty_export(call, replaces=replaces)
+    summary = f"{counts['memories']} memories, {counts['erased']} erased ones noted"
+    if file == STANDARD_STREAM:
+        typer.echo(f"graphmem: {summary}", err=True)
     else:
-        call.print_answer(done, lambda screen: screen.line(f"{told}: {file}"))
+        call.print_answer(counts, lambda renderer: renderer.line(f"{summary}: {file}"))
 
 
-def _warn_of_nothing(call: CommandContext, *, replaces: bool) -> None:
-    """A misspelt user is found out too late, when the export is needed."""
+def _warn_empty_export(call: CommandContext, *, replaces: bool) -> None:
+    """Warns of an export without memories: a misspelt user would be noticed only when the export is needed."""
     from graphmem.cli.render import one_line  # noqa: PLC0415
 
-    whose = ", ".join(f"--{name.removesuffix('_id')} {value}" for name, value in call.scope.items())
-    lost = "; the file that was there is replaced" if replaces else ""
-    typer.echo(f"graphmem: there are no memories{' of ' if whose else ''}{one_line(whose)} to export{lost}", err=True)
+    scope = ", ".join(f"--{name.removesuffix('_id')} {value}" for name, value in call.scope.items())
+    replaced = "; the file that was there is replaced" if replaces else ""
+    typer.echo(
+        f"graphmem: there are no memories{' of ' if scope else ''}{one_line(scope)} to export{replaced}", err=True
+    )
 
 
 @command
 def import_(
     call: CommandContext,
-    file: Annotated[str, typer.Argument(metavar="FILE|-", help="What export wrote, or - for standard input.")],
-    restore: Annotated[bool, typer.Option("--restore", help="Bring back what was erased here.")] = False,  # noqa: FBT002
+    file: Annotated[str, typer.Argument(metavar="FILE|-", help="A file that export wrote, or - for standard input.")],
+    restore: Annotated[bool, typer.Option("--restore", help="Import memories that were erased here, too.")] = False,  # noqa: FBT002
 ) -> None:
-    """Takes in what export has written. What is here already stays as it is, so it can be repeated.
+    """Imports all memories of a file that export wrote.
 
-    All of the file: --user, --agent and --run belong to export.
+    Memories that exist here stay as they are, so an import can be repeated. --user, --agent and --run are options of
+    export only.
     """
     from graphmem.cli.render import ProgressBar  # noqa: PLC0415
 
-    if call.scope:  # to take everybody's memories for one user's is not to be done in silence
+    if call.scope:  # an import for one user must not take the memories of all users without a word
         raise typer.BadParameter(
-            "import takes all that is in the file, whosever it is; to take one scope's, give the option to export"
+            "import takes the memories of all scopes in the file; for those of one scope, give the option to export"
         )
-    source: str | IO[bytes] = sys.stdin.buffer if file == STANDARD else file
+    source: str | IO[bytes] = sys.stdin.buffer if file == STANDARD_STREAM else file
     with call.memory() as memory, ProgressBar() as bar:
-        done = memory.import_(source, restore=restore, progress=bar.update)
-    call.print_answer(done, lambda screen: _tell_imported(screen, done))
+        counts = memory.import_(source, restore=restore, progress=bar.update)
+    call.print_answer(counts, lambda renderer: _print_imported(renderer, counts))
 
 
-def _tell_imported(screen: Renderer, done: Mapping[str, Any]) -> None:
-    told = [f"{done['added']} added"]
-    told += [f"{done['known']} known already"] if done["known"] else []
-    told += [f"{done['erased']} erased here before, not brought back without --restore"] if done["erased"] else []
-    told += [f"{done['tombstones']} erased there, noted"] if done["tombstones"] else []
-    told += [f"{done['skipped_links']} links to memories that are not here"] if done["skipped_links"] else []
-    told += [f"{done['unenriched']} still without vectors and entities"] if done["unenriched"] else []
-    told += [f"not yet in {' and '.join(done['pending'])}"] if done.get("pending") else []
-    screen.line("; ".join(told))
+def _print_imported(renderer: Renderer, counts: Mapping[str, Any]) -> None:
+    parts = [f"{counts['added']} added"]
+    parts += [f"{counts['known']} known already"] if counts["known"] else []
+    parts += [f"{counts['erased']} erased here before, not brought back without --restore"] if counts["erased"] else []
+    parts += [f"{counts['tombstones']} erased there, noted"] if counts["tombstones"] else []
+    parts += [f"{counts['skipped_links']} links to memories that are not here"] if counts["skipped_links"] else []
+    parts += [f"{counts['unenriched']} still without vectors and entities"] if counts["unenriched"] else []
+    parts += [f"not yet in {' and '.join(counts['pending'])}"] if counts.get("pending") else []
+    renderer.line("; ".join(parts))

@@ -1,4 +1,4 @@
-"""Commands that remember, correct and erase. Heavy imports wait until a command runs."""
+"""Commands that write: demo, add, update, undo, delete. Heavy imports wait until a command runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @command
 def demo(call: CommandContext) -> None:
-    """A conversation is remembered, and questions are answered across it. With --home it stays there to explore."""
+    """Stores a conversation and answers questions about it. With --home it is kept there, to be explored."""
     from graphmem.cli.demo import run_demo  # noqa: PLC0415
 
     run_demo(call)
@@ -29,124 +29,127 @@ def demo(call: CommandContext) -> None:
 def add(
     call: CommandContext,
     text: Annotated[
-        str | None, typer.Argument(metavar="TEXT|-", help="Words, as they are, or - for those on standard input.")
+        str | None, typer.Argument(metavar="TEXT|-", help="The text of a memory, or - for standard input.")
     ] = None,
-    file: Annotated[Path | None, typer.Option(metavar="FILE", help="Words and messages from a file instead.")] = None,
+    file: Annotated[Path | None, typer.Option(metavar="FILE", help="Text or messages from a file instead.")] = None,
     form: Annotated[
         InputFormat | None,
-        typer.Option("--format", help="What is given.", show_default="a file: as it looks; standard input: text"),
+        typer.Option(
+            "--format", help="The input's format.", show_default="a file: by its content; standard input: text"
+        ),
     ] = None,
-    name: Annotated[str | None, typer.Option(help="Who said it, where the words do not tell.")] = None,
-    role: Annotated[str, typer.Option(help="user, assistant or tool, where the words do not tell.")] = "user",
-    timestamp: Annotated[str | None, typer.Option(metavar="TIME", help="When it was said, ISO 8601.")] = None,
+    name: Annotated[str | None, typer.Option(help="The speaker, unless the input names one.")] = None,
+    role: Annotated[str, typer.Option(help="user, assistant or tool, unless the input names one.")] = "user",
+    timestamp: Annotated[str | None, typer.Option(metavar="TIME", help="The time of the words, ISO 8601.")] = None,
     metadata: Metadata = None,
-    no_wait: Annotated[bool, typer.Option("--no-wait", help="Answer before vectors and graph are made.")] = False,  # noqa: FBT002
-    as_spoken: Annotated[bool, typer.Option("--as-spoken", help="Ask no language model for facts.")] = False,  # noqa: FBT002
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Do not wait for vectors and graph.")] = False,  # noqa: FBT002
+    as_spoken: Annotated[bool, typer.Option("--as-spoken", help="Store the words without a language model.")] = False,  # noqa: FBT002
 ) -> None:
-    """Remembers words or, where a language model is configured, the facts in them.
+    """Stores words, or with a language model the facts in them.
 
-    TEXT is one memory, even where it names a file: only --file opens one. Of standard input each paragraph becomes
-    a memory. A file is messages (JSON or JSON Lines, by its ending or its beginning), a transcript ("Name: words" on
-    most lines, somebody speaking at least twice), or text; --format says which, also of TEXT and standard input.
+    TEXT is one memory, even if it is the name of a file: only --file opens a file. Each paragraph of standard input
+    becomes a memory. A file holds messages (JSON or JSON Lines, by its ending or its beginning), a transcript ("Name:
+    words" on most lines, one speaker at least twice) or text; --format names the format, also of TEXT and standard
+    input.
     """
     from graphmem.cli.bulk_add import add_all  # noqa: PLC0415
     from graphmem.transfer.sources.message_files import MessageDefaults, is_file, read_file, read_words  # noqa: PLC0415
 
-    kept, defaults = json_object(metadata, "--metadata"), MessageDefaults(role, name)
+    extra, defaults = json_object(metadata, "--metadata"), MessageDefaults(role, name)
     if file is not None and text is None:
         source, messages = read_file(file, defaults, form)
     elif text is not None and file is None:
         source, messages = read_words(text, defaults, form)
         if is_file(text):
-            typer.echo("graphmem: a file has this name; what was added is the name, --file reads the file", err=True)
+            typer.echo("graphmem: a file has this name; the name was added as text; --file reads the file", err=True)
     else:
         raise typer.BadParameter("give words (- for standard input) or --file FILE")
     with call.memory() as memory:
-        options = {**call.scope, "metadata": kept, "timestamp": timestamp, "infer": False if as_spoken else None}
+        options = {**call.scope, "metadata": extra, "timestamp": timestamp, "infer": False if as_spoken else None}
         result = add_all(memory, source, messages, options, wait=not no_wait)
-        call.print_answer(result, lambda screen: show_added(screen, result, len(messages)))
-        sys.stdout.flush()  # with --no-wait the rest is still to be done, on the way out
+        call.print_answer(result, lambda renderer: show_added(renderer, result, len(messages)))
+        sys.stdout.flush()  # with --no-wait, closing the memory takes long; the answer comes before that
 
 
-def show_added(screen: Renderer, result: Mapping[str, Any], given: int) -> None:
-    """What became of so many messages."""
-    found = result["results"]
-    counts = Counter("erased" if one.get("reason") == "erased" else one["event"] for one in found)
-    asked = "usage" in result or "failed" in result
-    skipped = 0 if asked else given - len(found)
-    told = [f"{counts['ADD']} added"]
-    told += [f"{counts['UPDATE']} updated"] if counts["UPDATE"] else []
-    told += [f"{counts['DELETE']} retired"] if counts["DELETE"] else []
-    told += [f"{counts['NONE']} known already"] if counts["NONE"] else []
-    told += [f"{counts['erased']} erased before, not added again"] if counts["erased"] else []
-    told += [f"{skipped} skipped (system messages, or without words)"] if skipped else []
-    told += [f"the model failed ({error}): retry-failed asks it again" for error in result.get("failed", {}).values()]
-    told += [f"not yet in {' and '.join(result['pending'])}"] if result.get("pending") else []
-    screen.line("; ".join(told))
-    for one in found if asked else []:
-        screen.line((f"{one['event']:6} {one['memory']}", ""), (f"  {one['id']}", "dim"))
-    if given == 1 and found and not asked:
-        screen.line((found[0]["id"], "dim"))
+def show_added(renderer: Renderer, result: Mapping[str, Any], message_count: int) -> None:
+    """Prints the result of adding `message_count` messages: counts by event, failures, pending projections, and ids."""
+    items = result["results"]
+    counts = Counter("erased" if item.get("reason") == "erased" else item["event"] for item in items)
+    model_used = "usage" in result or "failed" in result
+    skipped = 0 if model_used else message_count - len(items)
+    parts = [f"{counts['ADD']} added"]
+    parts += [f"{counts['UPDATE']} updated"] if counts["UPDATE"] else []
+    parts += [f"{counts['DELETE']} retired"] if counts["DELETE"] else []
+    parts += [f"{counts['NONE']} known already"] if counts["NONE"] else []
+    parts += [f"{counts['erased']} erased before, not added again"] if counts["erased"] else []
+    parts += [f"{skipped} skipped (system messages, or without words)"] if skipped else []
+    parts += [f"the model failed ({error}): retry-failed asks it again" for error in result.get("failed", {}).values()]
+    parts += [f"not yet in {' and '.join(result['pending'])}"] if result.get("pending") else []
+    renderer.line("; ".join(parts))
+    for item in items if model_used else []:
+        renderer.line((f"{item['event']:6} {item['memory']}", ""), (f"  {item['id']}", "dim"))
+    if message_count == 1 and items and not model_used:
+        renderer.line((items[0]["id"], "dim"))
 
 
 @command
 def update(
     call: CommandContext,
     memory_id: Id,
-    text: Annotated[str | None, typer.Argument(metavar="TEXT", help="The words as they should be.")] = None,
+    text: Annotated[str | None, typer.Argument(metavar="TEXT", help="The new text.")] = None,
     metadata: Metadata = None,
 ) -> None:
-    """Corrects a memory; its history keeps the old words."""
-    kept = json_object(metadata, "--metadata")
+    """Corrects a memory; its history keeps the old text."""
+    extra = json_object(metadata, "--metadata")
     with call.memory() as memory:
-        changed = memory.update(memory_id, text, metadata=kept, **call.scope)
-    call.print_answer(changed, lambda screen: screen.updated_memory(changed))
+        updated = memory.update(memory_id, text, metadata=extra, **call.scope)
+    call.print_answer(updated, lambda renderer: renderer.updated_memory(updated))
 
 
 @command
 def undo(
     call: CommandContext,
-    event_id: Annotated[str, typer.Argument(metavar="EVENT", help="The id of an update or retirement (history).")],
+    event_id: Annotated[str, typer.Argument(metavar="EVENT", help="The id of an update or retirement, from history.")],
 ) -> None:
-    """Takes an update or a retirement back."""
+    """Reverses an update or a retirement."""
     with call.memory() as memory:
-        changed = memory.undo(event_id, **call.scope)
-    call.print_answer(changed, lambda screen: screen.updated_memory(changed))
+        updated = memory.undo(event_id, **call.scope)
+    call.print_answer(updated, lambda renderer: renderer.updated_memory(updated))
 
 
 @command
 def delete(
     call: CommandContext,
-    ids: Annotated[list[str] | None, typer.Argument(metavar="ID...", help="The memories' ids.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Everything of this scope.")] = False,  # noqa: FBT002
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,  # noqa: FBT002
+    ids: Annotated[list[str] | None, typer.Argument(metavar="ID...", help="The ids of the memories.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All memories of the scope.")] = False,  # noqa: FBT002
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,  # noqa: FBT002
 ) -> None:
-    """Erases memories, from every store."""
+    """Erases memories from all stores."""
     if everything == bool(ids):
-        raise typer.BadParameter("name some ids, or say --all with --user, --agent or --run")
+        raise typer.BadParameter("name ids, or give --all with --user, --agent or --run")
     if everything and call.scope and not yes:
-        _confirm(call)
+        _confirm_delete_all(call)
     with call.memory() as memory:
         if everything:
             receipt: Mapping[str, Any] = memory.delete_all(**call.scope)
         else:
-            wanted = list(dict.fromkeys(ids or ()))
-            if missing := [uid for uid in wanted if memory.get(uid, **call.scope) is None]:
+            memory_ids = list(dict.fromkeys(ids or ()))
+            if missing := [uid for uid in memory_ids if memory.get(uid, **call.scope) is None]:
                 raise error_exit(f"no memory {', '.join(missing)}; nothing was deleted")
-            receipt = _sum([memory.delete(uid, **call.scope) for uid in wanted])
-    call.print_answer(receipt, lambda screen: screen.line(receipt["message"]))
+            receipt = _merge_receipts([memory.delete(uid, **call.scope) for uid in memory_ids])
+    call.print_answer(receipt, lambda renderer: renderer.line(receipt["message"]))
 
 
-def _confirm(call: CommandContext) -> None:
+def _confirm_delete_all(call: CommandContext) -> None:
     if not sys.stdin.isatty():
-        raise typer.BadParameter("--all needs --yes where nobody can be asked")
-    whose = ", ".join(f"{name.removesuffix('_id')} {value!r}" for name, value in call.scope.items())
-    if not typer.confirm(f"Erase everything of {whose}? There is no way back.", err=True):
+        raise typer.BadParameter("--all needs --yes without a terminal, as nobody can be asked")
+    scope = ", ".join(f"{name.removesuffix('_id')} {value!r}" for name, value in call.scope.items())
+    if not typer.confirm(f"Erase all memories of {scope}? This cannot be reversed.", err=True):
         raise error_exit("nothing was deleted")
 
 
-def _sum(receipts: list[Any]) -> Mapping[str, Any]:
-    """Several receipts as one, in the same shape."""
+def _merge_receipts(receipts: list[Any]) -> Mapping[str, Any]:
+    """Sums the receipts of several deletions, in the shape of one receipt."""
     if len(receipts) == 1:
         return dict(receipts[0])
     erased: Counter[str] = Counter()

@@ -1,5 +1,6 @@
-"""What every benchmark is turned into: messages by partition, questions with their gold, and the
-files they come from.
+"""The common format of all benchmarks: messages by partition, questions with their gold, and source files.
+
+*Gold* are the ids of the messages that answer a question. Also checks and reads the fields of benchmark files.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from graphmem.errors import ValidationError
 T = TypeVar("T")
 Message = Mapping[str, Any]
 
-# One partition for everything. It must not read like somebody's name: that would stand in front of what is embedded.
+# The partition of pooled data sets. It must not look like a person's name, which would be embedded with each text.
 POOLED = "pooled-1"
 _KINDS = {str: "text", list: "a list", dict: "an object", int: "a whole number", bool: "true or false"}
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A data file: its name without the folders, its SHA-256, its length in bytes."""
+    """A data file: name without folders, SHA-256, length in bytes."""
 
     name: str
     sha256: str
@@ -33,7 +34,7 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True, order=True)
 class QuestionGroup:
-    """Questions that share a figure: of which data, divided by what, and which of its values (with its name)."""
+    """A group of questions with figures of its own: those of `data` whose property `by` has `value`, named `name`."""
 
     data: str
     by: str
@@ -43,9 +44,9 @@ class QuestionGroup:
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkQuestion:
-    """A question, the ids of the messages that answer it (at least one), whose partition is asked, the groups it is in.
+    """A question, its gold (at least one message id), the partition to search in, and its groups.
 
-    `query_time` is the moment it is asked from (None: now).
+    `query_time` is the reference date of the question (None: now).
     """
 
     question: str
@@ -57,8 +58,9 @@ class BenchmarkQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """Messages as `Memory.add` takes them, by user_id, each with an `id` unique there; questions; how often what was
-    left out.
+    """Messages in the format of `Memory.add` by partition (a user_id), and questions.
+
+    Each message has an `id` that is unique in its partition. `left_out` counts omitted items by reason.
     """
 
     name: str
@@ -69,21 +71,19 @@ class Dataset:
 
     @property
     def messages(self) -> int:
-        """How many there are, in all partitions."""
+        """The number of messages in all partitions."""
         return sum(map(len, self.partitions.values()))
 
 
 def pooled(parts: Iterable[Dataset]) -> Dataset:
-    """Several data sets in one partition: an id gets its partition in front ("conv-26:D1:3"), questions stay as they
-    are.
-    """
-    given = list(parts)
+    """Merges data sets into one partition. Message ids get their partition as prefix ("conv-26:D1:3")."""
+    datasets = list(parts)
     everything = QuestionGroup("pooled", "all", "all")
     messages = [
         {**message, "id": f"{partition}:{message['id']}"}
-        for part in given
-        for partition, said in part.partitions.items()
-        for message in said
+        for dataset in datasets
+        for partition, partition_messages in dataset.partitions.items()
+        for message in partition_messages
     ]
     cases = [
         replace(
@@ -92,62 +92,64 @@ def pooled(parts: Iterable[Dataset]) -> Dataset:
             partition=POOLED,
             groups=(everything, *case.groups),
         )
-        for part in given
-        for case in part.cases
+        for dataset in datasets
+        for case in dataset.cases
     ]
     return Dataset(
         name="pooled",
         partitions={POOLED: tuple(messages)},
         cases=tuple(cases),
-        left_out={f"{part.name}: {why}": count for part in given for why, count in part.left_out.items()},
-        sources=tuple(source for part in given for source in part.sources),
+        left_out={
+            f"{dataset.name}: {reason}": count for dataset in datasets for reason, count in dataset.left_out.items()
+        },
+        sources=tuple(source for dataset in datasets for source in dataset.sources),
     )
 
 
 def read_objects(path: Path) -> tuple[SourceFile, list[tuple[str, dict[str, Any]]]]:
-    """A file's objects, each with words for where it stands: a JSON list of them, or one on each line (JSON Lines).
+    """Reads the objects of a file: a JSON list, or JSON Lines. Returns each with its position, as text for errors.
 
-    Raises ValidationError, naming the file, for what is neither.
+    Raises ValidationError, naming the file, for any other content.
     """
     try:
         raw = path.read_bytes()
     except OSError as error:
         raise ValidationError(f"{path}: cannot be read ({error.strerror}); give a readable file") from None
-    found = _parsed(path, raw)
-    if not isinstance(found, list) or not found:
+    items = _parse(path, raw)
+    if not isinstance(items, list) or not items:
         raise ValidationError(f"{path}: holds no list of objects; expected a JSON list, or JSON Lines")
-    for place, item in enumerate(found, 1):
+    for number, item in enumerate(items, 1):
         if not isinstance(item, dict):
-            raise ValidationError(f"{path}, entry {place}: is no JSON object; expected a list of objects")
+            raise ValidationError(f"{path}, entry {number}: is no JSON object; expected a list of objects")
     source = SourceFile(path.name, hashlib.sha256(raw).hexdigest(), len(raw))
-    return source, [(f"{path}, entry {place}", item) for place, item in enumerate(found, 1)]
+    return source, [(f"{path}, entry {number}", item) for number, item in enumerate(items, 1)]
 
 
-def _parsed(path: Path, raw: bytes) -> Any:
+def _parse(path: Path, raw: bytes) -> Any:
     try:
         text = raw.decode("utf-8-sig")
         lines = [line for line in text.split("\n") if line.strip()]
         if len(lines) > 1 and lines[0].startswith("{") and lines[1].startswith("{"):
             return [json.loads(line) for line in lines]
         return json.loads(text)
-    except (ValueError, RecursionError) as error:  # a UnicodeDecodeError is one as well
+    except (ValueError, RecursionError) as error:  # ValueError includes UnicodeDecodeError
         raise ValidationError(f"{path}: is not valid JSON ({error}); expected a JSON list, or JSON Lines") from None
 
 
 def field_of(record: Any, key: str | int, kind: type[T], where: str) -> T:
-    """`record[key]`, if it is of that kind. Raises ValidationError with `where` and what was expected there."""
+    """Returns `record[key]`. Raises ValidationError, with the position `where`, unless it is of type `kind`."""
     try:
         value = record[key]
     except (KeyError, IndexError, TypeError):
         value = None
     if not isinstance(value, kind):
-        named = repr(key) if isinstance(key, str) else "it"
-        raise ValidationError(f"{where}: expected {named} to be {_KINDS.get(kind, kind.__name__)}")
+        name = repr(key) if isinstance(key, str) else "it"
+        raise ValidationError(f"{where}: expected {name} to be {_KINDS.get(kind, kind.__name__)}")
     return value
 
 
 def items_of(record: Any, key: str | int, kind: type[T], where: str) -> Iterator[tuple[str, T]]:
-    """The members of the list `record[key]`, each of that kind, with words for where it stands. Raises likewise."""
-    for place, _ in enumerate(members := field_of(record, key, list, where), 1):
-        here = f"{where}, {key!r}, number {place}"
-        yield here, field_of(members, place - 1, kind, here)
+    """Yields (position, item) for the list `record[key]`. Raises ValidationError for an item of another type."""
+    for number, _ in enumerate(items := field_of(record, key, list, where), 1):
+        position = f"{where}, {key!r}, number {number}"
+        yield position, field_of(items, number - 1, kind, position)

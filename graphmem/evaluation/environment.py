@@ -1,4 +1,4 @@
-"""Under which circumstances a figure was measured: machine, versions, commit. Nothing that names a person or a path."""
+"""Records the circumstances of a measurement: machine, versions, commit. Contains no names of persons and no paths."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CHECKOUT = Path(graphmem.__file__).parent.parent
 
 
 def environment() -> dict[str, Any]:
-    """When, where and with what, ready for JSON. `commit` is None outside a checkout of graphmem."""
+    """Returns date, machine, versions and commit, ready for JSON. `commit` is None outside a checkout of graphmem."""
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": {
@@ -49,19 +49,19 @@ def _version(package: str) -> str | None:
 
 
 def _processor() -> str:
-    """The processor as the system calls it, "" if it does not tell."""
+    """Returns the processor's name from the system, "" if unknown."""
     try:
         lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
     except OSError:
         lines = []
-    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(named, platform.processor())
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor())
 
 
 def _commit() -> dict[str, Any] | None:
-    """The commit that the package is run from, and whether the package's files differ from it.
+    """Returns the checked-out commit, and whether the package's files differ from it; None without a checkout.
 
-    A package installed into an environment inside somebody else's checkout has none.
+    A package installed into an environment inside the checkout of another project has none.
     """
     top = _git("rev-parse", "--show-toplevel")
     if top is None or Path(top) != _CHECKOUT:
@@ -73,7 +73,7 @@ def _git(*arguments: str) -> str | None:
     git = shutil.which("git")
     if git is None:
         return None
-    done = subprocess.run(  # noqa: S603  (git itself, with words of ours)
+    done = subprocess.run(  # noqa: S603  (git, with constant arguments)
         [git, "-C", str(_CHECKOUT), *arguments], capture_output=True, text=True, timeout=30, check=False
     )
     return done.stdout.strip() if done.returncode == 0 else None

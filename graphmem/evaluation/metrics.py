@@ -1,7 +1,7 @@
-"""How good a ranking is, and how sure a difference. Pure.
+"""Measures of rankings, and confidence intervals of differences. Pure functions.
 
-A ranking is a question's memories as keys, best first, each once; gold is the set of keys that answer it, never empty.
-Every measure of a ranking is a share, 0 to 1; a figure is its mean over questions.
+A ranking is a list of different message ids, best first; gold is the non-empty set of ids that answer the question.
+Every measure of a ranking is between 0 and 1; a figure is its mean over questions.
 """
 
 from __future__ import annotations
@@ -15,56 +15,58 @@ import numpy as np
 
 from graphmem.errors import ValidationError
 
+# Ranks up to which recall, any and all are measured.
 DEPTHS = (5, 10, 20)
 NDCG_DEPTH = 10
+# Tokens of context within which recall is measured.
 BUDGETS = (500, 1000, 2000)
-# What an English word costs a language model on average; no tokenizer is asked, so that figures need no download.
+# The average of English texts. A tokenizer would need a download.
 TOKENS_PER_WORD = 1.3
 RESAMPLES, SEED, CONFIDENCE_LEVEL = 10_000, 0, 95
 # Resamples drawn at once: some megabytes for thousands of questions.
-_DRAWN = 500
+_RESAMPLE_BATCH = 500
 
 
 def recall(ranking: Sequence[str], gold: Collection[str], k: int) -> float:
-    """The share of gold among the first k."""
+    """Returns the share of gold that is among the first k."""
     return sum(key in gold for key in ranking[:k]) / len(gold)
 
 
 def any_found(ranking: Sequence[str], gold: Collection[str], k: int) -> float:
-    """1 if some of gold is among the first k."""
+    """Returns 1 if some of gold is among the first k, else 0."""
     return float(any(key in gold for key in ranking[:k]))
 
 
 def all_found(ranking: Sequence[str], gold: Collection[str], k: int) -> float:
-    """1 if all of gold is among the first k (never, if gold has more)."""
+    """Returns 1 if all of gold is among the first k (impossible if gold has more than k), else 0."""
     return float(set(gold) <= set(ranking[:k]))
 
 
 def reciprocal_rank(ranking: Sequence[str], gold: Collection[str]) -> float:
-    """1 / the rank of the first of gold, 0 if there is none. Its mean is MRR (Voorhees, TREC-8, 1999)."""
+    """Returns 1 / rank of the first gold id, 0 without one. Its mean is MRR (Voorhees, TREC-8, 1999)."""
     return next((1 / rank for rank, key in enumerate(ranking, 1) if key in gold), 0.0)
 
 
 def ndcg(ranking: Sequence[str], gold: Collection[str], k: int) -> float:
-    """Discounted gain of the first k over the best possible one (Järvelin and Kekäläinen, 2002).
+    """Returns the discounted gain of the first k, divided by the best possible one (Järvelin and Kekäläinen, 2002).
 
     Gains are 1 for gold and 0 otherwise, the discount of rank r is log2(r + 1).
     """
-    gained = sum(1 / math.log2(rank + 1) for rank, key in enumerate(ranking[:k], 1) if key in gold)
-    return gained / sum(1 / math.log2(rank + 1) for rank in range(1, min(k, len(gold)) + 1))
+    gain = sum(1 / math.log2(rank + 1) for rank, key in enumerate(ranking[:k], 1) if key in gold)
+    return gain / sum(1 / math.log2(rank + 1) for rank in range(1, min(k, len(gold)) + 1))
 
 
 def recall_within(ranking: Sequence[str], gold: Collection[str], words: Mapping[str, int], budget: float) -> float:
-    """Recall of as many of the first as fit into `budget` tokens together; the first that does not fit ends it.
+    """Returns the recall of the longest beginning of the ranking that fits into `budget` tokens.
 
-    `words` has each memory's length in words; a word counts for TOKENS_PER_WORD tokens.
+    `words` has the length of each message in words; a word counts for TOKENS_PER_WORD tokens.
     """
     totals = accumulate(words[key] for key in ranking)
     return recall(ranking, gold, sum(total * TOKENS_PER_WORD <= budget for total in totals))
 
 
 def scores(ranking: Sequence[str], gold: Collection[str], words: Mapping[str, int]) -> dict[str, float]:
-    """Every measure of one question, by name. Raises ValidationError without gold: nothing could be found then."""
+    """Returns every measure of one question by name. Raises ValidationError without gold: recall is undefined then."""
     if not gold:
         raise ValidationError("gold=[]: nothing answers this question; leave it out, it has no recall")
     return {
@@ -79,7 +81,7 @@ def scores(ranking: Sequence[str], gold: Collection[str], words: Mapping[str, in
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The mean of paired differences over questions and its interval; a single question has none."""
+    """The mean of paired differences over questions, and its interval: None for a single question."""
 
     mean: float
     low: float | None
@@ -89,11 +91,11 @@ class Difference:
 def paired_difference(
     first: Sequence[float], second: Sequence[float], *, resamples: int = RESAMPLES, seed: int = SEED
 ) -> Difference:
-    """What `first` has ahead of `second`, question by question, with a 95 % bootstrap interval of the mean.
+    """Returns the mean of first − second over questions, with its 95 % bootstrap interval.
 
-    The percentile interval over questions drawn with replacement (Efron and Tibshirani, "An Introduction to the
-    Bootstrap", 1993, ch. 13); the same seed gives the same one. Raises ValidationError for sequences that are empty
-    or of different lengths.
+    It is the percentile interval over questions drawn with replacement (Efron and Tibshirani, "An Introduction to the
+    Bootstrap", 1993, ch. 13); the same seed gives the same interval. Raises ValidationError for sequences that are
+    empty or of different lengths.
     """
     if len(first) != len(second) or not first:
         raise ValidationError(
@@ -106,7 +108,9 @@ def paired_difference(
     random = np.random.default_rng(seed)
     means: list[float] = []
     while len(means) < resamples:
-        drawn = random.integers(len(differences), size=(min(_DRAWN, resamples - len(means)), len(differences)))
-        means.extend(differences[drawn].mean(axis=1))
+        indices = random.integers(
+            len(differences), size=(min(_RESAMPLE_BATCH, resamples - len(means)), len(differences))
+        )
+        means.extend(differences[indices].mean(axis=1))
     low, high = np.percentile(means, [(100 - CONFIDENCE_LEVEL) / 2, (100 + CONFIDENCE_LEVEL) / 2])
     return Difference(mean, float(low), float(high))

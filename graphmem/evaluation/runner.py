@@ -1,4 +1,4 @@
-"""Runs a benchmark: stores its messages through the public door, asks every configuration every question."""
+"""Runs a benchmark: stores its messages by `Memory.add`, asks every question in every configuration, measures time."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from graphmem.evaluation.metrics import scores
 from graphmem.memory import Memory
 
 ProgressCallback = Callable[[str, int, int], None]
-"""Is told (of what, how many are done, of how many)."""
+"""Called with (name of the work, items done, items in all)."""
 
-# How much of a ranking is kept: more than fit into the largest budget of tokens.
+# Hits of a ranking: more than fit into the largest budget of tokens.
 DEPTH = 200
-# Latencies are those of a search for so many, as it is without further arguments, over at most so many questions.
+# Latency is measured for searches with the default `top_k`, over at most so many questions.
 TOP_K, TIMED_QUESTIONS = 10, 200
-BATCH = 200
+# Messages in one call of `Memory.add`.
+BATCH_SIZE = 200
 
 
 @dataclass(frozen=True, slots=True)
 class StoredMessages:
-    """The key of each memory by its id, and how many messages were added in how many seconds (0: all were there)."""
+    """The stored messages: message ids by memory id; number and seconds of those added now (0: none were new)."""
 
     keys: Mapping[str, str]
     messages: int
@@ -35,7 +36,7 @@ class StoredMessages:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Of `questions` searches: the median and the time that 95 % stay below, in milliseconds."""
+    """The median and the 95th percentile of the time of `questions` searches, in milliseconds."""
 
     questions: int
     p50: float
@@ -44,48 +45,56 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What a run measured: by configuration, `scores` has a mapping of measures for each case, in order."""
+    """Measurements of a run. `scores` has, by configuration, the measures of each question, in order."""
 
     stored: StoredMessages
     scores: Mapping[str, Sequence[Mapping[str, float]]]
     latency: Mapping[str, Latency]
 
 
-def run(memory: Memory, dataset: Dataset, finders: Mapping[str, SearchFunction], told: ProgressCallback) -> RunResult:
-    """Stores, asks, times. Raises ValidationError for a partition that holds other memories already, StoreError."""
-    stored = store(memory, dataset, told)
+def run(
+    memory: Memory, dataset: Dataset, configurations: Mapping[str, SearchFunction], progress: ProgressCallback
+) -> RunResult:
+    """Stores the messages, asks the questions in each of `configurations`, and measures latency.
+
+    Raises ValidationError if a partition holds other memories, StoreError for a degraded search or pending messages.
+    """
+    stored = store(memory, dataset, progress)
     words = {
-        partition: {message["id"]: len(message["content"].split()) for message in said}
-        for partition, said in dataset.partitions.items()
+        partition: {message["id"]: len(message["content"].split()) for message in messages}
+        for partition, messages in dataset.partitions.items()
     }
-    found: dict[str, list[Mapping[str, float]]] = {name: [] for name in finders}
-    for place, case in enumerate(dataset.cases, 1):
-        for name, finder in finders.items():
-            ids = finder(memory, case, DEPTH)
-            found[name].append(scores([stored.keys[uid] for uid in ids], case.gold, words[case.partition]))
-        told("questions", place, len(dataset.cases))
-    return RunResult(stored, found, latencies(memory, dataset.cases, finders, told))
+    measures: dict[str, list[Mapping[str, float]]] = {name: [] for name in configurations}
+    for number, case in enumerate(dataset.cases, 1):
+        for name, search in configurations.items():
+            ranking = [stored.keys[memory_id] for memory_id in search(memory, case, DEPTH)]
+            measures[name].append(scores(ranking, case.gold, words[case.partition]))
+        progress("questions", number, len(dataset.cases))
+    return RunResult(stored, measures, latencies(memory, dataset.cases, configurations, progress))
 
 
-def store(memory: Memory, dataset: Dataset, told: ProgressCallback) -> StoredMessages:
-    """Adds every message and waits until all of them can be found. Messages that are there already are not added."""
+def store(memory: Memory, dataset: Dataset, progress: ProgressCallback) -> StoredMessages:
+    """Adds the messages that are not stored yet, and waits until all are in the projections.
+
+    Raises StoreError if projections stay pending, ValidationError if a partition holds other memories.
+    """
     keys: dict[str, str] = {}
-    begun, added = time.perf_counter(), 0
+    started, added = time.perf_counter(), 0
     for partition, messages in dataset.partitions.items():
-        for start in range(0, len(messages), BATCH):
-            batch = messages[start : start + BATCH]
+        for start in range(0, len(messages), BATCH_SIZE):
+            batch = messages[start : start + BATCH_SIZE]
             results = memory.add(batch, user_id=partition)["results"]
-            keys.update((one["id"], message["id"]) for one, message in zip(results, batch, strict=True))
-            added += sum(one["event"] == "ADD" for one in results)
-            told("messages", len(keys), dataset.messages)
+            keys.update((item["id"], message["id"]) for item, message in zip(results, batch, strict=True))
+            added += sum(item["event"] == "ADD" for item in results)
+            progress("messages", len(keys), dataset.messages)
     if pending := memory.flush()["pending"]:
         raise StoreError(f"the messages are stored, but not yet in {' and '.join(pending)}; see 'graphmem verify'")
-    seconds = time.perf_counter() - begun
-    _check_alone(memory, dataset.partitions)
+    seconds = time.perf_counter() - started
+    _check_no_other_memories(memory, dataset.partitions)
     return StoredMessages(keys, added, seconds if added else 0.0)
 
 
-def _check_alone(memory: Memory, partitions: Mapping[str, Sequence[Message]]) -> None:
+def _check_no_other_memories(memory: Memory, partitions: Mapping[str, Sequence[Message]]) -> None:
     for partition, messages in partitions.items():
         if (total := memory.get_all(user_id=partition, limit=1)["total"]) != len(messages):
             raise ValidationError(
@@ -95,19 +104,22 @@ def _check_alone(memory: Memory, partitions: Mapping[str, Sequence[Message]]) ->
 
 
 def latencies(
-    memory: Memory, cases: Sequence[BenchmarkQuestion], finders: Mapping[str, SearchFunction], told: ProgressCallback
+    memory: Memory,
+    cases: Sequence[BenchmarkQuestion],
+    configurations: Mapping[str, SearchFunction],
+    progress: ProgressCallback,
 ) -> dict[str, Latency]:
-    """By configuration, over questions from everywhere in the data; the first search of each is not counted."""
-    chosen = cases[:: -(-len(cases) // TIMED_QUESTIONS)]
-    taken: dict[str, list[float]] = {name: [] for name in finders}
-    for place, case in enumerate([chosen[0], *chosen]):
-        for name, finder in finders.items():
-            begun = time.perf_counter()
-            finder(memory, case, TOP_K)
-            if place:
-                taken[name].append(1000 * (time.perf_counter() - begun))
-        told("latency", place, len(chosen))
+    """Measures latency by configuration, over questions spread evenly; a first search of each is not counted."""
+    sample = cases[:: -(-len(cases) // TIMED_QUESTIONS)]
+    milliseconds: dict[str, list[float]] = {name: [] for name in configurations}
+    for number, case in enumerate([sample[0], *sample]):
+        for name, search in configurations.items():
+            started = time.perf_counter()
+            search(memory, case, TOP_K)
+            if number:
+                milliseconds[name].append(1000 * (time.perf_counter() - started))
+        progress("latency", number, len(sample))
     return {
-        name: Latency(len(times), *(float(np.percentile(times, share)) for share in (50, 95)))
-        for name, times in taken.items()
+        name: Latency(len(times), *(float(np.percentile(times, percent)) for percent in (50, 95)))
+        for name, times in milliseconds.items()
     }

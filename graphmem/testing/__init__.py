@@ -1,7 +1,8 @@
-"""For the tests of programs that use graphmem: models that are small, fast and the same everywhere, and a model server.
+"""Test doubles for programs that use graphmem: small, fast, deterministic models, and a model server.
 
-HashEmbedder finds texts that share words; WordExtractor finds capitalised names. Neither knows what words mean.
-ModelEndpoint is an OpenAI-compatible server on loopback that answers as told: well, or as `behaviours` misbehave.
+HashEmbedder makes texts with common words similar; WordExtractor extracts capitalised names. Neither knows the meaning
+of words. ModelEndpoint is an OpenAI-compatible server on loopback that answers by a script: well, or with one of the
+faults in `behaviours`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a `ModelEndpoint` does with a chat request: answer well, or in one of the ways in which models go wrong.
+"""Answers of a `ModelEndpoint` to chat requests: good ones, and the faults that language models have.
 
-Each takes the content of the answer; without it, the endpoint's default writes one, which is then spoilt as named.
+Most functions take the content of the answer; by default it is the endpoint's `default`. Either gets the fault named.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 
-def _same(content: str) -> str:
+def _unchanged(content: str) -> str:
     return content
 
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """One answer to a chat request. The functions of this module make the usual ones.
+    """One answer to a chat request. The functions of this module return the usual ones.
 
-    `content`: the assistant's words, by default what the endpoint's default writes; `change` rewrites them. `delay` is
-    in seconds, before anything is sent. `error` is the body of an answer that is none, with a `status` for it. `end`:
-    "whole", or "empty" (no body), "dropped" (half of it, then the connection is closed), "silent" (nothing at all, for
-    as long as the endpoint lives).
+    `content` is the assistant's message (None: the endpoint's `default`); `change` rewrites it. `delay` is in seconds,
+    before anything is sent. `error` is the body of an error response, sent with `status` and `headers`. `end` is
+    "whole", "empty" (no body), "dropped" (half of the body, then the connection is closed) or "silent" (no response
+    until the endpoint is closed).
     """
 
     content: str | None = None
-    change: Callable[[str], str] = _same
+    change: Callable[[str], str] = _unchanged
     finish_reason: str = "stop"
     refusal: str | None = None
     delay: float = 0.0
@@ -38,79 +38,82 @@ class Behaviour:
 
 
 def well(content: str | None = None) -> Behaviour:
-    """Answers with the content as it is: any language, unknown ids, a hundred facts are yours to write."""
+    """Answers with exactly this content, e.g. in any language, with unknown ids, with a hundred facts."""
     return Behaviour(content)
 
 
 def slow(seconds: float, content: str | None = None) -> Behaviour:
-    """Answers well after so many seconds."""
+    """Answers without a fault after so many seconds."""
     return Behaviour(content, delay=seconds)
 
 
 def fenced(content: str | None = None) -> Behaviour:
     """Puts the content into a Markdown code block."""
-    return Behaviour(content, lambda words: f"```json\n{words}\n```")
+    return Behaviour(content, lambda answer: f"```json\n{answer}\n```")
 
 
 def surrounded(content: str | None = None) -> Behaviour:
     """Puts prose before and after the content."""
-    return Behaviour(content, lambda words: f"Sure! Here's what I found:\n\n{words}\n\nLet me know if you need more.")
+    return Behaviour(content, lambda answer: f"Sure! Here's what I found:\n\n{answer}\n\nLet me know if you need more.")
 
 
 def trailing_commas(content: str | None = None) -> Behaviour:
     """Writes a comma after the last item of every list and object of the content, which must be JSON."""
-    return Behaviour(content, _with_commas)
+    return Behaviour(content, _add_trailing_commas)
 
 
 def single_quotes(content: str | None = None) -> Behaviour:
     """Writes the content, which must be JSON, as Python would: 'single quotes', True, None."""
-    return Behaviour(content, lambda words: repr(json.loads(words)))
+    return Behaviour(content, lambda answer: repr(json.loads(answer)))
 
 
 def truncated(content: str | None = None) -> Behaviour:
-    """Stops after two thirds of the content, as if that were all."""
-    return Behaviour(content, _cut)
+    """Stops after two thirds of the content, with finish reason "stop"."""
+    return Behaviour(content, _first_two_thirds)
 
 
 def length(content: str | None = None) -> Behaviour:
-    """Stops after two thirds of the content, and says that the limit of tokens is reached."""
-    return Behaviour(content, _cut, finish_reason="length")
+    """Stops after two thirds of the content, with finish reason "length": the token limit."""
+    return Behaviour(content, _first_two_thirds, finish_reason="length")
 
 
 def wrong_types(content: str | None = None) -> Behaviour:
-    """Gives each value of the content, which must be a JSON object, another type: lists are words, words are lists."""
-    return Behaviour(content, lambda words: json.dumps({key: _other(one) for key, one in json.loads(words).items()}))
+    """Changes the type of each value of the content, which must be a JSON object: strings to lists and vice versa."""
+    return Behaviour(
+        content,
+        lambda answer: json.dumps({key: _with_other_type(value) for key, value in json.loads(answer).items()}),
+    )
 
 
 def empty_content() -> Behaviour:
-    """Answers with no words."""
+    """Answers with an empty content."""
     return Behaviour("")
 
 
 def empty_body() -> Behaviour:
-    """Answers 200 with nothing in it."""
+    """Answers with status 200 and an empty body."""
     return Behaviour(end="empty")
 
 
 def refused(words: str = "I'm sorry, I can't help with that.") -> Behaviour:
-    """Declines, in the field for that."""
+    """Declines in the field `refusal`, with an empty content."""
     return Behaviour("", refusal=words)
 
 
 def filtered() -> Behaviour:
-    """The content filter withholds the answer."""
+    """Answers with an empty content and finish reason "content_filter"."""
     return Behaviour("", finish_reason="content_filter")
 
 
 def failed(status: int = 500, message: str = "Something went wrong.", **more: Any) -> Behaviour:
-    """Answers with an HTTP error. `more` is put into it: `code`, `param`, `type`."""
+    """Answers with an HTTP error; `more` are further fields of the error, such as `code`, `param`, `type`."""
     return Behaviour(
         status=status, error={"message": message, "type": "server_error", "param": None, "code": None, **more}
     )
 
 
 def rate_limited(retry_after: float = 1.0) -> Behaviour:
-    """429: asks to come again in so many seconds."""
+    """Answers with status 429 and a Retry-After header in seconds."""
     return Behaviour(
         status=429,
         headers={"Retry-After": f"{retry_after:g}"},
@@ -119,23 +122,23 @@ def rate_limited(retry_after: float = 1.0) -> Behaviour:
 
 
 def silent() -> Behaviour:
-    """Never answers: the client's time runs out."""
+    """Never answers, so that the client times out."""
     return Behaviour(end="silent")
 
 
 def dropped(content: str | None = None) -> Behaviour:
-    """Closes the connection in the middle of the answer."""
+    """Closes the connection after half of the answer."""
     return Behaviour(content, end="dropped")
 
 
-def _with_commas(content: str) -> str:
-    # With an indent what closes a list or an object stands on a line of its own, and nothing else does.
+def _add_trailing_commas(content: str) -> str:
+    # With `indent`, closing brackets are the only text that begins a line.
     return re.sub(r"\n( *[}\]])", r",\n\1", json.dumps(json.loads(content), ensure_ascii=False, indent=1))
 
 
-def _cut(content: str) -> str:
+def _first_two_thirds(content: str) -> str:
     return content[: len(content) * 2 // 3]
 
 
-def _other(value: Any) -> Any:
+def _with_other_type(value: Any) -> Any:
     return [value] if isinstance(value, str) else "several" if isinstance(value, list | dict) else {"value": value}

@@ -1,4 +1,4 @@
-"""An OpenAI-compatible server on loopback, for tests: it answers as it is told to, and remembers what it was asked."""
+"""An OpenAI-compatible server on loopback for tests: it answers by a script, and records the requests."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from graphmem.testing.behaviours import Behaviour
 from graphmem.testing.models import HashEmbedder
 
 Trait: TypeAlias = Literal["json_schema", "json_object", "temperature", "top_p", "max_tokens", "dimensions"]
-"""What a server may refuse in a request."""
+"""A feature of requests that a server may refuse."""
 
-_POLL = 0.02
-# Seconds that a connection's thread is waited for.
-_PATIENCE = 5.0
+# Seconds between two checks of the server for `shutdown`, and seconds to wait for the end of a connection's thread.
+_POLL_SECONDS = 0.02
+_JOIN_SECONDS = 5.0
 
-# As DeepSeek, LM Studio, OpenAI and vLLM put it.
+# Errors in the words of DeepSeek, LM Studio, OpenAI and vLLM.
 _REFUSALS: Mapping[str, Mapping[str, Any]] = {
     "json_schema": {"message": "This response_format type is unavailable now", "type": "invalid_request_error"},
     "json_object": {"message": "'response_format.type' must be 'json_schema' or 'text'"},
@@ -56,7 +56,7 @@ _REFUSALS: Mapping[str, Mapping[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a client sent: `path` such as "/v1/chat/completions", `headers` by names in lower case, the JSON `body`."""
+    """A client's request: `path` such as "/v1/chat/completions", `headers` by lower-case names, the JSON `body`."""
 
     path: str
     headers: Mapping[str, str]
@@ -64,7 +64,7 @@ class Request:
 
 
 class ModelEndpoint:
-    """A real HTTP server that speaks /v1/chat/completions, /v1/embeddings and /v1/models, for testing what uses models.
+    """An HTTP server with /v1/chat/completions, /v1/embeddings and /v1/models, for tests of programs that use models.
 
         from graphmem.testing import ModelEndpoint, behaviours
 
@@ -74,14 +74,14 @@ class ModelEndpoint:
                 ...
             assert len(endpoint.requests) == 2
 
-    Chat requests are answered by `script`, one behaviour for each (a string: that content, well), tried-again requests
-    included. When it is used up, and where a behaviour has no content, `default` writes the content: a string, or a
-    function of the request's body.
+    Each chat request, retries included, is answered by the next behaviour of `script`; a string is a good answer with
+    that content. After the last one, and for behaviours without content, the content is `default`: a string, or a
+    function from the request's body to a string.
 
-    `refuses`: kinds of answers and parameters that requests are refused for (HTTP 400), which uses up nothing of the
-    script. Embeddings are those of `HashEmbedder(dims)`: texts that share words are near; `most_inputs` texts at most.
-    `usage` counts four characters as a token, `cached_tokens` of a prompt as read before. Nothing but this machine can
-    reach it. Streaming is not spoken.
+    `refuses` names response formats and parameters; a request with one of them gets HTTP 400 and leaves the script as
+    it is. Embeddings are those of `HashEmbedder(dims)`: texts with common words are similar. A request may have at
+    most `most_inputs` texts. `usage` counts four characters as a token, and reports up to `cached_tokens` of each
+    prompt as cached. The server is reachable from this machine only, and does not support streaming.
     """
 
     def __init__(
@@ -116,17 +116,19 @@ class ModelEndpoint:
 
     @property
     def requests(self) -> list[Request]:
-        """What was asked so far, in the order it came."""
+        """The requests so far, in order of arrival."""
         with self._lock:
             return list(self._requests)
 
     def then(self, *more: Behaviour | str) -> None:
-        """Adds to the script."""
+        """Appends answers to the script."""
         with self._lock:
-            self._script.extend(Behaviour(one) if isinstance(one, str) else one for one in more)
+            self._script.extend(Behaviour(answer) if isinstance(answer, str) else answer for answer in more)
 
     def __enter__(self) -> Self:
-        self._thread = Thread(target=self._server.serve_forever, args=(_POLL,), name="model-endpoint", daemon=True)
+        self._thread = Thread(
+            target=self._server.serve_forever, args=(_POLL_SECONDS,), name="model-endpoint", daemon=True
+        )
         self._thread.start()
         return self
 
@@ -136,7 +138,7 @@ class ModelEndpoint:
         self.close()
 
     def close(self) -> None:
-        """Stops answering, also those who wait for an answer that never comes, and ends every connection.
+        """Stops the server and ends all connections, those of clients that wait for a silent answer as well.
 
         A second call does nothing.
         """
@@ -149,7 +151,7 @@ class ModelEndpoint:
         self._server.end_connections()
 
     def respond(self, request: Request) -> tuple[Behaviour, bytes]:
-        """How a request is answered, and with what body. To be overridden for what scripts cannot say."""
+        """Records a request; returns behaviour and body of its response. Override it for answers beyond a script."""
         with self._lock:
             self._requests.append(request)
         if request.path == "/v1/chat/completions":
@@ -157,30 +159,30 @@ class ModelEndpoint:
         if request.path == "/v1/embeddings":
             return self._embeddings(request.body)
         if request.path == "/v1/models":
-            listed = [{"id": name, "object": "model", "created": 0, "owned_by": "test"} for name in self._models]
-            return Behaviour(), _json({"object": "list", "data": listed})
+            models = [{"id": name, "object": "model", "created": 0, "owned_by": "test"} for name in self._models]
+            return Behaviour(), _json({"object": "list", "data": models})
         return _error(404, {"message": "no such path", "type": "invalid_request_error"})
 
     def wait(self, seconds: float | None) -> None:
-        """Waits, at most until the endpoint is closed. None: until then."""
+        """Waits so many seconds, or (None) without limit; in both cases at most until the endpoint is closed."""
         self._closing.wait(seconds)
 
     def _chat(self, body: Mapping[str, Any]) -> tuple[Behaviour, bytes]:
-        form = body.get("response_format")
-        kinds = {form.get("type") if isinstance(form, dict) else None, *body}
-        for trait in sorted(self._refuses & kinds):
+        response_format = body.get("response_format")
+        traits = {response_format.get("type") if isinstance(response_format, dict) else None, *body}
+        for trait in sorted(self._refuses & traits):
             return _error(400, _REFUSALS[trait])
         with self._lock:
             behaviour = self._script.popleft() if self._script else Behaviour()
         if behaviour.error is not None:
             return behaviour, _json({"error": dict(behaviour.error)})
-        written = behaviour.content
-        if written is None:
-            written = self._default if isinstance(self._default, str) else self._default(body)
-        content = behaviour.change(written)
+        content = behaviour.content
+        if content is None:
+            content = self._default if isinstance(self._default, str) else self._default(body)
+        content = behaviour.change(content)
         message = {"role": "assistant", "content": content or None, "refusal": behaviour.refusal}
-        sent = max(len(json.dumps(body.get("messages"), ensure_ascii=False)) // 4, 1)
-        made = -(-len(content) // 4)
+        prompt_tokens = max(len(json.dumps(body.get("messages"), ensure_ascii=False)) // 4, 1)
+        completion_tokens = -(-len(content) // 4)
         answer = {
             "id": "chatcmpl-test",
             "object": "chat.completion",
@@ -190,17 +192,17 @@ class ModelEndpoint:
                 {"index": 0, "finish_reason": behaviour.finish_reason, "logprobs": None, "message": message},
             ],
             "usage": {
-                "prompt_tokens": sent,
-                "completion_tokens": made,
-                "total_tokens": sent + made,
-                "prompt_tokens_details": {"cached_tokens": min(self._cached_tokens, sent)},
+                "prompt_tokens": prompt_tokens,
+                "completion_tokens": completion_tokens,
+                "total_tokens": prompt_tokens + completion_tokens,
+                "prompt_tokens_details": {"cached_tokens": min(self._cached_tokens, prompt_tokens)},
             },
         }
         return behaviour, _json(answer)
 
     def _embeddings(self, body: Mapping[str, Any]) -> tuple[Behaviour, bytes]:
-        given = body.get("input")
-        texts = [given] if isinstance(given, str) else given
+        texts = body.get("input")
+        texts = [texts] if isinstance(texts, str) else texts
         if not isinstance(texts, list) or not all(isinstance(text, str) and text for text in texts):
             return _error(400, {"message": "input must be a text, or texts, and none empty", "param": "input"})
         if len(texts) > self._most_inputs:
@@ -209,12 +211,12 @@ class ModelEndpoint:
             return _error(400, _REFUSALS["dimensions"])
         embedder = HashEmbedder(body.get("dimensions") or self._dims)
         rows = [embedder.embed_query(text) for text in texts]
-        packed = body.get("encoding_format") == "base64"
+        as_base64 = body.get("encoding_format") == "base64"
         data = [
             {
                 "object": "embedding",
                 "index": index,
-                "embedding": base64.b64encode(row.astype("<f4").tobytes()).decode() if packed else row.tolist(),
+                "embedding": base64.b64encode(row.astype("<f4").tobytes()).decode() if as_base64 else row.tolist(),
             }
             for index, row in enumerate(rows)
         ]
@@ -227,8 +229,10 @@ def _json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
 
 
-def _error(status: int, told: Mapping[str, Any]) -> tuple[Behaviour, bytes]:
-    return Behaviour(status=status), _json({"error": {"type": "BadRequestError", "param": None, "code": None, **told}})
+def _error(status: int, fields: Mapping[str, Any]) -> tuple[Behaviour, bytes]:
+    return Behaviour(status=status), _json(
+        {"error": {"type": "BadRequestError", "param": None, "code": None, **fields}}
+    )
 
 
 class _Server(ThreadingHTTPServer):
@@ -248,21 +252,21 @@ class _Server(ThreadingHTTPServer):
             name="model-endpoint-connection",
             daemon=True,
         )
-        self._connections = {one: there for one, there in self._connections.items() if one.is_alive()}
+        self._connections = {other: sock for other, sock in self._connections.items() if other.is_alive()}
         self._connections[thread] = request
         thread.start()
 
     def end_connections(self) -> None:
-        """Ends those that clients keep alive, and their threads. Not while new ones are taken."""
+        """Closes connections that clients keep alive, and ends their threads. To be called after `server_close`."""
         connections, self._connections = self._connections, {}
         for connection in connections.values():
-            with suppress(OSError):  # it is over
+            with suppress(OSError):  # it is closed already
                 connection.shutdown(socket.SHUT_RDWR)
         for thread in connections:
-            thread.join(_PATIENCE)
+            thread.join(_JOIN_SECONDS)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exc_info()[1], ConnectionError):  # clients that give up are what is tested
+        if not isinstance(sys.exc_info()[1], ConnectionError):  # tests make clients give up
             super().handle_error(request, client_address)
 
 
@@ -271,11 +275,11 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def do_GET(self) -> None:
-        """Answers what has no body."""
+        """Answers a request without a body."""
         self._answer({})
 
     def do_POST(self) -> None:
-        """Answers what has one."""
+        """Answers a request with a JSON body; any other body counts as {}."""
         try:
             body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
         except ValueError:
@@ -283,7 +287,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(body if isinstance(body, dict) else {})
 
     def log_message(self, *_: Any) -> None:
-        """Says nothing: tests have their own output."""
+        """Logs nothing, to keep the output of tests clean."""
 
     def _answer(self, body: Mapping[str, Any]) -> None:
         endpoint = cast("_Server", self.server).endpoint

@@ -1,4 +1,4 @@
-"""An Embedder and an Extractor that need no model: the same answer on every machine, in microseconds."""
+"""An Embedder and an Extractor without a model: equal results on every machine, in microseconds."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from graphmem.text import ARTICLES, STOP_WORDS, display_form, mostly_latin, norm
 if TYPE_CHECKING:
     from graphmem.models.protocols import Matrix, Tokens
 
-# Tokens of one window; the windows of a longer text follow one another without overlap.
+# Tokens of one window. Windows do not overlap.
 WINDOW = 200
-# Words between two names that still read as a predicate: "works at", "is a good friend of".
+# Words of a predicate between two names, at most: "works at", "is a good friend of".
 LONGEST_PREDICATE = 5
 
 _SENTENCE = re.compile(r"[^.!?\n]+[.!?]?")
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*|[^\w\s]")
 _FILLERS = ARTICLES | {"do", "does", "did"}
-_JOINTS = frozenset(("and", "or", "nor", "but"))
+_CONJUNCTIONS = frozenset(("and", "or", "nor", "but"))
 
 
 class HashEmbedder:
-    """A TokenEmbedder: each token counts, with a sign of its own, in one of `dims` places."""
+    """A TokenEmbedder by feature hashing: each token's hash selects one of `dims` components, and a sign."""
 
     def __init__(self, dims: int = 64) -> None:
-        """`dims` is the length of the vectors. ConfigError if it is less than 2."""
+        """`dims` is the length of the vectors. Raises ConfigError if it is less than 2."""
         if dims < 2:  # noqa: PLR2004 - in one dimension every text has the same direction
             raise ConfigError(f"HashEmbedder needs at least 2 dims, not {dims}")
         self._dims = dims
 
     @property
     def model(self) -> str:
-        """The name vectors are filed under."""
+        """The name under which vectors are stored."""
         return f"hash-{self._dims}"
 
     @property
@@ -47,16 +47,16 @@ class HashEmbedder:
         return self._dims
 
     def embed(self, texts: Sequence[str]) -> list[Matrix]:
-        """One matrix (windows x dims, float32, unit rows) for each text, in order: a row for each 200 tokens."""
+        """Returns one matrix (windows x dims, float32, unit rows) for each text, in order; 200 tokens make a row."""
         return [self._rows(tokens(text)) for text in texts]
 
     def embed_query(self, text: str) -> Matrix:
-        """One unit vector (dims,), of all the tokens of a question."""
+        """Returns one unit vector (dims,) of all tokens of a question."""
         return self._vector(tokens(text))
 
     @property
     def token_form(self) -> str:
-        """The name token matrices are filed under."""
+        """The name under which token matrices are stored."""
         return f"tokens-{self._dims}"
 
     @property
@@ -65,39 +65,40 @@ class HashEmbedder:
         return self._dims
 
     def embed_tokens(self, texts: Sequence[str]) -> list[Embedded]:
-        """`embed`, with a vector for each token: alike for the same token, whatever stands around it."""
+        """Returns the matrices of `embed`, and int8 vectors for each token, which do not depend on its context."""
         windows = [_windows(tokens(text)) for text in texts]
         return [
             Embedded(
-                self._rows([word for words in part for word in words]), tuple(self._tokens(words) for words in part)
+                self._rows([word for window in text_windows for word in window]),
+                tuple(self._tokens(window) for window in text_windows),
             )
-            for part in windows
+            for text_windows in windows
         ]
 
     def embed_question(self, text: str) -> EmbeddedQuestion:
-        """`embed_query`, with the question's tokens."""
+        """Returns the vector of `embed_query`, and the question's tokens with their vectors (float32)."""
         words = tokens(text)
         vectors = (self._tokens(words) / np.float32(127)).astype(np.float32)
         return EmbeddedQuestion(self._vector(words), vectors, tuple(words))
 
     def _rows(self, words: Sequence[str]) -> Matrix:
-        return np.stack([self._vector(part) for part in _windows(words)])
+        return np.stack([self._vector(window) for window in _windows(words)])
 
     def _tokens(self, words: Sequence[str]) -> Tokens:
-        found = np.zeros((len(words), self._dims), np.int8)
+        matrix = np.zeros((len(words), self._dims), np.int8)
         for row, word in enumerate(words):
-            place, sign = divmod(term_id(word), 2)
-            found[row, place % self._dims] = 127 if sign else -127
-        return found
+            number, sign = divmod(term_id(word), 2)
+            matrix[row, number % self._dims] = 127 if sign else -127
+        return matrix
 
     def _vector(self, words: Sequence[str]) -> Matrix:
         vector = np.zeros(self._dims, np.float32)
         for word in words:
-            place, sign = divmod(term_id(word), 2)
-            vector[place % self._dims] += 1 if sign else -1
+            number, sign = divmod(term_id(word), 2)
+            vector[number % self._dims] += 1 if sign else -1
         length = np.linalg.norm(vector)
         if length == 0:
-            # No tokens, or tokens that cancel out: one direction for all of them, as a zero has none.
+            # Without tokens, or with tokens that cancel out: a fixed unit vector, as a zero vector has no direction.
             vector[0] = length = np.float32(1)
         return np.asarray(vector / length, dtype=np.float32)
 
@@ -107,7 +108,7 @@ def _windows(words: Sequence[str]) -> list[list[str]]:
 
 
 class WordExtractor:
-    """An Extractor: runs of capitalised words are names, what stands between two names of a sentence relates them."""
+    """An Extractor: runs of capitalised words are names; the words between two names of a sentence are a predicate."""
 
     @property
     def name(self) -> str:
@@ -115,46 +116,47 @@ class WordExtractor:
         return "words"
 
     def extract(self, utterances: Sequence[Utterance]) -> list[Extraction]:
-        """One extraction for each utterance, in order. "I" is the speaker."""
-        return [_extraction(utterance) for utterance in utterances]
+        """Returns one extraction for each utterance, in order. "I" is the speaker."""
+        return [_extract(utterance) for utterance in utterances]
 
     def keys(self, question: str) -> list[Mention]:
-        """What a question names, one mention for each key."""
-        return list(_extraction(Utterance(question)).mentions)
+        """Returns the entities that a question names, one mention for each key."""
+        return list(_extract(Utterance(question)).mentions)
 
 
-def _extraction(utterance: Utterance) -> Extraction:
+def _extract(utterance: Utterance) -> Extraction:
     mentions: dict[str, Mention] = {}
-    speaker = _note(mentions, utterance.speaker or "", EntityType.PERSON)
+    speaker = _add_mention(mentions, utterance.speaker or "", EntityType.PERSON)
     statements: dict[Statement, None] = {}
     for sentence in _SENTENCE.findall(utterance.text):
-        parts = [(_note(mentions, part) if is_name else "", part) for is_name, part in _parts(sentence)]
+        parts = [(_add_mention(mentions, part) if is_name else "", part) for is_name, part in _parts(sentence)]
         if not sentence.endswith("?"):
             keys = [(speaker if part == "I" else key, part) for key, part in parts]
             statements.update(dict.fromkeys(_statements(keys, sentence.strip())))
     return Extraction(tuple(mentions.values()), tuple(statements))
 
 
-def _note(mentions: dict[str, Mention], words: str, type_: EntityType = EntityType.OTHER) -> str:
-    key = normalise_key(words)
+def _add_mention(mentions: dict[str, Mention], name: str, type_: EntityType = EntityType.OTHER) -> str:
+    """Adds a name to the mentions; returns its key, "" if it has none."""
+    key = normalise_key(name)
     if key:
-        mentions.setdefault(key, Mention(key, display_form(words), type_, MentionKind.NAME))
+        mentions.setdefault(key, Mention(key, display_form(name), type_, MentionKind.NAME))
     return key
 
 
 def _parts(sentence: str) -> Iterator[tuple[bool, str]]:
-    """A sentence as (True, a name) and (False, a word or sign)."""
-    name: list[str] = []
+    """Splits a sentence into (True, name) and (False, other word or sign)."""
+    name_words: list[str] = []
     for word in _WORD.findall(sentence):
         if _is_name(word):
-            name.append(word)
+            name_words.append(word)
             continue
-        if name:
-            yield True, " ".join(name)
-            name = []
+        if name_words:
+            yield True, " ".join(name_words)
+            name_words = []
         yield False, word
-    if name:
-        yield True, " ".join(name)
+    if name_words:
+        yield True, " ".join(name_words)
 
 
 def _is_name(word: str) -> bool:
@@ -162,7 +164,10 @@ def _is_name(word: str) -> bool:
 
 
 def _statements(parts: Sequence[tuple[str, str]], fact: str) -> Iterator[Statement]:
-    """`parts` are the keys, "" for words in between, with their words."""
+    """Yields a statement for each pair of successive names with a predicate between them.
+
+    `parts` are (key, text); the key of words between names is "". `fact` is the sentence.
+    """
     subject, between = "", list[str]()
     for key, word in parts:
         if not key:
@@ -175,6 +180,6 @@ def _statements(parts: Sequence[tuple[str, str]], fact: str) -> Iterator[Stateme
 
 
 def _predicate(words: Sequence[str]) -> str:
-    told = ["not" if word.endswith(("n't", "n’t")) else word for word in words if word not in _FILLERS]
-    plain = all(word[0].isalpha() and word not in _JOINTS for word in told)
-    return " ".join(told) if plain and len(told) <= LONGEST_PREDICATE else ""
+    content_words = ["not" if word.endswith(("n't", "n’t")) else word for word in words if word not in _FILLERS]
+    all_plain = all(word[0].isalpha() and word not in _CONJUNCTIONS for word in content_words)
+    return " ".join(content_words) if all_plain and len(content_words) <= LONGEST_PREDICATE else ""

@@ -13,7 +13,6 @@ from support.fakes import fake_models
 from typer.testing import CliRunner
 
 from graphmem import Memory, Settings
-from graphmem.cli import bench_session
 from graphmem.cli.app import app
 
 runner = CliRunner()
@@ -72,7 +71,7 @@ def opened(monkeypatch):
         folders.append(Path(folder))
         return Memory(":memory:", settings=settings)
 
-    monkeypatch.setattr(bench_session, "Memory", memory)
+    monkeypatch.setattr("graphmem.memory.Memory", memory)
     return folders
 
 
@@ -111,7 +110,7 @@ def test_locomo_from_a_file_to_figures(files, ledger, tmp_path):
     assert not (tmp_path / "mine").exists()
 
 
-def test_for_people(files):
+def test_report_as_tables(files):
     shown = run("multihop", files["musique"]).stdout
     assert "questions: 1, messages: 2, partitions: 1" in shown
     assert "musique, hops 2, n=1" in shown
@@ -119,7 +118,7 @@ def test_for_people(files):
     assert "R@10" in shown
 
 
-def test_pooled(files):
+def test_pooled_has_one_partition_and_figures_of_each_data_set(files):
     told = json.loads(run("pooled", files["locomo"], files["musique"], "--json").stdout)
     assert (told["data"]["partitions"], told["data"]["messages"], told["data"]["questions"]) == (1, 6, 3)
     assert [(one["data"], one["n"]) for one in told["figures"] if one["by"] == "all"] == [
@@ -128,7 +127,7 @@ def test_pooled(files):
     assert len(told["data"]["files"]) == 2
 
 
-def test_the_data_is_kept_in_the_home_else_nowhere(files, opened, tmp_path):
+def test_data_is_kept_only_with_home(files, opened, tmp_path):
     run("multihop", files["musique"], "--home", str(tmp_path / "kept"))
     run("multihop", files["musique"])
     assert opened[0] == tmp_path / "kept"
@@ -142,7 +141,7 @@ def test_a_folder_with_other_memories_is_refused(files, monkeypatch):
             super().__init__(":memory:", settings=settings)
             self.add("Something else.", user_id="conv-1")
 
-    monkeypatch.setattr(bench_session, "Memory", Used)
+    monkeypatch.setattr("graphmem.memory.Memory", Used)
     refused = run("locomo", files["locomo"], "--home", "used", status=1)
     assert refused.stderr.startswith("graphmem: user 'conv-1' has 5 memories here, the data 4 messages")
 
@@ -156,7 +155,7 @@ def test_errors_are_one_line_that_names_the_file(files, tmp_path):
     assert f"{gone}: cannot be read" in run("multihop", gone, status=1).stderr
 
 
-def test_help_is_quick_and_tells_the_three():
+def test_help_lists_benchmarks_and_imports_nothing_heavy():
     shown = run("--help").stdout
     assert all(name in shown for name in ("locomo", "multihop", "pooled"))
     loaded = "import sys, graphmem.cli.app; print(sorted({'numpy', 'rich.table', 'spacy'} & set(sys.modules)))"

@@ -56,7 +56,7 @@ def add(*arguments, user="ann", **more):
 # --- a day with it -------------------------------------------------------------------------------------------------
 
 
-def test_a_memory_from_first_to_last(home):
+def test_life_of_a_memory_from_add_to_delete(home):
     first = add("Bruno works at the observatory in Tartu.", "--name", "Ann", "--timestamp", "2025-01-02")[0]
     other = add("Ann's cat is called Pixel.", "--metadata", '{"topic": "pets"}')[0]
     assert (first["event"], first["actor_id"], first["at"][:10]) == ("ADD", "Ann", "2025-01-02")
@@ -97,7 +97,7 @@ def test_a_memory_from_first_to_last(home):
     assert answer("list", "--user", "ann")["total"] == 0
 
 
-def test_the_folder_is_looked_after(home):
+def test_stats_verify_repair_and_rebuild(home):
     add("Nothing hurries here.")
     assert answer("stats")["memories"] == 1
     assert "memories" in run("stats").stdout
@@ -109,7 +109,7 @@ def test_the_folder_is_looked_after(home):
     run("rebuild", "everything", status=2)
 
 
-def test_verify_tells_by_its_status_that_something_is_wrong(bare):
+def test_verify_exits_with_status_one_if_something_is_wrong(bare):
     add("A tree stands in the yard.")
     with contextlib.closing(sqlite3.connect(bare / "ledger.sqlite")) as connection, connection:
         connection.execute("UPDATE partitions SET size = 7")
@@ -118,7 +118,7 @@ def test_verify_tells_by_its_status_that_something_is_wrong(bare):
     run("verify")
 
 
-def test_of_damaged_memories_it_is_said_what_to_do(bare):
+def test_verify_names_the_remedy_for_damaged_memories(bare):
     told, gone, fine = (add(text)[0]["id"] for text in ("A tree stands.", "A boat lies there.", "A cat sleeps."))
     with contextlib.closing(sqlite3.connect(bare / "ledger.sqlite")) as connection, connection:
         connection.execute("UPDATE memories SET text = 'x' WHERE uid IN (?, ?)", (told, gone))
@@ -132,7 +132,7 @@ def test_of_damaged_memories_it_is_said_what_to_do(bare):
     run("verify")
 
 
-def test_of_a_broken_file_it_is_said_what_to_do(capsys):
+def test_report_names_the_remedy_for_a_broken_ledger_file(capsys):
     broken = {"ok": False, "ledger": {"tasks": 0}, "damaged": ["row 3 missing from index x"], "derived": []}
     Renderer().report({**broken, "projections": {}})
     told = capsys.readouterr().out
@@ -154,7 +154,7 @@ def test_home_and_config_are_options_of_every_command(tmp_path, monkeypatch, bar
 # --- out and in ----------------------------------------------------------------------------------------------------
 
 
-def test_memories_go_out_to_a_file_and_come_in_again(bare, tmp_path):
+def test_export_to_a_file_and_import_from_it(bare, tmp_path):
     uid = add("A tree stands in the yard.")[0]["id"]
     add("A boat lies in the harbour.", user="bob")
     run("delete", add("A secret.")[0]["id"])
@@ -170,7 +170,7 @@ def test_memories_go_out_to_a_file_and_come_in_again(bare, tmp_path):
     assert answer("import", str(file), "--restore", *there)["added"] == 1
 
 
-def test_import_has_no_scope_and_says_so(bare, tmp_path):
+def test_import_refuses_scope_options(bare, tmp_path):
     """It would take everybody's memories where one user's were asked for."""
     add("A tree stands in the yard.")
     file, there = tmp_path / "x", tmp_path / "there"
@@ -181,7 +181,7 @@ def test_import_has_no_scope_and_says_so(bare, tmp_path):
     assert not there.exists()
 
 
-def test_an_export_of_nothing_is_warned_of(bare, tmp_path):
+def test_export_without_memories_warns(bare, tmp_path):
     add("A tree stands in the yard.")
     file = tmp_path / "x"
     assert run("export", str(file)).stderr == ""
@@ -197,7 +197,7 @@ def test_an_export_of_nothing_is_warned_of(bare, tmp_path):
 
 
 @pytest.mark.thorough
-def test_a_pipe_that_is_closed_is_one_clear_line(bare):
+def test_export_into_a_closed_pipe_fails_with_one_line(bare):
     add("A tree stands in the yard.")
     reading, writing = os.pipe()
     os.close(reading)
@@ -209,7 +209,7 @@ def test_a_pipe_that_is_closed_is_one_clear_line(bare):
     assert done.returncode == 1
 
 
-def test_memories_go_through_pipes(bare, tmp_path):
+def test_export_and_import_through_pipes(bare, tmp_path):
     add("A tree stands in the yard.")
     done = run("export", "-", "--user", "ann")
     assert done.stderr == "graphmem: 1 memories, 0 erased ones noted\n"
@@ -220,7 +220,7 @@ def test_memories_go_through_pipes(bare, tmp_path):
     assert "the file was cut off; before that 0 memories were added (1 known already)" in told
 
 
-def test_a_file_that_is_not_whole_is_one_line(bare, tmp_path):
+def test_import_of_a_truncated_file_fails_with_one_line(bare, tmp_path):
     add("A tree stands in the yard.")
     file = tmp_path / "x"
     run("export", str(file))
@@ -235,7 +235,7 @@ def test_a_file_that_is_not_whole_is_one_line(bare, tmp_path):
 # --- what is added -------------------------------------------------------------------------------------------------
 
 
-def test_what_was_added_known_and_skipped_is_told(bare, tmp_path):
+def test_add_prints_counts_of_added_known_and_skipped_messages(bare, tmp_path):
     file = tmp_path / "said.json"
     said = [
         {"role": "user", "content": "Rain again.", "id": "1"},
@@ -260,7 +260,7 @@ def test_json_lines_from_standard_input(bare):
 
 
 @pytest.mark.thorough
-def test_many_are_stored_at_once_and_finished(bare, tmp_path, monkeypatch):
+def test_add_of_many_messages_waits_for_enrichment(bare, tmp_path, monkeypatch):
     monkeypatch.setattr(bulk_add, "PROGRESS_FROM", 5)
     file = tmp_path / "many.txt"
     file.write_text("\n\n".join(f"Paragraph number {i}." for i in range(20)))
@@ -272,7 +272,7 @@ def test_many_are_stored_at_once_and_finished(bare, tmp_path, monkeypatch):
     assert "20 added" in run("add", "--file", str(file), "--user", "bob").stdout
 
 
-def test_no_wait_says_what_is_still_to_be_done_and_does_it(bare):
+def test_no_wait_reports_pending_projections_and_finishes_them(bare):
     assert set(answer("add", "Later.", "--user", "ann", "--no-wait")["pending"]) == {"vectors", "graph"}
     assert answer("search", "Later", "--user", "ann")["results"]
 
@@ -293,7 +293,7 @@ def test_no_wait_says_what_is_still_to_be_done_and_does_it(bare):
         ("a.txt", b" \n", "a.txt: is empty"),
     ],
 )
-def test_what_cannot_be_read_is_one_line(bare, tmp_path, monkeypatch, name, content, told):
+def test_unreadable_input_fails_with_one_line(bare, tmp_path, monkeypatch, name, content, told):
     monkeypatch.chdir(tmp_path)
     (tmp_path / name).write_bytes(content)
     done = run("add", "--file", name, "--user", "ann", status=1)
@@ -302,7 +302,7 @@ def test_what_cannot_be_read_is_one_line(bare, tmp_path, monkeypatch, name, cont
     assert done.stdout == ""
 
 
-def test_words_are_words_even_where_they_name_a_file(bare, tmp_path, monkeypatch):
+def test_text_that_is_a_file_name_is_stored_as_text(bare, tmp_path, monkeypatch):
     """Whoever passes on what somebody said must not tell them what their files hold."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "notes.txt").write_text("My PIN is 4711.")
@@ -319,14 +319,14 @@ def test_words_are_words_even_where_they_name_a_file(bare, tmp_path, monkeypatch
     assert [one["memory"] for one in add("--file", "notes.txt")] == ["My PIN is 4711."]
 
 
-def test_a_file_that_is_not_there_is_told(bare, tmp_path):
+def test_a_missing_file_is_an_error(bare, tmp_path):
     for given in ("notse.txt", str(tmp_path), "n" * 300, "\udcff"):
         assert "cannot be read" in run("add", "--file", given, "--user", "ann", status=1).stderr
     for both in ((), ("words", "--file", "notes.txt"), ("x", "--format", "prose")):
         run("add", *both, "--user", "ann", status=2)
 
 
-def test_standard_input_is_text_unless_it_is_said_to_be_more(bare):
+def test_standard_input_is_text_unless_format_is_given(bare):
     for words in ('{"role": "assistant", "content": "x"}', "Assistant: I obey.\nAssistant: Always.", "notes.txt"):
         assert [(one["memory"], one["role"]) for one in add("-", input=words)] == [(words, "user")]
     assert [one["memory"] for one in add("-", input="One.\n\nTwo.")] == ["One.", "Two."]
@@ -338,14 +338,14 @@ def test_standard_input_is_text_unless_it_is_said_to_be_more(bare):
     assert "not valid JSON" in run("add", "Hi.", "--format", "messages", "--user", "ann", status=1).stderr
 
 
-def test_a_files_format_can_be_said(bare, tmp_path):
+def test_format_overrides_the_detected_format_of_a_file(bare, tmp_path):
     file = tmp_path / "said.json"
     file.write_text('{"role": "assistant", "content": "x"}')
     assert [one["memory"] for one in add("--file", str(file))] == ["x"]
     assert [one["memory"] for one in add("--file", str(file), "--format", "text")] == [file.read_text()]
 
 
-def test_prose_is_paragraphs_and_a_transcript_is_turns(tmp_path):
+def test_text_files_are_split_into_paragraphs_or_turns(tmp_path):
     def contents(text, **defaults):
         (tmp_path / "t.txt").write_bytes(text.encode())
         return read_file(tmp_path / "t.txt", MessageDefaults(**defaults))[1]
@@ -429,7 +429,7 @@ def test_usage_errors_are_status_two(bare):
         assert "Error" in run(*arguments, status=2).stderr
 
 
-def test_another_scope_reads_like_nothing(bare):
+def test_memories_of_another_scope_do_not_exist(bare):
     mine = add("Mine.")[0]["id"]
     also = add("Also mine.")[0]["id"]
     run("show", mine, "--user", "bob", status=1)
@@ -438,7 +438,7 @@ def test_another_scope_reads_like_nothing(bare):
     assert answer("list", "--user", "ann")["total"] == 2
 
 
-def test_words_are_never_markup_nor_orders_to_the_terminal(bare, monkeypatch):
+def test_texts_are_never_markup_nor_terminal_escapes(bare, monkeypatch):
     words = "[red]stop[/red] [link=http://x]\x1b]0;title\x07 \x1b[31m \x9b1m \u202egnp :smile: [/]"
     uid = add(words, "--name", "[bold]Eve")[0]["id"]
     monkeypatch.setenv("FORCE_COLOR", "1")
@@ -466,7 +466,7 @@ def test_words_are_never_markup_nor_orders_to_the_terminal(bare, monkeypatch):
     assert "\x9b" not in raw
 
 
-def test_cleaning():
+def test_escaping_and_quoting():
     assert escape_controls("a\tb\nc\x00\x7f\x85") == "a\tb\nc␀␡\ufffd"
     assert one_line(" a\n b\x1b") == "a b␛"
     assert quoted("x" * 200) == "“" + "x" * 159 + "…”"
@@ -506,7 +506,7 @@ def test_help_and_version_load_nothing_heavy(tmp_path):
 
 
 @pytest.mark.thorough
-def test_a_reader_that_goes_away_is_no_error(bare):
+def test_a_reader_that_closes_the_pipe_is_no_error(bare):
     uid = add("A short one.", "--metadata", json.dumps({"long": "words " * 40_000}))[0]["id"]
     for arguments in (["show", uid], ["list", "--user", "ann", "--json"], ["--help"]):
         process = program(bare, *arguments)
@@ -541,7 +541,7 @@ def test_ctrl_c_is_quiet_and_130(bare):
 
 @pytest.mark.thorough
 @pytest.mark.skipif(os.name == "nt", reason="signals")
-def test_ctrl_c_while_much_is_added_loses_no_word(bare, tmp_path):
+def test_ctrl_c_during_a_large_add_loses_no_message(bare, tmp_path):
     file = tmp_path / "much.txt"
     file.write_text("\n\n".join(f"Note {i}: {'word ' * 60}{i}" for i in range(2000)))
     process = program(bare, "add", "--file", str(file), "--user", "ann", preexec_fn=with_ctrl_c)

@@ -63,7 +63,7 @@ def test_answers_are_reached_through_entities_and_not_by_likeness(told):
     assert [step.get("name") for step in longest] == [None, "Greta Lindholm", None, "Kestrel Ferries", None]
 
 
-def test_the_past_is_answered_as_it_was(told):
+def test_as_of_answers_with_the_past_state(told):
     earlier = told["questions"][4]
     words = " ".join(hit["memory"] for hit in earlier["results"])
     assert earlier["as_of"] == "2025-05-01"
@@ -80,7 +80,7 @@ def test_the_correction_is_in_the_history(told):
 
 
 @pytest.mark.thorough
-def test_it_stays_where_home_says_and_can_be_run_again(told):
+def test_demo_with_home_is_kept_and_can_be_repeated(told):
     home = str(told["home"])
     done = run("--home", home)
     assert done.returncode == 0, done.stderr
@@ -90,7 +90,7 @@ def test_it_stays_where_home_says_and_can_be_run_again(told):
 
 
 @pytest.mark.thorough
-def test_without_home_nothing_stays_and_no_setting_leads_it_elsewhere(tmp_path):
+def test_demo_without_home_leaves_nothing_and_ignores_settings(tmp_path):
     temporary, ledger = tmp_path / "tmp", tmp_path / "mine.sqlite"
     temporary.mkdir()
     done = run(

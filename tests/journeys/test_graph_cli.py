@@ -76,13 +76,13 @@ def run(home, *arguments, status=0):
 # --- what is asked for ---------------------------------------------------------------------------------------------
 
 
-def test_without_a_format_it_is_for_people(home):
+def test_without_a_format_the_graph_is_printed_for_people(home):
     told = run(home).stdout
     assert told.startswith("27 memories, ")
     assert "Greta Lindholm  Person, 2" in told
 
 
-def test_json_is_the_format_json(home):
+def test_option_json_equals_format_json(home):
     given = run(home, "--json").stdout
     assert given == run(home, "--format", "json").stdout == run(home, "--format", " JSON", "--json").stdout
     graph = nx.node_link_graph(json.loads(given), edges="edges")
@@ -90,7 +90,7 @@ def test_json_is_the_format_json(home):
     assert graph.graph["partition"] == "user:demo"
 
 
-def test_each_format_goes_to_standard_output_or_a_file_alike(home, tmp_path):
+def test_formats_are_equal_on_standard_output_and_in_a_file(home, tmp_path):
     for form in commands.OutputFormat:
         file = tmp_path / f"graph.{form}"
         printed = run(home, "--format", form, "--around", "greta lindholm")
@@ -119,13 +119,13 @@ def test_unknown_formats_are_usage_errors(home, tmp_path, monkeypatch, arguments
     assert not list(tmp_path.iterdir())
 
 
-def test_a_page_is_not_poured_over_a_terminal(home, monkeypatch):
+def test_an_html_page_is_not_printed_to_a_terminal(home, monkeypatch):
     monkeypatch.setattr(commands, "sys", SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True)))
     assert "name a file with --output" in run(home, "--format", "html", status=2).stderr
     assert run(home, "--format", "json").stdout.startswith("{")
 
 
-def test_somebody_unknown_is_an_error_that_names_the_nearest(home, tmp_path):
+def test_an_unknown_name_is_an_error_with_suggestions(home, tmp_path):
     for more in ([], ["--output", str(tmp_path / "graph.html")], ["--json"]):
         done = run(home, "--around", "Gretta Lindhom", *more, status=1)
         assert done.stderr.startswith("graphmem: no memory there mentions 'Gretta Lindhom'")
@@ -152,7 +152,7 @@ def test_hops_and_scope_limit_what_is_written(home):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="file modes")
-def test_a_file_is_its_owners_whole_or_not_there(home, tmp_path, monkeypatch):
+def test_output_is_private_and_written_atomically(home, tmp_path, monkeypatch):
     file, link = tmp_path / "graph.json", tmp_path / "link.json"
     file.write_text("old")
     file.chmod(0o644)
@@ -178,7 +178,7 @@ def test_a_file_is_its_owners_whole_or_not_there(home, tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="named pipes")
-def test_what_is_no_file_is_left_alone(home, tmp_path):
+def test_output_to_pipes_and_folders_is_refused(home, tmp_path):
     pipe = tmp_path / "pipe.json"
     os.mkfifo(pipe)
     assert "is no file" in run(home, "--output", str(pipe), status=1).stderr
@@ -190,7 +190,7 @@ def test_what_is_no_file_is_left_alone(home, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["ledger.sqlite", "secret.key", "graph.json", "vectors/graph.json"])
-def test_nothing_is_written_to_where_the_memories_are_kept(home, name):
+def test_output_into_the_memory_folder_is_refused(home, name):
     ledger = (home / "ledger.sqlite").read_bytes()
     done = run(home, "--format", "json", "--output", str(home / name), status=1)
     assert "where the memories themselves are kept" in done.stderr
@@ -199,7 +199,7 @@ def test_nothing_is_written_to_where_the_memories_are_kept(home, name):
 
 
 @pytest.mark.thorough
-def test_a_reader_that_goes_away_is_no_error(home):
+def test_a_reader_that_closes_the_pipe_is_no_error(home):
     command = [sys.executable, "-m", "graphmem", "graph", "--user", USER, "--home", str(home), "--format", "html"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     process.stdout.read(10)
@@ -211,7 +211,7 @@ def test_a_reader_that_goes_away_is_no_error(home):
 
 
 @pytest.mark.parametrize("form", [graphml, node_link, cypher])
-def test_a_text_on_a_terminal_has_no_characters_that_it_obeys(form, hostile):
+def test_formats_contain_no_control_characters(form, hostile):
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", form(hostile))
 
 
@@ -246,7 +246,7 @@ def test_graphml_round_trips(drawn):
         assert len(set(ids)) == len(ids) > 5
 
 
-def test_hostile_words_survive_as_words(hostile):
+def test_hostile_text_survives_export_unchanged(hostile):
     plain = json.loads(node_link(hostile))
     assert {node["memory"] for node in plain["nodes"] if node["node"] == "memory"} == {HOSTILE}
     assert not re.search("[\x7f-\x9f\ud800-\udfff]", node_link(hostile))
@@ -466,7 +466,7 @@ def ink(opened):
 
 
 @pytest.mark.server
-def test_in_a_browser_the_story_is_told(home, tmp_path, browse):
+def test_in_a_browser_the_graph_is_shown(home, tmp_path, browse):
     file = tmp_path / "graph.html"
     run(home, "--output", str(file))
     opened = browse(file)

@@ -282,7 +282,7 @@ def test_what_is_just_allowed_can_be_stored(make: Make) -> None:
     }  # fmt: skip
     before = {**state, "at": "0001-01-01"}
     event = {"id": name, "event": "UPDATE", "at": "0001-01-01", "previous_state": before, "reason": "x" * 9999}
-    mentions = [{"key": long, "name": "x" * 9999, "type": "Time", "kind": "thing"}, {"key": "a"}]
+    mentions = [{"key": long, "name": "x" * 9999, "type": "Time", "kind": "common_noun"}, {"key": "a"}]
     statement = {"subject": long, "predicate": long, "object": "a", "fact": "x" * 99_999, "confidence": 0}
     record = {
         "type": "memory", "id": str(uuid4()), "user_id": name, "agent_id": name, "run_id": name, **state,

@@ -93,7 +93,8 @@ class GraphContract:
         two = tell(clerk, "acme", "berlin", at=far(1))
         found = self.around(clerk, "anna")
         assert set(found.mentions) == {
-            MentionEdge(one.id, "anna", NAME), MentionEdge(one.id, "acme", TITLE), MentionEdge(one.id, "berlin", NOUN_PHRASE),
+            MentionEdge(one.id, "anna", NAME), MentionEdge(one.id, "acme", TITLE),
+            MentionEdge(one.id, "berlin", NOUN_PHRASE),
             MentionEdge(two.id, "acme", NAME), MentionEdge(two.id, "berlin", NAME),
         }  # fmt: skip
         assert found.frequencies == {"anna": 1, "acme": 2, "berlin": 2}

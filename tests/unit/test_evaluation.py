@@ -21,7 +21,7 @@ from graphmem.evaluation.metrics import (
     reciprocal_rank,
     scores,
 )
-from graphmem.evaluation.report import report
+from graphmem.evaluation.report import build_report
 from graphmem.evaluation.runner import Latency, RunResult, StoredMessages, run
 
 RANKING = ["a", "x", "b", "y"]
@@ -43,7 +43,7 @@ def test_any_and_all():
     assert all_found(["a", "b", "c"], {"a", "b", "c"}, 2) == 0
 
 
-def test_reciprocal_rank_is_of_the_first_one_found():
+def test_reciprocal_rank_is_of_the_first_gold_id():
     assert reciprocal_rank(["x", "y", "b", "a"], {"a", "b"}) == pytest.approx(1 / 3)
     assert reciprocal_rank(["a"], {"a"}) == 1
     assert reciprocal_rank(["x"], {"a"}) == 0
@@ -64,7 +64,7 @@ def test_ten_words_are_thirteen_tokens(budget, expected):
     assert recall_within(RANKING, GOLD, WORDS, budget) == pytest.approx(expected)
 
 
-def test_what_does_not_fit_ends_what_is_read():
+def test_first_message_over_the_budget_ends_the_context():
     assert recall_within(["y", "a"], {"a"}, WORDS, 500) == 0
 
 
@@ -98,7 +98,7 @@ def test_an_interval_is_the_same_every_time_and_pairs_questions():
     assert paired_difference(first, first).low == paired_difference(first, first).high == 0
 
 
-def test_one_question_has_no_interval_and_none_no_difference():
+def test_one_question_has_no_interval_and_no_question_is_an_error():
     alone = paired_difference([1], [0])
     assert (alone.mean, alone.low, alone.high) == (1, None, None)
     with pytest.raises(ValidationError, match="0 and 0 questions"):
@@ -221,7 +221,7 @@ def test_a_file_of_another_form_is_refused_by_name(written, value, expected):
     assert expected in str(refused.value)
 
 
-def test_a_file_that_is_not_there(tmp_path):
+def test_a_missing_file_is_an_error(tmp_path):
     with pytest.raises(ValidationError, match=r"gone\.json: cannot be read"):
         locomo.load(tmp_path / "gone.json")
 
@@ -276,7 +276,7 @@ HOTPOTQA = [
 
 def test_passages_of_all_questions_are_one_partition_each_once(written):
     loaded = multihop.load(written(MUSIQUE))
-    said = loaded.partitions[multihop.SPACE]
+    said = loaded.partitions[multihop.PARTITION]
     assert [message["content"].partition("\n")[0] for message in said] == ["Acme", "Eve Ito", "Acme", "Oslo", "A"]
     assert said[0]["content"] == "Acme\nAcme was founded by Eve Ito."
     assert [(case.gold, case.groups[-1].value) for case in loaded.cases] == [
@@ -287,13 +287,13 @@ def test_passages_of_all_questions_are_one_partition_each_once(written):
 
 
 def test_passages_stand_in_sessions_of_their_own(memory, written):
-    said = multihop.load(written(MUSIQUE)).partitions[multihop.SPACE]
-    memory.add(said, user_id=multihop.SPACE)
-    stored = memory.get_all(user_id=multihop.SPACE)["results"]
+    said = multihop.load(written(MUSIQUE)).partitions[multihop.PARTITION]
+    memory.add(said, user_id=multihop.PARTITION)
+    stored = memory.get_all(user_id=multihop.PARTITION)["results"]
     assert len({one["session"] for one in stored}) == len(said)
 
 
-def test_a_corpus_of_its_own(written):
+def test_corpus_file_replaces_passages_of_the_questions(written):
     corpus = [
         {"title": "Rome", "text": "Far."},
         {"title": "Eve Ito", "text": "Eve Ito was born in Oslo."},
@@ -312,7 +312,7 @@ def test_a_corpus_of_its_own(written):
 def test_hotpotqa_gold_are_the_passages_of_the_supporting_facts(written):
     loaded = multihop.load(written(HOTPOTQA))
     assert loaded.name == "hotpotqa"
-    assert loaded.partitions[multihop.SPACE][0]["content"] == "Oslo\nOslo is in Norway. It is large."
+    assert loaded.partitions[multihop.PARTITION][0]["content"] == "Oslo\nOslo is in Norway. It is large."
     (case,) = loaded.cases
     assert case.gold == {"p1", "p2"}
     assert [(group.by, group.value) for group in case.groups] == [
@@ -321,7 +321,7 @@ def test_hotpotqa_gold_are_the_passages_of_the_supporting_facts(written):
     assert loaded.left_out == {"questions without all their supporting passages": 1}
 
 
-def test_one_question_on_a_line(written):
+def test_json_lines_are_read(written):
     lines = "\n".join(json.dumps(question) for question in MUSIQUE)
     assert multihop.load(written(lines, "musique.jsonl")).cases == multihop.load(written(MUSIQUE)).cases
 
@@ -404,7 +404,7 @@ def test_a_partition_that_holds_something_else_is_refused(memory):
         run(memory, dataset(), configurations.SEARCH_FUNCTIONS, silent)
 
 
-def test_a_search_that_lacks_an_arm_is_no_measurement():
+def test_a_degraded_search_is_an_error():
     class Broken:
         def search(self, *_, **__):
             return {"results": [], "relations": [], "degraded": ["graph"]}
@@ -420,7 +420,7 @@ def test_a_report_has_figures_by_group_and_the_differences():
         {"full": [perfect, perfect, nothing], "flat": [perfect, nothing, nothing]},
         {"full": Latency(3, 12.345, 20.0), "flat": Latency(3, 1.0, 2.0)},
     )
-    told = report(dataset(), outcome, [("full", "flat")], {"embedder": "hash"})
+    told = build_report(dataset(), outcome, [("full", "flat")], {"embedder": "hash"})
     assert told["adding"] == {"messages": 300, "seconds": 2.0, "per_second": 150.0}
     assert told["latency"]["full"] == {"top_k": 10, "questions": 3, "p50_ms": 12.3, "p95_ms": 20.0}
     everything, two = told["figures"]
@@ -503,12 +503,12 @@ def test_a_chat_is_a_partition_of_turns_and_its_questions(tmp_path):
         ({"questions": [CHAT["questions"][0] | {"at": "May"}]}, "'at' to be a time with its zone"),
     ],
 )
-def test_what_is_no_chat_is_named(tmp_path, changes, told):
+def test_invalid_chats_are_errors_with_their_position(tmp_path, changes, told):
     with pytest.raises(ValidationError, match=re.escape(told)):
         chats.load(chat_file(tmp_path, **changes))
 
 
-def test_a_chat_is_there_once_and_a_folder_holds_some(tmp_path):
+def test_a_folder_of_chats_is_read_and_duplicates_are_refused(tmp_path):
     with pytest.raises(ValidationError, match="holds no chats"):
         chats.load(tmp_path)
     chat_file(tmp_path)

@@ -51,7 +51,7 @@ def test_the_script_is_followed_then_the_default() -> None:
         (behaviours.empty_content(), None),
     ],
 )
-def test_content_is_spoilt_as_named(behaviour: Behaviour, content: str | None) -> None:
+def test_behaviours_put_their_fault_into_the_content(behaviour: Behaviour, content: str | None) -> None:
     with ModelEndpoint([behaviour], default=FACTS, cached_tokens=3) as endpoint:
         _, body, _ = ask(endpoint)
         assert body["choices"][0]["message"]["content"] == content
@@ -60,7 +60,7 @@ def test_content_is_spoilt_as_named(behaviour: Behaviour, content: str | None) -
         assert body["usage"]["prompt_tokens_details"] == {"cached_tokens": 3}
 
 
-def test_other_ways_to_fail() -> None:
+def test_faults_outside_the_content() -> None:
     script = [behaviours.rate_limited(0.5), behaviours.empty_body(), behaviours.dropped(), behaviours.length(),
               behaviours.refused(), behaviours.filtered(), behaviours.slow(0.1)]  # fmt: skip
     with ModelEndpoint(script, default=FACTS) as endpoint:
@@ -77,7 +77,7 @@ def test_other_ways_to_fail() -> None:
         assert time.monotonic() - begun >= 0.1
 
 
-def test_a_refused_request_uses_up_no_scripted_answer() -> None:
+def test_refused_requests_leave_the_script_as_it_is() -> None:
     with ModelEndpoint(["one"], refuses=("json_object", "temperature")) as endpoint:
         assert ask(endpoint, body={**ASKED, "response_format": {"type": "json_object"}})[0] == 400
         assert ask(endpoint, body={**ASKED, "temperature": 0})[1]["error"]["param"] == "temperature"
@@ -97,7 +97,7 @@ def test_embeddings_and_models() -> None:
         assert ask(endpoint, "/nothing")[0] == 404
 
 
-def test_closing_ends_waiting_requests() -> None:
+def test_closing_releases_waiting_clients() -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(1) as pool:
@@ -109,7 +109,7 @@ def test_closing_ends_waiting_requests() -> None:
         endpoint.close()
 
 
-def test_closing_ends_connections_that_are_kept_alive() -> None:
+def test_closing_ends_keep_alive_connections() -> None:
     def alive() -> list[threading.Thread]:
         return [thread for thread in threading.enumerate() if thread.name.startswith("model-endpoint")]
 

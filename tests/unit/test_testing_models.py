@@ -33,7 +33,7 @@ def test_rows_are_unit_vectors(texts: list[str], dims: int) -> None:
         assert np.array_equal(embedder.embed_query(text), matrix[0])
 
 
-def test_shared_words_are_near() -> None:
+def test_texts_with_common_words_are_similar() -> None:
     near, far = (EMBEDDER.embed_query(text) for text in ("my painted sunrise", "tax forms for accountants"))
     query = EMBEDDER.embed_query("who was painting a sunrise?")
     assert query @ near > 0.9
@@ -45,11 +45,11 @@ def test_a_long_text_has_several_windows() -> None:
     assert matrix.shape == (3, 64)
 
 
-def test_the_same_on_every_machine() -> None:
+def test_vectors_are_equal_on_every_machine() -> None:
     assert np.flatnonzero(EMBEDDER.embed_query("sunrise")).tolist() == [47]
 
 
-def test_tokens_are_alike_for_the_same_word() -> None:
+def test_token_vectors_depend_on_the_word_only() -> None:
     embedder = HashEmbedder()
     assert isinstance(embedder, TokenEmbedder)
     (text,) = embedder.embed_tokens(["my painted sunrise"])

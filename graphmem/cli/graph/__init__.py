@@ -1,1 +1,1 @@
-"""`graphmem graph`: a neighbourhood of the memory graph, for people in a terminal or as a file for other programs."""
+"""`graphmem graph`: prints the memory graph or a neighbourhood in it, or writes it to a file for other programs."""

@@ -1,4 +1,4 @@
-"""The command itself: which form is wanted, and where it goes."""
+"""The command `graphmem graph`: chooses the output format, reads the graph, prints or writes it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
     from graphmem.memory import Memory
 
-# How many names are offered for one that is unknown, and how alike (rapidfuzz's ratio, 0..100) they are at least.
+# For an unknown name: the names suggested at most, and their minimum similarity (rapidfuzz's ratio, 0 to 100).
 MAX_SUGGESTIONS, MIN_SIMILARITY = 3, 75
 
 
 class OutputFormat(StrEnum):
-    """What the graph can be written as; a file's ending of the same name asks for it, too."""
+    """A format in which the graph is written; also the ending of a file in that format."""
 
     HTML = "html"
     GRAPHML = "graphml"
@@ -30,88 +30,94 @@ class OutputFormat(StrEnum):
     CYPHER = "cypher"
 
 
-_FORMS = "|".join(OutputFormat)
+_FORMAT_NAMES = "|".join(OutputFormat)
 
 
 @command
 def graph(
     call: CommandContext,
-    around: Annotated[str | None, typer.Option(metavar="NAME", help="Someone or something, or a memory's id.")] = None,
-    hops: Annotated[int, typer.Option(help="How far from there.")] = 2,
+    around: Annotated[str | None, typer.Option(metavar="NAME", help="An entity's name, or a memory's id.")] = None,
+    hops: Annotated[int, typer.Option(help="The distance from there.")] = 2,
     form: Annotated[
         str | None,
         typer.Option(
-            "--format", metavar=_FORMS, help="A page for a browser, for Gephi or yEd, node-link data, for Neo4j."
+            "--format", metavar=_FORMAT_NAMES, help="For a browser, for Gephi or yEd, as node-link data, for Neo4j."
         ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where to write it, readable by you only; else standard output.")
+        Path | None,
+        typer.Option(metavar="FILE", help="The file to write, readable by you only; by default standard output."),
     ] = None,
 ) -> None:
-    """The people and things that memories mention, and how they are related.
+    """Shows the entities of memories and their relations.
 
-    Without --format (or an --output whose ending tells it) it is drawn for people; --json is --format json.
+    Without --format, and without an --output whose ending names one, the graph is printed for people; --json is
+    --format json.
     """
-    chosen = _chosen(call, form, output)
+    chosen = _choose_format(call, form, output)
     with call.memory() as memory:
-        kept = memory._engine.storage_paths  # noqa: SLF001  (what users have no door to)
-        drawn = _drawn(memory, call.scope, around, hops)
+        storage_paths = memory._engine.storage_paths  # noqa: SLF001  (not public)
+        entity_graph = _read_graph(memory, call.scope, around, hops)
     if chosen is None:
-        call.print_answer(None, lambda screen: screen.graph(drawn))
+        call.print_answer(None, lambda renderer: renderer.graph(entity_graph))
         return
     from graphmem.cli.graph.output import write_output  # noqa: PLC0415
 
-    write_output(_written(chosen, drawn), output, kept)
+    write_output(_format_graph(chosen, entity_graph), output, storage_paths)
 
 
-def _chosen(call: CommandContext, form: str | None, output: Path | None) -> OutputFormat | None:
-    """The form that the options name; None for people. Raises BadParameter where they contradict each other."""
+def _choose_format(call: CommandContext, form: str | None, output: Path | None) -> OutputFormat | None:
+    """Returns the format that the options name; None to print for people. Raises BadParameter for contradictions."""
     if form is not None:
-        chosen: OutputFormat | None = _form(form)
+        chosen: OutputFormat | None = _parse_format(form)
     elif call.json:
         chosen = OutputFormat.JSON
     elif output is not None:
-        chosen = _form(output.suffix.removeprefix("."), f"{output.name!r} does not tell the format; add --format.")
+        chosen = _parse_format(
+            output.suffix.removeprefix("."), f"{output.name!r} does not tell the format; add --format."
+        )
     else:
         chosen = None
     if call.json and chosen is not OutputFormat.JSON:
         raise typer.BadParameter(f"--json and --format {chosen} contradict each other")
     if chosen is OutputFormat.HTML and output is None and sys.stdout.isatty():
-        raise typer.BadParameter("a page is no reading for a terminal; name a file with --output")
+        raise typer.BadParameter("an HTML page cannot be read in a terminal; name a file with --output")
     return chosen
 
 
-def _form(word: str, otherwise: str = "") -> OutputFormat:
-    known = {form.value: form for form in OutputFormat}
-    if (plain := word.strip().casefold()) in known:
-        return known[plain]
-    near = get_close_matches(plain, known, 1, 0.4)
-    hint = f" Did you mean {near[0]}?" if near else ""
-    told = otherwise or f"{word!r} is not one of {', '.join(known)}."
-    raise typer.BadParameter(told + hint, param_hint="--format")
+def _parse_format(word: str, error: str = "") -> OutputFormat:
+    """Returns the format of that name. Raises BadParameter with `error`, or a default one, and the nearest name."""
+    formats = {form.value: form for form in OutputFormat}
+    if (name := word.strip().casefold()) in formats:
+        return formats[name]
+    similar = get_close_matches(name, formats, 1, 0.4)
+    hint = f" Did you mean {similar[0]}?" if similar else ""
+    message = error or f"{word!r} is not one of {', '.join(formats)}."
+    raise typer.BadParameter(message + hint, param_hint="--format")
 
 
-def _drawn(memory: Memory, scope: dict[str, Any], around: str | None, hops: int) -> nx.MultiDiGraph[str]:
+def _read_graph(memory: Memory, scope: dict[str, Any], around: str | None, hops: int) -> nx.MultiDiGraph[str]:
+    """Returns the graph. Exits with an error for an unknown `around`; warns of a graph that is cut or empty."""
     from graphmem.memory import MAX_LIST_LIMIT  # noqa: PLC0415
 
-    drawn = memory.graph(**scope, around=around, hops=hops, limit=MAX_LIST_LIMIT)
-    if around is not None and not drawn:
-        raise error_exit(_unknown(memory, scope, around))
+    graph = memory.graph(**scope, around=around, hops=hops, limit=MAX_LIST_LIMIT)
+    if around is not None and not graph:
+        raise error_exit(_unknown_name_message(memory, scope, around))
     total = memory.get_all(**scope, kinds=["episode", "fact", "summary"], limit=1)["total"]
     if total > MAX_LIST_LIMIT:
-        typer.echo(f"graphmem: only the newest {MAX_LIST_LIMIT:,} of {total:,} memories were looked at", err=True)
+        typer.echo(f"graphmem: only the newest {MAX_LIST_LIMIT:,} of {total:,} memories were read", err=True)
     elif not total:
         typer.echo("graphmem: nothing is remembered there", err=True)
-    return drawn
+    return graph
 
 
-def _unknown(memory: Memory, scope: dict[str, Any], around: str) -> str:
+def _unknown_name_message(memory: Memory, scope: dict[str, Any], around: str) -> str:
     from rapidfuzz import fuzz, process, utils  # noqa: PLC0415
 
     from graphmem.memory import MAX_LIST_LIMIT  # noqa: PLC0415
 
     names = [entity["name"] for entity in memory.entities(**scope, limit=MAX_LIST_LIMIT)]
-    near = process.extract(
+    matches = process.extract(
         around,
         names,
         scorer=fuzz.WRatio,
@@ -119,20 +125,21 @@ def _unknown(memory: Memory, scope: dict[str, Any], around: str) -> str:
         limit=MAX_SUGGESTIONS,
         score_cutoff=MIN_SIMILARITY,
     )
-    nearest = f"the nearest: {', '.join(repr(name) for name, *_ in near)}" if near else "'graphmem graph' shows all"
-    return f"no memory there mentions {around!r} or has it as its id; {nearest}"
+    names_shown = ", ".join(repr(name) for name, *_ in matches)
+    remedy = f"the nearest: {names_shown}" if matches else "'graphmem graph' shows all"
+    return f"no memory there mentions {around!r} or has it as its id; {remedy}"
 
 
-def _written(form: OutputFormat, drawn: nx.MultiDiGraph[str]) -> str:
-    """The file's text. Each form loads what it needs when it is asked for."""
+def _format_graph(form: OutputFormat, graph: nx.MultiDiGraph[str]) -> str:
+    """Returns the graph as text in that format; imports only the modules that the format needs."""
     if form is OutputFormat.HTML:
         from graphmem.cli.graph.page import page  # noqa: PLC0415
 
-        return page(drawn)
+        return page(graph)
     if form is OutputFormat.CYPHER:
         from graphmem.cli.graph.cypher import cypher  # noqa: PLC0415
 
-        return cypher(drawn)
+        return cypher(graph)
     from graphmem.cli.graph.formats import graphml, node_link  # noqa: PLC0415
 
-    return node_link(drawn) if form is OutputFormat.JSON else graphml(drawn)
+    return node_link(graph) if form is OutputFormat.JSON else graphml(graph)

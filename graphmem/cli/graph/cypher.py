@@ -1,8 +1,8 @@
-"""The graph as Cypher statements that rebuild it in a Neo4j of one's own: a file to run by hand, no way of storing.
+"""Converts the graph to Cypher statements that rebuild it in any Neo4j database: a file to be run by hand.
 
-Labels, types and property names are from closed lists (those of the Neo4j projection); what comes from memories stands
-in string literals only. Every node carries `export`, by which it is found again: what else is in that database is left
-alone, and running a file twice, or the files of two neighbourhoods, changes or adds to the same nodes.
+Labels, types and property names come from closed lists (those of the Neo4j projection); texts of memories occur in
+string literals only. Every node has a property `export`, by which statements find it: other nodes of the database are
+left alone, and running a file twice, or the files of two neighbourhoods, updates or adds to the same nodes.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 
-# Rows for each statement: a transaction for each row takes minutes, one for all of them much memory.
+# Rows in one statement: one transaction for each row takes minutes, one for all rows takes much memory.
 ROWS_PER_STATEMENT = 200
-_MEMORY = "kind speaker at valid_from valid_to user_id agent_id run_id version".split()
-_TIMES = frozenset({"at", "valid_from", "valid_to", "valid_at", "invalid_at"})
-_ENDS = {
+_MEMORY_PROPERTIES = "kind speaker at valid_from valid_to user_id agent_id run_id version".split()
+_TIME_PROPERTIES = frozenset({"at", "valid_from", "valid_to", "valid_at", "invalid_at"})
+# Patterns of source and target for each type of relationship; `$` stands for the export's id.
+_ENDPOINT_PATTERNS = {
     "MENTIONS": ("(a:Memory {export: $, id: row.source})", "(b:Entity {export: $, key: row.target})"),
     "NEXT": ("(a:Memory {export: $, id: row.source})", "(b:Memory {export: $, id: row.target})"),
     "RELATES_TO": ("(a:Entity {export: $, key: row.source})", "(b:Entity {export: $, key: row.target})"),
@@ -40,23 +41,23 @@ CALL db.awaitIndexes();
 """
 
 
-def cypher(drawn: nx.MultiDiGraph[str]) -> str:
-    """All of it as one text, statement after statement, each ended by a semicolon at the end of a line."""
-    export = f"{drawn.graph['ledger']}/{drawn.graph['partition']}"
-    text = [_HEADER.replace("$", _string(export))]
-    for rows, pattern in [*_nodes(drawn, export), *_edges(drawn, export)]:
-        todo = pattern.replace("$", _string(export))
+def cypher(graph: nx.MultiDiGraph[str]) -> str:
+    """Returns all statements as one text; each ends with a semicolon at the end of a line."""
+    export = f"{graph.graph['ledger']}/{graph.graph['partition']}"
+    statements = [_HEADER.replace("$", _string(export))]
+    for rows, pattern in [*_nodes(graph, export), *_edges(graph, export)]:
+        clauses = pattern.replace("$", _string(export))
         for start in range(0, len(rows), ROWS_PER_STATEMENT):
-            listed = ",\n  ".join(map(_literal, rows[start : start + ROWS_PER_STATEMENT]))
-            text.append(f"UNWIND [\n  {listed}\n] AS row\n{todo};\n")
-    return "".join(text)
+            literals = ",\n  ".join(map(_literal, rows[start : start + ROWS_PER_STATEMENT]))
+            statements.append(f"UNWIND [\n  {literals}\n] AS row\n{clauses};\n")
+    return "".join(statements)
 
 
-def _nodes(drawn: nx.MultiDiGraph[str], export: str) -> Iterator[tuple[list[Row], str]]:
-    """Rows, and what is to be done with each; `$` stands for the export's id."""
-    nodes = sorted_nodes(drawn)
+def _nodes(graph: nx.MultiDiGraph[str], export: str) -> Iterator[tuple[list[Row], str]]:
+    """Yields rows of nodes with the Cypher clauses for each row; `$` stands for the export's id."""
+    nodes = sorted_nodes(graph)
     memories: list[Row] = [
-        {"id": node, "partition": export, "text": data["memory"], **{name: data[name] for name in _MEMORY}}
+        {"id": node, "partition": export, "text": data["memory"], **{name: data[name] for name in _MEMORY_PROPERTIES}}
         for node, data in nodes
         if data["node"] == "memory"
     ]
@@ -71,31 +72,31 @@ def _nodes(drawn: nx.MultiDiGraph[str], export: str) -> Iterator[tuple[list[Row]
 
 
 def _key(node: str, export: str) -> str:
-    """A memory's id as it is; an entity's canonical key behind its partition."""
+    """Returns a memory's id unchanged, an entity's canonical key with `export` and a slash before it."""
     return f"{export}/{node.removeprefix('entity:')}" if node.startswith("entity:") else node
 
 
-def _edges(drawn: nx.MultiDiGraph[str], export: str) -> Iterator[tuple[list[Row], str]]:
-    """The same for relationships, kind by kind."""
-    edges = sorted_edges(drawn)
-    for kind, (source, target) in _ENDS.items():
+def _edges(graph: nx.MultiDiGraph[str], export: str) -> Iterator[tuple[list[Row], str]]:
+    """Yields rows of relationships, type by type, with the Cypher clauses for each row."""
+    edges = sorted_edges(graph)
+    for kind, (source, target) in _ENDPOINT_PATTERNS.items():
         rows: list[Row] = [
-            {"source": _key(a, export), "target": _key(b, export), "properties": _properties(drawn, a, b, key, data)}
+            {"source": _key(a, export), "target": _key(b, export), "properties": _properties(graph, a, b, key, data)}
             for a, b, key, data in edges
             if data["relationship"] == kind
         ]
-        own = " {id: row.properties.id}" if kind == "RELATES_TO" else ""
-        yield rows, f"MATCH {source}\nMATCH {target}\nMERGE (a)-[r:{kind}{own}]->(b)\nSET r += row.properties"
+        identity = " {id: row.properties.id}" if kind == "RELATES_TO" else ""
+        yield rows, f"MATCH {source}\nMATCH {target}\nMERGE (a)-[r:{kind}{identity}]->(b)\nSET r += row.properties"
 
 
-def _properties(drawn: nx.MultiDiGraph[str], source: str, target: str, key: str, data: Row) -> Row:
+def _properties(graph: nx.MultiDiGraph[str], source: str, target: str, key: str, data: Row) -> Row:
     entities = {"source": source.removeprefix("entity:"), "target": target.removeprefix("entity:")}
     match data["relationship"]:
         case "MENTIONS":
-            return {"ekey": entities["target"], "at": drawn.nodes[source]["at"], "kind": data["kind"]}
+            return {"ekey": entities["target"], "at": graph.nodes[source]["at"], "kind": data["kind"]}
         case "RELATES_TO":
-            kept = {name: data[name] for name in ("predicate", "memory_ids", "confidence", "valid_at", "invalid_at")}
-            return {"id": key, **entities, "fact": "\n".join(data["facts"]), **kept}
+            values = {name: data[name] for name in ("predicate", "memory_ids", "confidence", "valid_at", "invalid_at")}
+            return {"id": key, **entities, "fact": "\n".join(data["facts"]), **values}
         case "SAME_AS":
             return {"origin": data["origin"]}
         case _:
@@ -103,30 +104,30 @@ def _properties(drawn: nx.MultiDiGraph[str], source: str, target: str, key: str,
 
 
 def _literal(value: object) -> str:
-    """A value as Cypher writes it. Names of a mapping are ours; what is None is left out of it."""
+    """Returns a value as a Cypher literal. Keys of mappings come from closed lists; None values are left out."""
     if isinstance(value, Mapping):
-        known = {name: one for name, one in value.items() if one is not None}
-        return "{" + ", ".join(f"{n}: {_time(v) if n in _TIMES else _literal(v)}" for n, v in known.items()) + "}"
+        properties = [
+            f"{name}: {f'datetime({_string(item)})' if name in _TIME_PROPERTIES else _literal(item)}"
+            for name, item in value.items()
+            if item is not None
+        ]
+        return "{" + ", ".join(properties) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_literal, value)) + "]"
     return _string(value) if isinstance(value, str) else repr(value)
 
 
-def _time(value: str) -> str:
-    return f"datetime({_string(value)})"
-
-
 def _string(text: str) -> str:
-    r"""A string literal in one line, which no text can end.
+    r"""Returns a string literal in one line, which no text can end.
 
-    Some versions of Cypher read \uXXXX before anything else, also behind an escaped backslash: a backslash and the u
-    after it are kept in two literals. Half a surrogate pair is no text for a database: U+FFFD stands for it.
+    Some versions of Cypher decode \uXXXX before anything else, even after an escaped backslash, so a backslash and a u
+    after it go into two literals. Half a surrogate pair, which no database stores, becomes U+FFFD.
     """
-    return "'" + _TO_ESCAPE.sub(_escaped, text) + "'"
+    return "'" + _TO_ESCAPE.sub(_escape, text) + "'"
 
 
-def _escaped(found: re.Match[str]) -> str:
-    character = found[0]
+def _escape(match: re.Match[str]) -> str:
+    character = match[0]
     if "\ud800" <= character <= "\udfff":
         return "\ufffd"
     return _ESCAPES.get(character) or f"\\u{ord(character):04x}"

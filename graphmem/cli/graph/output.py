@@ -1,4 +1,4 @@
-"""Where a written graph goes: standard output, or a file that is there as a whole or not at all."""
+"""Writes the text of a graph to standard output or, atomically, to a file."""
 
 from __future__ import annotations
 
@@ -12,19 +12,22 @@ from graphmem.cli.options import error_exit
 from graphmem.transfer.jsonl import atomic_file
 
 
-def write_output(text: str, output: Path | None, kept: Sequence[Path]) -> None:
-    """Writes it in UTF-8, whatever the terminal's encoding. A file is readable by its owner only: it holds memories.
+def write_output(text: str, output: Path | None, storage_paths: Sequence[Path]) -> None:
+    """Writes the text in UTF-8, whatever the terminal's encoding, to `output` or, if None, to standard output.
 
-    `kept` is where memories are kept: no place for it.
+    A file is readable by its owner only, as it holds memories. It may not be in one of `storage_paths`, the files and
+    folders of the memory itself. Exits with an error if it cannot be written.
     """
-    content = text.encode(errors="replace")  # half a surrogate pair is no letter in any encoding
+    content = text.encode(errors="replace")  # half a surrogate pair has no encoding
     if output is None:
         sys.stdout.flush()
         sys.stdout.buffer.write(content)
         return
     try:
-        with atomic_file(output, kept) as write:
+        with atomic_file(output, storage_paths) as write:
             write(content)
     except OSError as error:
-        raise error_exit(f"{output}: cannot be written ({error.strerror}); name a file in a folder of yours") from None
+        raise error_exit(
+            f"{output}: cannot be written ({error.strerror}); name a file in a folder that you can write to"
+        ) from None
     typer.echo(f"graphmem: written to {output}", err=True)

@@ -1,7 +1,7 @@
-"""The graph as a page: one file with its data, its library and no way to the network.
+"""Converts the graph to an HTML page: one file with data and library, which needs no network.
 
-What comes from memories is in one block of JSON that no text can end, and one escaped title. The Content Security
-Policy lets these very scripts and styles run, by their hashes, and nothing be loaded or sent.
+Texts of memories occur in one block of JSON, which no text can end, and in the escaped title. The Content Security
+Policy allows the page's own scripts and styles, by their hashes, and forbids to load or send anything else.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from graphmem.model import EntityType, Kind
 if TYPE_CHECKING:
     import networkx as nx
 
-# So many nodes a browser lays out in some seconds and a person can still look through.
+# A browser lays out so many nodes in some seconds, and a person can still survey them.
 MAX_NODES = 2_000
 LIBRARY, LICENCES = "vendor/force-graph.min.js", "vendor/LICENSES.txt"
 # Style sheets that the library puts into the page, by hash: for its canvas, for a tooltip that is not used, and empty.
@@ -33,30 +33,30 @@ LIBRARY_STYLES = [
     "sha256-jtRRMYY2VbEXuBKbHvqM1/fPT8vazFrEooXdvwUK4y8=",
     "sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=",
 ]
-# Inside an element of a page these begin markup; JSON has another way to write them.
+# Characters that begin or end markup in HTML, with their JSON escapes.
 _MARKUP = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 _GROUPS = [*EntityType, *Kind]
 
 
-def page(drawn: nx.MultiDiGraph[str]) -> str:
-    """The page's text. A larger graph is cut to the newest memories and the best connected entities, and says so."""
-    shown = limit_nodes(drawn, MAX_NODES)
+def page(graph: nx.MultiDiGraph[str]) -> str:
+    """Returns the page's text. A graph over MAX_NODES is cut (see `limit_nodes`); page and standard error say so."""
+    shown = limit_nodes(graph, MAX_NODES)
     note = ""
-    if len(shown) < len(drawn):
+    if len(shown) < len(graph):
         note = (
-            f"{len(shown):,} of {len(drawn):,} nodes are shown: the newest memories, and the entities that most of "
+            f"{len(shown):,} of {len(graph):,} nodes are shown: the newest memories, and the entities that most of "
             "them mention. --around NAME shows a part as a whole."
         )
         typer.echo(f"graphmem: {note}", err=True)
     script, style, library = _file("page.js"), _file("page.css"), f"/*\n{_file(LICENCES)}*/\n{_file(LIBRARY)}"
-    title = drawn.graph["partition"].partition(":")[2]
+    title = graph.graph["partition"].partition(":")[2]
     return Template(_file("page.html")).substitute(
         policy=_policy([library, script], style),
         title=escape(title),
         style=style,
         library=library,
         script=script,
-        data=_json(_data(shown, drawn, title, note)),
+        data=_json(_data(shown, graph, title, note)),
     )
 
 
@@ -75,27 +75,30 @@ def _hash(text: str) -> str:
 
 
 def _json(value: object) -> str:
-    """ASCII only: no line separator ends a line, and half a surrogate pair is no error."""
+    """Returns JSON in ASCII: no line separator can end a line, and half a surrogate pair raises no error."""
     return json.dumps(value, separators=(",", ":")).translate(_MARKUP)
 
 
-# --- what is shown --------------------------------------------------------------------------------------------------
+# --- data of the page -----------------------------------------------------------------------------------------------
 
 
-def limit_nodes(drawn: nx.MultiDiGraph[str], most: int) -> nx.MultiDiGraph[str]:
-    """At most so many nodes, half of them memories if there are as many: the newest, and what most of them mention."""
-    if len(drawn) <= most:
-        return drawn
-    memories = [node for node, data in drawn.nodes(data=True) if data["node"] == "memory"]
-    memories.sort(key=lambda node: (drawn.nodes[node]["at"], node), reverse=True)
-    kept = memories[: max(most // 2, most - (len(drawn) - len(memories)))]
-    mentioned = Counter(target for _, target, key in drawn.out_edges(kept, keys=True) if key == "MENTIONS")
-    entities = sorted(set(drawn) - set(memories), key=lambda node: (-mentioned[node], node))
-    return drawn.subgraph([*kept, *entities[: most - len(kept)]])
+def limit_nodes(graph: nx.MultiDiGraph[str], max_nodes: int) -> nx.MultiDiGraph[str]:
+    """Returns a subgraph of at most `max_nodes` nodes: the newest memories, and the entities that most of them mention.
+
+    Half of the nodes are memories, unless the graph has fewer memories or entities than that.
+    """
+    if len(graph) <= max_nodes:
+        return graph
+    memories = [node for node, data in graph.nodes(data=True) if data["node"] == "memory"]
+    memories.sort(key=lambda node: (graph.nodes[node]["at"], node), reverse=True)
+    newest = memories[: max(max_nodes // 2, max_nodes - (len(graph) - len(memories)))]
+    mentions = Counter(target for _, target, key in graph.out_edges(newest, keys=True) if key == "MENTIONS")
+    entities = sorted(set(graph) - set(memories), key=lambda node: (-mentions[node], node))
+    return graph.subgraph([*newest, *entities[: max_nodes - len(newest)]])
 
 
-def _data(shown: nx.MultiDiGraph[str], drawn: nx.MultiDiGraph[str], title: str, note: str) -> dict[str, Any]:
-    mentions = Counter(target for _, target, key in drawn.edges(keys=True) if key == "MENTIONS")
+def _data(shown: nx.MultiDiGraph[str], graph: nx.MultiDiGraph[str], title: str, note: str) -> dict[str, Any]:
+    mentions = Counter(target for _, target, key in graph.edges(keys=True) if key == "MENTIONS")
     nodes = [_node(node, data, mentions[node]) for node, data in sorted_nodes(shown)]
     counts = Counter(node["group"] for node in nodes)
     return {
@@ -117,5 +120,5 @@ def _data(shown: nx.MultiDiGraph[str], drawn: nx.MultiDiGraph[str], title: str, 
 def _node(node: str, data: Mapping[str, Any], mentions: int) -> dict[str, Any]:
     if data["node"] == "entity":
         return {"id": node, "node": "entity", "group": data["type"], "name": data["name"], "mentions": mentions}
-    said = {"text": data["memory"], "speaker": data["speaker"], "at": data["at"]}
-    return {"id": node, "node": "memory", "group": data["kind"], **said}
+    content = {"text": data["memory"], "speaker": data["speaker"], "at": data["at"]}
+    return {"id": node, "node": "memory", "group": data["kind"], **content}

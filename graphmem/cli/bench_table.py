@@ -1,0 +1,74 @@
+"""Prints the main figures of a benchmark report as tables for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from graphmem.evaluation import metrics
+from graphmem.evaluation.report import COMPARED_MEASURES
+
+if TYPE_CHECKING:
+    from graphmem.cli.render import Renderer
+
+# The measures that fit on a line of 80 columns, with their column headings.
+COLUMN_LABELS = {
+    **{f"recall@{k}": f"R@{k}" for k in metrics.DEPTHS},
+    "any@10": "any@10",
+    "all@10": "all@10",
+    "mrr": "MRR",
+    f"ndcg@{metrics.NDCG_DEPTH}": "nDCG",
+    **{f"recall within {budget} tokens": f"R{budget}t" for budget in metrics.BUDGETS},
+}
+COLUMN_WIDTH = 7
+
+
+def print_report(renderer: Renderer, report: Mapping[str, Any]) -> None:
+    """Prints a report of `build_report`: for each group of questions a line per configuration, in 80 columns."""
+    _print_data(renderer, report["data"])
+    width = 1 + max(len(configuration) for configuration in report["latency"])
+    renderer.title("Figures (R@k: recall among the first k; Rnt: recall within n tokens)")
+    renderer.line((" " * width + "".join(f"{label:>{COLUMN_WIDTH}}" for label in COLUMN_LABELS.values()), "dim"))
+    for figure in report["figures"]:
+        renderer.line((_group_title(figure), "bold"))
+        for configuration, values in figure["measures"].items():
+            columns = "".join(f"{values[measure]:{COLUMN_WIDTH}.3f}" for measure in COLUMN_LABELS)
+            renderer.line(f"{configuration:<{width}}" + columns)
+    _print_differences(renderer, report["figures"])
+    _print_times(renderer, report)
+
+
+def _print_data(renderer: Renderer, data: Mapping[str, Any]) -> None:
+    renderer.line(f"questions: {data['questions']}, messages: {data['messages']}, partitions: {data['partitions']}")
+    for reason, count in data["left_out"].items():
+        renderer.line((f"left out: {count} {reason}", "dim"), indent=2)
+
+
+def _print_differences(renderer: Renderer, figures: Sequence[Mapping[str, Any]]) -> None:
+    renderer.title(f"Differences, with the {metrics.CONFIDENCE_LEVEL} % interval")
+    for figure in figures:
+        renderer.line((_group_title(figure), "bold"))
+        for difference in figure["differences"]:
+            pair = " minus ".join(difference["of"])
+            for measure in COMPARED_MEASURES:
+                renderer.line(f"{pair:<18}{measure:<12}{_interval(difference[measure])}", indent=2)
+
+
+def _print_times(renderer: Renderer, report: Mapping[str, Any]) -> None:
+    renderer.title("Time")
+    if report["adding"] is not None:
+        renderer.line("{messages} messages added in {seconds} s, {per_second} per second".format(**report["adding"]))
+    for configuration, latency in report["latency"].items():
+        line = "{}: median {p50_ms} ms, 95 % within {p95_ms} ms, top_k={top_k}"
+        renderer.line(line.format(configuration, **latency))
+
+
+def _interval(difference: Mapping[str, float | None]) -> str:
+    mean, low, high = difference["mean"], difference["low"], difference["high"]
+    return f"{mean:+.3f}" + ("" if low is None else f"  [{low:+.3f}, {high:+.3f}]")
+
+
+def _group_title(figure: Mapping[str, Any]) -> str:
+    division = "all" if figure["by"] == "all" else f"{figure['by']} {figure['value']}"
+    name = f" ({figure['name']})" if figure["name"] else ""
+    return f"{figure['data']}, {division}{name}, n={figure['n']}"
