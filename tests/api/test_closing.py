@@ -107,7 +107,7 @@ def test_after_a_reset_nothing_is_held_any_more(make_memory: Make, config: dict[
     memory.reset()
     parts = memory._engine._backends
     assert list(parts.index.list_held()) == []
-    assert parts.graph_copy is None or list(memory._engine.projections[1]._target.list_held(None)) == []
+    assert parts.graph_copy is None or list(memory._engine.projections[1]._sink.list_held(None)) == []
 
 
 @pytest.mark.parametrize("path", ["", b"x", 7, "a\x00b"])

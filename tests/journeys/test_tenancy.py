@@ -385,7 +385,7 @@ def test_the_awaited_door_is_the_same(worlds):
         assert inspect.unwrap(getattr(AsyncMemory, name)) is getattr(Memory, name)
 
     async def ask(memory: Memory, method: str, arguments: Any, options: Any) -> Any:
-        return await getattr(AsyncMemory._around(memory), method)(*arguments, **options)
+        return await getattr(AsyncMemory._wrapping(memory), method)(*arguments, **options)
 
     for method in set(READING) - {"export"}:
         for arguments, options in tries(worlds.ids)[method][:2]:
