@@ -347,7 +347,7 @@ class Link(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OtherName:
-    """A further key of an entity with several, its name in the texts, and who linked it."""
+    """An alias of an entity: its key, its name as the texts spell it, and the origin of the link."""
 
     key: str
     name: str

@@ -141,9 +141,10 @@ def add_scope(scope: Scope, record: MemoryRecord, uow: UnitOfWork) -> MemoryReco
 
 
 def remove_from_run(run: str, record: MemoryRecord, uow: UnitOfWork) -> MemoryRecord | None:
-    """Takes a memory out of a deleted run; returns None, without a change, if it was said nowhere else.
+    """Takes a memory out of a deleted run. Returns None, without a change, if it was said nowhere else: it is to be
+    erased.
 
-    The memory's own run is replaced by its next one. A memory without an own run stays without.
+    If that run was the memory's own, its first further run becomes its own. A memory without an own run gets none.
     """
     own_run = record.scope.run_id
     other_runs = tuple(other for other in record.further_runs if other != run)

@@ -62,7 +62,10 @@ def _insert(record: MemoryRecord, uow: UnitOfWork) -> MemoryRecord:
 
 
 def _write_history(command: ImportMemory, record: MemoryRecord, uow: UnitOfWork) -> None:
-    """Inserts a memory's imported events. If it was erased here, this ledger's events follow, without the words."""
+    """Inserts a memory's imported events.
+
+    If it was erased here, its events in this ledger (without words) come after the imported ones, then a RESTORE.
+    """
     connection = uow.connection
     was_erased = tombstones.find_tombstone(connection, record.id) is not None
     own_events = events.history(connection, record.id) if was_erased else []

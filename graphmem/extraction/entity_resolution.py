@@ -84,7 +84,10 @@ def _is_name_word(word: str) -> bool:
 
 
 def is_first_name(entity: Entity) -> bool:
-    """Whether an entity's key reads like a first name. Persons only: "Aww", before "John", has another type."""
+    """Tells whether an entity is a person whose key is one word that reads like a name.
+
+    The type keeps interjections out ("Aww" in "Aww John").
+    """
     return (
         entity.type is EntityType.PERSON and " " not in entity.key and len(entity.key) > 1 and _is_name_word(entity.key)
     )

@@ -45,7 +45,7 @@ class ChatHistory:
         return [_with_id(message, id_) for message, id_ in zip(messages[start:], ids[start:], strict=True)]
 
     def _new_ids(self, fingerprints: Sequence[str]) -> list[str]:
-        """Makes ids of each message, the one before it, and the ordinal number of this pair in the chat."""
+        """Makes one id for each message: of it, the one before it, and how often this pair has come so far."""
         pairs = list(zip(["", *fingerprints], fingerprints, strict=False))
         ordinals: Counter[tuple[str, str]] = Counter()
         ids = []
@@ -55,7 +55,10 @@ class ChatHistory:
         return ids
 
     def _known_ids(self, fingerprints: Sequence[str]) -> list[str]:
-        """Returns the ids of the first messages, if these are the beginning or the end of the chat as last saved."""
+        """Returns the ids that the last save gave to the first of these messages.
+
+        The chat begins as it did then, or with what was its end, where older messages were dropped since.
+        """
         previous = self._fingerprints
         same = 0
         while same < min(len(fingerprints), len(previous)) and fingerprints[same] == previous[same]:

@@ -119,7 +119,10 @@ class ScriptSupport:
         return 2 * sum(self._measure(list(_PAIRS)).values()) > len(_PAIRS)
 
     def _measure(self, scripts: Sequence[str]) -> dict[str, bool]:
-        """Returns for each script whether it is understood. There is no lock: threads may measure a script twice."""
+        """Returns for each script whether the embedder matches enough of its sentence pairs; cached.
+
+        There is no lock: threads may measure a script twice.
+        """
         unmeasured = [script for script in scripts if script not in self._supported]
         if unmeasured:
             sentences = [sentence for script in unmeasured for pair in _PAIRS[script] for sentence in pair]
@@ -140,8 +143,8 @@ def _count_matched(sentences: Matrix, partners: Matrix) -> int:
 def script_of(text: str) -> str | None:
     """Returns the Unicode name of a text's script; None if it is Latin, or the text has no letters.
 
-    Texts in every script contain names and terms in Latin letters, but rarely the reverse: a quarter of letters in
-    another script decides for that script. Kanji or katakana with kana is "HIRAGANA" (Japanese).
+    Texts in other scripts often contain Latin names and terms, so from a quarter of non-Latin letters on the commonest
+    of their scripts counts. Kanji or katakana with kana is "HIRAGANA" (Japanese).
     """
     letters = [char for char in unicodedata.normalize("NFKC", text) if char.isalpha()]
     counts = Counter(unicodedata.name(char, "").partition(" ")[0] for char in letters if not is_latin(char))

@@ -4,7 +4,7 @@ Each query costs more than the one before and is tried only if that was insuffic
 
 1. the query as it is;
 2. with the last messages of the conversation in front;
-3. rewritten by a language model into a query that stands for itself.
+3. rewritten by a language model into a query that can be understood without the conversation.
 
 A search is sufficient (`is_sufficient`) if its query names an entity that memories mention, or if one of its hits
 shares enough words with the query or has a sufficient cosine (`term_overlap.is_relevant`). Cosines count only where the

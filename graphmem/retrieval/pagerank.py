@@ -45,9 +45,9 @@ _WEIGHT_BY_KIND = np.array([MENTION_WEIGHTS[kind] for kind in sorted(MentionKind
 
 
 def rarity(size: int, df: int) -> float:
-    """Returns ln(n / df) / ln(n) for an entity that `df` of the `size` memories of a partition mention.
+    """Returns ln(size / df) / ln(size) for an entity that `df` of the `size` memories of a partition mention.
 
-    1 for an entity of one memory; 0 for a hub, for an entity of all memories, and for one of none.
+    1 if one memory mentions it; 0 if all or none do, or so many that it is a hub (`HUB_SHARE`).
     """
     # The same formula as `_rarities`, without numpy, which takes ten times as long for a single entity.
     is_rare = 0 < df < size and df < max(HUB_SHARE * size, MIN_HUB_MEMORIES)

@@ -144,7 +144,10 @@ class SentenceMatcher:
         return scores
 
     def _token_scores(self, record: MemoryRecord, windows: Sequence[bytes], spans: Sequence[Span]) -> Row:
-        """Scores sentences by max-sim of their tokens; zeros if the stored tokens are not those of this embedder."""
+        """Scores sentences: each query token's similarity to its nearest token there, summed by the tokens' weights.
+
+        Zeros if the stored tokens are not those of this embedder.
+        """
         scores = np.zeros(len(spans))
         matches, embedder = self.matches, self.embedder
         if not windows or not isinstance(matches, TokenMatches) or not isinstance(embedder, LocatingEmbedder):

@@ -2,10 +2,10 @@
 
 The weights were fitted on chats among people, chats with an assistant and passages together (README, "Why it is built
 so", and benchmarks/ABLATIONS.md). A feature without a column (no tokens, no graph, a script that the embedder does not
-read) counts nothing.
+read) is ignored.
 
-Among weights with about equal recall, these are the ones around which it changes least: with each multiplied by a
-random factor (lognormal, sigma .3), recall falls by less than a point on the average of every set.
+Many weights give about this recall. These were chosen because small changes to them alter it least: with each
+multiplied by a random factor (lognormal, sigma .3), recall falls by less than a point on the average of every set.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class DocumentReader:
     """Collects the mentions, statements and answer types of one text.
 
     The caller parses the segments of `title_and_segments`, or of `segments_of`, and hands each parse to `add_mentions`
-    and `add_statements`. Types that the words around a name show come in front of types by spaCy's labels.
+    and `add_statements`. A type shown by the words around a name overrides spaCy's label.
     """
 
     def __init__(self, speaker: str | None, *, is_fact: bool = False) -> None:

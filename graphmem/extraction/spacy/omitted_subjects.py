@@ -25,7 +25,7 @@ _VERB_GROUP_POS = frozenset(("ADV", "PART", "AUX", "VERB"))
 
 
 def complete_subjects(nlp: Language, texts: Sequence[str]) -> list[list[tuple[str, str]]]:
-    """Returns the sentences of each fact as pairs: with a completed subject, for the parser, and as written."""
+    """Returns for each fact its sentences as (text with the omitted subject added, for the parser; text as written)."""
     written = [
         [stripped for sentence in doc.sents if (stripped := text[sentence.start_char : sentence.end_char].strip())]
         for text, doc in zip(texts, nlp.pipe(map(normalize_for_parser, texts)), strict=True)

@@ -93,7 +93,9 @@ class ChangeBuilder:
         return record.id
 
     def _is_extracted(self, memory: KnownMemory) -> bool:
-        """Returns True if the extractor finds all relations of a memory in its text: then none is a model's."""
+        """Returns True if the extractor alone finds every stored relation of a memory: none came from the language
+        model.
+        """
         extraction = self._enrich([memory.record])[0].extraction if memory.statements else Extraction()
         triples = {(one.subject, one.predicate, one.object) for one in extraction.statements}
         return all((one.subject, one.predicate, one.object) in triples for one in memory.statements)

@@ -345,9 +345,9 @@ class _ActionBuilder:
             yield Action(DecisionType.NONE, n, duplicates[0])
 
     def _text(self, n: int, retirements: Sequence[Action], decisions: Sequence[Decision]) -> str:
-        """Returns the fact's own text, or the text of the model's ADD if the fact replaces a memory.
+        """Returns the text to store for a fact: its own, or, if it replaces a memory, that of the model's ADD, if any.
 
-        Then the model may have merged parts of the retired memory into the text.
+        The model may merge parts of the retired memory into that text.
         """
         added = next((one.text for one in decisions if one.type is DecisionType.ADD and one.text), "")
         replaces = any(action.type is DecisionType.DELETE for action in retirements)

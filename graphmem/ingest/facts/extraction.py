@@ -327,7 +327,7 @@ def _may_be_source(subject: str, role: str | None) -> bool:
 
 
 def _mappings(value: Any) -> list[Mapping[str, Any]]:
-    """Returns the objects of a list; a text counts as an object with that name."""
+    """Returns the objects in a list; a string s becomes {"name": s}, all else is dropped."""
     items = value if isinstance(value, list) else []
     named = ({"name": item} if isinstance(item, str) else item for item in items)
     return [item for item in named if isinstance(item, Mapping)]

@@ -85,7 +85,7 @@ _CLAUSE_END = re.compile(r"\s*(?:[?.!,;:)]|$)")
 
 @cache
 def rules() -> tuple[Rule, ...]:
-    """Returns the rules for `expressions.scan`, in the order of precedence."""
+    """Returns the English date patterns, each with the function that builds its period; earlier ones win."""
     patterns = {
         rf"{WORD_START}(?P<year>(?:19|20)\d\d)(?P<mark>[-/.]){NUMERIC_DATE}{WORD_END}": _numeric_date,
         rf"{WORD_START}(?P<year>(?:19|20)\d\d)[-/](?P<m>1[0-2]|0[1-9]){WORD_END}": _numeric_date,

@@ -221,7 +221,7 @@ def before(limit: Period, *, through: bool = False) -> Period:
 
 
 def after(limit: Period, *, since: bool = False) -> Period:
-    """Returns all time after a period has ended, or (`since`) begun."""
+    """Returns the open-ended period from the end of a period, or with `since` from its start."""
     return Period(limit.start if since else limit.end, END)
 
 

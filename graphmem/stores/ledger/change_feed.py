@@ -247,7 +247,7 @@ def _relation_state(row: RowMapping, support_rows: Sequence[RowMapping]) -> Rela
 def expected_points(
     connection: Connection, partition_keys: Sequence[str] | None = None
 ) -> Iterator[tuple[str, int, int]]:
-    """Yields (memory id, seq, windows) for all memories that a vector index should hold.
+    """Yields (memory id, seq, number of windows) for all memories that a vector index should hold.
 
     With `partition_keys`, of these partitions only.
     """

@@ -200,9 +200,9 @@ def _replace_key(connection: Connection, digests: Digests) -> None:
 def _message_rows(
     connection: Connection, uids: list[str], digests: Digests, ordinals: Counter[str]
 ) -> list[dict[str, Any]]:
-    """Returns rows of `messages` for memories, with keys from the texts with which they were added.
+    """Computes the rows of `messages` of these memories anew; each key is of the text as it was first added.
 
-    `ordinals` counts equal messages across calls, as `Digests.key_by_content` numbers them.
+    All calls for one ledger share `ordinals`, which numbers equal messages.
     """
     first_texts: dict[str, str | None] = {}
     for event in events.history_of_all(connection, uids):

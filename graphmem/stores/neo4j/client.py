@@ -133,7 +133,9 @@ class Neo4jClient:
             return session.execute_write(work)
 
     def run(self, text: LiteralString, parameters: Parameters) -> ResultSummary:
-        """Runs a statement outside a transaction of ours: one that opens its own, or changes the schema."""
+        """Runs a statement in auto-commit mode: for statements that open transactions themselves or
+        change the schema.
+        """
         with self._translated_errors(), self._write_session() as session:
             return session.run(text, dict(parameters)).consume()
 

@@ -46,7 +46,10 @@ def memory_row(ledger: str, state: MemoryState) -> Row:
 
 
 def mention_rows(state: MemoryState) -> list[Any]:
-    """Returns a memory's mentions as [memory id, [[entity id, kind, rank], ...]]."""
+    """Returns a memory's mentions as [memory id, [[entity id, kind, rank], ...]].
+
+    The rank sorts an entity's best mention highest; it is None for common nouns.
+    """
     record = state.record
     recency = f"{micros(record.at) + _MICROS_OFFSET:018d}{_MAX_ROW - record.row:012d}"
     return [

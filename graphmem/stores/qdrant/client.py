@@ -292,7 +292,7 @@ class Collection:
 
     @contextmanager
     def connected_for_reset(self) -> Iterator[Connection]:
-        """Like `connected`, for a collection of any embedding model; creates a collection that is gone."""
+        """Like `connected`, but accepts a collection of another model's vectors, and creates a missing one."""
         with self._translated_errors():
             connection = self._open()
             with self._rest() as rest:

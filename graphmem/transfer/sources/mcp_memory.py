@@ -34,7 +34,10 @@ _TYPE_OF_WORD = {word: type_ for type_, words in _TYPE_WORDS.items() for word in
 
 
 def is_graph(text: str) -> bool:
-    """Returns True if the first JSON line of a file is one of this server's; other lines are ignored, as it does."""
+    """Returns True if the first line that is valid JSON is a record of the MCP memory server.
+
+    Earlier lines are skipped, as that server does.
+    """
     for _, line in numbered_lines(text):
         try:
             value = json.loads(line)

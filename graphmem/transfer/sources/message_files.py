@@ -64,8 +64,8 @@ class InputFormat(StrEnum):
 def read_words(argument: str, defaults: MessageDefaults, format_: InputFormat | None) -> tuple[str, Messages]:
     """Returns the source's name for errors, and the messages of an argument or ("-") of standard input.
 
-    Without a format, an argument is one message and standard input is text. Never opens a file. Raises ValidationError
-    if the input does not have the format.
+    `format_` None: the argument is one message; standard input is read as `InputFormat.TEXT`. Never opens a file.
+    Raises ValidationError if the input does not have the format.
     """
     if argument == STANDARD_INPUT:
         return "standard input", _parse_messages(
