@@ -44,7 +44,7 @@ PHASES: tuple[tuple[type[Any], str, str], ...] = (
     (pipeline._Search, "answer", "fuse and answer"),  # noqa: SLF001
     (candidates.Candidates, "load_neighbours", "all: glimpses, neighbours, cosines"),
     (candidates.Candidates, "score_tokens", "all: tokens read and compared"),
-    (token_matching.MatchMatrix, "add", "all: tokens compared"),
+    (token_matching.TokenMatches, "add", "all: tokens compared"),
     (features.Evidence, "table", "all: features"),
 )
 WARM, ASKED = 20, 200

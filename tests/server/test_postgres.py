@@ -11,7 +11,6 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ import pytest
 from sqlalchemy import make_url, select, text
 from support.databases import KEY, KEYRING, postgres
 from support.fakes import fake_models
-from support.newer_schema import REVISION, newer_schema
+from support.newer_schema import REVISION, use_newer_schema
 from support.waiting import PATIENCE, wait_until
 
 from graphmem import Memory, Settings
@@ -243,7 +242,7 @@ def test_a_wrong_password_is_told_without_it(url: str) -> None:
 
 def test_what_a_row_holds_is_in_no_error(url: str) -> None:
     with ledger_on(url) as ledger:
-        values = {"key": "Xanthippe", "memory": "x", "words": None}
+        values = {"key": "Xanthippe", "memory": "x", "content_digest": None}
         with pytest.raises(StoreUnavailable, match="duplicate key") as caught, ledger.write() as connection:
             for _ in range(2):
                 connection.execute(schema.messages.insert().values(values))
@@ -313,9 +312,7 @@ def test_a_newer_schema_is_refused_and_says_what_to_do(url: str) -> None:
 def test_an_older_schema_is_migrated(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with ledger_on(url) as ledger:
         uuid = ledger.uuid
-    for place, value in newer_schema(tmp_path).items():
-        module, _, name = place.partition(":")
-        monkeypatch.setattr(import_module(module), name, value)
+    use_newer_schema(monkeypatch, tmp_path)
     with ledger_on(url) as again:
         assert again.uuid == uuid
     assert sql(url, "SELECT version_num FROM graphmem.alembic_version") == [(REVISION,)]
@@ -347,7 +344,7 @@ def beginning(ledger: Ledger, prefix: str) -> list[str]:
 
 MENTIONED = (
     "INSERT INTO memories (uid, partition, kind, text, metadata, session, source_only, at, valid_from, created_at, "
-    "updated_at, version, change, windows) SELECT 'm', id, 'episode', 'x', '{}', 's', false, 0, 0, 0, 0, 1, 1, 0 "
+    "updated_at, version, seq, windows) SELECT 'm', id, 'episode', 'x', '{}', 's', false, 0, 0, 0, 0, 1, 1, 0 "
     "FROM partitions; INSERT INTO mentions (memory, entity, kind, at) SELECT memories.id, entities.id, 0, 0 "
     "FROM memories, entities"
 )

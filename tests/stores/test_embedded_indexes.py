@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import stat
 import subprocess
@@ -20,11 +19,9 @@ from qdrant_edge import EdgeShard
 from vector_index_conformance import (
     DIMS,
     VectorIndexContract,
-    changed,
+    check_ranks_like_the_exact_index,
     near,
     point,
-    random_points,
-    random_views,
     towards,
     uid,
     view,
@@ -226,29 +223,9 @@ def test_edge_files_contain_no_texts(folder: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_both_rank_random_points_alike(folder: Path, seed: int) -> None:
-    chance, numbers = random.Random(seed), np.random.default_rng(seed + 100)
-    exact, edge = NumpyIndex(), EmbeddedIndex(folder, DIMS)
-    points = random_points(seed)
-    for index in (exact, edge):
-        index.upsert(points)
-        index.upsert([changed(one, 1000 + n) for n, one in enumerate(points[::7])])
-    gone = [one.record.id for one in chance.sample(points, 30)]
-    assert exact.delete(gone) == edge.delete(gone)
-    assert sorted(exact.list_held()) == sorted(edge.list_held())
-    assert exact.count() == edge.count()
-    for seen in random_views(seed):
-        question = numbers.normal(size=DIMS).astype(np.float32)
-        question /= np.linalg.norm(question)
-        words = {term: chance.uniform(0.1, 2) for term in chance.sample(range(30), 4)}
-        for limit in (3, 100):
-            _same(exact.dense(seen, question, limit), edge.dense(seen, question, limit))
-            _same(exact.sparse(seen, words, limit), edge.sparse(seen, words, limit))
+    edge = EmbeddedIndex(folder, DIMS)
+    check_ranks_like_the_exact_index(edge, seed)
     edge.close()
-
-
-def _same(one: list[tuple[str, float]], other: list[tuple[str, float]]) -> None:
-    assert [found for found, _ in one] == [found for found, _ in other]
-    assert [score for _, score in one] == pytest.approx([score for _, score in other], abs=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["exact", "edge"])

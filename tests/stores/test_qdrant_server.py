@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
@@ -13,17 +12,14 @@ import pytest
 from vector_index_conformance import (
     DIMS,
     VectorIndexContract,
-    changed,
+    check_ranks_like_the_exact_index,
     near,
     point,
-    random_points,
-    random_views,
     uid,
     worded,
 )
 
 from graphmem.errors import StoreUnavailable
-from graphmem.stores.numpy_index import NumpyIndex
 from graphmem.stores.protocols import VectorIndex
 
 URL = os.environ.get("QDRANT_URL")
@@ -75,27 +71,7 @@ class TestQdrantIndex(VectorIndexContract):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_server_index_ranks_like_the_exact_index(emptied: VectorIndex, seed: int) -> None:
-    chance, numbers = random.Random(seed), np.random.default_rng(seed + 100)
-    exact, points = NumpyIndex(), random_points(seed)
-    for index in (exact, emptied):
-        index.upsert(points)
-        index.upsert([changed(one, 1000 + n) for n, one in enumerate(points[::7])])
-    gone = [one.record.id for one in chance.sample(points, 30)]
-    assert exact.delete(gone) == emptied.delete(gone)
-    assert sorted(exact.list_held()) == sorted(emptied.list_held())
-    assert exact.count() == emptied.count()
-    for seen in random_views(seed):
-        question = numbers.normal(size=DIMS).astype(np.float32)
-        question /= np.linalg.norm(question)
-        words = {term: chance.uniform(0.1, 2) for term in chance.sample(range(30), 4)}
-        for limit in (3, 100):
-            _same(exact.dense(seen, question, limit), emptied.dense(seen, question, limit))
-            _same(exact.sparse(seen, words, limit), emptied.sparse(seen, words, limit))
-
-
-def _same(one: list[tuple[str, float]], other: list[tuple[str, float]]) -> None:
-    assert [found for found, _ in one] == [found for found, _ in other]
-    assert [score for _, score in one] == pytest.approx([score for _, score in other], abs=1e-5)
+    check_ranks_like_the_exact_index(emptied, seed)
 
 
 def test_equal_scores_come_in_the_order_of_ids(emptied: VectorIndex) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from graphmem.model import Kind, MemoryRecord, Scope, View
+from graphmem.stores.numpy_index import NumpyIndex
 from graphmem.stores.protocols import Point, VectorIndex
 
 DIMS = 8
@@ -340,3 +342,28 @@ def random_views(seed: int, count: int = 25) -> list[View]:
 
 def changed(one: Point, seq: int) -> Point:
     return replace(one, record=replace(one.record, seq=seq))
+
+
+def check_ranks_like_the_exact_index(index: VectorIndex, seed: int) -> None:
+    """An empty index finds random points in the order, and with the scores, of an exact search."""
+    chance, numbers = random.Random(seed), np.random.default_rng(seed + 100)
+    exact, points = NumpyIndex(), random_points(seed)
+    for one in (exact, index):
+        one.upsert(points)
+        one.upsert([changed(point, 1000 + n) for n, point in enumerate(points[::7])])
+    gone = [point.record.id for point in chance.sample(points, 30)]
+    assert exact.delete(gone) == index.delete(gone)
+    assert sorted(exact.list_held()) == sorted(index.list_held())
+    assert exact.count() == index.count()
+    for seen in random_views(seed):
+        vector = numbers.normal(size=DIMS).astype(np.float32)
+        vector /= np.linalg.norm(vector)
+        weights = {term: chance.uniform(0.1, 2) for term in chance.sample(range(30), 4)}
+        for limit in (3, 100):
+            _check_same(exact.dense(seen, vector, limit), index.dense(seen, vector, limit))
+            _check_same(exact.sparse(seen, weights, limit), index.sparse(seen, weights, limit))
+
+
+def _check_same(expected: Sequence[tuple[str, float]], scored: Sequence[tuple[str, float]]) -> None:
+    assert [uid for uid, _ in expected] == [uid for uid, _ in scored]
+    assert [score for _, score in expected] == pytest.approx([score for _, score in scored], abs=1e-5)

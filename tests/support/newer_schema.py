@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import shutil
+from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from graphmem.stores.ledger import schema_migration
 
@@ -25,3 +28,10 @@ def newer_schema(folder: Path) -> dict[str, Any]:
         "graphmem.stores.ledger.schema_migration:MIGRATIONS": str(migrations),
         "graphmem.stores.ledger.schema:REVISION": REVISION,
     }
+
+
+def use_newer_schema(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Makes this process a release of that schema, until the end of the test."""
+    for place, value in newer_schema(folder).items():
+        module, _, name = place.partition(":")
+        monkeypatch.setattr(import_module(module), name, value)

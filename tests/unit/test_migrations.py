@@ -5,12 +5,11 @@ from __future__ import annotations
 import sqlite3
 import stat
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.newer_schema import REVISION, newer_schema
+from support.newer_schema import REVISION, use_newer_schema
 
 from graphmem.errors import StoreError
 from graphmem.stores.ledger import Ledger, schema
@@ -82,9 +81,7 @@ def test_an_older_schema_is_migrated_with_what_it_holds(path: Path, monkeypatch:
     first = Ledger(path)
     first.close()
     sql(path, "UPDATE ledger SET seq = 7")
-    for place, value in newer_schema(path.parent).items():
-        module, _, name = place.partition(":")
-        monkeypatch.setattr(import_module(module), name, value)
+    use_newer_schema(monkeypatch, path.parent)
     again = Ledger(path)
     again.close()
     assert again.uuid == first.uuid

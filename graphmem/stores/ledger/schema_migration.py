@@ -50,7 +50,7 @@ def ensure_schema(connection: Connection) -> None:
 def _create(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
         _create_postgres_schema(connection)
-    for statement in _table_statements(connection.dialect.name):
+    for statement in _table_statements(connection.engine.url.drivername):
         connection.exec_driver_sql(statement)
     iso = _ISO_FORMAT[connection.dialect.name]
     created, updated = iso.format(column="memory_created_at"), iso.format(column="at")
@@ -61,15 +61,14 @@ def _create(connection: Connection) -> None:
 
 
 @cache
-def _table_statements(dialect: str) -> tuple[str, ...]:
+def _table_statements(driver: str) -> tuple[str, ...]:
     """Returns the CREATE statements of tables and indexes, compiled once per process: most of an opening's time."""
     statements: list[str] = []
-    url = f"{dialect}+psycopg" if dialect == "postgresql" else dialect
 
     def collect(ddl: ExecutableDDLElement, *_args: object, **_options: object) -> None:
         statements.append(str(ddl.compile(dialect=engine.dialect)))
 
-    engine = create_mock_engine(f"{url}://", collect)
+    engine = create_mock_engine(f"{driver}://", collect)
     schema.metadata.create_all(engine, checkfirst=False)
     return tuple(statements)
 
