@@ -29,7 +29,7 @@ from graphmem.retrieval.pipeline import search
 from graphmem.retrieval.types import SearchQuery
 from graphmem.text import mostly_latin
 
-ASKED = json.loads((Path(__file__).parent / "enough.json").read_text("utf-8"))
+QUESTIONS = json.loads((Path(__file__).parent / "enough.json").read_text("utf-8"))
 TOP_K, IN_CONTEXT, ROOM, FOREIGN = 5, 20, 1200, 200
 
 
@@ -60,13 +60,12 @@ class Count:
                 for hit in hits
             )
 
-    def tell(self) -> None:
-        """Prints what was counted."""
-        for kind, found in sorted(self._enough.items()):
+    def print_counts(self) -> None:
+        """Prints the counts."""
+        for kind, answers in sorted(self._enough.items()):
             empty = self._empty[kind]
-            print(
-                f"{kind:8}{len(found):5}  enough {sum(found) / len(found):4.0%}  empty {sum(empty) / len(empty):4.0%}"
-            )
+            total = len(answers)
+            print(f"{kind:8}{total:5}  enough {sum(answers) / total:4.0%}  empty {sum(empty) / len(empty):4.0%}")
         print(f"evidence printed: {self._printed[0]} without the floor, {self._printed[1]} with it")
 
 
@@ -82,20 +81,20 @@ def measure(data: Dataset) -> None:
             count.ask(chance.choice([user for user in users if user != case.partition]), case.question, "foreign")
         for kind in ("weak", "off"):
             for user in users:
-                for question in ASKED[f"{kind}_{language}"]:
+                for question in QUESTIONS[f"{kind}_{language}"]:
                     count.ask(user, question, kind)
     print(data.name, language)
-    count.tell()
+    count.print_counts()
 
 
 def one_speaker() -> Dataset:
     """The thirty sentences, a day apart, with their questions."""
-    said = [
+    messages = [
         {"role": "user", "content": text, "id": str(n), "timestamp": f"2024-01-{n + 1:02}"}
-        for n, text in enumerate(ASKED["said_zh"])
+        for n, text in enumerate(QUESTIONS["said_zh"])
     ]
-    cases = [BenchmarkQuestion(question, frozenset({str(n)}), "u", ()) for question, n in ASKED["clear_zh"]]
-    return Dataset("one speaker", {"u": tuple(said)}, tuple(cases), {}, ())
+    cases = [BenchmarkQuestion(question, frozenset({str(n)}), "u", ()) for question, n in QUESTIONS["clear_zh"]]
+    return Dataset("one speaker", {"u": tuple(messages)}, tuple(cases), {}, ())
 
 
 if __name__ == "__main__":

@@ -42,12 +42,12 @@ PHASES: tuple[tuple[type[Any], str, str], ...] = (
     (pipeline._Search, "walk", "walk"),  # noqa: SLF001
     (pipeline._Search, "expand_second_hop", "hop"),  # noqa: SLF001
     (pipeline._Search, "answer", "fuse and answer"),  # noqa: SLF001
-    (candidates.Candidates, "load_neighbours", "all: glimpses, neighbours, cosines"),
+    (candidates.Candidates, "load_neighbours_and_similarities", "all: rows, neighbours, cosines"),
     (candidates.Candidates, "score_tokens", "all: tokens read and compared"),
     (token_matching.TokenMatches, "add", "all: tokens compared"),
     (features.Evidence, "table", "all: features"),
 )
-WARM, ASKED = 20, 200
+WARM, QUESTIONS = 20, 200
 
 
 def clocked(spent: dict[str, float]) -> None:
@@ -58,10 +58,10 @@ def clocked(spent: dict[str, float]) -> None:
 
 def _clock(act: Callable[..., Any], name: str, spent: dict[str, float]) -> Callable[..., Any]:
     @wraps(act)
-    def timed(*given: Any, **named: Any) -> Any:
+    def timed(*args: Any, **kwargs: Any) -> Any:
         start = time.perf_counter()
         try:
-            return act(*given, **named)
+            return act(*args, **kwargs)
         finally:
             spent[name] += time.perf_counter() - start
 
@@ -78,7 +78,7 @@ def measure(path: Path, memories: int) -> dict[str, Any]:
             memory.search(case.question, user_id=POOLED)
         clocked(spent)
         whole = []
-        cases = dataset.cases[:: max(len(dataset.cases) // ASKED, 1)]
+        cases = dataset.cases[:: max(len(dataset.cases) // QUESTIONS, 1)]
         for case in cases:
             start = time.perf_counter()
             memory.search(case.question, user_id=POOLED)
@@ -101,8 +101,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("locomo", type=Path, help="a file in the form of LOCOMO's locomo10.json")
     parser.add_argument("--memories", type=int, default=10_000, help="how many (default: 10000)")
-    given = parser.parse_args()
-    print(json.dumps(measure(given.locomo, given.memories), indent=2))
+    arguments = parser.parse_args()
+    print(json.dumps(measure(arguments.locomo, arguments.memories), indent=2))
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ SEED, DIMS, TOPICS, DISTINCT = 0, 384, 1000, 100_000
 SESSION, WORDS, VOCABULARY, TOKENS = 20, 12, 30_000, 12
 START, MINUTE = 1_600_000_000_000_000, 60_000_000
 ROWS = 20_000
-WARM, ASKED, ADDED = 30, 200, 200
+WARM, QUESTIONS, ADDED = 30, 200, 200
 LOOKING = 1.0
 BASE = UUID("00000000-0000-4000-8000-000000000000").int
 FIRST = (
@@ -69,7 +69,7 @@ class Made:
         self._chance = np.random.default_rng(SEED)
         self._entities = max(20, 3 * memories // 10)
         weights = 1 / np.arange(1, VOCABULARY + 1)
-        self._known: set[tuple[int, int]] = set()
+        self._inserted: set[tuple[int, int]] = set()
         self._word = np.cumsum(weights / weights.sum())
         self._topics = _unit(self._chance.standard_normal((TOPICS, DIMS), dtype=np.float32))
 
@@ -112,17 +112,17 @@ class Made:
     def _some(self, connection: Any, rows: range) -> None:
         per_partition = -(-self.memories // self.partitions)
         mentioned = self._mentioned(rows, per_partition)
-        entities = {entity for held in mentioned for entity in held}
-        fresh = [self._entity(partition, entity) for partition, entity in sorted(entities - self._known)]
-        self._known |= entities
+        entities = {entity for some in mentioned for entity in some}
+        fresh = [self._entity(partition, entity) for partition, entity in sorted(entities - self._inserted)]
+        self._inserted |= entities
         connection.execute(schema.entities.insert(), fresh)
         connection.execute(schema.memories.insert(), [self._memory(row, row // per_partition) for row in rows])
-        held = [
+        mentions = [
             {"memory": row + 1, "entity": self._row(*entity), "kind": 1, "at": START + row * MINUTE}
             for row, some in zip(rows, mentioned, strict=True)
             for entity in some
         ]
-        connection.execute(schema.mentions.insert(), held)
+        connection.execute(schema.mentions.insert(), mentions)
 
     def _mentioned(self, rows: range, per_partition: int) -> list[list[tuple[int, int]]]:
         """Three entities for each memory: the partition's first in six of ten, the rest Zipf."""
@@ -181,8 +181,8 @@ def _unit(matrix: Any) -> Any:
 def _mentions_of() -> Any:
     from sqlalchemy import func, select  # noqa: PLC0415
 
-    held = schema.mentions.c.entity == schema.entities.c.id
-    return select(func.count()).select_from(schema.mentions).where(held).scalar_subquery()
+    is_of_entity = schema.mentions.c.entity == schema.entities.c.id
+    return select(func.count()).select_from(schema.mentions).where(is_of_entity).scalar_subquery()
 
 
 def settings(*, servers: bool) -> Settings:
@@ -244,14 +244,14 @@ def searched(memory: Memory, made: Made) -> dict[str, Any]:
         clocked(retrievers.Retrievers, method, spent, name)
     total: list[float] = []
     degraded: Counter[str] = Counter()
-    for number, (question, user) in zip(range(WARM + ASKED), made.questions(), strict=False):
+    for number, (question, user) in zip(range(WARM + QUESTIONS), made.questions(), strict=False):
         if number == WARM:
             spent.clear()
         begun = time.perf_counter()
         degraded.update(memory.search(question, user_id=user).get("degraded", []))
         total += [1000 * (time.perf_counter() - begun)] if number >= WARM else []
     return {
-        "questions": ASKED,
+        "questions": QUESTIONS,
         **_spread(total),
         "degraded": dict(degraded),
         "parts": {k: _spread(v) for k, v in spent.items()},
@@ -320,8 +320,8 @@ def main() -> None:
     parser.add_argument("--memories", type=int, default=10_000)
     parser.add_argument("--partitions", type=int, default=1)
     parser.add_argument("--servers", action="store_true", help="vectors and graph on servers (see above)")
-    given = parser.parse_args()
-    print(json.dumps(measure(given.memories, given.partitions, servers=given.servers), indent=2))
+    arguments = parser.parse_args()
+    print(json.dumps(measure(arguments.memories, arguments.partitions, servers=arguments.servers), indent=2))
 
 
 if __name__ == "__main__":

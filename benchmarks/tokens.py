@@ -24,7 +24,7 @@ RESULTS = Path(__file__).parent / "results" / "tokens.json"
 MOST = 1_500
 
 
-def counted() -> dict[str, Any]:
+def count_tokens() -> dict[str, Any]:
     """The table: tokens of the instructions, of the schema and of the frame around what is sent, by request."""
     vocabulary = openai.o200k_base()
 
@@ -33,12 +33,12 @@ def counted() -> dict[str, Any]:
 
     def parts(prompt: Prompt) -> dict[str, int]:
         schema = "" if prompt.schema is None else json.dumps(prompt.schema, separators=(",", ":"))
-        found = {
+        counts = {
             "instructions": tokens(prompt.system),
             "schema": tokens(schema),
             "frame": tokens(prompt.user),
         }
-        return {**found, "total": sum(found.values())}
+        return {**counts, "total": sum(counts.values())}
 
     requests = {
         "facts": parts(extraction.build_request([], "user")),
@@ -67,5 +67,5 @@ def counted() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    RESULTS.write_text(json.dumps(counted(), indent=1) + "\n", "utf-8")
+    RESULTS.write_text(json.dumps(count_tokens(), indent=1) + "\n", "utf-8")
     print(RESULTS.read_text("utf-8"))

@@ -13,16 +13,10 @@ from graphmem.digests import Digests
 from graphmem.model import SCOPE_NAMES, Event, MemoryRecord, Message, Scope, iso, optional_iso
 from graphmem.stores.ledger.decoding import moment
 from graphmem.stores.ledger.export_queries import ExportedMemory, ExportedName, ExportedTombstone
+from graphmem.stores.ledger.memories import OPTIONAL_TIME_COLUMNS, PLAIN_COLUMNS, TIME_COLUMNS
 from graphmem.transfer.format import FORMAT
 
 Record = dict[str, Any]
-
-_TIME_FIELDS = ("at", "valid_from", "created_at", "updated_at")
-_OPTIONAL_TIME_FIELDS = ("valid_to", "expires_at")
-_PLAIN_FIELDS = (
-    "text", "memory_type", "metadata", "speaker", "actor_id", "role", "message_id", "session", "source_only",
-    "confidence", "version",
-)  # fmt: skip
 
 
 def header(digests: Digests, embedder: str | None, scope: Scope | None, now: datetime) -> Record:
@@ -81,9 +75,9 @@ def _scope_fields(scope: Scope) -> Record:
 
 def _state_fields(record: MemoryRecord) -> Record:
     return {
-        **{name: getattr(record, name) for name in _PLAIN_FIELDS},
-        **{name: iso(getattr(record, name)) for name in _TIME_FIELDS},
-        **{name: optional_iso(getattr(record, name)) for name in _OPTIONAL_TIME_FIELDS},
+        **{name: getattr(record, name) for name in PLAIN_COLUMNS},
+        **{name: iso(getattr(record, name)) for name in TIME_COLUMNS},
+        **{name: optional_iso(getattr(record, name)) for name in OPTIONAL_TIME_COLUMNS},
         "metadata": dict(record.metadata),
     }
 
@@ -124,12 +118,12 @@ def _event(event: Event) -> Record:
 
 def _previous_state(state: Mapping[str, Any]) -> Record:
     """Converts the state before an event, as stored in the ledger (times are numbers), to the fields of a memory."""
-    optional_times = {name: state.get(name) for name in _OPTIONAL_TIME_FIELDS}
+    optional_times = {name: state.get(name) for name in OPTIONAL_TIME_COLUMNS}
     corrected = {"corrects": state["corrects"]} if "corrects" in state else {}
     return {
         **corrected,
-        **{name: state.get(name) for name in _PLAIN_FIELDS},
-        **{name: iso(moment(state[name])) for name in _TIME_FIELDS},
+        **{name: state.get(name) for name in PLAIN_COLUMNS},
+        **{name: iso(moment(state[name])) for name in TIME_COLUMNS},
         **{name: None if value is None else iso(moment(value)) for name, value in optional_times.items()},
     }
 

@@ -96,7 +96,7 @@ def test_a_receipt_without_pending_means_that_it_is_gone(make_memory: Make, conf
     uid = added(memory, "tea")
     memory.search("tea", user_id="u1")
     assert "pending" not in memory.delete(uid)
-    assert list(memory._engine._backends.index.list_held()) == []
+    assert list(memory._engine._backends.vector_index.list_held()) == []
 
 
 @pytest.mark.parametrize("config", [{}, {"graph_store": {"provider": "networkx"}}])
@@ -107,7 +107,7 @@ def test_after_a_reset_nothing_is_held_any_more(make_memory: Make, config: dict[
     memory.reset()
     parts = memory._engine._backends
     assert list(parts.index.list_held()) == []
-    assert parts.graph_copy is None or list(memory._engine.projections[1]._sink.list_held(None)) == []
+    assert parts.graph_worker is None or list(memory._engine.projections[1]._sink.list_held(None)) == []
 
 
 @pytest.mark.parametrize("path", ["", b"x", 7, "a\x00b"])

@@ -288,7 +288,7 @@ def serve(modules: list[str]) -> None:
 def peer(home: Path, graph: str) -> None:
     """Another process on the same folder: calls what it is told to."""
     memory = open_memory(home, graph=graph)
-    print(json.dumps({"edge": memory._engine._backends.vectors.projection.shared}), flush=True)
+    print(json.dumps({"edge": memory._engine._backends.vector_worker.projection.shared}), flush=True)
     for line in sys.stdin:
         order = json.loads(line)
         try:

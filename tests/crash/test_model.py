@@ -29,7 +29,7 @@ def test_processes_and_threads_on_one_folder() -> None:
         print(f"FAULTS_SEED={SEED}:", *(f"{one['calls']} calls in {one['openings']} openings" for one in told), sep=" ")
         assert [one["errors"] for one in told] == [[]] * len(NAMES)
         with open_memory(home) as memory:
-            assert memory._engine._backends.vectors.projection.shared, "nobody let go of the vector index"
+            assert memory._engine._backends.vector_worker.projection.shared, "nobody let go of the vector index"
             assert memory.flush() == {"pending": []}
             sound(memory)
             check(memory, told)

@@ -53,7 +53,7 @@ def traces(memory: Memory) -> list[str]:
             for table in schema.metadata.sorted_tables
             for row in connection.execute(select(table))
         ]
-    index, graph = house._backends.index, house._backends.graph
+    index, graph = house._backends.vector_index, house._backends.graph
     if hasattr(index, "_payloads"):
         from qdrant_client import models
 

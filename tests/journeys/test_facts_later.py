@@ -62,7 +62,7 @@ class Between:
 
         def committed(*given: Any) -> Any:
             outcomes = commit(*given)
-            if outcomes[-1].event == "ASSIGN":
+            if outcomes[-1].event == "ENQUEUE_JOB":
                 then(int(outcomes[-1].id))
             return outcomes
 

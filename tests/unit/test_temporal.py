@@ -240,7 +240,7 @@ def test_a_distance_from_an_event(question: str, expected: tuple[str, float, flo
 def test_a_distance_counted_from_when_the_event_was() -> None:
     offset = find_offset("Who came two weeks before the wedding?")
     assert offset is not None
-    meant = offset.counted_from(day("2023-06-20"))
+    meant = offset.period_from(day("2023-06-20"))
     assert (meant.start, meant.end) == (day("2023-06-02T12:00"), day("2023-06-09T12:00"))
     assert proximity([meant], day("2023-06-05")) == 1.0 > proximity([meant], day("2023-06-20")) > 0.0
 
