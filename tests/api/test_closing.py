@@ -106,7 +106,7 @@ def test_after_a_reset_nothing_is_held_any_more(make_memory: Make, config: dict[
     memory.search("tea", user_id="u1")
     memory.reset()
     parts = memory._engine._backends
-    assert list(parts.index.list_held()) == []
+    assert list(parts.vector_index.list_held()) == []
     assert parts.graph_worker is None or list(memory._engine.projections[1]._sink.list_held(None)) == []
 
 
