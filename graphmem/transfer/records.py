@@ -74,7 +74,13 @@ class State(TypedDict):
     role: NotRequired[Annotated[Role | None, Field(description="The role of the author.")]]
     message_id: NotRequired[Annotated[Name | None, Field(description="The id of the message, if it had one.")]]
     session: NotRequired[
-        Annotated[Name | None, Field(description="The session. By default it is found as for a message added now.")]
+        Annotated[
+            Name | None,
+            Field(
+                description="The session. By default a memory's is found as for a message added now; `undo` does not "
+                "change it."
+            ),
+        ]
     ]
     source_only: NotRequired[Annotated[bool | None, Field(description="True for a source message. By default false.")]]
     confidence: NotRequired[Annotated[Share | None, Field(description="How sure it is, 0 to 1. By default 1.")]]

@@ -158,7 +158,7 @@ def _previous_state(state: Mapping[str, Any]) -> records.PreviousState:
         "actor_id": state.get("actor_id"),
         "role": state.get("role"),
         "message_id": state.get("message_id"),
-        "session": state.get("session"),
+        "session": state.get("session") or None,  # "": the import that brought this state named none
         "source_only": state.get("source_only"),
         "confidence": state.get("confidence"),
         "version": state.get("version"),

@@ -87,3 +87,19 @@ def test_facts_of_several_runs_and_corrections_are_valid(make_memory: Make) -> N
     assert [event["event"] for event in stored["events"]] == ["ADD", "SCOPE", "UPDATE", "UPDATE"]
     assert stored["events"][-1]["previous_state"]["corrects"]
     assert values(found, "links", "kind") == {"drawn_from", "corrects"}
+
+
+def test_imported_previous_state_without_session_is_exported_as_valid_record(make: Make) -> None:
+    scope = {"user_id": "ana"}
+    identity = {"type": "memory", "id": "0b7c8f2e-6a5d-4c3b-9e1f-2d4a6b8c0e1f", "text": "Anna lives in Rome"}
+    before = {"text": "Anna lives in Paris", "at": JUNE.isoformat()}
+    texts = {"old_memory": before["text"], "new_memory": identity["text"]}
+    events = [{"id": "event-1", "event": "UPDATE", "at": before["at"], **texts, "previous_state": before}]
+    memory = make()
+    memory.import_([{**identity, **scope, "at": JUNE.isoformat(), "events": events}])
+    records_of_export = validated(memory)
+    again = make()
+    assert again.import_(records_of_export)["added"] == 1
+    (event,) = again.history(identity["id"], **scope)
+    again.undo(event["id"], **scope)
+    assert again.get(identity["id"], **scope)["memory"] == before["text"]
