@@ -46,4 +46,4 @@ thorough: ## Run every other test, in up to an hour
 	.ci/thorough
 
 screenshots: ## Make the documentation's pictures (needs Chromium; those of Neo4j Browser a server)
-	.venv/bin/python docs/screenshots.py
+	.venv/bin/python tests/screenshots.py
