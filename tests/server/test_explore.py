@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from exploring import EXPLORE, FILES, found, go_on, parameters, partition, told
 from neo4j import Driver, Record
 from neo4j.graph import Node, Path, Relationship
-from neo4j_servers import VARIABLES, Server
+from support.exploring import EXPLORE, FILES, found, go_on, parameters, partition, told
+from support.neo4j_servers import VARIABLES, Server
 
 from graphmem import Memory
 

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 import pytest
 from neo4j import Driver
-from neo4j_servers import VARIABLES, Server
+from support.neo4j_servers import VARIABLES, Server
 from support.waiting import PATIENCE, wait_until
 
 from graph_index_conformance import NOON, SPACE, VIEW, memory, relation, told  # isort: skip

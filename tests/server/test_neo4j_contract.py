@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from neo4j_servers import Server  # first: it shows the way to the contracts
 from support.databases import SQLITE_ONLY
+from support.neo4j_servers import Server  # first: it shows the way to the contracts
 
 from graph_index_conformance import GraphIndexContract  # isort: skip
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from neo4j_servers import VARIABLES, Server
+from support.neo4j_servers import VARIABLES, Server
 
 from graph_conformance import ALICE, enrich, fill, tell  # isort: skip
 

@@ -6,8 +6,9 @@ from collections import Counter
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 
+from graphmem.commands.types import ImportMemory
 from graphmem.digests import Digests
-from graphmem.model import SCOPE_NAMES, EmbeddingSpec, Kind, MemoryRecord, Scope
+from graphmem.model import SCOPE_NAMES, EmbeddingSpec, Event, Kind, MemoryRecord, Scope
 from graphmem.stores.ledger.export_queries import ExportedMemory
 from graphmem.stores.ledger.memories import (
     LEDGER_COLUMNS,
@@ -63,6 +64,25 @@ def test_every_column_but_those_of_the_ledger_is_encoded() -> None:
 def test_every_field_of_a_memory_survives_export_and_import() -> None:
     defaults = {field.name: field.default for field in fields(MemoryRecord)}
     assert not [name for name, default in defaults.items() if getattr(RECORD, name) == default]
-    exported = serialization.memory(ExportedMemory(RECORD, answer_types=0, embedded=False), DIGESTS, None)
+    update = Event(
+        id="11111111-2222-4333-8444-555555555555",
+        memory_id=RECORD.id,
+        event="UPDATE",
+        old_text="Anna draws",
+        new_text=RECORD.text,
+        created_at=RECORD.created_at,
+        updated_at=RECORD.updated_at,
+        is_deleted=False,
+        actor_id=RECORD.actor_id,
+        role=RECORD.role,
+        reason="a test",
+        previous_state=encode_record(RECORD),
+    )
+    memory = ExportedMemory(RECORD, answer_types=0, embedded=False, events=[update])
+    exported = serialization.memory(memory, DIGESTS, None)
+    assert {*PLAIN_COLUMNS, *TIME_COLUMNS, *OPTIONAL_TIME_COLUMNS} <= exported.keys()
     reader = RecordReader(ImportTarget(DIGESTS, EmbeddingSpec("hash-64", "tokens-64", 64), 64), START)
-    assert reader.command(exported).record == replace(RECORD, seq=0, row=0)
+    command = reader.command(exported)
+    assert isinstance(command, ImportMemory)
+    assert command.record == replace(RECORD, seq=0, row=0)
+    assert command.events == (replace(update, previous_state={**encode_record(RECORD), "seq": 0}),)

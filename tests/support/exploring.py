@@ -11,14 +11,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from neo4j_servers import Server
-
 from graphmem import Memory
 from graphmem.cli.demo import USER, messages
 from graphmem.commands.types import RetireMemory
 from graphmem.model import Kind
 from graphmem.stores.ledger import memories, outbox
 from graphmem.stores.ledger.schema import links
+from support.neo4j_servers import Server
 
 EXPLORE = Path(__file__).parents[2] / "cypher" / "explore"
 FILES = sorted(EXPLORE.glob("*.cypher"))
