@@ -1,7 +1,7 @@
 """Neo4j Browser, as a person uses it: logs in, drops the style, sets parameters, runs files and looks at the picture.
 
-NEO4J_BROWSER is where the server of NEO4J_URI shows it, such as http://127.0.0.1:7474/browser/. Pictures of what was
-seen are left in the folder that BROWSER_PICTURES names, if it does.
+NEO4J_BROWSER is its address on the server of NEO4J_URI, such as http://127.0.0.1:7474/browser/. Screenshots are written
+to the folder that BROWSER_PICTURES names, if it is set.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from exploring import EXPLORE, parameters, partition, told
+from exploring import EXPLORE, demo_memory, parameters, partition
 from neo4j_servers import Server
 from support.waiting import PATIENCE
 
@@ -39,7 +39,7 @@ FILLS = "all => all.map(g => g.querySelector('circle.b-outline').getAttribute('f
 
 
 class Browser:
-    """A page of it."""
+    """A page of Neo4j Browser."""
 
     def __init__(self, page: Any, partition: str) -> None:
         self.page, self._partition = page, partition
@@ -54,14 +54,14 @@ class Browser:
         page.get_by_test_id("connect").click()
         page.get_by_test_id("disconnectedBanner").wait_for(state="detached")
         page.get_by_test_id("frame").filter(has_text=":server connect").wait_for()
-        with suppress(Exception):  # soon it names its database, on a server of 5
+        with suppress(Exception):  # on a server of version 5 the prompt soon names its database
             page.locator("[data-testid=activeEditor]", has_text="neo4j$").wait_for(timeout=4000)
 
     def drop(self, path: Path) -> None:
         self.page.evaluate(DROP, ["[data-testid=activeEditor]", path.name, path.read_text("utf-8")])
 
     def run(self, text: str) -> Any:
-        """Runs it; returns its frame, without those from before."""
+        """Runs a statement in the editor; returns its result frame, after clearing earlier frames."""
         page = self.page
         if text != ":clear":
             self.run(":clear")
@@ -73,7 +73,7 @@ class Browser:
         return page.get_by_test_id("frame").filter(has_text=text.splitlines()[0]).first
 
     def ask(self, name: str) -> Any:
-        """Runs a file with the parameters its head names; returns what is drawn."""
+        """Runs a file with the parameters its head names; returns the result frame with the drawing."""
         path = EXPLORE / f"{name}.cypher"
         self.set(**parameters(path))
         frame = self.run(path.read_text("utf-8"))
@@ -84,9 +84,9 @@ class Browser:
             self.page.get_by_title("Close fullscreen").click()
         return frame
 
-    def set(self, **given: Any) -> None:
-        asked = json.dumps({**given, "user": self._partition})
-        self.run(f":params {asked}").get_by_text("Successfully set your parameters").wait_for()
+    def set(self, **values: Any) -> None:
+        params = json.dumps({**values, "user": self._partition})
+        self.run(f":params {params}").get_by_text("Successfully set your parameters").wait_for()
 
     def picture(self, frame: Any, name: str) -> None:
         if PICTURES:
@@ -113,7 +113,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         here = urlsplit(route.request.url).hostname in {urlsplit(url).hostname, "localhost"}
         route.continue_() if here else route.abort()
 
-    with told(server, tmp_path_factory.mktemp("home")) as memory, playwright.sync_playwright() as running:
+    with demo_memory(server, tmp_path_factory.mktemp("home")) as memory, playwright.sync_playwright() as running:
         page = running.chromium.launch(executable_path=chromium, args=FLAGS).new_page(
             viewport={"width": 1400, "height": 900}
         )
