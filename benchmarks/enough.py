@@ -1,4 +1,4 @@
-"""When a question has found enough, and what `context()` leaves out as unrelated, on data with and without an answer.
+"""How often a search counts as sufficient, and `context()` leaves out hits as unrelated, with and without an answer.
 
     python benchmarks/enough.py locomo10.json
 
@@ -34,10 +34,10 @@ TOP_K, IN_CONTEXT, ROOM, FOREIGN = 5, 20, 1200, 200
 
 
 class Count:
-    """Counts what the rule makes of questions; `keys` are those of the messages by memory id."""
+    """Counts sufficient searches and empty contexts; `keys` are the messages' keys by memory id."""
 
     def __init__(self, memory: Memory, keys: Mapping[str, str]) -> None:
-        self._stores = memory._engine.search_deps  # noqa: SLF001  (what users have no door to)
+        self._stores = memory._engine.search_deps  # noqa: SLF001  (not in the public API)
         self._keys = keys
         self._enough: dict[str, list[bool]] = defaultdict(list)
         self._empty: dict[str, list[bool]] = defaultdict(list)
@@ -62,10 +62,18 @@ class Count:
 
     def print_counts(self) -> None:
         """Prints the counts."""
+<<<<<<< HEAD
         for kind, answers in sorted(self._enough.items()):
             empty = self._empty[kind]
             total = len(answers)
             print(f"{kind:8}{total:5}  enough {sum(answers) / total:4.0%}  empty {sum(empty) / len(empty):4.0%}")
+=======
+        for kind, flags in sorted(self._enough.items()):
+            empty = self._empty[kind]
+            print(
+                f"{kind:8}{len(flags):5}  enough {sum(flags) / len(flags):4.0%}  empty {sum(empty) / len(empty):4.0%}"
+            )
+>>>>>>> main
         print(f"evidence printed: {self._printed[0]} without the floor, {self._printed[1]} with it")
 
 

@@ -1,11 +1,11 @@
-"""Counts what of each request is ours: the instructions and the schema, apart from messages, memories and facts.
+"""Counts the tokens of each request without its messages, memories and facts: instructions, schema and frame.
 
     python benchmarks/tokens.py          # writes benchmarks/results/tokens.json
 
-By o200k_base, the vocabulary of OpenAI's models since GPT-4o, as the package rs-bpe brings it along. The schema is
-counted as it is sent. An ordinary exchange takes one request for facts and, if something known is near, one that
-decides; chunks of long input, summaries, decisions made anew after a lost race and rewritten questions are requests of
-their own.
+Counted with o200k_base, the vocabulary of OpenAI's models since GPT-4o, from the package rs-bpe; the schema as compact
+JSON, as it is sent. An ordinary exchange takes one request that extracts facts and, if a stored fact is near, one that
+decides about them. Chunks of long input, summaries, decisions repeated after a conflict and rewritten questions are
+further requests.
 """
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ MOST = 1_500
 
 
 def count_tokens() -> dict[str, Any]:
+<<<<<<< HEAD
     """The table: tokens of the instructions, of the schema and of the frame around what is sent, by request."""
+=======
+    """The tokens of instructions, schema and frame (the user message without its content), by request."""
+>>>>>>> main
     vocabulary = openai.o200k_base()
 
     def tokens(text: str) -> int:

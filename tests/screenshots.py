@@ -54,12 +54,12 @@ def picture_of_the_page(chromium: str, folder: Path) -> None:
 
 
 def pictures_of_neo4j_browser(chromium: str, home: Path, url: str) -> None:
-    from support.exploring import partition, told  # needs the driver
+    from support.exploring import demo_memory, partition  # needs the driver
     from support.neo4j_browser import Browser
     from support.neo4j_servers import Server
 
     server = Server.at("NEO4J_URI")
-    with told(server, home) as memory, open_page(chromium, 1400, 900, url) as page:
+    with demo_memory(server, home) as memory, open_page(chromium, 1400, 900, url) as page:
         browser = Browser(page, partition(memory))
         browser.log_in(url, server)
 

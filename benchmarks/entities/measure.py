@@ -1,4 +1,4 @@
-"""How right the extractor is about names, their types, relations and negation, over hand-labelled sentences.
+"""Precision and recall of the extractor for names, types, relations and negation, over hand-labelled sentences.
 
     python benchmarks/entities/measure.py [--out results.json] [--show]
 
@@ -6,18 +6,18 @@
 marked optional is neither missed nor wrong. Keys are compared, as `graphmem.text.normalise_key` makes them.
 
 entities    Labels are names: what a person, place, organisation, product, work, event, language or nationality is
-            called, in whatever case it is written. Found: any mention with that key. For the precision only what the
+            called, in whatever case it is written. Hit: any mention with that key. For the precision only what the
             extractor calls a name counts (kinds NAME and TITLE); noun chunks are not held against it. Dates and
             amounts are not labelled, the speaker, who is given, is not counted.
-types       Of the names found, the share with the type of the label.
+types       Of the names hit, the share with the type of the label.
 relations   Labels are what a careful reader would note: who does what to whom, who is what, whose sister somebody is.
             "I", and "we" where somebody speaks, are the speaker; "she" is whom the sentence means. The agent of a
             passive is the subject. Three measures, each stricter than the one before, negation left aside:
             `ends` subject and object are right; `verb` and the main verb (or the role, such as "sister") stands in
             the predicate; `whole` and the predicate is the same, preposition, tense and modal included.
-negation    Of the relations whose ends are right, those said to be negated against those that are. `overall` is the
-            share of all negated labels that are found and said to be negated.
-confidence  Of the relations said with that confidence: how many, and the share right in ends, verb and negation.
+negation    Of the relations whose ends are right, those extracted as negated against those that are. `overall` is the
+            share of all negated labels that are extracted as negated.
+confidence  Of the relations with that confidence: their number, and the share right in ends, verb and negation.
 
 Each by split: "dev" was looked at while the rules were written, "test" only for the figures.
 """
@@ -49,10 +49,19 @@ Label = dict[str, Any]
 
 def main() -> None:
     """Measure, print, and write to a file if one is named."""
+<<<<<<< HEAD
     arguments = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     arguments.add_argument("--out", type=Path, help="write the figures there as JSON")
     arguments.add_argument("--show", action="store_true", help="print what is missed and wrong in the dev split")
     options = arguments.parse_args()
+=======
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--out", type=Path, help="write the figures there as JSON")
+    parser.add_argument(
+        "--show", action="store_true", help="print missed and wrong names and relations of the dev split"
+    )
+    options = parser.parse_args()
+>>>>>>> main
     labels = [json.loads(line) for line in LABELS.read_text(encoding="utf-8").splitlines()]
     extractor = SpacyExtractor()
     extractions = extractor.extract([Utterance(label["text"], label["speaker"]) for label in labels])
@@ -69,7 +78,7 @@ def main() -> None:
 
 
 def about(extractor: SpacyExtractor) -> dict[str, Any]:
-    """What was measured, with what, where and when."""
+    """The extractor, the versions, the machine and the date of a measurement."""
     model = extractor.name.removeprefix("spacy:")
     return {
         "extractor": extractor.name,
@@ -97,9 +106,15 @@ def figures(pairs: list[tuple[Label, Extraction]]) -> dict[str, Any]:
         matches = match_statements(label["relations"], extraction.statements)
         count.update(relation_counts(label, extraction.statements, matches))
         for place, statement in enumerate(extraction.statements):
+<<<<<<< HEAD
             right = judge(label["relations"], matches.get(place), statement)
             if right is not None:
                 # An extractor from before there was a confidence can be measured, too.
+=======
+            right = is_right(label["relations"], matches.get(place), statement)
+            if right is not None:
+                # Earlier extractors, whose statements have no confidence, can be measured, too.
+>>>>>>> main
                 verdicts.setdefault(getattr(statement, "confidence", 1.0), []).append(right)
     return {
         "sentences": len(pairs),
@@ -120,12 +135,21 @@ def figures(pairs: list[tuple[Label, Extraction]]) -> dict[str, Any]:
     }
 
 
+<<<<<<< HEAD
 def scores(hits: int, right: int, reported: int, labelled: int) -> dict[str, Any]:
     """Precision, recall and their harmonic mean, with the numbers they come from."""
     precision, recall = share(right, reported), share(hits, labelled)
     both = (precision or 0) + (recall or 0)
     f1 = round(2 * (precision or 0) * (recall or 0) / both, 3) if both else None
     return {"precision": precision, "recall": recall, "f1": f1, "said": reported, "labelled": labelled}
+=======
+def scores(hits: int, right: int, claimed: int, labelled: int) -> dict[str, Any]:
+    """Precision, recall and their harmonic mean, with the numbers they come from."""
+    precision, recall = share(right, claimed), share(hits, labelled)
+    both = (precision or 0) + (recall or 0)
+    f1 = round(2 * (precision or 0) * (recall or 0) / both, 3) if both else None
+    return {"precision": precision, "recall": recall, "f1": f1, "said": claimed, "labelled": labelled}
+>>>>>>> main
 
 
 def share(part: int, whole: int) -> float | None:
@@ -139,11 +163,19 @@ def forms(words: str) -> set[str]:
 
 
 def names(label: Label, extraction: Extraction) -> dict[str, str]:
+<<<<<<< HEAD
     """What the extractor calls a name, the speaker apart: type by key."""
     return {each.key: each.type.value for each in reported_names(label, extraction)}
 
 
 def reported_names(label: Label, extraction: Extraction) -> Iterator[Any]:
+=======
+    """The names that the extractor gives, without the speaker: type by key."""
+    return {each.key: each.type.value for each in counted_mentions(label, extraction)}
+
+
+def counted_mentions(label: Label, extraction: Extraction) -> Iterator[Any]:
+>>>>>>> main
     """The mentions that count for the precision."""
     speaker = normalise_key(label["speaker"] or "")
     labelled = {key for each in label["entities"] for key in forms(each["name"])}
@@ -154,7 +186,11 @@ def reported_names(label: Label, extraction: Extraction) -> Iterator[Any]:
 
 def entity_counts(label: Label, extraction: Extraction) -> Counter[str]:
     """Hits and misses among the names of one sentence."""
+<<<<<<< HEAD
     every = {each.key: each.type.value for each in extraction.mentions}
+=======
+    types = {each.key: each.type.value for each in extraction.mentions}
+>>>>>>> main
     count: Counter[str] = Counter()
     free, wanted = set(), set()
     for each in label["entities"]:
@@ -164,12 +200,19 @@ def entity_counts(label: Label, extraction: Extraction) -> Counter[str]:
             continue
         wanted |= keys
         count["entities"] += 1
-        if hit := keys & set(every):
+        if hit := keys & set(types):
             count["entity hits"] += 1
+<<<<<<< HEAD
             count["types right"] += any(every[key] in each["type"].split("|") for key in hit)
     reported = set(names(label, extraction)) - (free - wanted)
     count["entities said"] = len(reported)
     count["entities right"] = len(reported & wanted)
+=======
+            count["types right"] += any(types[key] in each["type"].split("|") for key in hit)
+    claimed = set(names(label, extraction)) - (free - wanted)
+    count["entities said"] = len(claimed)
+    count["entities right"] = len(claimed & wanted)
+>>>>>>> main
     return count
 
 
@@ -177,7 +220,11 @@ def match_statements(labels: list[Label], statements: Iterable[Statement]) -> di
     """For each statement its label and how well they agree (1 ends, 2 verb, 3 whole); each label serves once."""
     candidates = sorted(
         (
+<<<<<<< HEAD
             (level, not label.get("optional"), is_negated(statement) == label["negated"], -place, -number)
+=======
+            (level, not label.get("optional"), negated(statement) == label["negated"], -place, -number)
+>>>>>>> main
             for place, statement in enumerate(statements)
             for number, label in enumerate(labels)
             if (level := agreement(label, statement))
@@ -212,8 +259,13 @@ def main_verb(predicate: str) -> str:
     return words[1] if words[0] in ("be", "stop", "finish") and len(words) > 1 else words[0]
 
 
+<<<<<<< HEAD
 def is_negated(statement: Statement) -> bool:
     """Whether a statement says that it is not so."""
+=======
+def negated(statement: Statement) -> bool:
+    """Whether a statement is negated."""
+>>>>>>> main
     return statement.predicate.startswith("not ")
 
 
@@ -229,6 +281,7 @@ def relation_counts(
         kind = " free" if labels[number].get("optional") else ""
         count.update(f"{name}{kind}" for name in MEASURES[:level])
         if not kind:
+<<<<<<< HEAD
             count["negation said"] += is_negated(statements[place])
             count["negation labelled"] += labels[number]["negated"]
             count["negation right"] += is_negated(statements[place]) and labels[number]["negated"]
@@ -236,12 +289,22 @@ def relation_counts(
 
 
 def judge(labels: list[Label], match: tuple[int, int] | None, statement: Statement) -> bool | None:
+=======
+            count["negation said"] += negated(statements[place])
+            count["negation labelled"] += labels[number]["negated"]
+            count["negation right"] += negated(statements[place]) and labels[number]["negated"]
+    return count
+
+
+def is_right(labels: list[Label], match: tuple[int, int] | None, statement: Statement) -> bool | None:
+>>>>>>> main
     """Whether a statement is right in ends, verb and negation; None for one that is optional."""
     if match is None:
         return False
     number, level = match
     if labels[number].get("optional"):
         return None
+<<<<<<< HEAD
     return level > 1 and is_negated(statement) == labels[number]["negated"]
 
 
@@ -253,20 +316,39 @@ def show(label: Label, extraction: Extraction) -> None:
         f"  wrong   {each.subject} | {each.predicate} | {each.object}"
         for place, each in enumerate(statements)
         if judge(label["relations"], matches.get(place), each) is False
+=======
+    return level > 1 and negated(statement) == labels[number]["negated"]
+
+
+def show(label: Label, extraction: Extraction) -> None:
+    """Prints the missed and the wrong names and relations of one sentence."""
+    statements, matches = extraction.statements, match_statements(label["relations"], extraction.statements)
+    matched_labels = {number for number, _ in matches.values()}
+    lines = [
+        f"  wrong   {each.subject} | {each.predicate} | {each.object}"
+        for place, each in enumerate(statements)
+        if is_right(label["relations"], matches.get(place), each) is False
+>>>>>>> main
     ]
     lines += [
         f"  missed  {each['subject']} | {'not ' * each['negated']}{each['predicate']} | {each['object']}"
         for number, each in enumerate(label["relations"])
-        if number not in reached and not each.get("optional")
+        if number not in matched_labels and not each.get("optional")
     ]
+<<<<<<< HEAD
     reported, every = names(label, extraction), {each.key: each.type.value for each in extraction.mentions}
     labelled = {key: each for each in label["entities"] for key in forms(each["name"])}
     lines += [f"  name?   {key} ({type_})" for key, type_ in reported.items() if key not in labelled]
+=======
+    claimed, types = names(label, extraction), {each.key: each.type.value for each in extraction.mentions}
+    labelled = {key: each for each in label["entities"] for key in forms(each["name"])}
+    lines += [f"  name?   {key} ({type_})" for key, type_ in claimed.items() if key not in labelled]
+>>>>>>> main
     for each in label["entities"]:
-        hit = forms(each["name"]) & set(every)
+        hit = forms(each["name"]) & set(types)
         if not hit and not each.get("optional"):
             lines.append(f"  no name {each['name']} ({each['type']})")
-        lines += [f"  type    {key}: {every[key]}" for key in hit if every[key] not in each["type"].split("|")]
+        lines += [f"  type    {key}: {types[key]}" for key in hit if types[key] not in each["type"].split("|")]
     if lines:
         print("\n".join([f"[{label['language']}] {label['text']}", *lines]))
 

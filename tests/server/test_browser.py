@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from support.chromium import find_chromium, open_page
-from support.exploring import EXPLORE, partition, told
+from support.exploring import EXPLORE, demo_memory, partition
 from support.neo4j_browser import Browser
 from support.neo4j_servers import Server
 
@@ -34,7 +34,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         pytest.skip("there is no chromium")
     pytest.importorskip("playwright.sync_api", reason="there is no playwright")
     server = Server.at("NEO4J_URI")
-    with told(server, tmp_path_factory.mktemp("home")) as memory, open_page(chromium, 1400, 900, url) as page:
+    with demo_memory(server, tmp_path_factory.mktemp("home")) as memory, open_page(chromium, 1400, 900, url) as page:
         browser = Browser(page, partition(memory))
         browser.log_in(url, server)
         yield browser
