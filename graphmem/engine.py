@@ -40,7 +40,7 @@ PROJECTION_NAMES = ("vectors", "graph")
 FLUSH_TIMEOUT = 30.0
 # Another process may claim a job of the language model after 6 x `timeout` + 30 s: time for the calls of one job, each
 # with its retries.
-LEASE_TIMEOUTS, LEASE_MARGIN = 6, 30.0
+CLAIM_TIMEOUTS, CLAIM_MARGIN = 6, 30.0
 # A forked child inherits open files, locks and connections, but no thread that serves them. It never closes them: that
 # would release the parent's lock.
 _open_engines: WeakSet[Engine] = WeakSet()
@@ -97,10 +97,10 @@ class Engine:
         backends = self._backends
         return SearchDeps(
             backends.ledger,
-            backends.index,
-            backends.vectors,
+            backends.vector_index,
+            backends.vector_worker,
             backends.graph,
-            backends.graph_copy,
+            backends.graph_worker,
             backends.embedder,
             self._scripts,
             backends.extractor,
@@ -121,9 +121,11 @@ class Engine:
             settings.custom_update_memory_prompt,
             settings.summary_messages,
         )
-        pipeline = FactPipeline(self.ledger, self.llm, self._enricher, backends.index, backends.vectors, config)
-        lease_seconds = LEASE_TIMEOUTS * self.settings.llm.config.timeout + LEASE_MARGIN
-        return JobWorker(self.ledger, pipeline, lease_seconds, self.schedule_background_work)
+        pipeline = FactPipeline(
+            self.ledger, self.llm, self._enricher, backends.vector_index, backends.vector_worker, config
+        )
+        claim_seconds = CLAIM_TIMEOUTS * self.settings.llm.config.timeout + CLAIM_MARGIN
+        return JobWorker(self.ledger, pipeline, claim_seconds, self.schedule_background_work)
 
     def job_worker(self) -> JobWorker:
         """Returns the worker that runs the language model's jobs. Raises ConfigError without a model."""
@@ -164,7 +166,7 @@ class Engine:
         for opening in [self._pool.submit(worker.open) for worker in self.projection_workers]:
             opening.result()
         with self.ledger.read() as connection:
-            pending = outbox.count_pending(connection)
+            pending = outbox.count_enrichment_tasks(connection)
         if pending:
             self.schedule_background_work()
         if self._job_worker is not None:
@@ -175,7 +177,7 @@ class Engine:
             return
         self._index_is_checked = True
         try:
-            self._backends.vectors.check_contents()
+            self._backends.vector_worker.check_contents()
         except StoreError as error:
             logger.warning("the vector index could not be checked: %s", type(error).__name__)
 
@@ -220,10 +222,7 @@ class Engine:
             return jobs.get(connection, job) is not None
 
     def retry_failed(self) -> dict[str, Any]:
-        """Runs all jobs now, also those that another process claimed.
-
-        Returns `{"done": number, "failed": {error class: number}, "pending": […]}`. Raises ConfigError without a model.
-        """
+        """Runs all jobs of the language model now, and waits for them; see `Memory.retry_failed`."""
         results = self.job_worker().drain(by_force=True)
         failed = Counter(result for result in results if isinstance(result, str))
         return {"done": len(results) - failed.total(), "failed": dict(failed), "pending": self._flush_background()}
@@ -243,14 +242,14 @@ class Engine:
     def _enrich_and_deliver_now(self, records: Sequence[MemoryRecord]) -> list[str]:
         with _log_and_leave_pending():
             self._enricher.process_pending([record.row for record in records])
-        unenriched = self.count_pending(records)
+        unenriched = self.count_unenriched(records)
         lagging = self.deliver(list({record.partition for record in records}))
         return list(PROJECTION_NAMES) if unenriched else lagging
 
-    def count_pending(self, records: Sequence[MemoryRecord]) -> int:
+    def count_unenriched(self, records: Sequence[MemoryRecord]) -> int:
         """Returns how many of these memories are not enriched yet."""
         with self.ledger.read() as connection:
-            return len(outbox.pending_ids(connection, [record.id for record in records]))
+            return len(outbox.ids_awaiting_enrichment(connection, [record.id for record in records]))
 
     def deliver(self, partitions: Sequence[str]) -> list[str]:
         """Delivers to all projections in parallel.
@@ -301,7 +300,7 @@ class Engine:
         self._background.submit(lambda: None).result()
         with self.ledger.read() as connection:
             pending_jobs = [] if self._job_worker is None else jobs.pending_kinds(connection)
-            if outbox.count_pending(connection):
+            if outbox.count_enrichment_tasks(connection):
                 return [*pending_jobs, *PROJECTION_NAMES]
         lagging = [worker for worker in self.projection_workers if worker.projection.has_pending()]
         for draining in [self._pool.submit(worker.drain, FLUSH_TIMEOUT) for worker in lagging]:

@@ -26,6 +26,7 @@ from graphmem.commands.types import (
     EntityCommand,
     ErasureReport,
     Outcome,
+    OutcomeType,
     RemoveAlias,
     RenameEntity,
     UndoEvent,
@@ -237,7 +238,7 @@ class Memory:
         duplicates = [
             responses.add_result_item(command, outcome)
             for command, outcome in zip(commands, outcomes, strict=True)
-            if outcome.event == "NONE"
+            if outcome.event is OutcomeType.NONE
         ]
         new_records = _new_records(outcomes)
         if not new_records:
@@ -250,7 +251,7 @@ class Memory:
         else:
             result["results"] += responses.fact_result_items(job_result.outcomes)
             result["relations"] = self._relations_stated_by(
-                _new_records(job_result.outcomes, "UPDATE"), extraction.scope
+                _new_records(job_result.outcomes, OutcomeType.UPDATE), extraction.scope
             )
             result["usage"] = responses.usage(job_result)
             if unusable := responses.dropped_summary(job_result.dropped):
@@ -322,9 +323,9 @@ class Memory:
         self._engine.check_embedder()
         outcome = self._engine.commit([command], scope)[0]
         record = outcome.required_record
-        pending = self._engine.enrich_and_deliver([record], wait=True) if outcome.event == "UPDATE" else []
+        pending = self._engine.enrich_and_deliver([record], wait=True) if outcome.event is OutcomeType.UPDATE else []
         result = responses.memory(record)
-        changed = outcome.event == "UPDATE"
+        changed = outcome.event is OutcomeType.UPDATE
         result["message"] = "Memory updated successfully!" if changed else "Nothing to change: the memory is like that."
         if pending:
             result["pending"] = pending
@@ -398,7 +399,7 @@ class Memory:
         erased, partitions = ErasureReport(), set[str]()
         while True:
             with self._engine.ledger.read() as connection:
-                batch = memories.in_scope(connection, scope, DELETE_BATCH)
+                batch = memories.records_in_scope(connection, scope, DELETE_BATCH)
             if not batch:
                 break
             partitions |= {record.partition for record in batch}
@@ -599,12 +600,12 @@ class Memory:
             return [record for record in records if scope is None or record.is_in(scope)]
 
         with self._engine.ledger.read() as connection:
-            drawn_from = memories.link_targets(connection, record.row, "drawn_from")
+            drawn_from = memories.records_linked_from(connection, record.row, "drawn_from")
             entities = [entity for _, entity, _ in graph_reads.mentions_of(connection, [uid], view.scope.partition)]
             relations = graph_reads.relations_stated_by(connection, view, [uid])
             history = events.history(connection, uid)
-            replaced = memories.link_targets(connection, record.row, "replaces")
-            successors = memories.link_sources(connection, record.row, "replaces")
+            replaced = memories.records_linked_from(connection, record.row, "replaces")
+            successors = memories.records_linking_to(connection, record.row, "replaces")
         sources = visible(drawn_from) if drawn_from else [record]
         return {
             "id": uid,
@@ -745,9 +746,10 @@ class Memory:
         return {"pending": self._engine.flush()}
 
     def retry_failed(self) -> dict[str, Any]:
-        """Runs the language model's jobs that failed or that a dead process left behind, and waits for them.
+        """Runs all jobs of the language model now, and waits for them.
 
-        Returns `{"done": n, "failed": {name of the error: n}, "pending": […]}`. Raises ConfigError without a model.
+        Also runs those that wait after a failure, and those that another process has claimed, because it may have died.
+        Returns `{"done": n, "failed": {error class: n}, "pending": […]}`. Raises ConfigError without a model.
         """
         self._engine.check_open()
         return self._engine.retry_failed()
@@ -885,12 +887,12 @@ class Memory:
         return cast("R", types.ResultList(result))
 
 
-def _new_records(outcomes: Iterable[Outcome], *further_events: str) -> list[MemoryRecord]:
+def _new_records(outcomes: Iterable[Outcome], *further_events: OutcomeType) -> list[MemoryRecord]:
     """Returns the memories that these outcomes added, or changed by one of `further_events`."""
     return [
         outcome.record
         for outcome in outcomes
-        if outcome.event in {"ADD", *further_events} and outcome.record is not None
+        if outcome.event in {OutcomeType.ADD, *further_events} and outcome.record is not None
     ]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 
 from graphmem.boundary.filters import text_hash
-from graphmem.commands.types import AddMessage, ErasureReport, Outcome
+from graphmem.commands.types import AddMessage, ErasureReport, Outcome, OutcomeType
 from graphmem.ingest.facts.pipeline import JobResult
 from graphmem.model import Entity, Event, MemoryRecord, Relation, iso, optional_iso
 from graphmem.models.protocols import Usage
@@ -113,7 +113,7 @@ def add_result_item(command: AddMessage, outcome: Outcome) -> AddResultItem:
     result = AddResultItem(
         id=outcome.id,
         memory=command.message.content if record is None else record.text,
-        event=outcome.event,
+        event=outcome.event.value,
         kind=outcome.kind.value,
     )
     if record is not None:
@@ -133,7 +133,7 @@ def _fact_result_item(outcome: Outcome) -> AddResultItem:
     result = AddResultItem(
         id=record.id,
         memory=record.text,
-        event="DELETE" if outcome.event == "RETIRE" else outcome.event,
+        event="DELETE" if outcome.event is OutcomeType.RETIRE else outcome.event.value,
         kind=record.kind.value,
         at=iso(record.at),
         actor_id=record.actor_id,
@@ -141,11 +141,13 @@ def _fact_result_item(outcome: Outcome) -> AddResultItem:
     )
     if outcome.reason is not None:
         result["reason"] = outcome.reason
-    if outcome.event == "UPDATE" and outcome.previous is not None:
+    if outcome.event is OutcomeType.UPDATE and outcome.previous is not None:
         result["previous_memory"] = outcome.previous
-    if outcome.event == "ADD" and record.valid_to is not None:  # ended already: a later message says otherwise
+    if (
+        outcome.event is OutcomeType.ADD and record.valid_to is not None
+    ):  # ended already: a later message says otherwise
         result["valid_to"] = iso(record.valid_to)
-    if outcome.event == "RETIRE":
+    if outcome.event is OutcomeType.RETIRE:
         result["valid_to"] = optional_iso(record.valid_to) or ""
         result["replaced_by"] = outcome.successor or ""
     return result
@@ -163,7 +165,7 @@ def usage(job_result: JobResult) -> UsageDict:
         cost=total.cost,
         by_operation={name: asdict(operation_usage) for name, operation_usage in job_result.usage.items()},
         chunks=job_result.chunks,
-        again=job_result.retries,
+        again=job_result.repeated_decisions,
         dropped=dict(job_result.dropped),
     )
 

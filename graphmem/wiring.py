@@ -49,23 +49,23 @@ _FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 class Backends:
     """The open stores and models of one Memory.
 
-    `llm` is None without a language model; `extractor` is None if the configuration turns it off; `graph_copy` is None
-    if the graph is read from the ledger's own tables.
+    `llm` is None without a language model; `extractor` is None if the configuration turns it off; `graph_worker` is
+    None if the graph is read from the ledger's own tables.
     """
 
     ledger: Ledger
     embedder: Embedder
     extractor: Extractor | None
     llm: LanguageModel | None
-    index: VectorIndex
-    vectors: ProjectionWorker
+    vector_index: VectorIndex
+    vector_worker: ProjectionWorker
     graph: Graph
-    graph_copy: ProjectionWorker | None
+    graph_worker: ProjectionWorker | None
 
     @property
     def projection_workers(self) -> list[ProjectionWorker]:
         """The workers that deliver, one for each projection."""
-        return [self.vectors] if self.graph_copy is None else [self.vectors, self.graph_copy]
+        return [self.vector_worker] if self.graph_worker is None else [self.vector_worker, self.graph_worker]
 
     def close_projections(self) -> None:
         """Closes the vector index, a graph outside the ledger, and the models' connections."""
@@ -75,7 +75,7 @@ class Backends:
                     closing.callback(model.close)
             if isinstance(self.graph, GraphIndex):
                 closing.callback(self.graph.close)
-            closing.callback(self.index.close)
+            closing.callback(self.vector_index.close)
 
 
 def open_backends(settings: Settings, *, in_memory: bool) -> Backends:
@@ -92,11 +92,11 @@ def open_backends(settings: Settings, *, in_memory: bool) -> Backends:
         location = None if in_memory else _ledger_location(settings)
         ledger = Ledger(location, _keyring(settings, location))
         cleanup.callback(ledger.close)
-        index, vectors = _vectors(settings, ledger, embedder, in_memory=in_memory)
-        cleanup.callback(index.close)
-        graph, graph_copy = _graph(settings, ledger, in_memory=in_memory)
+        vector_index, vector_worker = _open_vectors(settings, ledger, embedder, in_memory=in_memory)
+        cleanup.callback(vector_index.close)
+        graph, graph_worker = _open_graph(settings, ledger, in_memory=in_memory)
         cleanup.pop_all()
-    return Backends(ledger, embedder, extractor, llm, index, vectors, graph, graph_copy)
+    return Backends(ledger, embedder, extractor, llm, vector_index, vector_worker, graph, graph_worker)
 
 
 def home_folder(settings: Settings) -> Path:
@@ -211,10 +211,13 @@ def _extractor(settings: Settings) -> Extractor | None:
     return SpacyExtractor(settings.extractor.config.model)
 
 
-def _vectors(
+def _open_vectors(
     settings: Settings, ledger: Ledger, embedder: Embedder, *, in_memory: bool
 ) -> tuple[VectorIndex, ProjectionWorker]:
-    """Returns the vector index and its worker. A second process on one folder gets an index in its own memory."""
+    """Opens the vector index and returns it with its worker.
+
+    A second process on one folder gets an index in its own memory.
+    """
     config = settings.vector_store.config
     if not _FOLDER_NAME.fullmatch(config.collection_name):
         raise ConfigError(
@@ -288,8 +291,8 @@ def _qdrant(config: QdrantConfig, ledger: Ledger, embedder: Embedder) -> ServerI
     return ServerIndex(options, ledger.uuid, embedder.model, embedder.dims)
 
 
-def _graph(settings: Settings, ledger: Ledger, *, in_memory: bool) -> tuple[Graph, ProjectionWorker | None]:
-    """Returns the graph and, if it is a copy of the ledger's, the worker that delivers to it."""
+def _open_graph(settings: Settings, ledger: Ledger, *, in_memory: bool) -> tuple[Graph, ProjectionWorker | None]:
+    """Opens the graph and returns it with, if it is a copy of the ledger's, the worker that delivers to it."""
     section = settings.graph_store
     if isinstance(section, NetworkxSettings):
         from graphmem.stores.networkx_graph import NetworkxIndex  # noqa: PLC0415  (networkx is slow to import)

@@ -3,5 +3,5 @@ CYPHER 5
 MATCH (marker:GraphmemLedger {ledger: $ledger})
 RETURN marker.schema AS schema, COUNT {
   MATCH (n:Memory)
-  WHERE n.ledger = $ledger AND n.id IS NOT NULL AND n.version IS NOT NULL
+  WHERE n.ledger = $ledger AND n.id IS NOT NULL AND n.seq IS NOT NULL
 } AS memories

@@ -83,30 +83,30 @@ CALL (frontier) {
   WITH m, place, rank ORDER BY place, rank DESC
   RETURN collect(m) AS leads
 }
-// found: all of them, each once, in that order, up to the limit.
+// selection: all of them, each once, in that order, up to the limit.
 CALL (start, around, naming, leads) {
   WITH start + around + naming + leads AS candidates
   UNWIND range(0, size(candidates) - 1) AS place
   WITH candidates[place] AS m, min(place) AS place
   WITH m ORDER BY place LIMIT $most
-  RETURN collect(m) AS found
+  RETURN collect(m) AS selection
 }
 // mentions: [key, df, place * 4 + kind for each mention, ...] of each shared or seed entity; place is the position in
-// found. alone: place * 4 + kind for each mention of an entity of a single memory.
-CALL (found) {
-  UNWIND range(0, size(found) - 1) AS place
-  WITH found[place] AS m, place * 4 AS held
+// selection. alone: place * 4 + kind for each mention of an entity of a single memory.
+CALL (selection) {
+  UNWIND range(0, size(selection) - 1) AS place
+  WITH selection[place] AS m, place * 4 AS slot
   MATCH (m)-[r:MENTIONS]->(e)
   WHERE r.rank IS NOT NULL
-  WITH e, collect(held + r.kind) AS holders
+  WITH e, collect(slot + r.kind) AS holders
   WITH e, holders, COUNT { (e)<-[:MENTIONS]-() } AS df
   WITH e, holders, df, df > 1 OR e.id IN $seeds.entities AS links
   RETURN collect(CASE WHEN links THEN [e.key, df] + holders END) AS mentions,
          collect(CASE WHEN NOT links THEN holders[0] END) AS alone
 }
-// next: pairs of consecutive memories of a session, both in the view, at least one of them in found.
-CALL (found) {
-  UNWIND found AS m
+// next: pairs of consecutive memories of a session, both in the view, at least one of them in selection.
+CALL (selection) {
+  UNWIND selection AS m
   MATCH (m)-[n:NEXT]-(x)
   WHERE x.partition = $view.partition AND x.kind IN $view.kinds
     AND ($view.user_id IS NULL OR x.user_id = $view.user_id)
@@ -118,4 +118,4 @@ CALL (found) {
   WITH DISTINCT n
   RETURN collect([startNode(n).id, endNode(n).id]) AS next
 }
-RETURN marker.schema AS schema, [m IN found | m.id] AS memories, mentions, alone, next
+RETURN marker.schema AS schema, [m IN selection | m.id] AS memories, mentions, alone, next

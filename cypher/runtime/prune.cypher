@@ -3,12 +3,12 @@ CYPHER 5
 CALL () {
   UNWIND $entities AS id
   MATCH (e:Entity {ledger: $ledger, id: id})
-  WHERE e.version IS NULL AND NOT EXISTS { (e)<-[:MENTIONS]-() } AND NOT EXISTS { (e)-[:RELATES_TO]-() }
-  RETURN e AS gone
+  WHERE e.seq IS NULL AND NOT EXISTS { (e)<-[:MENTIONS]-() } AND NOT EXISTS { (e)-[:RELATES_TO]-() }
+  RETURN e AS unused
   UNION
   UNWIND $memories AS id
   MATCH (m:Memory {ledger: $ledger, id: id})
-  WHERE m.version IS NULL AND NOT EXISTS { (m)-[:NEXT|DRAWN_FROM|REPLACES]-() }
-  RETURN m AS gone
+  WHERE m.seq IS NULL AND NOT EXISTS { (m)-[:NEXT|DRAWN_FROM|REPLACES]-() }
+  RETURN m AS unused
 }
-DETACH DELETE gone
+DETACH DELETE unused

@@ -1,11 +1,11 @@
-// Writes entities with their types and names. A chosen name, of an entity with a version, stays.
+// Writes entities with their types and names. A chosen name, of an entity with a `seq`, stays.
 CYPHER 5
 UNWIND $rows AS row
 MERGE (e:Entity {ledger: $ledger, id: row.id})
 WITH e, row
-WHERE e.type IS NULL OR e.type <> row.type OR (e.version IS NULL AND e.name <> row.name)
+WHERE e.type IS NULL OR e.type <> row.type OR (e.seq IS NULL AND e.name <> row.name)
 SET e.partition = row.partition, e.key = row.key, e.type = row.type,
-    e.name = CASE WHEN e.version IS NULL THEN row.name ELSE e.name END
+    e.name = CASE WHEN e.seq IS NULL THEN row.name ELSE e.name END
 REMOVE e:Person:Organization:Place:Event:Object:Concept:Time:Other
 FOREACH (_ IN CASE row.type WHEN 'Person' THEN [1] ELSE [] END | SET e:Person)
 FOREACH (_ IN CASE row.type WHEN 'Organization' THEN [1] ELSE [] END | SET e:Organization)

@@ -1,11 +1,11 @@
-// Writes relations whole, unless the stored version is newer. Returns the endpoints of the versions replaced.
+// Writes relations whole, unless the stored ones are newer (`seq`). Returns the endpoints of the replaced ones.
 CYPHER 5
 UNWIND $rows AS row
 OPTIONAL MATCH (a)-[old:RELATES_TO]->(b)
 USING INDEX SEEK old:RELATES_TO(ledger, id)
 WHERE old.ledger = $ledger AND old.id = row.id
 WITH row, old, [a.id, b.id] AS ends
-WHERE old IS NULL OR old.version <= row.version
+WHERE old IS NULL OR old.seq <= row.seq
 DELETE old
 WITH row, ends
 MATCH (source:Entity {ledger: $ledger, id: row.source})

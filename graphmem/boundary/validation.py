@@ -76,11 +76,11 @@ _SHORT_REPR.maxstring = _SHORT_REPR.maxother = _SHORT_REPR.maxlong = 80
 def refuse(argument: str, value: object, remedy: str) -> NoReturn:
     """Raises `ValidationError` with the argument's name, its value (shortened to 80 characters) and the remedy."""
     try:
-        shown = _SHORT_REPR.repr(value)
+        value_text = _SHORT_REPR.repr(value)
     except ValueError:  # Python refuses to print an int of more than 4300 digits
-        shown = f"<{type(value).__name__}>"
+        value_text = f"<{type(value).__name__}>"
     # `argument` may contain the caller's own keys, so it is escaped to one line and shortened like the value.
-    message = f"{_SHORT_REPR.repr(argument)[1:-1]}={shown[:80]}: {remedy}"
+    message = f"{_SHORT_REPR.repr(argument)[1:-1]}={value_text[:80]}: {remedy}"
     raise ValidationError(message)
 
 
@@ -306,10 +306,10 @@ class _RedactedText:
     """Shows the length or type of a value in an error message, which ends up in logs, instead of a user's text."""
 
     def __init__(self, value: object) -> None:
-        self._shown = f"<{len(value)} characters>" if isinstance(value, str) else f"<{type(value).__name__}>"
+        self._description = f"<{len(value)} characters>" if isinstance(value, str) else f"<{type(value).__name__}>"
 
     def __repr__(self) -> str:
-        return self._shown
+        return self._description
 
 
 def _checked_text(value: object, argument: str, max_chars: int) -> str:

@@ -142,15 +142,15 @@ class _DemoPresenter:
         days = len({message["timestamp"][:10] for message in messages()})
         line(f"Four friends prepare a concert. {data['messages']} messages of {days} days are stored:")
         line(f"{data['entities']} people, places and things in them are linked. No server, no key, no language model.")
-        for number, asked in enumerate(data["questions"], 1):
-            self._print_answer(number, asked)
+        for number, question in enumerate(data["questions"], 1):
+            self._print_answer(number, question)
         self._print_correction()
         self._print_next_commands(home)
 
-    def _print_answer(self, number: int, asked: Mapping[str, Any]) -> None:
-        as_of = f"  (as of {asked['as_of']})" if asked["as_of"] else ""
-        self._renderer.title(f"{number}. {asked['question']}{as_of}")
-        for rank, hit in enumerate(asked["results"], 1):
+    def _print_answer(self, number: int, question: Mapping[str, Any]) -> None:
+        as_of = f"  (as of {question['as_of']})" if question["as_of"] else ""
+        self._renderer.title(f"{number}. {question['question']}{as_of}")
+        for rank, hit in enumerate(question["results"], 1):
             self._print_hit(rank, hit)
 
     def _print_hit(self, rank: int, hit: Mapping[str, Any]) -> None:

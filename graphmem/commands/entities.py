@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from rapidfuzz import process
 from sqlalchemy import Connection
 
-from graphmem.commands.types import AddAlias, EntityCommand, Outcome, RenameEntity
+from graphmem.commands.types import AddAlias, EntityCommand, Outcome, OutcomeType, RenameEntity
 from graphmem.errors import NotFoundError
 from graphmem.extraction import entity_resolution
 from graphmem.extraction.entity_resolution import ChosenName
@@ -44,16 +44,16 @@ def execute_entity_command(command: EntityCommand, uow: UnitOfWork) -> Outcome:
     key = _mentioned_key(connection, view, command.key)
     if isinstance(command, RenameEntity):
         entity_names.set_chosen_name(connection, partition, key, ChosenName(micros(uow.now), command.name))
-        return Outcome("NAME", key)
+        return Outcome(OutcomeType.NAME_ENTITY, key)
     link = Link(key, _mentioned_key(connection, view, command.other), Origin.USER)
     if isinstance(command, AddAlias):
         entity_names.set_user_link(connection, partition, link, micros(uow.now))
-        return Outcome("NAME", key)
+        return Outcome(OutcomeType.NAME_ENTITY, key)
     if entity_names.link_between(connection, partition, link.key, link.other) is None:
         raise NotFoundError(_not_linked_message(connection, view, link))
     # Stored as a negation even if the user had made the link: a rule may have found it as well, and would do so again.
     entity_names.set_user_link(connection, partition, link, micros(uow.now), negated=True)
-    return Outcome("NAME", key)
+    return Outcome(OutcomeType.NAME_ENTITY, key)
 
 
 def _mentioned_key(connection: Connection, view: View, key: str) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphmem.commands.types import AddFact, CompleteJob, EnqueueExtraction, Outcome, ReaffirmFact
+from graphmem.commands.types import AddFact, CompleteJob, EnqueueExtraction, Outcome, OutcomeType, ReaffirmFact
 from graphmem.model import Kind, MemoryRecord, Scope
 from graphmem.stores.ledger import embeddings, jobs, memories, outbox, sessions
 from graphmem.stores.ledger.jobs import Job, JobKind
@@ -36,11 +36,11 @@ def enqueue_extraction(command: EnqueueExtraction, uow: UnitOfWork) -> Outcome:
     """Records a job for the source messages that this change set stored as new; its row is the outcome's id."""
     messages = uow.new_source_messages
     if not messages:
-        return Outcome("NONE", "", reason="nothing new")
+        return Outcome(OutcomeType.NONE, "", reason="nothing new")
     request = {} if command.prompt is None else {"prompt": command.prompt}
     kind = JobKind.PROCEDURE if command.procedure else JobKind.FACTS
     job = Job(kind, command.scope, messages[-1].session, tuple(message.id for message in messages), request)
-    return Outcome("ASSIGN", str(jobs.enqueue(uow.connection, job).row), kind=Kind.FACT)
+    return Outcome(OutcomeType.ENQUEUE_JOB, str(jobs.enqueue(uow.connection, job).row), kind=Kind.FACT)
 
 
 def complete_job(command: CompleteJob, uow: UnitOfWork) -> Outcome:
@@ -55,14 +55,14 @@ def complete_job(command: CompleteJob, uow: UnitOfWork) -> Outcome:
         raise DecisionConflict
     if command.summarise_every and _is_summary_due(command, uow):
         jobs.enqueue(connection, Job(JobKind.SUMMARY, command.job.scope, command.job.session))
-    return Outcome("SETTLE", str(command.job.row), kind=Kind.FACT)
+    return Outcome(OutcomeType.COMPLETE_JOB, str(command.job.row), kind=Kind.FACT)
 
 
 def _has_new_neighbours(command: CompleteJob, uow: UnitOfWork) -> bool:
     rows = sessions.facts_since(uow.connection, command.job.partition, command.last_seq_seen)
     if not rows:
         return False
-    vectors_by_row = embeddings.vectors_of(uow.connection, command.spec.model, rows)
+    vectors_by_row = embeddings.vectors_by_row(uow.connection, command.spec.model, rows)
     # A fact without vectors yet may be near.
     return len(vectors_by_row) < len(rows) or any(
         float(np.max(command.vectors @ vector)) >= command.min_similarity
@@ -89,13 +89,13 @@ def add_fact(command: AddFact, uow: UnitOfWork) -> Outcome:
     """Stores a fact or a summary with its sources, unless one of these was erased."""
     sources = sources_of(command.sources, uow)
     if sources is None:
-        return Outcome("NONE", command.record.id, kind=command.record.kind, reason=ERASED)
+        return Outcome(OutcomeType.NONE, command.record.id, kind=command.record.kind, reason=ERASED)
     record = replace(command.record, seq=uow.next_seq())
     record = replace(record, row=memories.insert(uow.connection, record, uow.partition_row(record)))
-    link_sources(record, sources, uow)
+    add_source_links(record, sources, uow)
     uow.add_event("ADD", record, new=record.text)
-    outbox.enqueue(uow.connection, record.row, record.version)
-    return Outcome("ADD", record.id, kind=record.kind, record=record)
+    outbox.enqueue_enrichment(uow.connection, record.row, record.version)
+    return Outcome(OutcomeType.ADD, record.id, kind=record.kind, record=record)
 
 
 def sources_of(ids: tuple[str, ...], uow: UnitOfWork) -> list[MemoryRecord] | None:
@@ -104,7 +104,7 @@ def sources_of(ids: tuple[str, ...], uow: UnitOfWork) -> list[MemoryRecord] | No
     return [records[uid] for uid in ids] if len(records) == len(set(ids)) else None
 
 
-def link_sources(record: MemoryRecord, sources: list[MemoryRecord], uow: UnitOfWork) -> None:
+def add_source_links(record: MemoryRecord, sources: list[MemoryRecord], uow: UnitOfWork) -> None:
     """Adds the links from a memory to the memories that it is drawn from."""
     for source in sources:
         memories.add_link(uow.connection, record.row, "drawn_from", source.row)
@@ -115,12 +115,12 @@ def reaffirm_fact(command: ReaffirmFact, uow: UnitOfWork) -> Outcome:
     record = memories.find(uow.connection, command.id)
     sources = sources_of(command.sources, uow)
     if record is None or sources is None:
-        return Outcome("NONE", command.id, kind=Kind.FACT, reason=ERASED)
-    link_sources(record, sources, uow)
+        return Outcome(OutcomeType.NONE, command.id, kind=Kind.FACT, reason=ERASED)
+    add_source_links(record, sources, uow)
     record = add_scope(command.scope, record, uow)
     record = replace(record, seq=uow.next_seq())
-    memories.touch(uow.connection, record.row, record.seq)
-    return Outcome("NONE", record.id, kind=record.kind, record=record, reason="known")
+    memories.set_seq(uow.connection, record.row, record.seq)
+    return Outcome(OutcomeType.NONE, record.id, kind=record.kind, record=record, reason="known")
 
 
 def add_scope(scope: Scope, record: MemoryRecord, uow: UnitOfWork) -> MemoryRecord:

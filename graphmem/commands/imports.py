@@ -15,6 +15,7 @@ from graphmem.commands.types import (
     ImportMemory,
     ImportTombstone,
     Outcome,
+    OutcomeType,
 )
 from graphmem.extraction.entity_resolution import ChosenName
 from graphmem.model import Kind, MemoryRecord, micros
@@ -30,14 +31,14 @@ def import_memory(command: ImportMemory, uow: UnitOfWork) -> Outcome:
     """Stores an imported memory with its history, links and derived data, unless it is known or was erased."""
     refusal = _reason_to_skip(command, uow)
     if refusal is not None:
-        return Outcome("NONE", command.record.id, kind=command.record.kind, reason=refusal)
+        return Outcome(OutcomeType.NONE, command.record.id, kind=command.record.kind, reason=refusal)
     record = _insert(command.record, uow)
     _write_history(command, record, uow)
     if command.key is not None:
-        tombstones.restore_message_key(uow.connection, command.key, record.id, command.words)
+        tombstones.restore_message_key(uow.connection, command.key, record.id, command.content_digest)
     skipped_links = sum(not _add_link(link, record, uow) for link in command.links)
     _store_derived(command, record, uow)
-    return Outcome("ADD", record.id, kind=record.kind, record=record, skipped_links=skipped_links)
+    return Outcome(OutcomeType.ADD, record.id, kind=record.kind, record=record, skipped_links=skipped_links)
 
 
 def _reason_to_skip(command: ImportMemory, uow: UnitOfWork) -> str | None:
@@ -92,7 +93,7 @@ def _add_link(link: ImportLink, record: MemoryRecord, uow: UnitOfWork) -> bool:
     start, end = (other, record) if link.is_incoming else (record, other)
     memories.add_link(uow.connection, start.row, link.kind, end.row)
     if link.is_incoming:
-        memories.touch(uow.connection, other.row, uow.next_seq())
+        memories.set_seq(uow.connection, other.row, uow.next_seq())
     return True
 
 
@@ -105,7 +106,7 @@ def _store_derived(command: ImportMemory, record: MemoryRecord, uow: UnitOfWork)
     if extraction is not None:
         graph_writes.add(connection, record, partition, extraction)
         if command.embedded is not None:
-            embeddings.store_enrichment(
+            embeddings.store_embeddings_and_terms(
                 connection,
                 record,
                 partition,
@@ -115,7 +116,7 @@ def _store_derived(command: ImportMemory, record: MemoryRecord, uow: UnitOfWork)
                 extraction.answer_types,
             )
             return
-    outbox.enqueue(connection, record.row, record.version)
+    outbox.enqueue_enrichment(connection, record.row, record.version)
 
 
 def import_tombstone(command: ImportTombstone, uow: UnitOfWork) -> Outcome:
@@ -125,13 +126,13 @@ def import_tombstone(command: ImportTombstone, uow: UnitOfWork) -> Outcome:
         memories.find(connection, command.id) is not None
         or tombstones.find_tombstone(connection, command.id) is not None
     ):
-        return Outcome("NONE", command.id, reason="known")
+        return Outcome(OutcomeType.NONE, command.id, reason="known")
     seq = uow.next_seq()
     tombstones.add_tombstone(connection, "memory", command.id, command.scope.partition, command.scope, command.at, seq)
     events.insert_history(connection, command.events, seq)
     for key in command.keys:
         tombstones.restore_message_key(connection, key, command.id, None)
-    return Outcome("BURY", command.id)
+    return Outcome(OutcomeType.IMPORT_TOMBSTONE, command.id)
 
 
 def import_alias(command: ImportAlias, uow: UnitOfWork) -> Outcome:
@@ -140,9 +141,9 @@ def import_alias(command: ImportAlias, uow: UnitOfWork) -> Outcome:
     if partition is None or not entity_names.import_link(
         uow.connection, partition, command.link, micros(command.at), negated=command.negated
     ):
-        return Outcome("NONE", command.link.key, reason="said already")
+        return Outcome(OutcomeType.NONE, command.link.key, reason="said already")
     uow.partitions_with_stale_names.add(partition)
-    return Outcome("NAME", command.link.key)
+    return Outcome(OutcomeType.NAME_ENTITY, command.link.key)
 
 
 def import_entity_name(command: ImportEntityName, uow: UnitOfWork) -> Outcome:
@@ -150,6 +151,6 @@ def import_entity_name(command: ImportEntityName, uow: UnitOfWork) -> Outcome:
     partition = memories.partition_row(uow.connection, command.scope.partition)
     chosen = ChosenName(micros(command.at), command.name)
     if partition is None or not entity_names.import_chosen_name(uow.connection, partition, command.key, chosen):
-        return Outcome("NONE", command.key, reason="said already")
+        return Outcome(OutcomeType.NONE, command.key, reason="said already")
     uow.partitions_with_stale_names.add(partition)
-    return Outcome("NAME", command.key)
+    return Outcome(OutcomeType.NAME_ENTITY, command.key)

@@ -17,6 +17,7 @@ from graphmem.commands.types import (
     DeleteMemory,
     ErasureReport,
     Outcome,
+    OutcomeType,
     ReindexMemory,
     RestoreMemory,
     RetireMemory,
@@ -56,22 +57,22 @@ def add_message(command: AddMessage, uow: UnitOfWork) -> Outcome:
     uow.insert_into_session(record)
     uow.add_event("ADD", record, new=record.text)
     if command.key is not None:
-        tombstones.add_message_key(connection, command.key, record.id, command.words)
-    outbox.enqueue(connection, record.row, record.version)
+        tombstones.add_message_key(connection, command.key, record.id, command.content_digest)
+    outbox.enqueue_enrichment(connection, record.row, record.version)
     if record.source_only:
         uow.new_source_messages.append(record)
-    return Outcome("ADD", record.id, record=record)
+    return Outcome(OutcomeType.ADD, record.id, record=record)
 
 
-def _existing_message(command: AddMessage, uow: UnitOfWork, memory_id: str, stored_words: str | None) -> Outcome:
-    if stored_words is None:
-        return Outcome("NONE", memory_id, reason="erased")
-    if stored_words != command.words:
+def _existing_message(command: AddMessage, uow: UnitOfWork, memory_id: str, stored_digest: str | None) -> Outcome:
+    if stored_digest is None:
+        return Outcome(OutcomeType.NONE, memory_id, reason="erased")
+    if stored_digest != command.content_digest:
         raise ValidationError(
             f"messages: id {command.message.id!r} was stored in this scope with other words; "
             "give the new message an id of its own, or correct the memory with update()"
         )
-    return Outcome("NONE", memory_id, record=memories.find(uow.connection, memory_id), reason="known")
+    return Outcome(OutcomeType.NONE, memory_id, record=memories.find(uow.connection, memory_id), reason="known")
 
 
 def _episode(command: AddMessage, uow: UnitOfWork) -> MemoryRecord:
@@ -104,22 +105,22 @@ def store_enrichment(command: StoreEnrichment, uow: UnitOfWork) -> Outcome:
     connection = uow.connection
     record = memories.find(connection, command.id)
     if record is None or record.version != command.version:
-        return Outcome("NONE", command.id, reason="changed since")
-    if not outbox.complete(connection, record.row, command.version):
-        return Outcome("NONE", command.id, record=record, reason="done already")
+        return Outcome(OutcomeType.NONE, command.id, reason="changed since")
+    if not outbox.complete_enrichment(connection, record.row, command.version):
+        return Outcome(OutcomeType.NONE, command.id, record=record, reason="done already")
     partition, answer_types = uow.partition_row(record), command.extraction.answer_types
-    if not embeddings.store_enrichment(
+    if not embeddings.store_embeddings_and_terms(
         connection, record, partition, command.spec, command.text_hash, command.embedded, answer_types
     ):
         # The last other memory with these vectors was erased during the computation: they must be computed again.
-        outbox.enqueue(connection, record.row, record.version)
-        return Outcome("NONE", command.id, record=record, reason="vectors erased since")
+        outbox.enqueue_enrichment(connection, record.row, record.version)
+        return Outcome(OutcomeType.NONE, command.id, record=record, reason="vectors erased since")
     record = replace(record, seq=uow.next_seq())
-    memories.touch(connection, record.row, record.seq)
+    memories.set_seq(connection, record.row, record.seq)
     if not graph_writes.has_mentions(connection, record.row):
         graph_writes.add(connection, record, partition, command.extraction)
         entities.link_new_names(connection, partition, command.extraction, uow.now, is_passage=is_passage(record.text))
-    return Outcome("ENRICH", record.id, kind=record.kind, record=record)
+    return Outcome(OutcomeType.ENRICH, record.id, kind=record.kind, record=record)
 
 
 def _remove_derived(record: MemoryRecord, uow: UnitOfWork, *, with_graph: bool = True) -> ErasureReport:
@@ -149,19 +150,19 @@ def reindex_memory(command: ReindexMemory, uow: UnitOfWork) -> Outcome:
     record = uow.find(command.id)
     # A fact's graph comes from a language model: no extractor would find it again.
     _remove_derived(record, uow, with_graph=record.kind is not Kind.FACT)
-    memories.touch(uow.connection, record.row, uow.next_seq())
-    outbox.enqueue(uow.connection, record.row, record.version)
-    return Outcome("NONE", record.id, kind=record.kind, record=record, reason="to be derived anew")
+    memories.set_seq(uow.connection, record.row, uow.next_seq())
+    outbox.enqueue_enrichment(uow.connection, record.row, record.version)
+    return Outcome(OutcomeType.NONE, record.id, kind=record.kind, record=record, reason="to be derived anew")
 
 
 def update_memory(command: UpdateMemory, uow: UnitOfWork) -> Outcome:
     """Changes text, metadata, expiration, scope and sources of a memory; new text is derived anew."""
     record = uow.find(command.id)
     if _updated(record, command) == record:
-        return Outcome("NONE", record.id, kind=record.kind, record=record, reason="nothing to change")
+        return Outcome(OutcomeType.NONE, record.id, kind=record.kind, record=record, reason="nothing to change")
     sources = facts.sources_of(command.sources, uow)
     if sources is None:
-        return Outcome("NONE", record.id, kind=record.kind, record=record, reason=facts.ERASED)
+        return Outcome(OutcomeType.NONE, record.id, kind=record.kind, record=record, reason=facts.ERASED)
     if command.scope is not None:
         record = facts.add_scope(command.scope, record, uow)
     updated = _updated(record, command)
@@ -170,14 +171,14 @@ def update_memory(command: UpdateMemory, uow: UnitOfWork) -> Outcome:
         before |= undo.derived_from(record, uow)
         _remove_derived(record, uow)
         updated = replace(updated, version=record.version + 1)
-        outbox.enqueue(uow.connection, record.row, updated.version)
+        outbox.enqueue_enrichment(uow.connection, record.row, updated.version)
         if command.extraction is not None:
             graph_writes.add(uow.connection, updated, uow.partition_row(updated), command.extraction)
     updated = _save(updated, uow)
     source_visibility.update_corrected_sources(uow, record, updated, corrects=command.corrects)
-    facts.link_sources(updated, sources, uow)
+    facts.add_source_links(updated, sources, uow)
     uow.add_event("UPDATE", updated, old=record.text, new=updated.text, before=before, reason=command.reason)
-    return Outcome("UPDATE", record.id, kind=record.kind, record=updated, previous=record.text)
+    return Outcome(OutcomeType.UPDATE, record.id, kind=record.kind, record=updated, previous=record.text)
 
 
 def _updated(record: MemoryRecord, command: UpdateMemory) -> MemoryRecord:
@@ -199,11 +200,13 @@ def retire_memory(command: RetireMemory, uow: UnitOfWork) -> Outcome:
     """Ends a memory's validity and its relations' at `command.at`, and links it to its successor."""
     record = uow.find(command.id)
     if record.valid_to is not None:
-        return Outcome("NONE", record.id, kind=record.kind, record=record, reason="retired already")
+        return Outcome(OutcomeType.NONE, record.id, kind=record.kind, record=record, reason="retired already")
     if facts.sources_of(command.sources, uow) is None:
-        return Outcome("NONE", record.id, kind=record.kind, record=record, reason=facts.ERASED)
+        return Outcome(OutcomeType.NONE, record.id, kind=record.kind, record=record, reason=facts.ERASED)
     if command.at < max(record.at, record.valid_from):  # an imported memory may become valid later than it was said
-        return Outcome("NONE", record.id, kind=record.kind, record=record, reason="older than what it would retire")
+        return Outcome(
+            OutcomeType.NONE, record.id, kind=record.kind, record=record, reason="older than what it would retire"
+        )
     before = memories.encode_record(record)
     retired = _save(replace(record, valid_to=command.at), uow)
     graph_writes.end_supports(uow.connection, retired, command.at)
@@ -211,10 +214,15 @@ def retire_memory(command: RetireMemory, uow: UnitOfWork) -> Outcome:
     if command.successor is not None:
         successor = uow.find(command.successor)
         memories.add_link(uow.connection, successor.row, "replaces", record.row)
-        memories.touch(uow.connection, successor.row, uow.next_seq())
+        memories.set_seq(uow.connection, successor.row, uow.next_seq())
     uow.add_event("RETIRE", retired, old=record.text, new=record.text, before=before, reason=command.reason)
     return Outcome(
-        "RETIRE", record.id, kind=record.kind, record=retired, reason=command.reason, successor=command.successor
+        OutcomeType.RETIRE,
+        record.id,
+        kind=record.kind,
+        record=retired,
+        reason=command.reason,
+        successor=command.successor,
     )
 
 
@@ -222,23 +230,23 @@ def restore_memory(command: RestoreMemory, uow: UnitOfWork) -> Outcome:
     """Makes a retired memory valid again, reopens its relations and removes the links from its successors."""
     record = uow.find(command.id)
     if record.valid_to is None:
-        return Outcome("NONE", record.id, kind=record.kind, record=record, reason="not retired")
+        return Outcome(OutcomeType.NONE, record.id, kind=record.kind, record=record, reason="not retired")
     before = memories.encode_record(record)
     restored = _save(replace(record, valid_to=None), uow)
     graph_writes.reopen_supports(uow.connection, restored, record.valid_to)
     source_visibility.update_source_visibility(uow, restored, uow.now)
-    for successor in memories.link_sources(uow.connection, record.row, "replaces"):
-        memories.touch(uow.connection, successor.row, uow.next_seq())
+    for successor in memories.records_linking_to(uow.connection, record.row, "replaces"):
+        memories.set_seq(uow.connection, successor.row, uow.next_seq())
     uow.connection.execute(links.delete().where(links.c.other == record.row, links.c.kind == "replaces"))
     uow.add_event("RESTORE", restored, old=record.text, new=record.text, before=before, reason=command.reason)
-    return Outcome("RESTORE", record.id, kind=record.kind, record=restored, reason=command.reason)
+    return Outcome(OutcomeType.RESTORE, record.id, kind=record.kind, record=restored, reason=command.reason)
 
 
 def undo_event(command: UndoEvent, uow: UnitOfWork) -> Outcome:
     """Carries out the command that reverses an UPDATE or a RETIRE. Raises ValidationError if that changes nothing."""
     reverse = undo.reverse_command(command, uow)
     outcome = restore_memory(reverse, uow) if isinstance(reverse, RestoreMemory) else update_memory(reverse, uow)
-    if outcome.event == "NONE":
+    if outcome.event is OutcomeType.NONE:
         raise ValidationError("event_id: it has been taken back already; history() shows by which event")
     return outcome
 
@@ -246,27 +254,27 @@ def undo_event(command: UndoEvent, uow: UnitOfWork) -> Outcome:
 def delete_memory(command: DeleteMemory, uow: UnitOfWork) -> Outcome:
     """Erases a memory with its source messages and summaries; or takes it out of one run, if it is in others, too."""
     if command.missing_ok and memories.find(uow.connection, command.id) is None:
-        return Outcome("NONE", command.id, reason="not there")
+        return Outcome(OutcomeType.NONE, command.id, reason="not there")
     record = uow.find(command.id)
-    kept = None if command.run_id is None else facts.remove_from_run(command.run_id, record, uow)
-    if kept is not None:
-        return Outcome("NONE", record.id, kind=record.kind, record=kept, reason="said elsewhere, too")
+    remaining = None if command.run_id is None else facts.remove_from_run(command.run_id, record, uow)
+    if remaining is not None:
+        return Outcome(OutcomeType.NONE, record.id, kind=record.kind, record=remaining, reason="said elsewhere, too")
     erased_records = _records_with_its_words(record, uow)
     report = sum((_erase(erased, uow) for erased in erased_records), ErasureReport())
     other_summaries = [other for other in erased_records if other.kind is Kind.SUMMARY and other.id != record.id]
     facts.enqueue_summaries(other_summaries, uow)
-    return Outcome("DELETE", record.id, kind=record.kind, record=record, previous=record.text, erased=report)
+    return Outcome(OutcomeType.DELETE, record.id, kind=record.kind, record=record, previous=record.text, erased=report)
 
 
 def _records_with_its_words(record: MemoryRecord, uow: UnitOfWork) -> list[MemoryRecord]:
     """Returns a memory, a fact's source messages, and all summaries drawn from any of these, directly or not."""
     connection = uow.connection
-    drawn_from = memories.link_targets(connection, record.row, "drawn_from") if record.kind is Kind.FACT else []
+    drawn_from = memories.records_linked_from(connection, record.row, "drawn_from") if record.kind is Kind.FACT else []
     sources = [source for source in drawn_from if source.source_only]
     records = {other.id: other for other in (record, *sources)}
     unvisited = list(records.values())
     while unvisited:
-        drawn = memories.link_sources(connection, unvisited.pop().row, "drawn_from")
+        drawn = memories.records_linking_to(connection, unvisited.pop().row, "drawn_from")
         summaries = {other.id: other for other in drawn if other.kind is Kind.SUMMARY and other.id not in records}
         records |= summaries
         unvisited += summaries.values()

@@ -27,7 +27,7 @@ CORRECTS = "corrects"
 
 def correction_details(uow: UnitOfWork, fact: MemoryRecord) -> dict[str, list[str]]:
     """Returns `{"corrects": ids of corrected sources}` for a fact's event, {} if there are none."""
-    corrected = memories.link_targets(uow.connection, fact.row, CORRECTS) if fact.kind is Kind.FACT else []
+    corrected = memories.records_linked_from(uow.connection, fact.row, CORRECTS) if fact.kind is Kind.FACT else []
     return {CORRECTS: [source.id for source in corrected]} if corrected else {}
 
 
@@ -72,15 +72,15 @@ def update_source_visibility(uow: UnitOfWork, fact: MemoryRecord, at: datetime) 
 
 
 def _source_messages(uow: UnitOfWork, fact: MemoryRecord) -> list[MemoryRecord]:
-    sources = memories.link_targets(uow.connection, fact.row, "drawn_from")
+    sources = memories.records_linked_from(uow.connection, fact.row, "drawn_from")
     return [source for source in sources if source.source_only]
 
 
 def _valid_to(uow: UnitOfWork, source: MemoryRecord, at: datetime) -> datetime | None:
     """Returns None while a fact of the source is valid and not correcting it, else the latest of `at` and its ends."""
     connection = uow.connection
-    correcting = {fact.id for fact in memories.link_sources(connection, source.row, CORRECTS)}
-    drawn = memories.link_sources(connection, source.row, "drawn_from")
+    correcting = {fact.id for fact in memories.records_linking_to(connection, source.row, CORRECTS)}
+    drawn = memories.records_linking_to(connection, source.row, "drawn_from")
     facts = [memory for memory in drawn if memory.kind is Kind.FACT and memory.id not in correcting]
     if any(fact.valid_to is None for fact in facts):
         return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from graphmem.model import EMPTY_MAPPING, EmbeddingSpec, Event, Extraction, Kind, Link, MemoryRecord, Message, Scope
@@ -31,14 +32,14 @@ UNSET = Unset()
 class AddMessage:
     """Stores one message as an episode.
 
-    `key` recognises a repeated message; without one it is always new. `words` is the digest of its content, which must
-    be the same in a repeated message. `source_only`: the episode is a source message, for facts to be drawn from.
+    `key` recognises a repeated message; without one it is always new. `content_digest` must be the same in a repeated
+    message. `source_only`: the episode is a source message, for facts to be drawn from.
     """
 
     scope: Scope
     message: Message
     key: str | None
-    words: str
+    content_digest: str
     speaker: str | None
     metadata: Mapping[str, Any] = field(default_factory=lambda: EMPTY_MAPPING)
     memory_type: str | None = None
@@ -220,16 +221,16 @@ class ImportLink:
 class ImportMemory:
     """Stores a memory of another ledger or program, unless its id or message is stored; then nothing changes.
 
-    An empty `record.session` is found as for a new message; without `events` the history begins with an ADD. `key` and
-    `words` recognise its message, as in `AddMessage`. `extraction` or `embedded` None: still to be computed. A memory
-    that was erased in this ledger is not imported, unless `restore`.
+    An empty `record.session` is set as for a new message; without `events` the history begins with an ADD. `key` and
+    `content_digest` recognise its message, as in `AddMessage`. `extraction` or `embedded` None: still to be computed. A
+    memory that was erased in this ledger is not imported, unless `restore`.
     """
 
     record: MemoryRecord
     spec: EmbeddingSpec
     text_hash: str
     key: str | None = None
-    words: str = ""
+    content_digest: str = ""
     events: tuple[Event, ...] = ()
     links: tuple[ImportLink, ...] = ()
     extraction: Extraction | None = None
@@ -292,12 +293,12 @@ Command = (
 class ChangeSet:
     """Commands that are committed together or not at all.
 
-    `within`: ids outside this scope count as unknown.
+    `visible_scope`: ids outside this scope count as unknown.
     """
 
     commands: tuple[Command, ...]
     now: datetime
-    within: Scope | None = None
+    visible_scope: Scope | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,18 +321,33 @@ class ErasureReport:
         )
 
 
+class OutcomeType(StrEnum):
+    """The change that a command made. ADD to DELETE are also the events in histories and results; NONE: no change."""
+
+    ADD = "ADD"
+    UPDATE = "UPDATE"
+    RETIRE = "RETIRE"
+    RESTORE = "RESTORE"
+    DELETE = "DELETE"
+    ENRICH = "ENRICH"
+    NAME_ENTITY = "NAME_ENTITY"
+    IMPORT_TOMBSTONE = "IMPORT_TOMBSTONE"
+    ENQUEUE_JOB = "ENQUEUE_JOB"
+    COMPLETE_JOB = "COMPLETE_JOB"
+    NONE = "NONE"
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The result of one command.
 
-    `event` is ADD, UPDATE, RETIRE, RESTORE, DELETE or ENRICH, and `id` the memory's; NONE if nothing changed, for the
-    `reason`; NAME for entities, with the key as `id`; BURY for an imported tombstone; ASSIGN and SETTLE for a recorded
-    and a completed job, with its row as `id`. `record` is the memory afterwards (for DELETE: before), None if there is
-    none. `previous` is its earlier text, `skipped_links` the number of an imported memory's links to unknown memories,
+    `id` is the memory's; for NAME_ENTITY the entity's key, for ENQUEUE_JOB and COMPLETE_JOB the job's row. For NONE,
+    `reason` says why nothing changed. `record` is the memory afterwards (for DELETE: before), None if there is none.
+    `previous` is its earlier text, `skipped_links` the number of an imported memory's links to unknown memories,
     `successor` the id of the memory that replaced a retired one.
     """
 
-    event: str
+    event: OutcomeType
     id: str
     kind: Kind = Kind.EPISODE
     record: MemoryRecord | None = None

@@ -40,12 +40,12 @@ _FIELDS = {"text": "text", "metadata": "metadata", "expires_at": "expiration_dat
 def reverse_command(command: UndoEvent, uow: UnitOfWork) -> RestoreMemory | UpdateMemory:
     """Returns the command that reverses an event.
 
-    Raises NotFoundError for an unknown event or one outside `uow.within`, ValidationError for an event that cannot be
-    reversed: another type, no change left, or a later change of the same field.
+    Raises NotFoundError for an unknown event or one outside `uow.visible_scope`, ValidationError for an event that
+    cannot be reversed: another type, no change left, or a later change of the same field.
     """
     event = events.find_event(uow.connection, command.event)
     record = None if event is None else memories.find(uow.connection, event.memory_id)
-    if event is None or record is None or (uow.within and not record.is_in(uow.within)):
+    if event is None or record is None or (uow.visible_scope and not record.is_in(uow.visible_scope)):
         raise NotFoundError(
             f"no event {command.event!r:.80} in this scope; history() and explain() give the ids there are"
         )

@@ -64,8 +64,8 @@ def commit(ledger: Ledger, change_set: ChangeSet, session_gap: timedelta) -> lis
     """Carries out all commands of a change set, or none.
 
     `session_gap` is the longest pause between two messages of one session. Returns one outcome for each command, in
-    order. Raises NotFoundError for an unknown id (or one outside `change_set.within`), ValidationError for a message id
-    that is stored with other words, DecisionConflict and JobAlreadyDone for a job, StoreUnavailable.
+    order. Raises NotFoundError for an unknown id (or one outside `change_set.visible_scope`), ValidationError for a
+    message id that is stored with other content, DecisionConflict and JobAlreadyDone for a job, StoreUnavailable.
     """
     with ledger.write() as connection:
         uow = UnitOfWork(connection, ledger.digests, change_set, session_gap)
@@ -82,7 +82,7 @@ class UnitOfWork:
         self.connection = connection
         self.digests = digests
         self.now = change_set.now
-        self.within = change_set.within
+        self.visible_scope = change_set.visible_scope
         self.session_gap = session_gap
         # Rows of partitions that may have aliases or chosen names of entities without a mention.
         self.partitions_with_stale_names: set[int] = set()
@@ -91,9 +91,9 @@ class UnitOfWork:
         self._partition_rows: dict[str, int] = {}
 
     def find(self, uid: str) -> MemoryRecord:
-        """Returns the memory of an id. Raises NotFoundError for an unknown id, or one outside `within`."""
+        """Returns the memory of an id. Raises NotFoundError for an unknown id, or one outside `visible_scope`."""
         record = memories.find(self.connection, uid)
-        if record is None or (self.within is not None and not record.is_in(self.within)):
+        if record is None or (self.visible_scope is not None and not record.is_in(self.visible_scope)):
             raise NotFoundError(NOT_FOUND.format(id=uid))
         return record
 

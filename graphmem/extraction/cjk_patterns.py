@@ -57,10 +57,10 @@ def pattern_names(text: str) -> Iterator[NameCandidate]:
 
 def cjk_names(text: str) -> Iterator[NameCandidate]:
     """Yields the names of a text in a script without spaces. Names do not overlap: the first pattern wins."""
-    taken: set[int] = set()
+    matched_offsets: set[int] = set()
     for pattern, type_ in _PATTERNS:
         for match in pattern.finditer(text):
             offsets = range(*match.span(1))
-            if match.group(1) not in _GENERIC_NOUNS and taken.isdisjoint(offsets):
-                taken.update(offsets)
+            if match.group(1) not in _GENERIC_NOUNS and matched_offsets.isdisjoint(offsets):
+                matched_offsets.update(offsets)
                 yield NameCandidate(match.group(1), type_)

@@ -51,11 +51,13 @@ class Enricher:
     def _pending_rows(self, rows: Sequence[int] | None) -> list[int]:
         with self._ledger.read() as connection:
             if rows is None:
-                return outbox.pending(connection, 1_000_000)
+                return outbox.rows_awaiting_enrichment(connection, 1_000_000)
             return [
                 row
                 for start in range(0, len(rows), memories.BATCH)
-                for row in outbox.pending(connection, memories.BATCH, rows[start : start + memories.BATCH])
+                for row in outbox.rows_awaiting_enrichment(
+                    connection, memories.BATCH, rows[start : start + memories.BATCH]
+                )
             ]
 
     def _compute_tasks(self, rows: Sequence[int]) -> tuple[StoreEnrichment, ...]:
@@ -65,7 +67,7 @@ class Enricher:
             return self.compute(records)
         except ModelError as error:
             with self._ledger.write() as connection:
-                outbox.record_failure(connection, rows, type(error).__name__)
+                outbox.record_enrichment_failure(connection, rows, type(error).__name__)
             raise
 
     def compute(self, records: Sequence[MemoryRecord]) -> tuple[StoreEnrichment, ...]:

@@ -63,8 +63,8 @@ def _check_keys(returned: Mapping[str, Any]) -> None:
             near = get_close_matches(str(key), KEYS, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(KEYS)}"
             # A key that is no name may quote a message, so it is not shown.
-            shown = repr(str(key)) if _NAME.fullmatch(str(key)) else "that is no name (not shown)"
-            raise ConfigError(f"before_store returned the unknown key {shown}; {hint}")
+            key_text = repr(str(key)) if _NAME.fullmatch(str(key)) else "that is no name (not shown)"
+            raise ConfigError(f"before_store returned the unknown key {key_text}; {hint}")
 
 
 def _checked_metadata(metadata: object) -> Mapping[str, Any]:

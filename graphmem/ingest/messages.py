@@ -47,7 +47,7 @@ def message_commands(
                 scope=scope,
                 message=message,
                 key=_key(message, scope, digests, ordinals),
-                words=digests.content_digest(message.content),
+                content_digest=digests.content_digest(message.content),
                 speaker=speaker_of(message, scope),
                 metadata=message_metadata,
                 memory_type=memory_type,

@@ -31,17 +31,17 @@ MAX_DOUBLINGS = 10
 class JobWorker:
     """Runs the recorded jobs of a ledger in its own threads. Safe to use from several threads and processes.
 
-    A job claimed for more than `timeout` seconds may be claimed by another process, as if its worker had died; if it
+    A job claimed for more than `claim_seconds` may be claimed by another process, as if its worker had died; if it
     had not, the ledger accepts only the first result. `on_background_done` is called after each job that no caller
     waits for.
     """
 
     def __init__(
-        self, ledger: Ledger, pipeline: FactPipeline, timeout: float, on_background_done: Callable[[], None]
+        self, ledger: Ledger, pipeline: FactPipeline, claim_seconds: float, on_background_done: Callable[[], None]
     ) -> None:
         self._ledger = ledger
         self._pipeline = pipeline
-        self._timeout = timeout
+        self._claim_seconds = claim_seconds
         self._on_background_done = on_background_done
         self._holder = str(uuid4())
         self._pool = Pool(WORKER_THREADS, thread_name_prefix="graphmem-model")
@@ -132,7 +132,7 @@ class JobWorker:
 
     def _run_claimed(self, row: int, *, in_background: bool, by_force: bool) -> JobResult | str:
         with self._ledger.write() as connection:
-            is_claimed = jobs.claim(connection, row, self._holder, self._timeout, by_force=by_force)
+            is_claimed = jobs.claim(connection, row, self._holder, self._claim_seconds, by_force=by_force)
             job = jobs.get(connection, row) if is_claimed else None
         if job is None:
             return JobResult()

@@ -98,9 +98,9 @@ class _CountedText(str):
 
     @classmethod
     def wrap(cls, budget: _ScanBudget, text: str) -> _CountedText:
-        counted = cls(text)
-        counted._budget = budget
-        return counted
+        counted_text = cls(text)
+        counted_text._budget = budget
+        return counted_text
 
     def __getitem__(self, key: SupportsIndex | slice) -> str:
         part = super().__getitem__(key)

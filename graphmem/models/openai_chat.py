@@ -301,10 +301,10 @@ class OpenaiChatModel:
 
 def _remember_traits(endpoint_and_model: tuple[str, str], traits: _EndpointTraits) -> None:
     with _traits_lock:
-        known = _known_traits.get(endpoint_and_model, _EndpointTraits())
-        # Combined with `known`, because another thread may have found a different limitation meanwhile.
-        limit_parameter = max(known.limit_parameter, traits.limit_parameter, key=len)
-        response_format = max(known.response_format, traits.response_format)
+        earlier = _known_traits.get(endpoint_and_model, _EndpointTraits())
+        # Combined with the earlier ones, because another thread may have found a different limitation meanwhile.
+        limit_parameter = max(earlier.limit_parameter, traits.limit_parameter, key=len)
+        response_format = max(earlier.response_format, traits.response_format)
         _known_traits[endpoint_and_model] = _EndpointTraits(response_format, limit_parameter)
 
 

@@ -42,15 +42,15 @@ class Candidates:
         `first` is the arm's answer for `limit`. While the filter refuses too many of them, asks `search_arm` for four
         times as many.
         """
-        scored, asked_for = first, limit
+        scored, arm_limit = first, limit
         while True:
-            visible = set(self.visible(uid for uid, _ in scored))
-            if len(visible) >= limit or len(scored) < asked_for:
-                return dict([(uid, score) for uid, score in scored if uid in visible][:limit])
-            asked_for *= 4
-            scored = search_arm(asked_for)
+            visible_ids = set(self.visible_ids(uid for uid, _ in scored))
+            if len(visible_ids) >= limit or len(scored) < arm_limit:
+                return dict([(uid, score) for uid, score in scored if uid in visible_ids][:limit])
+            arm_limit *= 4
+            scored = search_arm(arm_limit)
 
-    def visible(self, ids: Iterable[str]) -> list[str]:
+    def visible_ids(self, ids: Iterable[str]) -> list[str]:
         """Returns the ids, each once and in order, that the ledger has, the view shows and the filter accepts."""
         unique_ids = list(dict.fromkeys(ids))
         rows, metadata_filter = self.evidence.rows, self._query.filter
@@ -72,7 +72,7 @@ class Candidates:
             self.evidence.rows[candidate_row.id] = candidate_row
             self._by_row[candidate_row.row] = candidate_row
 
-    def load_neighbours(self, ids: Sequence[str]) -> None:
+    def load_neighbours_and_similarities(self, ids: Sequence[str]) -> None:
         """Reads the neighbours of these visible memories in their sessions, and the cosines of all of them."""
         evidence = self.evidence
         new_rows = [evidence.rows[uid] for uid in ids if uid not in evidence.neighbours]
@@ -108,7 +108,7 @@ class Candidates:
         """Adds exact cosines from the ledger's vectors, whichever arm found the memories."""
         if self._vector is None:
             return
-        vector_rows, vectors = candidate_rows.vectors_of(connection, self._spec.model, rows)
+        vector_rows, vectors = candidate_rows.read_vectors(connection, self._spec.model, rows)
         if not vector_rows:
             return
         similarity = self.evidence.similarity
@@ -120,7 +120,7 @@ class Candidates:
     def score_tokens(self, ids: Sequence[str]) -> None:
         """Adds these memories and their neighbours to `evidence.matches`: by tokens, or by characters of their texts.
 
-        Does nothing without `matches`. Needs `load_neighbours` for the same ids before.
+        Does nothing without `matches`. Needs `load_neighbours_and_similarities` for the same ids before.
         """
         matches, evidence = self.evidence.matches, self.evidence
         if matches is None:
@@ -130,20 +130,23 @@ class Candidates:
         rows = [evidence.rows[uid].row for uid in new_ids]
         with self._ledger.read() as connection:
             if isinstance(matches, CharacterMatches):
-                texts = candidate_rows.texts_of(connection, rows)
+                texts = candidate_rows.read_texts(connection, rows)
                 matches.add([self._by_row[row].id for row in texts], list(texts.values()))
             else:
-                window_rows, windows = candidate_rows.tokens_of(connection, self._spec, rows)
+                window_rows, windows = candidate_rows.read_tokens(connection, self._spec, rows)
                 decoding(matches.add)([self._by_row[row].id for row in window_rows], windows)
 
     def token_windows(self, rows: Sequence[int]) -> dict[int, list[bytes]]:
         """Returns {row: its windows' token matrices, int8 as bytes}; memories without tokens are missing."""
         windows_by_row: dict[int, list[bytes]] = {}
         with self._ledger.read() as connection:
-            for row, window in zip(*candidate_rows.tokens_of(connection, self._spec, rows), strict=True):
+            for row, window in zip(*candidate_rows.read_tokens(connection, self._spec, rows), strict=True):
                 windows_by_row.setdefault(row, []).append(window)
         return windows_by_row
 
     def with_neighbours(self, ids: Sequence[str]) -> list[str]:
-        """Returns these memories and those of their neighbours that are visible. Needs `load_neighbours` before."""
-        return self.visible(self._with_neighbours(ids))
+        """Returns these memories and those of their neighbours that are visible.
+
+        Needs `load_neighbours_and_similarities` before.
+        """
+        return self.visible_ids(self._with_neighbours(ids))

@@ -139,9 +139,9 @@ class _Search:
         arm_ids = (
             scoring.union_in_order(dense, list(keyword)[:KEYWORD_CANDIDATE_LIMIT], self._dated()) or self._newest()
         )
-        self._candidates.load_neighbours(arm_ids)
+        self._candidates.load_neighbours_and_similarities(arm_ids)
         with_neighbours = self._candidates.with_neighbours(arm_ids)
-        self._candidates.load_neighbours(with_neighbours)
+        self._candidates.load_neighbours_and_similarities(with_neighbours)
         self._ids = scoring.top_rows(
             evidence.table(with_neighbours, self._analysis), self._weights.candidates, CANDIDATE_LIMIT
         )
@@ -150,7 +150,7 @@ class _Search:
     def _dated(self) -> list[str]:
         """Returns the newest memories of each period that the query names."""
         with self._deps.ledger.read() as connection:
-            return self._candidates.visible(
+            return self._candidates.visible_ids(
                 [
                     uid
                     for start, end in self._analysis.period_bounds
@@ -164,7 +164,7 @@ class _Search:
             return []
         with self._deps.ledger.read() as connection:
             newest = islice(memories.list_records(connection, self._query.view, with_sources=True), CANDIDATE_LIMIT)
-            return self._candidates.visible([record.id for record in newest])
+            return self._candidates.visible_ids([record.id for record in newest])
 
     def _nearest_partitions(self, scores: Mapping[str, float], partitions: Sequence[str]) -> list[str]:
         """Returns the partitions of an arm's memories, best first, then the others, the last written first."""
@@ -190,7 +190,7 @@ class _Search:
             return term_stats.document_frequencies(connection, self._partitions[0].key, terms)
 
     def _table(self) -> FeatureTable:
-        self._candidates.load_neighbours(self._ids)
+        self._candidates.load_neighbours_and_similarities(self._ids)
         self._candidates.score_tokens(self._ids)
         table = self._candidates.evidence.table(self._ids, self._analysis)
         for name in ("graph", "hop"):
@@ -252,7 +252,7 @@ class _Search:
         graph = {uid: score for walk in self._walks for uid, score in walk.result.scores.items()}
         self._arms["graph"] = graph
         self._ids = scoring.union_in_order(
-            self._ids, self._candidates.visible(scoring.top_ids(graph, WALK_CANDIDATE_LIMIT))
+            self._ids, self._candidates.visible_ids(scoring.top_ids(graph, WALK_CANDIDATE_LIMIT))
         )
 
     def names_one_speaker(self) -> bool:
@@ -272,8 +272,8 @@ class _Search:
         for walk in self._walks:
             reached = [uid for uid in shares if uid in walk.result.scores]
             links |= second_hop.shared_entity_links(walk.subgraph, walk.partition.size, reached)
-        linked = self._candidates.visible(second_hop.strongest_candidates(links, shares))
-        self._candidates.load_neighbours(linked)
+        linked = self._candidates.visible_ids(second_hop.strongest_candidates(links, shares))
+        self._candidates.load_neighbours_and_similarities(linked)
         self._candidates.score_tokens(linked)
         gains = second_hop.marginal_gains(
             links, shares, None if self._lacks_tokens() else self._candidates.evidence.matches, linked
@@ -349,7 +349,7 @@ class _Search:
         others = {*filter(None, questions.values()), *(name for kind, name in starts.values() if kind == "memory")}
         with self._deps.ledger.read() as connection:
             rows = {uid: evidence.rows[uid].row for uid in others}
-            texts = candidate_rows.texts_of(connection, list(rows.values()))
+            texts = candidate_rows.read_texts(connection, list(rows.values()))
         frequencies = self._frequencies(map(term_id, words))
         terms = term_overlap.weigh_terms(words, *frequencies, inflected=not evidence.is_supported_script)
         overlaps = {uid: terms.overlap([texts[row]]) for uid, row in rows.items() if row in texts}
@@ -425,7 +425,7 @@ class _Search:
         shares = scoring.top_shares(table, totals, passages.HIT_LIMIT)
         with self._deps.ledger.read() as connection:
             read_ids = {*passage_ids, *shares}
-            texts_by_row = candidate_rows.texts_of(connection, [evidence.rows[uid].row for uid in read_ids])
+            texts_by_row = candidate_rows.read_texts(connection, [evidence.rows[uid].row for uid in read_ids])
             texts = {uid: texts_by_row[evidence.rows[uid].row] for uid in read_ids}
             titles = {uid: passages.title_terms(texts[uid]) for uid in passage_ids}
             terms = {term for title in titles.values() for term in title}

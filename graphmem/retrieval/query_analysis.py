@@ -90,7 +90,7 @@ class AnalyzedQuery:
         offset_periods = []
         for event in events:
             try:
-                offset_periods.append(self.offset.counted_from(_by_clock(from_micros(event), self.zone)))
+                offset_periods.append(self.offset.period_from(_by_clock(from_micros(event), self.zone)))
             except OverflowError:  # "a thousand years before the wedding" is before the year 1
                 continue
         return replace(self, periods=(*self.periods, *offset_periods))

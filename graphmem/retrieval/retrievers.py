@@ -64,7 +64,7 @@ class Retrievers:
         """Returns the keys of the partitions to search, after the projections have caught up with the ledger."""
         deps, own = self._deps, self._query.view.partition
         partitions = self._partitions_in_view() if own is None else [own]
-        for worker in filter(None, (deps.vectors, deps.graph_copy)):
+        for worker in filter(None, (deps.vector_worker, deps.graph_worker)):
             self._catch_up(worker, partitions)
         return partitions
 
@@ -112,7 +112,7 @@ class Retrievers:
         if vector is None:
             return []
         return self.degrade_on_error(
-            "vectors", lambda: deps.vectors.read(lambda: deps.index.dense(view, vector, limit)), []
+            "vectors", lambda: deps.vector_worker.read(lambda: deps.vector_index.dense(view, vector, limit)), []
         )
 
     def keyword(self, partitions: Sequence[str], limit: int) -> ScoredIds:
@@ -126,7 +126,7 @@ class Retrievers:
             return sorted(pairs, key=lambda pair: -pair[1])
 
         nothing: ScoredIds = []
-        return self.degrade_on_error("vectors", lambda: self._deps.vectors.read(search_partitions), nothing)
+        return self.degrade_on_error("vectors", lambda: self._deps.vector_worker.read(search_partitions), nothing)
 
     def _keyword_in(self, partition: str, limit: int) -> ScoredIds:
         counts = query_term_counts(self._query.text)
@@ -134,13 +134,13 @@ class Retrievers:
             size, frequencies = term_stats.document_frequencies(connection, partition, counts)
         weights = {term: idf(size, frequencies[term]) for term in counts if term in frequencies}
         view = replace(self._query.view, partition=partition)
-        return self._deps.index.sparse(view, weights, limit) if weights else []
+        return self._deps.vector_index.sparse(view, weights, limit) if weights else []
 
     def neighbourhood(self, view: View, seeds: Seeds) -> Subgraph:
         """Returns the graph around the seeds; an empty one if the graph store fails."""
-        graph, copy = self._deps.graph, self._deps.graph_copy
+        graph, worker = self._deps.graph, self._deps.graph_worker
         read: Callable[[], Subgraph] = lambda: graph.neighbourhood(view, seeds, GraphBounds())  # noqa: E731
-        return self.degrade_on_error("graph", read if copy is None else lambda: copy.read(read), Subgraph())
+        return self.degrade_on_error("graph", read if worker is None else lambda: worker.read(read), Subgraph())
 
     def partitions(self, keys: Sequence[str], encoded: EncodedQuery) -> tuple[SearchPartition, ...]:
         """Returns the first `MAX_PARTITIONS` of the partitions with the entities that the query names in each."""

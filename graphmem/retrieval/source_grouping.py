@@ -39,6 +39,6 @@ def group_sources(ranked: Sequence[RankedMemory], facts_of: Mapping[str, Iterabl
             sources_by_fact.setdefault(fact, []).append(source)
     grouped: dict[str, RankedMemory] = {}
     for memory in ranked:
-        shown_id = facts_by_source[memory.id][0] if memory.id in facts_by_source else memory.id
-        grouped.setdefault(shown_id, RankedMemory(shown_id, memory.score, tuple(sources_by_fact.get(shown_id, ()))))
+        hit_id = facts_by_source[memory.id][0] if memory.id in facts_by_source else memory.id
+        grouped.setdefault(hit_id, RankedMemory(hit_id, memory.score, tuple(sources_by_fact.get(hit_id, ()))))
     return list(grouped.values())

@@ -47,14 +47,15 @@ class SearchQuery:
 class SearchDeps:
     """The stores, projection workers and models that a search reads, and its thread pool.
 
-    `vectors` delivers to `index`. `graph_copy` delivers to `graph`; None if the graph is the ledger itself.
+    `vector_worker` delivers to `vector_index`, `graph_worker` to `graph`; it is None if the graph is read from the
+    ledger.
     """
 
     ledger: Ledger
-    index: VectorIndex
-    vectors: ProjectionWorker
+    vector_index: VectorIndex
+    vector_worker: ProjectionWorker
     graph: Graph
-    graph_copy: ProjectionWorker | None
+    graph_worker: ProjectionWorker | None
     embedder: Embedder
     scripts: ScriptSupport
     extractor: Extractor | None

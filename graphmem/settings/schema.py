@@ -167,8 +167,8 @@ class _Section(BaseModel):
                 hint = f"did you mean '{nearest[0]}'?" if nearest else f"known: {known_keys}"
                 # Other keys are not shown: YAML reads "password:x" without a blank as one key.
                 is_plausible_name = _NAME.fullmatch(str(key)) is not None
-                shown = repr(str(key)) if is_plausible_name else "that is no name (not shown)"
-                context = {"text": f"unknown key {shown}; {hint}", "key": str(key) if is_plausible_name else None}
+                key_text = repr(str(key)) if is_plausible_name else "that is no name (not shown)"
+                context = {"text": f"unknown key {key_text}; {hint}", "key": str(key) if is_plausible_name else None}
                 raise PydanticCustomError("unknown_key", "{text}", context)
         return {key: value for key, value in data.items() if value is not None}
 

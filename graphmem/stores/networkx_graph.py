@@ -47,7 +47,7 @@ class NetworkxIndex:
         with self._lock:
             self._check_open()
             for state in memories:
-                if state.record.seq >= self._version(state.record.id):
+                if state.record.seq >= self._seq(state.record.id):
                     formerly_mentioned = self._drop_memory(state.record.id, keep_node=True)
                     self._add_memory(state)
                     self._prune(formerly_mentioned)
@@ -61,7 +61,7 @@ class NetworkxIndex:
                     self._drop_entity_state(entity.id)
                     self._add_entity_state(entity)
 
-    def _version(self, uid: str) -> int:
+    def _seq(self, uid: str) -> int:
         record = self._graph.nodes.get(("memory", uid), {}).get("record")
         return 0 if record is None else record.seq
 

@@ -47,11 +47,11 @@ class ProjectionSink(Protocol):
     def list_expected(
         self, connection: Connection, partitions: Sequence[str] | None
     ) -> Iterable[tuple[str, tuple[int, ...]]]:
-        """Yields (id, version parts) of all rows that the projection should hold, by the ledger."""
+        """Yields (id, signature) of all rows that the projection should hold, by the ledger."""
         ...
 
     def list_held(self, partitions: Sequence[str] | None) -> Iterable[tuple[str, tuple[int, ...]]]:
-        """Yields (id, version parts) of all rows that the projection holds."""
+        """Yields (id, signature) of all rows that the projection holds."""
         ...
 
     def counts(self, connection: Connection) -> tuple[int, int]:
@@ -68,7 +68,7 @@ class ProjectionSink(Protocol):
 
 
 class VectorSink:
-    """The `ProjectionSink` of a vector index. Version parts are (sequence number, number of windows)."""
+    """The `ProjectionSink` of a vector index. The signature is (sequence number, number of windows)."""
 
     def __init__(self, index: VectorIndex, model: str) -> None:
         self._index = index
@@ -90,12 +90,10 @@ class VectorSink:
     def list_expected(
         self, connection: Connection, partitions: Sequence[str] | None
     ) -> Iterable[tuple[str, tuple[int, ...]]]:
-        return (
-            (uid, (version, windows)) for uid, version, windows in change_feed.expected_points(connection, partitions)
-        )
+        return ((uid, (seq, windows)) for uid, seq, windows in change_feed.expected_points(connection, partitions))
 
     def list_held(self, partitions: Sequence[str] | None) -> Iterable[tuple[str, tuple[int, ...]]]:
-        return ((uid, (version, windows)) for uid, version, windows in self._index.list_held(partitions))
+        return ((uid, (seq, windows)) for uid, seq, windows in self._index.list_held(partitions))
 
     def counts(self, connection: Connection) -> tuple[int, int]:
         return self._index.count(), embeddings.total_windows(connection)
@@ -108,7 +106,7 @@ class VectorSink:
 
 
 class GraphSink:
-    """The `ProjectionSink` of a graph. The version has one part, the sequence number."""
+    """The `ProjectionSink` of a graph. The signature is (sequence number,)."""
 
     def __init__(self, index: GraphIndex) -> None:
         self._index = index
@@ -145,10 +143,10 @@ class GraphSink:
     def list_expected(
         self, connection: Connection, partitions: Sequence[str] | None
     ) -> Iterable[tuple[str, tuple[int, ...]]]:
-        return ((uid, (version,)) for uid, version in change_feed.expected_nodes(connection, partitions))
+        return ((uid, (seq,)) for uid, seq in change_feed.expected_nodes(connection, partitions))
 
     def list_held(self, partitions: Sequence[str] | None) -> Iterable[tuple[str, tuple[int, ...]]]:
-        return ((uid, (version,)) for uid, version in self._index.list_held(partitions))
+        return ((uid, (seq,)) for uid, seq in self._index.list_held(partitions))
 
     def counts(self, connection: Connection) -> tuple[int, int]:
         return self._index.count(), memories.total(connection)
@@ -355,7 +353,7 @@ class Projection:
                     held_count, expected_count = self._sink.counts(connection)
                 except StoreLost:
                     held_count, expected_count = 0, 1
-                is_current = outbox.cursor(connection, self._cursor_name) == outbox.last_change(connection)
+                is_current = outbox.cursor(connection, self._cursor_name) == outbox.last_seq(connection)
             if held_count == expected_count or not is_current:
                 return
             logger.warning("%s holds too few or too many rows; repairing it from the ledger", self.name)
@@ -374,7 +372,7 @@ class Projection:
         return (state.cursor or 0) != state.last
 
     def verify(self) -> dict[str, list[str]]:
-        """Compares ids and versions with the ledger and returns a report with the keys of `CLEAN_REPORT`.
+        """Compares ids and signatures with the ledger and returns a report with the keys of `CLEAN_REPORT`.
 
         The ids of missing, extra and stale rows and of dead letters; under "unreadable" or "unreachable" the reason why
         the comparison failed. Compares twice and reports only differences found both times, because other threads and
@@ -404,23 +402,23 @@ class Projection:
     def _compare(self) -> dict[str, list[str]]:
         with self._ledger.read() as connection:
             partitions = None if self.shared else list(self._partition_cursors)
-            expected_versions = dict(self._sink.list_expected(connection, partitions))
+            expected_signatures = dict(self._sink.list_expected(connection, partitions))
             dead_letters = outbox.dead_letters(connection, self._cursor_name)
-            held_versions: dict[str, tuple[int, ...]] = {}
+            held_signatures: dict[str, tuple[int, ...]] = {}
             duplicates = [
                 uid
-                for uid, version in self._sink.list_held(partitions)
-                if held_versions.setdefault(uid, version) != version
+                for uid, signature in self._sink.list_held(partitions)
+                if held_signatures.setdefault(uid, signature) != signature
             ]
         stale = {
             uid
-            for uid in expected_versions.keys() & held_versions.keys()
-            if expected_versions[uid] != held_versions[uid]
+            for uid in expected_signatures.keys() & held_signatures.keys()
+            if expected_signatures[uid] != held_signatures[uid]
         } | set(duplicates)
         return {
             **CLEAN_REPORT,
-            "missing": sorted(expected_versions.keys() - held_versions.keys() - dead_letters.keys()),
-            "extra": sorted(held_versions.keys() - expected_versions.keys()),
+            "missing": sorted(expected_signatures.keys() - held_signatures.keys() - dead_letters.keys()),
+            "extra": sorted(held_signatures.keys() - expected_signatures.keys()),
             "stale": sorted(stale - dead_letters.keys()),
             "dead_letters": sorted(dead_letters),
         }

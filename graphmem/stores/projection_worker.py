@@ -38,7 +38,7 @@ class ProjectionWorker:
         self._check = check
         self._pool = Pool(1, thread_name_prefix=f"graphmem-{projection.name}")
         self._unavailable, self._closing, self._lock = Event(), Event(), Lock()
-        self._overdue_job: Future[None] | None = None
+        self._overdue_delivery: Future[None] | None = None
         self._is_schedule_requested = False  # `schedule` was called while a delivery was overdue
         self._reconnect_thread: Thread | None = None
 
@@ -50,7 +50,7 @@ class ProjectionWorker:
     @property
     def is_overdue(self) -> bool:
         """True if a delivery is in progress for which a caller waited until its timeout."""
-        return self._overdue_job is not None and not self._overdue_job.done()
+        return self._overdue_delivery is not None and not self._overdue_delivery.done()
 
     def open(self) -> None:
         """Connects to a store on a server; then, in the background, checks its contents for loss.
@@ -82,12 +82,12 @@ class ProjectionWorker:
         return self._submit(lambda: self.projection.deliver(partitions))
 
     def _submit(self, task: Callable[[], None]) -> Future[None]:
-        job = self._pool.submit(task)
-        job.add_done_callback(self._on_done)
-        return job
+        delivery = self._pool.submit(task)
+        delivery.add_done_callback(self._on_done)
+        return delivery
 
-    def _on_done(self, job: Future[None]) -> None:
-        error = None if job.cancelled() else job.exception()
+    def _on_done(self, delivery: Future[None]) -> None:
+        error = None if delivery.cancelled() else delivery.exception()
         if isinstance(error, StoreUnavailable) and self._check is not None:
             self.mark_unavailable(error)
         elif error is not None:
@@ -98,14 +98,14 @@ class ProjectionWorker:
             with suppress(GraphmemError):  # the worker is closing, or no thread can be started
                 self.schedule([])
 
-    def wait_for(self, job: Future[None] | None, timeout: float | None) -> bool:
+    def wait_for(self, delivery: Future[None] | None, timeout: float | None) -> bool:
         """Returns True if the delivery succeeds within `timeout` seconds; after that it goes on as overdue."""
-        if job is None:
+        if delivery is None:
             return False
         try:
-            return job.exception(timeout) is None  # `_on_done` logs an error; the commit is durable all the same
+            return delivery.exception(timeout) is None  # `_on_done` logs an error; the commit is durable all the same
         except TimeoutError:
-            self._overdue_job = job
+            self._overdue_delivery = delivery
             return False
 
     def drain(self, timeout: float) -> bool:
@@ -113,12 +113,12 @@ class ProjectionWorker:
 
         Returns True if everything is delivered.
         """
-        job = self._overdue_job if self.is_overdue else self.schedule([])
+        delivery = self._overdue_delivery if self.is_overdue else self.schedule([])
         batches = -1
-        while job is not None and not job.done() and batches != self.projection.batches_delivered:
+        while delivery is not None and not delivery.done() and batches != self.projection.batches_delivered:
             batches = self.projection.batches_delivered
-            self.wait_for(job, timeout if self._check is not None else None)
-        return job is not None and job.done() and self.wait_for(job, 0)
+            self.wait_for(delivery, timeout if self._check is not None else None)
+        return delivery is not None and delivery.done() and self.wait_for(delivery, 0)
 
     def catch_up(self, partitions: Sequence[str], timeout: float) -> bool:
         """Brings the projection up to date with all commits before a read; on a server, within `timeout` seconds.
@@ -170,7 +170,7 @@ class ProjectionWorker:
             logger.warning("%s is out of reach (%s); it is tried again in the background", self.name, error)
             # A daemon: a program must be able to end while a server is unavailable.
             self._reconnect_thread = Thread(
-                target=self._reconnect, args=(error,), name=f"graphmem-{self.name}-look", daemon=True
+                target=self._reconnect, args=(error,), name=f"graphmem-{self.name}-reconnect", daemon=True
             )
             try:
                 start_thread(self._reconnect_thread)

@@ -29,7 +29,7 @@ class StoreLost(StoreUnavailable):
 class Point:
     """A memory as written to a vector index: its record, one vector per window, its BM25 weights by term.
 
-    The index stores `record.seq` as the version of the memory.
+    The index stores `record.seq` with each point.
     """
 
     record: MemoryRecord
@@ -122,7 +122,7 @@ class VectorIndex(Protocol):
         ...
 
     def list_held(self, partitions: Sequence[str] | None = None) -> Iterator[tuple[str, int, int]]:
-        """Yields (memory id, version, number of windows) of these partitions, or of all, for `verify`."""
+        """Yields (memory id, seq, number of windows) of these partitions, or of all, for `verify`."""
         ...
 
     def wipe(self) -> None:
@@ -178,7 +178,7 @@ class GraphIndex(Graph, Protocol):
         ...
 
     def list_held(self, partitions: Sequence[str] | None = None) -> Iterator[tuple[str, int]]:
-        """Yields (id, version) of the memories, relations and entity states of these partitions, or of all."""
+        """Yields (id, seq) of the memories, relations and entity states of these partitions, or of all."""
         ...
 
     def count(self) -> int:

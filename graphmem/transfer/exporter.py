@@ -34,5 +34,5 @@ def export_records(
         for tombstones in export_queries.tombstone_pages(connection, scope):
             for tombstone in tombstones:
                 write(serialization.tombstone(tombstone))
-        for name in export_queries.entity_names(connection, scope):
+        for name in export_queries.list_entity_names(connection, scope):
             write(serialization.entity_name(name))

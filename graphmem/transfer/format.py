@@ -170,7 +170,7 @@ class RecordReader:
             spec=self._target.spec,
             text_hash=content_hash(record.embedded_text),
             key=key,
-            words=self.digests.content_digest(content),
+            content_digest=self.digests.content_digest(content),
             events=events,
             links=fields.list_of("links", _link) or (),
             extraction=extraction,

@@ -36,14 +36,14 @@ def apply_hook(hook: BeforeStore | None, command: ImportMemory, digests: Digests
         return command
     record = replace(command.record, text=message.content, metadata=metadata)
     if message.name != name:
-        only_shown = name is not None and record.actor_id is None
-        actor = None if only_shown else message.name
+        has_speaker_only = name is not None and record.actor_id is None
+        actor = None if has_speaker_only else message.name
         record = replace(record, actor_id=actor, speaker=messages.speaker_of(message, record.scope))
     return replace(
         command,
         record=record,
         text_hash=content_hash(record.embedded_text),
-        words=digests.content_digest(record.text),
+        content_digest=digests.content_digest(record.text),
         extraction=None,
         embedded=None,
     )

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from graphmem import types
-from graphmem.commands.types import ImportCommand, ImportMemory
+from graphmem.commands.types import ImportCommand, ImportMemory, OutcomeType
 from graphmem.engine import PROJECTION_NAMES, Engine
 from graphmem.errors import ConfigError, ValidationError
 from graphmem.ingest.hooks import BeforeStore, log_refused
@@ -133,24 +133,24 @@ class _ImportProgress:
         self._partitions |= {record.partition for record in added_records}
         if added_records:
             self._engine.enrich_and_deliver(added_records, wait=True)
-            self._unenriched += self._engine.count_pending(added_records)
+            self._unenriched += self._engine.count_unenriched(added_records)
 
     def progress_text(self) -> str:
         """Returns the number of memories added so far, for an error message."""
-        added, known = self._counts["ADD"], self._counts["known"]
-        text = f"before that {added:,} {'memory was' if added == 1 else 'memories were'} added"
-        return f"{text} ({known:,} known already)" if known else text
+        added_count, known_count = self._counts[OutcomeType.ADD], self._counts["known"]
+        text = f"before that {added_count:,} {'memory was' if added_count == 1 else 'memories were'} added"
+        return f"{text} ({known_count:,} known already)" if known_count else text
 
     def result(self, refused: int) -> types.ImportResult:
         """Delivers what is pending, and returns the result of `Memory.import_`."""
         counts = self._counts
         result = types.ImportResult(
-            added=counts["ADD"],
+            added=counts[OutcomeType.ADD],
             known=counts["known"],
             erased=counts["erased"],
             refused=refused,
-            tombstones=counts["BURY"],
-            named=counts["NAME"],
+            tombstones=counts[OutcomeType.IMPORT_TOMBSTONE],
+            named=counts[OutcomeType.NAME_ENTITY],
             skipped_links=counts["skipped"],
             unenriched=self._unenriched,
         )

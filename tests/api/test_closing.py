@@ -98,7 +98,7 @@ def test_a_receipt_without_pending_means_that_the_memory_is_erased_everywhere(
     uid = added(memory, "tea")
     memory.search("tea", user_id="u1")
     assert "pending" not in memory.delete(uid)
-    assert list(memory._engine._backends.index.list_held()) == []
+    assert list(memory._engine._backends.vector_index.list_held()) == []
 
 
 @pytest.mark.parametrize("config", [{}, {"graph_store": {"provider": "networkx"}}])
@@ -108,8 +108,8 @@ def test_after_a_reset_the_indexes_are_empty(make_memory: Make, config: dict[str
     memory.search("tea", user_id="u1")
     memory.reset()
     parts = memory._engine._backends
-    assert list(parts.index.list_held()) == []
-    assert parts.graph_copy is None or list(memory._engine.projections[1]._sink.list_held(None)) == []
+    assert list(parts.vector_index.list_held()) == []
+    assert parts.graph_worker is None or list(memory._engine.projections[1]._sink.list_held(None)) == []
 
 
 @pytest.mark.parametrize("path", ["", b"x", 7, "a\x00b"])

@@ -59,7 +59,7 @@ def test_verify_finds_and_repairs_a_memory_that_an_index_lost(tmp_path: Path, ma
     memory = make_memory(tmp_path)
     uid = added(memory, "tea")
     memory.search("tea", user_id="u1")
-    memory._engine._backends.index.delete([uid])
+    memory._engine._backends.vector_index.delete([uid])
     report = memory.verify()
     assert (report["ok"], report["projections"]["vectors"]["missing"]) == (False, [uid])
     repair_report = memory.verify(repair=True)

@@ -93,7 +93,7 @@ def hit_ids(response) -> list[str]:
 def test_two_processes_see_each_other(graph: str, home: Path, peers):
     first = open_memory(home, graph=graph)
     second = peers(home, graph)
-    assert first._engine._backends.vectors.projection.shared
+    assert first._engine._backends.vector_worker.projection.shared
     assert not second.edge
     (mine,) = texts(first.add("Ada keeps zebrafinches", user_id="u"))
     assert hit_ids(second.ask("search", "zebrafinches", user_id="u")) == [mine]
@@ -119,7 +119,7 @@ def test_two_processes_see_each_other(graph: str, home: Path, peers):
     second.ask("close")
     assert words_in_files(home, ["nightjars", "mudskippers"]) == []
     with open_memory(home, graph=graph) as third:
-        assert third._engine._backends.vectors.projection.shared
+        assert third._engine._backends.vector_worker.projection.shared
         third.flush()
         assert third.verify()["ok"], third.verify()
         assert "Dan keeps hornbills" in texts(third.search("hornbills", user_id="u")).values()
@@ -172,7 +172,7 @@ def test_a_killed_holder_of_edge_is_followed(home: Path, peers):
     first._process.wait(PATIENCE)
     second.ask("add", "three", user_id="u")
     with open_memory(home) as third:
-        assert third._engine._backends.vectors.projection.shared
+        assert third._engine._backends.vector_worker.projection.shared
         third.flush()
         assert third.verify()["ok"], third.verify()
         assert third.get_all(user_id="u")["total"] in {2, 3}

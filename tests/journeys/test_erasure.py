@@ -55,7 +55,7 @@ def find_traces(memory: Memory) -> list[str]:
             for table in schema.metadata.sorted_tables
             for row in connection.execute(select(table))
         ]
-    index, graph = engine._backends.index, engine._backends.graph
+    index, graph = engine._backends.vector_index, engine._backends.graph
     if hasattr(index, "_payloads"):
         from qdrant_client import models
 

@@ -62,7 +62,7 @@ class CommitHook:
 
         def commit_and_call(*arguments: Any) -> Any:
             outcomes = commit(*arguments)
-            if outcomes[-1].event == "ASSIGN":
+            if outcomes[-1].event == "ENQUEUE_JOB":
                 then(int(outcomes[-1].id))
             return outcomes
 

@@ -59,7 +59,7 @@ def neighbourhood(graph: Neo4jIndex, *keys: str, memories: Any = (), limits: Gra
 
 # --- plans -----------------------------------------------------------------------------------------------------------
 
-ROW = {"id": "", "version": 1, "type": "Other", "source": "", "target": "", "properties": {}}
+ROW = {"id": "", "seq": 1, "type": "Other", "source": "", "target": "", "properties": {}}
 PARAMETERS: dict[str, Any] = {
     **rows.neighbourhood_parameters("ledger", VIEW, Seeds(), GraphBounds()),
     "rows": [], "ids": [], "entities": [], "memories": [], "partitions": [], "all": True, "chunk": 10, "schema": 1,
@@ -108,7 +108,7 @@ def test_a_hub_costs_no_more_than_its_best_mentions(graph: Neo4jIndex, driver: D
         """MATCH (hub:Entity {ledger: $ledger, key: 'hub'})
         UNWIND range(1, 20000) AS n
         CREATE (m:Memory {ledger: $ledger, id: 'h' + n, partition: $partition, user_id: 'alice', kind: 'episode',
-                          at: $at + n, valid_from: $at + n, row: n + 2, version: 1})
+                          at: $at + n, valid_from: $at + n, row: n + 2, seq: 1})
         CREATE (m)-[:MENTIONS {ledger: $ledger, kind: 1, ekey: hub.id, rank: '2' + ($shift + n) + '000000000000'}]
                ->(hub)""",
         ledger=graph._ledger, partition=f"{graph._ledger}/{SPACE}", at=micros(NOON), shift=10**17 + micros(NOON),
@@ -243,12 +243,12 @@ def test_a_server_that_is_too_old(graph: Neo4jIndex, monkeypatch: pytest.MonkeyP
 def test_another_schema(graph: Neo4jIndex, driver: Driver) -> None:
     graph.upsert([memory("m", "anna")])
     mark = "MATCH (n:GraphmemLedger {ledger: $ledger}) SET n.schema = $schema"
-    ask(driver, mark, ledger=graph._ledger, schema=writer.SCHEMA + 1)
+    ask(driver, mark, ledger=graph._ledger, schema=writer.SCHEMA_VERSION + 1)
     for act in (graph.check, graph.wipe, lambda: neighbourhood(graph, "anna"), lambda: graph.upsert([memory("n")])):
         with pytest.raises(StoreError, match="upgrade graphmem") as caught:
             act()
         assert not isinstance(caught.value, StoreUnavailable)
-    ask(driver, mark, ledger=graph._ledger, schema=writer.SCHEMA - 1)
+    ask(driver, mark, ledger=graph._ledger, schema=writer.SCHEMA_VERSION - 1)
     graph.check()
     with pytest.raises(StoreLost):
         neighbourhood(graph, "anna")

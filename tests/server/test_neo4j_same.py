@@ -46,8 +46,8 @@ def graph(at: Server, clerk: Any) -> Iterator[Neo4jIndex]:
         yield graph
 
 
-MEMORIES = """MATCH (n:Memory {ledger: $ledger}) WHERE n.version IS NOT NULL
-RETURN n.id, n.partition, n.user_id, n.agent_id, n.run_id, n.kind, n.text, n.at, n.valid_to, n.version,
+MEMORIES = """MATCH (n:Memory {ledger: $ledger}) WHERE n.seq IS NOT NULL
+RETURN n.id, n.partition, n.user_id, n.agent_id, n.run_id, n.kind, n.text, n.at, n.valid_to, n.seq,
        n.date.epochMillis = n.at / 1000"""
 MENTIONS = """MATCH (m:Memory {ledger: $ledger})-[r:MENTIONS {ledger: $ledger}]->(e:Entity {ledger: $ledger})
 RETURN m.id, e.partition, e.key, r.kind"""
@@ -55,9 +55,9 @@ ENTITIES = """MATCH (n:Entity {ledger: $ledger})
 RETURN n.partition, n.key, n.name, n.type, [l IN labels(n) WHERE l <> 'Entity']"""
 SAME = "MATCH (a:Entity)-[r:SAME_AS {ledger: $ledger}]->(b:Entity) RETURN a.partition, a.key, b.key"
 RELATIONS = """MATCH (a:Entity)-[r:RELATES_TO {ledger: $ledger}]->(b:Entity)
-RETURN r.id, a.key, r.predicate, b.key, r.facts, r.memory_ids, r.confidence, r.version"""
+RETURN r.id, a.key, r.predicate, b.key, r.facts, r.memory_ids, r.confidence, r.seq"""
 CHAIN = "MATCH (a:Memory)-[r:NEXT {ledger: $ledger}]->(b:Memory) RETURN a.id, b.id"
-OTHERS = """MATCH (n {ledger: $ledger}) WHERE n.version IS NULL AND NOT n:Entity AND NOT n:GraphmemLedger RETURN n.id"""
+OTHERS = """MATCH (n {ledger: $ledger}) WHERE n.seq IS NULL AND NOT n:Entity AND NOT n:GraphmemLedger RETURN n.id"""
 
 
 def read_graph(at: Server, ledger: Any) -> dict[str, Any]:

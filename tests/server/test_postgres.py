@@ -133,7 +133,7 @@ def test_processes_that_write_at_once_lose_and_double_nothing(url: str, tmp_path
         peer.end()
     with ledger_on(url) as ledger, ledger.read() as connection:
         records = rows.changed_after(connection, 0, 1000)
-        last = outbox.last_change(connection)
+        last = outbox.last_seq(connection)
     assert sorted(record.id for record in records) == sorted(ids)
     texts = [record.text for record in records]
     for name in names:  # each process's texts in its order
@@ -219,11 +219,11 @@ def test_a_connection_that_is_cut_in_a_transaction_is_our_error_and_the_next_cal
         with ledger.write() as writing:
             assert outbox.next_seq(writing) == 1
         with pytest.raises(StoreUnavailable), ledger.read() as reading:
-            outbox.last_change(reading)
+            outbox.last_seq(reading)
             terminate(url)
-            outbox.last_change(reading)
+            outbox.last_seq(reading)
         with ledger.read() as reading:
-            assert outbox.last_change(reading) == 1
+            assert outbox.last_seq(reading) == 1
 
 
 def format_traceback(error: BaseException) -> str:

@@ -96,7 +96,7 @@ def cursor(clerk: Any, name: str = "vectors") -> int | None:
 
 def last(clerk: Any) -> int:
     with clerk.ledger.read() as connection:
-        return outbox.last_change(connection)
+        return outbox.last_seq(connection)
 
 
 # --- by state --------------------------------------------------------------------------------------------------------

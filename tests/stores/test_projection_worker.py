@@ -388,7 +388,9 @@ def test_a_clock_set_back_does_not_extend_a_lease(clerk: Any, server: Server) ->
     record = clerk.say("Anna paints")
     with clerk.ledger.write() as connection:
         assert outbox.acquire_lease(connection, "vectors", "one who died", 30)
-        connection.exec_driver_sql("UPDATE leases SET until = until + 3600000000")  # as if acquired an hour later
+        connection.exec_driver_sql(
+            "UPDATE leases SET expires_at = expires_at + 3600000000"
+        )  # as if acquired an hour later
     projection(clerk, server).catch_up([])
     assert ids(server) == {record.id}
 

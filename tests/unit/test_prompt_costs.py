@@ -15,6 +15,6 @@ def test_the_table_is_that_of_these_prompts() -> None:
         import tokens
     finally:
         sys.path.remove(str(BENCHMARKS))
-    table = tokens.counted()
+    table = tokens.count_tokens()
     assert json.loads(tokens.RESULTS.read_text("utf-8")) == table, "python benchmarks/tokens.py writes it anew"
     assert all(one["tokens"] <= tokens.MOST and one["calls"] <= 2 for one in table["an add"].values())

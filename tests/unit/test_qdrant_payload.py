@@ -32,7 +32,7 @@ def record(**more: Any) -> MemoryRecord:
 def test_a_payload_leaves_out_common_values() -> None:
     usual = payload(record())
     assert usual == {
-        "memory": "m", "version": 4, "partition": "user:alice", "valid_from": micros(NOON), "user_id": "alice"
+        "memory": "m", "seq": 4, "partition": "user:alice", "valid_from": micros(NOON), "user_id": "alice"
     }  # fmt: skip
     rare = payload(record(kind=Kind.FACT, valid_to=LATER, expires_at=LATER))
     assert rare == {**usual, "kind": "fact", "valid_to": micros(LATER), "expires_at": micros(LATER)}

@@ -240,7 +240,7 @@ def test_an_offset_from_an_event(question: str, expected: tuple[str, float, floa
 def test_an_offset_is_counted_from_the_time_of_the_event() -> None:
     offset = find_offset("Who came two weeks before the wedding?")
     assert offset is not None
-    period = offset.counted_from(day("2023-06-20"))
+    period = offset.period_from(day("2023-06-20"))
     assert (period.start, period.end) == (day("2023-06-02T12:00"), day("2023-06-09T12:00"))
     assert proximity([period], day("2023-06-05")) == 1.0 > proximity([period], day("2023-06-20")) > 0.0
 

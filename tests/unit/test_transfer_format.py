@@ -93,7 +93,7 @@ def test_message_keys_are_computed_for_the_importing_ledger() -> None:
     scope = Scope(agent_id="helper")
     by_id = read_record({**MINIMAL, "message_id": "m"})
     assert by_id.key == DIGESTS.key_by_id("m", scope)
-    assert by_id.words == DIGESTS.content_digest("Tea is ready")
+    assert by_id.content_digest == DIGESTS.content_digest("Tea is ready")
     message = Message("user", "Tea was ready", datetime(2024, 1, 1, 10, tzinfo=UTC))
     events = [{"id": "e", "event": "ADD", "new_memory": message.content, "at": 0}]
     record = {**MINIMAL, "role": "user", "events": events, "said": {"key": "theirs", "ordinal": 3}}
@@ -101,7 +101,7 @@ def test_message_keys_are_computed_for_the_importing_ledger() -> None:
     assert command.key == DIGESTS.key_by_content(message, scope, 3)
     assert DIGESTS.ordinal_of(command.key, message, scope, 5) == 3
     assert DIGESTS.ordinal_of(command.key, message, scope, 2) is None
-    assert command.words == DIGESTS.content_digest(message.content)
+    assert command.content_digest == DIGESTS.content_digest(message.content)
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ def test_sequence_numbers_grow_and_are_never_used_twice(clerk: Any) -> None:
     with clerk.ledger.read() as connection:
         memory_seqs = [record.seq for record in memories.changed_after(connection, 0, 100)]
         tombstone_seqs = [tombstone.seq for tombstone in tombstones.tombstones_after(connection, 0, 100)]
-        last = outbox.last_change(connection)
+        last = outbox.last_seq(connection)
     assert last == max(memory_seqs + tombstone_seqs) <= seq(clerk)
     assert len(set(memory_seqs + tombstone_seqs)) == 3
 
@@ -320,7 +320,7 @@ def test_retiring_ends_a_memory_and_the_relations_it_supports(clerk: Any) -> Non
     event = history(clerk, old.id)[-1]
     assert (event.event, event.reason, event.previous_state["valid_to"]) == ("RETIRE", "moved", None)
     with clerk.ledger.read() as connection:
-        assert [target.id for target in memories.link_targets(connection, new.row, "replaces")] == [old.id]
+        assert [target.id for target in memories.records_linked_from(connection, new.row, "replaces")] == [old.id]
 
 
 def test_an_older_message_retires_no_newer_memory(clerk: Any) -> None:
@@ -344,7 +344,7 @@ def test_a_retired_memory_can_be_restored(clerk: Any) -> None:
     assert clerk.record(old.id).valid_to is None
     assert len(list_relations(clerk)) == 2
     with clerk.ledger.read() as connection:
-        assert memories.link_targets(connection, new.row, "replaces") == []
+        assert memories.records_linked_from(connection, new.row, "replaces") == []
     assert clerk.commit(RestoreMemory(old.id, "again"))[0].event == "NONE"
     assert clerk.wrong() == []
 
@@ -586,8 +586,8 @@ def test_vectors_are_read_as_they_were_stored(clerk: Any) -> None:
     text = " ".join(f"word{n}" for n in range(500))
     record = clerk.say(text)
     with clerk.ledger.read() as connection:
-        rows, vectors = candidate_rows.vectors_of(connection, clerk.embedder.model, [record.row])
-        none = candidate_rows.vectors_of(connection, clerk.embedder.model, [])
+        rows, vectors = candidate_rows.read_vectors(connection, clerk.embedder.model, [record.row])
+        none = candidate_rows.read_vectors(connection, clerk.embedder.model, [])
     assert rows == [record.row] * len(vectors)
     np.testing.assert_array_equal(vectors, clerk.embedder.embed([text])[0])
     assert (none[0], len(none[1])) == ([], 0)

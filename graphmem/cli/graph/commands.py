@@ -125,8 +125,8 @@ def _unknown_name_message(memory: Memory, scope: dict[str, Any], around: str) ->
         limit=MAX_SUGGESTIONS,
         score_cutoff=MIN_SIMILARITY,
     )
-    names_shown = ", ".join(repr(name) for name, *_ in matches)
-    remedy = f"the nearest: {names_shown}" if matches else "'graphmem graph' shows all"
+    suggestions = ", ".join(repr(name) for name, *_ in matches)
+    remedy = f"the nearest: {suggestions}" if matches else "'graphmem graph' shows all"
     return f"no memory there mentions {around!r} or has it as its id; {remedy}"
 
 

@@ -40,11 +40,11 @@ _GROUPS = [*EntityType, *Kind]
 
 def page(graph: nx.MultiDiGraph[str]) -> str:
     """Returns the page's text. A graph over MAX_NODES is cut (see `limit_nodes`); page and standard error say so."""
-    shown = limit_nodes(graph, MAX_NODES)
+    subgraph = limit_nodes(graph, MAX_NODES)
     note = ""
-    if len(shown) < len(graph):
+    if len(subgraph) < len(graph):
         note = (
-            f"{len(shown):,} of {len(graph):,} nodes are shown: the newest memories, and the entities that most of "
+            f"{len(subgraph):,} of {len(graph):,} nodes are shown: the newest memories, and the entities that most of "
             "them mention. --around NAME shows a part as a whole."
         )
         typer.echo(f"graphmem: {note}", err=True)
@@ -56,7 +56,7 @@ def page(graph: nx.MultiDiGraph[str]) -> str:
         style=style,
         library=library,
         script=script,
-        data=_json(_data(shown, graph, title, note)),
+        data=_json(_data(subgraph, graph, title, note)),
     )
 
 
@@ -97,9 +97,9 @@ def limit_nodes(graph: nx.MultiDiGraph[str], max_nodes: int) -> nx.MultiDiGraph[
     return graph.subgraph([*newest, *entities[: max_nodes - len(newest)]])
 
 
-def _data(shown: nx.MultiDiGraph[str], graph: nx.MultiDiGraph[str], title: str, note: str) -> dict[str, Any]:
+def _data(subgraph: nx.MultiDiGraph[str], graph: nx.MultiDiGraph[str], title: str, note: str) -> dict[str, Any]:
     mentions = Counter(target for _, target, key in graph.edges(keys=True) if key == "MENTIONS")
-    nodes = [_node(node, data, mentions[node]) for node, data in sorted_nodes(shown)]
+    nodes = [_node(node, data, mentions[node]) for node, data in sorted_nodes(subgraph)]
     counts = Counter(node["group"] for node in nodes)
     return {
         "title": title,
@@ -112,7 +112,7 @@ def _data(shown: nx.MultiDiGraph[str], graph: nx.MultiDiGraph[str], title: str, 
         "nodes": nodes,
         "links": [
             {"source": source, "target": target, "kind": data["relationship"], "caption": data.get("predicate", "")}
-            for source, target, _, data in sorted_edges(shown)
+            for source, target, _, data in sorted_edges(subgraph)
         ],
     }
 

@@ -128,8 +128,8 @@ class DocumentReader:
             statement = replace(parsed, fact=text) if self.is_fact else parsed
             identity = (statement.subject, statement.predicate, statement.object, statement.fact)
             # Of two readings with one result, the one with more confidence counts.
-            known = self._statements.setdefault(identity, statement)
-            self._statements[identity] = max(known, statement, key=lambda each: each.confidence)
+            earlier = self._statements.setdefault(identity, statement)
+            self._statements[identity] = max(earlier, statement, key=lambda each: each.confidence)
 
     def entity_key(self, token: Token) -> str:
         """Adds the entity that a subject or object denotes as a mention. Returns its key, "" if there is none."""
@@ -151,8 +151,8 @@ class DocumentReader:
         if not _is_usable(key):
             return ""
         new = Mention(key, display_form(name or words), type_, kind)
-        known = self.mentions.get(key, new)
-        stronger, weaker = sorted((known, new), key=lambda mention: mention.kind)
+        earlier = self.mentions.get(key, new)
+        stronger, weaker = sorted((earlier, new), key=lambda mention: mention.kind)
         specific = (mention.type for mention in (stronger, weaker) if mention.type not in VAGUE_TYPES)
         self.mentions[key] = Mention(key, stronger.name, next(specific, stronger.type), stronger.kind)
         return key

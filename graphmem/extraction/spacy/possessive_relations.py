@@ -106,7 +106,7 @@ def is_naming(verb: Token) -> bool:
     )
 
 
-def names_given(verb: Token, keys: EntityKeys) -> Iterator[Triple]:
+def naming_triples(verb: Token, keys: EntityKeys) -> Iterator[Triple]:
     """Yields (Mel, be called, Bo) for Mel's "call me Bo", whoever the subject of the verb is."""
     bearers = [child for child in verb.children if child.dep_ in ("dobj", "obj")]
     names = [child for child in verb.children if child.dep_ == "oprd"]

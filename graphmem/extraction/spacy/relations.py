@@ -17,7 +17,7 @@ from graphmem.extraction.spacy.possessive_relations import (
     is_favorite,
     is_naming,
     name_bearer,
-    names_given,
+    naming_triples,
     possessive_triples,
     referent,
 )
@@ -68,7 +68,7 @@ def statements(doc: Doc, text: str, keys: EntityKeys) -> Iterator[Statement]:
 def _triples(sentence: Span, keys: EntityKeys) -> Iterator[Triple]:
     for token in sentence:
         if token.pos_ in VERBS and token.dep_ not in ("aux", "auxpass") and not is_hypothetical(token):
-            yield from names_given(token, keys) if is_naming(token) else _clause_triples(token, keys)
+            yield from naming_triples(token, keys) if is_naming(token) else _clause_triples(token, keys)
         if token.pos_ in CONTENT_POS:
             yield from possessive_triples(token, keys)
         if token.dep_ == "appos" and is_apposition(token):

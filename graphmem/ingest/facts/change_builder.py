@@ -81,9 +81,9 @@ class ChangeBuilder:
             old = KnownMemory(old.record)
         record = replace(old.record, text=action.text, version=old.record.version + 1)
         enrichment = self._enrich([record])[0]
-        kept = () if action.corrects else old.statements
+        old_statements = () if action.corrects else old.statements
         statements = tuple(
-            replace(statement, fact=action.text) for statement in dict.fromkeys((*kept, *fact.statements))
+            replace(statement, fact=action.text) for statement in dict.fromkeys((*old_statements, *fact.statements))
         )
         update = UpdateMemory(
             record.id, text=action.text, reason=action.reason, corrects=action.corrects,
@@ -116,7 +116,9 @@ def add_to_extraction(
     together with the nouns (`MentionKind.COMMON_NOUN`) that only these relations mention.
     """
     extraction = enrichment.extraction
-    kept = [mention for mention in extraction.mentions if not statements or mention.kind is not MentionKind.COMMON_NOUN]
-    by_key = {mention.key: mention for mention in (*kept, *mentions)}
+    own_mentions = [
+        mention for mention in extraction.mentions if not statements or mention.kind is not MentionKind.COMMON_NOUN
+    ]
+    by_key = {mention.key: mention for mention in (*own_mentions, *mentions)}
     merged = replace(extraction, mentions=tuple(by_key.values()), statements=statements or extraction.statements)
     return replace(enrichment, extraction=merged)

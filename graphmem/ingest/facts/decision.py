@@ -42,7 +42,7 @@ class DecisionType(StrEnum):
     NONE = "NONE"
 
 
-SCHEMA = object_schema(
+DECISION_SCHEMA = object_schema(
     memory=array_schema(
         object_schema(
             fact={"type": "integer"},
@@ -127,7 +127,7 @@ def build_request(
         "memories": [{"id": n, **_record_view(memory.record)} for n, memory in enumerate(memories)],
         "facts": [{"fact": n, **_record_view(draft.record)} for n, draft in enumerate(drafts)],
     }
-    return structured_output.build_prompt(OPERATION, data, SCHEMA, instructions)
+    return structured_output.build_prompt(OPERATION, data, DECISION_SCHEMA, instructions)
 
 
 def _record_view(record: MemoryRecord) -> dict[str, str]:

@@ -47,7 +47,7 @@ _SPACES = re.compile(r"\s+")
 
 _STRING = {"type": "string"}
 _DATE = {"type": ["string", "null"]}
-SCHEMA = object_schema(
+EXTRACTION_SCHEMA = object_schema(
     facts=array_schema(
         object_schema(
             text=_STRING,
@@ -173,7 +173,7 @@ def build_request(
         "earlier": [message_view(record, record.text[:MAX_EARLIER_CHARS]) for record in earlier],
         "messages": [{"n": part.number, **message_view(part.record, part.text)} for part in parts],
     }
-    return structured_output.build_prompt(OPERATION, data, SCHEMA, instructions)
+    return structured_output.build_prompt(OPERATION, data, EXTRACTION_SCHEMA, instructions)
 
 
 def message_view(record: MemoryRecord, text: str) -> dict[str, str]:
@@ -185,17 +185,19 @@ def message_view(record: MemoryRecord, text: str) -> dict[str, str]:
 # --- answer ---------------------------------------------------------------------------------------------------------
 
 
-def parse_answer(value: Any, records: Sequence[MemoryRecord], subject: str, shown: Iterable[int]) -> ExtractedFacts:
-    """Returns the facts of an answer; `shown` are the numbers of the messages (`records`) that the request showed.
+def parse_answer(
+    value: Any, records: Sequence[MemoryRecord], subject: str, message_numbers: Iterable[int]
+) -> ExtractedFacts:
+    """Returns the facts of an answer; `message_numbers` are those of the messages (`records`) in the request.
 
     Also accepts mem0's shapes: a list of texts, or of objects with the text under another key. A fact without a source
-    among the shown messages of `subject` is dropped. Raises LLMUnusable for an answer without a list of facts, and for
+    among these messages of `subject` is dropped. Raises LLMUnusable for an answer without a list of facts, and for
     one with text but without a single readable fact.
     """
     entries = value.get("facts") if isinstance(value, Mapping) else value
     if not isinstance(entries, list):
         raise LLMUnusable(NO_FACTS)
-    extracted = _AnswerParser(records, subject, sorted(set(shown))).parse(entries)
+    extracted = _AnswerParser(records, subject, sorted(set(message_numbers))).parse(entries)
     if entries and extracted.dropped.get("no fact") == len(entries) and any(map(_contains_text, entries)):
         raise LLMUnusable(NO_FACTS)
     return extracted
@@ -222,10 +224,10 @@ def deduplicate(facts: Iterable[Fact], records: Sequence[MemoryRecord]) -> list[
 class _AnswerParser:
     """Parses one answer into facts."""
 
-    def __init__(self, records: Sequence[MemoryRecord], subject: str, shown: Sequence[int]) -> None:
+    def __init__(self, records: Sequence[MemoryRecord], subject: str, message_numbers: Sequence[int]) -> None:
         self._records = records
-        self._allowed = [n for n in shown if _may_be_source(subject, records[n].role)]
-        self._shown = frozenset(shown)
+        self._allowed = [n for n in message_numbers if _may_be_source(subject, records[n].role)]
+        self._message_numbers = frozenset(message_numbers)
         self._dropped: dict[str, int] = {}
 
     def parse(self, entries: Sequence[Any]) -> ExtractedFacts:
@@ -264,16 +266,16 @@ class _AnswerParser:
     def _sources(self, value: Any) -> tuple[int, ...]:
         """Returns the sources of a fact: the allowed messages among those it names; all allowed ones if it names none.
 
-        Empty, and counted as dropped, if it names only messages that were not shown or not allowed.
+        Empty, and counted as dropped, if it names only messages that were not in the request or are not allowed.
         """
         named = [n for item in value if (n := whole_number(item)) is not None] if isinstance(value, list) else []
-        shown = {n for n in named if n in self._shown}
-        if unknown := len([n for n in named if n not in self._shown]):
+        usable = self._message_numbers.intersection(named)
+        if unknown := len([n for n in named if n not in self._message_numbers]):
             self._drop("unknown message", unknown)
-        if named and not shown:
+        if named and not usable:
             self._drop("from no message shown")
             return ()
-        sources = tuple(n for n in self._allowed if n in shown or not named)
+        sources = tuple(n for n in self._allowed if n in usable or not named)
         if not sources:
             self._drop("from nobody's message")
         return sources

@@ -56,14 +56,14 @@ CATCH_UP_SECONDS = 3.0
 class JobResult:
     """The result of a job.
 
-    `usage` is by operation, `dropped` the number of unusable parts of the answers by reason, `retries` the number of
-    repeated decisions, and `chunks` the number of requests into which the messages were split.
+    `usage` is by operation, `dropped` the number of unusable parts of the answers by reason, `repeated_decisions` how
+    often the decision was repeated, and `chunks` the number of requests into which the messages were split.
     """
 
     outcomes: tuple[Outcome, ...] = ()
     usage: Mapping[str, Usage] = field(default_factory=dict)
     dropped: Mapping[str, int] = field(default_factory=dict)
-    retries: int = 0
+    repeated_decisions: int = 0
     chunks: int = 0
 
 
@@ -175,7 +175,7 @@ class FactPipeline:
         a decision without the near facts would store duplicates.
         """
         with self._ledger.read() as connection:
-            last_seq = outbox.last_change(connection)
+            last_seq = outbox.last_seq(connection)
         if not self._index_worker.catch_up([job.partition], CATCH_UP_SECONDS):
             raise StoreUnavailable("the vector index is behind; new facts are compared once it has caught up")
         view = View(_compared_scope(job), datetime.now(UTC), job.partition, frozenset({Kind.FACT}))
@@ -190,11 +190,11 @@ class FactPipeline:
             records = memories.visible_records(connection, view, uids)
             statements = graph_reads.statements_of(connection, list(records))
         # In the order of their rows: the same memories make the same request.
-        known = {record.id: KnownMemory(record) for record in sorted(records.values(), key=lambda record: record.row)}
+        by_id = {record.id: KnownMemory(record) for record in sorted(records.values(), key=lambda record: record.row)}
         for uid, statement, *ends in statements:
-            memory = known[uid]
-            known[uid] = replace(memory, statements=(*memory.statements, statement), mentions=(*memory.mentions, *ends))
-        return known
+            memory = by_id[uid]
+            by_id[uid] = replace(memory, statements=(*memory.statements, statement), mentions=(*memory.mentions, *ends))
+        return by_id
 
     def exact_duplicates(self, job: Job, drafts: Sequence[FactDraft]) -> dict[int, MemoryRecord]:
         """Returns valid facts with exactly the text and speaker of a new one, by the number of the new one.
@@ -205,7 +205,7 @@ class FactPipeline:
         with self._ledger.read() as connection:
             records = sessions.facts_with_text(connection, job.partition, [draft.fact.text for draft in drafts])
         scope = _compared_scope(job)
-        in_scope = [
+        candidates = [
             record
             for record in records
             if all(getattr(record.scope, name) in {None, value} for name, value in scope.parts.items())
@@ -214,7 +214,7 @@ class FactPipeline:
         return {
             n: record
             for n, draft in enumerate(drafts)
-            for record in in_scope
+            for record in candidates
             if (record.text, record.speaker) == (draft.fact.text, draft.record.speaker)
             and not decision.have_different_speakers(record, draft.record)
         }
@@ -249,22 +249,22 @@ class _PipelineRun:
         vectors = self._pipeline.first_vectors(enrichments)
         lock = self._pipeline.partition_lock(self._job.partition)
         dropped_in_extraction = dict(self._dropped)
-        for retries in range(MAX_ATTEMPTS):
+        for repetition in range(MAX_ATTEMPTS):
             self._dropped = dict(dropped_in_extraction)
             try:
-                with lock if retries or lock.locked() else nullcontext():
+                with lock if repetition or lock.locked() else nullcontext():
                     outcomes = self._decide_and_commit(drafts, enrichments, vectors)
             except JobAlreadyDone:
-                return self._result((), retries)
+                return self._result((), repetition)
             except (DecisionConflict, NotFoundError):
                 continue
-            return self._result(outcomes, retries)
+            return self._result(outcomes, repetition)
         raise LLMUnavailable(f"others were faster {MAX_ATTEMPTS} times; the facts are decided upon later")
 
-    def _result(self, outcomes: Sequence[Outcome], retries: int) -> JobResult:
+    def _result(self, outcomes: Sequence[Outcome], repeated_decisions: int) -> JobResult:
         if self._dropped:
             logger.info("%d parts of a language model's answers could not be used", sum(self._dropped.values()))
-        return JobResult(tuple(outcomes), self._usage, self._dropped, retries, self._chunks)
+        return JobResult(tuple(outcomes), self._usage, self._dropped, repeated_decisions, self._chunks)
 
     def _ask(self, prompt: Prompt) -> Any:
         value, usage = self._pipeline.ask_model(prompt, self._job)

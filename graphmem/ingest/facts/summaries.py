@@ -35,7 +35,7 @@ MAX_SUMMARY_CHARS = 1_200
 BATCH = 200
 
 _SENTENCE_END = re.compile(r"[.;!?。；！？]\s*")
-SCHEMA = object_schema(summary={"type": "string"})
+SUMMARY_SCHEMA = object_schema(summary={"type": "string"})
 
 PROCEDURE = "procedure"
 # Maximal characters of the record of a procedure, which quotes results literally.
@@ -45,7 +45,7 @@ MAX_PROCEDURE_CHARS = 8_000
 def summary_request(summary: str, parts: Sequence[MessagePart]) -> Prompt:
     """Builds the request for a new summary from the previous one and the messages since then."""
     data = {"summary": summary, "messages": [message_view(part.record, part.text) for part in parts]}
-    return Prompt(OPERATION, load("summary"), as_json(data), SCHEMA)
+    return Prompt(OPERATION, load("summary"), as_json(data), SUMMARY_SCHEMA)
 
 
 def read_summary(value: Any) -> str:
@@ -109,7 +109,7 @@ def procedure_request(previous: str, parts: Sequence[MessagePart], instructions:
     """Builds the request that extends the `previous` record of an agent's work. `instructions` replace ours."""
     data = {"record": previous, "messages": [message_view(part.record, part.text) for part in parts]}
     system = f"{instructions or load(PROCEDURE)}\n\n{load(f'{PROCEDURE}_contract')}"
-    return Prompt(PROCEDURE, system, as_json(data), SCHEMA)
+    return Prompt(PROCEDURE, system, as_json(data), SUMMARY_SCHEMA)
 
 
 def read_procedure(value: Any) -> str:

@@ -114,7 +114,7 @@ def _rules() -> tuple[Rule, ...]:
 
 def _ago(match: re.Match[str], today: date) -> Period:
     unit, word = UNITS[match["unit"]], match["count"]
-    return periods.counted_ago(today, None if word == "半" else number(word), unit, vague=word in VAGUE)
+    return periods.count_ago(today, None if word == "半" else number(word), unit, vague=word in VAGUE)
 
 
 def _vaguely_ago(match: re.Match[str], today: date) -> Period | None:

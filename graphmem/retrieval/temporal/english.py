@@ -78,8 +78,8 @@ _MONTH_CONTINUES = re.compile(
     rf" ?(?:to|-|–|through|until|till) ?{ANY_MONTH}|,? (?:of )?(?:last|this|next) year\b", re.IGNORECASE
 )
 # Words after a number that is a count ("2000 dollars"), and words that look like these.
-_COUNTED = re.compile(r" ?(?:%|[.,:]\d|°)| (?:people|children|percent|million|thousand|hundred|of|[a-z]{2,}s)\b")
-_NOT_COUNTED = re.compile(r" (?:was|is|has|does|as|this|his|its|us|of (?:last|this|next))\b")
+_COUNT_FOLLOWS = re.compile(r" ?(?:%|[.,:]\d|°)| (?:people|children|percent|million|thousand|hundred|of|[a-z]{2,}s)\b")
+_NO_COUNT_FOLLOWS = re.compile(r" (?:was|is|has|does|as|this|his|its|us|of (?:last|this|next))\b")
 _CLAUSE_END = re.compile(r"\s*(?:[?.!,;:)]|$)")
 
 
@@ -168,7 +168,7 @@ def _existing(year: int, month: int, day: int) -> date:
 
 def _is_day(match: re.Match[str]) -> bool:
     """Whether "may 7" or "7 may" with nothing else is a date."""
-    if _is_counted(match) and match.start("month") < match.start("day"):
+    if _is_count(match) and match.start("month") < match.start("day"):
         return False
     is_doubtful = match["month"].casefold() in ("may", "march")
     is_capitalised = match["month"][0].isupper() and match.start() > 0
@@ -179,10 +179,10 @@ def _is_day(match: re.Match[str]) -> bool:
     )
 
 
-def _is_counted(match: re.Match[str]) -> bool:
-    """Whether the number at the end of the match counts something: "2000 dollars"."""
+def _is_count(match: re.Match[str]) -> bool:
+    """Returns True if the number at the end of the match counts something: "2000 dollars"."""
     following = _text_after(match)
-    return bool(_COUNTED.match(following)) and not _NOT_COUNTED.match(following)
+    return bool(_COUNT_FOLLOWS.match(following)) and not _NO_COUNT_FOLLOWS.match(following)
 
 
 def _month(match: re.Match[str], today: date) -> Period | tuple[Period, Yearly] | None:
@@ -229,7 +229,7 @@ def _near_day(match: re.Match[str], today: date) -> Period:
 
 def _ago(match: re.Match[str], today: date) -> Period:
     word, unit = match["count"].casefold(), match["unit"].casefold().replace("night", "day")
-    return periods.counted_ago(today, None if word == "half" else number(word), unit, vague=word in VAGUE)
+    return periods.count_ago(today, None if word == "half" else number(word), unit, vague=word in VAGUE)
 
 
 def _past_units(match: re.Match[str], today: date) -> Period:
@@ -247,7 +247,7 @@ def _weekday(match: re.Match[str], today: date) -> Period:
 
 def _year(match: re.Match[str], _: date) -> Period | None:
     has_lead = _LEADS_TO_YEAR.search(_text_before(match))
-    return periods.year(int(match["year"])) if has_lead and not _is_counted(match) else None
+    return periods.year(int(match["year"])) if has_lead and not _is_count(match) else None
 
 
 def _day_alone(match: re.Match[str], today: date) -> Period:

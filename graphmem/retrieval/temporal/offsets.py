@@ -43,7 +43,7 @@ class EventOffset:
     delta: timedelta
     tolerance: timedelta
 
-    def counted_from(self, event: datetime) -> Period:
+    def period_from(self, event: datetime) -> Period:
         """Returns the period that is meant, given the event's time (aware).
 
         Raises OverflowError outside the years 1 to 9999.

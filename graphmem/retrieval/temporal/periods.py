@@ -112,7 +112,7 @@ def calendar(unit: str, today: date, count: int) -> Period:
     return year(today.year + count)
 
 
-def counted_ago(today: date, count: int | None, unit: str, *, vague: bool) -> Period:
+def count_ago(today: date, count: int | None, unit: str, *, vague: bool) -> Period:
     """Returns the period `count` units before today (see `ago`); None means half a unit.
 
     A vague count ("a few") may be one unit less or two more.

@@ -73,7 +73,7 @@ def _select_candidates(shape: visibility.ViewShape) -> Select[Any]:
     )
 
 
-def vectors_of(connection: Connection, model: str, row_ids: Sequence[int]) -> tuple[list[int], Matrix]:
+def read_vectors(connection: Connection, model: str, row_ids: Sequence[int]) -> tuple[list[int], Matrix]:
     """Returns the vectors of memories as (row ids, matrix of float32): one row id and one matrix row for each window.
 
     Windows of one memory are adjacent and in order; memories without vectors of this model are left out.
@@ -87,7 +87,7 @@ def _matrix(data: list[bytes]) -> Matrix:
     return np.frombuffer(b"".join(data), "<f4").reshape(len(data), -1 if data else 0).astype(np.float32, copy=False)
 
 
-def tokens_of(connection: Connection, spec: EmbeddingSpec, row_ids: Sequence[int]) -> tuple[list[int], list[bytes]]:
+def read_tokens(connection: Connection, spec: EmbeddingSpec, row_ids: Sequence[int]) -> tuple[list[int], list[bytes]]:
     """Returns the token matrices of memories as (row ids, encoded matrices): one of each for every window.
 
     Windows of one memory are adjacent and in order; memories without tokens of this model are left out.
@@ -118,7 +118,7 @@ def _embeddings() -> Select[Any]:
     )
 
 
-def texts_of(connection: Connection, row_ids: Sequence[int]) -> dict[int, str]:
+def read_texts(connection: Connection, row_ids: Sequence[int]) -> dict[int, str]:
     """Returns the texts of memories, by row id."""
     return dict(connection.execute(_texts(), {"row_ids": list(row_ids)}).all())
 

@@ -54,7 +54,7 @@ def since(
 
     The batch is complete: no other row changed between `after` and its `upto`.
     """
-    last_seq = outbox.last_change(connection)
+    last_seq = outbox.last_seq(connection)
     row = None if partition is None else memories.partition_row(connection, partition)
     if partition is not None and row is None:
         return ChangeBatch(last_seq, (), (), (), ())
@@ -90,7 +90,7 @@ def states_of(connection: Connection, ids: Sequence[str]) -> ChangeBatch:
     relation_ids = connection.scalars(select(relations.c.uid).where(relations.c.uid.in_(list(ids))))
     named_entities = _entity_states_where(connection, partitions.c.id.is_not(None))
     entity_rows = tuple(row for row, state in named_entities if state.id in set(ids))
-    return ChangeBatch(outbox.last_change(connection), tuple(records.values()), tuple(relation_ids), entity_rows, ())
+    return ChangeBatch(outbox.last_seq(connection), tuple(records.values()), tuple(relation_ids), entity_rows, ())
 
 
 def _changed(
@@ -104,7 +104,7 @@ def _changed(
 
 def points(connection: Connection, model: str, records: Sequence[MemoryRecord]) -> list[Point]:
     """Returns the points of the records that are enriched; the others have none yet."""
-    window_rows, vectors = candidate_rows.vectors_of(connection, model, [record.row for record in records])
+    window_rows, vectors = candidate_rows.read_vectors(connection, model, [record.row for record in records])
     counts = Counter(window_rows)
     ends = list(accumulate(counts.values()))
     windows = dict(zip(counts, np.split(vectors, ends[:-1]), strict=True)) if window_rows else {}
@@ -125,7 +125,7 @@ def memory_states(connection: Connection, records: Sequence[MemoryRecord]) -> li
         row: previous for row, previous, _ in graph_reads.session_neighbours(connection, rows) if previous is not None
     }
     ids = memories.ids_of(connection, previous_rows.values())
-    targets = memories.link_targets_of(connection, rows)
+    targets = memories.linked_ids(connection, rows)
     return [
         MemoryState(
             record,

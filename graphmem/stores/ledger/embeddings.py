@@ -82,7 +82,7 @@ def add_reference(connection: Connection, spec: EmbeddingSpec, text_hash: str, e
     return cached.get(VECTOR) or (0 if embedded is None else len(embedded.vectors))
 
 
-def store_enrichment(
+def store_embeddings_and_terms(
     connection: Connection,
     record: MemoryRecord,
     partition: int,
@@ -143,7 +143,7 @@ def mark_enriched(
     connection.execute(_MARK_ENRICHED, {"row": record.row, **values})
 
 
-def vectors_of(connection: Connection, model: str, rows: Sequence[int]) -> dict[int, Matrix]:
+def vectors_by_row(connection: Connection, model: str, rows: Sequence[int]) -> dict[int, Matrix]:
     """Returns {row: vectors} of memories, (windows, dims) in float32; memories without vectors are left out."""
     statement = (
         select(memories.c.id, embeddings_table.c.data)

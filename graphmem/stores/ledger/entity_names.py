@@ -100,7 +100,7 @@ def set_user_link(connection: Connection, partition: int, link: Link, at: int, *
     statement = upsert(connection, aliases).values([{**row, **values} for row in _both_directions(partition, link)])
     primary_key = [aliases.c.partition, aliases.c.key, aliases.c.other]
     connection.execute(statement.on_conflict_do_update(index_elements=primary_key, set_=values))
-    touch_entities(connection, partition, [link.key, link.other])
+    assign_seqs(connection, partition, [link.key, link.other])
 
 
 def add_rule_link(connection: Connection, partition: int, link: Link, at: int) -> None:
@@ -108,7 +108,7 @@ def add_rule_link(connection: Connection, partition: int, link: Link, at: int) -
     values = {"origin": link.origin.value, "negated": False, "at": at}
     statement = upsert(connection, aliases).values([{**row, **values} for row in _both_directions(partition, link)])
     if _inserts(connection, statement.on_conflict_do_nothing(), aliases.c.key):
-        touch_entities(connection, partition, [link.key, link.other])
+        assign_seqs(connection, partition, [link.key, link.other])
 
 
 def _inserts(connection: Connection, statement: Any, column: Column[Any]) -> bool:
@@ -131,7 +131,7 @@ def import_link(connection: Connection, partition: int, link: Link, at: int, *, 
         statement = statement.on_conflict_do_nothing()
     changed = _inserts(connection, statement, aliases.c.key)
     if changed:
-        touch_entities(connection, partition, [link.key, link.other])
+        assign_seqs(connection, partition, [link.key, link.other])
     return changed
 
 
@@ -146,7 +146,7 @@ def remove_rule_links(connection: Connection, partition: int, links: Iterable[Li
         for key, other in ((link.key, link.other), (link.other, link.key)):
             is_link = aliases.c.partition == partition, aliases.c.key == key, aliases.c.other == other
             connection.execute(aliases.delete().where(*is_link, aliases.c.origin.in_(RULE_ORIGINS)))
-        touch_entities(connection, partition, [link.key, link.other])
+        assign_seqs(connection, partition, [link.key, link.other])
 
 
 def is_stated(connection: Connection, partition: int, link: Link, predicates: Sequence[str]) -> bool:
@@ -266,7 +266,7 @@ def set_chosen_name(connection: Connection, partition: int, key: str, chosen: Ch
     values = {"name": chosen.name, "at": max(chosen.chosen_at, last + 1)}
     statement = upsert(connection, names).values(partition=partition, key=key, **values)
     connection.execute(statement.on_conflict_do_update(index_elements=[names.c.partition, names.c.key], set_=values))
-    touch_entities(connection, partition, [key])
+    assign_seqs(connection, partition, [key])
 
 
 def import_chosen_name(connection: Connection, partition: int, key: str, chosen: ChosenName) -> bool:
@@ -274,14 +274,14 @@ def import_chosen_name(connection: Connection, partition: int, key: str, chosen:
     statement = upsert(connection, names).values(partition=partition, key=key, name=chosen.name, at=chosen.chosen_at)
     is_new = _inserts(connection, statement.on_conflict_do_nothing(), names.c.key)
     if is_new:
-        touch_entities(connection, partition, [key])
+        assign_seqs(connection, partition, [key])
     return is_new
 
 
 # --- for the projections ---------------------------------------------------------------------------------------------
 
 
-def touch_entities(connection: Connection, partition: int, keys: Collection[str]) -> None:
+def assign_seqs(connection: Connection, partition: int, keys: Collection[str]) -> None:
     """Gives entities the next sequence numbers, so that their changed aliases and chosen names are delivered."""
     if not keys:
         return
@@ -291,17 +291,17 @@ def touch_entities(connection: Connection, partition: int, keys: Collection[str]
         connection.execute(entities.update().where(entities.c.id == row_id).values(seq=seq))
 
 
-def touch_new_entities(connection: Connection, partition: int, keys: Sequence[str]) -> None:
+def assign_missing_seqs(connection: Connection, partition: int, keys: Sequence[str]) -> None:
     """Gives sequence numbers to those of these entities that have aliases or chosen names but no sequence number.
 
     They were deleted with their last mention and inserted again, while their aliases and chosen names were kept.
     """
     values = {"partition": partition, "keys": list(keys)}
-    touch_entities(connection, partition, list(connection.scalars(_untouched_keys(), values)))
+    assign_seqs(connection, partition, list(connection.scalars(_keys_without_seq(), values)))
 
 
 @lru_cache(maxsize=1)
-def _untouched_keys() -> Select[Any]:
+def _keys_without_seq() -> Select[Any]:
     partition: ColumnElement[int] = bindparam("partition")
     named = union(
         select(aliases.c.key).where(aliases.c.partition == partition, in_array(aliases.c.key, "keys")),
@@ -337,6 +337,6 @@ def delete_names(connection: Connection, partition: int, keys: Sequence[str]) ->
         batch = keys[start : start + BATCH]
         is_linked = or_(aliases.c.key.in_(batch), aliases.c.other.in_(batch))
         other_ends = {link.other for link in links_of(connection, partition, batch)}
-        touch_entities(connection, partition, other_ends)
+        assign_seqs(connection, partition, other_ends)
         connection.execute(aliases.delete().where(aliases.c.partition == partition, is_linked))
         connection.execute(names.delete().where(names.c.partition == partition, names.c.key.in_(batch)))

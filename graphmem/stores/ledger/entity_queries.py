@@ -83,15 +83,15 @@ def _mentioned_entities(connection: Connection, view: View, keys: Collection[str
 
 
 def _mention_counts(view: View) -> Select[Any]:
-    counted = func.count().label("counted")
+    mention_count = func.count().label("mention_count")
     return (
-        select(entities.c.key, entities.c.name, entities.c.type, counted)
+        select(entities.c.key, entities.c.name, entities.c.type, mention_count)
         .select_from(mentions)
         .join(entities, entities.c.id == mentions.c.entity)
         .join(memories, memories.c.id == mentions.c.memory)
         .where(*visibility.conditions(visibility.shape(view)))
         .group_by(entities.c.id)
-        .order_by(counted.desc(), entities.c.key)
+        .order_by(mention_count.desc(), entities.c.key)
     )
 
 

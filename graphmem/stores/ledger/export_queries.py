@@ -79,7 +79,7 @@ class ExportedName(NamedTuple):
 
 def count(connection: Connection, scope: Scope | None) -> int:
     """Returns the number of memories in a scope (None: in the ledger)."""
-    return connection.scalar(select(func.count()).select_from(memories).where(*_in_scope(scope))) or 0
+    return connection.scalar(select(func.count()).select_from(memories).where(*_scope_conditions(scope))) or 0
 
 
 def memory_pages(connection: Connection, scope: Scope | None, model: str | None) -> Iterator[list[ExportedMemory]]:
@@ -93,13 +93,15 @@ def memory_pages(connection: Connection, scope: Scope | None, model: str | None)
         page_rows = _next_page_rows(connection, scope, page_rows[-1])
 
 
-def _in_scope(scope: Scope | None, table: Any = memories) -> list[ColumnElement[bool]]:
-    return [] if scope is None else visibility.in_scope(scope, table)
+def _scope_conditions(scope: Scope | None, table: Any = memories) -> list[ColumnElement[bool]]:
+    return [] if scope is None else visibility.scope_conditions(scope, table)
 
 
 def _next_page_rows(connection: Connection, scope: Scope | None, after: int) -> list[int]:
     length = func.length(memories.c.text)
-    statement = select(memories.c.id, length).where(memories.c.id > after, *_in_scope(scope)).order_by(memories.c.id)
+    statement = (
+        select(memories.c.id, length).where(memories.c.id > after, *_scope_conditions(scope)).order_by(memories.c.id)
+    )
     row_ids: list[int] = []
     room = PAGE_CHARS
     for row_id, chars in connection.execute(statement.limit(PAGE)):
@@ -157,7 +159,7 @@ def _links(connection: Connection, scope: Scope | None, row_ids: Sequence[int]) 
         select(start.c.id, start.c.uid, links.c.kind, end.c.id, end.c.uid)
         .join_from(links, start, start.c.id == links.c.memory)
         .join(end, end.c.id == links.c.other)
-        .where(is_later_end, *_in_scope(scope, start), *_in_scope(scope, end))
+        .where(is_later_end, *_scope_conditions(scope, start), *_scope_conditions(scope, end))
         .order_by(start.c.id, links.c.kind, end.c.id)
     )
     for start_row, start_uid, kind, end_row, end_uid in connection.execute(statement, {"row_ids": list(row_ids)}):
@@ -230,7 +232,7 @@ def _tombstone_page(connection: Connection, page: Sequence[tombstones.Tombstone]
     return list(by_id.values())
 
 
-def entity_names(connection: Connection, scope: Scope | None) -> Iterator[ExportedName]:
+def list_entity_names(connection: Connection, scope: Scope | None) -> Iterator[ExportedName]:
     """Yields the links and chosen names of a scope's partition (None: of all partitions), each partition oldest first.
 
     Yields none for a scope of several ids, which is only a part of its partition: the names would disclose what the

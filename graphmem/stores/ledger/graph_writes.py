@@ -85,7 +85,7 @@ def _add_mentions(
     connection.execute(_insert_or_count_entity(connection.dialect.name), entity_values)
     values = {"partition": partition, "keys": [mention.key for mention in extracted]}
     entity_rows: dict[str, int] = dict(connection.execute(_ENTITY_ROWS_BY_KEY, values).all())
-    entity_names.touch_new_entities(connection, partition, list(entity_rows))
+    entity_names.assign_missing_seqs(connection, partition, list(entity_rows))
     at = micros(record.at)
     rows = [{"memory": record.row, "entity": entity_rows[m.key], "kind": int(m.kind), "at": at} for m in extracted]
     connection.execute(mentions.insert(), rows)
@@ -135,14 +135,14 @@ def remove(connection: Connection, record: MemoryRecord, now: datetime, digests:
     """
     relation_rows = list(connection.scalars(select(supports.c.relation).where(supports.c.memory == record.row)))
     connection.execute(supports.delete().where(supports.c.memory == record.row))
-    deleted_relations = sum(_touch_or_delete_relation(connection, row, record.partition, now) for row in relation_rows)
+    deleted_relations = sum(_update_or_delete_relation(connection, row, record.partition, now) for row in relation_rows)
     entity_rows = list(connection.scalars(select(mentions.c.entity).where(mentions.c.memory == record.row)))
     connection.execute(mentions.delete().where(mentions.c.memory == record.row))
     deleted_entities = _uncount_entities(connection, entity_rows, record.partition, now, digests)
     return GraphRemoval(len(entity_rows), deleted_entities, deleted_relations)
 
 
-def _touch_or_delete_relation(connection: Connection, row_id: int, partition_key: str, now: datetime) -> int:
+def _update_or_delete_relation(connection: Connection, row_id: int, partition_key: str, now: datetime) -> int:
     """Updates a relation that lost a support, or deletes it if that was the last. Returns the number deleted."""
     newest = connection.scalar(select(func.max(supports.c.valid_at)).where(supports.c.relation == row_id))
     seq = outbox.next_seq(connection)

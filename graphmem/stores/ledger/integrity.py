@@ -78,8 +78,8 @@ def inconsistent_columns(connection: Connection) -> list[str]:
         "memories.previous": _has_wrong_order(connection),
         "entities.mentions": _has_wrong_mention_counts(connection),
         "embeddings.uses": bool(_corrected_uses(connection)),
-        "partitions.size": _stored_sizes(connection) != _counted_sizes(connection),
-        "terms.df": _stored_terms(connection) != _counted_terms(connection),
+        "partitions.size": _read_sizes(connection) != _count_sizes(connection),
+        "terms.df": _read_terms(connection) != _count_terms(connection),
     }
     return [name for name, is_wrong in checks.items() if is_wrong]
 
@@ -101,8 +101,8 @@ def recompute_derived(connection: Connection) -> None:
     )
     connection.execute(partitions.update().values(size=size))
     connection.execute(terms.delete())
-    counted = _counted_terms(connection)
-    term_rows = [{"partition": partition, "term": term, "df": df} for (partition, term), df in counted.items()]
+    frequencies = _count_terms(connection)
+    term_rows = [{"partition": partition, "term": term, "df": df} for (partition, term), df in frequencies.items()]
     if term_rows:
         connection.execute(terms.insert(), term_rows)
 
@@ -159,11 +159,11 @@ def _corrected_uses(connection: Connection) -> dict[str, int]:
     return {text_hash: users.get(text_hash, 0) for text_hash, uses in stored if users.get(text_hash, 0) != uses}
 
 
-def _stored_sizes(connection: Connection) -> dict[int, int]:
+def _read_sizes(connection: Connection) -> dict[int, int]:
     return {row_id: size for row_id, size in connection.execute(select(partitions.c.id, partitions.c.size)) if size}
 
 
-def _counted_sizes(connection: Connection) -> dict[int, int]:
+def _count_sizes(connection: Connection) -> dict[int, int]:
     statement = (
         select(memories.c.partition, func.count())
         .where(memories.c.embedding.is_not(None))
@@ -172,20 +172,20 @@ def _counted_sizes(connection: Connection) -> dict[int, int]:
     return dict(connection.execute(statement).all())
 
 
-def _stored_terms(connection: Connection) -> dict[tuple[int, int], int]:
+def _read_terms(connection: Connection) -> dict[tuple[int, int], int]:
     return {
         (partition, term): df
         for partition, term, df in connection.execute(select(terms.c.partition, terms.c.term, terms.c.df))
     }
 
 
-def _counted_terms(connection: Connection) -> Counter[tuple[int, int]]:
-    counted: Counter[tuple[int, int]] = Counter()
+def _count_terms(connection: Connection) -> Counter[tuple[int, int]]:
+    frequencies: Counter[tuple[int, int]] = Counter()
     enriched = select(memories.c.id, memories.c.partition).where(memories.c.embedding.is_not(None))
     partition_of = dict(connection.execute(enriched).all())
     row_ids = list(partition_of)
     for start in range(0, len(row_ids), memory_rows.BATCH):
         batch = memory_rows.records_by_row(connection, row_ids[start : start + memory_rows.BATCH])
         for record in batch.values():
-            counted.update((partition_of[record.row], term) for term in term_counts(record.embedded_text))
-    return counted
+            frequencies.update((partition_of[record.row], term) for term in term_counts(record.embedded_text))
+    return frequencies

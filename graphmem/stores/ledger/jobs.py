@@ -68,7 +68,9 @@ def enqueue(connection: Connection, job: Job) -> Job:
         "session": job.session,
         "request": {"memories": list(job.memories), **job.request},
         "attempts": 0,
-        "until": now_micros() + FIRST_CLAIM_SECONDS * MICROS_PER_SECOND if job.kind is not JobKind.SUMMARY else 0,
+        "claimable_at": now_micros() + FIRST_CLAIM_SECONDS * MICROS_PER_SECOND
+        if job.kind is not JobKind.SUMMARY
+        else 0,
     }
     row = inserted_row(connection.execute(jobs.insert().values(values)))
     return Job(job.kind, job.scope, job.session, job.memories, job.request, 0, row)
@@ -102,7 +104,7 @@ def claimable(connection: Connection, *, also_waiting: bool = False) -> list[int
 
     Failed jobs that wait for their next attempt are among them only with `also_waiting`.
     """
-    is_free: ColumnElement[bool] = jobs.c.until <= now_micros()
+    is_free: ColumnElement[bool] = jobs.c.claimable_at <= now_micros()
     if also_waiting:
         is_free = or_(jobs.c.holder.is_(None), is_free)
     return list(connection.scalars(select(jobs.c.id).where(is_free).order_by(jobs.c.id)))
@@ -120,7 +122,7 @@ def pending_kinds(connection: Connection) -> list[str]:
 
 def next_due(connection: Connection) -> float | None:
     """Returns the seconds until the next job becomes claimable (0: now); None without jobs."""
-    soonest = connection.scalar(select(func.min(jobs.c.until) - now_micros()))
+    soonest = connection.scalar(select(func.min(jobs.c.claimable_at) - now_micros()))
     return None if soonest is None else max(0.0, soonest / MICROS_PER_SECOND)
 
 
@@ -130,16 +132,16 @@ def claim(connection: Connection, row: int, holder: str, seconds: float, *, by_f
     `by_force` also takes jobs that somebody has claimed, such as a process that died, and jobs that wait after a
     failure.
     """
-    is_free = or_(jobs.c.until <= now_micros(), jobs.c.holder.is_(None), jobs.c.holder == holder)
-    until = now_micros() + int(seconds * MICROS_PER_SECOND)
-    statement = jobs.update().where(jobs.c.id == row).values(holder=holder, until=until)
+    is_free = or_(jobs.c.claimable_at <= now_micros(), jobs.c.holder.is_(None), jobs.c.holder == holder)
+    claimable_at = now_micros() + int(seconds * MICROS_PER_SECOND)
+    statement = jobs.update().where(jobs.c.id == row).values(holder=holder, claimable_at=claimable_at)
     return bool(connection.execute(statement if by_force else statement.where(is_free)).rowcount)
 
 
 def record_failure(connection: Connection, row: int, error: str, seconds: float) -> None:
     """Counts a failed attempt, keeps the error's name, and releases the job to be tried again after some seconds."""
-    until = now_micros() + int(seconds * MICROS_PER_SECOND)
-    values = {"attempts": jobs.c.attempts + 1, "error": error, "holder": None, "until": until}
+    claimable_at = now_micros() + int(seconds * MICROS_PER_SECOND)
+    values = {"attempts": jobs.c.attempts + 1, "error": error, "holder": None, "claimable_at": claimable_at}
     connection.execute(jobs.update().where(jobs.c.id == row).values(values))
 
 

@@ -33,6 +33,17 @@ _FURTHER_RUNS = (
     .correlate(memories)
     .scalar_subquery()
 )
+# Every column of `memories` is in one of these or in SCOPE_NAMES, or is `kind` or `seq`. The first three tuples are
+# fields of a record and of an export: plain values, times, and times that may be None.
+PLAIN_COLUMNS = (
+    "text", "memory_type", "metadata", "speaker", "actor_id", "role", "message_id", "session", "source_only",
+    "confidence", "version",
+)  # fmt: skip
+TIME_COLUMNS = ("at", "valid_from", "created_at", "updated_at")
+OPTIONAL_TIME_COLUMNS = ("valid_to", "expires_at")
+# Keys, and columns that are derived; `encode_record` leaves them out.
+LEDGER_COLUMNS = ("id", "uid", "partition", "previous", "embedding", "windows", "answer_types", "question_share")
+
 # The columns that `decode_record` reads.
 RECORD = select(memories, partitions.c.key.label("partition_key"), _FURTHER_RUNS.label("further_runs")).join(partitions)
 _RECORD_BY_ID = RECORD.where(memories.c.uid == bindparam("uid"))
@@ -179,12 +190,12 @@ def changed_after(connection: Connection, after: int, limit: int, partition: int
     return [decode_record(row) for row in connection.execute(statement).mappings()]
 
 
-def in_scope(connection: Connection, scope: Scope, limit: int) -> list[MemoryRecord]:
+def records_in_scope(connection: Connection, scope: Scope, limit: int) -> list[MemoryRecord]:
     """Returns memories of a scope, oldest row first, whatever their kind, retired and expired ones included.
 
     These are the memories that deleting the scope erases.
     """
-    statement = RECORD.where(*visibility.in_scope(scope)).order_by(memories.c.id).limit(limit)
+    statement = RECORD.where(*visibility.scope_conditions(scope)).order_by(memories.c.id).limit(limit)
     return [decode_record(row) for row in connection.execute(statement).mappings()]
 
 
@@ -227,7 +238,7 @@ def update(connection: Connection, record: MemoryRecord) -> None:
     connection.execute(memories.update().where(memories.c.id == record.row).values(encode_record(record)))
 
 
-def touch(connection: Connection, row_id: int, seq: int) -> None:
+def set_seq(connection: Connection, row_id: int, seq: int) -> None:
     """Sets the sequence number of a memory, so that it is delivered to the projections again."""
     connection.execute(_SET_SEQ, {"row_id": row_id, "new_seq": seq})
 
@@ -312,7 +323,7 @@ def set_previous(connection: Connection, row_id: int, previous: int | None, seq:
 # --- links between memories -----------------------------------------------------------------------------------------
 
 
-def link_targets_of(connection: Connection, row_ids: Iterable[int]) -> dict[tuple[int, str], list[str]]:
+def linked_ids(connection: Connection, row_ids: Iterable[int]) -> dict[tuple[int, str], list[str]]:
     """Returns the ids of the memories that these link to, by (row id, kind of link)."""
     targets: dict[tuple[int, str], list[str]] = {}
     for row_id, kind, uid in connection.execute(_LINK_TARGETS, {"row_ids": list(row_ids)}):
@@ -334,13 +345,13 @@ def remove_links(connection: Connection, row_id: int, kind: str) -> None:
     connection.execute(links.delete().where(links.c.memory == row_id, links.c.kind == kind))
 
 
-def link_targets(connection: Connection, row_id: int, kind: str) -> list[MemoryRecord]:
+def records_linked_from(connection: Connection, row_id: int, kind: str) -> list[MemoryRecord]:
     """Returns the memories that a memory links to: its sources ("drawn_from") or its predecessors ("replaces")."""
     statement = RECORD.join(links, links.c.other == memories.c.id).where(links.c.memory == row_id, links.c.kind == kind)
     return [decode_record(row) for row in connection.execute(statement).mappings()]
 
 
-def link_sources(connection: Connection, row_id: int, kind: str) -> list[MemoryRecord]:
+def records_linking_to(connection: Connection, row_id: int, kind: str) -> list[MemoryRecord]:
     """Returns the memories that link to a memory: those drawn from it, or those that replace it."""
     statement = RECORD.join(links, links.c.memory == memories.c.id).where(links.c.other == row_id, links.c.kind == kind)
     return [decode_record(row) for row in connection.execute(statement).mappings()]
@@ -371,35 +382,25 @@ def _facts() -> Select[Any]:
 
 
 def encode_record(record: MemoryRecord) -> dict[str, Any]:
-    """Returns a record as column values, without the columns that only the ledger sets.
-
-    Those are `id`, `uid`, `partition`, `previous`, `embedding`, `windows`, `answer_types` and `question_share`.
-    """
+    """Returns a record as column values, without `LEDGER_COLUMNS`."""
     return {
         **{name: getattr(record.scope, name) for name in SCOPE_NAMES},
-        **{name: getattr(record, name) for name in _PLAIN},
-        **{name: micros(getattr(record, name)) for name in _TIMES},
-        **{name: _maybe_micros(getattr(record, name)) for name in _OPEN_TIMES},
+        **{name: getattr(record, name) for name in PLAIN_COLUMNS},
+        **{name: micros(getattr(record, name)) for name in TIME_COLUMNS},
+        **{name: _maybe_micros(getattr(record, name)) for name in OPTIONAL_TIME_COLUMNS},
         "kind": record.kind.value,
         "metadata": dict(record.metadata),
+        "seq": record.seq,
     }
-
-
-_PLAIN = (
-    "text", "memory_type", "speaker", "actor_id", "role", "message_id", "session", "source_only", "confidence",
-    "version", "seq",
-)  # fmt: skip
-_TIMES = ("at", "valid_from", "created_at", "updated_at")
-_OPEN_TIMES = ("valid_to", "expires_at")
 
 
 @decoding
 def decode_record(row: RowMapping) -> MemoryRecord:
     """Returns a row with the columns of `RECORD` as a record."""
-    plain: dict[str, Any] = {
-        **{name: row[name] for name in _PLAIN},
-        **{name: from_micros(row[name]) for name in _TIMES},
-        **{name: _maybe_moment(row[name]) for name in _OPEN_TIMES},
+    fields: dict[str, Any] = {
+        **{name: row[name] for name in PLAIN_COLUMNS},
+        **{name: from_micros(row[name]) for name in TIME_COLUMNS},
+        **{name: _maybe_moment(row[name]) for name in OPTIONAL_TIME_COLUMNS},
     }
     places: dict[str, int] | None = row["further_runs"]
     return MemoryRecord(
@@ -408,9 +409,9 @@ def decode_record(row: RowMapping) -> MemoryRecord:
         partition=row["partition_key"],
         scope=Scope(row["user_id"], row["agent_id"], row["run_id"]),
         kind=Kind(row["kind"]),
-        metadata=row["metadata"],
+        seq=row["seq"],
         further_runs=() if places is None else tuple(sorted(places, key=places.__getitem__)),
-        **plain,
+        **fields,
     )
 
 

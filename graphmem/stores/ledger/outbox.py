@@ -43,7 +43,7 @@ def next_seq(connection: Connection) -> int:
     return int(connection.scalar(_NEXT_SEQ))
 
 
-def last_change(connection: Connection) -> int:
+def last_seq(connection: Connection) -> int:
     """Returns the last sequence number taken."""
     return connection.scalar(select(ledger.c.seq)) or 0
 
@@ -53,7 +53,7 @@ def epoch(connection: Connection) -> int:
     return connection.scalar(select(ledger.c.epoch)) or 0
 
 
-def enqueue(connection: Connection, row: int, version: int) -> None:
+def enqueue_enrichment(connection: Connection, row: int, version: int) -> None:
     """Records an enrichment task for a version of a memory's text; replaces the memory's earlier task."""
     statement = upsert(connection, tasks).values(memory=row, kind="enrich", version=version, attempts=0)
     connection.execute(
@@ -63,7 +63,7 @@ def enqueue(connection: Connection, row: int, version: int) -> None:
     )
 
 
-def pending(connection: Connection, limit: int, rows: Sequence[int] | None = None) -> list[int]:
+def rows_awaiting_enrichment(connection: Connection, limit: int, rows: Sequence[int] | None = None) -> list[int]:
     """Returns up to `limit` rows of memories that wait for enrichment, fewest attempts first.
 
     With `rows` only those among them.
@@ -74,23 +74,23 @@ def pending(connection: Connection, limit: int, rows: Sequence[int] | None = Non
     return list(connection.scalars(statement))
 
 
-def pending_ids(connection: Connection, uids: Iterable[str]) -> list[str]:
+def ids_awaiting_enrichment(connection: Connection, uids: Iterable[str]) -> list[str]:
     """Returns the ids among `uids` whose memories wait for enrichment."""
     statement = select(memories.c.uid).join(tasks).where(memories.c.uid.in_(list(uids)))
     return list(connection.scalars(statement))
 
 
-def count_pending(connection: Connection) -> int:
+def count_enrichment_tasks(connection: Connection) -> int:
     """Returns the number of enrichment tasks."""
     return connection.scalar(select(func.count()).select_from(tasks)) or 0
 
 
-def complete(connection: Connection, row: int, version: int) -> bool:
+def complete_enrichment(connection: Connection, row: int, version: int) -> bool:
     """Deletes a memory's task. Returns False if it is gone already or is for another version of the text."""
     return bool(connection.execute(_COMPLETE_TASK, {"row": row, "task_version": version}).rowcount)
 
 
-def record_failure(connection: Connection, rows: Sequence[int], error: str) -> None:
+def record_enrichment_failure(connection: Connection, rows: Sequence[int], error: str) -> None:
     """Counts a failed attempt at enriching these memories, and keeps the error's name."""
     statement = tasks.update().where(tasks.c.memory.in_(rows)).values(attempts=tasks.c.attempts + 1, error=error)
     connection.execute(statement)
@@ -129,9 +129,9 @@ def acquire_lease(connection: Connection, projection: str, holder: str, seconds:
     A lease that ends later than `seconds` from now dates from before the clock was set back, and counts as expired.
     """
     now = now_micros()
-    until = now + int(seconds * 1_000_000)
-    lease = {"holder": holder, "until": until}
-    is_expired = ~leases.c.until.between(now, until)
+    expires_at = now + int(seconds * 1_000_000)
+    lease = {"holder": holder, "expires_at": expires_at}
+    is_expired = ~leases.c.expires_at.between(now, expires_at)
     is_free = or_(leases.c.holder.is_(None), leases.c.holder == holder, is_expired)
     statement = upsert(connection, leases).values(projection=projection, **lease)
     statement = statement.on_conflict_do_update(index_elements=[leases.c.projection], set_=lease, where=is_free)

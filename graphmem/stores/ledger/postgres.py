@@ -34,7 +34,7 @@ _CONNECTION_OPTIONS = {
     "client_encoding": "utf8",
 }
 # jit off: compiling a statement to machine code takes longer than running any of these.
-_SETTINGS = f"SET LOCAL search_path = {schema.SCHEMA}; SET LOCAL jit = off"
+_SETTINGS = f"SET LOCAL search_path = {schema.POSTGRES_SCHEMA}; SET LOCAL jit = off"
 _SIZE_QUERY = (
     "SELECT sum(pg_total_relation_size(oid)) FROM pg_class "
     "WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace"
@@ -86,7 +86,7 @@ class PostgresDatabase(Database):
 
         No VACUUM FULL: it locks every table while it copies it, so the server's administrator has to decide on it.
         """
-        tables = ", ".join(f"{schema.SCHEMA}.{table}" for table in schema.metadata.tables)
+        tables = ", ".join(f"{schema.POSTGRES_SCHEMA}.{table}" for table in schema.metadata.tables)
         with self._driver_cursor() as cursor:
             cursor.execute(f"VACUUM (ANALYZE) {tables}")
 

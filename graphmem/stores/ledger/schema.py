@@ -28,7 +28,7 @@ from graphmem.stores.ledger.dialects import Text
 REVISION = "0001"
 
 # The PostgreSQL schema of all tables, apart from other applications' in the same database.
-SCHEMA = "graphmem"
+POSTGRES_SCHEMA = "graphmem"
 
 metadata = MetaData()
 # SQLite makes only INTEGER PRIMARY KEY an alias of the rowid; PostgreSQL needs eight bytes.
@@ -301,7 +301,7 @@ jobs = Table(
     Column("attempts", Integer, nullable=False),
     Column("error", Text),  # the name of the last failure
     Column("holder", Text),  # who has claimed it
-    Column("until", BigInteger, nullable=False),  # end of the claim, or of the pause after a failure
+    Column("claimable_at", BigInteger, nullable=False),  # end of the claim, or of the pause after a failure
     Index("jobs_session", "partition", "session"),
 )
 
@@ -336,7 +336,7 @@ leases = Table(
     metadata,
     Column("projection", Text, primary_key=True),
     Column("holder", Text),
-    Column("until", BigInteger, nullable=False),  # by the database's clock
+    Column("expires_at", BigInteger, nullable=False),  # by the database's clock
 )
 
 # Dead letters: rows that a store refuses. `verify` names them, `repair` tries them again; delivery of others continues.

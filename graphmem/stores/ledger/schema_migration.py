@@ -78,8 +78,8 @@ def _create_postgres_schema(connection: Connection) -> None:
     if encoding != "UTF8":
         raise StoreError(f"this database stores text as {encoding}, which lacks characters; create one with UTF8")
     # Checked first: a role without the right to create schemas may use an existing one.
-    if not inspect(connection).has_schema(schema.SCHEMA):
-        connection.execute(CreateSchema(schema.SCHEMA))
+    if not inspect(connection).has_schema(schema.POSTGRES_SCHEMA):
+        connection.execute(CreateSchema(schema.POSTGRES_SCHEMA))
 
 
 def _upgrade(connection: Connection, revision: str) -> None:

@@ -70,13 +70,14 @@ def conditions(shape: ViewShape, *, by_id: bool = False) -> list[ColumnElement[b
 def _in_run(table: FromClause, run: Any, *, by_id: bool = False) -> ColumnElement[bool]:
     """Returns the condition that a memory was said in a run: first (`run_id`) or again (`further_runs`)."""
     own_run, row_id = table.c.run_id, table.c.id
-    said_again = select(further_runs.c.memory).where(further_runs.c.run_id == run)
+    further_memories = select(further_runs.c.memory).where(further_runs.c.run_id == run)
     return or_(
-        (own_run.concat("") if by_id else own_run) == run, in_subquery(row_id + 0 if by_id else row_id, said_again)
+        (own_run.concat("") if by_id else own_run) == run,
+        in_subquery(row_id + 0 if by_id else row_id, further_memories),
     )
 
 
-def in_scope(scope: Scope, table: FromClause = memories) -> list[ColumnElement[bool]]:
+def scope_conditions(scope: Scope, table: FromClause = memories) -> list[ColumnElement[bool]]:
     """Returns the conditions that a memory has every id of a scope, as `MemoryRecord.is_in`.
 
     `table` is `memories` or an alias of it.

@@ -1,17 +1,17 @@
 """The graph in Neo4j: a `GraphIndex` that people can also browse. Its statements are in `cypher/`.
 
     (:Memory {ledger, id, partition, user_id, agent_id, run_id, further_runs, kind, speaker, text, date, until,
-              at, valid_from, valid_to, expires_at, row, version})
-    (:Entity:<type> {ledger, id, partition, key, name, type, version})
+              at, valid_from, valid_to, expires_at, row, seq})
+    (:Entity:<type> {ledger, id, partition, key, name, type, seq})
     (:Memory)-[:MENTIONS {ledger, kind, ekey, rank}]->(:Entity)
     (:Memory)-[:NEXT | DRAWN_FROM | REPLACES {ledger}]->(:Memory)
     (:Entity)-[:RELATES_TO {ledger, id, partition, predicate, fact, facts, memory_ids, source, target, confidence,
-                            since, until, at, valid_at, invalid_at, version}]->(:Entity)
+                            since, until, at, valid_at, invalid_at, seq}]->(:Entity)
     (:Entity)-[:SAME_AS {ledger}]->(:Entity)
     (:GraphmemLedger {ledger, schema})
 
-`date`, `since` and `until` are for people; all other times are integers, in microseconds. A memory without a version is
-a placeholder: others refer to it, but it has not been delivered yet. An entity has a version only if it has a state: a
+`date`, `since` and `until` are for people; all other times are integers, in microseconds. A memory without a `seq` is
+a placeholder: others refer to it, but it has not been delivered yet. An entity has a `seq` only if it has a state: a
 chosen name or an alias. The :GraphmemLedger node marks that a ledger's graph exists; without it the graph counts as
 lost.
 """
@@ -29,7 +29,7 @@ from graphmem.model import EPOCH, GraphBounds, Scope, Seeds, Subgraph, View
 from graphmem.stores.cypher import statement, statements
 from graphmem.stores.neo4j import rows
 from graphmem.stores.neo4j.client import READ_TIMEOUT, Neo4jClient
-from graphmem.stores.neo4j.writer import SCHEMA, WriteTransaction, check_marker
+from graphmem.stores.neo4j.writer import SCHEMA_VERSION, WriteTransaction, check_marker
 from graphmem.stores.protocols import EntityState, MemoryState, RelationState, StoreLost
 
 # The most memories, relations or entities per deleting transaction, and the most nodes per transaction of a wipe.
@@ -118,7 +118,7 @@ class Neo4jIndex:
         stored_names = [f"{self._ledger}/{partition}" for partition in partitions or ()]
         parameters = {"ledger": self._ledger, "partitions": stored_names, "all": partitions is None}
         for row in self._server.stream(statement("runtime/list_held"), parameters):
-            yield row["id"], row["version"]
+            yield row["id"], row["seq"]
 
     def count(self) -> int:
         count_rows = self._server.read(statement("runtime/count"), {"ledger": self._ledger}, PLANNING_TIMEOUT)
@@ -136,7 +136,7 @@ class Neo4jIndex:
         self._server.run(statement("runtime/await_indexes"), {})
         self._wipe_nodes("wipe_memories")
         self._wipe_nodes("wipe_entities")
-        self._server.run(statement("runtime/set_marker"), {"ledger": self._ledger, "schema": SCHEMA})
+        self._server.run(statement("runtime/set_marker"), {"ledger": self._ledger, "schema": SCHEMA_VERSION})
         with suppress(StoreUnavailable):  # new indexes need new plans; slow planning is no reason to wipe again
             self._warm_up()
 

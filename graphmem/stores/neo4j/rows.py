@@ -41,7 +41,7 @@ def memory_row(ledger: str, state: MemoryState) -> Row:
         "valid_to": None if record.valid_to is None else micros(record.valid_to),
         "expires_at": None if record.expires_at is None else micros(record.expires_at),
         "row": record.row,
-        "version": record.seq,
+        "seq": record.seq,
     }
 
 
@@ -84,12 +84,12 @@ def _entity_row(ledger: str, partition: str, key: str, name: str) -> Row:
 
 
 def relation_row(ledger: str, state: RelationState) -> Row:
-    """Returns a relation's endpoints, version and properties."""
+    """Returns a relation's endpoints, seq and properties."""
     relation = state.relation
     source, target = entity_id(state.partition, relation.source), entity_id(state.partition, relation.target)
     return {
         "id": relation.id,
-        "version": state.seq,
+        "seq": state.seq,
         "source": source,
         "target": target,
         "properties": {
@@ -105,7 +105,7 @@ def relation_row(ledger: str, state: RelationState) -> Row:
             "valid_at": None if relation.valid_at is None else micros(relation.valid_at),
             "invalid_at": None if relation.invalid_at is None else micros(relation.invalid_at),
             "confidence": relation.confidence,
-            "version": state.seq,
+            "seq": state.seq,
         },
     }
 
@@ -115,7 +115,7 @@ def entity_name_row(ledger: str, state: EntityState) -> Row:
     return {
         **_entity_row(ledger, state.partition, state.key, state.name),
         "type": state.type.value,
-        "version": state.seq,
+        "seq": state.seq,
         "same_as": [entity_id(state.partition, key) for key in state.same_as],
     }
 

@@ -13,19 +13,19 @@ from graphmem.stores.neo4j import rows
 from graphmem.stores.protocols import EntityState, MemoryState, RelationState, StoreLost
 
 # The version of nodes, relationships and indexes. A graph of an older version is rebuilt.
-SCHEMA = 1
+SCHEMA_VERSION = 1
 
 
 def check_marker(schema: int | None) -> None:
     """Raises StoreLost if the graph is missing or of an older schema, StoreError if a newer graphmem wrote it."""
     if schema is None:
         raise StoreLost("Neo4j no longer holds this ledger's graph; rebuild() fills it again")
-    if schema > SCHEMA:
+    if schema > SCHEMA_VERSION:
         raise StoreError(
-            f"the graph in Neo4j is of schema {schema}, this graphmem knows {SCHEMA}; upgrade graphmem, or open "
-            "without graph_store, or with another database in graph_store.config.database"
+            f"the graph in Neo4j is of schema {schema}, this graphmem knows {SCHEMA_VERSION}; upgrade graphmem, or "
+            "open without graph_store, or with another database in graph_store.config.database"
         )
-    if schema < SCHEMA:
+    if schema < SCHEMA_VERSION:
         raise StoreLost(f"the graph in Neo4j is of the older schema {schema}; rebuild() fills it again")
 
 
@@ -57,7 +57,7 @@ class WriteTransaction:
         newest = {state.record.id: state for state in sorted(states, key=lambda state: state.record.seq)}
         result = self._run_rows("upsert_memories", [rows.memory_row(self._ledger, state) for state in newest.values()])
         written = [newest[uid] for uid in result.get("written", ())]
-        formerly_linked = self._run("withdraw", ids=result["known"]) if result.get("known") else {}
+        formerly_linked = self._run("delete_memory_links", ids=result["updated"]) if result.get("updated") else {}
         self._run_rows("upsert_entities", rows.mentioned_entity_rows(self._ledger, written))
         self._run_rows("link_mentions", [rows.mention_rows(state) for state in written if state.mentions])
         self._run_rows("link_next", [[s.record.id, s.previous] for s in written if s.previous is not None])

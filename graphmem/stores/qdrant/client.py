@@ -33,7 +33,7 @@ from graphmem.stores.qdrant.payload import DENSE, SPARSE
 if TYPE_CHECKING:
     from graphmem.models.protocols import Matrix
 
-SCHEMA = 1
+SCHEMA_VERSION = 1
 # The metadata of graphmem's collections: keys and types.
 _METADATA_TYPES = {"schema": int, "model": str, "dims": int, "id": str}
 # In seconds, after which a server counts as out of reach. The client accepts whole numbers only.
@@ -98,7 +98,7 @@ def _integer() -> models.IntegerIndexParams:
 
 
 # Servers before 1.17 build an HNSW graph for every indexed field that many points have, and searching all their links
-# is slower than searching one graph: at 100,000 points 19 ms with a dozen indexes, 5 ms with few. So `version` and
+# is slower than searching one graph: at 100,000 points 19 ms with a dozen indexes, 5 ms with few. So `seq` and
 # `window` have no index, because their conditions also name the memories; `valid_from` has none, because only searches
 # with `as_of` use it and the server can read it from the points it visits; and values that most points share are not in
 # the payload at all (see `payload.payload`).
@@ -436,7 +436,7 @@ class Collection:
                 f"vector_store: the collection {self.name!r} on {self._options.address} is not graphmem's and is left "
                 "as it is; choose another vector_store.config.collection_name"
             )
-        if metadata["schema"] > SCHEMA:
+        if metadata["schema"] > SCHEMA_VERSION:
             raise StoreError(
                 f"the collection {self.name!r} on {self._options.address} is of a newer graphmem; upgrade this one, "
                 "or choose another vector_store.config.collection_name"
@@ -444,7 +444,7 @@ class Collection:
         return CollectionInfo(metadata["model"], metadata["dims"], metadata["id"])
 
     def _create(self) -> models.CollectionInfo:
-        metadata = {"schema": SCHEMA, "model": self._model, "dims": self._dims, "id": str(uuid4())}
+        metadata = {"schema": SCHEMA_VERSION, "model": self._model, "dims": self._dims, "id": str(uuid4())}
         on_disk = self._options.on_disk or None
         int8 = models.ScalarQuantizationConfig(type=models.ScalarType.INT8, always_ram=True)
         with self._rest(WRITE_TIMEOUT) as rest:

@@ -268,7 +268,7 @@ class EmbeddedIndex:
         offset: Any = None
         while True:
             request = ScrollRequest(
-                offset=offset, limit=_PAGE, filter=selected, with_payload=["memory", "version"], with_vector=[DENSE]
+                offset=offset, limit=_PAGE, filter=selected, with_payload=["memory", "seq"], with_vector=[DENSE]
             )
             with self._translated_errors():
                 page, offset = self._shard.scroll(request)

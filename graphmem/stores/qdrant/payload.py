@@ -24,7 +24,7 @@ def payload(record: MemoryRecord) -> dict[str, Any]:
     ends = {"valid_to": record.valid_to, "expires_at": record.expires_at}
     return {
         "memory": record.id,
-        "version": record.seq,
+        "seq": record.seq,
         "partition": record.partition,
         **({} if record.kind is DEFAULT_KIND else {"kind": record.kind.value}),
         "valid_from": micros(record.valid_from),
@@ -86,9 +86,9 @@ def best_by_memory(search: Callable[[int], Sequence[tuple[str, float]]], limit: 
 
 
 def count_windows(payloads: Iterable[dict[str, Any]]) -> list[tuple[str, int, int]]:
-    """Returns (memory id, version, number of windows) for each memory and version."""
+    """Returns (memory id, seq, number of windows) for each memory and seq."""
     windows: dict[tuple[str, int], int] = {}
     for point_payload in payloads:
-        key = (point_payload["memory"], point_payload["version"])
+        key = (point_payload["memory"], point_payload["seq"])
         windows[key] = windows.get(key, 0) + 1
-    return [(memory, version, count) for (memory, version), count in windows.items()]
+    return [(memory, seq, count) for (memory, seq), count in windows.items()]

@@ -63,8 +63,8 @@ class ServerIndex:
         structs = [struct for point in points for struct in self._point_structs(point)]
         if not structs:
             return
-        # A batch is the ledger's state at one moment: a stored version above its highest was read later, and stays.
-        not_newer = _range("version", lte=max(point.record.seq for point in points))
+        # A batch is the ledger's state at one moment: a stored `seq` above its highest was read later, and stays.
+        not_newer = _range("seq", lte=max(point.record.seq for point in points))
         requests = [[upsert_operation(chunk, not_newer)] for chunk in _chunks(structs, self._points_per_request)]
         requests[-1].append(delete_operation(self._surplus_windows(points, not_newer)))
         with self._collection.connected() as connection:
@@ -138,7 +138,7 @@ class ServerIndex:
         while True:
             with self._collection.connected() as connection:
                 page, offset = connection.reader.scroll(
-                    self._collection.name, selected, limit=_PAGE, offset=offset, with_payload=["memory", "version"]
+                    self._collection.name, selected, limit=_PAGE, offset=offset, with_payload=["memory", "seq"]
                 )
             for record in page:
                 yield record.payload or {}

@@ -1,5 +1,5 @@
-// Removes the links of earlier versions of memories: mentions, DRAWN_FROM, REPLACES, and NEXT from their predecessors.
-// Returns the entities and placeholders at the other ends.
+// Deletes the links of memories whose state has changed: MENTIONS, DRAWN_FROM, REPLACES, and NEXT from their
+// predecessors. Returns the entities and placeholders at the other ends.
 CYPHER 5
 UNWIND $ids AS id
 MATCH (m:Memory {ledger: $ledger, id: id})
@@ -12,4 +12,4 @@ CALL (m) {
 }
 DELETE r
 RETURN collect(DISTINCT CASE WHEN x:Entity THEN x.id END) AS entities,
-       collect(DISTINCT CASE WHEN x:Memory AND x.version IS NULL THEN x.id END) AS memories
+       collect(DISTINCT CASE WHEN x:Memory AND x.seq IS NULL THEN x.id END) AS memories

@@ -1,4 +1,0 @@
-// The few entities with a state (a chosen name or an alias): only these have a version.
-CYPHER 5
-CREATE INDEX graphmem_entity_version IF NOT EXISTS
-FOR (n:Entity) ON (n.ledger, n.version)
