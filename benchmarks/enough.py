@@ -62,18 +62,11 @@ class Count:
 
     def print_counts(self) -> None:
         """Prints the counts."""
-<<<<<<< HEAD
-        for kind, answers in sorted(self._enough.items()):
-            empty = self._empty[kind]
-            total = len(answers)
-            print(f"{kind:8}{total:5}  enough {sum(answers) / total:4.0%}  empty {sum(empty) / len(empty):4.0%}")
-=======
         for kind, flags in sorted(self._enough.items()):
             empty = self._empty[kind]
             print(
                 f"{kind:8}{len(flags):5}  enough {sum(flags) / len(flags):4.0%}  empty {sum(empty) / len(empty):4.0%}"
             )
->>>>>>> main
         print(f"evidence printed: {self._printed[0]} without the floor, {self._printed[1]} with it")
 
 

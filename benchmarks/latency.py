@@ -40,13 +40,8 @@ NAMES = """
 """.split()
 
 
-<<<<<<< HEAD
-def many(original: Dataset, memories: int) -> Dataset:
-    """So many messages in one partition; the first ones, and the questions, are the original's."""
-=======
 def enlarge(original: Dataset, memories: int) -> Dataset:
     """A data set with this many messages in one partition; the first ones, and the questions, are the original's."""
->>>>>>> main
     messages = original.partitions[POOLED]
     return replace(original, partitions={POOLED: tuple(islice(_repeated(messages), memories))})
 
@@ -59,11 +54,7 @@ def _repeated(messages: Sequence[Message]) -> Iterator[Message]:
     for copy in count(1):
         cast = {name: NAMES[(copy * len(people) + place) % len(NAMES)] for place, name in enumerate(people)}
         for message in messages:
-<<<<<<< HEAD
-            yield _otherwise(message, copy, cast, words, chance)
-=======
             yield _reword(message, copy, cast, words, chance)
->>>>>>> main
 
 
 def _reword(
@@ -87,11 +78,7 @@ def measure(dataset: Dataset) -> dict[str, Any]:
     """The figures, ready for JSON."""
     with tempfile.TemporaryDirectory(prefix="graphmem-") as folder, Memory(folder, settings=Settings()) as memory:
         stored = store(memory, dataset, _print_progress)
-<<<<<<< HEAD
-        times = latencies(memory, dataset.cases, {name: SEARCH_FUNCTIONS[name] for name in MEASURED}, _print_progress)
-=======
         figures = latencies(memory, dataset.cases, {name: SEARCH_FUNCTIONS[name] for name in MEASURED}, _print_progress)
->>>>>>> main
     return {
         "benchmark": "latency",
         **environment(),
@@ -99,24 +86,14 @@ def measure(dataset: Dataset) -> dict[str, Any]:
         "adding": {"seconds": round(stored.seconds, 1), "per_second": round(stored.messages / stored.seconds, 1)},
         "latency": {
             name: {"top_k": TOP_K, "questions": one.questions, "p50_ms": round(one.p50, 1), "p95_ms": round(one.p95, 1)}
-<<<<<<< HEAD
-            for name, one in times.items()
-=======
             for name, one in figures.items()
->>>>>>> main
         },
     }
 
 
-<<<<<<< HEAD
-def _print_progress(name: str, done: int, total: int) -> None:
-    if sys.stderr.isatty():
-        print(f"\r{name}: {done} of {total} ", end="", file=sys.stderr, flush=True)
-=======
 def _print_progress(label: str, done: int, total: int) -> None:
     if sys.stderr.isatty():
         print(f"\r{label}: {done} of {total} ", end="", file=sys.stderr, flush=True)
->>>>>>> main
 
 
 def main() -> None:
@@ -127,11 +104,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.memories < 1:
         parser.error("--memories must be at least 1")
-<<<<<<< HEAD
-    print(json.dumps(measure(many(pooled([load(arguments.locomo)]), arguments.memories)), indent=2))
-=======
     print(json.dumps(measure(enlarge(pooled([load(arguments.locomo)]), arguments.memories)), indent=2))
->>>>>>> main
 
 
 if __name__ == "__main__":

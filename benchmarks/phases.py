@@ -42,11 +42,7 @@ PHASES: tuple[tuple[type[Any], str, str], ...] = (
     (pipeline._Search, "walk", "walk"),  # noqa: SLF001
     (pipeline._Search, "expand_second_hop", "hop"),  # noqa: SLF001
     (pipeline._Search, "answer", "fuse and answer"),  # noqa: SLF001
-<<<<<<< HEAD
-    (candidates.Candidates, "load_neighbours_and_similarities", "all: rows, neighbours, cosines"),
-=======
-    (candidates.Candidates, "load_neighbours", "all: candidate rows, neighbours, cosines"),
->>>>>>> main
+    (candidates.Candidates, "load_neighbours_and_similarities", "all: candidate rows, neighbours, cosines"),
     (candidates.Candidates, "score_tokens", "all: tokens read and compared"),
     (token_matching.TokenMatches, "add", "all: tokens compared"),
     (features.Evidence, "table", "all: features"),
@@ -80,13 +76,8 @@ def measure(path: Path, memories: int) -> dict[str, Any]:
         store(memory, dataset, lambda *_: None)
         for case in dataset.cases[:WARM]:
             memory.search(case.question, user_id=POOLED)
-<<<<<<< HEAD
-        clocked(spent)
-        whole = []
-=======
         time_phases(spent)
         totals = []
->>>>>>> main
         cases = dataset.cases[:: max(len(dataset.cases) // QUESTIONS, 1)]
         for case in cases:
             start = time.perf_counter()

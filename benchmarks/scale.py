@@ -44,13 +44,8 @@ SEED, DIMS, TOPICS, DISTINCT = 0, 384, 1000, 100_000
 SESSION, WORDS, VOCABULARY, TOKENS = 20, 12, 30_000, 12
 START, MINUTE = 1_600_000_000_000_000, 60_000_000
 ROWS = 20_000
-<<<<<<< HEAD
-WARM, QUESTIONS, ADDED = 30, 200, 200
-LOOKING = 1.0
-=======
 WARM, QUESTIONS, ADDITIONS = 30, 200, 200
 POLL_INTERVAL = 1.0
->>>>>>> main
 BASE = UUID("00000000-0000-4000-8000-000000000000").int
 FIRST = (
     "Ada Boris Clara Dario Elena Felix Greta Hugo Ines Jonas Karim Lara Marek Nadia Oscar Petra Ravi Selma Tara".split()
@@ -74,11 +69,7 @@ class MadeUpLedger:
         self._chance = np.random.default_rng(SEED)
         self._entities = max(20, 3 * memories // 10)
         weights = 1 / np.arange(1, VOCABULARY + 1)
-<<<<<<< HEAD
-        self._inserted: set[tuple[int, int]] = set()
-=======
         self._stored_entities: set[tuple[int, int]] = set()
->>>>>>> main
         self._word = np.cumsum(weights / weights.sum())
         self._topics = _unit(self._chance.standard_normal((TOPICS, DIMS), dtype=np.float32))
 
@@ -120,13 +111,6 @@ class MadeUpLedger:
 
     def _insert_rows(self, connection: Any, rows: range) -> None:
         per_partition = -(-self.memories // self.partitions)
-<<<<<<< HEAD
-        mentioned = self._mentioned(rows, per_partition)
-        entities = {entity for some in mentioned for entity in some}
-        fresh = [self._entity(partition, entity) for partition, entity in sorted(entities - self._inserted)]
-        self._inserted |= entities
-        connection.execute(schema.entities.insert(), fresh)
-=======
         entities_by_row = self._mentioned(rows, per_partition)
         entities = {entity for mentions in entities_by_row for entity in mentions}
         new_entities = [
@@ -134,7 +118,6 @@ class MadeUpLedger:
         ]
         self._stored_entities |= entities
         connection.execute(schema.entities.insert(), new_entities)
->>>>>>> main
         connection.execute(schema.memories.insert(), [self._memory(row, row // per_partition) for row in rows])
         mentions = [
             {"memory": row + 1, "entity": self._row(*entity), "kind": 1, "at": START + row * MINUTE}
@@ -263,11 +246,7 @@ def measure_search(memory: Memory, ledger_data: MadeUpLedger) -> dict[str, Any]:
         time_method(retrievers.Retrievers, method, times, name)
     totals: list[float] = []
     degraded: Counter[str] = Counter()
-<<<<<<< HEAD
-    for number, (question, user) in zip(range(WARM + QUESTIONS), made.questions(), strict=False):
-=======
     for number, (question, user) in zip(range(WARM + QUESTIONS), ledger_data.questions(), strict=False):
->>>>>>> main
         if number == WARM:
             times.clear()
         start = time.perf_counter()
@@ -275,11 +254,7 @@ def measure_search(memory: Memory, ledger_data: MadeUpLedger) -> dict[str, Any]:
         totals += [1000 * (time.perf_counter() - start)] if number >= WARM else []
     return {
         "questions": QUESTIONS,
-<<<<<<< HEAD
-        **_spread(total),
-=======
         **_spread(totals),
->>>>>>> main
         "degraded": dict(degraded),
         "parts": {k: _spread(v) for k, v in times.items()},
     }

@@ -25,11 +25,7 @@ MOST = 1_500
 
 
 def count_tokens() -> dict[str, Any]:
-<<<<<<< HEAD
-    """The table: tokens of the instructions, of the schema and of the frame around what is sent, by request."""
-=======
     """The tokens of instructions, schema and frame (the user message without its content), by request."""
->>>>>>> main
     vocabulary = openai.o200k_base()
 
     def tokens(text: str) -> int:

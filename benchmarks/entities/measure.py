@@ -49,19 +49,12 @@ Label = dict[str, Any]
 
 def main() -> None:
     """Measure, print, and write to a file if one is named."""
-<<<<<<< HEAD
-    arguments = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    arguments.add_argument("--out", type=Path, help="write the figures there as JSON")
-    arguments.add_argument("--show", action="store_true", help="print what is missed and wrong in the dev split")
-    options = arguments.parse_args()
-=======
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, help="write the figures there as JSON")
     parser.add_argument(
         "--show", action="store_true", help="print missed and wrong names and relations of the dev split"
     )
     options = parser.parse_args()
->>>>>>> main
     labels = [json.loads(line) for line in LABELS.read_text(encoding="utf-8").splitlines()]
     extractor = SpacyExtractor()
     extractions = extractor.extract([Utterance(label["text"], label["speaker"]) for label in labels])
@@ -106,15 +99,9 @@ def figures(pairs: list[tuple[Label, Extraction]]) -> dict[str, Any]:
         matches = match_statements(label["relations"], extraction.statements)
         count.update(relation_counts(label, extraction.statements, matches))
         for place, statement in enumerate(extraction.statements):
-<<<<<<< HEAD
-            right = judge(label["relations"], matches.get(place), statement)
-            if right is not None:
-                # An extractor from before there was a confidence can be measured, too.
-=======
             right = is_right(label["relations"], matches.get(place), statement)
             if right is not None:
                 # Earlier extractors, whose statements have no confidence, can be measured, too.
->>>>>>> main
                 verdicts.setdefault(getattr(statement, "confidence", 1.0), []).append(right)
     return {
         "sentences": len(pairs),
@@ -135,21 +122,12 @@ def figures(pairs: list[tuple[Label, Extraction]]) -> dict[str, Any]:
     }
 
 
-<<<<<<< HEAD
-def scores(hits: int, right: int, reported: int, labelled: int) -> dict[str, Any]:
-    """Precision, recall and their harmonic mean, with the numbers they come from."""
-    precision, recall = share(right, reported), share(hits, labelled)
-    both = (precision or 0) + (recall or 0)
-    f1 = round(2 * (precision or 0) * (recall or 0) / both, 3) if both else None
-    return {"precision": precision, "recall": recall, "f1": f1, "said": reported, "labelled": labelled}
-=======
 def scores(hits: int, right: int, claimed: int, labelled: int) -> dict[str, Any]:
     """Precision, recall and their harmonic mean, with the numbers they come from."""
     precision, recall = share(right, claimed), share(hits, labelled)
     both = (precision or 0) + (recall or 0)
     f1 = round(2 * (precision or 0) * (recall or 0) / both, 3) if both else None
     return {"precision": precision, "recall": recall, "f1": f1, "said": claimed, "labelled": labelled}
->>>>>>> main
 
 
 def share(part: int, whole: int) -> float | None:
@@ -163,19 +141,11 @@ def forms(words: str) -> set[str]:
 
 
 def names(label: Label, extraction: Extraction) -> dict[str, str]:
-<<<<<<< HEAD
-    """What the extractor calls a name, the speaker apart: type by key."""
-    return {each.key: each.type.value for each in reported_names(label, extraction)}
-
-
-def reported_names(label: Label, extraction: Extraction) -> Iterator[Any]:
-=======
     """The names that the extractor gives, without the speaker: type by key."""
     return {each.key: each.type.value for each in counted_mentions(label, extraction)}
 
 
 def counted_mentions(label: Label, extraction: Extraction) -> Iterator[Any]:
->>>>>>> main
     """The mentions that count for the precision."""
     speaker = normalise_key(label["speaker"] or "")
     labelled = {key for each in label["entities"] for key in forms(each["name"])}
@@ -186,11 +156,7 @@ def counted_mentions(label: Label, extraction: Extraction) -> Iterator[Any]:
 
 def entity_counts(label: Label, extraction: Extraction) -> Counter[str]:
     """Hits and misses among the names of one sentence."""
-<<<<<<< HEAD
-    every = {each.key: each.type.value for each in extraction.mentions}
-=======
     types = {each.key: each.type.value for each in extraction.mentions}
->>>>>>> main
     count: Counter[str] = Counter()
     free, wanted = set(), set()
     for each in label["entities"]:
@@ -202,17 +168,10 @@ def entity_counts(label: Label, extraction: Extraction) -> Counter[str]:
         count["entities"] += 1
         if hit := keys & set(types):
             count["entity hits"] += 1
-<<<<<<< HEAD
-            count["types right"] += any(every[key] in each["type"].split("|") for key in hit)
-    reported = set(names(label, extraction)) - (free - wanted)
-    count["entities said"] = len(reported)
-    count["entities right"] = len(reported & wanted)
-=======
             count["types right"] += any(types[key] in each["type"].split("|") for key in hit)
     claimed = set(names(label, extraction)) - (free - wanted)
     count["entities said"] = len(claimed)
     count["entities right"] = len(claimed & wanted)
->>>>>>> main
     return count
 
 
@@ -220,11 +179,7 @@ def match_statements(labels: list[Label], statements: Iterable[Statement]) -> di
     """For each statement its label and how well they agree (1 ends, 2 verb, 3 whole); each label serves once."""
     candidates = sorted(
         (
-<<<<<<< HEAD
-            (level, not label.get("optional"), is_negated(statement) == label["negated"], -place, -number)
-=======
             (level, not label.get("optional"), negated(statement) == label["negated"], -place, -number)
->>>>>>> main
             for place, statement in enumerate(statements)
             for number, label in enumerate(labels)
             if (level := agreement(label, statement))
@@ -259,13 +214,8 @@ def main_verb(predicate: str) -> str:
     return words[1] if words[0] in ("be", "stop", "finish") and len(words) > 1 else words[0]
 
 
-<<<<<<< HEAD
-def is_negated(statement: Statement) -> bool:
-    """Whether a statement says that it is not so."""
-=======
 def negated(statement: Statement) -> bool:
     """Whether a statement is negated."""
->>>>>>> main
     return statement.predicate.startswith("not ")
 
 
@@ -281,15 +231,6 @@ def relation_counts(
         kind = " free" if labels[number].get("optional") else ""
         count.update(f"{name}{kind}" for name in MEASURES[:level])
         if not kind:
-<<<<<<< HEAD
-            count["negation said"] += is_negated(statements[place])
-            count["negation labelled"] += labels[number]["negated"]
-            count["negation right"] += is_negated(statements[place]) and labels[number]["negated"]
-    return count
-
-
-def judge(labels: list[Label], match: tuple[int, int] | None, statement: Statement) -> bool | None:
-=======
             count["negation said"] += negated(statements[place])
             count["negation labelled"] += labels[number]["negated"]
             count["negation right"] += negated(statements[place]) and labels[number]["negated"]
@@ -297,26 +238,12 @@ def judge(labels: list[Label], match: tuple[int, int] | None, statement: Stateme
 
 
 def is_right(labels: list[Label], match: tuple[int, int] | None, statement: Statement) -> bool | None:
->>>>>>> main
     """Whether a statement is right in ends, verb and negation; None for one that is optional."""
     if match is None:
         return False
     number, level = match
     if labels[number].get("optional"):
         return None
-<<<<<<< HEAD
-    return level > 1 and is_negated(statement) == labels[number]["negated"]
-
-
-def show(label: Label, extraction: Extraction) -> None:
-    """Print what was missed and what was wrong in one sentence."""
-    statements, matches = extraction.statements, match_statements(label["relations"], extraction.statements)
-    reached = {number for number, _ in matches.values()}
-    lines = [
-        f"  wrong   {each.subject} | {each.predicate} | {each.object}"
-        for place, each in enumerate(statements)
-        if judge(label["relations"], matches.get(place), each) is False
-=======
     return level > 1 and negated(statement) == labels[number]["negated"]
 
 
@@ -328,22 +255,15 @@ def show(label: Label, extraction: Extraction) -> None:
         f"  wrong   {each.subject} | {each.predicate} | {each.object}"
         for place, each in enumerate(statements)
         if is_right(label["relations"], matches.get(place), each) is False
->>>>>>> main
     ]
     lines += [
         f"  missed  {each['subject']} | {'not ' * each['negated']}{each['predicate']} | {each['object']}"
         for number, each in enumerate(label["relations"])
         if number not in matched_labels and not each.get("optional")
     ]
-<<<<<<< HEAD
-    reported, every = names(label, extraction), {each.key: each.type.value for each in extraction.mentions}
-    labelled = {key: each for each in label["entities"] for key in forms(each["name"])}
-    lines += [f"  name?   {key} ({type_})" for key, type_ in reported.items() if key not in labelled]
-=======
     claimed, types = names(label, extraction), {each.key: each.type.value for each in extraction.mentions}
     labelled = {key: each for each in label["entities"] for key in forms(each["name"])}
     lines += [f"  name?   {key} ({type_})" for key, type_ in claimed.items() if key not in labelled]
->>>>>>> main
     for each in label["entities"]:
         hit = forms(each["name"]) & set(types)
         if not hit and not each.get("optional"):
