@@ -16,7 +16,16 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pydantic
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from graphmem.boundary import validation
@@ -131,13 +140,14 @@ def _refuse_other_providers(section: str, *providers: str) -> BeforeValidator:
     return BeforeValidator(check)
 
 
-# A key of mem0's without a meaning here: only its presence is stored, for a warning.
-IgnoredKey = Annotated[bool, BeforeValidator(lambda _: True)]
+# A key of mem0's without a meaning here: any value is accepted, and only its presence is stored, for a warning.
+IgnoredKey = Annotated[bool, BeforeValidator(lambda _: True), WithJsonSchema({})]
 FilePath = Annotated[Path, BeforeValidator(_checked_path)]
 Text = Annotated[str, Field(min_length=1)]
 # A URL may hold a password.
 SecretUrl = Annotated[SecretStr, Field(min_length=1)]
 Dimensions = Annotated[int, Field(ge=1, le=65_536)]
+Port = Annotated[int, Field(ge=1, le=65_535)]
 
 
 class _Section(BaseModel):
@@ -174,23 +184,39 @@ class _NoConfig(_Section):
 
 
 class QdrantConfig(_Section):
-    """A Qdrant server (`url`, or `host` and `port`), or embedded Qdrant in the folder `path` (default: inside `home`).
+    """A Qdrant server (`url`, or `host` and `port`), or embedded Qdrant in the folder `path`."""
 
-    `prefer_grpc`: by default gRPC is used where `grpc_port` answers, else REST. `on_disk` and `quantization` apply when
-    a server's collection is created. `embedding_model_dims` is mem0's and compared with the embedder.
-    """
-
-    url: SecretUrl | None = None
-    host: Text | None = None
-    port: Annotated[int, Field(ge=1, le=65_535)] | None = None
-    api_key: SecretStr | None = None
-    prefer_grpc: bool | None = None
-    grpc_port: Annotated[int, Field(ge=1, le=65_535)] = 6334
-    path: FilePath | None = None
-    collection_name: Text = "graphmem"
-    embedding_model_dims: Dimensions | None = None
-    on_disk: bool | None = None
-    quantization: Literal["int8"] | None = None
+    url: SecretUrl | None = Field(
+        default=None, description="The URL of a Qdrant server, version 1.16 or newer (extra `qdrant`)."
+    )
+    host: Text | None = Field(default=None, description="The host of a Qdrant server, instead of `url`.")
+    port: Port | None = Field(default=None, description="The REST port of `host`; by default 6333.")
+    api_key: SecretStr | None = Field(default=None, description="The API key of the server.")
+    prefer_grpc: bool | None = Field(
+        default=None,
+        description="Use gRPC, or REST if false. By default gRPC is used where `grpc_port` answers, else REST.",
+    )
+    grpc_port: Port = Field(default=6334, description="The gRPC port of the server.")
+    path: FilePath | None = Field(
+        default=None, description="The folder of embedded Qdrant; by default `vectors` in `home`."
+    )
+    collection_name: Text = Field(
+        default="graphmem",
+        description="The collection: 1 to 64 letters, digits, `-` and `_`, the first a letter or digit. Ledgers with "
+        "the same embedder can share a collection of a server.",
+    )
+    embedding_model_dims: Dimensions | None = Field(
+        default=None,
+        description="mem0's key for the length of the vectors. It is compared with the embedder's and not needed.",
+    )
+    on_disk: bool | None = Field(
+        default=None, description="Keep the vectors on the server's disk. Applies when the collection is created."
+    )
+    quantization: Literal["int8"] | None = Field(
+        default=None,
+        description="Keep one byte per number of a vector in the server's memory. Applies when the collection is "
+        "created.",
+    )
 
     @property
     def is_server(self) -> bool:
@@ -211,9 +237,9 @@ class QdrantConfig(_Section):
 
 
 class QdrantStore(_Section):
-    """The vector store: Qdrant is the only one."""
+    """The vector index in Qdrant: a server (`url`, or `host` and `port`), or embedded Qdrant in the folder `path`."""
 
-    provider: Literal["qdrant"] = "qdrant"
+    provider: Literal["qdrant"] = Field(default="qdrant", description="Selects the vector index.")
     config: QdrantConfig = QdrantConfig()
 
 
@@ -223,41 +249,40 @@ class QdrantStore(_Section):
 class Neo4jConfig(_Section):
     """The address and account of a Neo4j server."""
 
-    url: SecretUrl
-    username: Text = "neo4j"
-    password: SecretStr
-    database: Text = "neo4j"
+    url: SecretUrl = Field(description="The URL of a Neo4j server, version 5.26 or newer, such as `neo4j://host:7687`.")
+    username: Text = Field(default="neo4j", description="The account's name.")
+    password: SecretStr = Field(description="The account's password.")
+    database: Text = Field(default="neo4j", description="The database. Several ledgers can share one.")
 
 
 class _Graph(_Section):
-    """A graph store.
+    """A graph store."""
 
-    `llm`, `custom_prompt` and `threshold` are keys of mem0 1, for its graph's own model; they are ignored.
-    """
-
-    llm: IgnoredKey = False
-    custom_prompt: IgnoredKey = False
-    threshold: IgnoredKey = False
+    llm: IgnoredKey = Field(default=False, description="Ignored, with a warning: the model of mem0 1's graph.")
+    custom_prompt: IgnoredKey = Field(default=False, description="Ignored, with a warning: the prompt of that model.")
+    threshold: IgnoredKey = Field(
+        default=False, description="Ignored, with a warning: the similarity at which mem0 1's graph merged nodes."
+    )
 
 
 class Neo4jGraph(_Graph):
-    """The graph in Neo4j."""
+    """The graph in Neo4j. Needs the extra `neo4j`."""
 
-    provider: Literal["neo4j"]
+    provider: Literal["neo4j"] = Field(description="Selects the graph.")
     config: Neo4jConfig
 
 
 class LedgerGraph(_Graph):
     """The graph in the ledger's own tables."""
 
-    provider: Literal["ledger"] = "ledger"
+    provider: Literal["ledger"] = Field(default="ledger", description="Selects the graph.")
     config: _NoConfig = _NoConfig()
 
 
 class NetworkxGraph(_Graph):
-    """The graph in memory, in networkx."""
+    """A copy of the graph in memory, in networkx."""
 
-    provider: Literal["networkx"]
+    provider: Literal["networkx"] = Field(description="Selects the graph.")
     config: _NoConfig = _NoConfig()
 
 
@@ -265,136 +290,174 @@ class NetworkxGraph(_Graph):
 
 
 class MinilmConfig(_Section):
-    """`tokens`: store a vector for each token as well (about 5 kB for a chat turn); without them search finds less."""
+    """Options of the built-in embedding model."""
 
-    tokens: bool = True
+    tokens: bool = Field(
+        default=True,
+        description="Store a vector for each token as well, about 5 kB for a message of a chat. Without them search "
+        "finds less.",
+    )
 
 
 class MinilmEmbedder(_Section):
-    """The model inside the package: offline, 384 dimensions."""
+    """The embedding model inside the package: offline, 384 dimensions, English."""
 
-    provider: Literal["minilm"] = "minilm"
+    provider: Literal["minilm"] = Field(default="minilm", description="Selects the embedding model.")
     config: MinilmConfig = MinilmConfig()
 
 
 class OpenaiEmbedderConfig(_Section):
-    """An OpenAI-compatible embedding endpoint.
+    """An OpenAI-compatible embedding endpoint, to which the texts are sent."""
 
-    `embedding_dims`: the length of its vectors, or the shorter one that a model is asked for; by default the endpoint
-    is asked. `batch_size`: texts per request, by default 256 at OpenAI's own endpoint and 32 elsewhere, the limit of
-    some servers. `timeout` in seconds.
-    """
-
-    model: Text = "text-embedding-3-small"
-    api_key: SecretStr | None = None
-    openai_base_url: SecretUrl | None = None
-    embedding_dims: Dimensions | None = None
-    batch_size: Annotated[int, Field(ge=1, le=2048)] | None = None
-    timeout: Annotated[float, Field(gt=0)] = 60.0
+    model: Text = Field(default="text-embedding-3-small", description="The model's name.")
+    api_key: SecretStr | None = Field(
+        default=None, description="The API key; by default OPENAI_API_KEY, for OpenAI's own endpoint."
+    )
+    openai_base_url: SecretUrl | None = Field(
+        default=None, description="The URL of the endpoint; by default OPENAI_BASE_URL, else OpenAI's own."
+    )
+    embedding_dims: Dimensions | None = Field(
+        default=None,
+        description="The length of the vectors, or the shorter one that the model is asked for. By default the "
+        "endpoint is asked.",
+    )
+    batch_size: Annotated[int, Field(ge=1, le=2048)] | None = Field(
+        default=None,
+        description="Texts per request; by default 256 at OpenAI's own endpoint and 32, the limit of some servers, "
+        "elsewhere.",
+    )
+    timeout: Annotated[float, Field(gt=0)] = Field(default=60.0, description="Seconds until a request is given up.")
 
 
 class OpenaiEmbedder(_Section):
-    """Embeddings over HTTP."""
+    """Embeddings from an OpenAI-compatible endpoint, to which the texts are sent."""
 
-    provider: Literal["openai"]
+    provider: Literal["openai"] = Field(description="Selects the embedding model.")
     config: OpenaiEmbedderConfig = OpenaiEmbedderConfig()
 
 
 class CallableEmbedderConfig(_Section):
-    """A function of the caller's. `model` names its vectors: those of different names are never mixed."""
+    """A function of the caller's."""
 
-    embed: EmbedFunction
-    embedding_dims: Dimensions
-    model: Text
+    embed: EmbedFunction = Field(
+        description="The function: takes a list of texts, returns one vector (a sequence of floats) for each."
+    )
+    embedding_dims: Dimensions = Field(description="The length of its vectors.")
+    model: Text = Field(description="A name for its vectors. Vectors of different names are never compared.")
 
 
 class CallableEmbedder(_Section):
-    """Embeddings from a function."""
+    """Embeddings from a function of the caller's."""
 
-    provider: Literal["callable"]
+    provider: Literal["callable"] = Field(description="Selects the embedding model.")
     config: CallableEmbedderConfig
 
 
 class SpacyConfig(_Section):
-    """`model`: name or path of a spaCy pipeline; by default the small English one inside the package."""
+    """Options of spaCy."""
 
-    model: Text | None = None
+    model: Text | None = Field(
+        default=None,
+        description="The name or path of a spaCy pipeline; by default the small English one that is installed with "
+        "graphmem.",
+    )
 
 
 class SpacyExtractor(_Section):
     """Entities and relations from spaCy."""
 
-    provider: Literal["spacy"] = "spacy"
+    provider: Literal["spacy"] = Field(default="spacy", description="Selects the extractor.")
     config: SpacyConfig = SpacyConfig()
 
 
 class NoExtractor(_Section):
     """No extraction of entities and relations, except by the language model."""
 
-    provider: Literal["none"]
+    provider: Literal["none"] = Field(description="Selects the extractor.")
     config: _NoConfig = _NoConfig()
 
 
 class LlmPrices(_Section):
-    """Prices per million tokens, from which `stats()` computes the cost. `cached`: prompt tokens read from a cache."""
+    """Prices per million tokens, from which the cost in `usage` and `stats()` is computed."""
 
-    prompt: Annotated[float, Field(ge=0)]
-    completion: Annotated[float, Field(ge=0)]
-    cached: Annotated[float, Field(ge=0)] | None = None
+    prompt: Annotated[float, Field(ge=0)] = Field(description="The price of a million prompt tokens.")
+    completion: Annotated[float, Field(ge=0)] = Field(description="The price of a million completion tokens.")
+    cached: Annotated[float, Field(ge=0)] | None = Field(
+        default=None, description="The price of a million prompt tokens read from a cache; by default that of `prompt`."
+    )
 
 
 class OpenaiLlmConfig(_Section):
-    """An OpenAI-compatible chat endpoint. `timeout`: seconds for each of at most three attempts.
+    """An OpenAI-compatible chat endpoint."""
 
-    `enable_vision` and `vision_details` are mem0's: images are not read yet.
-    """
-
-    model: Text = "gpt-4o-mini"
-    api_key: SecretStr | None = None
-    openai_base_url: SecretUrl | None = None
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
-    top_p: Annotated[float, Field(ge=0, le=1)] | None = None
-    max_tokens: Annotated[int, Field(ge=1)] | None = None
-    enable_vision: bool = False
-    vision_details: IgnoredKey = False
-    timeout: Annotated[float, Field(gt=0, le=86_400)] = 60.0
-    prices: LlmPrices | None = None
+    model: Text = Field(default="gpt-4o-mini", description="The model's name.")
+    api_key: SecretStr | None = Field(
+        default=None, description="The API key; by default OPENAI_API_KEY, for OpenAI's own endpoint."
+    )
+    openai_base_url: SecretUrl | None = Field(
+        default=None, description="The URL of the endpoint; by default OPENAI_BASE_URL, else OpenAI's own."
+    )
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = Field(
+        default=None, description="The sampling temperature; not sent by default."
+    )
+    top_p: Annotated[float, Field(ge=0, le=1)] | None = Field(
+        default=None, description="The share of nucleus sampling; not sent by default."
+    )
+    max_tokens: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="The maximum number of tokens of an answer; not sent by default."
+    )
+    enable_vision: bool = Field(default=False, description="Ignored, with a warning if true: images are not read yet.")
+    vision_details: IgnoredKey = Field(default=False, description="Ignored: mem0's resolution of images.")
+    timeout: Annotated[float, Field(gt=0, le=86_400)] = Field(
+        default=60.0, description="Seconds for each of at most three attempts of a request."
+    )
+    prices: LlmPrices | None = Field(default=None, description="Prices per million tokens.")
 
 
 class OpenaiLlm(_Section):
-    """The language model. Without this section none is ever called."""
+    """The language model: an OpenAI-compatible chat endpoint, to which texts are sent. By default none is called."""
 
-    provider: Literal["openai"] = "openai"
+    provider: Literal["openai"] = Field(default="openai", description="Selects the language model.")
     config: OpenaiLlmConfig = OpenaiLlmConfig()
 
 
 class LimitSettings(_Section):
-    """The largest input that one call accepts: at most the defaults, for which all parts of graphmem are built.
+    """The largest input that one call accepts. Limits can be lowered; all parts of graphmem are built for the defaults.
 
-    `max_top_k` is at least 50, the most that `top_k="auto"` returns.
+    `import_` and `graphmem migrate` apply the defaults, whatever is configured.
     """
 
-    max_message_chars: Annotated[int, Field(ge=1, le=LIMITS.max_message_chars)] = LIMITS.max_message_chars
-    max_messages: Annotated[int, Field(ge=1, le=LIMITS.max_messages)] = LIMITS.max_messages
-    max_metadata_bytes: Annotated[int, Field(ge=2, le=LIMITS.max_metadata_bytes)] = LIMITS.max_metadata_bytes
-    max_filter_depth: Annotated[int, Field(ge=0, le=LIMITS.max_filter_depth)] = LIMITS.max_filter_depth
-    max_filter_conditions: Annotated[int, Field(ge=1, le=LIMITS.max_filter_conditions)] = LIMITS.max_filter_conditions
-    max_top_k: Annotated[int, Field(ge=50, le=LIMITS.max_top_k)] = LIMITS.max_top_k
+    max_message_chars: Annotated[int, Field(ge=1, le=LIMITS.max_message_chars)] = Field(
+        default=LIMITS.max_message_chars, description="Characters of a message, or of the new text of an update."
+    )
+    max_messages: Annotated[int, Field(ge=1, le=LIMITS.max_messages)] = Field(
+        default=LIMITS.max_messages, description="Messages of one call."
+    )
+    max_metadata_bytes: Annotated[int, Field(ge=2, le=LIMITS.max_metadata_bytes)] = Field(
+        default=LIMITS.max_metadata_bytes,
+        description="Bytes, as JSON, of the metadata of a call, of the metadata of a message, and of each attachment.",
+    )
+    max_filter_depth: Annotated[int, Field(ge=0, le=LIMITS.max_filter_depth)] = Field(
+        default=LIMITS.max_filter_depth, description="Levels of AND, OR and NOT in a filter."
+    )
+    max_filter_conditions: Annotated[int, Field(ge=1, le=LIMITS.max_filter_conditions)] = Field(
+        default=LIMITS.max_filter_conditions,
+        description="Conditions of a filter. A list of values for `in` is one condition.",
+    )
+    max_top_k: Annotated[int, Field(ge=50, le=LIMITS.max_top_k)] = Field(
+        default=LIMITS.max_top_k, description='Hits of a search. `top_k="auto"` returns up to 50.'
+    )
 
 
 # --- all of it -----------------------------------------------------------------------------------------------------
 
 
 class Settings(_Section):
-    """The whole configuration; every key has a default that needs no server, key or network.
+    """The whole configuration; every key has a default that needs no server, key or network."""
 
-    `before_store` is called with each message before any other processing. `delivery_wait`: seconds that a write waits
-    for the projections. `session_gap`: minutes of silence after which a new session begins. `summary_messages`: after
-    so many messages of a session the language model summarises it (0: never). `secret_key` is by default read from a
-    file beside the ledger; `replace_secret_key=True` accepts it in place of a lost one.
-    """
-
-    home: FilePath | None = None
+    home: FilePath | None = Field(
+        default=None, description="The folder of the embedded stores; by default `~/.graphmem`."
+    )
     vector_store: QdrantStore = QdrantStore()
     graph_store: Annotated[
         Neo4jGraph | LedgerGraph | NetworkxGraph, Field(discriminator="provider"), _default_provider("ledger")
@@ -409,19 +472,57 @@ class Settings(_Section):
         SpacyExtractor()
     )
     llm: Annotated[OpenaiLlm | None, _refuse_other_providers("llm", "openai")] = None
-    history_db_path: FilePath | None = None
-    ledger_url: SecretUrl | None = None
-    secret_key: Annotated[SecretStr, AfterValidator(_check_secret_length)] | None = None
-    replace_secret_key: bool = False
-    custom_fact_extraction_prompt: Text | None = None
-    custom_instructions: Text | None = None  # mem0 2's name of custom_fact_extraction_prompt
-    custom_update_memory_prompt: Text | None = None
-    before_store: Annotated[BeforeStore, BeforeValidator(_checked_function)] | None = None
-    version: Literal["v1.0", "v1.1"] = "v1.1"
+    history_db_path: FilePath | None = Field(
+        default=None, description="The SQLite file of the ledger; by default `ledger.sqlite` in `home`."
+    )
+    ledger_url: SecretUrl | None = Field(
+        default=None,
+        description="The URL of the ledger, instead of `history_db_path`: `sqlite:///…`, or "
+        "`postgresql://user:password@host:port/database` for PostgreSQL 14 or newer with the encoding UTF8 (extra "
+        "`postgres`).",
+    )
+    secret_key: Annotated[SecretStr, AfterValidator(_check_secret_length)] | None = Field(
+        default=None,
+        description=f"The secret key, {MIN_SECRET_CHARS} characters or more: the key of the digests by which erased "
+        "messages are recognised. Every machine that uses a ledger needs the same. By default it is read from the file "
+        "`secret.key` beside the ledger's file, or in `home` for a ledger on PostgreSQL.",
+    )
+    replace_secret_key: bool = Field(
+        default=False,
+        description="Accept a new secret key in place of one that is lost. Messages that were erased before are "
+        "then stored again when they are added again.",
+    )
+    custom_fact_extraction_prompt: Text | None = Field(
+        default=None,
+        description="Replaces the instructions by which the language model draws facts, not the form of its answer.",
+    )
+    custom_instructions: Text | None = Field(
+        default=None, description="mem0 2's name of `custom_fact_extraction_prompt`, which counts if both are set."
+    )
+    custom_update_memory_prompt: Text | None = Field(
+        default=None,
+        description="Replaces the instructions by which the language model decides how new facts change stored ones, "
+        "not the form of its answer.",
+    )
+    before_store: Annotated[BeforeStore, BeforeValidator(_checked_function)] | None = Field(
+        default=None,
+        description="A function that gets each message before any other processing, and returns it as it may be "
+        "stored, or None if it may not be stored.",
+    )
+    version: Literal["v1.0", "v1.1"] = Field(
+        default="v1.1", description="The form of results: `v1.0` returns bare lists, as mem0 did."
+    )
     limits: LimitSettings = LimitSettings()
-    delivery_wait: Annotated[float, Field(ge=0)] = 3.0
-    session_gap: Annotated[float, Field(gt=0)] = 30.0
-    summary_messages: Annotated[int, Field(ge=0)] = 20
+    delivery_wait: Annotated[float, Field(ge=0)] = Field(
+        default=3.0, description="Seconds that a write waits for the projections before it reports them as pending."
+    )
+    session_gap: Annotated[float, Field(gt=0)] = Field(
+        default=30.0, description="Minutes without a message after which a new session begins."
+    )
+    summary_messages: Annotated[int, Field(ge=0)] = Field(
+        default=20,
+        description="The number of messages of a session after which the language model summarises it again; 0: never.",
+    )
 
     @model_validator(mode="after")
     def _one_ledger(self) -> Settings:

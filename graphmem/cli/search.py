@@ -19,7 +19,7 @@ def _checked_top_k(value: str) -> str:
 @command
 def search(
     call: CommandContext,
-    query: Annotated[str, typer.Argument(metavar="QUERY")],
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="What to search for.")],
     top_k: Annotated[
         str,
         typer.Option(
@@ -57,7 +57,7 @@ def search(
 @command
 def context(
     call: CommandContext,
-    query: Annotated[str, typer.Argument(metavar="QUERY")],
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="What to search for.")],
     max_chars: Annotated[int, typer.Option(help="The maximum number of characters.")] = 1200,
 ) -> None:
     """Prints the memories for a query as a block for a prompt."""

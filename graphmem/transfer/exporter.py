@@ -9,11 +9,12 @@ from graphmem.model import Scope
 from graphmem.stores.ledger import Ledger, export_queries
 from graphmem.stores.projection import Progress
 from graphmem.transfer import serialization
+from graphmem.transfer.records import Record
 from graphmem.wiring import recorded_embedder
 
 
 def export_records(
-    ledger: Ledger, scope: Scope | None, write: Callable[[serialization.Record], object], progress: Progress | None
+    ledger: Ledger, scope: Scope | None, write: Callable[[Record], object], progress: Progress | None
 ) -> None:
     """Passes the records of a scope (None: of all scopes) to `write`, in an order in which they can be imported.
 

@@ -12,7 +12,7 @@ from base64 import b64decode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import numpy as np
 
@@ -51,15 +51,15 @@ from graphmem.model import (
 from graphmem.models.protocols import Embedded, Matrix, Tokens
 from graphmem.stores.ledger.memories import encode_record
 from graphmem.text import content_hash
+from graphmem.transfer.records import MAX_VERSION, EventName, LinkKind
 
 T = TypeVar("T")
 Check = Callable[[object, str], T]
 
 FORMAT = 1
-EVENTS = ("ADD", "UPDATE", "RETIRE", "RESTORE", "SCOPE", "DELETE")
-LINK_KINDS = ("drawn_from", "corrects", "replaces")
+EVENTS: tuple[str, ...] = get_args(EventName)
+LINK_KINDS: tuple[str, ...] = get_args(LinkKind)
 MENTION_KINDS = {kind.name.lower(): kind for kind in MentionKind}
-MAX_VERSION = 2**31 - 1
 VECTOR_BYTES = 4
 
 

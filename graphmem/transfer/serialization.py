@@ -5,27 +5,19 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from graphmem import __version__
 from graphmem.boundary import validation
 from graphmem.digests import Digests
-from graphmem.model import SCOPE_NAMES, Event, MemoryRecord, Message, Scope, iso, optional_iso
+from graphmem.model import Event, MemoryRecord, MentionKind, Message, Scope, iso, optional_iso
 from graphmem.stores.ledger.decoding import moment
 from graphmem.stores.ledger.export_queries import ExportedMemory, ExportedName, ExportedTombstone
+from graphmem.transfer import records
 from graphmem.transfer.format import FORMAT
 
-Record = dict[str, Any]
 
-_TIME_FIELDS = ("at", "valid_from", "created_at", "updated_at")
-_OPTIONAL_TIME_FIELDS = ("valid_to", "expires_at")
-_PLAIN_FIELDS = (
-    "text", "memory_type", "metadata", "speaker", "actor_id", "role", "message_id", "session", "source_only",
-    "confidence", "version",
-)  # fmt: skip
-
-
-def header(digests: Digests, embedder: str | None, scope: Scope | None, now: datetime) -> Record:
+def header(digests: Digests, embedder: str | None, scope: Scope | None, now: datetime) -> records.HeaderRecord:
     """Returns the first record of an export: the format and the graphmem, ledger and embedder that wrote it."""
     return {
         "type": "graphmem",
@@ -39,20 +31,26 @@ def header(digests: Digests, embedder: str | None, scope: Scope | None, now: dat
     }
 
 
-def trailer(counts: Mapping[str, int], digest: str) -> Record:
+def trailer(counts: Mapping[str, int], digest: str) -> records.EndRecord:
     """Returns the last record, which proves that a file is complete: `digest` is the SHA-256 of all bytes before it."""
-    return {"type": "end", **counts, "sha256": digest}
+    return {
+        "type": "end",
+        "memories": counts["memories"],
+        "erased": counts["erased"],
+        "aliases": counts["aliases"],
+        "names": counts["names"],
+        "sha256": digest,
+    }
 
 
-def memory(exported: ExportedMemory, digests: Digests, model: str | None) -> Record:
+def memory(exported: ExportedMemory, digests: Digests, model: str | None) -> records.MemoryRecord:
     """Converts a memory with its history, extraction, links and embeddings; `model` names the embedding model."""
     record = exported.record
     return {
         "type": "memory",
         "id": record.id,
-        **_scope_fields(record.scope),
-        **({"further_runs": list(record.further_runs)} if record.further_runs else {}),
-        "kind": record.kind.value,
+        **_memory_scope(record),
+        "kind": record.kind,
         **_state_fields(record),
         "said": _message_recognition(exported, digests),
         "events": [_event(event) for event in exported.events],
@@ -70,25 +68,51 @@ def memory(exported: ExportedMemory, digests: Digests, model: str | None) -> Rec
             }
             for statement in exported.statements
         ],
-        "links": [{"kind": kind, "by" if is_incoming else "memory": uid} for kind, uid, is_incoming in exported.links],
+        "links": [_link(*link) for link in exported.links],
         "embeddings": _embeddings(exported, model),
     }
 
 
-def _scope_fields(scope: Scope) -> Record:
-    return {name: getattr(scope, name) for name in SCOPE_NAMES}
+def _scope_fields(scope: Scope) -> records.ScopeIds:
+    return {"user_id": scope.user_id, "agent_id": scope.agent_id, "run_id": scope.run_id}
 
 
-def _state_fields(record: MemoryRecord) -> Record:
+def _memory_scope(record: MemoryRecord) -> records.MemoryScope:
+    scope = record.scope
+    fields: records.MemoryScope = {"user_id": scope.user_id, "agent_id": scope.agent_id, "run_id": scope.run_id}
+    if record.further_runs:
+        fields["further_runs"] = list(record.further_runs)
+    return fields
+
+
+def _state_fields(record: MemoryRecord) -> records.State:
     return {
-        **{name: getattr(record, name) for name in _PLAIN_FIELDS},
-        **{name: iso(getattr(record, name)) for name in _TIME_FIELDS},
-        **{name: optional_iso(getattr(record, name)) for name in _OPTIONAL_TIME_FIELDS},
+        "text": record.text,
+        "memory_type": cast("records.MemoryType | None", record.memory_type),
         "metadata": dict(record.metadata),
+        "speaker": record.speaker,
+        "actor_id": record.actor_id,
+        "role": cast("records.Role | None", record.role),
+        "message_id": record.message_id,
+        "session": record.session,
+        "source_only": record.source_only,
+        "confidence": record.confidence,
+        "version": record.version,
+        "at": iso(record.at),
+        "valid_from": iso(record.valid_from),
+        "created_at": iso(record.created_at),
+        "updated_at": iso(record.updated_at),
+        "valid_to": optional_iso(record.valid_to),
+        "expires_at": optional_iso(record.expires_at),
     }
 
 
-def _message_recognition(exported: ExportedMemory, digests: Digests) -> Record | None:
+def _link(kind: str, uid: str, is_incoming: bool) -> records.MemoryLink:  # noqa: FBT001  (a row of the ledger)
+    link_kind = cast("records.LinkKind", kind)
+    return {"kind": link_kind, "by": uid} if is_incoming else {"kind": link_kind, "memory": uid}
+
+
+def _message_recognition(exported: ExportedMemory, digests: Digests) -> records.MessageRecognition | None:
     """Returns the fields that recognise a memory's message when it is added again; None for a memory without a message.
 
     `key` counts in this ledger. Another ledger uses the message's id or, for a message without one, `ordinal`: its
@@ -107,10 +131,10 @@ def _message_recognition(exported: ExportedMemory, digests: Digests) -> Record |
     return {"key": key, "ordinal": ordinal}
 
 
-def _event(event: Event) -> Record:
+def _event(event: Event) -> records.Event:
     return {
         "id": event.id,
-        "event": event.event,
+        "event": cast("records.EventName", event.event),
         "old_memory": event.old_text,
         "new_memory": event.new_text,
         "previous_state": None if event.previous_state is None else _previous_state(event.previous_state),
@@ -122,36 +146,57 @@ def _event(event: Event) -> Record:
     }
 
 
-def _previous_state(state: Mapping[str, Any]) -> Record:
+def _previous_state(state: Mapping[str, Any]) -> records.PreviousState:
     """Converts the state before an event, as stored in the ledger (times are numbers), to the fields of a memory."""
-    optional_times = {name: state.get(name) for name in _OPTIONAL_TIME_FIELDS}
-    corrected = {"corrects": state["corrects"]} if "corrects" in state else {}
+    corrected: records.Corrected = {"corrects": state["corrects"]} if "corrects" in state else {}
     return {
         **corrected,
-        **{name: state.get(name) for name in _PLAIN_FIELDS},
-        **{name: iso(moment(state[name])) for name in _TIME_FIELDS},
-        **{name: None if value is None else iso(moment(value)) for name, value in optional_times.items()},
+        "text": state["text"],
+        "memory_type": state.get("memory_type"),
+        "metadata": state.get("metadata"),
+        "speaker": state.get("speaker"),
+        "actor_id": state.get("actor_id"),
+        "role": state.get("role"),
+        "message_id": state.get("message_id"),
+        "session": state.get("session") or None,  # "": the import that brought this state named none
+        "source_only": state.get("source_only"),
+        "confidence": state.get("confidence"),
+        "version": state.get("version"),
+        "at": iso(moment(state["at"])),
+        "valid_from": iso(moment(state["valid_from"])),
+        "created_at": iso(moment(state["created_at"])),
+        "updated_at": iso(moment(state["updated_at"])),
+        "valid_to": _optional_time(state.get("valid_to")),
+        "expires_at": _optional_time(state.get("expires_at")),
     }
 
 
-def _mentions(exported: ExportedMemory) -> list[Record] | None:
+def _optional_time(micros: int | None) -> str | None:
+    return None if micros is None else iso(moment(micros))
+
+
+def _mentions(exported: ExportedMemory) -> list[records.Mention] | None:
     """Returns the mentions of a memory; None if its extraction is still pending."""
     if not exported.embedded and not exported.mentions:
         return None
     return [
-        {"key": entity.key, "name": entity.name, "type": entity.type.value, "kind": kind.name.lower()}
+        {"key": entity.key, "name": entity.name, "type": entity.type, "kind": _mention_kind(kind)}
         for entity, kind in exported.mentions
     ]
 
 
-def _embeddings(exported: ExportedMemory, model: str | None) -> Record | None:
+def _mention_kind(kind: MentionKind) -> records.MentionKindName:
+    return cast("records.MentionKindName", kind.name.lower())
+
+
+def _embeddings(exported: ExportedMemory, model: str | None) -> records.Embeddings | None:
     if not exported.windows:
         return None
     forms = {form: [b64encode(data).decode() for data in windows] for form, windows in exported.windows.items()}
-    return {"model": model, **forms}
+    return cast("records.Embeddings", {"model": model, **forms})
 
 
-def tombstone(exported: ExportedTombstone) -> Record:
+def tombstone(exported: ExportedTombstone) -> records.ErasedRecord:
     """Converts a tombstone: the erased memory's history without its texts, and the keys that recognise its messages."""
     return {
         "type": "erased",
@@ -163,7 +208,7 @@ def tombstone(exported: ExportedTombstone) -> Record:
     }
 
 
-def entity_name(exported: ExportedName) -> Record:
+def entity_name(exported: ExportedName) -> records.AliasRecord | records.NameRecord:
     """Converts an alias between two keys, or a name that a user chose for an entity."""
     scope_fields, at = _partition_scope_fields(exported.partition), iso(moment(exported.at))
     if exported.link is None:
@@ -175,13 +220,13 @@ def entity_name(exported: ExportedName) -> Record:
         **scope_fields,
         "key": key,
         "other": other,
-        "origin": origin.value,
+        "origin": origin,
         "negated": negated,
         "at": at,
     }
 
 
-def _partition_scope_fields(partition: str) -> Record:
+def _partition_scope_fields(partition: str) -> records.ScopeIds:
     """Returns the scope field that stands for a whole partition, such as {"user_id": "anna"}."""
     part, _, name = partition.partition(":")
-    return {f"{part}_id": name}
+    return cast("records.ScopeIds", {f"{part}_id": name})

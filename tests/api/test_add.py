@@ -1,4 +1,4 @@
-"""`add`: what is stored of messages, and what is known already."""
+"""`add`: the stored form of messages, and recognition of messages added before."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from graphmem.errors import (
 
 
 def test_add_gives_one_result_for_each_message_in_order(memory: Memory) -> None:
-    told = memory.add(
+    response = memory.add(
         [{"role": "user", "content": "I like tea"}, "and cake", {"role": "assistant", "content": "Noted."}],
         user_id="u1",
     )
-    assert texts(told) == ["I like tea", "and cake", "Noted."]
-    assert {one["event"] for one in told["results"]} == {"ADD"}
-    assert {one["kind"] for one in told["results"]} == {"episode"}
-    assert len(set(ids(told))) == 3
-    assert told["relations"] == []
+    assert texts(response) == ["I like tea", "and cake", "Noted."]
+    assert {one["event"] for one in response["results"]} == {"ADD"}
+    assert {one["kind"] for one in response["results"]} == {"episode"}
+    assert len(set(ids(response))) == 3
+    assert response["relations"] == []
     # A server that has just started may take longer than a write waits for it.
-    assert "pending" not in told or memory.flush() == {"pending": []}
+    assert "pending" not in response or memory.flush() == {"pending": []}
 
 
 def test_add_takes_a_string_a_message_or_a_list(memory: Memory) -> None:
@@ -36,11 +36,11 @@ def test_add_takes_a_string_a_message_or_a_list(memory: Memory) -> None:
     assert memory.get_all(user_id="u1")["total"] == 4
 
 
-def test_add_tells_the_relations_found(anna: Memory) -> None:
-    (found,) = [one for one in anna.get_all(user_id="u1")["relations"] if one["source"] == "Anna"]
-    check(found, RELATION)
-    assert found["target"] == "Siemens"
-    assert [anna.get(uid)["memory"] for uid in found["memory_ids"]] == ["Anna works at Siemens."]
+def test_add_stores_the_relations_of_a_message(anna: Memory) -> None:
+    (relation,) = [one for one in anna.get_all(user_id="u1")["relations"] if one["source"] == "Anna"]
+    check(relation, RELATION)
+    assert relation["target"] == "Siemens"
+    assert [anna.get(uid)["memory"] for uid in relation["memory_ids"]] == ["Anna works at Siemens."]
 
 
 @pytest.mark.parametrize("role", ["user", "assistant", "tool", "function"])
@@ -51,8 +51,8 @@ def test_these_roles_are_remembered(memory: Memory, role: str) -> None:
 
 @pytest.mark.parametrize("role", ["system", "developer"])
 def test_these_roles_are_never_remembered(memory: Memory, role: str) -> None:
-    told = memory.add([{"role": role, "content": "be nice"}, {"role": "user", "content": "tea"}], user_id="u1")
-    assert texts(told) == texts(memory.get_all(user_id="u1")) == ["tea"]
+    response = memory.add([{"role": role, "content": "be nice"}, {"role": "user", "content": "tea"}], user_id="u1")
+    assert texts(response) == texts(memory.get_all(user_id="u1")) == ["tea"]
 
 
 def test_an_unknown_role_stores_nothing_of_the_call(memory: Memory) -> None:
@@ -63,7 +63,7 @@ def test_an_unknown_role_stores_nothing_of_the_call(memory: Memory) -> None:
 
 def test_messages_without_text_give_no_result(memory: Memory) -> None:
     image = {"type": "image_url", "image_url": {"url": "https://example.org/cat.png"}}
-    told = memory.add(
+    response = memory.add(
         [
             {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]},
             {"role": "user", "content": [image]},
@@ -72,7 +72,7 @@ def test_messages_without_text_give_no_result(memory: Memory) -> None:
         ],
         user_id="u1",
     )
-    assert texts(told) == ["tea"]
+    assert texts(response) == ["tea"]
 
 
 PARTS = [
@@ -86,21 +86,21 @@ def test_of_content_parts_the_text_is_taken(memory: Memory) -> None:
     assert memory.get(added(memory, {"role": "user", "content": PARTS}))["memory"] == "Look at\nmy cat"
 
 
-def test_of_content_parts_the_rest_is_kept_as_a_reference(memory: Memory) -> None:
+def test_of_content_parts_other_than_text_a_reference_is_kept(memory: Memory) -> None:
     uid = added(memory, {"role": "user", "content": PARTS}, metadata={"a": 1})
     assert memory.get(uid)["metadata"] == {"a": 1, "attachments": [PARTS[1]]}
     own = added(memory, {"role": "user", "content": PARTS}, metadata={"attachments": "mine"})
     assert memory.get(own)["metadata"] == {"attachments": "mine"}
 
 
-def test_words_are_kept_to_the_character(memory: Memory) -> None:
+def test_texts_are_stored_to_the_character(memory: Memory) -> None:
     words = "  Zoë said:\t“naïve”\r\n\n😀 \u202e 日本語 <b>'; DROP TABLE memories; --  "
     assert memory.get(added(memory, words))["memory"] == words
     assert memory.search("naïve", user_id="u1")["results"][0]["memory"] == words
 
 
 @pytest.mark.parametrize(
-    ("given", "at"),
+    ("timestamp", "at"),
     [
         (datetime(2024, 1, 2, 3, tzinfo=UTC), "2024-01-02T03:00:00"),
         (datetime(2024, 1, 2, 3), "2024-01-02T03:00:00"),
@@ -110,21 +110,21 @@ def test_words_are_kept_to_the_character(memory: Memory) -> None:
         (1704164400.5, "2024-01-02T03:00:00.500000"),
     ],
 )
-def test_timestamps_say_when_it_was_said(memory: Memory, given: Any, at: str) -> None:
+def test_timestamps_say_when_it_was_said(memory: Memory, timestamp: Any, at: str) -> None:
     for uid in (
-        added(memory, "tea", timestamp=given),
-        added(memory, {"role": "user", "content": "cake", "timestamp": given}, timestamp=JUNE),
+        added(memory, "tea", timestamp=timestamp),
+        added(memory, {"role": "user", "content": "cake", "timestamp": timestamp}, timestamp=JUNE),
     ):
-        found = memory.get(uid)
-        assert datetime.fromisoformat(found["at"]) == datetime.fromisoformat(at).replace(tzinfo=UTC)
-        assert found["valid_from"] == found["at"]
-        assert found["at"].endswith("+00:00")
+        record = memory.get(uid)
+        assert datetime.fromisoformat(record["at"]) == datetime.fromisoformat(at).replace(tzinfo=UTC)
+        assert record["valid_from"] == record["at"]
+        assert record["at"].endswith("+00:00")
 
 
 def test_without_a_timestamp_it_was_said_now(memory: Memory) -> None:
     before = datetime.now(UTC)
-    found = memory.get(added(memory, "tea"))
-    assert before <= datetime.fromisoformat(found["at"]) <= datetime.now(UTC)
+    record = memory.get(added(memory, "tea"))
+    assert before <= datetime.fromisoformat(record["at"]) <= datetime.now(UTC)
 
 
 @pytest.mark.parametrize("bad", ["yesterday", float("nan"), 1e18, True, [2024], "2024-13-01"])
@@ -147,20 +147,20 @@ def test_metadata_and_memory_type_are_kept(memory: Memory) -> None:
     assert memory.get(uid)["memory_type"] == "procedural"
 
 
-def test_metadata_in_a_message_goes_over_that_of_the_call(memory: Memory) -> None:
-    said = {"role": "user", "content": "tea", "metadata": {"topic": "drinks", "at": date(2024, 5, 1)}}
-    told = memory.add([said, "cake"], user_id="alice", metadata={"topic": "food", "from": "chat"})["results"]
-    tea, cake = (memory.get(one["id"])["metadata"] for one in told)
+def test_metadata_in_a_message_overrides_that_of_the_call(memory: Memory) -> None:
+    message = {"role": "user", "content": "tea", "metadata": {"topic": "drinks", "at": date(2024, 5, 1)}}
+    results = memory.add([message, "cake"], user_id="alice", metadata={"topic": "food", "from": "chat"})["results"]
+    tea, cake = (memory.get(one["id"])["metadata"] for one in results)
     assert tea == {"topic": "drinks", "from": "chat", "at": "2024-05-01"}
     assert cake == {"topic": "food", "from": "chat"}
     (hit,) = memory.search("tea", user_id="alice", filters={"topic": "drinks"})["results"]
     assert hit["memory"] == "tea"
-    for bad, told_of in ((7, "=7: must be a dict"), ({"a": {1}}, ".a="), ({"a": "x" * 300_000}, "takes 300")):
-        with pytest.raises(ValidationError, match=r"messages\[1\]\.metadata" + f".*{told_of}"):
-            memory.add(["x", {**said, "metadata": bad}], user_id="alice")
+    for bad, pattern in ((7, "=7: must be a dict"), ({"a": {1}}, ".a="), ({"a": "x" * 300_000}, "takes 300")):
+        with pytest.raises(ValidationError, match=r"messages\[1\]\.metadata" + f".*{pattern}"):
+            memory.add(["x", {**message, "metadata": bad}], user_id="alice")
 
 
-def test_metadata_given_is_not_shared_with_the_caller(memory: Memory) -> None:
+def test_metadata_is_not_shared_with_the_caller(memory: Memory) -> None:
     mine = {"a": [1]}
     uid = added(memory, "tea", metadata=mine)
     mine["a"].append(2)
@@ -168,7 +168,7 @@ def test_metadata_given_is_not_shared_with_the_caller(memory: Memory) -> None:
     assert memory.get(uid)["metadata"] == {"a": [1]}
 
 
-def test_infer_needs_a_model_or_goes_without(memory: Memory) -> None:
+def test_infer_true_needs_a_model(memory: Memory) -> None:
     with pytest.raises(ConfigError, match="model"):
         memory.add("tea", user_id="u1", infer=True)
     for infer in (None, False):
@@ -201,16 +201,16 @@ def test_the_same_words_at_the_same_given_time_are_stored_once(memory: Memory, w
     message = {"role": "user", "content": "tea"} | ({"timestamp": JUNE} if where == "message" else {})
     more = {"timestamp": JUNE} if where == "call" else {}
     first = memory.add([message, message], user_id="u1", **more)
-    assert [one["event"] for one in first["results"]] == ["ADD", "ADD"]  # the second is another of its kind
+    assert [one["event"] for one in first["results"]] == ["ADD", "ADD"]  # equal, but two messages
     again = memory.add([message, message, message], user_id="u1", **more)
     assert [one["event"] for one in again["results"]] == ["NONE", "NONE", "ADD"]
     assert ids(again)[:2] == ids(first)
 
 
 def test_another_speaker_time_or_word_is_another_message(memory: Memory) -> None:
-    said = {"role": "user", "content": "tea", "timestamp": JUNE}
+    message = {"role": "user", "content": "tea", "timestamp": JUNE}
     for other in ({}, {"role": "assistant"}, {"name": "Ann"}, {"content": "Tea"}, {"timestamp": JANUARY}):
-        assert memory.add({**said, **other}, user_id="u1")["results"][0]["event"] == "ADD"
+        assert memory.add({**message, **other}, user_id="u1")["results"][0]["event"] == "ADD"
 
 
 def test_without_a_given_time_the_same_words_are_new(memory: Memory) -> None:
@@ -218,7 +218,7 @@ def test_without_a_given_time_the_same_words_are_new(memory: Memory) -> None:
 
 
 @pytest.mark.parametrize("more", [{"id": "m1"}, {"timestamp": JUNE}])
-def test_what_was_erased_does_not_come_back_by_a_replay(memory: Memory, more: Any) -> None:
+def test_an_erased_message_is_not_stored_again_by_a_replay(memory: Memory, more: Any) -> None:
     message = {"role": "user", "content": "tea", **more}
     uid = added(memory, message)
     memory.delete(uid)
@@ -227,13 +227,13 @@ def test_what_was_erased_does_not_come_back_by_a_replay(memory: Memory, more: An
     assert memory.get_all(user_id="u1")["total"] == 0
 
 
-def test_saying_erased_words_anew_makes_a_new_memory(memory: Memory) -> None:
+def test_adding_an_erased_text_anew_makes_a_new_memory(memory: Memory) -> None:
     uid = added(memory, "tea")
     memory.delete(uid)
     assert added(memory, "tea") != uid
 
 
-def test_a_corrected_memory_still_knows_its_message(memory: Memory) -> None:
+def test_the_message_of_a_corrected_memory_is_still_recognised(memory: Memory) -> None:
     message = {"role": "user", "content": "tea", "id": "m1"}
     uid = added(memory, message)
     memory.update(uid, "green tea")

@@ -30,11 +30,11 @@ def test_async_memory_has_the_same_methods_and_signatures() -> None:
         assert list(inspect.signature(other).parameters.values()) == list(inspect.signature(mine).parameters.values())
 
 
-def test_an_awaited_life() -> None:
+def test_async_memory_adds_searches_updates_and_deletes() -> None:
     async def live() -> None:
         async with AsyncMemory(":memory:", settings=Settings.from_dict(fake_models())) as memory:
-            told = await asyncio.gather(*(memory.add(f"tea {n}", user_id="u1") for n in range(5)))
-            uid = told[0]["results"][0]["id"]
+            responses = await asyncio.gather(*(memory.add(f"tea {n}", user_id="u1") for n in range(5)))
+            uid = responses[0]["results"][0]["id"]
             assert len((await memory.search("tea", user_id="u1"))["results"]) == 5
             assert (await memory.update(uid, "cake"))["memory"] == "cake"
             assert (await memory.get(uid))["memory"] == "cake"
@@ -52,5 +52,5 @@ def test_an_awaited_life() -> None:
     asyncio.run(live())
 
 
-def test_no_key_of_ours_is_needed_in_the_environment() -> None:
+def test_the_tests_need_no_variable_of_ours() -> None:
     assert not [name for name in os.environ if name.startswith("GRAPHMEM_") and name != "GRAPHMEM_SERVERS"]

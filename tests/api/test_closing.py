@@ -38,7 +38,7 @@ def test_after_closing_every_call_raises_store_unavailable(make_memory: Make) ->
             call()
 
 
-def test_with_closes(tmp_path: Path) -> None:
+def test_leaving_the_with_block_closes(tmp_path: Path) -> None:
     with Memory(tmp_path, settings=Settings.from_dict(fake_models())) as memory:
         added(memory, "tea")
     with pytest.raises(StoreUnavailable):
@@ -50,10 +50,10 @@ def test_with_closes(tmp_path: Path) -> None:
 def test_closing_under_a_running_call_lets_only_our_errors_out(
     tmp_path: Path, make_memory: Make, on_disk: bool
 ) -> None:
-    begun, go_on = threading.Event(), threading.Event()
+    started, go_on = threading.Event(), threading.Event()
 
     def slow(texts: list[str]) -> Any:
-        begun.set()
+        started.set()
         assert go_on.wait(PATIENCE)
         return hashed(texts)
 
@@ -69,7 +69,7 @@ def test_closing_under_a_running_call_lets_only_our_errors_out(
 
     adding = threading.Thread(target=add)
     adding.start()
-    assert begun.wait(PATIENCE)
+    assert started.wait(PATIENCE)
     closing = threading.Thread(target=memory.close)
     closing.start()
     closing.join(1)
@@ -91,7 +91,9 @@ def test_a_broken_index_does_not_keep_the_ledger_from_closing(tmp_path: Path, ma
 
 
 @pytest.mark.parametrize("config", [{}, {"graph_store": {"provider": "networkx"}}])
-def test_a_receipt_without_pending_means_that_it_is_gone(make_memory: Make, config: dict[str, Any]) -> None:
+def test_a_receipt_without_pending_means_that_the_memory_is_erased_everywhere(
+    make_memory: Make, config: dict[str, Any]
+) -> None:
     memory = make_memory(**config)
     uid = added(memory, "tea")
     memory.search("tea", user_id="u1")
@@ -100,7 +102,7 @@ def test_a_receipt_without_pending_means_that_it_is_gone(make_memory: Make, conf
 
 
 @pytest.mark.parametrize("config", [{}, {"graph_store": {"provider": "networkx"}}])
-def test_after_a_reset_nothing_is_held_any_more(make_memory: Make, config: dict[str, Any]) -> None:
+def test_after_a_reset_the_indexes_are_empty(make_memory: Make, config: dict[str, Any]) -> None:
     memory = make_memory(**config)
     added(memory, "tea")
     memory.search("tea", user_id="u1")

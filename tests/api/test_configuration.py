@@ -51,7 +51,7 @@ def test_the_home_comes_from_the_environment(tmp_path: Path, monkeypatch: pytest
     assert (tmp_path / "home" / "ledger.sqlite").exists()
 
 
-def test_the_error_tree_is_as_drawn() -> None:
+def test_errors_have_these_parents() -> None:
     assert issubclass(ValidationError, ValueError) and issubclass(NotFoundError, LookupError)
     parents = {
         "ConfigError": "GraphmemError", "ValidationError": "GraphmemError", "NotFoundError": "GraphmemError",

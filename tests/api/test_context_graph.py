@@ -27,11 +27,11 @@ def test_context_is_a_delimited_block_of_one_line_each_newest_first(memory: Memo
     assert "2024-06-01" in block
 
 
-def test_context_keeps_to_its_room(memory: Memory) -> None:
+def test_context_stays_within_max_chars(memory: Memory) -> None:
     memory.add([f"tea number {n} " + "x" * 80 for n in range(30)], user_id="u1")
-    for room in (100, 300, 1200):
-        block = memory.context("tea", user_id="u1", max_chars=room)
-        assert len(block) <= room
+    for max_chars in (100, 300, 1200):
+        block = memory.context("tea", user_id="u1", max_chars=max_chars)
+        assert len(block) <= max_chars
         assert block == "" or block.endswith("</memories>")
     assert len(memory.context("tea", user_id="u1")) <= 1200
     for bad in (0, "many", 10.5):
@@ -40,48 +40,48 @@ def test_context_keeps_to_its_room(memory: Memory) -> None:
 
 
 @SQLITE_ONLY
-def test_context_leaves_out_what_has_nothing_to_do_with_the_question(make_memory: Any) -> None:
+def test_context_leaves_out_unrelated_memories(make_memory: Any) -> None:
     memory = make_memory(embedder={"provider": "minilm"}, extractor={"provider": "spacy"})
     for n, text in enumerate(["Tea is green", "My cat sleeps", "面试在周三", "Paul works at Siemens"]):
         memory.add(text, user_id="u1", timestamp=JANUARY + timedelta(days=n))
 
-    def shown(question: str, **more: Any) -> list[str]:
+    def list_context_lines(question: str, **more: Any) -> list[str]:
         return [line[15:] for line in memory.context(question, user_id="u1", **more).splitlines()[2:-1]]
 
-    assert shown("Is the cat well?") == ["My cat sleeps"]
-    assert shown("面试是哪一天？") == ["面试在周三"]
-    assert shown("Who is Paul?") == ["Paul works at Siemens"]
+    assert list_context_lines("Is the cat well?") == ["My cat sleeps"]
+    assert list_context_lines("面试是哪一天？") == ["面试在周三"]
+    assert list_context_lines("Who is Paul?") == ["Paul works at Siemens"]
     assert memory.context("Mongolia's capital?", user_id="u1") == ""
     assert memory.context("蒙古国的首都叫什么？", user_id="u1") == ""
-    assert len(shown("Mongolia's capital?", threshold=None)) == 4
-    assert len(shown("What do you know?")) == 4  # no word to go by
-    assert shown("Is the cat well?", threshold=0.999) == []
+    assert len(list_context_lines("Mongolia's capital?", threshold=None)) == 4
+    assert len(list_context_lines("What do you know?")) == 4  # no content word to compare
+    assert list_context_lines("Is the cat well?", threshold=0.999) == []
     with pytest.raises(ValidationError, match="threshold"):
         memory.context("tea", user_id="u1", threshold=2)
 
 
 def test_context_keeps_the_answer_to_a_question_that_was_asked_before(memory: Memory) -> None:
-    said = [("Ana", "Where is the key?"), ("Max", "Below some stone"), ("Ana", "Bye")]
-    memory.add([{"role": "user", "name": who, "content": text} for who, text in said], user_id="u1", timestamp=JANUARY)
+    turns = [("Ana", "Where is the key?"), ("Max", "Below some stone"), ("Ana", "Bye")]
+    memory.add([{"role": "user", "name": who, "content": text} for who, text in turns], user_id="u1", timestamp=JANUARY)
     assert "stone" in memory.context("the key?", user_id="u1")
 
 
-def test_explain_tells_where_a_memory_comes_from(anna: Memory) -> None:
+def test_explain_gives_the_origin_of_a_memory(anna: Memory) -> None:
     uid = ids(anna.get_all(user_id="u1", filters={"at": {"lt": "2024-01-01T00:05"}}))[0]
-    told = anna.explain(uid)
-    assert (told["id"], told["memory"]) == (uid, "Anna works at Siemens.")
-    assert [message["content"] for message in told["messages"]] == ["Anna works at Siemens."]
-    assert {one["name"] for one in told["mentions"]} >= {"Anna", "Siemens"}
-    assert told["relations"][0]["memory_ids"] == [uid]
-    (event,) = told["events"]
+    explanation = anna.explain(uid)
+    assert (explanation["id"], explanation["memory"]) == (uid, "Anna works at Siemens.")
+    assert [message["content"] for message in explanation["messages"]] == ["Anna works at Siemens."]
+    assert {one["name"] for one in explanation["mentions"]} >= {"Anna", "Siemens"}
+    assert explanation["relations"][0]["memory_ids"] == [uid]
+    (event,) = explanation["events"]
     assert event["event"] == "ADD" and event["id"] and "reason" in event
 
 
 def test_entities_are_listed_by_the_memories_that_mention_them(anna: Memory) -> None:
-    found = anna.entities(user_id="u1")
+    entities = anna.entities(user_id="u1")
     siemens = {"key": "siemens", "name": "Siemens", "memories": 3, "aliases": []}
-    assert found[0] == {**siemens, "type": found[0]["type"]}
-    assert [one["memories"] for one in found] == sorted([one["memories"] for one in found], reverse=True)
+    assert entities[0] == {**siemens, "type": entities[0]["type"]}
+    assert [one["memories"] for one in entities] == sorted([one["memories"] for one in entities], reverse=True)
     assert [one["name"] for one in anna.entities(user_id="u1", query="ISB")] == ["Lisbon"]
     assert "Lisbon" in [one["name"] for one in anna.entities(user_id="u1", type="place")]
     assert {one["type"] for one in anna.entities(user_id="u1", type="Person")} == {"Person"}
@@ -91,18 +91,18 @@ def test_entities_are_listed_by_the_memories_that_mention_them(anna: Memory) -> 
         anna.entities(user_id="u1", type="Dragon")
 
 
-def test_an_entity_query_of_an_article_lists_not_everything(anna: Memory) -> None:
+def test_an_entity_query_of_an_article_does_not_list_everything(anna: Memory) -> None:
     assert len(anna.entities(user_id="u1", query="the")) < len(anna.entities(user_id="u1"))
 
 
 def test_an_entity_is_known_by_any_form_of_its_name(anna: Memory) -> None:
     for name in ("Siemens", "SIEMENS", " siemens's "):
-        found = anna.entity(name, user_id="u1", agent_id="a")
-        assert [one["memory"] for one in found["memories"]] == [
+        entity = anna.entity(name, user_id="u1", agent_id="a")
+        assert [one["memory"] for one in entity["memories"]] == [
             "Siemens has an office in Lisbon.",
             "Anna works at Siemens.",
         ]
-        assert "Anna" in {relation["source"] for relation in found["relations"]}
+        assert "Anna" in {relation["source"] for relation in entity["relations"]}
     assert len(anna.entity("siemens", user_id="u1", limit=1)["memories"]) == 1
     assert anna.entity("zebra", user_id="u1") is None
 
@@ -120,7 +120,7 @@ def test_graph_is_a_networkx_multidigraph(anna: Memory) -> None:
     json.dumps(nx.node_link_data(graph, edges="edges"))
 
 
-def test_graph_around_something_keeps_what_is_near(anna: Memory) -> None:
+def test_graph_around_an_entity_keeps_its_neighbourhood(anna: Memory) -> None:
     whole = anna.graph(user_id="u1")
     assert set(anna.graph(user_id="u1", around="Anna", hops=0)) == {"entity:anna"}
     near = anna.graph(user_id="u1", around="Anna", hops=1)

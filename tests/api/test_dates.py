@@ -14,39 +14,39 @@ def test_a_retired_memory_is_seen_as_of_its_time(memory: Memory) -> None:
     old = added(memory, "Anna lives in Rome", timestamp=JANUARY)
     new = added(memory, "Anna lives in Oslo", timestamp=JUNE)
     memory._engine.commit([RetireMemory(old, at=JUNE, reason="moved", successor=new)])
-    now = lambda **more: (
+    list_ids = lambda **more: (
         ids(memory.search("Anna lives", user_id="u1", **more)),
         ids(memory.get_all(user_id="u1", **more)),
     )
-    assert now() == ([new], [new])
-    assert now(as_of="2024-03-01") == ([old], [old])
-    assert now(as_of=JANUARY - timedelta(seconds=1)) == ([], [])
-    assert now(as_of=JUNE) == ([new], [new])
+    assert list_ids() == ([new], [new])
+    assert list_ids(as_of="2024-03-01") == ([old], [old])
+    assert list_ids(as_of=JANUARY - timedelta(seconds=1)) == ([], [])
+    assert list_ids(as_of=JUNE) == ([new], [new])
     assert memory.get(old)["valid_to"] == "2024-06-01T00:00:00.000000+00:00"
     assert "Rome" not in memory.context("Where does Anna live?", user_id="u1")
     assert [event["event"] for event in memory.history(old)] == ["ADD", "RETIRE"]
     memory._engine.commit([RestoreMemory(old, "did not")])
-    assert set(now()[0]) == set(now()[1]) == {old, new}
+    assert set(list_ids()[0]) == set(list_ids()[1]) == {old, new}
     assert memory.get(old)["valid_to"] is None
     assert memory.verify()["ok"]
 
 
 def test_expired_memories_are_shown_on_demand(memory: Memory) -> None:
-    kept = added(memory, "tea tomorrow", expiration_date=datetime.now(UTC) + timedelta(days=1))
-    gone = added(memory, "tea yesterday", expiration_date="2020-12-31")
+    valid_id = added(memory, "tea tomorrow", expiration_date=datetime.now(UTC) + timedelta(days=1))
+    expired_id = added(memory, "tea yesterday", expiration_date="2020-12-31")
     for call in (
         lambda **more: memory.search("tea", user_id="u1", **more),
         lambda **more: memory.get_all(user_id="u1", **more),
     ):
-        assert ids(call()) == [kept]
-        assert set(ids(call(show_expired=True))) == {kept, gone}
-    assert memory.get(gone)["expiration_date"].startswith("2020-12-31T23:59:59")
-    memory.update(gone, expiration_date=None)
-    assert set(ids(memory.search("tea", user_id="u1"))) == {kept, gone}
-    memory.update(kept, expiration_date="2020-01-01")
-    assert ids(memory.search("tea", user_id="u1")) == [gone]
+        assert ids(call()) == [valid_id]
+        assert set(ids(call(show_expired=True))) == {valid_id, expired_id}
+    assert memory.get(expired_id)["expiration_date"].startswith("2020-12-31T23:59:59")
+    memory.update(expired_id, expiration_date=None)
+    assert set(ids(memory.search("tea", user_id="u1"))) == {valid_id, expired_id}
+    memory.update(valid_id, expiration_date="2020-01-01")
+    assert ids(memory.search("tea", user_id="u1")) == [expired_id]
 
 
-def test_a_day_of_expiration_still_counts(memory: Memory) -> None:
+def test_a_memory_is_visible_on_its_day_of_expiration(memory: Memory) -> None:
     today = added(memory, "tea", expiration_date=datetime.now(UTC).date())
     assert ids(memory.get_all(user_id="u1")) == [today]

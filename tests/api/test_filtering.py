@@ -37,7 +37,7 @@ from graphmem.errors import (
         ({"n": "2"}, set()),
     ],
 )
-def test_filters_choose(make_memory: Make, filters: Any, wanted: set[int]) -> None:
+def test_filters_select_memories(make_memory: Make, filters: Any, wanted: set[int]) -> None:
     memory = make_memory()
     rows: list[tuple[int, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
         (0, {}, {}, {}),
@@ -48,8 +48,11 @@ def test_filters_choose(make_memory: Make, filters: Any, wanted: set[int]) -> No
     ]
     for number, metadata, message, more in rows:
         memory.add({"role": "user", "content": f"drink {number}", **message}, user_id="u1", metadata=metadata, **more)
-    for found in (memory.search("drink", user_id="u1", filters=filters), memory.get_all(user_id="u1", filters=filters)):
-        assert {int(text[-1]) for text in texts(found)} == wanted
+    for response in (
+        memory.search("drink", user_id="u1", filters=filters),
+        memory.get_all(user_id="u1", filters=filters),
+    ):
+        assert {int(text[-1]) for text in texts(response)} == wanted
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from graphmem.errors import (
 )
 
 
-def test_a_folder_keeps_everything(tmp_path: Path, make_memory: Make) -> None:
+def test_a_reopened_folder_has_the_same_contents(tmp_path: Path, make_memory: Make) -> None:
     first = make_memory(tmp_path)
     uid = added(first, "tea", metadata={"a": 1}, timestamp=JUNE)
     first.update(uid, "green tea")
@@ -40,9 +40,9 @@ def modes(folder: Path) -> dict[str, int]:
 def test_the_ledger_is_its_owners_only(tmp_path: Path, make_memory: Make) -> None:
     memory = make_memory(tmp_path / "home")
     memory.add("tea", user_id="u1")
-    found = modes(tmp_path / "home")
-    assert found[str(tmp_path / "home")] == found[str(tmp_path / "home" / "vectors")] == 0o700
-    assert {mode for path, mode in found.items() if "ledger.sqlite" in path} == {0o600}
+    file_modes = modes(tmp_path / "home")
+    assert file_modes[str(tmp_path / "home")] == file_modes[str(tmp_path / "home" / "vectors")] == 0o700
+    assert {mode for path, mode in file_modes.items() if "ledger.sqlite" in path} == {0o600}
 
 
 @SQLITE_ONLY
@@ -61,8 +61,8 @@ def test_history_can_be_read_with_plain_sqlite(tmp_path: Path, make_memory: Make
     connection.row_factory = sqlite3.Row
     rows = [dict(row) for row in connection.execute("SELECT * FROM history")]
     connection.close()
-    told = [{**row, "is_deleted": bool(row["is_deleted"]), "is_retired": False} for row in rows]
-    assert told == memory.history(uid)
+    entries = [{**row, "is_deleted": bool(row["is_deleted"]), "is_retired": False} for row in rows]
+    assert entries == memory.history(uid)
     assert len(rows[0]) == 10
 
 
@@ -102,16 +102,16 @@ def test_deleted_words_are_in_none_of_the_files(tmp_path: Path, make_memory: Mak
 
 @pytest.mark.thorough
 @SQLITE_ONLY
-def test_deleted_words_are_gone_after_many_moves_inside_the_file(tmp_path: Path, make_memory: Make) -> None:
+def test_deleted_words_are_in_no_file_after_many_moves_inside_the_file(tmp_path: Path, make_memory: Make) -> None:
     memory = make_memory(tmp_path)
-    told = []
+    memory_ids = []
     for n in range(12):
         batch = [{"role": "user", "content": f"whisper{n}x{i} " + "pad " * (i * 7 % 60)} for i in range(25)]
-        told += ids(memory.add(batch, user_id="u1", metadata={"k": "v" * (n * 31 % 200)}, wait=False))
+        memory_ids += ids(memory.add(batch, user_id="u1", metadata={"k": "v" * (n * 31 % 200)}, wait=False))
     memory.flush()
-    for n, uid in list(enumerate(told))[::15]:
+    for n, uid in list(enumerate(memory_ids))[::15]:
         memory.update(uid, f"whispernew{n} " + "more " * (n % 90))
-    for uid in told[7::20]:
+    for uid in memory_ids[7::20]:
         memory.delete(uid)
     memory.delete_all(user_id="u1")
     memory.close()
@@ -141,8 +141,8 @@ def test_a_damaged_index_can_be_repaired(tmp_path: Path, make_memory: Make) -> N
     report = again.verify()
     assert (report["ok"], len(report["projections"]["vectors"]["unreadable"])) == (False, 1)
     assert again.verify(repair=True)["ok"]
-    found = again.search("tea", user_id="u1")
-    assert (ids(found), found.get("degraded")) == ([uid], None)
+    response = again.search("tea", user_id="u1")
+    assert (ids(response), response.get("degraded")) == ([uid], None)
 
 
 @SQLITE_ONLY
@@ -161,12 +161,12 @@ from support.fakes import *
 
 
 def run(program: str, *arguments: Any, ok: bool = True) -> str:
-    told = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", PRELUDE + program, str(Path(__file__).parents[1]), *map(str, arguments)],
         capture_output=True, text=True, timeout=2 * PATIENCE, check=False,
     )  # fmt: skip
-    assert (told.returncode == 0) is ok, told.stderr
-    return told.stdout.strip()
+    assert (process.returncode == 0) is ok, process.stderr
+    return process.stdout.strip()
 
 
 @SQLITE_ONLY
@@ -178,8 +178,8 @@ def test_two_processes_share_a_folder(tmp_path: Path, make_memory: Make) -> None
         "print(len(m.search('tea', user_id='u1')['results']), flush=True)\n"
         "print(m.add('tea from there', user_id='u1')['results'][0]['id'], flush=True)\n"
         "input()\n"
-        "found = m.search('tea', user_id='u1')\n"
-        "print(sorted(one['memory'] for one in found['results']), found.get('degraded'), m.verify()['ok'])\n"
+        "response = m.search('tea', user_id='u1')\n"
+        "print(sorted(one['memory'] for one in response['results']), response.get('degraded'), m.verify()['ok'])\n"
         "m.close()\n"
     )
     with subprocess.Popen(
@@ -189,8 +189,8 @@ def test_two_processes_share_a_folder(tmp_path: Path, make_memory: Make) -> None
         assert other.stdout is not None and other.stdin is not None
         assert other.stdout.readline().strip() == "1"
         second = other.stdout.readline().strip()
-        found = mine.search("tea", user_id="u1")
-        assert (set(ids(found)), found.get("degraded")) == ({first, second}, None)
+        response = mine.search("tea", user_id="u1")
+        assert (set(ids(response)), response.get("degraded")) == ({first, second}, None)
         mine.delete(first)
         third = mine.update(second, "green tea")["memory"]
         mine.add("tea again", user_id="u1")
@@ -203,7 +203,7 @@ def test_two_processes_share_a_folder(tmp_path: Path, make_memory: Make) -> None
 
 @pytest.mark.thorough
 @SQLITE_ONLY
-def test_the_next_process_does_the_work_of_a_dead_one(tmp_path: Path, make_memory: Make) -> None:
+def test_the_next_process_finishes_the_jobs_of_a_dead_one(tmp_path: Path, make_memory: Make) -> None:
     run(
         "m = Memory(sys.argv[2], settings=Settings.from_dict(fake_models(embedder={'provider': 'callable', 'config':"
         " {'embed': lambda texts: os._exit(3), 'embedding_dims': 64, 'model': 'hash'}})))\n"
@@ -224,11 +224,11 @@ def test_importing_is_light() -> None:
         " 'alembic', 'asyncio')\n"
         "print([name for name in heavy if name in sys.modules])"
     )
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == "[]"
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == "[]"
 
 
-def test_opening_without_asking_loads_no_models() -> None:
+def test_opening_without_a_search_loads_no_models() -> None:
     program = (
         "m = Memory(':memory:', settings=Settings.from_dict(fake_models())); m.get_all(user_id='u')\n"
         "heavy = ('spacy', 'onnxruntime', 'networkx', 'alembic', 'tokenizers')\n"

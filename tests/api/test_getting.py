@@ -15,9 +15,9 @@ from graphmem.errors import (
 
 def test_get_gives_the_memory_or_none(memory: Memory) -> None:
     uid = added(memory, {"role": "user", "content": "tea", "name": "Ann"}, agent_id="a", run_id="r")
-    found = memory.get(uid)
-    check(found, RECORD)
-    assert (found["user_id"], found["agent_id"], found["run_id"]) == ("u1", "a", "r")
+    record = memory.get(uid)
+    check(record, RECORD)
+    assert (record["user_id"], record["agent_id"], record["run_id"]) == ("u1", "a", "r")
     for absent in ("no such", "", "x" * 10_000, "' OR 1=1"):
         assert memory.get(absent) is None
     for bad in (None, 7, b"x"):

@@ -25,17 +25,17 @@ def anywhere(request: pytest.FixtureRequest, tmp_path: Path, make_memory: Make) 
     return make_memory(tmp_path / "home" if request.param == "folder" else None)
 
 
-def test_a_life_in_every_size(anywhere: Memory) -> None:
-    told = ids(anywhere.add(["I like tea", "I like cake", "The car is red"], user_id="u1"))
-    anywhere.update(told[0], "I like green tea")
-    anywhere.delete(told[2])
+def test_the_life_cycle_in_every_configuration(anywhere: Memory) -> None:
+    memory_ids = ids(anywhere.add(["I like tea", "I like cake", "The car is red"], user_id="u1"))
+    anywhere.update(memory_ids[0], "I like green tea")
+    anywhere.delete(memory_ids[2])
     assert texts(anywhere.search("green tea", user_id="u1"))[0] == "I like green tea"
     report = anywhere.verify()
     assert report["ok"], report
     assert anywhere.stats()["memories"] == 2
     assert anywhere.rebuild()["ok"]
     assert anywhere.repair()["ok"]
-    assert set(ids(anywhere.search("tea", user_id="u1"))) == set(told[:2])
+    assert set(ids(anywhere.search("tea", user_id="u1"))) == set(memory_ids[:2])
     anywhere.reset()
     assert anywhere.get_all(user_id="u1")["total"] == 0
     assert ids(anywhere.search("tea", user_id="u1")) == []
@@ -45,7 +45,7 @@ def test_a_life_in_every_size(anywhere: Memory) -> None:
 
 
 @SQLITE_ONLY
-def test_reset_leaves_strangers_files_alone(tmp_path: Path, make_memory: Make) -> None:
+def test_reset_leaves_other_files_alone(tmp_path: Path, make_memory: Make) -> None:
     memory = make_memory(tmp_path)
     (tmp_path / "notes.txt").write_text("mine")
     (tmp_path / "vectors" / "other").mkdir()
@@ -55,30 +55,30 @@ def test_reset_leaves_strangers_files_alone(tmp_path: Path, make_memory: Make) -
     assert (tmp_path / "vectors" / "other").is_dir()
 
 
-def test_verify_finds_and_repairs_what_an_index_lost(tmp_path: Path, make_memory: Make) -> None:
+def test_verify_finds_and_repairs_a_memory_that_an_index_lost(tmp_path: Path, make_memory: Make) -> None:
     memory = make_memory(tmp_path)
     uid = added(memory, "tea")
     memory.search("tea", user_id="u1")
     memory._engine._backends.index.delete([uid])
     report = memory.verify()
     assert (report["ok"], report["projections"]["vectors"]["missing"]) == (False, [uid])
-    mended = memory.verify(repair=True)
-    assert (mended["ok"], mended["repaired"]["projections"]["vectors"]["missing"]) == (True, [uid])
+    repair_report = memory.verify(repair=True)
+    assert (repair_report["ok"], repair_report["repaired"]["projections"]["vectors"]["missing"]) == (True, [uid])
     assert ids(memory.search("tea", user_id="u1")) == [uid]
 
 
-def test_rebuild_tells_its_progress_and_refuses_strangers(tmp_path: Path, make_memory: Make) -> None:
+def test_rebuild_reports_progress_and_refuses_unknown_projections(tmp_path: Path, make_memory: Make) -> None:
     memory = make_memory(tmp_path)
     memory.add(["tea", "cake"], user_id="u1")
-    told: list[tuple[Any, ...]] = []
-    memory.rebuild("vectors", lambda *step: told.append(step))
-    assert [name for name, *_ in told] == ["vectors"] and told[-1][1] == told[-1][2]
+    progress: list[tuple[Any, ...]] = []
+    memory.rebuild("vectors", lambda *step: progress.append(step))
+    assert [name for name, *_ in progress] == ["vectors"] and progress[-1][1] == progress[-1][2]
     assert memory.rebuild("graph")["ok"]
     with pytest.raises(ValidationError):
         memory.rebuild("everything")
 
 
-def test_another_embedding_model_needs_a_rebuild_and_says_so(tmp_path: Path, make_memory: Make) -> None:
+def test_another_embedding_model_raises_until_a_rebuild(tmp_path: Path, make_memory: Make) -> None:
     first = make_memory(tmp_path)
     uid = added(first, "tea")
     first.close()
@@ -88,15 +88,15 @@ def test_another_embedding_model_needs_a_rebuild_and_says_so(tmp_path: Path, mak
             call()
     assert other.get(uid)["memory"] == "tea"
     assert other.rebuild()["ok"]
-    found = other.search("tea", user_id="u1")
-    assert (ids(found), found.get("degraded")) == ([uid], None)
-    assert found["results"][0]["similarity"] == pytest.approx(1, abs=1e-5)
+    response = other.search("tea", user_id="u1")
+    assert (ids(response), response.get("degraded")) == ([uid], None)
+    assert response["results"][0]["similarity"] == pytest.approx(1, abs=1e-5)
 
 
 def test_stats_count(memory: Memory) -> None:
     memory.add(["tea", "cake"], user_id="u1")
-    found = memory.stats()
-    assert (found["memories"], found["events"], found["pending"]) == (2, 2, [])
+    stats = memory.stats()
+    assert (stats["memories"], stats["events"], stats["pending"]) == (2, 2, [])
 
 
 def test_every_result_is_ready_for_json(anna: Memory, memory: Memory) -> None:

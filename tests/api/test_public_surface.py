@@ -1,4 +1,4 @@
-"""The public surface, exactly: a name that comes or goes has to be changed here, and in CHANGELOG.md."""
+"""The exact public surface: adding or removing a name needs a change here and in CHANGELOG.md."""
 
 from __future__ import annotations
 

@@ -30,16 +30,16 @@ def test_ids_are_trimmed_and_numbers_converted(memory: Memory) -> None:
     assert memory.get(uid)["user_id"] == "42"
 
 
-def test_a_search_sees_the_memories_that_carry_the_values_asked(memory: Memory) -> None:
+def test_a_search_sees_the_memories_that_have_the_ids_of_its_scope(memory: Memory) -> None:
     scopes = [
         {"user_id": "u"}, {"user_id": "u", "agent_id": "a"}, {"user_id": "u", "agent_id": "a", "run_id": "r"},
         {"user_id": "u", "run_id": "r"}, {"agent_id": "a"}, {"user_id": "v", "agent_id": "a"}, {"run_id": "r"},
     ]  # fmt: skip
-    told = [memory.add("tea", **scope)["results"][0]["id"] for scope in scopes]
-    for asked in scopes:
-        wanted = {uid for uid, scope in zip(told, scopes, strict=True) if asked.items() <= scope.items()}
-        assert set(ids(memory.search("tea", **asked))) == wanted
-        assert set(ids(memory.get_all(**asked))) == wanted
+    memory_ids = [memory.add("tea", **scope)["results"][0]["id"] for scope in scopes]
+    for search_scope in scopes:
+        wanted = {uid for uid, scope in zip(memory_ids, scopes, strict=True) if search_scope.items() <= scope.items()}
+        assert set(ids(memory.search("tea", **search_scope))) == wanted
+        assert set(ids(memory.get_all(**search_scope))) == wanted
 
 
 def test_scope_ids_inside_filters_are_a_scope(memory: Memory) -> None:
@@ -80,21 +80,21 @@ def test_an_id_outside_the_scope_reads_as_absent(memory: Memory) -> None:
     assert memory.get(uid, user_id="u2") is None
     assert memory.get(uid, user_id="u1", agent_id="a") is None
     assert memory.history(uid, agent_id="a") == []
-    refused = []
+    messages = []
     for wrong in (uid, "no such id"):
         for call in (memory.delete, memory.explain, lambda i, **s: memory.update(i, "x", **s)):
-            with pytest.raises(NotFoundError) as raised:
+            with pytest.raises(NotFoundError) as caught:
                 call(wrong, user_id="u2")
-            refused.append(str(raised.value).replace(wrong, "ID"))
-    assert refused[:3] == refused[3:]
+            messages.append(str(caught.value).replace(wrong, "ID"))
+    assert messages[:3] == messages[3:]
     assert memory.get(uid)["memory"] == "tea"
 
 
 def test_paths_relations_and_entities_show_nothing_from_outside_the_scope(anna: Memory) -> None:
-    found = anna.search("Who works for Siemens in Krefeld?", user_id="u1", agent_id="a", explain=True)
-    assert found["results"]
-    shown = json.dumps([
-        found,
+    response = anna.search("Who works for Siemens in Krefeld?", user_id="u1", agent_id="a", explain=True)
+    assert response["results"]
+    output = json.dumps([
+        response,
         anna.context("Siemens Krefeld", user_id="u1", agent_id="a"),
         anna.entities(user_id="u1", agent_id="a"),
         anna.entity("Siemens", user_id="u1", agent_id="a"),
@@ -102,5 +102,5 @@ def test_paths_relations_and_entities_show_nothing_from_outside_the_scope(anna: 
         list(anna.graph(user_id="u1", agent_id="a").nodes(data=True)),
     ])  # fmt: skip
     for secret in ("Krefeld", "krefeld", "trains", "Bob", "bob"):
-        assert secret not in shown
+        assert secret not in output
     assert anna.entity("Krefeld", user_id="u1", agent_id="a") is None

@@ -18,16 +18,16 @@ from graphmem.errors import (
 def test_search_gives_hits_best_first(memory: Memory) -> None:
     for n, words in enumerate(["tea and cake", "the car is red", "cake"]):
         memory.add(words, user_id="u1", metadata={"a": 1}, timestamp=JUNE + timedelta(days=n))
-    found = memory.search("cake", user_id="u1")
-    assert texts(found)[0] == "cake"
-    for hit in found["results"]:
+    response = memory.search("cake", user_id="u1")
+    assert texts(response)[0] == "cake"
+    for hit in response["results"]:
         check(hit, HIT)
         assert 0 <= hit["score"] <= 1
         assert -1 <= hit["similarity"] <= 1.000001
-    scores = [hit["score"] for hit in found["results"]]
+    scores = [hit["score"] for hit in response["results"]]
     assert scores == sorted(scores, reverse=True)
     assert scores[0] == pytest.approx(1)
-    assert "explain" not in found["results"][0]
+    assert "explain" not in response["results"][0]
 
 
 def test_a_scope_without_memories_gives_empty_results(memory: Memory) -> None:
@@ -56,7 +56,7 @@ def test_a_bad_query_is_refused(memory: Memory, bad: Any) -> None:
             call(bad, user_id="u1")
 
 
-def test_a_question_of_any_words_does_no_harm(memory: Memory) -> None:
+def test_any_query_is_answered_without_degradation(memory: Memory) -> None:
     memory.add("tea", user_id="u1")
     for query in ("the of and", "???", "😀", "' OR 1=1 --", "tea " * 5000, "日本語の茶", "%_\\"):
         assert "degraded" not in memory.search(query, user_id="u1")
@@ -65,9 +65,9 @@ def test_a_question_of_any_words_does_no_harm(memory: Memory) -> None:
 def test_threshold_is_a_least_similarity(memory: Memory) -> None:
     memory.add("tea with milk", user_id="u1", timestamp=JUNE)
     memory.add("the car is red", user_id="u1", timestamp=JANUARY)
-    found = memory.search("tea with milk", user_id="u1", threshold=0.9)
-    assert texts(found) == ["tea with milk"]
-    assert found["results"][0]["similarity"] == pytest.approx(1, abs=1e-5)
+    response = memory.search("tea with milk", user_id="u1", threshold=0.9)
+    assert texts(response) == ["tea with milk"]
+    assert response["results"][0]["similarity"] == pytest.approx(1, abs=1e-5)
     assert len(ids(memory.search("tea with milk", user_id="u1", threshold=-1))) == 2
     for bad in (2, "high", True, float("nan")):
         with pytest.raises(ValidationError):
@@ -76,14 +76,14 @@ def test_threshold_is_a_least_similarity(memory: Memory) -> None:
 
 def test_a_hit_reached_from_a_similar_one_passes_the_threshold(memory: Memory) -> None:
     first, second = ids(memory.add(["quartz pendulum", "zeppelin harbour"], user_id="u1", timestamp=JUNE))
-    found = memory.search("quartz pendulum", user_id="u1", threshold=0.9, explain=True)
-    assert set(ids(found)) <= {first, second}
-    for hit in found["results"]:
+    response = memory.search("quartz pendulum", user_id="u1", threshold=0.9, explain=True)
+    assert set(ids(response)) <= {first, second}
+    for hit in response["results"]:
         starts = [step["id"] for step in hit["explain"]["path"] if step["type"] == "memory"][:1]
         assert hit["similarity"] >= 0.9 or starts == [first]
 
 
-def test_kinds_choose(memory: Memory) -> None:
+def test_kinds_select_memories(memory: Memory) -> None:
     uid = added(memory, "tea")
     assert ids(memory.search("tea", user_id="u1", kinds="episode")) == [uid]
     assert ids(memory.search("tea", user_id="u1", kinds=["fact", "summary"])) == []
@@ -102,32 +102,32 @@ def test_reranking_and_bad_reference_dates_are_refused(memory: Memory) -> None:
     memory.search("tea yesterday", user_id="u1", reference_date="2024-01-01")
 
 
-def test_explain_says_why(anna: Memory) -> None:
-    found = anna.search("Where does Anna work?", user_id="u1", agent_id="a", explain=True)
-    assert texts(found)[0] == "Anna works at Siemens."
-    for hit in found["results"]:
-        told = hit["explain"]
-        assert set(told) == {"arms", "path", "why"}
-        assert told["why"] and "\n" not in told["why"]
-        for arm in told["arms"].values():
+def test_explain_gives_arms_path_and_reason(anna: Memory) -> None:
+    response = anna.search("Where does Anna work?", user_id="u1", agent_id="a", explain=True)
+    assert texts(response)[0] == "Anna works at Siemens."
+    for hit in response["results"]:
+        explanation = hit["explain"]
+        assert set(explanation) == {"arms", "path", "why"}
+        assert explanation["why"] and "\n" not in explanation["why"]
+        for arm in explanation["arms"].values():
             assert arm["rank"] >= 1 and isinstance(arm["score"], float)
-        kinds = ["memory" if step["type"] == "memory" else "other" for step in told["path"]]
+        kinds = ["memory" if step["type"] == "memory" else "other" for step in explanation["path"]]
         assert all(a != b for a, b in zip(kinds, kinds[1:], strict=False))
-        if told["path"]:
-            assert told["path"][-1]["id"] == hit["id"]
+        if explanation["path"]:
+            assert explanation["path"][-1]["id"] == hit["id"]
 
 
 @pytest.mark.quick
-def test_a_path_leads_over_what_two_memories_share(anna: Memory) -> None:
-    found = anna.search("Where does Anna work?", user_id="u1", agent_id="a", explain=True, top_k=4)
-    (lisbon,) = [hit for hit in found["results"] if "Lisbon" in hit["memory"]]
+def test_a_path_leads_over_a_shared_entity(anna: Memory) -> None:
+    response = anna.search("Where does Anna work?", user_id="u1", agent_id="a", explain=True, top_k=4)
+    (lisbon,) = [hit for hit in response["results"] if "Lisbon" in hit["memory"]]
     assert "graph" in lisbon["explain"]["arms"]
     assert len(lisbon["explain"]["path"]) >= 2
 
 
 def test_relations_of_a_search_are_those_its_hits_state(anna: Memory) -> None:
-    found = anna.search("Where does Anna work?", user_id="u1", agent_id="a")
-    assert found["relations"]
-    for relation in found["relations"]:
+    response = anna.search("Where does Anna work?", user_id="u1", agent_id="a")
+    assert response["relations"]
+    for relation in response["relations"]:
         check(relation, RELATION)
-        assert set(relation["memory_ids"]) <= set(ids(found))
+        assert set(relation["memory_ids"]) <= set(ids(response))

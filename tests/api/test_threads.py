@@ -15,7 +15,7 @@ from graphmem import Memory
 @pytest.mark.parametrize("on_disk", [False, True])
 def test_threads_may_share_a_memory(tmp_path: Path, make_memory: Make, on_disk: bool) -> None:
     memory = make_memory(tmp_path if on_disk else None)
-    failed: list[BaseException] = []
+    errors: list[BaseException] = []
 
     def work(name: str) -> None:
         try:
@@ -27,25 +27,25 @@ def test_threads_may_share_a_memory(tmp_path: Path, make_memory: Make, on_disk: 
                 else:
                     memory.update(uid, f"{name} cake {n}")
         except BaseException as error:
-            failed.append(error)
+            errors.append(error)
 
     threads = [threading.Thread(target=work, args=(f"u{n % 3}",)) for n in range(5)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert failed == []
+    assert errors == []
     assert memory.stats()["memories"] == 15
     assert memory.verify()["ok"]
 
 
-def test_one_id_said_by_many_threads_is_stored_once(memory: Memory) -> None:
-    told: list[Any] = []
+def test_one_message_id_added_by_many_threads_is_stored_once(memory: Memory) -> None:
+    responses: list[Any] = []
     message = {"role": "user", "content": "tea", "id": "m1"}
-    threads = [threading.Thread(target=lambda: told.append(memory.add(message, user_id="u1"))) for _ in range(6)]
+    threads = [threading.Thread(target=lambda: responses.append(memory.add(message, user_id="u1"))) for _ in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(one["results"][0]["event"] for one in told) == ["ADD"] + ["NONE"] * 5
-    assert len({ids(one)[0] for one in told}) == 1
+    assert sorted(one["results"][0]["event"] for one in responses) == ["ADD"] + ["NONE"] * 5
+    assert len({ids(one)[0] for one in responses}) == 1

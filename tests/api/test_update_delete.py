@@ -15,7 +15,7 @@ from graphmem.errors import (
 
 
 @pytest.mark.quick
-def test_update_changes_in_place_and_history_keeps_the_old_words(memory: Memory) -> None:
+def test_update_changes_in_place_and_history_keeps_the_old_text(memory: Memory) -> None:
     uid = added(memory, "I like tea", timestamp=JANUARY)
     before = memory.get(uid)
     changed = memory.update(uid, "I like coffee")
@@ -57,7 +57,7 @@ def test_update_refuses_unusable_arguments(memory: Memory) -> None:
     assert len(memory.history(uid)) == 1
 
 
-def test_history_has_mem0s_ten_columns_and_what_is_retired(memory: Memory) -> None:
+def test_history_has_mem0s_ten_columns_and_is_retired(memory: Memory) -> None:
     uid = added(memory, {"role": "user", "content": "tea", "name": "Ann"})
     memory.delete(uid)
     first, last = memory.history(uid)
@@ -80,7 +80,7 @@ def test_history_has_mem0s_ten_columns_and_what_is_retired(memory: Memory) -> No
     assert memory.history("no such") == []
 
 
-def test_delete_gives_a_receipt_and_leaves_a_history_without_words(memory: Memory) -> None:
+def test_delete_gives_a_receipt_and_leaves_a_history_without_texts(memory: Memory) -> None:
     uid = added(memory, "I like oolong")
     memory.update(uid, "I love oolong")
     receipt = memory.delete(uid)
@@ -100,10 +100,10 @@ def test_delete_gives_a_receipt_and_leaves_a_history_without_words(memory: Memor
 
 def test_delete_all_erases_only_its_scope(memory: Memory) -> None:
     mine = ids(memory.add(["tea", "cake"], user_id="u1", agent_id="a"))
-    kept = [added(memory, "bread"), added(memory, "jam", user_id="u2", agent_id="b")]
+    others = [added(memory, "bread"), added(memory, "jam", user_id="u2", agent_id="b")]
     receipt = memory.delete_all(agent_id="a")
     assert sorted(receipt["deleted"]) == sorted(mine)
     assert receipt["erased"]["ledger"] == 2
     assert memory.delete_all(agent_id="a")["deleted"] == []
-    assert all(memory.get(uid) for uid in kept)
+    assert all(memory.get(uid) for uid in others)
     assert memory.verify()["ok"]

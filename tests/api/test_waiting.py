@@ -1,4 +1,4 @@
-"""`wait`, `pending`, `strict`: what a write waits for."""
+"""`wait`, `pending`, `strict`: how far a write waits for projections and models."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from graphmem.errors import (
 )
 
 
-def test_not_waiting_names_what_is_pending_and_flush_waits_for_it(memory: Memory) -> None:
-    told = memory.add("tea", user_id="u1", wait=False)
-    assert set(told["pending"]) == {"vectors", "graph"}
-    assert memory.get(ids(told)[0])["memory"] == "tea"
+def test_without_waiting_the_result_names_pending_projections_and_flush_waits_for_them(memory: Memory) -> None:
+    response = memory.add("tea", user_id="u1", wait=False)
+    assert set(response["pending"]) == {"vectors", "graph"}
+    assert memory.get(ids(response)[0])["memory"] == "tea"
     assert memory.flush() == {"pending": []}
     assert memory.verify()["ok"]
-    assert ids(memory.search("tea", user_id="u1")) == ids(told)
+    assert ids(memory.search("tea", user_id="u1")) == ids(response)
 
 
 @SQLITE_ONLY
@@ -34,7 +34,7 @@ def test_closing_waits_for_background_work(tmp_path: Path, make_memory: Make) ->
     assert sqlite_rows(tmp_path, "SELECT count(*) FROM tasks") == [(0,)]
 
 
-def broken(texts: list[str]) -> Any:
+def fail_to_embed(texts: list[str]) -> Any:
     raise RuntimeError("no model today")
 
 
@@ -43,22 +43,22 @@ def failing_after(calls: int) -> Callable[[list[str]], Any]:
 
     def embed(texts: list[str]) -> Any:
         left[0] -= 1
-        return broken(texts) if left[0] < 0 else hashed(texts)
+        return fail_to_embed(texts) if left[0] < 0 else hashed(texts)
 
     return embed
 
 
-def test_a_failing_model_leaves_the_words_durable_and_pending(make_memory: Make) -> None:
-    memory = make_memory(**with_embedder(broken))
-    told = memory.add("tea", user_id="u1")
-    assert "vectors" in told["pending"]
+def test_with_a_failing_model_the_text_is_stored_and_pending(make_memory: Make) -> None:
+    memory = make_memory(**with_embedder(fail_to_embed))
+    response = memory.add("tea", user_id="u1")
+    assert "vectors" in response["pending"]
     assert texts(memory.get_all(user_id="u1")) == ["tea"]
     assert "vectors" in memory.flush()["pending"]
     report = memory.verify()
     assert (report["ok"], report["failed"]) == (False, 1)
 
 
-def test_pending_work_is_no_fault(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verify_does_not_count_pending_work_as_a_fault(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory._engine, "schedule_background_work", lambda: None)
     memory.add("tea", user_id="u1", wait=False)
     report = memory.verify()
@@ -66,11 +66,11 @@ def test_pending_work_is_no_fault(memory: Memory, monkeypatch: pytest.MonkeyPatc
 
 
 def test_strict_raises_with_the_result_when_something_is_pending(make_memory: Make) -> None:
-    memory = make_memory(**with_embedder(broken))
-    with pytest.raises(PartialWrite) as raised:
+    memory = make_memory(**with_embedder(fail_to_embed))
+    with pytest.raises(PartialWrite) as caught:
         memory.add("tea", user_id="u1", strict=True)
-    assert ids(raised.value.result) == ids(memory.get_all(user_id="u1"))
-    assert raised.value.result["pending"]
+    assert ids(caught.value.result) == ids(memory.get_all(user_id="u1"))
+    assert caught.value.result["pending"]
 
 
 def test_strict_does_not_raise_when_nothing_is_pending(memory: Memory) -> None:
@@ -80,6 +80,6 @@ def test_strict_does_not_raise_when_nothing_is_pending(memory: Memory) -> None:
 def test_a_search_without_its_model_says_that_it_is_degraded(make_memory: Make) -> None:
     memory = make_memory(**with_embedder(failing_after(1)))
     uid = added(memory, "tea and cake")
-    found = memory.search("cake", user_id="u1")
-    assert (ids(found), found["degraded"]) == ([uid], ["vectors"])
+    response = memory.search("cake", user_id="u1")
+    assert (ids(response), response["degraded"]) == ([uid], ["vectors"])
     assert "degraded" not in make_memory().search("cake", user_id="u1")

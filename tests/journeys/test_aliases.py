@@ -1,4 +1,4 @@
-"""Names that mean one entity, through the door: said by the user, found by rules, taken back, forgotten."""
+"""Aliases through the public interface: set by users, found by rules, removed, erased."""
 
 from __future__ import annotations
 
@@ -22,75 +22,81 @@ SPACY = {"extractor": {"provider": "spacy"}}
 
 @pytest.fixture(params=["memory", pytest.param("folder", marks=pytest.mark.thorough)])
 def memory(request: pytest.FixtureRequest, make_memory: Make, tmp_path: Path) -> Memory:
-    """One that finds names, on no disk and in a folder."""
+    """A memory whose extractor finds names: in memory and in a folder."""
     return make_memory(None if request.param == "memory" else tmp_path / "home", **SPACY)
 
 
-def tell(memory: Memory, words: str, name: str | None = None, **scope: Any) -> str:
-    message = {"role": "user", "content": words} | ({} if name is None else {"name": name})
-    (one,) = memory.add(message, **(scope or {"user_id": "u1"}))["results"]
-    return str(one["id"])
+def add_message(memory: Memory, text: str, name: str | None = None, **scope: Any) -> str:
+    message = {"role": "user", "content": text} | ({} if name is None else {"name": name})
+    (result,) = memory.add(message, **(scope or {"user_id": "u1"}))["results"]
+    return str(result["id"])
 
 
-def aliases(found: Any) -> dict[str, str]:
-    return {one["key"]: one["origin"] for one in found["aliases"]}
+def get_alias_origins(entity: Any) -> dict[str, str]:
+    return {alias["key"]: alias["origin"] for alias in entity["aliases"]}
 
 
-def links(memory: Memory, **scope: Any) -> set[tuple[str, ...]]:
-    """Pairs that the graph joins."""
-    drawn = memory.graph(**(scope or {"user_id": "u1"}))
-    same = [(s, t) for s, t, data in drawn.edges(data=True) if data["relationship"] == "SAME_AS"]
-    return {tuple(sorted(end.removeprefix("entity:") for end in pair)) for pair in same}
+def list_links(memory: Memory, **scope: Any) -> set[tuple[str, ...]]:
+    """The pairs of entity keys that the graph joins by SAME_AS."""
+    graph = memory.graph(**(scope or {"user_id": "u1"}))
+    same_as_edges = [(s, t) for s, t, data in graph.edges(data=True) if data["relationship"] == "SAME_AS"]
+    return {tuple(sorted(end.removeprefix("entity:") for end in pair)) for pair in same_as_edges}
 
 
-def rows(memory: Memory) -> str:
-    """All that is written of names, as one text."""
+def dump_names(memory: Memory) -> str:
+    """All rows about aliases and chosen names, as one text."""
     with memory._engine.ledger.read() as connection:
         return str([connection.exec_driver_sql(f"SELECT * FROM {table}").all() for table in ("aliases", "names")])
 
 
-# --- said by the user -------------------------------------------------------------------------------------------------
+# --- set by users -----------------------------------------------------------------------------------------------------
 
 
 def test_two_names_become_one_entity_and_two_again(memory: Memory) -> None:
-    first = tell(memory, "Nordlicht is building a lab in Bergen.")
-    second = tell(memory, "Acme bought a ship. Acme works with Nordlicht.")
-    found = memory.alias("Nordlicht", "the Acme", user_id="u1")
-    assert {one["id"] for one in found["memories"]} == {first, second}
-    assert len(found["memories"]) == 2
-    assert (found["key"], found["name"]) == ("nordlicht", "Nordlicht")
-    assert found["aliases"] == [{"key": "acme", "name": "Acme", "origin": "user"}]
-    assert {one["source"] for one in found["relations"]} >= {"Nordlicht", "Acme"}
-    assert memory.entity("acme", user_id="u1") == memory.entity("Nordlicht", user_id="u1") == found
-    listed = [one for one in memory.entities(user_id="u1") if one["key"] in {"acme", "nordlicht"}]
-    assert [(one["key"], one["memories"], aliases(one)) for one in listed] == [("nordlicht", 2, {"acme": "user"})]
-    assert links(memory) == {("acme", "nordlicht")}
+    first = add_message(memory, "Nordlicht is building a lab in Bergen.")
+    second = add_message(memory, "Acme bought a ship. Acme works with Nordlicht.")
+    entity = memory.alias("Nordlicht", "the Acme", user_id="u1")
+    assert {one["id"] for one in entity["memories"]} == {first, second}
+    assert len(entity["memories"]) == 2
+    assert (entity["key"], entity["name"]) == ("nordlicht", "Nordlicht")
+    assert entity["aliases"] == [{"key": "acme", "name": "Acme", "origin": "user"}]
+    assert {one["source"] for one in entity["relations"]} >= {"Nordlicht", "Acme"}
+    assert memory.entity("acme", user_id="u1") == memory.entity("Nordlicht", user_id="u1") == entity
+    entities = [one for one in memory.entities(user_id="u1") if one["key"] in {"acme", "nordlicht"}]
+    assert [(one["key"], one["memories"], get_alias_origins(one)) for one in entities] == [
+        ("nordlicht", 2, {"acme": "user"})
+    ]
+    assert list_links(memory) == {("acme", "nordlicht")}
 
-    alone = memory.unalias("acme", "nordlicht", user_id="u1")
-    assert (alone["key"], alone["aliases"], [one["id"] for one in alone["memories"]]) == ("acme", [], [second])
+    unlinked_entity = memory.unalias("acme", "nordlicht", user_id="u1")
+    assert (unlinked_entity["key"], unlinked_entity["aliases"], [one["id"] for one in unlinked_entity["memories"]]) == (
+        "acme",
+        [],
+        [second],
+    )
     assert {one["key"] for one in memory.entities(user_id="u1")} >= {"acme", "nordlicht"}
-    assert links(memory) == set()
-    assert aliases(memory.alias("acme", "nordlicht", user_id="u1")) == {"acme": "user"}
+    assert list_links(memory) == set()
+    assert get_alias_origins(memory.alias("acme", "nordlicht", user_id="u1")) == {"acme": "user"}
     assert memory.verify()["ok"]
 
 
 def test_links_make_groups(memory: Memory) -> None:
-    tell(memory, "Alpha met Beta. Beta met Gamma. Delta slept.")
+    add_message(memory, "Alpha met Beta. Beta met Gamma. Delta slept.")
     memory.alias("alpha", "beta", user_id="u1")
-    assert set(aliases(memory.alias("beta", "gamma", user_id="u1"))) == {"alpha", "beta"}
+    assert set(get_alias_origins(memory.alias("beta", "gamma", user_id="u1"))) == {"alpha", "beta"}
     with pytest.raises(NotFoundError, match="'alpha' and 'gamma' are not linked to each other.*'beta'"):
         memory.unalias("alpha", "gamma", user_id="u1")
     memory.unalias("alpha", "beta", user_id="u1")
     assert memory.entity("alpha", user_id="u1")["aliases"] == []
-    assert set(aliases(memory.entity("gamma", user_id="u1"))) == {"beta"}
+    assert set(get_alias_origins(memory.entity("gamma", user_id="u1"))) == {"beta"}
 
 
-def test_an_entity_is_called_what_its_users_choose(memory: Memory) -> None:
-    tell(memory, "Nordlicht is building a lab in Bergen.")
-    found = memory.rename_entity("Nordlicht", " Project Falcon ", user_id="u1")
-    assert (found["key"], found["name"], found["aliases"]) == ("nordlicht", "Project Falcon", [])
-    assert "Project Falcon" in {one["source"] for one in found["relations"]}
-    assert memory.entity("project falcon", user_id="u1") == memory.entity("nordlicht", user_id="u1") == found
+def test_an_entity_has_the_name_its_users_choose(memory: Memory) -> None:
+    add_message(memory, "Nordlicht is building a lab in Bergen.")
+    entity = memory.rename_entity("Nordlicht", " Project Falcon ", user_id="u1")
+    assert (entity["key"], entity["name"], entity["aliases"]) == ("nordlicht", "Project Falcon", [])
+    assert "Project Falcon" in {one["source"] for one in entity["relations"]}
+    assert memory.entity("project falcon", user_id="u1") == memory.entity("nordlicht", user_id="u1") == entity
     assert [one["key"] for one in memory.entities(user_id="u1", query="falcon")] == ["nordlicht"]
     assert memory.graph(user_id="u1").nodes["entity:nordlicht"]["name"] == "Project Falcon"
     assert "entity:nordlicht" in memory.graph(user_id="u1", around="Project Falcon", hops=0)
@@ -99,7 +105,7 @@ def test_an_entity_is_called_what_its_users_choose(memory: Memory) -> None:
 
 
 def test_a_group_has_the_name_chosen_last(memory: Memory) -> None:
-    tell(memory, "Alpha met Beta.")
+    add_message(memory, "Alpha met Beta.")
     memory.rename_entity("alpha", "One", user_id="u1")
     memory.rename_entity("beta", "Two", user_id="u1")
     assert memory.alias("alpha", "beta", user_id="u1")["name"] == "Two"
@@ -108,8 +114,8 @@ def test_a_group_has_the_name_chosen_last(memory: Memory) -> None:
     assert memory.entity("beta", user_id="u1")["name"] == "Two"
 
 
-def test_what_cannot_be_done_says_what_can(memory: Memory) -> None:
-    tell(memory, "Nordlicht is building a lab in Bergen.")
+def test_impossible_aliases_and_names_are_refused_with_reasons(memory: Memory) -> None:
+    add_message(memory, "Nordlicht is building a lab in Bergen.")
     with pytest.raises(NotFoundError, match="user_id='u1' mentions 'nordlich'.*'nordlicht'"):
         memory.alias("nordlich", "bergen", user_id="u1")
     with pytest.raises(NotFoundError, match="entities"):
@@ -126,130 +132,134 @@ def test_what_cannot_be_done_says_what_can(memory: Memory) -> None:
             memory.alias(bad, "bergen", user_id="u1")
     with pytest.raises(ValidationError, match="user_id"):
         memory.alias("a", "b")
-    assert rows(memory) == "[[], []]"
+    assert dump_names(memory) == "[[], []]"
 
 
 # --- found by rules ---------------------------------------------------------------------------------------------------
 
 
 def test_a_first_name_belongs_to_the_only_full_name(memory: Memory) -> None:
-    tell(memory, "My sister Anna likes tea.", "Tom")
+    add_message(memory, "My sister Anna likes tea.", "Tom")
     assert memory.entity("anna", user_id="u1")["aliases"] == []
-    tell(memory, "Anna Berg moved to Bergen.", "Tom")
-    found = memory.entity("anna", user_id="u1")
-    assert (found["name"], aliases(found), len(found["memories"])) == ("Anna Berg", {"anna": "first name"}, 2)
-    tell(memory, "Anna Roth moved to Lisbon.", "Tom")
+    add_message(memory, "Anna Berg moved to Bergen.", "Tom")
+    entity = memory.entity("anna", user_id="u1")
+    assert (entity["name"], get_alias_origins(entity), len(entity["memories"])) == (
+        "Anna Berg",
+        {"anna": "first name"},
+        2,
+    )
+    add_message(memory, "Anna Roth moved to Lisbon.", "Tom")
     assert memory.entity("anna", user_id="u1")["aliases"] == []
-    assert links(memory) == set()
+    assert list_links(memory) == set()
 
 
 def test_the_full_name_may_come_first(memory: Memory) -> None:
-    tell(memory, "Anna Berg moved to Bergen.", "Tom")
-    tell(memory, "My sister Anna likes tea.", "Tom")
-    assert links(memory) == {("anna", "anna berg")}
+    add_message(memory, "Anna Berg moved to Bergen.", "Tom")
+    add_message(memory, "My sister Anna likes tea.", "Tom")
+    assert list_links(memory) == {("anna", "anna berg")}
 
 
 def test_a_users_link_outlives_a_second_full_name(memory: Memory) -> None:
-    tell(memory, "Anna Berg moved to Bergen. My sister Anna likes tea.", "Tom")
+    add_message(memory, "Anna Berg moved to Bergen. My sister Anna likes tea.", "Tom")
     memory.alias("anna", "anna berg", user_id="u1")
-    tell(memory, "Anna Roth moved to Lisbon.", "Tom")
-    assert links(memory) == {("anna", "anna berg")}
+    add_message(memory, "Anna Roth moved to Lisbon.", "Tom")
+    assert list_links(memory) == {("anna", "anna berg")}
 
 
-def test_a_nickname_that_is_said(memory: Memory) -> None:
-    said = tell(memory, "Call me Bo.", "Robert")
-    tell(memory, "Bo plays chess.", "Tom")
-    assert links(memory) == {("bo", "robert")}
-    assert aliases(memory.entity("bo", user_id="u1")) == {"bo": "said"}
-    tell(memory, "I like tea.", "Robert")
-    memory.delete(said, user_id="u1")
-    assert links(memory) == set()  # what bore it is forgotten, though both are mentioned elsewhere
+def test_a_stated_nickname_is_linked(memory: Memory) -> None:
+    uid = add_message(memory, "Call me Bo.", "Robert")
+    add_message(memory, "Bo plays chess.", "Tom")
+    assert list_links(memory) == {("bo", "robert")}
+    assert get_alias_origins(memory.entity("bo", user_id="u1")) == {"bo": "said"}
+    add_message(memory, "I like tea.", "Robert")
+    memory.delete(uid, user_id="u1")
+    assert list_links(memory) == set()  # the memory that states the alias is deleted; others still mention both names
     assert memory.entity("bo", user_id="u1") is not None
 
 
-def test_a_name_in_two_spellings(memory: Memory) -> None:
-    tell(memory, "Katherine Berg lives in Lisbon.", "Tom")
-    tell(memory, "My colleague Kathrine Berg likes tea.", "Tom")
-    assert links(memory) == {("katherine berg", "kathrine berg")}
+def test_two_spellings_of_a_name_are_linked(memory: Memory) -> None:
+    add_message(memory, "Katherine Berg lives in Lisbon.", "Tom")
+    add_message(memory, "My colleague Kathrine Berg likes tea.", "Tom")
+    assert list_links(memory) == {("katherine berg", "kathrine berg")}
 
 
-def test_what_was_taken_back_is_not_found_again(memory: Memory) -> None:
-    tell(memory, "Call me Bo.", "Robert")
+def test_a_removed_link_is_not_found_again(memory: Memory) -> None:
+    add_message(memory, "Call me Bo.", "Robert")
     memory.unalias("Robert", "Bo", user_id="u1")
-    tell(memory, "As I said, call me Bo.", "Robert")
-    assert links(memory) == set()
+    add_message(memory, "As I said, call me Bo.", "Robert")
+    assert list_links(memory) == set()
     memory.alias("Robert", "Bo", user_id="u1")
     memory.unalias("Robert", "Bo", user_id="u1")
-    tell(memory, "Everybody calls me Bo.", "Robert")
-    assert links(memory) == set()
+    add_message(memory, "Everybody calls me Bo.", "Robert")
+    assert list_links(memory) == set()
 
 
-def test_an_update_takes_found_links_along_and_leaves_those_of_users(memory: Memory) -> None:
-    uid = tell(memory, "Call me Bo.", "Robert")
-    tell(memory, "Bo met Zoe.", "Tom")
+def test_an_update_replaces_found_links_and_keeps_those_of_users(memory: Memory) -> None:
+    uid = add_message(memory, "Call me Bo.", "Robert")
+    add_message(memory, "Bo met Zoe.", "Tom")
     memory.alias("robert", "zoe", user_id="u1")
     memory.update(uid, "Everybody calls me Rob.", user_id="u1")
-    assert links(memory) == {("rob", "robert"), ("robert", "zoe")}
+    assert list_links(memory) == {("rob", "robert"), ("robert", "zoe")}
     memory.rebuild()
-    assert links(memory) == {("rob", "robert"), ("robert", "zoe")}
+    assert list_links(memory) == {("rob", "robert"), ("robert", "zoe")}
 
 
-# --- whose ------------------------------------------------------------------------------------------------------------
+# --- scopes -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_link_is_one_users(memory: Memory) -> None:
+def test_a_link_belongs_to_one_user(memory: Memory) -> None:
     for user in ("u1", "u2"):
-        tell(memory, "Alpha met Beta.", user_id=user)
+        add_message(memory, "Alpha met Beta.", user_id=user)
     memory.alias("alpha", "beta", user_id="u1")
     memory.rename_entity("beta", "Secret", user_id="u1")
     assert memory.entity("alpha", user_id="u2")["aliases"] == []
     assert "Secret" not in str([memory.entities(user_id="u2"), memory.graph(user_id="u2").nodes(data=True)])
-    assert links(memory, user_id="u2") == set()
+    assert list_links(memory, user_id="u2") == set()
 
 
-def test_a_view_without_a_mention_learns_nothing_of_it(memory: Memory) -> None:
-    tell(memory, "Alpha met Tom.", user_id="u1", agent_id="a")
-    tell(memory, "Beta met Alphabet.", user_id="u1", agent_id="b")
+def test_a_view_without_a_mention_shows_no_aliases_of_it(memory: Memory) -> None:
+    add_message(memory, "Alpha met Tom.", user_id="u1", agent_id="a")
+    add_message(memory, "Beta met Alphabet.", user_id="u1", agent_id="b")
     memory.alias("alpha", "beta", user_id="u1")
     memory.rename_entity("beta", "Secret", user_id="u1")
-    mine = {"user_id": "u1", "agent_id": "a"}
-    seen = [memory.entities(**mine), memory.entity("alpha", **mine), list(memory.graph(**mine).nodes(data=True))]
-    seen += [memory.search("Whom did Alpha meet?", explain=True, **mine), memory.context("Alpha", **mine)]
-    assert "beta" not in str(seen).casefold()
-    assert "Secret" not in str(seen)
-    assert memory.entity("alpha", **mine)["aliases"] == []
-    assert memory.entity("beta", **mine) is None
-    assert memory.entity("secret", **mine) is None
+    scope = {"user_id": "u1", "agent_id": "a"}
+    answers = [memory.entities(**scope), memory.entity("alpha", **scope), list(memory.graph(**scope).nodes(data=True))]
+    answers += [memory.search("Whom did Alpha meet?", explain=True, **scope), memory.context("Alpha", **scope)]
+    assert "beta" not in str(answers).casefold()
+    assert "Secret" not in str(answers)
+    assert memory.entity("alpha", **scope)["aliases"] == []
+    assert memory.entity("beta", **scope) is None
+    assert memory.entity("secret", **scope) is None
     for call in (memory.alias, memory.unalias):
-        with pytest.raises(NotFoundError) as told:
-            call("alpha", "beta", **mine)
-        assert "alphabet" not in str(told.value)
+        with pytest.raises(NotFoundError) as error:
+            call("alpha", "beta", **scope)
+        assert "alphabet" not in str(error.value)
     with pytest.raises(NotFoundError):
-        memory.rename_entity("beta", "B", **mine)
+        memory.rename_entity("beta", "B", **scope)
 
 
-def test_what_one_user_says_joins_nothing_of_anothers_for_their_agent(memory: Memory) -> None:
-    tell(memory, "Alpha met Beta.", user_id="u1", agent_id="a")
-    tell(memory, "Alpha met Beta.", user_id="u2", agent_id="a")
+def test_links_of_one_user_join_nothing_in_the_view_of_a_shared_agent(memory: Memory) -> None:
+    add_message(memory, "Alpha met Beta.", user_id="u1", agent_id="a")
+    add_message(memory, "Alpha met Beta.", user_id="u2", agent_id="a")
     memory.alias("alpha", "beta", user_id="u1")
     assert memory.entity("alpha", agent_id="a")["aliases"] == []
     with pytest.raises(NotFoundError, match="under agent_id='a'"):
         memory.alias("alpha", "beta", agent_id="a")
-    tell(memory, "Alpha met Beta.", agent_id="a")
-    assert aliases(memory.alias("alpha", "beta", agent_id="a")) == {"beta": "user"}
+    add_message(memory, "Alpha met Beta.", agent_id="a")
+    assert get_alias_origins(memory.alias("alpha", "beta", agent_id="a")) == {"beta": "user"}
     assert len(memory.entity("beta", agent_id="a")["memories"]) == 3
 
 
-# --- forgetting -------------------------------------------------------------------------------------------------------
+# --- erasing ----------------------------------------------------------------------------------------------------------
 
 
-def test_an_erased_name_is_in_no_link_and_no_choice(memory: Memory, tmp_path: Path) -> None:
-    tell(memory, "Alpha slept.")
-    uid = tell(memory, "Betavulgaris slept.")
+def test_an_erased_name_is_in_no_alias_and_no_chosen_name(memory: Memory, tmp_path: Path) -> None:
+    add_message(memory, "Alpha slept.")
+    uid = add_message(memory, "Betavulgaris slept.")
     memory.alias("alpha", "betavulgaris", user_id="u1")
     memory.rename_entity("betavulgaris", "Gammastrahl", user_id="u1")
     memory.delete(uid, user_id="u1")
-    assert rows(memory) == "[[], []]"
+    assert dump_names(memory) == "[[], []]"
     memory.close()
     for path in (tmp_path / "home").rglob("*"):
         if path.is_file():
@@ -257,18 +267,18 @@ def test_an_erased_name_is_in_no_link_and_no_choice(memory: Memory, tmp_path: Pa
             assert b"ammastrahl" not in path.read_bytes(), path
 
 
-def test_a_name_taken_out_by_an_update_goes_with_the_next_erasure(memory: Memory) -> None:
-    uid = tell(memory, "Betavulgaris met Alpha.")
-    tell(memory, "Alpha slept.")
+def test_a_name_removed_by_an_update_is_erased_with_its_memory(memory: Memory) -> None:
+    uid = add_message(memory, "Betavulgaris met Alpha.")
+    add_message(memory, "Alpha slept.")
     memory.alias("alpha", "betavulgaris", user_id="u1")
     memory.update(uid, "Someone met Alpha.", user_id="u1")
     memory.delete(uid, user_id="u1")
-    assert rows(memory) == "[[], []]"
+    assert dump_names(memory) == "[[], []]"
 
 
-def test_what_others_mention_keeps_its_names(memory: Memory) -> None:
-    uid = tell(memory, "Alpha met Beta.")
-    tell(memory, "Alpha likes Beta.")
+def test_entities_that_other_memories_mention_keep_their_names(memory: Memory) -> None:
+    uid = add_message(memory, "Alpha met Beta.")
+    add_message(memory, "Alpha likes Beta.")
     memory.alias("alpha", "beta", user_id="u1")
     memory.rename_entity("beta", "Bee", user_id="u1")
     memory.delete(uid, user_id="u1")
@@ -277,86 +287,86 @@ def test_what_others_mention_keeps_its_names(memory: Memory) -> None:
 
 def test_delete_all_and_reset_leave_no_names(memory: Memory) -> None:
     for user in ("u1", "u2"):
-        tell(memory, "Call me Bo. Alpha met Beta.", "Robert", user_id=user)
+        add_message(memory, "Call me Bo. Alpha met Beta.", "Robert", user_id=user)
         memory.alias("alpha", "beta", user_id=user)
         memory.rename_entity("beta", "Bee", user_id=user)
     memory.delete_all(user_id="u1")
     assert memory.entity("alpha", user_id="u2")["name"] == "Bee"
-    assert rows(memory).count("'Bee'") == 1
-    assert rows(memory).count("alpha") == 2
+    assert dump_names(memory).count("'Bee'") == 1
+    assert dump_names(memory).count("alpha") == 2
     memory.reset()
-    assert rows(memory) == "[[], []]"
+    assert dump_names(memory) == "[[], []]"
 
 
-# --- searching, waiting, showing --------------------------------------------------------------------------------------
+# --- searching, async, restarting -------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def ship(make_memory: Make) -> Iterator[Memory]:
-    """What Acme built is two steps from a question about Nordlicht, if the two are one; the rest is noise."""
+def ship_memory(make_memory: Make) -> Iterator[Memory]:
+    """Acme's ship, Nordlicht's office and noise. Linked, the ship is two steps from a question about Nordlicht."""
     memory = make_memory(**SPACY)
-    tell(memory, "Acme built a ship in Bergen.")
-    tell(memory, "Nordlicht has an office.")
+    add_message(memory, "Acme built a ship in Bergen.")
+    add_message(memory, "Nordlicht has an office.")
     for place in ("Lisbon", "Malmö", "Oslo", "Turin", "Porto", "Genoa", "Kiel", "Nantes", "Riga", "Bari"):
-        tell(memory, f"Somebody saw a train near {place} yesterday evening.")
+        add_message(memory, f"Somebody saw a train near {place} yesterday evening.")
     yield memory
 
 
-def test_a_question_is_answered_from_all_names(ship: Memory) -> None:
-    def path() -> list[dict[str, Any]]:
-        found = ship.search("What does Nordlicht own?", user_id="u1", explain=True, top_k=1000)["results"]
-        return next(hit["explain"]["path"] for hit in found if "Acme" in hit["memory"])
+def test_a_search_follows_all_names_of_an_entity(ship_memory: Memory) -> None:
+    def find_path() -> list[dict[str, Any]]:
+        hits = ship_memory.search("What does Nordlicht own?", user_id="u1", explain=True, top_k=1000)["results"]
+        return next(hit["explain"]["path"] for hit in hits if "Acme" in hit["memory"])
 
-    assert not any(step["type"] == "entity" for step in path())
-    ship.alias("nordlicht", "acme", user_id="u1")
-    assert [step["name"] for step in path() if step["type"] == "entity"] == ["Acme"]
-    ship.unalias("nordlicht", "acme", user_id="u1")
-    assert not any(step["type"] == "entity" for step in path())
+    assert not any(step["type"] == "entity" for step in find_path())
+    ship_memory.alias("nordlicht", "acme", user_id="u1")
+    assert [step["name"] for step in find_path() if step["type"] == "entity"] == ["Acme"]
+    ship_memory.unalias("nordlicht", "acme", user_id="u1")
+    assert not any(step["type"] == "entity" for step in find_path())
 
 
-def test_the_async_door_awaits_the_same() -> None:
-    async def journey() -> None:
+def test_async_memory_has_the_same_alias_methods() -> None:
+    async def use_aliases() -> None:
         async with AsyncMemory(":memory:", settings=Settings.from_dict({**fake_models(), **SPACY})) as memory:
             await memory.add("Alpha met Beta.", user_id="u1")
-            assert aliases(await memory.alias("alpha", "beta", user_id="u1")) == {"beta": "user"}
+            assert get_alias_origins(await memory.alias("alpha", "beta", user_id="u1")) == {"beta": "user"}
             assert (await memory.rename_entity("beta", "Bee", user_id="u1"))["name"] == "Bee"
             assert (await memory.unalias("alpha", "beta", user_id="u1"))["aliases"] == []
 
-    asyncio.run(journey())
+    asyncio.run(use_aliases())
 
 
 @SQLITE_ONLY
-def test_names_are_kept_in_the_folder(make_memory: Make, tmp_path: Path) -> None:
+def test_aliases_and_names_persist_in_the_folder(make_memory: Make, tmp_path: Path) -> None:
     memory = make_memory(tmp_path / "home", **SPACY)
-    tell(memory, "Alpha met Beta.")
+    add_message(memory, "Alpha met Beta.")
     memory.alias("alpha", "beta", user_id="u1")
     memory.rename_entity("alpha", "First", user_id="u1")
     memory.close()
-    again = make_memory(tmp_path / "home", **SPACY)
-    assert again.entity("beta", user_id="u1")["name"] == "First"
-    again.close()
+    reopened = make_memory(tmp_path / "home", **SPACY)
+    assert reopened.entity("beta", user_id="u1")["name"] == "First"
+    reopened.close()
     with closing(sqlite3.connect(tmp_path / "home" / "ledger.sqlite")) as connection:
-        assert connection.execute("SELECT count(*) FROM aliases").fetchone() == (2,)  # from either end
+        assert connection.execute("SELECT count(*) FROM aliases").fetchone() == (2,)  # one row for each direction
 
 
-def test_what_a_user_says_of_names_is_nothing_for_a_view_by_agent() -> None:
+def test_names_chosen_by_a_user_are_invisible_in_a_view_by_agent() -> None:
     with Memory(":memory:") as memory:
-        for words in ("Quinny works at Nordlicht.", "The Skipper owns a red boat.", "Tom paid the rent."):
-            told = {"role": "user", "name": "Al", "content": words}
-            memory.add(told, user_id="a", agent_id="bot", timestamp="2024-01-01")
+        for text in ("Quinny works at Nordlicht.", "The Skipper owns a red boat.", "Tom paid the rent."):
+            message = {"role": "user", "name": "Al", "content": text}
+            memory.add(message, user_id="a", agent_id="bot", timestamp="2024-01-01")
         memory.add({"role": "user", "name": "Bo", "content": "Quinny sold a car."}, user_id="b", agent_id="bot")
-        asked = "What does Quinny own?"
-        before = memory.search(asked, agent_id="bot", explain=True)
+        question = "What does Quinny own?"
+        before = memory.search(question, agent_id="bot", explain=True)
         memory.rename_entity("Quinny", "Secret Xylophant", user_id="a")
         memory.alias("Quinny", "Skipper", user_id="a")
-        after = memory.search(asked, agent_id="bot", explain=True)
+        after = memory.search(question, agent_id="bot", explain=True)
         assert after == before
         one = next(each for each in memory.get_all(agent_id="bot")["results"] if "Nordlicht" in each["memory"])
         graph = memory.graph(agent_id="bot")
-        seen = [
+        answers = [
             memory.entity("Quinny", agent_id="bot"), memory.get_all(agent_id="bot"), memory.entities(agent_id="bot"),
             memory.explain(one["id"], agent_id="bot"), list(graph.nodes(data=True)), list(graph.edges(data=True)),
         ]  # fmt: skip
-        assert "Xylophant" not in repr(seen)
-        assert "SAME_AS" not in repr(seen)
+        assert "Xylophant" not in repr(answers)
+        assert "SAME_AS" not in repr(answers)
         assert "Xylophant" in repr(memory.explain(one["id"], user_id="a"))

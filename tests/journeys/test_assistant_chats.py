@@ -1,4 +1,4 @@
-"""Chats with an assistant whose replies are long: what the user said is found, and of a reply the part that matches."""
+"""Chats with an assistant whose replies are long: messages of the user are found, and the matching part of a reply."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CHAT = [
 ]
 
 
-def told(memory: Memory) -> Memory:
+def add_chat(memory: Memory) -> Memory:
     for role, content in CHAT:
         memory.add({"role": role, "content": content}, user_id="u", timestamp="2024-05-01T10:00:00Z")
     return memory
@@ -45,8 +45,8 @@ def told(memory: Memory) -> Memory:
 
 @pytest.fixture(scope="module")
 def memory() -> Iterator[Memory]:
-    with Memory(":memory:") as made:
-        yield told(made)
+    with Memory(":memory:") as chat_memory:
+        yield add_chat(chat_memory)
 
 
 @pytest.mark.parametrize(
@@ -59,11 +59,11 @@ def memory() -> Iterator[Memory]:
         ("What amount of water did you call right for a tomato?", 5),
     ],
 )
-def test_who_said_it_is_found_first(memory: Memory, question: str, turn: int) -> None:
+def test_the_message_with_the_answer_is_found_first(memory: Memory, question: str, turn: int) -> None:
     hits = memory.search(question, user_id="u")["results"]
-    # What the assistant answers stands beside what was asked, which says the same words.
-    most = 2 if CHAT[turn][0] == "assistant" else 1
-    assert CHAT[turn][1] in [hit["memory"] for hit in hits[:most]]
+    # A reply may rank behind the question it answers, which has the same words.
+    top_k = 2 if CHAT[turn][0] == "assistant" else 1
+    assert CHAT[turn][1] in [hit["memory"] for hit in hits[:top_k]]
 
 
 def test_an_explanation_names_the_sentences_that_match(memory: Memory) -> None:
@@ -74,7 +74,7 @@ def test_an_explanation_names_the_sentences_that_match(memory: Memory) -> None:
     assert not any("part" in hit["explain"] for hit in hits if len(hit["memory"]) <= sentence_matching.UNSPLIT_CHARS)
 
 
-def test_a_context_has_that_part_and_not_the_whole_reply(memory: Memory) -> None:
+def test_a_context_has_the_matching_part_and_not_the_whole_reply(memory: Memory) -> None:
     block = memory.context("Which rose did you recommend to me?", user_id="u", max_chars=2000)
     assert ADVICE in block
     (line,) = (line for line in block.splitlines() if ADVICE in line)
@@ -82,7 +82,7 @@ def test_a_context_has_that_part_and_not_the_whole_reply(memory: Memory) -> None
 
 
 def test_without_tokens_the_part_is_found_by_words() -> None:
-    with told(Memory(":memory:", settings=Settings.from_dict(fake_models()))) as memory:
+    with add_chat(Memory(":memory:", settings=Settings.from_dict(fake_models()))) as memory:
         hits = memory.search("Which climbing rose without thorns?", user_id="u", explain=True)["results"]
         reply: dict[str, Any] = next(dict(hit) for hit in hits if hit["memory"] == CHAT[1][1])
         assert ADVICE in reply["explain"]["part"]
@@ -97,39 +97,39 @@ def test_a_long_text_in_another_script_has_a_part_too(memory: Memory) -> None:
     assert "dense" not in hit["explain"]["arms"]
 
 
-def test_a_question_in_a_script_nobody_shares_still_finds_something(memory: Memory) -> None:
+def test_a_question_in_a_script_of_no_memory_still_has_hits(memory: Memory) -> None:
     assert memory.search("花园", user_id="u")["results"]
     assert memory.search("Где мой сад?", user_id="u")["results"]
 
 
 def test_where_nothing_matches_there_is_no_part() -> None:
-    with told(Memory(":memory:", settings=Settings.from_dict(fake_models()))) as memory:
+    with add_chat(Memory(":memory:", settings=Settings.from_dict(fake_models()))) as memory:
         hits = memory.search("kangaroo", user_id="u", explain=True)["results"]
         assert not any("part" in hit["explain"] for hit in hits)
 
 
 @pytest.mark.thorough
-def test_tokens_that_are_not_those_of_the_text_are_not_used(tmp_path: Path) -> None:
-    """Of another version of the tokenizer, or damaged: the part is found by words."""
-    with told(Memory(tmp_path)) as memory:
+def test_tokens_that_do_not_fit_their_text_are_ignored(tmp_path: Path) -> None:
+    """Tokens of another tokenizer version, or damaged ones: the part is found by words instead."""
+    with add_chat(Memory(tmp_path)) as memory:
         assert memory.flush()["pending"] == []
     with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as ledger, ledger:
-        cut = (
+        statement = (
             "update embeddings set data = substr(data, 1, length(data) - 128) where form like 'tokens%' and window = 0"
         )
-        assert ledger.execute(cut).rowcount >= len(CHAT)
+        assert ledger.execute(statement).rowcount >= len(CHAT)
     with Memory(tmp_path) as memory:
         hits = memory.search("Which climbing rose without thorns did you recommend?", user_id="u", explain=True)
         reply: dict[str, Any] = next(dict(hit) for hit in hits["results"] if hit["memory"] == CHAT[1][1])
         assert ADVICE in reply["explain"]["part"]
 
 
-def block_lines(block: str) -> list[str]:
+def list_lines(block: str) -> list[str]:
     return [line for line in block.splitlines() if line.startswith("- ")]
 
 
-@pytest.mark.parametrize("room", [250, 400, 700])
-def test_a_small_context_keeps_the_sentence_that_matches(room: int) -> None:
+@pytest.mark.parametrize("max_chars", [250, 400, 700])
+def test_a_small_context_keeps_the_sentence_that_matches(max_chars: int) -> None:
     with Memory(":memory:") as memory:
         memory.add(
             {"role": "assistant", "content": "The fence is wooden. " * 40 + "The gate code is 4711."}, user_id="u"
@@ -137,10 +137,12 @@ def test_a_small_context_keeps_the_sentence_that_matches(room: int) -> None:
         memory.add(
             {"role": "assistant", "content": "The shed is brown. " * 20 + "Its key hangs behind it."}, user_id="u"
         )
-        block = memory.context("What is the gate code?", user_id="u", max_chars=room)
+        block = memory.context("What is the gate code?", user_id="u", max_chars=max_chars)
         assert "4711" in block
-        assert len(block) <= room
-        assert "hangs behind it" in memory.context("Where does the key of the shed hang?", user_id="u", max_chars=room)
+        assert len(block) <= max_chars
+        assert "hangs behind it" in memory.context(
+            "Where does the key of the shed hang?", user_id="u", max_chars=max_chars
+        )
 
 
 def test_a_context_does_not_leave_room_unused_that_a_shorter_part_would_fill() -> None:
@@ -149,8 +151,8 @@ def test_a_context_does_not_leave_room_unused_that_a_shorter_part_would_fill() -
         memory.add({"role": "assistant", "content": "The wall is damp. " * 40 + "Sand it with 180 grit."}, user_id="u")
         block = memory.context("Which grit did you say I should sand the wall with?", user_id="u", max_chars=300)
         assert "180 grit" in block
-        assert len(block_lines(block)) == 2
-        assert any(line.split("] ")[1].startswith("assistant: …") for line in block_lines(block))
+        assert len(list_lines(block)) == 2
+        assert any(line.split("] ")[1].startswith("assistant: …") for line in list_lines(block))
 
 
 DAYS = [
@@ -174,8 +176,8 @@ DAYS = [
         ("What did I say before May 2024?", {"04-02", "04-20"}),
     ],
 )
-def test_a_question_for_a_day_finds_what_was_said_on_it_first(question: str, days: set[str]) -> None:
-    """However much there is of other days: nothing else in the question could find it."""
+def test_a_question_about_a_day_finds_messages_of_that_day_first(question: str, days: set[str]) -> None:
+    """Whatever the number of messages of other days: nothing but the date in the question matches."""
     with Memory(":memory:", settings=Settings.from_dict(fake_models())) as memory:
         for day, *turns in DAYS:
             roles = zip(("user", "assistant"), turns, strict=True)
@@ -189,21 +191,21 @@ def test_a_question_for_a_day_finds_what_was_said_on_it_first(question: str, day
         assert {hit["at"][5:10] for hit in hits[: 2 * len(days)]} == days
 
 
-def test_what_is_written_in_latin_letters_counts_in_a_question_in_another_script(memory: Memory) -> None:
-    said = [
+def test_latin_words_count_in_a_question_in_another_script(memory: Memory) -> None:
+    texts = [
         "今天天气不错，我去公园跑步了五公里。",
         "跑步前记得热身，注意补充水分。",
         "我妈妈下周来看我，她喜欢吃清淡的菜。",
         "这个是什么颜色好看？我想买窗帘。",
         "公司让我学数据分析，什么时候开始比较好？",
     ]
-    memory.add([*said, "Sand it to 180 grit, then apply shellac; wax it with Liberon."], user_id="li")
+    memory.add([*texts, "Sand it to 180 grit, then apply shellac; wax it with Liberon."], user_id="li")
     for question in ("180 grit 是什么？", "Liberon 是什么颜色？", "shellac 怎么用？"):
         hits = memory.search(question, user_id="li")["results"]
         assert "Liberon" in " ".join(hit["memory"] for hit in hits[:2])
 
 
-def test_a_context_knows_other_forms_of_a_word_in_a_language_that_is_not_read(memory: Memory) -> None:
+def test_a_context_matches_other_word_forms_in_a_language_without_a_parser(memory: Memory) -> None:
     memory.add(["Советую вытяжку Elica мощностью 700 кубометров.", "Вчера я пёк хлеб."], user_id="ru")
     assert "Elica" in memory.context("Какая вытяжка лучше?", user_id="ru")
     assert "хлеб" not in memory.context("Какая вытяжка лучше?", user_id="ru")

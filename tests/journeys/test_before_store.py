@@ -1,4 +1,4 @@
-"""`before_store`: a function of the user's sees every message first; what it takes out is nowhere."""
+"""`before_store`: a function of the caller gets every message first; text that it removes is stored nowhere."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ ADDRESS = re.compile(r"[\w.+-]+@[\w-]+(\.[\w-]+)+")
 MAIL = "ann.quillonbar@example.org"
 
 
-def without_addresses(message: dict[str, Any]) -> dict[str, Any] | None:
-    """As in the README; and some messages are not to be stored at all."""
+def remove_addresses(message: dict[str, Any]) -> dict[str, Any] | None:
+    """Removes e-mail addresses, as in the README, and refuses messages that are off the record."""
     if "off the record" in message["content"]:
         return None
     message["content"] = ADDRESS.sub("[address]", message["content"])
@@ -31,83 +31,83 @@ def without_addresses(message: dict[str, Any]) -> dict[str, Any] | None:
 
 @pytest.fixture
 def memory(make_memory):
-    return make_memory(before_store=without_addresses)
+    return make_memory(before_store=remove_addresses)
 
 
-def words(memory: Memory) -> list[str]:
+def list_texts(memory: Memory) -> list[str]:
     return [one["memory"] for one in memory.get_all(user_id="u")["results"]]
 
 
 def test_text_that_the_hook_removes_is_stored_nowhere(make_memory, tmp_path):
-    seen = []
+    embedded_texts = []
 
     def embed(texts):
-        seen.extend(texts)
+        embedded_texts.extend(texts)
         return hashed(texts)
 
     models = fake_models()
     models["embedder"]["config"]["embed"] = embed
-    with make_memory(tmp_path / "home", before_store=without_addresses, **models) as memory:
-        told = {"role": "user", "content": f"Write to {MAIL}.", "name": MAIL, "id": "1"}
-        added = memory.add(told, user_id="u", metadata={"from": MAIL, "cc": [MAIL]})["results"]
-        assert [one["memory"] for one in added] == ["Write to [address]."]
+    with make_memory(tmp_path / "home", before_store=remove_addresses, **models) as memory:
+        message = {"role": "user", "content": f"Write to {MAIL}.", "name": MAIL, "id": "1"}
+        results = memory.add(message, user_id="u", metadata={"from": MAIL, "cc": [MAIL]})["results"]
+        assert [one["memory"] for one in results] == ["Write to [address]."]
         (one,) = memory.get_all(user_id="u")["results"]
         assert (one["metadata"], one["actor_id"]) == ({"from": "[address]", "cc": ["[address]"]}, "[address]")
-        changed = memory.update(one["id"], f"Write to {MAIL} or call.", metadata={"from": MAIL})
-        assert changed["memory"] == "Write to [address] or call."
-        assert changed["metadata"] == {"from": "[address]"}
+        result = memory.update(one["id"], f"Write to {MAIL} or call.", metadata={"from": MAIL})
+        assert result["memory"] == "Write to [address] or call."
+        assert result["metadata"] == {"from": "[address]"}
         memory.search("whom to write to", user_id="u")
-    assert not [text for text in seen if "quillonbar" in text]
+    assert not [text for text in embedded_texts if "quillonbar" in text]
     for file in Path(tmp_path).rglob("*"):
         assert file.is_dir() or b"quillonbar" not in file.read_bytes(), file
 
 
-def test_what_it_refuses_gives_no_result(memory):
-    said = ["One.", "Two, off the record.", "Three."]
-    assert [one["memory"] for one in memory.add(said, user_id="u")["results"]] == ["One.", "Three."]
-    assert memory.add(said[1], user_id="u") == {"results": [], "relations": []}
-    assert sorted(words(memory)) == ["One.", "Three."]
+def test_refused_messages_give_no_results(memory):
+    messages = ["One.", "Two, off the record.", "Three."]
+    assert [one["memory"] for one in memory.add(messages, user_id="u")["results"]] == ["One.", "Three."]
+    assert memory.add(messages[1], user_id="u") == {"results": [], "relations": []}
+    assert sorted(list_texts(memory)) == ["One.", "Three."]
 
 
 def test_refusals_are_logged_once_for_a_call(make_memory, tmp_path, caplog):
-    """Whoever forgets to return the message refuses all of them."""
+    """A hook that forgets to return the message refuses all of them."""
     memory = make_memory(before_store=lambda message: message.update(content="x"))
     assert memory.add(["One.", "Two.", {"role": "system", "content": "x"}], user_id="u")["results"] == []
-    told = "before_store returned None, or no words, for {} of {} messages; they are not stored"
-    assert ours(caplog) == [("WARNING", told.format(2, 2))]
-    plain = make_memory()
-    plain.add(["One.", "Two, off the record.", "Three."], user_id="u")
-    plain.export(tmp_path / "x")
+    warning = "before_store returned None, or no words, for {} of {} messages; they are not stored"
+    assert list_log_records(caplog) == [("WARNING", warning.format(2, 2))]
+    source = make_memory()
+    source.add(["One.", "Two, off the record.", "Three."], user_id="u")
+    source.export(tmp_path / "x")
     caplog.clear()
-    some = make_memory(before_store=without_addresses)
-    some.import_(tmp_path / "x")
-    some.add("Fine.", user_id="u")
-    assert ours(caplog) == [("WARNING", told.format(1, 3))]
+    target = make_memory(before_store=remove_addresses)
+    target.import_(tmp_path / "x")
+    target.add("Fine.", user_id="u")
+    assert list_log_records(caplog) == [("WARNING", warning.format(1, 3))]
 
 
-def ours(caplog) -> list[tuple[str, str]]:
-    """What we have logged, not what drivers have."""
-    found = [record for record in caplog.records if record.name.startswith("graphmem")]
-    return [(record.levelname, record.getMessage()) for record in found]
+def list_log_records(caplog) -> list[tuple[str, str]]:
+    """Levels and texts of graphmem's own log records, without those of drivers."""
+    records = [record for record in caplog.records if record.name.startswith("graphmem")]
+    return [(record.levelname, record.getMessage()) for record in records]
 
 
-def test_it_sees_a_plain_message_of_its_own(make_memory):
-    seen: list[dict[str, Any]] = []
+def test_the_hook_gets_its_own_plain_copy_of_each_message(make_memory):
+    hook_messages: list[dict[str, Any]] = []
 
     def hook(message):
-        seen.append(json.loads(json.dumps(message)))
-        message["metadata"].setdefault("tags", []).append(len(seen))
+        hook_messages.append(json.loads(json.dumps(message)))
+        message["metadata"].setdefault("tags", []).append(len(hook_messages))
         return message
 
     memory = make_memory(before_store=hook)
     image = {"type": "image_url", "image_url": "http://x/y.png"}
-    said = [
+    messages = [
         {"role": "assistant", "name": "Ann", "content": ["Look:", image], "timestamp": "2024-05-01", "id": 7},
         {"role": "system", "content": "Never stored, so nobody is asked."},
         "And?",
     ]
-    memory.add(said, user_id="u", metadata={"tags": ["x"]})
-    first, second = seen
+    memory.add(messages, user_id="u", metadata={"tags": ["x"]})
+    first, second = hook_messages
     assert first == {
         "role": "assistant",
         "content": "Look:",
@@ -117,44 +117,44 @@ def test_it_sees_a_plain_message_of_its_own(make_memory):
         "metadata": {"tags": ["x"], "attachments": [image]},
     }
     assert (second["role"], second["content"], second["name"], second["id"]) == ("user", "And?", None, None)
-    kept = [one["metadata"]["tags"] for one in memory.get_all(user_id="u")["results"]]
-    assert sorted(kept) == [["x", 1], ["x", 2]]  # neither has seen the other's
+    tags = [one["metadata"]["tags"] for one in memory.get_all(user_id="u")["results"]]
+    assert sorted(tags) == [["x", 1], ["x", 2]]  # the messages share no metadata
 
 
-def test_a_message_is_known_by_what_was_stored_of_it(memory):
-    first, again, other = (
+def test_a_known_message_is_recognised_by_its_stored_text(memory):
+    first, repeat, other = (
         memory.add({"role": "user", "content": f"I am {who}@example.org.", "id": "1"}, user_id="u")["results"][0]
         for who in ("ann", "ann", "bob")
     )
-    assert [one["event"] for one in (first, again, other)] == ["ADD", "NONE", "NONE"]
-    assert first["id"] == again["id"] == other["id"]
+    assert [one["event"] for one in (first, repeat, other)] == ["ADD", "NONE", "NONE"]
+    assert first["id"] == repeat["id"] == other["id"]
     without_id = [memory.add(MAIL, user_id="u", timestamp="2024-05-01")["results"][0]["event"] for _ in range(2)]
     assert without_id == ["ADD", "NONE"]
     untimed = [memory.add("No time was given.", user_id="u")["results"][0]["event"] for _ in range(2)]
     assert untimed == ["ADD", "ADD"]
 
 
-def test_an_update_passes_it_too(memory):
+def test_updates_pass_the_hook(memory):
     uid = memory.add("One.", user_id="u", metadata={"a": 1})["results"][0]["id"]
     with pytest.raises(ValidationError, match="before_store refuses it; the memory is as it was"):
         memory.update(uid, "Two, off the record.")
-    assert words(memory) == ["One."]
+    assert list_texts(memory) == ["One."]
     assert memory.update(uid, metadata={"b": MAIL})["metadata"] == {"b": "[address]"}
     assert memory.update(uid, expiration_date="2999-01-01")["memory"] == "One."
     with pytest.raises(NotFoundError):
         memory.update(uid, "Two.", user_id="other")
 
 
-def test_what_was_stored_before_passes_it_when_it_is_touched(make_memory, tmp_path):
+def test_updates_pass_stored_text_through_the_hook(make_memory, tmp_path):
     with make_memory(tmp_path / "home") as memory:
         uid = memory.add(MAIL, user_id="u", metadata={"a": MAIL})["results"][0]["id"]
-    with make_memory(tmp_path / "home", before_store=without_addresses) as memory:
-        changed = memory.update(uid, metadata={"b": 1})
-        assert (changed["memory"], changed["metadata"]) == ("[address]", {"b": 1})
+    with make_memory(tmp_path / "home", before_store=remove_addresses) as memory:
+        result = memory.update(uid, metadata={"b": 1})
+        assert (result["memory"], result["metadata"]) == ("[address]", {"b": 1})
 
 
 @pytest.mark.parametrize(
-    ("made", "told"),
+    ("hook", "error_text"),
     [
         (lambda message: 1 / 0, "before_store failed with ZeroDivisionError; nothing is stored without its answer"),
         (lambda message: message["content"], "before_store returned str; return the message"),
@@ -174,14 +174,14 @@ def test_what_was_stored_before_passes_it_when_it_is_touched(make_memory, tmp_pa
         (lambda message: {**message, "timestamp": "soon"}, "before_store returned what cannot be stored"),
     ],
 )
-def test_nothing_is_stored_if_the_hook_fails(make_memory, made, told):
-    memory = make_memory(before_store=lambda m: made(m) if "quillonbar" in m["content"] else m)
+def test_nothing_is_stored_if_the_hook_fails(make_memory, hook, error_text):
+    memory = make_memory(before_store=lambda m: hook(m) if "quillonbar" in m["content"] else m)
     uid = memory.add("One.", user_id="u")["results"][0]["id"]
     for attempt in (lambda: memory.add(["Fine.", MAIL], user_id="u"), lambda: memory.update(uid, MAIL)):
-        with pytest.raises(ConfigError, match=told) as caught:
+        with pytest.raises(ConfigError, match=error_text) as error:
             attempt()
-        assert "quillonbar" not in str(caught.value)
-    assert words(memory) == ["One."]
+        assert "quillonbar" not in str(error.value)
+    assert list_texts(memory) == ["One."]
     assert len(memory.history(uid)) == 1
 
 
@@ -194,8 +194,8 @@ def test_a_message_may_lose_all_but_its_role(make_memory):
     assert empty.add("x", user_id="u")["results"] == []
 
 
-def test_only_code_can_give_one(tmp_path):
-    assert Settings.from_dict({"before_store": without_addresses}).before_store is without_addresses
+def test_before_store_can_only_be_set_in_code(tmp_path):
+    assert Settings.from_dict({"before_store": remove_addresses}).before_store is remove_addresses
     file = tmp_path / "c.json"
     file.write_text('{"before_store": "os.system"}')
     for attempt in (
@@ -208,27 +208,27 @@ def test_only_code_can_give_one(tmp_path):
 
 
 def test_imported_memories_pass_the_hook(make_memory, tmp_path):
-    """With its history; what is told of it twice is known."""
-    plain = make_memory()
-    told = [
+    """Their history passes the hook too; an imported message that is added again is known."""
+    source = make_memory()
+    messages = [
         {"role": "user", "content": f"Write to {MAIL}.", "name": MAIL, "id": "1"},
         {"role": "user", "content": "Off the record, off the record: nothing.", "id": "2"},
         {"role": "user", "content": "Nothing to hide.", "id": "3"},
     ]
-    ids = [one["id"] for one in plain.add(told, user_id="u", metadata={"from": MAIL})["results"]]
-    plain.update(ids[2], f"Write to {MAIL}.")
-    plain.update(ids[2], "Nothing to hide at all.")
-    plain.export(tmp_path / "all.jsonl")
-    with make_memory(tmp_path / "home", before_store=without_addresses) as memory:
-        done = memory.import_(tmp_path / "all.jsonl")
-        assert (done["added"], done["refused"], done["unenriched"]) == (2, 1, 0)
-        assert sorted(words(memory)) == ["Nothing to hide at all.", "Write to [address]."]
+    ids = [one["id"] for one in source.add(messages, user_id="u", metadata={"from": MAIL})["results"]]
+    source.update(ids[2], f"Write to {MAIL}.")
+    source.update(ids[2], "Nothing to hide at all.")
+    source.export(tmp_path / "all.jsonl")
+    with make_memory(tmp_path / "home", before_store=remove_addresses) as memory:
+        result = memory.import_(tmp_path / "all.jsonl")
+        assert (result["added"], result["refused"], result["unenriched"]) == (2, 1, 0)
+        assert sorted(list_texts(memory)) == ["Nothing to hide at all.", "Write to [address]."]
         assert memory.get(ids[0])["actor_id"] == "[address]"
         assert [one["new_memory"] for one in memory.history(ids[2])] == [
             "Nothing to hide.", "Write to [address].", "Nothing to hide at all.",
         ]  # fmt: skip
-        (again,) = memory.add(told[0], user_id="u", metadata={"from": MAIL})["results"]
-        assert (again["event"], again["id"]) == ("NONE", ids[0])
+        (known_message,) = memory.add(messages[0], user_id="u", metadata={"from": MAIL})["results"]
+        assert (known_message["event"], known_message["id"]) == ("NONE", ids[0])
         assert memory.verify()["ok"]
         assert "quillonbar" not in repr([memory.history(uid) for uid in ids])
     assert not [
@@ -239,7 +239,7 @@ def test_imported_memories_pass_the_hook(make_memory, tmp_path):
 UID = "00000000-0000-4000-8000-000000000001"
 
 
-def imported(make_memory, hook, **more) -> Memory:
+def import_record(make_memory, hook, **more) -> Memory:
     record = {"type": "memory", "id": UID, "user_id": "ana", "text": "tea", "at": "2024-05-01", **more}
     memory = make_memory(before_store=hook)
     memory.import_([record])
@@ -247,10 +247,10 @@ def imported(make_memory, hook, **more) -> Memory:
 
 
 def test_the_hook_sees_each_imported_text_once(make_memory):
-    seen = []
+    hook_messages = []
 
     def hook(message):
-        seen.append((message["content"], message["name"], message["metadata"]))
+        hook_messages.append((message["content"], message["name"], message["metadata"]))
         return message
 
     event = {"id": "1", "event": "ADD", "at": "2024-05-01", "new_memory": "te"}
@@ -263,60 +263,60 @@ def test_the_hook_sees_each_imported_text_once(make_memory):
         "new_memory": "tea",
         "previous_state": state,
     }
-    imported(make_memory, hook, events=[event, update])
-    assert seen == [("tea", None, {}), ("te", None, {})]
-    seen.clear()
-    imported(make_memory, hook, events=[{**event, "new_memory": "tea", "actor_id": "Bo"}], actor_id="Bo")
-    assert seen == [("tea", "Bo", {})]
+    import_record(make_memory, hook, events=[event, update])
+    assert hook_messages == [("tea", None, {}), ("te", None, {})]
+    hook_messages.clear()
+    import_record(make_memory, hook, events=[{**event, "new_memory": "tea", "actor_id": "Bo"}], actor_id="Bo")
+    assert hook_messages == [("tea", "Bo", {})]
 
 
-def test_what_an_earlier_state_says_passes_it_as_well(make_memory):
-    """Undoing an update would bring it back."""
+def test_previous_states_pass_the_hook(make_memory):
+    """Undoing an update would bring their text back."""
     state = {"text": "te", "at": "2024-05-01"}
     update = {"id": "1", "event": "UPDATE", "at": "2024-05-02", "old_memory": "te", "new_memory": "tea"}
-    for before, kept in (
+    for previous_state, is_kept in (
         ({**state, "metadata": {"a": MAIL}}, False),
         ({**state, "speaker": MAIL}, False),
         ({**state, "text": MAIL}, False),
         ({**state, "metadata": {"a": 1}}, True),
     ):
-        memory = imported(make_memory, without_addresses, events=[{**update, "previous_state": before}])
+        memory = import_record(make_memory, remove_addresses, events=[{**update, "previous_state": previous_state}])
         file = io.BytesIO()
         memory.export(file)
         assert b"quillonbar" not in file.getvalue()
-        assert (json.loads(file.getvalue().splitlines()[1])["events"][0]["previous_state"] is not None) == kept
+        assert (json.loads(file.getvalue().splitlines()[1])["events"][0]["previous_state"] is not None) == is_kept
 
 
-def test_it_sees_a_speaker_that_is_no_actor(make_memory):
-    memory = imported(make_memory, without_addresses, speaker=MAIL)
+def test_the_hook_gets_a_speaker_that_is_no_actor(make_memory):
+    memory = import_record(make_memory, remove_addresses, speaker=MAIL)
     file = io.BytesIO()
     memory.export(file)
     record = json.loads(file.getvalue().splitlines()[1])
     assert (record["speaker"], record["actor_id"]) == ("[address]", None)
-    same = imported(make_memory, without_addresses, speaker="Bo")
-    assert same.get(UID)["actor_id"] is None
+    other = import_record(make_memory, remove_addresses, speaker="Bo")
+    assert other.get(UID)["actor_id"] is None
 
 
-def test_the_names_in_a_history_pass_it(make_memory):
-    told = {"id": "1", "event": "ADD", "at": "2024-05-01", "new_memory": "tea", "actor_id": MAIL}
-    silent = {
+def test_names_in_a_history_pass_the_hook(make_memory):
+    add_event = {"id": "1", "event": "ADD", "at": "2024-05-01", "new_memory": "tea", "actor_id": MAIL}
+    update_event = {
         "id": "2",
         "event": "UPDATE",
         "at": "2024-05-02",
         "old_memory": "Off the record: off the record",
         "actor_id": MAIL,
     }
-    memory = imported(make_memory, without_addresses, events=[told, silent], actor_id="Bo")
+    memory = import_record(make_memory, remove_addresses, events=[add_event, update_event], actor_id="Bo")
     assert [event["actor_id"] for event in memory.history(UID)] == ["[address]", None]
 
 
-def test_where_it_fails_in_an_import_it_is_said_what_was_taken(make_memory):
+def test_a_hook_that_fails_during_an_import_reports_the_memories_added(make_memory):
     record = {"type": "memory", "user_id": "u", "at": "2024-05-01"}
     memory = make_memory(before_store=lambda message: message if message["content"] == "tea" else 1 / 0)
-    with pytest.raises(ConfigError) as raised:
+    with pytest.raises(ConfigError) as error:
         memory.import_([{**record, "id": UID, "text": "tea"}, {**record, "id": UID[:-1] + "2", "text": "cake"}])
-    assert str(raised.value) == (
+    assert str(error.value) == (
         "record 2: before_store failed with ZeroDivisionError; nothing is stored without its answer; before that 1 "
         "memory was added. Correct before_store, and import all of it again; the memories added so far stay"
     )
-    assert words(memory) == ["tea"]
+    assert list_texts(memory) == ["tea"]

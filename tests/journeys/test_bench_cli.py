@@ -53,8 +53,8 @@ MUSIQUE = [
 
 
 @pytest.fixture(autouse=True)
-def ledger(tmp_path, monkeypatch):
-    """Somebody's own ledger, which the configuration names."""
+def ledger_path(tmp_path, monkeypatch):
+    """The path of the user's own ledger, which the settings name and no benchmark may touch."""
     monkeypatch.setenv("GRAPHMEM_HOME", str(tmp_path / "mine"))
     path = tmp_path / "mine.sqlite"
     settings = Settings.from_dict(fake_models(history_db_path=str(path)))
@@ -63,15 +63,15 @@ def ledger(tmp_path, monkeypatch):
 
 
 @pytest.fixture(autouse=True)
-def opened(monkeypatch):
-    """The folders that were asked for. Nothing waits for a disk, which is most of what so few messages take."""
+def opened_folders(monkeypatch):
+    """The folders that benchmarks opened. All data is in memory: for so few messages a disk takes most of the time."""
     folders = []
 
-    def memory(folder, *, settings):
+    def open_memory(folder, *, settings):
         folders.append(Path(folder))
         return Memory(":memory:", settings=settings)
 
-    monkeypatch.setattr("graphmem.memory.Memory", memory)
+    monkeypatch.setattr("graphmem.memory.Memory", open_memory)
     return folders
 
 
@@ -85,79 +85,79 @@ def files(tmp_path):
 
 
 def run(*arguments, status=0):
-    done = runner.invoke(app, ["bench", *arguments])
-    assert done.exit_code == status, (done.exit_code, done.stdout, done.stderr, done.exception)
-    return done
+    result = runner.invoke(app, ["bench", *arguments])
+    assert result.exit_code == status, (result.exit_code, result.stdout, result.stderr, result.exception)
+    return result
 
 
-def test_locomo_from_a_file_to_figures(files, ledger, tmp_path):
-    told = json.loads(run("locomo", files["locomo"], "--json").stdout)
-    assert told["benchmark"] == "locomo"
-    assert told["data"]["files"][0]["name"] == "locomo.json"
-    assert len(told["data"]["files"][0]["sha256"]) == 64
-    assert (told["data"]["messages"], told["data"]["questions"], told["adding"]["messages"]) == (4, 2, 4)
-    assert told["data"]["left_out"] == {"questions of category 5 (adversarial)": 1}
-    assert told["models"] == {"embedder": "hash", "extractor": "none"}
-    assert {"cpus", "model", "system", "python"} == set(told["machine"])
-    found = {(one["by"], one["value"]): one for one in told["figures"]}
-    assert list(found) == [
+def test_locomo_from_a_file_to_figures(files, ledger_path, tmp_path):
+    report = json.loads(run("locomo", files["locomo"], "--json").stdout)
+    assert report["benchmark"] == "locomo"
+    assert report["data"]["files"][0]["name"] == "locomo.json"
+    assert len(report["data"]["files"][0]["sha256"]) == 64
+    assert (report["data"]["messages"], report["data"]["questions"], report["adding"]["messages"]) == (4, 2, 4)
+    assert report["data"]["left_out"] == {"questions of category 5 (adversarial)": 1}
+    assert report["models"] == {"embedder": "hash", "extractor": "none"}
+    assert {"cpus", "model", "system", "python"} == set(report["machine"])
+    figures = {(one["by"], one["value"]): one for one in report["figures"]}
+    assert list(figures) == [
         ("all", "1-4"), ("category", "1"), ("category", "4"), ("gold turns", "1"), ("gold turns", "2")
     ]  # fmt: skip
-    assert found["all", "1-4"]["measures"]["full"]["recall@10"] == 1
-    assert found["category", "4"]["name"] == "single-hop"
-    assert str(tmp_path) not in json.dumps(told)
-    assert not ledger.exists()
+    assert figures["all", "1-4"]["measures"]["full"]["recall@10"] == 1
+    assert figures["category", "4"]["name"] == "single-hop"
+    assert str(tmp_path) not in json.dumps(report)
+    assert not ledger_path.exists()
     assert not (tmp_path / "mine").exists()
 
 
 def test_report_as_tables(files):
-    shown = run("multihop", files["musique"]).stdout
-    assert "questions: 1, messages: 2, partitions: 1" in shown
-    assert "musique, hops 2, n=1" in shown
-    assert "full minus" in shown
-    assert "R@10" in shown
+    output = run("multihop", files["musique"]).stdout
+    assert "questions: 1, messages: 2, partitions: 1" in output
+    assert "musique, hops 2, n=1" in output
+    assert "full minus" in output
+    assert "R@10" in output
 
 
-def test_pooled_has_one_partition_and_figures_of_each_data_set(files):
-    told = json.loads(run("pooled", files["locomo"], files["musique"], "--json").stdout)
-    assert (told["data"]["partitions"], told["data"]["messages"], told["data"]["questions"]) == (1, 6, 3)
-    assert [(one["data"], one["n"]) for one in told["figures"] if one["by"] == "all"] == [
+def test_pooled_has_one_partition_and_figures_for_each_data_set(files):
+    report = json.loads(run("pooled", files["locomo"], files["musique"], "--json").stdout)
+    assert (report["data"]["partitions"], report["data"]["messages"], report["data"]["questions"]) == (1, 6, 3)
+    assert [(one["data"], one["n"]) for one in report["figures"] if one["by"] == "all"] == [
         ("pooled", 3), ("locomo", 2), ("musique", 1)
     ]  # fmt: skip
-    assert len(told["data"]["files"]) == 2
+    assert len(report["data"]["files"]) == 2
 
 
-def test_data_is_kept_only_with_home(files, opened, tmp_path):
+def test_data_is_kept_only_with_home(files, opened_folders, tmp_path):
     run("multihop", files["musique"], "--home", str(tmp_path / "kept"))
     run("multihop", files["musique"])
-    assert opened[0] == tmp_path / "kept"
-    assert opened[1].parent == Path(tempfile.gettempdir())
-    assert not opened[1].exists()
+    assert opened_folders[0] == tmp_path / "kept"
+    assert opened_folders[1].parent == Path(tempfile.gettempdir())
+    assert not opened_folders[1].exists()
 
 
 def test_a_folder_with_other_memories_is_refused(files, monkeypatch):
-    class Used(Memory):
+    class UsedMemory(Memory):
         def __init__(self, _, *, settings):
             super().__init__(":memory:", settings=settings)
             self.add("Something else.", user_id="conv-1")
 
-    monkeypatch.setattr("graphmem.memory.Memory", Used)
-    refused = run("locomo", files["locomo"], "--home", "used", status=1)
-    assert refused.stderr.startswith("graphmem: user 'conv-1' has 5 memories here, the data 4 messages")
+    monkeypatch.setattr("graphmem.memory.Memory", UsedMemory)
+    result = run("locomo", files["locomo"], "--home", "used", status=1)
+    assert result.stderr.startswith("graphmem: user 'conv-1' has 5 memories here, the data 4 messages")
 
 
 def test_errors_are_one_line_that_names_the_file(files, tmp_path):
-    refused = run("locomo", files["musique"], status=1)
-    assert refused.stderr == f"graphmem: {files['musique']}, entry 1: expected 'sample_id' to be text\n"
-    refused = run("multihop", files["locomo"], status=1)
-    assert "expected MuSiQue's form" in refused.stderr
-    gone = str(tmp_path / "gone.json")
-    assert f"{gone}: cannot be read" in run("multihop", gone, status=1).stderr
+    result = run("locomo", files["musique"], status=1)
+    assert result.stderr == f"graphmem: {files['musique']}, entry 1: expected 'sample_id' to be text\n"
+    result = run("multihop", files["locomo"], status=1)
+    assert "expected MuSiQue's form" in result.stderr
+    missing_file = str(tmp_path / "gone.json")
+    assert f"{missing_file}: cannot be read" in run("multihop", missing_file, status=1).stderr
 
 
 def test_help_lists_benchmarks_and_imports_nothing_heavy():
-    shown = run("--help").stdout
-    assert all(name in shown for name in ("locomo", "multihop", "pooled"))
-    loaded = "import sys, graphmem.cli.app; print(sorted({'numpy', 'rich.table', 'spacy'} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    output = run("--help").stdout
+    assert all(name in output for name in ("locomo", "multihop", "pooled"))
+    code = "import sys, graphmem.cli.app; print(sorted({'numpy', 'rich.table', 'spacy'} & set(sys.modules)))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"

@@ -32,28 +32,28 @@ def home(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def bare(home, monkeypatch):
-    """Without spaCy, for what does not need the graph."""
+def plain_home(home, monkeypatch):
+    """The home folder, without spaCy: for tests that need no graph."""
     monkeypatch.setenv("GRAPHMEM_EXTRACTOR__PROVIDER", "none")
     return home
 
 
 def run(*arguments, status=0, **more):
-    done = runner.invoke(app, list(arguments), **more)
-    assert done.exit_code == status, (done.exit_code, done.stdout, done.stderr, done.exception)
-    assert "Traceback" not in done.stderr
-    return done
+    result = runner.invoke(app, list(arguments), **more)
+    assert result.exit_code == status, (result.exit_code, result.stdout, result.stderr, result.exception)
+    assert "Traceback" not in result.stderr
+    return result
 
 
-def answer(*arguments, **more):
+def run_json(*arguments, **more):
     return json.loads(run(*arguments, "--json", **more).stdout)
 
 
 def add(*arguments, user="ann", **more):
-    return answer("add", *arguments, "--user", user, **more)["results"]
+    return run_json("add", *arguments, "--user", user, **more)["results"]
 
 
-# --- a day with it -------------------------------------------------------------------------------------------------
+# --- from add to delete --------------------------------------------------------------------------------------------
 
 
 def test_life_of_a_memory_from_add_to_delete(home):
@@ -61,198 +61,200 @@ def test_life_of_a_memory_from_add_to_delete(home):
     other = add("Ann's cat is called Pixel.", "--metadata", '{"topic": "pets"}')[0]
     assert (first["event"], first["actor_id"], first["at"][:10]) == ("ADD", "Ann", "2025-01-02")
 
-    found = answer("search", "Where does Bruno work?", "--user", "ann", "--explain", "--top-k", "1")["results"]
-    assert [hit["id"] for hit in found] == [first["id"]]
-    assert found[0]["explain"]["path"][-1]["id"] == first["id"]
-    shown = run("search", "Where does Bruno work?", "--user", "ann", "--explain").stdout
-    assert "Bruno works at the observatory in Tartu." in shown
-    assert "2025-01-02" in shown
-    assert "1.00" in shown
-    assert found[0]["explain"]["why"] in shown
+    hits = run_json("search", "Where does Bruno work?", "--user", "ann", "--explain", "--top-k", "1")["results"]
+    assert [hit["id"] for hit in hits] == [first["id"]]
+    assert hits[0]["explain"]["path"][-1]["id"] == first["id"]
+    output = run("search", "Where does Bruno work?", "--user", "ann", "--explain").stdout
+    assert "Bruno works at the observatory in Tartu." in output
+    assert "2025-01-02" in output
+    assert "1.00" in output
+    assert hits[0]["explain"]["why"] in output
 
-    filtered = answer("list", "--user", "ann", "--filters", '{"topic": "pets"}')
-    assert [one["id"] for one in filtered["results"]] == [other["id"]]
-    listed = run("list", "--user", "ann", "--limit", "1", "--offset", "1")
-    assert first["id"] in listed.stdout
-    assert "1 of 2" in listed.stderr
+    pets = run_json("list", "--user", "ann", "--filters", '{"topic": "pets"}')
+    assert [one["id"] for one in pets["results"]] == [other["id"]]
+    page = run("list", "--user", "ann", "--limit", "1", "--offset", "1")
+    assert first["id"] in page.stdout
+    assert "1 of 2" in page.stderr
 
     block = run("context", "Bruno", "--user", "ann", "--max-chars", "500").stdout
     assert block.startswith("<memories>")
-    assert answer("context", "Bruno", "--user", "ann", "--max-chars", "500")["context"] == block.strip("\n")
+    assert run_json("context", "Bruno", "--user", "ann", "--max-chars", "500")["context"] == block.strip("\n")
 
-    drawn = answer("graph", "--user", "ann", "--around", "Bruno", "--hops", "1")
-    assert {"entity:bruno", first["id"]} <= {node["id"] for node in drawn["nodes"]}
+    graph = run_json("graph", "--user", "ann", "--around", "Bruno", "--hops", "1")
+    assert {"entity:bruno", first["id"]} <= {node["id"] for node in graph["nodes"]}
     assert "Bruno" in run("graph", "--user", "ann").stdout
 
-    assert answer("update", first["id"], "Bruno works in Lund.")["memory"] == "Bruno works in Lund."
-    assert [event["event"] for event in answer("history", first["id"])] == ["ADD", "UPDATE"]
-    told = run("history", first["id"]).stdout
-    assert "- Bruno works at the observatory in Tartu." in told
-    assert "+ Bruno works in Lund." in told
-    assert answer("explain", first["id"])["messages"]
+    assert run_json("update", first["id"], "Bruno works in Lund.")["memory"] == "Bruno works in Lund."
+    assert [event["event"] for event in run_json("history", first["id"])] == ["ADD", "UPDATE"]
+    history_output = run("history", first["id"]).stdout
+    assert "- Bruno works at the observatory in Tartu." in history_output
+    assert "+ Bruno works in Lund." in history_output
+    assert run_json("explain", first["id"])["messages"]
     assert "mentions" in run("explain", first["id"]).stdout
     assert "pets" in run("show", other["id"]).stdout
 
-    assert answer("delete", first["id"], other["id"])["deleted"] == [first["id"], other["id"]]
-    assert answer("list", "--user", "ann")["total"] == 0
+    assert run_json("delete", first["id"], other["id"])["deleted"] == [first["id"], other["id"]]
+    assert run_json("list", "--user", "ann")["total"] == 0
 
 
 def test_stats_verify_repair_and_rebuild(home):
     add("Nothing hurries here.")
-    assert answer("stats")["memories"] == 1
+    assert run_json("stats")["memories"] == 1
     assert "memories" in run("stats").stdout
-    assert answer("verify")["ok"]
+    assert run_json("verify")["ok"]
     assert "everything agrees" in run("repair").stdout
-    assert answer("rebuild", "vectors")["ok"]
-    assert answer("rebuild")["ok"]
+    assert run_json("rebuild", "vectors")["ok"]
+    assert run_json("rebuild")["ok"]
     assert "change nothing" in run("verify", "--repair", "--user", "ann").stderr
     run("rebuild", "everything", status=2)
 
 
-def test_verify_exits_with_status_one_if_something_is_wrong(bare):
+def test_verify_exits_with_status_one_if_something_is_wrong(plain_home):
     add("A tree stands in the yard.")
-    with contextlib.closing(sqlite3.connect(bare / "ledger.sqlite")) as connection, connection:
+    with contextlib.closing(sqlite3.connect(plain_home / "ledger.sqlite")) as connection, connection:
         connection.execute("UPDATE partitions SET size = 7")
     assert "not everything agrees" in run("verify", status=1).stdout
-    assert answer("verify", "--repair")["ok"]
+    assert run_json("verify", "--repair")["ok"]
     run("verify")
 
 
-def test_verify_names_the_remedy_for_damaged_memories(bare):
-    told, gone, fine = (add(text)[0]["id"] for text in ("A tree stands.", "A boat lies there.", "A cat sleeps."))
-    with contextlib.closing(sqlite3.connect(bare / "ledger.sqlite")) as connection, connection:
-        connection.execute("UPDATE memories SET text = 'x' WHERE uid IN (?, ?)", (told, gone))
-    found = run("verify", status=1).stdout
-    assert f"damaged: {told}" in found
-    assert "restore a backup; without one, give them the right words (graphmem update ID TEXT) or delete them" in found
-    assert fine not in found
-    run("update", told, "A tree stands.")
-    run("delete", gone)
+def test_verify_names_the_remedy_for_damaged_memories(plain_home):
+    updated_id, deleted_id, intact_id = (
+        add(text)[0]["id"] for text in ("A tree stands.", "A boat lies there.", "A cat sleeps.")
+    )
+    with contextlib.closing(sqlite3.connect(plain_home / "ledger.sqlite")) as connection, connection:
+        connection.execute("UPDATE memories SET text = 'x' WHERE uid IN (?, ?)", (updated_id, deleted_id))
+    output = run("verify", status=1).stdout
+    assert f"damaged: {updated_id}" in output
+    assert "restore a backup; without one, give them the right words (graphmem update ID TEXT) or delete them" in output
+    assert intact_id not in output
+    run("update", updated_id, "A tree stands.")
+    run("delete", deleted_id)
     run("repair")
     run("verify")
 
 
 def test_report_names_the_remedy_for_a_broken_ledger_file(capsys):
-    broken = {"ok": False, "ledger": {"tasks": 0}, "damaged": ["row 3 missing from index x"], "derived": []}
-    Renderer().report({**broken, "projections": {}})
-    told = capsys.readouterr().out
-    assert "the ledger's file is broken: restore a backup" in told
-    assert "graphmem update" not in told
+    report = {"ok": False, "ledger": {"tasks": 0}, "damaged": ["row 3 missing from index x"], "derived": []}
+    Renderer().report({**report, "projections": {}})
+    output = capsys.readouterr().out
+    assert "the ledger's file is broken: restore a backup" in output
+    assert "graphmem update" not in output
 
 
-def test_home_and_config_are_options_of_every_command(tmp_path, monkeypatch, bare):
-    config, elsewhere = tmp_path / "c.toml", tmp_path / "elsewhere"
-    config.write_text(f'home = "{elsewhere.as_posix()}"\nversion = "v1.0"\n[extractor]\nprovider = "none"\n')
+def test_home_and_config_are_options_of_every_command(tmp_path, monkeypatch, plain_home):
+    config, other_home = tmp_path / "c.toml", tmp_path / "elsewhere"
+    config.write_text(f'home = "{other_home.as_posix()}"\nversion = "v1.0"\n[extractor]\nprovider = "none"\n')
     run("add", "By configuration.", "--user", "ann", "--config", str(config))
-    assert answer("list", "--user", "ann", "--home", str(elsewhere))["total"] == 1
-    assert not bare.exists()
+    assert run_json("list", "--user", "ann", "--home", str(other_home))["total"] == 1
+    assert not plain_home.exists()
     config.write_text("colour = 'blue'")
     assert "unknown key 'colour'" in run("stats", "--config", str(config), status=1).stderr
     run("stats", "--home", ":memory:", status=2)
 
 
-# --- out and in ----------------------------------------------------------------------------------------------------
+# --- export and import ---------------------------------------------------------------------------------------------
 
 
-def test_export_to_a_file_and_import_from_it(bare, tmp_path):
+def test_export_to_a_file_and_import_from_it(plain_home, tmp_path):
     uid = add("A tree stands in the yard.")[0]["id"]
     add("A boat lies in the harbour.", user="bob")
     run("delete", add("A secret.")[0]["id"])
     file = tmp_path / "all.jsonl"
     assert run("export", str(file)).stdout == f"2 memories, 1 erased ones noted: {file}\n"
-    assert answer("export", str(tmp_path / "ann"), "--user", "ann")["memories"] == 1
-    there = ("--home", str(tmp_path / "there"))
-    assert run("import", str(file), *there).stdout.startswith("2 added; 1 erased there, noted")
-    assert "0 added; 3 known already" in run("import", str(file), *there).stdout
-    assert [one["id"] for one in answer("list", "--user", "ann", *there)["results"]] == [uid]
-    run("delete", uid, *there)
-    assert "1 erased here before" in run("import", str(file), *there).stdout
-    assert answer("import", str(file), "--restore", *there)["added"] == 1
+    assert run_json("export", str(tmp_path / "ann"), "--user", "ann")["memories"] == 1
+    target_options = ("--home", str(tmp_path / "there"))
+    assert run("import", str(file), *target_options).stdout.startswith("2 added; 1 erased there, noted")
+    assert "0 added; 3 known already" in run("import", str(file), *target_options).stdout
+    assert [one["id"] for one in run_json("list", "--user", "ann", *target_options)["results"]] == [uid]
+    run("delete", uid, *target_options)
+    assert "1 erased here before" in run("import", str(file), *target_options).stdout
+    assert run_json("import", str(file), "--restore", *target_options)["added"] == 1
 
 
-def test_import_refuses_scope_options(bare, tmp_path):
-    """It would take everybody's memories where one user's were asked for."""
+def test_import_refuses_scope_options(plain_home, tmp_path):
+    """A scope would not restrict an import: it adds the memories of all users."""
     add("A tree stands in the yard.")
-    file, there = tmp_path / "x", tmp_path / "there"
+    file, other_home = tmp_path / "x", tmp_path / "there"
     run("export", str(file))
     for option in ("--user", "--agent", "--run"):
-        done = run("import", str(file), option, "ann", "--home", str(there), status=2)
-        assert "give the option to export" in " ".join(done.stderr.split())
-    assert not there.exists()
+        result = run("import", str(file), option, "ann", "--home", str(other_home), status=2)
+        assert "give the option to export" in " ".join(result.stderr.split())
+    assert not other_home.exists()
 
 
-def test_export_without_memories_warns(bare, tmp_path):
+def test_export_without_memories_warns(plain_home, tmp_path):
     add("A tree stands in the yard.")
     file = tmp_path / "x"
     assert run("export", str(file)).stderr == ""
-    done = run("export", str(file), "--user", "anne", "--json")
-    assert json.loads(done.stdout)["memories"] == 0
-    assert done.stderr == (
+    result = run("export", str(file), "--user", "anne", "--json")
+    assert json.loads(result.stdout)["memories"] == 0
+    assert result.stderr == (
         "graphmem: there are no memories of --user anne to export; the file that was there is replaced\n"
     )
     assert "no memories of --user x to export\n" in run("export", str(tmp_path / "y"), "--user", "x").stderr
     assert "no memories of --user x to export\n" in run("export", "-", "--user", "x").stderr
-    nobody = run("export", str(tmp_path / "z"), "--home", str(tmp_path / "empty"))
-    assert nobody.stderr == "graphmem: there are no memories to export\n"
+    result = run("export", str(tmp_path / "z"), "--home", str(tmp_path / "empty"))
+    assert result.stderr == "graphmem: there are no memories to export\n"
 
 
 @pytest.mark.thorough
-def test_export_into_a_closed_pipe_fails_with_one_line(bare):
+def test_export_into_a_closed_pipe_fails_with_one_line(plain_home):
     add("A tree stands in the yard.")
-    reading, writing = os.pipe()
-    os.close(reading)
-    done = subprocess.run(
-        [sys.executable, "-m", "graphmem", "export", "-"], stdout=writing, stderr=subprocess.PIPE, check=False
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    result = subprocess.run(
+        [sys.executable, "-m", "graphmem", "export", "-"], stdout=write_end, stderr=subprocess.PIPE, check=False
     )
-    os.close(writing)
-    assert done.stderr == b"graphmem: the reader of the export has closed the pipe; the output is incomplete\n"
-    assert done.returncode == 1
+    os.close(write_end)
+    assert result.stderr == b"graphmem: the reader of the export has closed the pipe; the output is incomplete\n"
+    assert result.returncode == 1
 
 
-def test_export_and_import_through_pipes(bare, tmp_path):
+def test_export_and_import_through_pipes(plain_home, tmp_path):
     add("A tree stands in the yard.")
-    done = run("export", "-", "--user", "ann")
-    assert done.stderr == "graphmem: 1 memories, 0 erased ones noted\n"
-    there = ("--home", str(tmp_path / "there"))
-    assert answer("import", "-", *there, input=done.stdout)["added"] == 1
-    cut = "".join(done.stdout.splitlines(keepends=True)[:-1])
-    told = run("import", "-", *there, input=cut, status=1).stderr
-    assert "the file was cut off; before that 0 memories were added (1 known already)" in told
+    result = run("export", "-", "--user", "ann")
+    assert result.stderr == "graphmem: 1 memories, 0 erased ones noted\n"
+    target_options = ("--home", str(tmp_path / "there"))
+    assert run_json("import", "-", *target_options, input=result.stdout)["added"] == 1
+    truncated_export = "".join(result.stdout.splitlines(keepends=True)[:-1])
+    errors = run("import", "-", *target_options, input=truncated_export, status=1).stderr
+    assert "the file was cut off; before that 0 memories were added (1 known already)" in errors
 
 
-def test_import_of_a_truncated_file_fails_with_one_line(bare, tmp_path):
+def test_import_of_a_truncated_file_fails_with_one_line(plain_home, tmp_path):
     add("A tree stands in the yard.")
     file = tmp_path / "x"
     run("export", str(file))
     file.write_bytes(file.read_bytes()[:-10])
-    done = run("import", str(file), status=1)
-    assert "nothing was imported" in done.stderr
-    assert done.stderr.count("\n") == 1
+    result = run("import", str(file), status=1)
+    assert "nothing was imported" in result.stderr
+    assert result.stderr.count("\n") == 1
     run("export", status=2)
     assert "No such file" in run("import", str(tmp_path / "none"), status=1).stderr
 
 
-# --- what is added -------------------------------------------------------------------------------------------------
+# --- add -----------------------------------------------------------------------------------------------------------
 
 
-def test_add_prints_counts_of_added_known_and_skipped_messages(bare, tmp_path):
+def test_add_prints_counts_of_added_known_and_skipped_messages(plain_home, tmp_path):
     file = tmp_path / "said.json"
-    said = [
+    messages = [
         {"role": "user", "content": "Rain again.", "id": "1"},
         {"role": "system", "content": "Be kind."},
         {"role": "assistant", "content": "Take a coat.", "id": "2"},
     ]
-    file.write_text(json.dumps({"messages": said}))
+    file.write_text(json.dumps({"messages": messages}))
     assert run("add", "--file", str(file), "--user", "ann").stdout.startswith("2 added; 1 skipped")
     assert "0 added; 2 known already; 1 skipped" in run("add", "--file", str(file), "--user", "ann").stdout
     run("delete", "--all", "--user", "ann", "--yes")
     assert "2 erased before" in run("add", "--file", str(file), "--user", "ann").stdout
 
 
-def test_json_lines_from_standard_input(bare):
+def test_json_lines_from_standard_input(plain_home):
     lines = '{"role": "user", "content": "One."}\n\n{"messages": [{"role": "assistant", "content": "Two."}]}\n'
-    added = add("-", "--format", "messages", "--name", "Ann", input=lines)
-    assert [(one["memory"], one["actor_id"]) for one in added] == [("One.", "Ann"), ("Two.", None)]
+    results = add("-", "--format", "messages", "--name", "Ann", input=lines)
+    assert [(one["memory"], one["actor_id"]) for one in results] == [("One.", "Ann"), ("Two.", None)]
     assert [one["memory"] for one in add("-", "--format", "messages", input='["Three.", "Four."]')] == [
         "Three.",
         "Four.",
@@ -260,25 +262,25 @@ def test_json_lines_from_standard_input(bare):
 
 
 @pytest.mark.thorough
-def test_add_of_many_messages_waits_for_enrichment(bare, tmp_path, monkeypatch):
+def test_add_of_many_messages_waits_for_enrichment(plain_home, tmp_path, monkeypatch):
     monkeypatch.setattr(bulk_add, "PROGRESS_FROM", 5)
     file = tmp_path / "many.txt"
     file.write_text("\n\n".join(f"Paragraph number {i}." for i in range(20)))
-    result = answer("add", "--file", str(file), "--user", "ann")
+    result = run_json("add", "--file", str(file), "--user", "ann")
     assert len(result["results"]) == 20
     assert "pending" not in result
-    assert answer("stats")["tasks"] == 0
+    assert run_json("stats")["tasks"] == 0
     monkeypatch.setenv("GRAPHMEM_LIMITS__MAX_MESSAGES", "8")
     assert "20 added" in run("add", "--file", str(file), "--user", "bob").stdout
 
 
-def test_no_wait_reports_pending_projections_and_finishes_them(bare):
-    assert set(answer("add", "Later.", "--user", "ann", "--no-wait")["pending"]) == {"vectors", "graph"}
-    assert answer("search", "Later", "--user", "ann")["results"]
+def test_no_wait_reports_pending_projections_and_finishes_them(plain_home):
+    assert set(run_json("add", "Later.", "--user", "ann", "--no-wait")["pending"]) == {"vectors", "graph"}
+    assert run_json("search", "Later", "--user", "ann")["results"]
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "told"),
+    ("name", "content", "error_text"),
     [
         ("a.jsonl", b'{"role": "user", "content": "x"}\n{oops\n', "a.jsonl, line 2: is not valid JSON"),
         ("a.json", b'[\n {"role": "user",\n]', "a.json, line 3: is not valid JSON"),
@@ -293,40 +295,40 @@ def test_no_wait_reports_pending_projections_and_finishes_them(bare):
         ("a.txt", b" \n", "a.txt: is empty"),
     ],
 )
-def test_unreadable_input_fails_with_one_line(bare, tmp_path, monkeypatch, name, content, told):
+def test_unreadable_input_fails_with_one_line(plain_home, tmp_path, monkeypatch, name, content, error_text):
     monkeypatch.chdir(tmp_path)
     (tmp_path / name).write_bytes(content)
-    done = run("add", "--file", name, "--user", "ann", status=1)
-    assert done.stderr.startswith(f"graphmem: {told}")
-    assert done.stderr.count("\n") == 1
-    assert done.stdout == ""
+    result = run("add", "--file", name, "--user", "ann", status=1)
+    assert result.stderr.startswith(f"graphmem: {error_text}")
+    assert result.stderr.count("\n") == 1
+    assert result.stdout == ""
 
 
-def test_text_that_is_a_file_name_is_stored_as_text(bare, tmp_path, monkeypatch):
-    """Whoever passes on what somebody said must not tell them what their files hold."""
+def test_text_that_is_a_file_name_is_stored_as_text(plain_home, tmp_path, monkeypatch):
+    """A program that passes on chat messages must not disclose files to those who write them."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "notes.txt").write_text("My PIN is 4711.")
-    for given in ("notes.txt", str(tmp_path / "notes.txt")):
-        done = run("add", given, "--user", "ann", "--json")
-        assert [one["memory"] for one in json.loads(done.stdout)["results"]] == [given]
-        assert "--file reads the file" in done.stderr
-        assert done.stderr.count("\n") == 1
-    for given in ("notse.txt", str(tmp_path), "I wrote it all into notes.txt", "long " * 300, '[{"role": "system"}]'):
-        done = run("add", given, "--user", "ann", "--json")
-        assert [one["memory"] for one in json.loads(done.stdout)["results"]] == [given]
-        assert done.stderr == ""
+    for text in ("notes.txt", str(tmp_path / "notes.txt")):
+        result = run("add", text, "--user", "ann", "--json")
+        assert [one["memory"] for one in json.loads(result.stdout)["results"]] == [text]
+        assert "--file reads the file" in result.stderr
+        assert result.stderr.count("\n") == 1
+    for text in ("notse.txt", str(tmp_path), "I wrote it all into notes.txt", "long " * 300, '[{"role": "system"}]'):
+        result = run("add", text, "--user", "ann", "--json")
+        assert [one["memory"] for one in json.loads(result.stdout)["results"]] == [text]
+        assert result.stderr == ""
     assert "4711" not in run("list", "--user", "ann", "--json").stdout
     assert [one["memory"] for one in add("--file", "notes.txt")] == ["My PIN is 4711."]
 
 
-def test_a_missing_file_is_an_error(bare, tmp_path):
-    for given in ("notse.txt", str(tmp_path), "n" * 300, "\udcff"):
-        assert "cannot be read" in run("add", "--file", given, "--user", "ann", status=1).stderr
-    for both in ((), ("words", "--file", "notes.txt"), ("x", "--format", "prose")):
-        run("add", *both, "--user", "ann", status=2)
+def test_a_missing_file_is_an_error(plain_home, tmp_path):
+    for path in ("notse.txt", str(tmp_path), "n" * 300, "\udcff"):
+        assert "cannot be read" in run("add", "--file", path, "--user", "ann", status=1).stderr
+    for arguments in ((), ("words", "--file", "notes.txt"), ("x", "--format", "prose")):
+        run("add", *arguments, "--user", "ann", status=2)
 
 
-def test_standard_input_is_text_unless_format_is_given(bare):
+def test_standard_input_is_text_unless_format_is_given(plain_home):
     for words in ('{"role": "assistant", "content": "x"}', "Assistant: I obey.\nAssistant: Always.", "notes.txt"):
         assert [(one["memory"], one["role"]) for one in add("-", input=words)] == [(words, "user")]
     assert [one["memory"] for one in add("-", input="One.\n\nTwo.")] == ["One.", "Two."]
@@ -338,7 +340,7 @@ def test_standard_input_is_text_unless_format_is_given(bare):
     assert "not valid JSON" in run("add", "Hi.", "--format", "messages", "--user", "ann", status=1).stderr
 
 
-def test_format_overrides_the_detected_format_of_a_file(bare, tmp_path):
+def test_format_overrides_the_detected_format_of_a_file(plain_home, tmp_path):
     file = tmp_path / "said.json"
     file.write_text('{"role": "assistant", "content": "x"}')
     assert [one["memory"] for one in add("--file", str(file))] == ["x"]
@@ -372,26 +374,26 @@ def test_text_files_are_split_into_paragraphs_or_turns(tmp_path):
 
 
 @pytest.mark.thorough
-def test_the_paragraphs_of_a_file_are_neighbours_of_each_other_only(bare, tmp_path):
+def test_the_paragraphs_of_a_file_are_neighbours_of_each_other_only(plain_home, tmp_path):
     (tmp_path / "notes.txt").write_text("The first paragraph.\n\nThe second one.", "utf-8")
     (tmp_path / "talk.txt").write_text("Ann: Hello.\nBob: Hi.\nAnn: Bye.", "utf-8")
     add("What was said before.", "--run", "r1")
     for name in ("notes.txt", "talk.txt"):
         run("add", "--file", str(tmp_path / name), "--user", "ann", "--run", "r1")
-    found = run("add", "-", "--user", "ann", "--run", "r1", input="Some words.\n\nMore words.")
-    assert "2 added" in found.stdout
-    with contextlib.closing(sqlite3.connect(next(bare.glob("*.sqlite")))) as ledger:
-        told = dict(ledger.execute("SELECT text, session FROM memories"))
-    document = {told["The first paragraph."], told["The second one."]}
+    result = run("add", "-", "--user", "ann", "--run", "r1", input="Some words.\n\nMore words.")
+    assert "2 added" in result.stdout
+    with contextlib.closing(sqlite3.connect(next(plain_home.glob("*.sqlite")))) as ledger:
+        sessions = dict(ledger.execute("SELECT text, session FROM memories"))
+    document = {sessions["The first paragraph."], sessions["The second one."]}
     assert len(document) == 1
-    assert {session for words, session in told.items() if not words.startswith("The ")} == {"r1"}
+    assert {session for words, session in sessions.items() if not words.startswith("The ")} == {"r1"}
     assert "r1" not in document
 
 
-# --- errors and manners --------------------------------------------------------------------------------------------
+# --- errors and scopes ---------------------------------------------------------------------------------------------
 
 
-def test_our_errors_are_one_line_and_status_one(bare):
+def test_our_errors_are_one_line_and_status_one(plain_home):
     for arguments in (
         ["search", "x"],
         ["list"],
@@ -406,15 +408,15 @@ def test_our_errors_are_one_line_and_status_one(bare):
         ["update", "nothing", "words"],
         ["delete", "nothing"],
     ):
-        done = run(*arguments, status=1)
-        assert done.stdout == "", arguments
-        assert done.stderr.startswith("graphmem: "), arguments
-        assert done.stderr.count("\n") == 1, arguments
+        result = run(*arguments, status=1)
+        assert result.stdout == "", arguments
+        assert result.stderr.startswith("graphmem: "), arguments
+        assert result.stderr.count("\n") == 1, arguments
     assert "user_id" in run("search", "x", status=1).stderr
     assert "no memory nothing" in run("show", "nothing", status=1).stderr
 
 
-def test_usage_errors_are_status_two(bare):
+def test_usage_errors_are_status_two(plain_home):
     for arguments in (
         ["fly"],
         ["search"],
@@ -429,16 +431,16 @@ def test_usage_errors_are_status_two(bare):
         assert "Error" in run(*arguments, status=2).stderr
 
 
-def test_memories_of_another_scope_do_not_exist(bare):
+def test_memories_of_another_scope_do_not_exist(plain_home):
     mine = add("Mine.")[0]["id"]
     also = add("Also mine.")[0]["id"]
     run("show", mine, "--user", "bob", status=1)
     assert "nothing was deleted" in run("delete", also, mine, "--user", "bob", status=1).stderr
     assert run("delete", mine, "nothing", status=1).stderr.count("\n") == 1
-    assert answer("list", "--user", "ann")["total"] == 2
+    assert run_json("list", "--user", "ann")["total"] == 2
 
 
-def test_texts_are_never_markup_nor_terminal_escapes(bare, monkeypatch):
+def test_texts_are_never_markup_nor_terminal_escapes(plain_home, monkeypatch):
     words = "[red]stop[/red] [link=http://x]\x1b]0;title\x07 \x1b[31m \x9b1m \u202egnp :smile: [/]"
     uid = add(words, "--name", "[bold]Eve")[0]["id"]
     monkeypatch.setenv("FORCE_COLOR", "1")
@@ -454,8 +456,8 @@ def test_texts_are_never_markup_nor_terminal_escapes(bare, monkeypatch):
             ["context", "stop", "--user", "ann"],
         )
     ]
-    for shown in outputs:
-        plain = re.sub(r"\x1b\[[\d;]*m", "", shown.replace("\x1b[31m- ", ""))
+    for output in outputs:
+        plain = re.sub(r"\x1b\[[\d;]*m", "", output.replace("\x1b[31m- ", ""))
         assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", plain), repr(plain)
     assert "[red]stop[/red]" in outputs[0]
     assert "␛[31m" in outputs[0]
@@ -475,12 +477,12 @@ def test_escaping_and_quoting():
 # --- as a program --------------------------------------------------------------------------------------------------
 
 
-def with_ctrl_c():
-    """A shell has what it starts in the background ignore SIGINT, and so does whatever that starts."""
+def restore_sigint():
+    """Restores the handler: processes that a shell starts in the background ignore SIGINT, and so do their children."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def program(home, *arguments, **more):
+def start_program(home, *arguments, **more):
     environment = {**os.environ, "GRAPHMEM_HOME": str(home), "GRAPHMEM_EXTRACTOR__PROVIDER": "none"}
     return subprocess.Popen(
         [sys.executable, "-m", "graphmem", *arguments],
@@ -495,21 +497,21 @@ def program(home, *arguments, **more):
 def test_help_and_version_load_nothing_heavy(tmp_path):
     code = "import sys; from graphmem.cli.app import app; app(['--help'], standalone_mode=False); "
     code += "print([m for m in ('numpy', 'sqlalchemy', 'spacy', 'graphmem.memory') if m in sys.modules])"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert told.endswith("[]\n")
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert output.endswith("[]\n")
     for (
         command
     ) in "demo add search context list show history explain update delete graph verify repair rebuild stats".split():
-        assert f"  {command} " in told
-    out, _ = program(tmp_path, "--version").communicate(timeout=PATIENCE)
+        assert f"  {command} " in output
+    out, _ = start_program(tmp_path, "--version").communicate(timeout=PATIENCE)
     assert out.startswith("graphmem 0.")
 
 
 @pytest.mark.thorough
-def test_a_reader_that_closes_the_pipe_is_no_error(bare):
+def test_a_reader_that_closes_the_pipe_is_no_error(plain_home):
     uid = add("A short one.", "--metadata", json.dumps({"long": "words " * 40_000}))[0]["id"]
     for arguments in (["show", uid], ["list", "--user", "ann", "--json"], ["--help"]):
-        process = program(bare, *arguments)
+        process = start_program(plain_home, *arguments)
         process.stdout.read(10)
         process.stdout.close()
         errors = process.stderr.read()
@@ -520,18 +522,18 @@ def test_a_reader_that_closes_the_pipe_is_no_error(bare):
 
 
 @pytest.mark.thorough
-def test_in_a_pipe_there_are_neither_colours_nor_line_breaks(bare):
+def test_in_a_pipe_there_are_neither_colours_nor_line_breaks(plain_home):
     long = "a rather long sentence " * 20
     add(long)
-    out, _ = program(bare, "list", "--user", "ann").communicate(timeout=PATIENCE)
+    out, _ = start_program(plain_home, "list", "--user", "ann").communicate(timeout=PATIENCE)
     assert "\x1b" not in out
     assert long.strip() in out
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals")
-def test_ctrl_c_is_quiet_and_130(bare):
-    process = program(bare, "add", "-", "--user", "ann", stdin=subprocess.PIPE, preexec_fn=with_ctrl_c)
-    process.stdin.write("more than a pipe holds " * 10_000)  # returns when it reads
+def test_ctrl_c_is_quiet_and_130(plain_home):
+    process = start_program(plain_home, "add", "-", "--user", "ann", stdin=subprocess.PIPE, preexec_fn=restore_sigint)
+    process.stdin.write("more than a pipe holds " * 10_000)  # returns once the process reads
     process.stdin.flush()
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=PATIENCE)
@@ -541,19 +543,19 @@ def test_ctrl_c_is_quiet_and_130(bare):
 
 @pytest.mark.thorough
 @pytest.mark.skipif(os.name == "nt", reason="signals")
-def test_ctrl_c_during_a_large_add_loses_no_message(bare, tmp_path):
+def test_ctrl_c_during_a_large_add_loses_no_message(plain_home, tmp_path):
     file = tmp_path / "much.txt"
     file.write_text("\n\n".join(f"Note {i}: {'word ' * 60}{i}" for i in range(2000)))
-    process = program(bare, "add", "--file", str(file), "--user", "ann", preexec_fn=with_ctrl_c)
-    wait_until(lambda: (bare / "ledger.sqlite").exists() and counted(bare) == 2000)
+    process = start_program(plain_home, "add", "--file", str(file), "--user", "ann", preexec_fn=restore_sigint)
+    wait_until(lambda: (plain_home / "ledger.sqlite").exists() and count_memories(plain_home) == 2000)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert errors.strip() == ""
-    assert counted(bare) == 2000
+    assert count_memories(plain_home) == 2000
 
 
-def counted(home):
+def count_memories(home):
     with contextlib.closing(sqlite3.connect(home / "ledger.sqlite")) as connection:
         try:
             return connection.execute("SELECT count(*) FROM memories").fetchone()[0]

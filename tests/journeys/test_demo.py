@@ -1,4 +1,4 @@
-"""The demo, for real: the answers that it is made for are found, through the graph, and it shows what it found."""
+"""The demo, run as a program: it finds the intended answers through the graph and prints them."""
 
 from __future__ import annotations
 
@@ -30,49 +30,49 @@ def run(*arguments, **environment):
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory):
+def demo_report(tmp_path_factory):
     home = tmp_path_factory.mktemp("demo")
-    done = run("--json", "--home", str(home))
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout) | {"home": home}
+    process = run("--json", "--home", str(home))
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout) | {"home": home}
 
 
-def answering(asked):
-    return next((hit for hit in asked["results"] if ANSWERS[asked["question"]] in hit["memory"]), None)
+def find_answer(entry):
+    return next((hit for hit in entry["results"] if ANSWERS[entry["question"]] in hit["memory"]), None)
 
 
-def test_every_answer_is_among_the_first_three(told):
-    now = [asked for asked in told["questions"] if asked["as_of"] is None]
-    assert [asked["question"] for asked in now] == list(ANSWERS)
-    for asked in now:
-        assert len(asked["results"]) == 3
-        assert answering(asked) is not None, asked["question"]
+def test_every_answer_is_among_the_first_three(demo_report):
+    entries = [entry for entry in demo_report["questions"] if entry["as_of"] is None]
+    assert [entry["question"] for entry in entries] == list(ANSWERS)
+    for entry in entries:
+        assert len(entry["results"]) == 3
+        assert find_answer(entry) is not None, entry["question"]
 
 
-def test_answers_are_reached_through_entities_and_not_by_likeness(told):
-    through = []
-    for asked in told["questions"][:4]:
-        hit = answering(asked)
+def test_answers_are_reached_through_entities_and_not_by_similarity(demo_report):
+    paths = []
+    for entry in demo_report["questions"][:4]:
+        hit = find_answer(entry)
         path = hit["explain"]["path"]
         assert path[-1]["id"] == hit["id"]
         if len(path) >= 3 and any(step["type"] == "entity" for step in path[1:-1]):
-            through.append(path)
-            assert hit["explain"]["arms"]["dense"]["rank"] > 3, "likeness alone would have shown it as well"
-    assert len(through) >= 2
-    longest = max(through, key=len)
+            paths.append(path)
+            assert hit["explain"]["arms"]["dense"]["rank"] > 3, "similarity alone would have found it as well"
+    assert len(paths) >= 2
+    longest = max(paths, key=len)
     assert [step.get("name") for step in longest] == [None, "Greta Lindholm", None, "Kestrel Ferries", None]
 
 
-def test_as_of_answers_with_the_past_state(told):
-    earlier = told["questions"][4]
-    words = " ".join(hit["memory"] for hit in earlier["results"])
-    assert earlier["as_of"] == "2025-05-01"
+def test_as_of_answers_with_the_past_state(demo_report):
+    entry = demo_report["questions"][4]
+    words = " ".join(hit["memory"] for hit in entry["results"])
+    assert entry["as_of"] == "2025-05-01"
     assert "Harbour Street" in words
     assert "Ljubljana" not in words
 
 
-def test_the_correction_is_in_the_history(told):
-    correction = told["correction"]
+def test_the_correction_is_in_the_history(demo_report):
+    correction = demo_report["correction"]
     assert correction["before"]["id"] == correction["after"]["id"]
     assert "21 June" in correction["before"]["memory"]
     assert "28 June" in correction["after"]["memory"]
@@ -80,24 +80,24 @@ def test_the_correction_is_in_the_history(told):
 
 
 @pytest.mark.thorough
-def test_demo_with_home_is_kept_and_can_be_repeated(told):
-    home = str(told["home"])
-    done = run("--home", home)
-    assert done.returncode == 0, done.stderr
-    assert "╰─ Kestrel Ferries ─╮" in done.stdout
-    assert f"--user demo --home {home}" in done.stdout
-    assert "\x1b" not in done.stdout
+def test_demo_with_home_is_kept_and_can_be_repeated(demo_report):
+    home = str(demo_report["home"])
+    process = run("--home", home)
+    assert process.returncode == 0, process.stderr
+    assert "╰─ Kestrel Ferries ─╮" in process.stdout
+    assert f"--user demo --home {home}" in process.stdout
+    assert "\x1b" not in process.stdout
 
 
 @pytest.mark.thorough
 def test_demo_without_home_leaves_nothing_and_ignores_settings(tmp_path):
     temporary, ledger = tmp_path / "tmp", tmp_path / "mine.sqlite"
     temporary.mkdir()
-    done = run(
+    process = run(
         "--user", "somebody", TMPDIR=str(temporary), GRAPHMEM_HISTORY_DB_PATH=str(ledger), FORCE_COLOR="1", COLUMNS="72"
     )
-    assert done.returncode == 0, done.stderr
-    assert "change nothing here" in done.stderr
+    assert process.returncode == 0, process.stderr
+    assert "change nothing here" in process.stderr
     assert not list(temporary.glob("graphmem*"))
     assert not ledger.exists()
-    assert "\x1b[" in done.stdout
+    assert "\x1b[" in process.stdout

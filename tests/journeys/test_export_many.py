@@ -1,4 +1,4 @@
-"""Four thousand memories out and in again, a page at a time."""
+"""Four thousand memories, exported and imported one page at a time."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ MANY = 4_000
 MEGABYTE = 2**20
 
 
-class Told:
-    """Records made one by one, or lines read one by one, and how many so far."""
+class RecordSource:
+    """Generates records or reads lines one by one. Counts them, and how far they get ahead of the import."""
 
     def __init__(self) -> None:
         self.count = 0
-        self.furthest = 0
+        self.max_lead = 0
 
     def records(self) -> Iterator[dict[str, Any]]:
         vector = b64encode((np.ones(64, np.float32) / 8).tobytes()).decode()
@@ -40,16 +40,16 @@ class Told:
                 "embeddings": {"model": "hash", "vector": [vector]},
             }  # fmt: skip
 
-    def lines(self, file: io.BufferedReader) -> Told:
+    def open_lines(self, file: io.BufferedReader) -> RecordSource:
         self.file = file
         return self
 
-    def readline(self, most: int) -> bytes:
+    def readline(self, limit: int) -> bytes:
         self.count += 1
-        return self.file.readline(most)
+        return self.file.readline(limit)
 
-    def hear(self, _name: str, done: int, _total: int) -> None:
-        self.furthest = max(self.furthest, self.count - done)
+    def track_progress(self, _name: str, done: int, _total: int) -> None:
+        self.max_lead = max(self.max_lead, self.count - done)
 
 
 @pytest.mark.thorough
@@ -57,22 +57,22 @@ class Told:
 def test_many_come_back_as_they_were_and_are_never_all_in_memory(
     make_memory: Callable[..., Memory], tmp_path: Path
 ) -> None:
-    memory, told = make_memory(), Told()
-    assert importer.import_records(memory._engine, told.records(), progress=told.hear)["added"] == MANY
-    assert told.furthest <= importer.BATCH
+    memory, source = make_memory(), RecordSource()
+    assert importer.import_records(memory._engine, source.records(), progress=source.track_progress)["added"] == MANY
+    assert source.max_lead <= importer.BATCH
 
     tracemalloc.start()
-    written = memory.export(tmp_path / "all")
+    export_result = memory.export(tmp_path / "all")
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert written["memories"] == MANY
+    assert export_result["memories"] == MANY
     size = (tmp_path / "all").stat().st_size
     assert size > 4 * MEGABYTE
     assert peak < size / 2
 
-    again, read = make_memory(), Told()
+    target, reader = make_memory(), RecordSource()
     with (tmp_path / "all").open("rb") as file:
-        done = again.import_(read.lines(file), progress=read.hear)  # type: ignore[arg-type]
-    assert (done["added"], done["unenriched"]) == (MANY, 0)
-    assert read.furthest <= importer.BATCH + 1
-    same(memory, again)
+        import_result = target.import_(reader.open_lines(file), progress=reader.track_progress)  # type: ignore[arg-type]
+    assert (import_result["added"], import_result["unenriched"]) == (MANY, 0)
+    assert reader.max_lead <= importer.BATCH + 1
+    same(memory, target)

@@ -1,4 +1,4 @@
-"""Facts by a language model, through the public door: what is kept, changed, retired, taken back."""
+"""Facts drawn by a language model, through the public interface: added, updated, retired, undone."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ THEN = datetime(2024, 5, 1, 12, tzinfo=UTC)
 PARIS, ROME = "I live in Paris.", "I moved to Rome."
 LIVES = fact("Lives in Paris", ("user", "lives in", "Paris"))
 MOVED = fact("Moved to Rome", ("user", "lives in", "Rome"))
-FOUND = {
+FACTS_BY_TEXT = {
     "My name is Ann.": [fact("Name is Ann", ("user", "is named", "Ann"))],
     "I have a sister.": ["Has a sister"],
     "Her name is Bea.": [fact("Has a sister named Bea", ("user", "has sister", "Bea"))],
@@ -39,7 +39,7 @@ FOUND = {
     "Cheese pizza? I hate it.": [fact("Dislikes cheese pizza", ("user", "dislikes", "cheese pizza"))],
     "I love cheese pizza.": [fact("Loves cheese pizza", ("user", "loves", "cheese pizza"))],
 }
-DECIDED = {
+DECISIONS = {
     ("Has a sister named Bea", "Has a sister"): UPDATE("Has a sister named Bea"),
     ("Moved to Rome", "Lives in Paris"): CHANGED,
     ("Loves singing", "Sings"): NONE,
@@ -47,12 +47,12 @@ DECIDED = {
 }
 
 
-Open = Callable[..., Memory]
+OpenMemory = Callable[..., Memory]
 
 
 @pytest.fixture
 def model() -> Scripted:
-    return Scripted(FOUND, DECIDED)
+    return Scripted(FACTS_BY_TEXT, DECISIONS)
 
 
 @pytest.fixture
@@ -61,56 +61,56 @@ def endpoint(model: Scripted) -> Iterator[ModelEndpoint]:
         yield endpoint
 
 
-def config(url: str, **more: Any) -> dict[str, Any]:
+def make_config(url: str, **more: Any) -> dict[str, Any]:
     llm = {"openai_base_url": url, "api_key": "any", "model": "scripted", "timeout": PATIENCE}
     embedder = {"provider": "callable", "config": {"embed": all_near, "embedding_dims": NEAR_DIMS, "model": "near"}}
     return fake_models(llm={"provider": "openai", "config": llm}, embedder=embedder, **more)
 
 
 @pytest.fixture
-def opened(endpoint: ModelEndpoint, tmp_path: Any) -> Iterator[Open]:
-    with ExitStack() as things:
+def open_memory(endpoint: ModelEndpoint, tmp_path: Any) -> Iterator[OpenMemory]:
+    with ExitStack() as stack:
 
-        def open_(place: str | None = None, **more: Any) -> Memory:
-            settings = Settings.from_dict(config(endpoint.url, **more))
-            return things.enter_context(Memory(place or str(tmp_path / "home"), settings=settings))
+        def open_at(place: str | None = None, **more: Any) -> Memory:
+            settings = Settings.from_dict(make_config(endpoint.url, **more))
+            return stack.enter_context(Memory(place or str(tmp_path / "home"), settings=settings))
 
-        yield open_
-
-
-@pytest.fixture
-def memory(opened: Open) -> Memory:
-    return opened(":memory:")
+        yield open_at
 
 
 @pytest.fixture
-def anywhere(make_memory: Callable[..., Memory], endpoint: ModelEndpoint) -> Memory:
-    """In memory, and with everything on servers."""
-    return make_memory(**config(endpoint.url))
+def memory(open_memory: OpenMemory) -> Memory:
+    return open_memory(":memory:")
 
 
-def facts(memory: Memory, **more: Any) -> list[str]:
+@pytest.fixture
+def any_memory(make_memory: Callable[..., Memory], endpoint: ModelEndpoint) -> Memory:
+    """A memory in this process, and one with all stores on servers."""
+    return make_memory(**make_config(endpoint.url))
+
+
+def list_facts(memory: Memory, **more: Any) -> list[str]:
     listed = memory.get_all(**{**ANN, **more}, kinds="fact")["results"]
     return [one["memory"] for one in reversed(listed)]
 
 
-def say(memory: Memory, *texts: str, **more: Any) -> list[Any]:
+def add_texts(memory: Memory, *texts: str, **more: Any) -> list[Any]:
     return [memory.add(text, timestamp=THEN + timedelta(minutes=n), **{**ANN, **more}) for n, text in enumerate(texts)]
 
 
-# --- what is stored --------------------------------------------------------------------------------------------------
+# --- adding facts ----------------------------------------------------------------------------------------------------
 
 
-def test_a_fact_is_a_memory_with_its_source_beside_it(memory: Memory) -> None:
-    result = say(memory, "My name is Ann.")[0]
+def test_a_fact_is_a_memory_with_a_source_message(memory: Memory) -> None:
+    result = add_texts(memory, "My name is Ann.")[0]
     (one,) = result["results"]
     assert (one["memory"], one["event"], one["kind"]) == ("Name is Ann", "ADD", "fact")
     assert [(r["source"], r["relationship"], r["target"]) for r in result["relations"]] == [("User", "is named", "Ann")]
     assert result["usage"]["calls"] == 1
     assert "pending" not in result
-    told = memory.get(one["id"])
-    assert told is not None
-    assert (told["confidence"], told["memory_type"], told["at"]) == (
+    stored_fact = memory.get(one["id"])
+    assert stored_fact is not None
+    assert (stored_fact["confidence"], stored_fact["memory_type"], stored_fact["at"]) == (
         0.9,
         "semantic",
         "2024-05-01T12:00:00.000000+00:00",
@@ -124,15 +124,15 @@ def test_a_fact_is_a_memory_with_its_source_beside_it(memory: Memory) -> None:
 
 
 def test_small_talk_gives_nothing_and_costs_one_call(memory: Memory) -> None:
-    result = say(memory, "Hello there!")[0]
+    result = add_texts(memory, "Hello there!")[0]
     assert result["results"] == []
     assert result["usage"]["calls"] == 1
     assert memory.search("hello", **ANN)["results"][0]["memory"] == "Hello there!"
 
 
-def test_an_update_keeps_id_and_history(anywhere: Memory) -> None:
-    memory = anywhere
-    _, second, third = say(memory, "My name is Ann.", "I have a sister.", "Her name is Bea.")
+def test_an_update_keeps_id_and_history(any_memory: Memory) -> None:
+    memory = any_memory
+    _, second, third = add_texts(memory, "My name is Ann.", "I have a sister.", "Her name is Bea.")
     assert third["results"][0] | {"at": ""} == {
         "id": second["results"][0]["id"],
         "memory": "Has a sister named Bea",
@@ -143,7 +143,7 @@ def test_an_update_keeps_id_and_history(anywhere: Memory) -> None:
         "role": "user",
         "previous_memory": "Has a sister",
     }
-    assert facts(memory) == ["Name is Ann", "Has a sister named Bea"]
+    assert list_facts(memory) == ["Name is Ann", "Has a sister named Bea"]
     lines = [line for one in memory.get_all(**ANN)["results"] for line in memory.history(one["id"])]
     assert sorted(line["event"] for line in lines) == ["ADD", "ADD", "UPDATE"]
     messages = memory.explain(second["results"][0]["id"])["messages"]
@@ -152,42 +152,42 @@ def test_an_update_keeps_id_and_history(anywhere: Memory) -> None:
     assert memory.verify()["ok"]
 
 
-def test_a_contradicted_fact_is_retired_and_names_its_successor(anywhere: Memory) -> None:
-    memory = anywhere
-    first, second = say(memory, PARIS, ROME)
+def test_a_contradicted_fact_is_retired_and_names_its_successor(any_memory: Memory) -> None:
+    memory = any_memory
+    first, second = add_texts(memory, PARIS, ROME)
     old, new = first["results"][0]["id"], second["results"][0]["id"]
     added, retired = second["results"]
     assert (added["event"], retired["event"], retired["id"]) == ("ADD", "DELETE", old)
     assert retired["replaced_by"] == new
     assert retired["reason"] == "another value of 'lives in'"
     assert retired["valid_to"] == added["at"]
-    assert facts(memory) == ["Moved to Rome"]
-    assert facts(memory, as_of=THEN) == ["Lives in Paris"]
+    assert list_facts(memory) == ["Moved to Rome"]
+    assert list_facts(memory, as_of=THEN) == ["Lives in Paris"]
     assert [line["event"] for line in memory.history(old)] == ["ADD", "RETIRE"]
     assert [one["reason"] for one in memory.explain(old)["events"]] == [None, "another value of 'lives in'"]
     assert (memory.explain(old)["replaced_by"], memory.explain(new)["replaces"]) == ([new], [old])
-    found = memory.search("where does she live?", **ANN)["results"]
-    assert "Lives in Paris" not in [one["memory"] for one in found]
-    before = memory.search("where does she live?", **ANN, as_of=THEN + timedelta(seconds=1))["results"]
-    assert "Lives in Paris" in [one["memory"] for one in before]
+    hits = memory.search("where does she live?", **ANN)["results"]
+    assert "Lives in Paris" not in [one["memory"] for one in hits]
+    earlier_hits = memory.search("where does she live?", **ANN, as_of=THEN + timedelta(seconds=1))["results"]
+    assert "Lives in Paris" in [one["memory"] for one in earlier_hits]
     (relation,) = [one for one in memory.get_all(**ANN)["relations"] if one["relationship"] == "lives in"]
     assert relation["target"] == "Rome"
 
 
 def test_a_denial_without_a_new_value_retires_in_favour_of_its_message(memory: Memory) -> None:
-    _, result = say(memory, "I love cheese pizza.", "Cheese pizza? I hate it.")
+    _, result = add_texts(memory, "I love cheese pizza.", "Cheese pizza? I hate it.")
     (retired,) = result["results"]
     assert retired["event"] == "DELETE"
     source = memory.get(retired["replaced_by"])
     assert source is not None
     assert source["memory"] == "Cheese pizza? I hate it."
-    assert facts(memory) == []
+    assert list_facts(memory) == []
 
 
 def test_a_fact_that_cannot_contradict_retires_nothing(memory: Memory, model: Scripted) -> None:
     model.decided = {("Sings", "Name is Ann"): CHANGED}
-    result = say(memory, "My name is Ann.", "I sing.")[1]
-    assert facts(memory) == ["Name is Ann", "Sings"]
+    result = add_texts(memory, "My name is Ann.", "I sing.")[1]
+    assert list_facts(memory) == ["Name is Ann", "Sings"]
     assert result["usage"]["dropped"] == {"no contradiction": 1}
 
 
@@ -197,57 +197,62 @@ def test_an_older_message_never_retires_a_newer_fact(memory: Memory, model: Scri
     (older,) = memory.add(PARIS, **ANN, timestamp=THEN - timedelta(days=9))["results"]
     assert "valid_to" not in newer
     assert (older["event"], older["valid_to"]) == ("ADD", newer["at"])
-    assert facts(memory) == ["Moved to Rome"]
-    assert facts(memory, as_of=THEN - timedelta(days=1)) == ["Lives in Paris"]
+    assert list_facts(memory) == ["Moved to Rome"]
+    assert list_facts(memory, as_of=THEN - timedelta(days=1)) == ["Lives in Paris"]
 
 
 def test_a_fact_with_known_text_needs_no_second_call(memory: Memory) -> None:
-    _, again = say(memory, "I sing.", "I sing.")
-    assert again["usage"]["calls"] == 1
-    assert [one["event"] for one in again["results"]] == ["NONE"]
-    assert facts(memory) == ["Sings"]
+    _, result = add_texts(memory, "I sing.", "I sing.")
+    assert result["usage"]["calls"] == 1
+    assert [one["event"] for one in result["results"]] == ["NONE"]
+    assert list_facts(memory) == ["Sings"]
 
 
 def test_a_known_fact_takes_over_agent_and_run(memory: Memory) -> None:
     first = memory.add("I sing.", **ANN)["results"][0]["id"]
-    again = memory.add("I sing.", **ANN, agent_id="bot", run_id="r1")["results"]
-    assert [(one["id"], one["event"]) for one in again] == [(first, "NONE")]
-    kept = memory.get(first)
-    assert kept is not None
-    assert (kept["user_id"], kept["agent_id"], kept["run_id"], kept["further_runs"]) == ("ann7", "bot", None, ["r1"])
+    results = memory.add("I sing.", **ANN, agent_id="bot", run_id="r1")["results"]
+    assert [(one["id"], one["event"]) for one in results] == [(first, "NONE")]
+    stored_fact = memory.get(first)
+    assert stored_fact is not None
+    assert (stored_fact["user_id"], stored_fact["agent_id"], stored_fact["run_id"], stored_fact["further_runs"]) == (
+        "ann7",
+        "bot",
+        None,
+        ["r1"],
+    )
 
 
-def test_nobody_elses_facts_are_shown_to_the_model(memory: Memory, model: Scripted) -> None:
-    say(memory, PARIS, user_id="somebody")
-    say(memory, PARIS, agent_id="other")
-    say(memory, ROME, agent_id="mine")
+def test_facts_of_others_are_not_shown_to_the_model(memory: Memory, model: Scripted) -> None:
+    add_texts(memory, PARIS, user_id="somebody")
+    add_texts(memory, PARIS, agent_id="other")
+    add_texts(memory, ROME, agent_id="mine")
     assert not [one for one in model.asked if one.get("memories")]
 
 
 def test_facts_take_metadata_type_and_expiry_of_their_messages(memory: Memory) -> None:
     more = {"metadata": {"colour": "red"}, "memory_type": "preference", "expiration_date": "2999-01-01"}
     uid = memory.add("I sing.", **ANN, **more)["results"][0]["id"]
-    told = memory.get(uid)
-    assert told is not None
-    assert (told["metadata"], told["memory_type"]) == ({"colour": "red"}, "preference")
-    assert str(told["expiration_date"]).startswith("2999")
+    stored_fact = memory.get(uid)
+    assert stored_fact is not None
+    assert (stored_fact["metadata"], stored_fact["memory_type"]) == ({"colour": "red"}, "preference")
+    assert str(stored_fact["expiration_date"]).startswith("2999")
 
 
 def test_no_facts_are_drawn_from_a_known_message_again(memory: Memory, endpoint: ModelEndpoint) -> None:
-    said = {"role": "user", "content": "I sing.", "id": "m1"}
-    memory.add(said, **ANN)
-    asked = len(endpoint.requests)
-    (one,) = memory.add(said, **ANN)["results"]
+    message = {"role": "user", "content": "I sing.", "id": "m1"}
+    memory.add(message, **ANN)
+    request_count = len(endpoint.requests)
+    (one,) = memory.add(message, **ANN)["results"]
     assert (one["event"], one["reason"]) == ("NONE", "known")
-    assert len(endpoint.requests) == asked
+    assert len(endpoint.requests) == request_count
 
 
-def test_infer_false_keeps_the_words(memory: Memory, endpoint: ModelEndpoint) -> None:
+def test_infer_false_stores_the_message_without_facts(memory: Memory, endpoint: ModelEndpoint) -> None:
     assert memory.add("I sing.", **ANN, infer=False)["results"][0]["kind"] == "episode"
     assert not endpoint.requests
 
 
-def test_infer_needs_a_model() -> None:
+def test_infer_needs_a_language_model() -> None:
     with Memory(":memory:", settings=Settings.from_dict(fake_models())) as memory:
         with pytest.raises(ConfigError, match="llm"):
             memory.add("I sing.", **ANN, infer=True)
@@ -256,10 +261,10 @@ def test_infer_needs_a_model() -> None:
 
 
 def test_the_request_shows_summary_and_earlier_messages(memory: Memory, model: Scripted) -> None:
-    say(memory, "I have a sister.", "Her name is Bea.")
-    asked = [one for one in model.asked if "about" in one][-1]
-    assert [one["text"] for one in asked["earlier"]] == ["I have a sister."]
-    assert [(one["n"], one["text"], one["at"]) for one in asked["messages"]] == [
+    add_texts(memory, "I have a sister.", "Her name is Bea.")
+    request = [one for one in model.asked if "about" in one][-1]
+    assert [one["text"] for one in request["earlier"]] == ["I have a sister."]
+    assert [(one["n"], one["text"], one["at"]) for one in request["messages"]] == [
         (0, "Her name is Bea.", "Wed 2024-05-01 12:01 UTC")
     ]
 
@@ -277,11 +282,11 @@ def test_facts_are_drawn_from_the_user_or_the_agent(
     memory: Memory, model: Scripted, scope: dict[str, str], whose: str
 ) -> None:
     model.found = {"I am Ann.": ["Name is Ann"], "I am Robot.": ["Name is Robot"]}
-    said = [{"role": "user", "content": "I am Ann."}, {"role": "assistant", "content": "I am Robot."}]
-    memory.add(said, **scope)
+    messages = [{"role": "user", "content": "I am Ann."}, {"role": "assistant", "content": "I am Robot."}]
+    memory.add(messages, **scope)
     assert model.asked[0]["about"] == whose
-    kept = [one["memory"] for one in memory.get_all(**scope, kinds="fact")["results"]]
-    assert sorted(kept) == {"user": ["Name is Ann"], "assistant": ["Name is Robot"]}.get(
+    texts = [one["memory"] for one in memory.get_all(**scope, kinds="fact")["results"]]
+    assert sorted(texts) == {"user": ["Name is Ann"], "assistant": ["Name is Robot"]}.get(
         whose, ["Name is Ann", "Name is Robot"]
     )
 
@@ -293,16 +298,16 @@ TEA, TEA_TOO, NO_TEA = "I like tea.", "I like tea, too.", "I dislike tea."
 def test_the_same_words_of_user_and_agent_are_two_facts(memory: Memory, model: Scripted, *, together: bool) -> None:
     model.found = {TEA: ["Likes tea"], TEA_TOO: ["Likes tea"]}
     both = {**ANN, "agent_id": "bot9"}
-    said = [{"role": "user", "content": TEA}, {"role": "assistant", "content": TEA_TOO}]
-    for messages in [said] if together else [[one] for one in said]:
+    turns = [{"role": "user", "content": TEA}, {"role": "assistant", "content": TEA_TOO}]
+    for messages in [turns] if together else [[one] for one in turns]:
         assert {one["event"] for one in memory.add(messages, **both)["results"]} == {"ADD"}
     assert [one["role"] for one in memory.get_all(**both, kinds="fact")["results"]] == ["assistant", "user"]
 
 
 def test_the_same_words_of_two_people_in_one_call_are_two_facts(memory: Memory, model: Scripted) -> None:
     model.found = {TEA: ["Likes tea"], TEA_TOO: ["Likes tea"]}
-    said = [{"role": "user", "name": name, "content": text} for name, text in (("Ana", TEA), ("Bo", TEA_TOO))]
-    memory.add(said, run_id="r")
+    messages = [{"role": "user", "name": name, "content": text} for name, text in (("Ana", TEA), ("Bo", TEA_TOO))]
+    memory.add(messages, run_id="r")
     assert {one["actor_id"] for one in memory.get_all(run_id="r", kinds="fact")["results"]} == {"Ana", "Bo"}
 
 
@@ -315,30 +320,30 @@ def test_facts_of_the_agent_change_no_facts_of_the_user(memory: Memory, model: S
     result = memory.add({"role": "assistant", "content": NO_TEA}, **both)
     assert [(one["event"], one["memory"]) for one in result["results"]] == [("ADD", "Dislikes tea")]
     assert result["usage"]["dropped"] == {"of others": 1}
-    assert facts(memory, agent_id="bot9") == ["Likes tea", "Dislikes tea"]
+    assert list_facts(memory, agent_id="bot9") == ["Likes tea", "Dislikes tea"]
 
 
-def test_long_input_comes_in_chunks_and_loses_nothing(memory: Memory, model: Scripted) -> None:
-    said = [{"role": "user", "content": f"Line {n}. " + "word " * 500} for n in range(20)]
-    said.append({"role": "user", "content": "One long message. " + "More of it. " * 3000})
-    result = memory.add(said, **ANN)
+def test_long_input_is_split_into_chunks_without_loss(memory: Memory, model: Scripted) -> None:
+    messages = [{"role": "user", "content": f"Line {n}. " + "word " * 500} for n in range(20)]
+    messages.append({"role": "user", "content": "One long message. " + "More of it. " * 3000})
+    result = memory.add(messages, **ANN)
     assert result["usage"]["chunks"] > 3
-    shown = [message for one in model.asked for message in one["messages"]]
-    assert {message["n"] for message in shown} == set(range(21))
-    words = " ".join(message["text"] for message in shown if message["n"] == 20)
-    assert words.split() == said[-1]["content"].split()
+    request_messages = [message for one in model.asked for message in one["messages"]]
+    assert {message["n"] for message in request_messages} == set(range(21))
+    words = " ".join(message["text"] for message in request_messages if message["n"] == 20)
+    assert words.split() == messages[-1]["content"].split()
 
 
-# --- taking back -----------------------------------------------------------------------------------------------------
+# --- undo ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_retirement_is_undone(anywhere: Memory) -> None:
-    memory = anywhere
-    old = say(memory, PARIS, ROME)[0]["results"][0]["id"]
+def test_a_retirement_is_undone(any_memory: Memory) -> None:
+    memory = any_memory
+    old = add_texts(memory, PARIS, ROME)[0]["results"][0]["id"]
     event = memory.history(old)[-1]["id"]
-    back = memory.undo(event)
-    assert (back["id"], back["valid_to"]) == (old, None)
-    assert facts(memory) == ["Lives in Paris", "Moved to Rome"]
+    restored_fact = memory.undo(event)
+    assert (restored_fact["id"], restored_fact["valid_to"]) == (old, None)
+    assert list_facts(memory) == ["Lives in Paris", "Moved to Rome"]
     assert [line["event"] for line in memory.history(old)] == ["ADD", "RETIRE", "RESTORE"]
     with pytest.raises(ValidationError, match="taken back already"):
         memory.undo(event)
@@ -346,23 +351,23 @@ def test_a_retirement_is_undone(anywhere: Memory) -> None:
 
 
 def test_an_update_is_undone(memory: Memory) -> None:
-    uid = say(memory, "I have a sister.", "Her name is Bea.")[0]["results"][0]["id"]
+    uid = add_texts(memory, "I have a sister.", "Her name is Bea.")[0]["results"][0]["id"]
     assert memory.entity("Bea", **ANN) is not None
     memory.undo(memory.history(uid)[-1]["id"])
-    assert facts(memory) == ["Has a sister"]
+    assert list_facts(memory) == ["Has a sister"]
     assert "Bea" not in [one["name"] for one in memory.explain(uid)["mentions"]]
     memory.undo(memory.history(uid)[-1]["id"])
-    assert facts(memory) == ["Has a sister named Bea"]
+    assert list_facts(memory) == ["Has a sister named Bea"]
     (relation,) = memory.explain(uid)["relations"]
     assert (relation["relationship"], relation["target"]) == ("has sister", "Bea")
     assert memory.verify()["ok"]
 
 
-def test_another_embedding_model_keeps_what_the_language_model_found(endpoint: ModelEndpoint, tmp_path: Any) -> None:
-    with Memory(str(tmp_path), settings=Settings.from_dict(config(endpoint.url))) as memory:
-        uid = say(memory, PARIS)[0]["results"][0]["id"]
+def test_another_embedding_model_keeps_relations_of_the_language_model(endpoint: ModelEndpoint, tmp_path: Any) -> None:
+    with Memory(str(tmp_path), settings=Settings.from_dict(make_config(endpoint.url))) as memory:
+        uid = add_texts(memory, PARIS)[0]["results"][0]["id"]
         before = memory.explain(uid)["relations"]
-    other = config(endpoint.url)
+    other = make_config(endpoint.url)
     other["embedder"]["config"]["model"] = "another"
     with Memory(str(tmp_path), settings=Settings.from_dict(other)) as memory:
         assert memory.rebuild()["ok"]
@@ -370,7 +375,7 @@ def test_another_embedding_model_keeps_what_the_language_model_found(endpoint: M
 
 
 def test_events_that_cannot_be_undone(memory: Memory) -> None:
-    uid = say(memory, "I have a sister.", "Her name is Bea.")[0]["results"][0]["id"]
+    uid = add_texts(memory, "I have a sister.", "Her name is Bea.")[0]["results"][0]["id"]
     added, updated = memory.history(uid)
     with pytest.raises(ValidationError, match="ADD.*delete"):
         memory.undo(added["id"])
@@ -385,7 +390,7 @@ def test_events_that_cannot_be_undone(memory: Memory) -> None:
 
 
 def test_an_undo_leaves_the_changes_of_other_events(memory: Memory) -> None:
-    uid = say(memory, "I have a sister.")[0]["results"][0]["id"]
+    uid = add_texts(memory, "I have a sister.")[0]["results"][0]["id"]
     expires = memory.update(uid, expiration_date="2031-12-31")["expiration_date"]
     memory.update(uid, "Has two sisters")
     reworded = memory.history(uid)[-1]["id"]
@@ -400,8 +405,8 @@ def test_an_undo_leaves_the_changes_of_other_events(memory: Memory) -> None:
 
     memory.undo(reworded)
     assert state() == ("Has a sister", {"seen": True}, None)
-    assert facts(memory) == ["Has a sister"]
-    memory.undo(memory.history(uid)[-1]["id"])  # and that back again
+    assert list_facts(memory) == ["Has a sister"]
+    memory.undo(memory.history(uid)[-1]["id"])  # undoes the undo
     assert state() == ("Has two sisters", {"seen": True}, None)
     memory.undo(unexpiring)
     assert state() == ("Has two sisters", {"seen": True}, expires)
@@ -414,7 +419,7 @@ def test_an_undo_leaves_the_changes_of_other_events(memory: Memory) -> None:
 
 
 def test_an_undo_is_refused_after_a_later_change_of_the_same_field(memory: Memory) -> None:
-    uid = say(memory, "I have a sister.")[0]["results"][0]["id"]
+    uid = add_texts(memory, "I have a sister.")[0]["results"][0]["id"]
     memory.update(uid, "Has two sisters", metadata={"seen": 1})
     both = memory.history(uid)[-1]["id"]
     memory.update(uid, metadata={"seen": 2})
@@ -429,7 +434,7 @@ def test_an_undo_is_refused_after_a_later_change_of_the_same_field(memory: Memor
 
 
 def test_undoing_an_earlier_retirement_does_not_undo_a_later_one(memory: Memory) -> None:
-    old = say(memory, PARIS, ROME)[0]["results"][0]["id"]
+    old = add_texts(memory, PARIS, ROME)[0]["results"][0]["id"]
     first = memory.history(old)[-1]["id"]
     memory.update(old, "Lives in Paris, France")
     assert memory.undo(first)["memory"] == "Lives in Paris, France"
@@ -442,7 +447,7 @@ def test_undoing_an_earlier_retirement_does_not_undo_a_later_one(memory: Memory)
 # --- when the model fails --------------------------------------------------------------------------------------------
 
 
-def test_words_are_kept_and_facts_drawn_later(memory: Memory, model: Scripted) -> None:
+def test_messages_are_stored_and_facts_drawn_later(memory: Memory, model: Scripted) -> None:
     model.broken = True
     result = memory.add("I sing.", **ANN)
     assert (result["results"], result["pending"], result["failed"]) == ([], ["facts"], {"facts": "LLMUnusable"})
@@ -451,7 +456,7 @@ def test_words_are_kept_and_facts_drawn_later(memory: Memory, model: Scripted) -
     assert memory.retry_failed() == {"done": 0, "failed": {"LLMUnusable": 1}, "pending": ["facts"]}
     model.broken = False
     assert memory.retry_failed() == {"done": 1, "failed": {}, "pending": []}
-    assert facts(memory) == ["Sings"]
+    assert list_facts(memory) == ["Sings"]
     assert memory.stats()["pending"] == []
 
 
@@ -462,65 +467,65 @@ def test_strict_raises_when_the_model_fails(memory: Memory, model: Scripted) -> 
 
 
 def test_a_job_left_by_one_process_is_done_by_the_next(
-    opened: Open, endpoint: ModelEndpoint, model: Scripted, tmp_path: Any
+    open_memory: OpenMemory, endpoint: ModelEndpoint, model: Scripted, tmp_path: Any
 ) -> None:
     home = str(tmp_path / "left")
     model.broken = True
-    with Memory(home, settings=Settings.from_dict(config(endpoint.url))) as first:
+    with Memory(home, settings=Settings.from_dict(make_config(endpoint.url))) as first:
         first.add("I sing.", **ANN)
     model.broken = False
-    second = opened(home)
+    second = open_memory(home)
     assert second.flush() == {"pending": []}
-    assert facts(second) == ["Sings"]
+    assert list_facts(second) == ["Sings"]
 
 
 def test_facts_are_drawn_in_the_background_without_wait(memory: Memory) -> None:
     result = memory.add("I sing.", **ANN, wait=False)
     assert (result["results"], result["pending"]) == ([], ["facts", "vectors", "graph"])
     assert memory.flush() == {"pending": []}
-    assert facts(memory) == ["Sings"]
+    assert list_facts(memory) == ["Sings"]
 
 
 def test_closing_waits_for_the_facts(endpoint: ModelEndpoint, tmp_path: Any) -> None:
     for _ in range(2):
-        with Memory(str(tmp_path), settings=Settings.from_dict(config(endpoint.url))) as memory:
+        with Memory(str(tmp_path), settings=Settings.from_dict(make_config(endpoint.url))) as memory:
             memory.add("I sing.", **ANN, wait=False)
-    with Memory(str(tmp_path), settings=Settings.from_dict(config(endpoint.url))) as memory:
-        assert facts(memory) == ["Sings"]
+    with Memory(str(tmp_path), settings=Settings.from_dict(make_config(endpoint.url))) as memory:
+        assert list_facts(memory) == ["Sings"]
 
 
 def test_a_message_erased_during_the_request_gives_no_fact(memory: Memory, model: Scripted) -> None:
-    say(memory, "My name is Ann.")
+    add_texts(memory, "My name is Ann.")
     model.before_deciding = lambda: memory.delete_all(**ANN) and None
     result = memory.add("I sing.", **ANN)
     assert result["results"] == []
     assert memory.get_all(**ANN, kinds=["fact", "episode", "summary"])["total"] == 0
 
 
-# --- two at once -----------------------------------------------------------------------------------------------------
+# --- concurrent calls ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("apart", [False, True])
 def test_two_at_once_do_not_add_the_same_fact_twice(
-    opened: Open, model: Scripted, tmp_path: Any, *, apart: bool
+    open_memory: OpenMemory, model: Scripted, tmp_path: Any, *, apart: bool
 ) -> None:
-    memories = [opened(), opened()] if apart else [opened(":memory:")] * 2
+    memories = [open_memory(), open_memory()] if apart else [open_memory(":memory:")] * 2
     together = Barrier(2)
     model.found = {"I sing.": ["Sings"], "Singing is what I do.": ["Sings"]}
     find = model._find
 
-    def both_find(said: Any) -> str:
+    def find_together(request: Any) -> str:
         together.wait(PATIENCE)
-        return find(said)
+        return find(request)
 
-    model._find = both_find  # type: ignore[method-assign]
+    model._find = find_together  # type: ignore[method-assign]
     texts = ["I sing.", "Singing is what I do."]
     threads = [Thread(target=one.add, args=(text,), kwargs=ANN) for one, text in zip(memories, texts, strict=True)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert facts(memories[0]) == ["Sings"]
+    assert list_facts(memories[0]) == ["Sings"]
 
 
 @pytest.mark.thorough
@@ -531,31 +536,31 @@ def test_many_at_once_wait_for_each_other_rather_than_give_up(memory: Memory, mo
     for n in numbers:
         memory.add(f"I sing song {n}.", **ANN, wait=False)
     assert memory.flush() == {"pending": []}
-    assert sorted(facts(memory)) == [f"Sings song {n}" for n in numbers]
+    assert sorted(list_facts(memory)) == [f"Sings song {n}" for n in numbers]
 
 
-def test_a_decision_on_outdated_facts_is_made_again(anywhere: Memory, model: Scripted) -> None:
-    memory = anywhere
-    model.found = {**FOUND, "Now in Oslo.": [fact("Lives in Oslo", ("user", "lives in", "Oslo"))]}
+def test_a_decision_on_outdated_facts_is_made_again(any_memory: Memory, model: Scripted) -> None:
+    memory = any_memory
+    model.found = {**FACTS_BY_TEXT, "Now in Oslo.": [fact("Lives in Oslo", ("user", "lives in", "Oslo"))]}
     model.decided = {("Lives in Oslo", "Moved to Rome"): CHANGED, ("Lives in Oslo", "Name is Ann"): None}
-    say(memory, "My name is Ann.")
+    add_texts(memory, "My name is Ann.")
 
-    def meanwhile() -> None:
+    def add_meanwhile() -> None:
         model.before_deciding = None
         memory.add(ROME, **ANN, timestamp=THEN + timedelta(minutes=5))
 
-    model.before_deciding = meanwhile
+    model.before_deciding = add_meanwhile
     result = memory.add("Now in Oslo.", **ANN, timestamp=THEN + timedelta(minutes=9))
     assert result["usage"]["again"] == 1
-    assert facts(memory) == ["Name is Ann", "Lives in Oslo"]
+    assert list_facts(memory) == ["Name is Ann", "Lives in Oslo"]
 
 
 # --- summaries -------------------------------------------------------------------------------------------------------
 
 
-def test_a_session_is_summarised_every_so_often(opened: Open, model: Scripted) -> None:
-    memory = opened(":memory:", summary_messages=2)
-    say(memory, "My name is Ann.", "I sing.")
+def test_a_session_is_summarised_every_few_messages(open_memory: OpenMemory, model: Scripted) -> None:
+    memory = open_memory(":memory:", summary_messages=2)
+    add_texts(memory, "My name is Ann.", "I sing.")
     memory.flush()
     memory.add("Hello.", **ANN, timestamp=THEN + timedelta(minutes=3))
     (summary,) = memory.get_all(**ANN, kinds="summary")["results"]
@@ -574,8 +579,8 @@ def test_a_session_is_summarised_every_so_often(opened: Open, model: Scripted) -
     assert "summary" in {one["kind"] for one in memory.search("sister", **ANN)["results"]}
 
 
-def test_flush_makes_the_summary_that_facts_in_the_background_make_due(opened: Open) -> None:
-    memory = opened(":memory:", summary_messages=2)
+def test_flush_makes_the_summary_that_facts_in_the_background_make_due(open_memory: OpenMemory) -> None:
+    memory = open_memory(":memory:", summary_messages=2)
     for minute, text in enumerate(["My name is Ann.", "I sing."]):
         memory.add(text, **ANN, timestamp=THEN + timedelta(minutes=minute), wait=False)
     assert memory.flush() == {"pending": []}
@@ -584,67 +589,67 @@ def test_flush_makes_the_summary_that_facts_in_the_background_make_due(opened: O
     ]
 
 
-def test_a_due_summary_is_made_without_flush_as_well(opened: Open) -> None:
-    memory = opened(":memory:", summary_messages=1)
+def test_a_due_summary_is_made_without_flush_as_well(open_memory: OpenMemory) -> None:
+    memory = open_memory(":memory:", summary_messages=1)
     memory.add("I sing.", **ANN, timestamp=THEN, wait=False)
     wait_until(lambda: memory.get_all(**ANN, kinds="summary")["results"])
     assert [one["memory"] for one in memory.get_all(**ANN, kinds="summary")["results"]] == ["Of I sing."]
 
 
-def test_a_new_session_begins_with_the_latest_summary_of_the_user(opened: Open, model: Scripted) -> None:
-    memory = opened(":memory:", summary_messages=1)
+def test_a_new_session_begins_with_the_latest_summary_of_the_user(open_memory: OpenMemory, model: Scripted) -> None:
+    memory = open_memory(":memory:", summary_messages=1)
     memory.add("My name is Ann.", **ANN, run_id="r1", timestamp=THEN)
     memory.flush()
     memory.add("I sing.", user_id="bob", timestamp=THEN + timedelta(minutes=1))
     memory.add("I sing.", **ANN, agent_id="max", timestamp=THEN + timedelta(minutes=1))
     memory.flush()
 
-    def told(text: str, **scope: Any) -> str:
+    def add_and_read_summary(text: str, **scope: Any) -> str:
         memory.add(text, timestamp=THEN + timedelta(days=2), **scope)
         return str([one for one in model.asked if "about" in one][-1]["summary"])
 
-    assert told("Hello.", **ANN, run_id="r2") == "Of My name is Ann."
+    assert add_and_read_summary("Hello.", **ANN, run_id="r2") == "Of My name is Ann."
     memory.flush()
-    assert told("Hello again.", **ANN, run_id="r2") == "Of Hello."  # the session's own
-    assert told("Hello.", **ANN, agent_id="max", run_id="r2") == "Of I sing."
-    assert told("Hello.", **ANN, agent_id="mia") == ""
-    assert told("Hello.", run_id="r1") == ""
+    assert add_and_read_summary("Hello again.", **ANN, run_id="r2") == "Of Hello."  # the session's own
+    assert add_and_read_summary("Hello.", **ANN, agent_id="max", run_id="r2") == "Of I sing."
+    assert add_and_read_summary("Hello.", **ANN, agent_id="mia") == ""
+    assert add_and_read_summary("Hello.", run_id="r1") == ""
 
 
-def test_a_summary_of_erased_words_is_made_again(opened: Open) -> None:
-    memory = opened(":memory:", summary_messages=2)
-    first, _ = say(memory, "My name is Ann.", "I sing.")
+def test_a_summary_of_an_erased_message_is_made_again(open_memory: OpenMemory) -> None:
+    memory = open_memory(":memory:", summary_messages=2)
+    first, _ = add_texts(memory, "My name is Ann.", "I sing.")
     memory.flush()
     memory.delete(first["results"][0]["id"])
-    left = memory.get_all(**ANN, kinds="summary")["results"]  # none, unless it has been made anew by now
-    assert not [summary for summary in left if "Ann" in summary["memory"]]
+    old_summaries = memory.get_all(**ANN, kinds="summary")["results"]  # none, unless one has been made again by now
+    assert not [summary for summary in old_summaries if "Ann" in summary["memory"]]
     memory.flush()
     (summary,) = memory.get_all(**ANN, kinds="summary")["results"]
     assert summary["memory"] == "Of I sing."
 
 
-def test_messages_left_by_one_summary_are_in_the_next(
-    opened: Open, model: Scripted, monkeypatch: pytest.MonkeyPatch
+def test_messages_beyond_one_summarys_batch_are_in_the_next(
+    open_memory: OpenMemory, model: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(summaries, "BATCH", 2)
-    memory = opened(":memory:", summary_messages=3)
-    for minute, text in enumerate(["One.", "Two.", "Three.", "Four.", "Five."]):  # each told before the last one
+    memory = open_memory(":memory:", summary_messages=3)
+    for minute, text in enumerate(["One.", "Two.", "Three.", "Four.", "Five."]):  # each dated before the one added last
         memory.add(text, **ANN, timestamp=THEN - timedelta(minutes=minute))
         memory.flush()
-    told = [
+    batches = [
         [message["text"] for message in one["messages"]]
         for one in model.asked
         if "about" not in one and "facts" not in one
     ]
-    assert [one for one in told if len(one) == 2] == [["Two.", "One."], ["Four.", "Three."]]
+    assert [one for one in batches if len(one) == 2] == [["Two.", "One."], ["Four.", "Three."]]
 
 
-# --- the rest --------------------------------------------------------------------------------------------------------
+# --- usage, prices, async, export, command line ----------------------------------------------------------------------
 
 
 def test_usage_is_recorded_by_operation(memory: Memory) -> None:
-    say(memory, "My name is Ann.", "I sing.")
-    say(memory, "I sing.", user_id="other")
+    add_texts(memory, "My name is Ann.", "I sing.")
+    add_texts(memory, "I sing.", user_id="other")
     lines = {one["operation"]: one for one in memory.stats()["usage"]}
     assert (lines["facts"]["calls"], lines["decide"]["calls"]) == (3, 1)
     assert lines["facts"]["model"] == "scripted"
@@ -653,38 +658,38 @@ def test_usage_is_recorded_by_operation(memory: Memory) -> None:
     assert mine == {"facts": 1}
 
 
-def test_prices(endpoint: ModelEndpoint) -> None:
-    dear = config(endpoint.url)
-    dear["llm"]["config"]["prices"] = {"prompt": 1_000_000, "completion": 0, "cached": 0}
-    with Memory(":memory:", settings=Settings.from_dict(dear)) as memory:
+def test_usage_has_the_cost_at_the_configured_prices(endpoint: ModelEndpoint) -> None:
+    settings = make_config(endpoint.url)
+    settings["llm"]["config"]["prices"] = {"prompt": 1_000_000, "completion": 0, "cached": 0}
+    with Memory(":memory:", settings=Settings.from_dict(settings)) as memory:
         result = memory.add("I sing.", **ANN)
         assert result["usage"]["cost"] == pytest.approx(result["usage"]["prompt_tokens"])
 
 
-def test_async(endpoint: ModelEndpoint) -> None:
-    async def go() -> list[str]:
-        async with AsyncMemory(":memory:", settings=Settings.from_dict(config(endpoint.url))) as memory:
+def test_async_memory_draws_facts(endpoint: ModelEndpoint) -> None:
+    async def add_and_list() -> list[str]:
+        async with AsyncMemory(":memory:", settings=Settings.from_dict(make_config(endpoint.url))) as memory:
             await memory.add("I sing.", **ANN)
             await memory.retry_failed()
             return [one["memory"] for one in (await memory.get_all(**ANN))["results"]]
 
-    assert asyncio.run(go()) == ["Sings"]
+    assert asyncio.run(add_and_list()) == ["Sings"]
 
 
-def test_an_export_has_facts_and_their_sources(memory: Memory, opened: Open, tmp_path: Any) -> None:
-    say(memory, PARIS, ROME)
+def test_an_export_has_facts_and_their_sources(memory: Memory, open_memory: OpenMemory, tmp_path: Any) -> None:
+    add_texts(memory, PARIS, ROME)
     path = tmp_path / "all.jsonl"
     memory.export(path)
-    other = opened(str(tmp_path / "other"))
+    other = open_memory(str(tmp_path / "other"))
     assert other.import_(path)["added"] == 4
-    assert facts(other) == ["Moved to Rome"]
-    assert facts(other, as_of=THEN) == ["Lives in Paris"]
+    assert list_facts(other) == ["Moved to Rome"]
+    assert list_facts(other, as_of=THEN) == ["Lives in Paris"]
     uid = other.get_all(**ANN)["results"][0]["id"]
     assert other.explain(uid)["messages"] == memory.explain(uid)["messages"]
 
 
 @pytest.mark.thorough
-def test_the_command_line(endpoint: ModelEndpoint, model: Scripted, tmp_path: Any, monkeypatch: Any) -> None:
+def test_facts_on_the_command_line(endpoint: ModelEndpoint, model: Scripted, tmp_path: Any, monkeypatch: Any) -> None:
     from typer.testing import CliRunner
 
     from graphmem.cli import app
@@ -698,8 +703,8 @@ def test_the_command_line(endpoint: ModelEndpoint, model: Scripted, tmp_path: An
         return CliRunner().invoke(app.app, [*words, "--config", str(file)])
 
     assert "1 added" in run("add", "I live in Paris.", "--user", "ann7").output
-    told = run("add", "I moved to Rome.", "--user", "ann7", "--json")
-    added, retired = json.loads(told.stdout)["results"]
+    result = run("add", "I moved to Rome.", "--user", "ann7", "--json")
+    added, retired = json.loads(result.stdout)["results"]
     assert "RETIRE" in run("history", retired["id"]).output
     assert "RETIRE  another value of 'lives in'" in run("explain", retired["id"]).output
     (event,) = [
@@ -708,82 +713,82 @@ def test_the_command_line(endpoint: ModelEndpoint, model: Scripted, tmp_path: An
     assert run("undo", event).exit_code == 0
     assert run("undo", event).exit_code == 1
     model.broken = True
-    failed = run("add", "I sing.", "--user", "ann7")
-    assert "the model failed (LLMUnusable): retry-failed" in failed.output
+    result = run("add", "I sing.", "--user", "ann7")
+    assert "the model failed (LLMUnusable): retry-failed" in result.output
     assert run("retry-failed").exit_code == 1
     model.broken = False
     assert json.loads(run("retry-failed", "--json").stdout)["done"] == 1
     assert "As spoken" in run("add", "As spoken.", "--as-spoken", "--user", "ann7", "--json").stdout
 
 
-# --- the graph beside a model's relations -----------------------------------------------------------------------------
+# --- extracted relations beside a language model's --------------------------------------------------------------------
 
 
 @pytest.fixture
-def read_by_spacy(opened: Open) -> Memory:
-    return opened(":memory:", extractor={"provider": "spacy"})
+def spacy_memory(open_memory: OpenMemory) -> Memory:
+    return open_memory(":memory:", extractor={"provider": "spacy"})
 
 
-def stated(memory: Memory) -> list[tuple[str, str, str]]:
-    found = memory.get_all(**ANN)["relations"]
-    return sorted((one["source"], one["relationship"], one["target"]) for one in found)
+def list_relations(memory: Memory) -> list[tuple[str, str, str]]:
+    relations = memory.get_all(**ANN)["relations"]
+    return sorted((one["source"], one["relationship"], one["target"]) for one in relations)
 
 
-def named(memory: Memory) -> set[str]:
+def list_entity_names(memory: Memory) -> set[str]:
     return {one["name"] for one in memory.entities(**ANN)}
 
 
-def test_relations_of_the_extractor_are_dropped_beside_a_models(read_by_spacy: Memory) -> None:
-    memory = read_by_spacy
-    say(memory, "My name is Ann.", PARIS)
-    assert stated(memory) == [("User", "is named", "Ann"), ("User", "lives in", "Paris")]
-    assert named(memory) == {"User", "Ann", "Paris"}
+def test_relations_of_the_extractor_are_dropped_beside_a_models(spacy_memory: Memory) -> None:
+    memory = spacy_memory
+    add_texts(memory, "My name is Ann.", PARIS)
+    assert list_relations(memory) == [("User", "is named", "Ann"), ("User", "lives in", "Paris")]
+    assert list_entity_names(memory) == {"User", "Ann", "Paris"}
     memory.rebuild()
-    assert stated(memory) == [("User", "is named", "Ann"), ("User", "lives in", "Paris")]
+    assert list_relations(memory) == [("User", "is named", "Ann"), ("User", "lives in", "Paris")]
     assert memory.verify()["ok"]
 
 
-def test_of_a_fact_without_relations_the_speaker_is_the_subject(read_by_spacy: Memory, model: Scripted) -> None:
-    memory = read_by_spacy
+def test_the_speaker_is_the_subject_of_a_fact_without_relations(spacy_memory: Memory, model: Scripted) -> None:
+    memory = spacy_memory
     model.found = {"Hello!": ["Name is Ann", "Favourite movies are Inception and Interstellar", "Bea plays the cello"]}
-    (result,) = say(memory, "Hello!")
+    (result,) = add_texts(memory, "Hello!")
     about = [
         ("User", "be named", "Ann"),
         *(("User", "favourite movie", film) for film in ("Inception", "Interstellar")),
     ]
-    assert stated(memory) == [("Bea", "play", "cello"), *about]
+    assert list_relations(memory) == [("Bea", "play", "cello"), *about]
     assert {fact for one in result["relations"] for fact in one["facts"]} == set(model.found["Hello!"])
-    assert named(memory) == {"User", "Inception", "Interstellar", "Bea", "cello"}  # Ann is the user
+    assert list_entity_names(memory) == {"User", "Inception", "Interstellar", "Bea", "cello"}  # Ann is the user
     (speaker,) = [one for one in memory.entities(**ANN) if one["name"] == "User"]
     assert speaker["type"] == "Person"
 
 
-def test_a_named_speaker_is_the_subject_of_a_fact_without_one(opened: Open, model: Scripted) -> None:
-    memory = opened(":memory:", extractor={"provider": "spacy"})
+def test_a_named_speaker_is_the_subject_of_a_fact_without_one(open_memory: OpenMemory, model: Scripted) -> None:
+    memory = open_memory(":memory:", extractor={"provider": "spacy"})
     model.found = {PARIS: ["The user lives in Paris"]}
     memory.add(PARIS, user_id="maya")
-    found = memory.get_all(user_id="maya")["relations"]
-    assert [(one["source"], one["relationship"], one["target"]) for one in found] == [("Maya", "live in", "Paris")]
+    relations = memory.get_all(user_id="maya")["relations"]
+    assert [(one["source"], one["relationship"], one["target"]) for one in relations] == [("Maya", "live in", "Paris")]
 
 
-def test_an_update_does_not_keep_the_extractors_relations(read_by_spacy: Memory, model: Scripted) -> None:
-    memory = read_by_spacy
+def test_an_update_does_not_keep_the_extractors_relations(spacy_memory: Memory, model: Scripted) -> None:
+    memory = spacy_memory
     model.found = {
         PARIS: ["Lives in Paris"],
         "In the 5th.": [fact("Lives in the 5th of Paris", ("user", "lives in", "Paris"))],
     }
     model.decided = {("Lives in the 5th of Paris", "Lives in Paris"): UPDATE("Lives in the 5th of Paris")}
-    say(memory, PARIS)
-    assert stated(memory) == [("User", "live in", "Paris")]
-    say(memory, "In the 5th.")
-    assert facts(memory) == ["Lives in the 5th of Paris"]
-    assert stated(memory) == [("User", "lives in", "Paris")]
+    add_texts(memory, PARIS)
+    assert list_relations(memory) == [("User", "live in", "Paris")]
+    add_texts(memory, "In the 5th.")
+    assert list_facts(memory) == ["Lives in the 5th of Paris"]
+    assert list_relations(memory) == [("User", "lives in", "Paris")]
 
 
-def test_an_update_extracts_relations_from_the_new_text(read_by_spacy: Memory, model: Scripted) -> None:
-    memory = read_by_spacy
+def test_an_update_extracts_relations_from_the_new_text(spacy_memory: Memory, model: Scripted) -> None:
+    memory = spacy_memory
     model.found = {PARIS: ["Lives in Paris"], "Rome, sorry.": ["Lives in Rome"]}
     model.decided = {("Lives in Rome", "Lives in Paris"): UPDATE("Lives in Rome")}
     for words in (PARIS, "Rome, sorry."):
-        say(memory, words)
-    assert stated(memory) == [("User", "live in", "Rome")]
+        add_texts(memory, words)
+    assert list_relations(memory) == [("User", "live in", "Rome")]

@@ -1,4 +1,4 @@
-"""A language model's work that could not be done at once: when it is taken up again, and by whom."""
+"""Jobs for a language model that could not be completed at once: when they are retried, and by which process."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ from graphmem.testing import ModelEndpoint
 ANN = {"user_id": "ann7"}
 SINGS = json.dumps({"facts": [fact("Sings")]})
 NONSENSE = "I would rather talk about the weather."
-names = (f"later-{number}" for number in count())
+model_names = (f"later-{number}" for number in count())
 
 
-def opened(endpoint: ModelEndpoint, place: str = ":memory:", **more: Any) -> Memory:
-    config = {"openai_base_url": endpoint.url, "api_key": "any", "model": next(names), "timeout": 3 * PATIENCE}
+def open_memory(endpoint: ModelEndpoint, place: str = ":memory:", **more: Any) -> Memory:
+    config = {"openai_base_url": endpoint.url, "api_key": "any", "model": next(model_names), "timeout": 3 * PATIENCE}
     return Memory(place, settings=Settings.from_dict(fake_models(llm={"provider": "openai", "config": config}, **more)))
 
 
-def facts(memory: Memory) -> list[str]:
+def list_facts(memory: Memory) -> list[str]:
     return [one["memory"] for one in memory.get_all(**ANN, kinds="fact")["results"]]
 
 
 @pytest.mark.parametrize("waits", [True, False])
 def test_a_failed_job_is_tried_again_without_another_call(monkeypatch: pytest.MonkeyPatch, *, waits: bool) -> None:
     monkeypatch.setattr(worker, "RETRY_BASE", 0.05)
-    with ModelEndpoint([NONSENSE] * 6, default=SINGS) as endpoint, opened(endpoint) as memory:
+    with ModelEndpoint([NONSENSE] * 6, default=SINGS) as endpoint, open_memory(endpoint) as memory:
         assert "facts" in memory.add("I sing.", **ANN, wait=waits)["pending"]
-        wait_until(lambda: facts(memory) == ["Sings"])
+        wait_until(lambda: list_facts(memory) == ["Sings"])
         assert memory.stats()["pending"] == []
 
 
 def test_a_job_may_fail_thousands_of_times() -> None:
-    with ModelEndpoint(default=NONSENSE) as endpoint, opened(endpoint) as memory:
+    with ModelEndpoint(default=NONSENSE) as endpoint, open_memory(endpoint) as memory:
         memory.add("I sing.", **ANN)
         with memory._engine.ledger.write() as connection:
             connection.execute(schema.jobs.update().values(attempts=5000))
@@ -54,64 +54,72 @@ def test_a_job_may_fail_thousands_of_times() -> None:
         assert memory.retry_failed() == {"done": 1, "failed": {}, "pending": []}
 
 
-class Between:
-    """Calls something after each commit of a memory that records a model's work."""
+class CommitHook:
+    """Calls `then` with the row id of the job after each commit of the memory that enqueues one."""
 
     def __init__(self, memory: Memory, monkeypatch: pytest.MonkeyPatch, then: Callable[[int], None]) -> None:
         commit = memory._engine.commit
 
-        def committed(*given: Any) -> Any:
-            outcomes = commit(*given)
+        def commit_and_call(*arguments: Any) -> Any:
+            outcomes = commit(*arguments)
             if outcomes[-1].event == "ASSIGN":
                 then(int(outcomes[-1].id))
             return outcomes
 
-        monkeypatch.setattr(memory._engine, "commit", committed)
+        monkeypatch.setattr(memory._engine, "commit", commit_and_call)
 
 
 def test_a_worker_leaves_a_job_to_the_call_that_waits_for_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     home = str(tmp_path / "home")
-    with ModelEndpoint(default=SINGS) as endpoint, opened(endpoint, home) as mine, opened(endpoint, home) as other:
+    with (
+        ModelEndpoint(default=SINGS) as endpoint,
+        open_memory(endpoint, home) as mine,
+        open_memory(endpoint, home) as other,
+    ):
 
-        def look(_: int) -> None:
+        def run_worker(_: int) -> None:
             other._engine.job_worker().schedule()
             other._engine.job_worker().close()
 
-        Between(mine, monkeypatch, look)
+        CommitHook(mine, monkeypatch, run_worker)
         assert [one["memory"] for one in mine.add("I sing.", **ANN)["results"]] == ["Sings"]
 
 
 def test_a_job_claimed_by_another_process_is_pending(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    home, told = str(tmp_path / "home"), Event()
+    home, release = str(tmp_path / "home"), Event()
 
     def answer(_: Any) -> str:
-        told.wait(PATIENCE)
+        release.wait(PATIENCE)
         return SINGS
 
-    with ModelEndpoint(default=answer) as endpoint, opened(endpoint, home) as mine, opened(endpoint, home) as other:
+    with (
+        ModelEndpoint(default=answer) as endpoint,
+        open_memory(endpoint, home) as mine,
+        open_memory(endpoint, home) as other,
+    ):
 
-        def take(row: int) -> None:
+        def claim_job(row: int) -> None:
             other._engine.job_worker().run(row)
             wait_until(lambda: endpoint.requests)
 
-        Between(mine, monkeypatch, take)
+        CommitHook(mine, monkeypatch, claim_job)
         assert "facts" in mine.add("I sing.", **ANN)["pending"]
-        told.set()
-        wait_until(lambda: facts(mine) == ["Sings"])
+        release.set()
+        wait_until(lambda: list_facts(mine) == ["Sings"])
 
 
 def test_the_same_fact_stored_before_the_search_for_near_facts_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    near, add_all = (
+    nearest_facts, add_all = (
         FactPipeline.nearest_facts,
         json.dumps({"memory": [{"fact": 0, "event": "ADD", "id": None, "text": "Sings"}]}),
     )
-    with ModelEndpoint([SINGS, SINGS], default=add_all) as endpoint, opened(endpoint) as memory:
+    with ModelEndpoint([SINGS, SINGS], default=add_all) as endpoint, open_memory(endpoint) as memory:
 
-        def meanwhile(*given: Any) -> Any:
-            monkeypatch.setattr(FactPipeline, "nearest_facts", near)
+        def add_meanwhile(*arguments: Any) -> Any:
+            monkeypatch.setattr(FactPipeline, "nearest_facts", nearest_facts)
             memory.add("Singing is what I do.", **ANN)
-            return near(*given)
+            return nearest_facts(*arguments)
 
-        monkeypatch.setattr(FactPipeline, "nearest_facts", meanwhile)
+        monkeypatch.setattr(FactPipeline, "nearest_facts", add_meanwhile)
         assert [one["event"] for one in memory.add("I sing.", **ANN)["results"]] == ["NONE"]
-        assert facts(memory) == ["Sings"]
+        assert list_facts(memory) == ["Sings"]

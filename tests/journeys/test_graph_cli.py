@@ -47,45 +47,45 @@ def home(tmp_path_factory):
 
 
 @pytest.fixture
-def drawn(home):
+def demo_graph(home):
     with Memory(home) as memory:
         return memory.graph(user_id=USER)
 
 
 @pytest.fixture
-def hostile(drawn):
-    """The same with a text in every place where a text can be that tries to be something else."""
-    for _, data in drawn.nodes(data=True):
+def hostile_graph(demo_graph):
+    """The demo's graph with text that imitates markup and code in every text field."""
+    for _, data in demo_graph.nodes(data=True):
         data["name" if data["node"] == "entity" else "memory"] = HOSTILE
         if data["node"] == "memory":
             data["speaker"] = data["user_id"] = HOSTILE
-    for *_, data in drawn.edges(data=True):
+    for *_, data in demo_graph.edges(data=True):
         if data["relationship"] == "RELATES_TO":
             data |= {"predicate": HOSTILE, "facts": [HOSTILE]}
-    drawn.graph["partition"] = f"user:{HOSTILE}"
-    return nx.relabel_nodes(drawn, {"entity:ravi": f"entity:{HOSTILE}"})
+    demo_graph.graph["partition"] = f"user:{HOSTILE}"
+    return nx.relabel_nodes(demo_graph, {"entity:ravi": f"entity:{HOSTILE}"})
 
 
 def run(home, *arguments, status=0):
-    done = runner.invoke(app, ["graph", "--user", USER, "--home", str(home), *arguments])
-    assert done.exit_code == status, (done.exit_code, done.stdout, done.stderr, done.exception)
-    assert "Traceback" not in done.stderr
-    return done
+    result = runner.invoke(app, ["graph", "--user", USER, "--home", str(home), *arguments])
+    assert result.exit_code == status, (result.exit_code, result.stdout, result.stderr, result.exception)
+    assert "Traceback" not in result.stderr
+    return result
 
 
-# --- what is asked for ---------------------------------------------------------------------------------------------
+# --- formats and options -------------------------------------------------------------------------------------------
 
 
 def test_without_a_format_the_graph_is_printed_for_people(home):
-    told = run(home).stdout
-    assert told.startswith("27 memories, ")
-    assert "Greta Lindholm  Person, 2" in told
+    output = run(home).stdout
+    assert output.startswith("27 memories, ")
+    assert "Greta Lindholm  Person, 2" in output
 
 
 def test_option_json_equals_format_json(home):
-    given = run(home, "--json").stdout
-    assert given == run(home, "--format", "json").stdout == run(home, "--format", " JSON", "--json").stdout
-    graph = nx.node_link_graph(json.loads(given), edges="edges")
+    output = run(home, "--json").stdout
+    assert output == run(home, "--format", "json").stdout == run(home, "--format", " JSON", "--json").stdout
+    graph = nx.node_link_graph(json.loads(output), edges="edges")
     assert graph.nodes["entity:greta lindholm"]["type"] == "Person"
     assert graph.graph["partition"] == "user:demo"
 
@@ -93,15 +93,15 @@ def test_option_json_equals_format_json(home):
 def test_formats_are_equal_on_standard_output_and_in_a_file(home, tmp_path):
     for form in commands.OutputFormat:
         file = tmp_path / f"graph.{form}"
-        printed = run(home, "--format", form, "--around", "greta lindholm")
-        written = run(home, "--output", str(file), "--around", "Greta Lindholm")
-        assert file.read_bytes() == printed.stdout_bytes, form
-        assert (written.stdout, printed.stderr) == ("", "")
-        assert written.stderr == f"graphmem: written to {file}\n"
+        stdout_result = run(home, "--format", form, "--around", "greta lindholm")
+        file_result = run(home, "--output", str(file), "--around", "Greta Lindholm")
+        assert file.read_bytes() == stdout_result.stdout_bytes, form
+        assert (file_result.stdout, stdout_result.stderr) == ("", "")
+        assert file_result.stderr == f"graphmem: written to {file}\n"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "error_text"),
     [
         (["--format", "grapml"], "'grapml' is not one of html, graphml, json, cypher. Did you mean graphml?"),
         (["--format", "pdf"], "'pdf' is not one of"),
@@ -111,11 +111,11 @@ def test_formats_are_equal_on_standard_output_and_in_a_file(home, tmp_path):
         (["--json", "--output", "graph.html", "--format", "html"], "contradict"),
     ],
 )
-def test_unknown_formats_are_usage_errors(home, tmp_path, monkeypatch, arguments, told):
+def test_unknown_formats_are_usage_errors(home, tmp_path, monkeypatch, arguments, error_text):
     monkeypatch.chdir(tmp_path)
-    done = run(home, *arguments, status=2)
-    assert told in done.stderr
-    assert done.stdout == ""
+    result = run(home, *arguments, status=2)
+    assert error_text in result.stderr
+    assert result.stdout == ""
     assert not list(tmp_path.iterdir())
 
 
@@ -127,15 +127,15 @@ def test_an_html_page_is_not_printed_to_a_terminal(home, monkeypatch):
 
 def test_an_unknown_name_is_an_error_with_suggestions(home, tmp_path):
     for more in ([], ["--output", str(tmp_path / "graph.html")], ["--json"]):
-        done = run(home, "--around", "Gretta Lindhom", *more, status=1)
-        assert done.stderr.startswith("graphmem: no memory there mentions 'Gretta Lindhom'")
-        assert "the nearest: 'Greta Lindholm'" in done.stderr
-        assert (done.stdout, done.stderr.count("\n")) == ("", 1)
+        result = run(home, "--around", "Gretta Lindhom", *more, status=1)
+        assert result.stderr.startswith("graphmem: no memory there mentions 'Gretta Lindhom'")
+        assert "the nearest: 'Greta Lindholm'" in result.stderr
+        assert (result.stdout, result.stderr.count("\n")) == ("", 1)
     assert not list(tmp_path.iterdir())
     assert "'graphmem graph' shows all" in run(home, "--around", "Zyxwvut", status=1).stderr
 
 
-def test_hops_and_scope_limit_what_is_written(home):
+def test_hops_and_scope_limit_the_output(home):
     near = json.loads(run(home, "--around", "Greta Lindholm", "--hops", "1", "--json").stdout)
     assert {node["id"] for node in near["nodes"] if node["node"] == "entity"} <= {
         "entity:greta lindholm",
@@ -148,7 +148,7 @@ def test_hops_and_scope_limit_what_is_written(home):
     assert "nothing is remembered there" in other.stderr
 
 
-# --- where it goes -------------------------------------------------------------------------------------------------
+# --- output files --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(os.name == "nt", reason="file modes")
@@ -157,23 +157,23 @@ def test_output_is_private_and_written_atomically(home, tmp_path, monkeypatch):
     file.write_text("old")
     file.chmod(0o644)
     link.symlink_to(file)
-    old = os.umask(0)
+    old_umask = os.umask(0)
     try:
         assert "is a link" in run(home, "--output", str(link), status=1).stderr
         assert (file.read_text(), link.is_symlink()) == ("old", True)
         run(home, "--output", str(file))
     finally:
-        os.umask(old)
+        os.umask(old_umask)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert json.loads(file.read_text())["nodes"]
 
-    def full(self, target):
+    def fail_replace(self, target):
         raise OSError(28, "No space left on device")
 
-    before = file.read_bytes()
-    monkeypatch.setattr(Path, "replace", full)
+    old_content = file.read_bytes()
+    monkeypatch.setattr(Path, "replace", fail_replace)
     assert "No space left on device" in run(home, "--output", str(file), status=1).stderr
-    assert file.read_bytes() == before
+    assert file.read_bytes() == old_content
     assert {one.name for one in tmp_path.iterdir()} == {"graph.json", "link.json"}
 
 
@@ -183,17 +183,17 @@ def test_output_to_pipes_and_folders_is_refused(home, tmp_path):
     os.mkfifo(pipe)
     assert "is no file" in run(home, "--output", str(pipe), status=1).stderr
     assert "is no file" in run(home, "--format", "json", "--output", str(tmp_path), status=1).stderr
-    done = run(home, "--output", str(tmp_path / "nowhere" / "graph.json"), status=1)
-    assert "cannot be written" in done.stderr
-    assert done.stderr.count("\n") == 1
+    result = run(home, "--output", str(tmp_path / "nowhere" / "graph.json"), status=1)
+    assert "cannot be written" in result.stderr
+    assert result.stderr.count("\n") == 1
     assert pipe.is_fifo()
 
 
 @pytest.mark.parametrize("name", ["ledger.sqlite", "secret.key", "graph.json", "vectors/graph.json"])
 def test_output_into_the_memory_folder_is_refused(home, name):
     ledger = (home / "ledger.sqlite").read_bytes()
-    done = run(home, "--format", "json", "--output", str(home / name), status=1)
-    assert "where the memories themselves are kept" in done.stderr
+    result = run(home, "--format", "json", "--output", str(home / name), status=1)
+    assert "where the memories themselves are kept" in result.stderr
     assert (home / "ledger.sqlite").read_bytes() == ledger
     assert not list(home.rglob("graph.json"))
 
@@ -211,55 +211,58 @@ def test_a_reader_that_closes_the_pipe_is_no_error(home):
 
 
 @pytest.mark.parametrize("form", [graphml, node_link, cypher])
-def test_formats_contain_no_control_characters(form, hostile):
-    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", form(hostile))
+def test_formats_contain_no_control_characters(form, hostile_graph):
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", form(hostile_graph))
 
 
-def test_the_same_memories_give_the_same_bytes(home, drawn):
-    shuffled = nx.MultiDiGraph(**drawn.graph)
-    shuffled.add_nodes_from(reversed(list(drawn.nodes(data=True))))
-    for source, target, key, data in reversed(list(drawn.edges(keys=True, data=True))):
-        shuffled.add_edge(source, target, key=key, **data)
+def test_the_same_memories_give_the_same_bytes(home, demo_graph):
+    shuffled_graph = nx.MultiDiGraph(**demo_graph.graph)
+    shuffled_graph.add_nodes_from(reversed(list(demo_graph.nodes(data=True))))
+    for source, target, key, data in reversed(list(demo_graph.edges(keys=True, data=True))):
+        shuffled_graph.add_edge(source, target, key=key, **data)
     for form in (node_link, graphml, cypher, page.page):
-        assert form(drawn) == form(shuffled), form
+        assert form(demo_graph) == form(shuffled_graph), form
 
 
 # --- other programs ------------------------------------------------------------------------------------------------
 
 
-def test_graphml_round_trips(drawn):
-    read = nx.read_graphml(io.BytesIO(graphml(drawn).encode()), force_multigraph=True, edge_key_type=str)
-    assert set(read) == set(drawn)
-    assert Counter(read.edges()) == Counter(drawn.edges())
-    for node, data in drawn.nodes(data=True):
-        kept = {name: value for name, value in data.items() if value is not None}
-        assert {name: read.nodes[node][name] for name in kept} == kept
-    assert read.nodes["entity:greta lindholm"]["label"] == "Greta Lindholm"
-    relations = {key: data for *_, key, data in drawn.edges(keys=True, data=True) if "predicate" in data}
+def test_graphml_round_trips(demo_graph):
+    parsed_graph = nx.read_graphml(io.BytesIO(graphml(demo_graph).encode()), force_multigraph=True, edge_key_type=str)
+    assert set(parsed_graph) == set(demo_graph)
+    assert Counter(parsed_graph.edges()) == Counter(demo_graph.edges())
+    for node, data in demo_graph.nodes(data=True):
+        attributes = {name: value for name, value in data.items() if value is not None}
+        assert {name: parsed_graph.nodes[node][name] for name in attributes} == attributes
+    assert parsed_graph.nodes["entity:greta lindholm"]["label"] == "Greta Lindholm"
+    relations = {key: data for *_, key, data in demo_graph.edges(keys=True, data=True) if "predicate" in data}
     assert relations
-    for *_, key, data in read.edges(keys=True, data=True):
+    for *_, key, data in parsed_graph.edges(keys=True, data=True):
         if data["relationship"] == "RELATES_TO":
             assert data["label"] == data["predicate"] == relations[key]["predicate"]
             assert json.loads(data["facts"]) == relations[key]["facts"]
-    keys = re.findall(r'<key id="(\w+)"', graphml(drawn)), re.findall(r'<edge [^>]*id="([^"]+)"', graphml(drawn))
+    keys = (
+        re.findall(r'<key id="(\w+)"', graphml(demo_graph)),
+        re.findall(r'<edge [^>]*id="([^"]+)"', graphml(demo_graph)),
+    )
     for ids in keys:
         assert len(set(ids)) == len(ids) > 5
 
 
-def test_hostile_text_survives_export_unchanged(hostile):
-    plain = json.loads(node_link(hostile))
-    assert {node["memory"] for node in plain["nodes"] if node["node"] == "memory"} == {HOSTILE}
-    assert not re.search("[\x7f-\x9f\ud800-\udfff]", node_link(hostile))
-    read = nx.read_graphml(io.BytesIO(graphml(hostile).encode()), force_multigraph=True)
+def test_hostile_text_survives_export_unchanged(hostile_graph):
+    node_link_data = json.loads(node_link(hostile_graph))
+    assert {node["memory"] for node in node_link_data["nodes"] if node["node"] == "memory"} == {HOSTILE}
+    assert not re.search("[\x7f-\x9f\ud800-\udfff]", node_link(hostile_graph))
+    parsed_graph = nx.read_graphml(io.BytesIO(graphml(hostile_graph).encode()), force_multigraph=True)
     xml = HOSTILE.replace("\r\n", "\n").replace("\x00", "\ufffd").replace("\x1b", "\ufffd").replace("\ud800", "\ufffd")
-    assert {data["memory"] for _, data in read.nodes(data=True) if data["node"] == "memory"} == {xml}
-    assert f"entity:{xml}" in read
+    assert {data["memory"] for _, data in parsed_graph.nodes(data=True) if data["node"] == "memory"} == {xml}
+    assert f"entity:{xml}" in parsed_graph
 
 
 # --- the page ------------------------------------------------------------------------------------------------------
 
 
-def parts(text):
+def split_page(text):
     """The page's data, its executable scripts and its style."""
     (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
     return (
@@ -269,37 +272,37 @@ def parts(text):
     )
 
 
-def hashed(text):
+def hash_source(text):
     return "sha256-" + b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def test_the_page_holds_the_graph(drawn):
-    data = json.loads(parts(page.page(drawn))[0])
+def test_the_page_holds_the_graph(demo_graph):
+    data = json.loads(split_page(page.page(demo_graph))[0])
     assert (data["title"], data["note"]) == ("demo", "")
     nodes = {node["id"]: node for node in data["nodes"]}
     greta = nodes["entity:greta lindholm"]
     assert (greta["group"], greta["name"], greta["mentions"]) == ("Person", "Greta Lindholm", 2)
     assert {"Person", "Organization", "Place", "episode"} <= set(data["groups"])
-    assert sum(group["count"] for group in data["groups"].values()) == len(drawn) == len(nodes)
+    assert sum(group["count"] for group in data["groups"].values()) == len(demo_graph) == len(nodes)
     kinds = Counter(link["kind"] for link in data["links"])
-    assert kinds == Counter(edge["relationship"] for *_, edge in drawn.edges(data=True))
+    assert kinds == Counter(edge["relationship"] for *_, edge in demo_graph.edges(data=True))
     assert kinds.keys() == {"MENTIONS", "NEXT", "RELATES_TO", "SAME_AS"}
     assert all(bool(link["caption"]) == (link["kind"] == "RELATES_TO") for link in data["links"])
 
 
-def test_every_group_has_a_colour_by_day_and_by_night():
+def test_every_group_has_a_colour_in_light_and_dark_mode():
     style = (FOLDER / "page.css").read_text()
     for group in page._GROUPS:
         assert len(re.findall(rf"--{group.value}: #[0-9a-f]{{6}};", style)) == 2, group
 
 
-def test_hostile_words_do_not_break_out_of_the_page(hostile, drawn):
-    text = page.page(hostile)
-    data, scripts, styles = parts(text)
+def test_hostile_text_does_not_break_out_of_the_page(hostile_graph, demo_graph):
+    text = page.page(hostile_graph)
+    data, scripts, styles = split_page(text)
     assert data.isascii()
     assert not set("<>&\n") & set(data)
     assert {node["text"] for node in json.loads(data)["nodes"] if node["node"] == "memory"} == {HOSTILE}
-    harmless = parts(page.page(drawn))
+    harmless = split_page(page.page(demo_graph))
     assert (scripts, styles) == harmless[1:]
     assert len(scripts) == 2
     (title,) = re.findall("<title>(.*?)</title>", text, re.DOTALL)
@@ -307,14 +310,14 @@ def test_hostile_words_do_not_break_out_of_the_page(hostile, drawn):
     assert "alert(1)" not in text.replace(title, "").replace(data, "")
 
 
-def test_the_policy_allows_these_scripts_and_no_network(drawn):
-    text = page.page(drawn)
-    _, scripts, (style,) = parts(text)
+def test_the_policy_allows_these_scripts_and_no_network(demo_graph):
+    text = page.page(demo_graph)
+    _, scripts, (style,) = split_page(text)
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]+)"', text)
     rules = {name: values for name, *values in (rule.split() for rule in policy.split("; "))}
     assert rules["default-src"] == rules["base-uri"] == rules["form-action"] == ["'none'"]
-    assert rules["script-src"] == [f"'{hashed(script)}'" for script in scripts]
-    assert rules["style-src"] == [f"'{one}'" for one in [hashed(style), *LIBRARY_STYLES]]
+    assert rules["script-src"] == [f"'{hash_source(script)}'" for script in scripts]
+    assert rules["style-src"] == [f"'{one}'" for one in [hash_source(style), *LIBRARY_STYLES]]
     assert set(rules) == {"default-src", "script-src", "style-src", "base-uri", "form-action"}
     assert text.index("Content-Security-Policy") < text.index("<title>")
     ours = text.replace(scripts[0], "")
@@ -322,52 +325,56 @@ def test_the_policy_allows_these_scripts_and_no_network(drawn):
     assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval", ours)
 
 
-def test_the_library_is_the_one_that_is_named():
-    library, told = (FOLDER / LIBRARY).read_bytes(), (FOLDER / "vendor/README.md").read_text()
-    assert hashlib.sha256(library).hexdigest() in told
+def test_the_library_is_the_version_that_its_readme_names():
+    library, readme = (FOLDER / LIBRARY).read_bytes(), (FOLDER / "vendor/README.md").read_text()
+    assert hashlib.sha256(library).hexdigest() in readme
     version = re.match(rb"// Version (\S+) force-graph", library)[1].decode()
-    assert f"force-graph@{version}" in told or f"{version} (MIT)" in told
+    assert f"force-graph@{version}" in readme or f"{version} (MIT)" in readme
     assert len(library) < 500_000
     css = re.findall(r'createTextNode\(t\)\)\}\}\("([^"]*)"', library.decode())
-    assert {hashed(json.loads(f'"{one}"')) for one in [*css, ""]} == set(LIBRARY_STYLES)
+    assert {hash_source(json.loads(f'"{one}"')) for one in [*css, ""]} == set(LIBRARY_STYLES)
     assert (FOLDER / "vendor/LICENSES.txt").read_text().count("Permission") > 5
 
 
-def test_a_large_graph_is_cut_to_the_newest_and_best_connected_and_says_so(drawn, capsys):
-    large = nx.MultiDiGraph(ledger="l", partition="user:much")
+def test_a_large_graph_is_cut_to_the_newest_and_best_connected_and_says_so(demo_graph, capsys):
+    large_graph = nx.MultiDiGraph(ledger="l", partition="user:much")
     for i in range(MAX_NODES):
         at = f"20{i // 100:02}-01-01T00:00:00+00:00"
-        large.add_node(f"m{i:04}", node="memory", memory="words", kind="episode", speaker=None, at=at)
-        large.add_node(f"entity:{i}", node="entity", key=str(i), name=str(i), type="Other")
-        large.add_edge(f"m{i:04}", f"entity:{i}", key="MENTIONS", relationship="MENTIONS", kind="name")
-        large.add_edge(f"m{i:04}", "entity:7", key="MENTIONS", relationship="MENTIONS", kind="name")
-    shown = limit_nodes(large, MAX_NODES)
-    assert sorted(node for node in shown if node[0] == "m") == [f"m{i:04}" for i in range(MAX_NODES // 2, MAX_NODES)]
-    assert "entity:7" in shown
-    assert len(shown) == MAX_NODES
-    data = json.loads(parts(page.page(large))[0])
+        large_graph.add_node(f"m{i:04}", node="memory", memory="words", kind="episode", speaker=None, at=at)
+        large_graph.add_node(f"entity:{i}", node="entity", key=str(i), name=str(i), type="Other")
+        large_graph.add_edge(f"m{i:04}", f"entity:{i}", key="MENTIONS", relationship="MENTIONS", kind="name")
+        large_graph.add_edge(f"m{i:04}", "entity:7", key="MENTIONS", relationship="MENTIONS", kind="name")
+    limited_graph = limit_nodes(large_graph, MAX_NODES)
+    assert sorted(node for node in limited_graph if node[0] == "m") == [
+        f"m{i:04}" for i in range(MAX_NODES // 2, MAX_NODES)
+    ]
+    assert "entity:7" in limited_graph
+    assert len(limited_graph) == MAX_NODES
+    data = json.loads(split_page(page.page(large_graph))[0])
     assert data["note"].startswith("2,000 of 4,000 nodes are shown")
     assert "2,000 of 4,000" in capsys.readouterr().err
-    few = large.subgraph([node for node in large if node[0] == "m" or node in {"entity:7", "entity:8"}])
-    assert len(limit_nodes(few, MAX_NODES)) == MAX_NODES
-    assert {"entity:7", "entity:8"} <= set(limit_nodes(few, MAX_NODES))
-    assert limit_nodes(drawn, MAX_NODES) is drawn
+    small_graph = large_graph.subgraph(
+        [node for node in large_graph if node[0] == "m" or node in {"entity:7", "entity:8"}]
+    )
+    assert len(limit_nodes(small_graph, MAX_NODES)) == MAX_NODES
+    assert {"entity:7", "entity:8"} <= set(limit_nodes(small_graph, MAX_NODES))
+    assert limit_nodes(demo_graph, MAX_NODES) is demo_graph
 
 
 # --- Cypher --------------------------------------------------------------------------------------------------------
 
 
-def statements(text):
+def split_statements(text):
     lines = [line for line in text.split("\n") if not line.startswith("//")]
     return [one for one in "\n".join(lines).split(";\n") if one.strip()]
 
 
-def test_cypher_takes_labels_and_names_from_closed_lists_only(hostile):
-    text = cypher(hostile)
+def test_cypher_takes_labels_and_names_from_closed_lists_only(hostile_graph):
+    text = cypher(hostile_graph)
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]", text)
     without = re.sub(r"'(?:[^'\\]|\\.)*'", "''", text)
     assert "alert" not in without
-    assert "DETACH" not in "\n".join(statements(without))
+    assert "DETACH" not in "\n".join(split_statements(without))
     labels = set(re.findall(r"(?<=\w):([A-Z]\w+)", without))
     types = {"Person", "Organization", "Place", "Event", "Concept", "Other"}
     assert labels == {"Memory", "Entity", "MENTIONS", "NEXT", "RELATES_TO", "SAME_AS", *types}
@@ -388,12 +395,12 @@ def database():
 @pytest.mark.server
 @pytest.mark.parametrize("words", ["harmless", "hostile"])
 def test_cypher_rebuilds_the_graph_in_neo4j(database, request, words):
-    graph = request.getfixturevalue("drawn" if words == "harmless" else "hostile")
+    graph = request.getfixturevalue("demo_graph" if words == "harmless" else "hostile_graph")
     export = f"{graph.graph['ledger']}/{graph.graph['partition']}".replace("\ud800", "\ufffd")
     indexes = "SHOW INDEXES YIELD name WHERE name STARTS WITH 'graphmem_export_' RETURN collect(name) AS names"
     before = database(indexes)[0]["names"]
     try:
-        for statement in statements(cypher(graph)) * 2:  # the second time changes nothing
+        for statement in split_statements(cypher(graph)) * 2:  # the second time changes nothing
             database(statement)
         nodes = database("MATCH (n {export: $export}) RETURN n, labels(n) AS labels", export=export)
         memories = {row["n"]["id"]: row["n"] for row in nodes if "Memory" in row["labels"]}
@@ -404,8 +411,8 @@ def test_cypher_rebuilds_the_graph_in_neo4j(database, request, words):
                 assert memories[node]["text"] == data["memory"].replace("\ud800", "\ufffd")
                 assert memories[node]["at"].iso_format()[:16] == data["at"][:16]
         assert all(row["n"]["type"] in row["labels"] for row in entities.values())
-        found = "MATCH ({export: $export})-[r]->({export: $export}) RETURN type(r) AS type, r, r.predicate AS predicate"
-        edges = database(found, export=export)
+        query = "MATCH ({export: $export})-[r]->({export: $export}) RETURN type(r) AS type, r, r.predicate AS predicate"
+        edges = database(query, export=export)
         assert Counter(row["type"] for row in edges) == Counter(d["relationship"] for *_, d in graph.edges(data=True))
         predicates = [row["predicate"] for row in edges if row["type"] == "RELATES_TO"]
         expected = [d["predicate"] for *_, d in graph.edges(data=True) if "predicate" in d]
@@ -426,35 +433,35 @@ FLAGS = (
 
 
 @pytest.fixture
-def browse():
-    """Opens a page; at the end nothing was asked of the network and nothing was complained about."""
+def open_page():
+    """Opens a page in a browser. Checks at the end that it requested nothing from the network and logged no error."""
     if CHROMIUM is None:
         pytest.skip("no Chromium is installed")
     playwright = pytest.importorskip("playwright.sync_api", reason="the Python package playwright is not installed")
-    with playwright.sync_playwright() as running:
-        browser = running.chromium.launch(executable_path=str(CHROMIUM), headless=True, args=FLAGS)
-        opened = browser.new_page(viewport={"width": 1200, "height": 800})
-        complaints, requests = [], []
-        opened.on("console", lambda message: complaints.extend([message.text] if message.type == "error" else []))
-        opened.on("pageerror", lambda error: complaints.append(str(error)))
-        opened.on("dialog", lambda dialog: (complaints.append(dialog.message), dialog.dismiss()))
-        opened.on("request", lambda request: requests.append(request.url))
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=str(CHROMIUM), headless=True, args=FLAGS)
+        tab = browser.new_page(viewport={"width": 1200, "height": 800})
+        errors, requests = [], []
+        tab.on("console", lambda message: errors.extend([message.text] if message.type == "error" else []))
+        tab.on("pageerror", lambda error: errors.append(str(error)))
+        tab.on("dialog", lambda dialog: (errors.append(dialog.message), dialog.dismiss()))
+        tab.on("request", lambda request: requests.append(request.url))
 
-        def go(path):
-            opened.goto(path.as_uri())
-            opened.wait_for_timeout(700)
-            return opened
+        def open_file(path):
+            tab.goto(path.as_uri())
+            tab.wait_for_timeout(700)
+            return tab
 
-        yield go
-        assert complaints == []
+        yield open_file
+        assert errors == []
         assert [url for url in requests if not url.startswith("file:")] == []
         assert len(requests) == 1
         browser.close()
 
 
-def ink(opened):
-    """How many pixels of the picture are not paper."""
-    return opened.evaluate(
+def count_pixels(tab):
+    """The number of pixels of the graph's canvas that are drawn on."""
+    return tab.evaluate(
         """() => {
             const canvas = document.querySelector("#graph canvas");
             const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
@@ -466,57 +473,57 @@ def ink(opened):
 
 
 @pytest.mark.server
-def test_in_a_browser_the_graph_is_shown(home, tmp_path, browse):
+def test_in_a_browser_the_graph_is_shown(home, tmp_path, open_page):
     file = tmp_path / "graph.html"
     run(home, "--output", str(file))
-    opened = browse(file)
-    wait_until(lambda: ink(opened) > 5_000)
-    opened.fill("#search", "greta")
-    assert "Greta Lindholm" in opened.inner_text("#panel")
-    opened.press("#search", "Enter")
-    told = opened.inner_text("#panel")
-    assert "Person, in 2 memories" in told
-    assert "Imagine, Greta Lindholm sits on the board of Kestrel Ferries." in told
-    opened.click("#panel button.memory >> nth=1")
-    assert "Kestrel Ferries" in opened.inner_text("#panel")
-    opened.keyboard.press("Escape")
-    assert "MENTIONED MOST" in opened.inner_text("#panel").upper()
-    before = ink(opened)
-    for box in opened.query_selector_all("#legend input"):
+    tab = open_page(file)
+    wait_until(lambda: count_pixels(tab) > 5_000)
+    tab.fill("#search", "greta")
+    assert "Greta Lindholm" in tab.inner_text("#panel")
+    tab.press("#search", "Enter")
+    panel_text = tab.inner_text("#panel")
+    assert "Person, in 2 memories" in panel_text
+    assert "Imagine, Greta Lindholm sits on the board of Kestrel Ferries." in panel_text
+    tab.click("#panel button.memory >> nth=1")
+    assert "Kestrel Ferries" in tab.inner_text("#panel")
+    tab.keyboard.press("Escape")
+    assert "MENTIONED MOST" in tab.inner_text("#panel").upper()
+    before = count_pixels(tab)
+    for box in tab.query_selector_all("#legend input"):
         box.uncheck()
     assert before > 0
-    wait_until(lambda: ink(opened) == 0)
+    wait_until(lambda: count_pixels(tab) == 0)
 
 
 @pytest.mark.server
-def test_in_a_browser_a_click_chooses_and_dark_is_dark(home, tmp_path, browse):
+def test_in_a_browser_a_click_selects_a_node_and_dark_mode_is_dark(home, tmp_path, open_page):
     file = tmp_path / "graph.html"
     run(home, "--around", "Greta Lindholm", "--hops", "0", "--output", str(file))
-    opened = browse(file)
-    box = opened.locator("#graph").bounding_box()
-    legend = opened.locator("#legend").bounding_box()
+    tab = open_page(file)
+    box = tab.locator("#graph").bounding_box()
+    legend = tab.locator("#legend").bounding_box()
 
-    def is_chosen() -> bool:
-        opened.mouse.click(box["x"] + box["width"] / 2, legend["y"] / 2)  # the only node is in the middle, at last
-        opened.wait_for_timeout(300)
-        return "Person, in" in opened.inner_text("#panel")
+    def is_selected() -> bool:
+        tab.mouse.click(box["x"] + box["width"] / 2, legend["y"] / 2)  # the only node comes to rest in the middle
+        tab.wait_for_timeout(300)
+        return "Person, in" in tab.inner_text("#panel")
 
-    wait_until(is_chosen)
-    paper = "getComputedStyle(document.body).backgroundColor"
-    light = opened.evaluate(paper)
-    opened.emulate_media(color_scheme="dark")
-    assert opened.evaluate(paper) != light
+    wait_until(is_selected)
+    background = "getComputedStyle(document.body).backgroundColor"
+    light = tab.evaluate(background)
+    tab.emulate_media(color_scheme="dark")
+    assert tab.evaluate(background) != light
 
 
 @pytest.mark.server
-def test_in_a_browser_hostile_words_are_words(hostile, tmp_path, browse):
+def test_in_a_browser_hostile_text_is_shown_as_text(hostile_graph, tmp_path, open_page):
     file = tmp_path / "graph.html"
-    file.write_text(page.page(hostile), "utf-8", errors="replace")
-    opened = browse(file)
-    assert "</script><script>alert(1)</script>" in opened.inner_text("#panel")
-    opened.click("#panel button.entity")
-    opened.click("#panel button.memory")
-    box = opened.locator("#graph").bounding_box()
+    file.write_text(page.page(hostile_graph), "utf-8", errors="replace")
+    tab = open_page(file)
+    assert "</script><script>alert(1)</script>" in tab.inner_text("#panel")
+    tab.click("#panel button.entity")
+    tab.click("#panel button.memory")
+    box = tab.locator("#graph").bounding_box()
     for step in range(12):
-        opened.mouse.move(box["x"] + box["width"] * step / 12, box["y"] + box["height"] / 2)
-    assert opened.query_selector_all("img, #panel script") == []
+        tab.mouse.move(box["x"] + box["width"] * step / 12, box["y"] + box["height"] / 2)
+    assert tab.query_selector_all("img, #panel script") == []

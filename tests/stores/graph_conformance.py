@@ -1,4 +1,4 @@
-"""What every `Graph` does. A backend runs it by subclassing `GraphContract` and giving `reading`."""
+"""Conformance tests of `Graph`. A backend runs them by subclassing `GraphContract` and implementing `reading`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ALICE = Scope("alice")
 
 
 def tell(clerk: Any, *keys: str, kinds: Mapping[str, MentionKind] | None = None, **more: Any) -> MemoryRecord:
-    """Stores a memory that mentions exactly these keys, and says that each relates to the next."""
+    """Stores a memory that mentions exactly these keys, with a relation from each to the next."""
     record: MemoryRecord = clerk.say(" ".join(keys) or "nothing", enrich=False, **more)
     enrich(clerk, record, keys, kinds)
     return clerk.record(record.id)
@@ -48,11 +48,13 @@ def tell(clerk: Any, *keys: str, kinds: Mapping[str, MentionKind] | None = None,
 
 def enrich(clerk: Any, record: MemoryRecord, keys: Any, kinds: Mapping[str, MentionKind] | None = None) -> None:
     mentions = tuple(Mention(k, k.title(), EntityType.OTHER, (kinds or {}).get(k, NAME)) for k in keys)
-    said = tuple(Statement(a, "meets", b, record.text) for a, b in zip(keys, keys[1:], strict=False))
+    statements = tuple(Statement(a, "meets", b, record.text) for a, b in zip(keys, keys[1:], strict=False))
     text = record.embedded_text
-    made = Embedded(clerk.embedder.embed([text])[0], ())
+    embedded = Embedded(clerk.embedder.embed([text])[0], ())
     forms = EmbeddingSpec(clerk.embedder.model)
-    step = StoreEnrichment(record.id, record.version, forms, content_hash(text), made, Extraction(mentions, said))
+    step = StoreEnrichment(
+        record.id, record.version, forms, content_hash(text), embedded, Extraction(mentions, statements)
+    )
     assert clerk.commit(step)[0].event == "ENRICH"
 
 
@@ -74,7 +76,7 @@ class GraphContract:
         seeds = Seeds(keys, [record.id for record in memories])
         return self.reading(clerk).neighbourhood(view or clerk.view(), seeds, limits)
 
-    # --- what is taken ----------------------------------------------------------------------------------------
+    # --- neighbourhoods ---------------------------------------------------------------------------------------
 
     def test_an_empty_partition_has_an_empty_neighbourhood(self, clerk: Any) -> None:
         assert self.around(clerk, "anna") == Subgraph()
@@ -85,73 +87,76 @@ class GraphContract:
 
     def test_an_entity_gives_the_memories_that_mention_it(self, clerk: Any) -> None:
         one, _, three = tell(clerk, "anna", "acme"), tell(clerk, "bob", at=far(1)), tell(clerk, "anna", at=far(2))
-        found = self.around(clerk, "anna")
-        assert set(found.memories) == {one.id, three.id}
+        subgraph = self.around(clerk, "anna")
+        assert set(subgraph.memories) == {one.id, three.id}
 
-    def test_all_unshared_mentions_of_each_memory_come_along(self, clerk: Any) -> None:
+    def test_all_mentions_of_each_memory_are_included(self, clerk: Any) -> None:
         one = tell(clerk, "anna", "acme", "berlin", kinds={"acme": TITLE, "berlin": NOUN_PHRASE})
         two = tell(clerk, "acme", "berlin", at=far(1))
-        found = self.around(clerk, "anna")
-        assert set(found.mentions) == {
+        subgraph = self.around(clerk, "anna")
+        assert set(subgraph.mentions) == {
             MentionEdge(one.id, "anna", NAME), MentionEdge(one.id, "acme", TITLE),
             MentionEdge(one.id, "berlin", NOUN_PHRASE),
             MentionEdge(two.id, "acme", NAME), MentionEdge(two.id, "berlin", NAME),
         }  # fmt: skip
-        assert found.frequencies == {"anna": 1, "acme": 2, "berlin": 2}
+        assert subgraph.frequencies == {"anna": 1, "acme": 2, "berlin": 2}
 
-    def test_ununshared_mentions_of_a_memory_are_counted_by_kind(self, clerk: Any) -> None:
+    def test_unshared_mentions_of_a_memory_are_counted_by_kind(self, clerk: Any) -> None:
         one = tell(clerk, "anna", "acme", "bergen", "berlin", kinds={"berlin": NOUN_PHRASE})
         tell(clerk, "acme", at=far(1))
-        found = self.around(clerk, memories=[one], limits=GraphBounds(frontier=0))
-        assert found.unshared_mentions == {(one.id, NAME): 2, (one.id, NOUN_PHRASE): 1}
-        assert {edge.entity for edge in found.mentions} == {"acme"}
+        subgraph = self.around(clerk, memories=[one], limits=GraphBounds(frontier=0))
+        assert subgraph.unshared_mentions == {(one.id, NAME): 2, (one.id, NOUN_PHRASE): 1}
+        assert {edge.entity for edge in subgraph.mentions} == {"acme"}
 
     def test_a_seed_entity_of_a_single_memory_is_a_node(self, clerk: Any) -> None:
         one = tell(clerk, "anna", "acme")
-        found = self.around(clerk, "anna", memories=[one])
-        assert (found.mentions, found.unshared_mentions) == ((MentionEdge(one.id, "anna", NAME),), {(one.id, NAME): 1})
+        subgraph = self.around(clerk, "anna", memories=[one])
+        assert (subgraph.mentions, subgraph.unshared_mentions) == (
+            (MentionEdge(one.id, "anna", NAME),),
+            {(one.id, NAME): 1},
+        )
 
-    def test_a_mention_of_kind_thing_links_nothing(self, clerk: Any) -> None:
+    def test_a_mention_by_common_noun_links_nothing(self, clerk: Any) -> None:
         one = tell(clerk, "rice", "anna", kinds={"rice": COMMON_NOUN})
         tell(clerk, "rice", at=far(1))
         assert self.around(clerk, "anna").memories == (one.id,)
-        found = self.around(clerk, "rice", memories=[one])
-        assert {edge.kind for edge in found.mentions} <= {NAME}
+        subgraph = self.around(clerk, "rice", memories=[one])
+        assert {edge.kind for edge in subgraph.mentions} <= {NAME}
 
-    def test_mentions_come_along_even_of_entities_beyond_the_frontier(self, clerk: Any) -> None:
+    def test_mentions_of_entities_beyond_the_frontier_are_included(self, clerk: Any) -> None:
         one, _ = tell(clerk, "anna", "acme", "berlin"), tell(clerk, "anna", "acme", "berlin", at=far(1))
-        found = self.around(clerk, memories=[one], limits=GraphBounds(frontier=0))
-        assert found.memories == (one.id,)
-        assert {edge.entity for edge in found.mentions} == {"anna", "acme", "berlin"}
+        subgraph = self.around(clerk, memories=[one], limits=GraphBounds(frontier=0))
+        assert subgraph.memories == (one.id,)
+        assert {edge.entity for edge in subgraph.mentions} == {"anna", "acme", "berlin"}
 
     def test_document_frequencies_count_the_whole_partition(self, clerk: Any) -> None:
         tell(clerk, "anna", scope=Scope("alice", "a"))
         tell(clerk, "anna", "acme", scope=Scope("alice", "b"))
         tell(clerk, "anna", scope=Scope("bob"))
-        seen = clerk.view(Scope("alice", "b"))
-        found = self.around(clerk, "anna", view=seen)
-        assert found.frequencies == {"anna": 2}
+        agent_view = clerk.view(Scope("alice", "b"))
+        subgraph = self.around(clerk, "anna", view=agent_view)
+        assert subgraph.frequencies == {"anna": 2}
 
     def test_document_frequencies_fall_when_a_memory_is_erased(self, clerk: Any) -> None:
         tell(clerk, "anna")
-        gone = tell(clerk, "anna", at=far(1))
-        clerk.commit(DeleteMemory(gone.id))
+        erased_record = tell(clerk, "anna", at=far(1))
+        clerk.commit(DeleteMemory(erased_record.id))
         assert self.around(clerk, "anna").frequencies["anna"] == 1
 
-    def test_a_seed_memory_brings_its_neighbours_in_the_session(self, clerk: Any) -> None:
+    def test_a_seed_memory_adds_its_neighbours_in_the_session(self, clerk: Any) -> None:
         first, second, third, fourth = (tell(clerk, at=minute) for minute in (0, 1, 2, 3))
-        found = self.around(clerk, memories=[second], limits=GraphBounds(steps=1))
-        assert set(found.memories) == {first.id, second.id, third.id}
-        assert set(found.next_pairs) == {(first.id, second.id), (second.id, third.id), (third.id, fourth.id)}
+        subgraph = self.around(clerk, memories=[second], limits=GraphBounds(steps=1))
+        assert set(subgraph.memories) == {first.id, second.id, third.id}
+        assert set(subgraph.next_pairs) == {(first.id, second.id), (second.id, third.id), (third.id, fourth.id)}
 
-    def test_as_many_steps_as_asked_for_before_and_after(self, clerk: Any) -> None:
-        told = [tell(clerk, at=minute).id for minute in range(9)]
-        middle = clerk.record(told[4])
+    def test_the_bound_on_steps_counts_before_and_after(self, clerk: Any) -> None:
+        memory_ids = [tell(clerk, at=minute).id for minute in range(9)]
+        middle = clerk.record(memory_ids[4])
         for steps in range(5):
-            found = self.around(clerk, memories=[middle], limits=GraphBounds(steps=steps))
-            assert set(found.memories) == set(told[4 - steps : 5 + steps])
+            subgraph = self.around(clerk, memories=[middle], limits=GraphBounds(steps=steps))
+            assert set(subgraph.memories) == set(memory_ids[4 - steps : 5 + steps])
 
-    def test_a_seed_memory_brings_memories_that_share_its_entities(self, clerk: Any) -> None:
+    def test_a_seed_memory_adds_memories_that_share_its_entities(self, clerk: Any) -> None:
         seed, other = tell(clerk, "anna", "acme"), tell(clerk, "acme", at=far(1))
         tell(clerk, "bob", at=far(2))
         assert set(self.around(clerk, memories=[seed]).memories) == {seed.id, other.id}
@@ -167,26 +172,26 @@ class GraphContract:
         assert self.around(clerk, "anna").memories == (near.id, beyond.id)
 
     def test_no_memory_comes_twice(self, clerk: Any) -> None:
-        told = [tell(clerk, "anna", "acme", at=n) for n in range(4)]
-        found = self.around(clerk, "anna", "acme", memories=told)
-        assert sorted(found.memories) == sorted(record.id for record in told)
-        assert len(set(found.mentions)) == len(found.mentions) == 8
-        assert found.unshared_mentions == {}
+        records = [tell(clerk, "anna", "acme", at=n) for n in range(4)]
+        subgraph = self.around(clerk, "anna", "acme", memories=records)
+        assert sorted(subgraph.memories) == sorted(record.id for record in records)
+        assert len(set(subgraph.mentions)) == len(subgraph.mentions) == 8
+        assert subgraph.unshared_mentions == {}
 
     # --- limits -----------------------------------------------------------------------------------------------
 
     def test_the_best_mentions_come_first_by_kind_then_newest(self, clerk: Any) -> None:
         old_title = tell(clerk, "anna", kinds={"anna": TITLE}, at=far(0))
-        new_chunk = tell(clerk, "anna", kinds={"anna": NOUN_PHRASE}, at=far(9))
+        new_phrase = tell(clerk, "anna", kinds={"anna": NOUN_PHRASE}, at=far(9))
         old_name, new_name = tell(clerk, "anna", at=far(1)), tell(clerk, "anna", at=far(2))
-        order = [old_title.id, new_name.id, old_name.id, new_chunk.id]
+        order = [old_title.id, new_name.id, old_name.id, new_phrase.id]
         for most in range(1, 5):
-            found = self.around(clerk, "anna", limits=GraphBounds(seed_mentions=most))
-            assert set(found.memories) == set(order[:most])
+            subgraph = self.around(clerk, "anna", limits=GraphBounds(seed_mentions=most))
+            assert set(subgraph.memories) == set(order[:most])
 
-    def test_of_equally_good_mentions_both_backends_take_the_one_stored_first(self, clerk: Any) -> None:
-        told = [tell(clerk, "anna", at=0) for _ in range(3)]
-        assert self.around(clerk, "anna", limits=GraphBounds(seed_mentions=1)).memories == (told[0].id,)
+    def test_of_equally_good_mentions_the_one_stored_first_is_taken(self, clerk: Any) -> None:
+        records = [tell(clerk, "anna", at=0) for _ in range(3)]
+        assert self.around(clerk, "anna", limits=GraphBounds(seed_mentions=1)).memories == (records[0].id,)
 
     def test_the_rarest_entities_are_the_frontier(self, clerk: Any) -> None:
         seed = tell(clerk, "hub", "rare", "middling")
@@ -203,41 +208,41 @@ class GraphContract:
     def test_seed_entities_take_no_place_in_the_frontier(self, clerk: Any) -> None:
         seed, other = tell(clerk, "anna", "zed"), tell(clerk, "zed", at=far(1))
         tell(clerk, "zed", at=far(2))
-        found = self.around(clerk, "anna", memories=[seed], limits=GraphBounds(frontier=1, frontier_mentions=9))
-        assert other.id in found.memories
+        subgraph = self.around(clerk, "anna", memories=[seed], limits=GraphBounds(frontier=1, frontier_mentions=9))
+        assert other.id in subgraph.memories
 
     def test_frontier_mentions_have_a_limit_of_their_own(self, clerk: Any) -> None:
         seed = tell(clerk, "acme")
         newest = [tell(clerk, "acme", at=far(n)) for n in range(1, 6)][-2:]
         limits = GraphBounds(seed_mentions=1, frontier_mentions=2)
-        found = self.around(clerk, memories=[seed], limits=limits)
-        assert set(found.memories) == {seed.id, *(record.id for record in newest)}
+        subgraph = self.around(clerk, memories=[seed], limits=limits)
+        assert set(subgraph.memories) == {seed.id, *(record.id for record in newest)}
 
     def test_memories_are_cut_seeds_first_then_seed_entities_then_frontier(self, clerk: Any) -> None:
         seed = tell(clerk, "frontier", at=far(1))
         beyond, named = tell(clerk, "frontier", at=far(2)), tell(clerk, "anna", at=far(3))
         order = [seed.id, named.id, beyond.id]
         for most in (1, 2, 3):
-            found = self.around(clerk, "anna", memories=[seed], limits=GraphBounds(memories=most))
-            assert found.memories == tuple(order[:most])
-            assert {edge.memory for edge in found.mentions} == set(order[:most])
-            assert found.unshared_mentions == {}
+            subgraph = self.around(clerk, "anna", memories=[seed], limits=GraphBounds(memories=most))
+            assert subgraph.memories == tuple(order[:most])
+            assert {edge.memory for edge in subgraph.mentions} == set(order[:most])
+            assert subgraph.unshared_mentions == {}
 
     def test_seed_memories_are_cut_in_the_order_given(self, clerk: Any) -> None:
-        told = [tell(clerk, at=far(n)) for n in range(4)]
-        asked = [told[2], told[0], told[3], told[1]]
-        found = self.around(clerk, memories=asked, limits=GraphBounds(memories=2))
-        assert found.memories == (told[2].id, told[0].id)
+        records = [tell(clerk, at=far(n)) for n in range(4)]
+        seeds = [records[2], records[0], records[3], records[1]]
+        subgraph = self.around(clerk, memories=seeds, limits=GraphBounds(memories=2))
+        assert subgraph.memories == (records[2].id, records[0].id)
 
     def test_seed_entities_are_cut_in_the_order_given(self, clerk: Any) -> None:
-        told = {key: tell(clerk, key, at=far(n)) for n, key in enumerate(["anna", "bob", "carl"])}
-        found = self.around(clerk, "carl", "anna", "bob", limits=GraphBounds(memories=2))
-        assert found.memories == (told["carl"].id, told["anna"].id)
+        record_of = {key: tell(clerk, key, at=far(n)) for n, key in enumerate(["anna", "bob", "carl"])}
+        subgraph = self.around(clerk, "carl", "anna", "bob", limits=GraphBounds(memories=2))
+        assert subgraph.memories == (record_of["carl"].id, record_of["anna"].id)
 
     def test_more_entities_than_one_statement_takes_are_no_problem(self, clerk: Any) -> None:
         keys = [f"e{n}" for n in range(40)]
-        told = [tell(clerk, key, at=far(n)) for n, key in enumerate(keys)]
-        assert set(self.around(clerk, *keys).memories) == {record.id for record in told}
+        records = [tell(clerk, key, at=far(n)) for n, key in enumerate(keys)]
+        assert set(self.around(clerk, *keys).memories) == {record.id for record in records}
 
     # --- views ------------------------------------------------------------------------------------------------
 
@@ -245,8 +250,10 @@ class GraphContract:
         mine = tell(clerk, "anna", scope=Scope("alice", "mine"))
         for n in range(1, 30):
             tell(clerk, "anna", scope=Scope("alice", "other"), at=far(n))
-        found = self.around(clerk, "anna", view=clerk.view(Scope("alice", "mine")), limits=GraphBounds(seed_mentions=1))
-        assert found.memories == (mine.id,)
+        subgraph = self.around(
+            clerk, "anna", view=clerk.view(Scope("alice", "mine")), limits=GraphBounds(seed_mentions=1)
+        )
+        assert subgraph.memories == (mine.id,)
 
     def test_partitions_are_separate(self, clerk: Any) -> None:
         mine = tell(clerk, "anna", "acme")
@@ -259,59 +266,59 @@ class GraphContract:
         tell(clerk, "acme", scope=Scope("alice", "mine"), at=far(1))
         assert self.around(clerk, memories=[hidden], view=clerk.view(Scope("alice", "mine"))) == Subgraph()
 
-    def test_a_run_sees_what_was_said_again_in_it(self, clerk: Any) -> None:
+    def test_a_run_sees_facts_reaffirmed_in_it(self, clerk: Any) -> None:
         first, second, third = (
             tell(clerk, "anna", "acme", scope=Scope("alice", None, run), at=far(n)) for n, run in enumerate("rrt")
         )
         next_ = tell(clerk, "acme", scope=Scope("alice", None, "r"), at=far(1) + 1)
-        seen = clerk.view(Scope("alice", None, "s"))
-        assert self.around(clerk, "anna", memories=[first, third], view=seen) == Subgraph()
+        run_view = clerk.view(Scope("alice", None, "s"))
+        assert self.around(clerk, "anna", memories=[first, third], view=run_view) == Subgraph()
         for record in (first, second, next_):
             clerk.commit(ReaffirmFact(record.id, Scope("alice", None, "s")))
-        found = self.around(clerk, "anna", memories=[third], view=seen, limits=GraphBounds(steps=1))
-        assert set(found.memories) == {first.id, second.id, next_.id}
-        assert set(found.next_pairs) == {(first.id, second.id), (second.id, next_.id)}
-        assert set(self.around(clerk, memories=[second], view=seen, limits=GraphBounds(1, 0, 0, 0)).memories) == {
+        subgraph = self.around(clerk, "anna", memories=[third], view=run_view, limits=GraphBounds(steps=1))
+        assert set(subgraph.memories) == {first.id, second.id, next_.id}
+        assert set(subgraph.next_pairs) == {(first.id, second.id), (second.id, next_.id)}
+        assert set(self.around(clerk, memories=[second], view=run_view, limits=GraphBounds(1, 0, 0, 0)).memories) == {
             first.id, second.id, next_.id
         }  # fmt: skip
         own = self.around(clerk, "anna", view=clerk.view(Scope("alice", None, "r")))
         assert set(own.memories) == {first.id, second.id, next_.id}
         clerk.commit(DeleteMemory(second.id, run_id="s"))
-        assert second.id not in self.around(clerk, "anna", memories=[second], view=seen).memories
+        assert second.id not in self.around(clerk, "anna", memories=[second], view=run_view).memories
         assert second.id in self.around(clerk, "anna", memories=[second]).memories
 
     def test_neighbours_outside_the_view_are_left_out_of_the_chain(self, clerk: Any) -> None:
         first, hidden, last = (tell(clerk, at=minute) for minute in range(3))
         clerk.commit(RetireMemory(hidden.id, at=hidden.at, reason="x"))
-        found = self.around(clerk, memories=[first, last])
-        assert (set(found.memories), found.next_pairs) == ({first.id, last.id}, ())
+        subgraph = self.around(clerk, memories=[first, last])
+        assert (set(subgraph.memories), subgraph.next_pairs) == ({first.id, last.id}, ())
 
     def test_kinds_dates_and_expiry_are_respected(self, clerk: Any) -> None:
         now = clerk.view().now
         plain, expired = tell(clerk, "anna"), tell(clerk, "anna", at=far(1), expires_at=now - timedelta(hours=1))
         retired = tell(clerk, "anna", at=far(2))
         clerk.commit(RetireMemory(retired.id, at=now - timedelta(hours=2), reason="x"))
-        ask = lambda **more: set(self.around(clerk, "anna", view=clerk.view(**more)).memories)
-        assert ask() == {plain.id}
-        assert ask(show_expired=True) == {plain.id, expired.id}
-        assert ask(as_of=now - timedelta(hours=3)) == {plain.id, expired.id, retired.id}
-        assert ask(as_of=plain.at) == {plain.id}
-        assert ask(kinds=frozenset({Kind.FACT})) == set()
+        list_memories = lambda **more: set(self.around(clerk, "anna", view=clerk.view(**more)).memories)
+        assert list_memories() == {plain.id}
+        assert list_memories(show_expired=True) == {plain.id, expired.id}
+        assert list_memories(as_of=now - timedelta(hours=3)) == {plain.id, expired.id, retired.id}
+        assert list_memories(as_of=plain.at) == {plain.id}
+        assert list_memories(kinds=frozenset({Kind.FACT})) == set()
 
     # --- after changes ----------------------------------------------------------------------------------------
 
     def test_the_chain_closes_over_an_erased_memory(self, clerk: Any) -> None:
-        first, gone, last = (tell(clerk, at=minute) for minute in range(3))
+        first, erased_record, last = (tell(clerk, at=minute) for minute in range(3))
         self.reading(clerk)
-        clerk.commit(DeleteMemory(gone.id))
+        clerk.commit(DeleteMemory(erased_record.id))
         assert self.around(clerk, memories=[first]).next_pairs == ((first.id, last.id),)
 
     def test_a_late_import_takes_its_place_in_the_chain(self, clerk: Any) -> None:
         first, last = tell(clerk, at=0), tell(clerk, at=10)
         self.reading(clerk)
         between = tell(clerk, at=5)
-        found = self.around(clerk, memories=[between])
-        assert set(found.next_pairs) == {(first.id, between.id), (between.id, last.id)}
+        subgraph = self.around(clerk, memories=[between])
+        assert set(subgraph.next_pairs) == {(first.id, between.id), (between.id, last.id)}
 
     def test_an_updated_memory_loses_its_old_mentions(self, clerk: Any) -> None:
         record = tell(clerk, "anna")
@@ -329,9 +336,9 @@ class GraphContract:
 
 
 def fill(clerk: Any, seed: int, count: int = 50) -> list[MemoryRecord]:
-    """A ledger of random memories of two users, some of them facts, retired, expired, revised or erased."""
+    """A ledger of random memories of two users, some of them facts, retired, expired, updated or deleted."""
     chance = random.Random(seed)
-    told = []
+    records = []
     for n in range(count):
         scope = Scope(
             chance.choice(["alice", "bob"]), chance.choice([None, "a", "b"]), chance.choice([None, None, "r"])
@@ -346,28 +353,28 @@ def fill(clerk: Any, seed: int, count: int = 50) -> list[MemoryRecord]:
                 fact = replace(record, kind=Kind.FACT, seq=outbox.next_seq(connection))
                 memories.update(connection, fact)
         enrich(clerk, clerk.record(record.id), keys, kinds)
-        told.append(record)
-    for record in chance.sample(told, count // 4):
-        what = chance.choice(["retire", "revise", "erase", "touch"])
-        if what == "retire":
+        records.append(record)
+    for record in chance.sample(records, count // 4):
+        operation = chance.choice(["retire", "update", "delete", "touch"])
+        if operation == "retire":
             clerk.commit(RetireMemory(record.id, at=record.at + timedelta(hours=chance.randint(0, 30)), reason="x"))
-        elif what == "erase":
+        elif operation == "delete":
             clerk.commit(DeleteMemory(record.id))
-            told.remove(record)
-        elif what == "touch":
+            records.remove(record)
+        elif operation == "touch":
             clerk.commit(UpdateMemory(record.id, metadata={"n": 1}))
         else:
             clerk.commit(UpdateMemory(record.id, text=f"{record.text} revised"))
             enrich(clerk, clerk.record(record.id), [f"e{chance.randint(0, 25)}"])
-    return told
+    return records
 
 
-def unordered(found: Subgraph) -> Any:
+def unordered(subgraph: Subgraph) -> Any:
     """A subgraph without the order that the protocol leaves open."""
     return (
-        set(found.memories),
-        dict(found.frequencies),
-        set(found.mentions),
-        dict(found.unshared_mentions),
-        set(found.next_pairs),
+        set(subgraph.memories),
+        dict(subgraph.frequencies),
+        set(subgraph.mentions),
+        dict(subgraph.unshared_mentions),
+        set(subgraph.next_pairs),
     )

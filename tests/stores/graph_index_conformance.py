@@ -1,4 +1,4 @@
-"""What every `GraphIndex` does beyond what every `Graph` does. A backend subclasses it and gives `fresh`."""
+"""Conformance tests of `GraphIndex`, beyond those of `Graph`. A backend subclasses them and implements `fresh`."""
 
 from __future__ import annotations
 
@@ -42,22 +42,22 @@ VIEW = View(ALICE, NOON + timedelta(days=1), partition=SPACE)
 def memory(uid: str, *keys: str, seq: int = 1, minute: int = 0, previous: str | None = None, **more: Any) -> Any:
     """A memory's state, made by hand; `kinds` are the kinds of its mentions by key."""
     at, kinds = NOON + timedelta(minutes=minute), more.pop("kinds", {})
-    stands = {name: more.pop(name) for name in ("drawn_from", "replaces") if name in more}
+    links = {name: more.pop(name) for name in ("drawn_from", "replaces") if name in more}
     row = more.pop("row", minute + 1)
-    said = {"kind": Kind.EPISODE, "text": uid, "at": at, "valid_from": at, "created_at": at, "updated_at": at}
-    record = MemoryRecord(uid, SPACE, ALICE, session="s", seq=seq, row=row, **{**said, **more})
+    fields = {"kind": Kind.EPISODE, "text": uid, "at": at, "valid_from": at, "created_at": at, "updated_at": at}
+    record = MemoryRecord(uid, SPACE, ALICE, session="s", seq=seq, row=row, **{**fields, **more})
     mentions = tuple((Entity(key, key.title(), EntityType.OTHER, 1), kinds.get(key, NAME)) for key in keys)
-    return MemoryState(record, mentions, previous, **stands)
+    return MemoryState(record, mentions, previous, **links)
 
 
 def relation(uid: str, source: str, target: str, *memories: str, seq: int = 2, predicate: str = "meets") -> Any:
     names = {"source_name": source.title(), "target_name": target.title()}
-    said = Relation(
+    edge = Relation(
         id=uid, source=source, target=target, predicate=predicate, memory_ids=memories, facts=("They met.",),
         valid_at=NOON, **names,
     )  # fmt: skip
     supports = tuple(Support(memory, "They met.", 1_714_564_800_000_000, None) for memory in memories)
-    return RelationState(said, SPACE, seq, supports)
+    return RelationState(edge, SPACE, seq, supports)
 
 
 def told(key: str, name: str, *same_as: str, seq: int = 3) -> EntityState:
@@ -67,46 +67,48 @@ def told(key: str, name: str, *same_as: str, seq: int = 3) -> EntityState:
 class GraphIndexContract(GraphContract):
     """One test for each promise of the protocol."""
 
-    copy: GraphIndex
+    index: GraphIndex
 
     def fresh(self, ledger: Ledger) -> GraphIndex:
         """An empty index for this ledger; the same for the same one."""
         raise NotImplementedError
 
     def leave(self, ledger: Ledger) -> None:
-        """Takes away what has been made for this ledger."""
+        """Removes the index of this ledger."""
 
     @pytest.fixture(autouse=True)
-    def _filled_from_the_clerk(self, clerk: Any) -> Iterator[None]:
-        self.copy = self.fresh(clerk.ledger)
-        self.projection = Projection("graph", clerk.ledger, GraphSink(self.copy), shared=True)
-        self.copy.wipe()
+    def _projected_from_the_ledger(self, clerk: Any) -> Iterator[None]:
+        self.index = self.fresh(clerk.ledger)
+        self.projection = Projection("graph", clerk.ledger, GraphSink(self.index), shared=True)
+        self.index.wipe()
         yield
-        self.copy.close()
+        self.index.close()
         self.leave(clerk.ledger)
 
     def reading(self, clerk: Any) -> Graph:
         self.projection.catch_up([])
-        return self.copy
+        return self.index
 
-    def seen(self, *keys: str, memories: Any = (), limits: GraphBounds = GraphBounds(), view: View = VIEW) -> Subgraph:
-        return self.copy.neighbourhood(view, Seeds(keys, memories), limits)
+    def neighbourhood(
+        self, *keys: str, memories: Any = (), limits: GraphBounds = GraphBounds(), view: View = VIEW
+    ) -> Subgraph:
+        return self.index.neighbourhood(view, Seeds(keys, memories), limits)
 
-    # --- what is held -----------------------------------------------------------------------------------------
+    # --- contents ---------------------------------------------------------------------------------------------
 
     def test_it_is_a_graph_index(self) -> None:
-        assert isinstance(self.copy, GraphIndex)
+        assert isinstance(self.index, GraphIndex)
 
-    def test_it_holds_memories_and_relations_with_their_versions(self, clerk: Any) -> None:
+    def test_memories_and_relations_are_listed_with_their_versions(self, clerk: Any) -> None:
         record = tell(clerk, "anna", "acme")
         self.reading(clerk)
-        held = dict(self.copy.list_held())
-        assert held.pop(record.id) == record.seq
-        assert len(held) == 1
-        assert list(self.copy.list_held(["user:bob"])) == []
-        assert sorted(self.copy.list_held([SPACE])) == sorted(self.copy.list_held())
+        versions = dict(self.index.list_held())
+        assert versions.pop(record.id) == record.seq
+        assert len(versions) == 1
+        assert list(self.index.list_held(["user:bob"])) == []
+        assert sorted(self.index.list_held([SPACE])) == sorted(self.index.list_held())
 
-    def test_it_holds_what_the_ledger_expects(self, clerk: Any) -> None:
+    def test_its_contents_match_the_ledger(self, clerk: Any) -> None:
         fill(clerk, 5, 20)
         self.reading(clerk)
         assert not any(self.projection.verify().values())
@@ -114,31 +116,33 @@ class GraphIndexContract(GraphContract):
     def test_deleting_counts_nodes_and_edges_and_ignores_unknown_ids(self, clerk: Any) -> None:
         record = tell(clerk, "anna", "acme")
         self.reading(clerk)
-        (relation,) = [uid for uid, _ in self.copy.list_held() if uid != record.id]
-        assert self.copy.delete(["no such"], ["no such"], ["no such"]) == 0
-        assert self.copy.delete([record.id], [relation]) >= 4  # the memory, two mentions, the relation
-        assert list(self.copy.list_held()) == []
-        assert self.copy.delete([record.id], [relation]) == 0
+        (relation,) = [uid for uid, _ in self.index.list_held() if uid != record.id]
+        assert self.index.delete(["no such"], ["no such"], ["no such"]) == 0
+        assert self.index.delete([record.id], [relation]) >= 4  # the memory, two mentions, the relation
+        assert list(self.index.list_held()) == []
+        assert self.index.delete([record.id], [relation]) == 0
 
     def test_wiping_empties_it_and_it_can_be_filled_again(self, clerk: Any) -> None:
         state = memory("m", "anna")
-        self.copy.upsert([state], [relation("r", "anna", "acme", "m")], [told("anna", "Anna K.")])
-        assert len(list(self.copy.list_held())) == 3
-        self.copy.wipe()
-        assert list(self.copy.list_held()) == []
-        self.copy.upsert([state])
-        assert self.seen("anna").memories == ("m",)
+        self.index.upsert([state], [relation("r", "anna", "acme", "m")], [told("anna", "Anna K.")])
+        assert len(list(self.index.list_held())) == 3
+        self.index.wipe()
+        assert list(self.index.list_held()) == []
+        self.index.upsert([state])
+        assert self.neighbourhood("anna").memories == ("m",)
 
     def test_empty_calls_change_nothing(self) -> None:
-        self.copy.upsert()
-        self.copy.delete([])
-        assert list(self.copy.list_held()) == []
+        self.index.upsert()
+        self.index.delete([])
+        assert list(self.index.list_held()) == []
 
     def test_a_closed_graph_is_unavailable(self) -> None:
-        self.copy.close()
+        self.index.close()
         for act in (
-            lambda: self.copy.upsert([memory("m")]), lambda: self.copy.delete(["m"]), lambda: self.seen("anna")
-        ):  # fmt: skip
+            lambda: self.index.upsert([memory("m")]),
+            lambda: self.index.delete(["m"]),
+            lambda: self.neighbourhood("anna"),
+        ):
             with pytest.raises(StoreUnavailable):
                 act()
 
@@ -147,98 +151,98 @@ class GraphIndexContract(GraphContract):
         self.reading(clerk)
         clerk.commit(DeleteMemory(one.id))
         self.reading(clerk)
-        assert len(dict(self.copy.list_held())) == 2
+        assert len(dict(self.index.list_held())) == 2
         clerk.commit(DeleteMemory(two.id))
         self.reading(clerk)
-        assert dict(self.copy.list_held()) == {}
+        assert dict(self.index.list_held()) == {}
 
     # --- versions ---------------------------------------------------------------------------------------------
 
     def test_an_older_memory_changes_nothing(self) -> None:
-        self.copy.upsert([memory("m", "anna", seq=5)])
-        self.copy.upsert([memory("m", "bob", seq=4, previous="gone")])
-        assert list(self.copy.list_held()) == [("m", 5)]
-        assert self.seen("anna", "bob").mentions == (MentionEdge("m", "anna", NAME),)
+        self.index.upsert([memory("m", "anna", seq=5)])
+        self.index.upsert([memory("m", "bob", seq=4, previous="gone")])
+        assert list(self.index.list_held()) == [("m", 5)]
+        assert self.neighbourhood("anna", "bob").mentions == (MentionEdge("m", "anna", NAME),)
 
-    def test_a_memory_of_the_same_version_may_come_again(self) -> None:
+    def test_a_memory_of_the_same_version_may_be_delivered_again(self) -> None:
         for _ in range(2):
-            self.copy.upsert([memory("m", "anna", seq=5)])
-        assert self.seen("anna") == Subgraph(("m",), {"anna": 1}, (MentionEdge("m", "anna", NAME),))
+            self.index.upsert([memory("m", "anna", seq=5)])
+        assert self.neighbourhood("anna") == Subgraph(("m",), {"anna": 1}, (MentionEdge("m", "anna", NAME),))
 
     def test_an_older_relation_and_older_names_change_nothing(self) -> None:
         newer = relation("r", "anna", "acme", "m", "n", seq=9), told("anna", "Anna K.", seq=9)
         older = relation("r", "anna", "acme", "m", seq=8), told("anna", "Anna", seq=8)
-        self.copy.upsert([memory("m", "anna", "acme"), memory("n", "anna", "acme")])
+        self.index.upsert([memory("m", "anna", "acme"), memory("n", "anna", "acme")])
         for related, named in (newer, older):
-            self.copy.upsert((), [related], [named])
-        assert dict(self.copy.list_held()) == {"m": 1, "n": 1, "r": 9, entity_id(SPACE, "anna"): 9}
+            self.index.upsert((), [related], [named])
+        assert dict(self.index.list_held()) == {"m": 1, "n": 1, "r": 9, entity_id(SPACE, "anna"): 9}
 
     def test_of_two_versions_in_one_call_the_newer_is_written(self) -> None:
-        self.copy.upsert([memory("m", "anna", seq=2), memory("m", "bob", seq=1)])
-        assert list(self.copy.list_held()) == [("m", 2)]
-        assert self.seen("anna", "bob").mentions == (MentionEdge("m", "anna", NAME),)
+        self.index.upsert([memory("m", "anna", seq=2), memory("m", "bob", seq=1)])
+        assert list(self.index.list_held()) == [("m", 2)]
+        assert self.neighbourhood("anna", "bob").mentions == (MentionEdge("m", "anna", NAME),)
 
     def test_a_new_version_removes_the_links_of_the_old_one(self) -> None:
         chain = [memory("a", minute=0), memory("b", minute=1, previous="a"), memory("c", minute=2, previous="b")]
-        self.copy.upsert([*chain, memory("m", "anna", "acme", "bob", seq=2, minute=3, previous="c")])
-        self.copy.upsert([memory("m", "acme", seq=3, minute=3, previous="a", kinds={"acme": NOUN_PHRASE})])
-        found = self.seen("anna", "bob", "acme", memories=["m", "c"])
-        assert found.mentions == (MentionEdge("m", "acme", NOUN_PHRASE),)
-        assert found.frequencies == {"acme": 1}
-        assert set(found.next_pairs) == {("a", "b"), ("b", "c"), ("a", "m")}
+        self.index.upsert([*chain, memory("m", "anna", "acme", "bob", seq=2, minute=3, previous="c")])
+        self.index.upsert([memory("m", "acme", seq=3, minute=3, previous="a", kinds={"acme": NOUN_PHRASE})])
+        subgraph = self.neighbourhood("anna", "bob", "acme", memories=["m", "c"])
+        assert subgraph.mentions == (MentionEdge("m", "acme", NOUN_PHRASE),)
+        assert subgraph.frequencies == {"acme": 1}
+        assert set(subgraph.next_pairs) == {("a", "b"), ("b", "c"), ("a", "m")}
 
     def test_a_memory_delivered_again_keeps_its_incoming_links(self) -> None:
-        self.copy.upsert([memory("a", minute=0), memory("b", minute=1, previous="a")])
-        self.copy.upsert([memory("a", minute=0, seq=2)])
-        assert self.seen(memories=["b"]).next_pairs == (("a", "b"),)
+        self.index.upsert([memory("a", minute=0), memory("b", minute=1, previous="a")])
+        self.index.upsert([memory("a", minute=0, seq=2)])
+        assert self.neighbourhood(memories=["b"]).next_pairs == (("a", "b"),)
 
     def test_a_relation_outlives_a_new_version_of_its_memory(self, clerk: Any) -> None:
         record = tell(clerk, "anna", "acme")
         self.reading(clerk)
         clerk.commit(UpdateMemory(record.id, metadata={"seen": True}))
         self.reading(clerk)
-        assert len(dict(self.copy.list_held())) == 2
+        assert len(dict(self.index.list_held())) == 2
         assert not any(self.projection.verify().values())
 
-    # --- what is yet to come ----------------------------------------------------------------------------------
+    # --- delivery out of order --------------------------------------------------------------------------------
 
     def test_placeholders_are_neither_visible_nor_listed(self) -> None:
-        self.copy.upsert([memory("b", previous="a", drawn_from=("c",), replaces=("d",))])
-        assert list(self.copy.list_held()) == [("b", 1)]
-        found = self.seen(memories=["a", "b", "c", "d"])
-        assert (found.memories, found.next_pairs) == (("b",), ())
+        self.index.upsert([memory("b", previous="a", drawn_from=("c",), replaces=("d",))])
+        assert list(self.index.list_held()) == [("b", 1)]
+        subgraph = self.neighbourhood(memories=["a", "b", "c", "d"])
+        assert (subgraph.memories, subgraph.next_pairs) == (("b",), ())
 
     def test_a_memory_may_be_delivered_after_its_incoming_links(self) -> None:
         a, b, c = memory("a", minute=0), memory("b", minute=1, previous="a"), memory("c", minute=2, previous="b")
-        self.copy.upsert([c])
-        self.copy.upsert([a])
-        assert self.seen(memories=["c"]).memories == ("c",)
-        self.copy.upsert([b])
-        assert self.seen(memories=["c"]).memories == ("c", "b", "a")
-        assert self.seen(memories=["c"]).next_pairs == (("a", "b"), ("b", "c"))
+        self.index.upsert([c])
+        self.index.upsert([a])
+        assert self.neighbourhood(memories=["c"]).memories == ("c",)
+        self.index.upsert([b])
+        assert self.neighbourhood(memories=["c"]).memories == ("c", "b", "a")
+        assert self.neighbourhood(memories=["c"]).next_pairs == (("a", "b"), ("b", "c"))
 
     def test_a_relation_may_be_delivered_before_its_memories_and_deleted_without_them(self) -> None:
-        self.copy.upsert((), [relation("r", "anna", "acme", "m")])
-        assert dict(self.copy.list_held()) == {"r": 2}
-        assert self.seen("anna", "acme") == Subgraph()
-        self.copy.upsert([memory("m", "anna", "acme", seq=9)])
-        assert self.seen("anna").frequencies == {"anna": 1}
-        self.copy.delete(["m"], ["r"])
-        assert list(self.copy.list_held()) == []
+        self.index.upsert((), [relation("r", "anna", "acme", "m")])
+        assert dict(self.index.list_held()) == {"r": 2}
+        assert self.neighbourhood("anna", "acme") == Subgraph()
+        self.index.upsert([memory("m", "anna", "acme", seq=9)])
+        assert self.neighbourhood("anna").frequencies == {"anna": 1}
+        self.index.delete(["m"], ["r"])
+        assert list(self.index.list_held()) == []
 
     def test_an_entity_state_may_be_delivered_before_any_memory(self) -> None:
-        self.copy.upsert((), (), [told("anna", "Anna K.", "ann"), told("ann", "Ann", "anna")])
-        assert self.seen("anna") == Subgraph()
-        self.copy.upsert([memory("m", "anna"), memory("n", "ann")])
-        assert len(dict(self.copy.list_held())) == 4
-        found = self.seen("anna", "ann")
-        assert (set(found.memories), found.frequencies) == ({"m", "n"}, {"anna": 1, "ann": 1})
+        self.index.upsert((), (), [told("anna", "Anna K.", "ann"), told("ann", "Ann", "anna")])
+        assert self.neighbourhood("anna") == Subgraph()
+        self.index.upsert([memory("m", "anna"), memory("n", "ann")])
+        assert len(dict(self.index.list_held())) == 4
+        subgraph = self.neighbourhood("anna", "ann")
+        assert (set(subgraph.memories), subgraph.frequencies) == ({"m", "n"}, {"anna": 1, "ann": 1})
 
     def test_an_entity_state_can_be_deleted(self) -> None:
-        self.copy.upsert([memory("m", "anna")], (), [told("anna", "Anna K."), told("ann", "Ann", "anna")])
-        self.copy.delete([], [], [entity_id(SPACE, "ann"), entity_id(SPACE, "anna")])
-        assert list(self.copy.list_held()) == [("m", 1)]
-        assert self.seen("anna").memories == ("m",)
+        self.index.upsert([memory("m", "anna")], (), [told("anna", "Anna K."), told("ann", "Ann", "anna")])
+        self.index.delete([], [], [entity_id(SPACE, "ann"), entity_id(SPACE, "anna")])
+        assert list(self.index.list_held()) == [("m", 1)]
+        assert self.neighbourhood("anna").memories == ("m",)
 
     @pytest.mark.parametrize("order", range(6))
     def test_the_order_of_delivery_does_not_matter(self, order: int) -> None:
@@ -247,50 +251,50 @@ class GraphIndexContract(GraphContract):
             memory("b", "anna", "acme", minute=1, previous="a", seq=2),
         ]
         steps = [
-            lambda: self.copy.upsert(states[:1]),
-            lambda: self.copy.upsert(states[1:]),
-            lambda: self.copy.upsert((), [relation("r", "anna", "acme", "b", seq=3)], [told("anna", "A.", seq=4)]),
+            lambda: self.index.upsert(states[:1]),
+            lambda: self.index.upsert(states[1:]),
+            lambda: self.index.upsert((), [relation("r", "anna", "acme", "b", seq=3)], [told("anna", "A.", seq=4)]),
         ]
         for step in list(permutations(steps))[order]:
             step()
-        assert dict(self.copy.list_held()) == {"a": 7, "b": 2, "r": 3, entity_id(SPACE, "anna"): 4}
-        found = self.seen("anna")
-        assert found.memories == ("b", "a")
-        assert (found.frequencies, found.next_pairs) == ({"anna": 2}, (("a", "b"),))
-        assert found.unshared_mentions == {("b", NAME): 1}
+        assert dict(self.index.list_held()) == {"a": 7, "b": 2, "r": 3, entity_id(SPACE, "anna"): 4}
+        subgraph = self.neighbourhood("anna")
+        assert subgraph.memories == ("b", "a")
+        assert (subgraph.frequencies, subgraph.next_pairs) == ({"anna": 2}, (("a", "b"),))
+        assert subgraph.unshared_mentions == {("b", NAME): 1}
 
     # --- ranks ------------------------------------------------------------------------------------------------
 
-    def test_mentions_are_ranked_over_all_the_years_there_are(self) -> None:
+    def test_mentions_of_all_years_are_ranked_by_date(self) -> None:
         years = {"old": 2, "new": 9998, "unix": 1970, "before": 1969}
-        made = [
+        states = [
             replace(state, record=replace(state.record, at=NOON.replace(year=year)))
             for year, state in ((year, memory(uid, "anna")) for uid, year in years.items())
         ]
-        self.copy.upsert(made)
-        assert self.seen("anna").memories == ("new", "unix", "before", "old")
+        self.index.upsert(states)
+        assert self.neighbourhood("anna").memories == ("new", "unix", "before", "old")
 
     def test_of_equally_good_mentions_the_one_stored_first_comes_first(self) -> None:
-        self.copy.upsert([memory(str(row), "anna", row=row) for row in (900, 1, 20, 10_000_000)])
-        assert self.seen("anna").memories == ("1", "20", "900", "10000000")
+        self.index.upsert([memory(str(row), "anna", row=row) for row in (900, 1, 20, 10_000_000)])
+        assert self.neighbourhood("anna").memories == ("1", "20", "900", "10000000")
 
-    def test_a_hub_of_things_is_no_hub(self) -> None:
+    def test_mentions_by_common_noun_do_not_make_a_hub(self) -> None:
         things = [memory(f"t{n}", "rice", minute=n, kinds={"rice": COMMON_NOUN}) for n in range(5)]
-        self.copy.upsert([*things, memory("m", "rice", minute=9)])
-        found = self.seen("rice")
-        assert (found.memories, found.frequencies) == (("m",), {"rice": 6})
+        self.index.upsert([*things, memory("m", "rice", minute=9)])
+        subgraph = self.neighbourhood("rice")
+        assert (subgraph.memories, subgraph.frequencies) == (("m",), {"rice": 6})
 
-    # --- the same as the ledger -------------------------------------------------------------------------------
+    # --- compared with the ledger -----------------------------------------------------------------------------
 
     @pytest.mark.parametrize("seed", range(3))
     def test_it_gives_the_same_neighbourhoods_as_the_ledger(self, clerk: Any, seed: int) -> None:
-        told_ = fill(clerk, seed)
+        records = fill(clerk, seed)
         mine, copy = EmbeddedGraph(clerk.ledger), self.reading(clerk)
         chance = random.Random(seed)
         for _ in range(25):
             seeds = Seeds(
                 [f"e{chance.randint(0, 27)}" for _ in range(chance.randint(0, 3))],
-                [record.id for record in chance.sample(told_, chance.randint(0, 4))],
+                [record.id for record in chance.sample(records, chance.randint(0, 4))],
             )
             now = clerk.view().now
             view = clerk.view(
@@ -305,22 +309,22 @@ class GraphIndexContract(GraphContract):
             theirs = copy.neighbourhood(view, seeds, limits)
             assert unordered(mine.neighbourhood(view, seeds, limits)) == unordered(theirs)
 
-    def test_filled_step_by_step_it_is_like_filled_at_once(self, clerk: Any) -> None:
-        told_ = []
+    def test_step_by_step_delivery_gives_the_same_contents_as_a_rebuild(self, clerk: Any) -> None:
+        records = []
         for n in range(12):
-            told_.append(tell(clerk, f"e{n % 3}", f"e{n % 4 + 3}", at=(n * 7) % 12))
+            records.append(tell(clerk, f"e{n % 3}", f"e{n % 4 + 3}", at=(n * 7) % 12))
             self.projection.catch_up([])
             if n % 4 == 3:
-                clerk.commit(DeleteMemory(told_.pop(0).id))
+                clerk.commit(DeleteMemory(records.pop(0).id))
                 self.projection.catch_up([])
-                clerk.commit(RetireMemory(told_[0].id, at=told_[0].at, reason="x"))
+                clerk.commit(RetireMemory(records[0].id, at=records[0].at, reason="x"))
                 self.projection.catch_up([])
-                clerk.commit(UpdateMemory(told_[1].id, text="other words"))
-                enrich(clerk, clerk.record(told_[1].id), ["e9"])
+                clerk.commit(UpdateMemory(records[1].id, text="other words"))
+                enrich(clerk, clerk.record(records[1].id), ["e9"])
         self.projection.catch_up([])
-        seeds = Seeds(["e0", "e4", "e9"], [told_[-1].id])
-        slow = sorted(self.copy.list_held()), unordered(self.copy.neighbourhood(clerk.view(), seeds, GraphBounds()))
+        seeds = Seeds(["e0", "e4", "e9"], [records[-1].id])
+        slow = sorted(self.index.list_held()), unordered(self.index.neighbourhood(clerk.view(), seeds, GraphBounds()))
         self.projection.rebuild([])
-        fast = sorted(self.copy.list_held()), unordered(self.copy.neighbourhood(clerk.view(), seeds, GraphBounds()))
+        fast = sorted(self.index.list_held()), unordered(self.index.neighbourhood(clerk.view(), seeds, GraphBounds()))
         assert slow == fast
         assert not any(self.projection.verify().values())

@@ -1,4 +1,4 @@
-"""Both embedded graphs keep the contract."""
+"""Both embedded graphs pass the conformance tests of their protocols."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class TestLedgerGraph(GraphContract):
         return EmbeddedGraph(clerk.ledger)
 
 
-@SQLITE_ONLY  # what the ledger tells it is the same from both databases
+@SQLITE_ONLY  # its input from the ledger is the same with both databases
 class TestNetworkxGraph(GraphIndexContract):
     def fresh(self, ledger: Ledger) -> GraphIndex:
         return NetworkxIndex()
@@ -30,5 +30,5 @@ class TestNetworkxGraph(GraphIndexContract):
         self.reading(clerk)
         clerk.commit(UpdateMemory(record.id, metadata={"seen": True}))
         self.reading(clerk)
-        edges = self.copy._graph.edges(("entity", "user:alice", "anna"), keys=True, data=True)
+        edges = self.index._graph.edges(("entity", "user:alice", "anna"), keys=True, data=True)
         assert [data["relation"].predicate for *_, data in edges] == ["meets"]

@@ -1,4 +1,4 @@
-"""Both embedded vector indexes keep the contract, and rank alike."""
+"""Both embedded vector indexes pass the conformance tests, and rank alike."""
 
 from __future__ import annotations
 
@@ -44,42 +44,42 @@ class TestExactIndex(VectorIndexContract):
 
 
 @pytest.fixture(scope="module")
-def roomy() -> Iterator[Path]:
-    """A folder in memory where there is one: Edge syncs many files, and none of this is about the disk."""
+def memory_folder() -> Iterator[Path]:
+    """A folder in memory where there is one: Edge syncs many files, and no test here needs a disk."""
     shm = Path("/dev/shm")
     with TemporaryDirectory(dir=shm if shm.is_dir() and os.access(shm, os.W_OK) else None) as name:
         yield Path(name)
 
 
 @pytest.fixture(scope="module")
-def opened(roomy: Path) -> Iterator[VectorIndex]:
-    index = EmbeddedIndex(roomy / "opened" / "one", DIMS)
+def shared_index(memory_folder: Path) -> Iterator[VectorIndex]:
+    index = EmbeddedIndex(memory_folder / "opened" / "one", DIMS)
     yield index
     index.close()
 
 
 class TestEdgeIndex(VectorIndexContract):
     @pytest.fixture
-    def index(self, opened: VectorIndex) -> Iterator[VectorIndex]:
-        yield opened  # opening one takes most of a second where the disk is slow
-        opened.delete([memory for memory, _, _ in opened.list_held()])
-        assert opened.count() == 0
+    def index(self, shared_index: VectorIndex) -> Iterator[VectorIndex]:
+        yield shared_index  # shared, because opening one takes most of a second on a slow disk
+        shared_index.delete([memory for memory, _, _ in shared_index.list_held()])
+        assert shared_index.count() == 0
 
 
 @pytest.fixture
-def folder(roomy: Path) -> Path:
-    return roomy / uuid4().hex / "one"
+def folder(memory_folder: Path) -> Path:
+    return memory_folder / uuid4().hex / "one"
 
 
-def filled(folder: Path) -> None:
+def write_index(folder: Path) -> None:
     index = EmbeddedIndex(folder, DIMS)
     index.upsert([point(1, towards(1), towards(0, 1)), point(2, towards(0, 1))])
     index.delete([uid(2)])
     index.close()
 
 
-def test_edge_keeps_its_contents_over_closing(folder: Path) -> None:
-    filled(folder)
+def test_edge_keeps_its_contents_when_closed(folder: Path) -> None:
+    write_index(folder)
     again = EmbeddedIndex(folder, DIMS)
     assert list(again.list_held()) == [(uid(1), 2, 2)]
     assert near(again) == worded(again) == [uid(1)]
@@ -118,13 +118,13 @@ def test_edge_cannot_be_opened_by_a_second_process(folder: Path) -> None:
         "try: EmbeddedIndex(Path(sys.argv[1]), 8)\n"
         "except StoreLocked: print('locked')"
     )
-    told = subprocess.run([sys.executable, "-c", program, str(folder)], check=True, capture_output=True, text=True)
+    process = subprocess.run([sys.executable, "-c", program, str(folder)], check=True, capture_output=True, text=True)
     first.close()
-    assert told.stdout.strip() == "locked"
+    assert process.stdout.strip() == "locked"
 
 
 def test_edge_without_its_folder_opens_empty(folder: Path) -> None:
-    filled(folder)
+    write_index(folder)
     shutil.rmtree(folder)
     again = EmbeddedIndex(folder, DIMS)
     assert again.count() == 0
@@ -133,35 +133,35 @@ def test_edge_without_its_folder_opens_empty(folder: Path) -> None:
     again.close()
 
 
-class Counting:
+class CountingShard:
     """A shard that counts how often it is merged."""
 
     def __init__(self, shard: EdgeShard) -> None:
-        self._shard, self.merged = shard, 0
+        self._shard, self.merges = shard, 0
 
     def optimize(self) -> bool:
-        self.merged += 1
+        self.merges += 1
         return self._shard.optimize()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._shard, name)
 
 
-def test_edge_is_merged_less_often_the_more_it_holds(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_edge_is_merged_less_often_as_it_grows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedded, "_OPTIMIZE_AFTER", 2)
     monkeypatch.setattr(embedded, "_OPTIMIZE_SHARE", 0.5)
     index = EmbeddedIndex(folder, DIMS)
-    index._shard = shard = Counting(index._shard)
+    index._shard = shard = CountingShard(index._shard)
     for number in range(64):
         index.upsert([point(number + 1, towards(1, number))])
     # After 2, 4, 8, 16, 32 and 64 points.
-    assert shard.merged == 6
+    assert shard.merges == 6
     assert index.count() == 64
     index.close()
 
 
 def test_edge_of_other_dimensions_opens_empty(folder: Path) -> None:
-    filled(folder)
+    write_index(folder)
     again = EmbeddedIndex(folder, DIMS * 2)
     assert again.count() == 0
     again.upsert([point(1, np.ones(DIMS * 2, np.float32))])
@@ -172,7 +172,7 @@ def test_edge_of_other_dimensions_opens_empty(folder: Path) -> None:
 @pytest.mark.parametrize("damage", ["half", "flipped", "nothing left"])
 @pytest.mark.parametrize("name", ["edge_config.json", "segment.json"])
 def test_a_damaged_edge_opens_empty_and_usable(folder: Path, name: str, damage: str) -> None:
-    filled(folder)
+    write_index(folder)
     files = [path for path in folder.rglob(name) if path.is_file()]
     assert files
     for path in files:
@@ -188,7 +188,7 @@ def test_a_damaged_edge_opens_empty_and_usable(folder: Path, name: str, damage: 
 
 @pytest.mark.parametrize("name", ["vector_storage-dense/deleted/status.dat", "vector_storage-dense/vectors/status.dat"])
 def test_an_edge_that_panics_on_opening_opens_empty(folder: Path, name: str) -> None:
-    filled(folder)
+    write_index(folder)
     file = next(folder.glob(f"segments/*/{name}"))
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
     again = EmbeddedIndex(folder, DIMS)
@@ -196,21 +196,21 @@ def test_an_edge_that_panics_on_opening_opens_empty(folder: Path, name: str) -> 
     again.close()
 
 
-def open_to_others(folder: Path) -> list[str]:
+def list_public_files(folder: Path) -> list[str]:
     return [path.name for path in [folder, *folder.rglob("*")] if stat.S_IMODE(path.stat().st_mode) & 0o077]
 
 
 def test_edge_files_are_their_owners_only_once_closed(folder: Path) -> None:
-    filled(folder)
-    assert open_to_others(folder) == []
+    write_index(folder)
+    assert list_public_files(folder) == []
 
 
 def test_edge_files_are_their_owners_only_while_open(folder: Path) -> None:
     index = EmbeddedIndex(folder, DIMS)
     index.upsert([point(1)])
-    found = open_to_others(folder)
+    public_files = list_public_files(folder)
     index.close()
-    assert found == []
+    assert public_files == []
 
 
 def test_edge_files_contain_no_texts(folder: Path) -> None:
@@ -238,7 +238,7 @@ def test_equal_scores_come_in_the_order_of_ids(folder: Path, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["edge", "exact"])
 def test_a_closed_index_is_unavailable(kind: str, folder: Path) -> None:
-    """Not "refused": what a close breaks off in another thread would be set aside, and never delivered."""
+    """Not a refusal: a write that a close cancels in another thread must not become a dead letter."""
     index = EmbeddedIndex(folder, DIMS) if kind == "edge" else NumpyIndex()
     index.close()
     index.close()

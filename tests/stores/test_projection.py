@@ -1,4 +1,4 @@
-"""Delivery: by state, in batches, whatever fails in between."""
+"""Delivery to projections: by current state, in batches, through failures of the store."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CLEAN: dict[str, list[str]] = {
 
 
 class Picky(NumpyIndex):
-    """A vector index that refuses some memories, can be out of reach, and keeps a list of what it was given."""
+    """A vector index that refuses some memories, can be out of reach, and records the batches it receives."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class Picky(NumpyIndex):
 
     def upsert(self, points: Sequence[Point]) -> None:
         if self.upserts_left == 0:
-            raise StoreUnavailable("gone to lunch")
+            raise StoreUnavailable("out of reach")
         if self.upserts_left is not None:
             self.upserts_left -= 1
         if any(point.record.id in self.refuses for point in points):
@@ -85,7 +85,7 @@ def shared(clerk: Any, index: Picky) -> Projection:
     return Projection("vectors", clerk.ledger, VectorSink(index, clerk.embedder.model), shared=True)
 
 
-def held(index: Any) -> dict[str, int]:
+def list_versions(index: Any) -> dict[str, int]:
     return {line[0]: line[1] for line in index.list_held()}
 
 
@@ -108,7 +108,7 @@ def test_changes_are_delivered_as_current_state(clerk: Any, shared: Projection, 
     clerk.enrich()
     shared.catch_up([])
     assert index.batches == [[record.id]]
-    assert held(index) == {record.id: clerk.record(record.id).seq}
+    assert list_versions(index) == {record.id: clerk.record(record.id).seq}
     assert cursor(clerk) == last(clerk)
     assert not shared.has_pending()
 
@@ -122,18 +122,18 @@ def test_a_memory_added_and_erased_between_deliveries_is_never_written(
     assert cursor(clerk) == last(clerk)
 
 
-def test_the_cursor_reaches_the_last_sequence_number_even_if_its_row_is_gone(
+def test_the_cursor_reaches_the_last_sequence_number_even_without_a_row_of_it(
     clerk: Any, shared: Projection, index: Picky, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that one comparison tells a search that there is nothing to ask for."""
+    """A search then needs one comparison to see that nothing is pending."""
     monkeypatch.setattr(delivery, "BATCH", 2)
-    told = [clerk.say(f"memory {n}", at=far(n)) for n in range(4)]
+    records = [clerk.say(f"memory {n}", at=far(n)) for n in range(4)]
     with clerk.ledger.write() as connection:
         for _ in range(3):
             outbox.next_seq(connection)
     shared.catch_up([])
     assert (cursor(clerk), shared.has_pending()) == (last(clerk), False)
-    assert index.batches == [[record.id for record in told[:2]], [record.id for record in told[2:]]]
+    assert index.batches == [[record.id for record in records[:2]], [record.id for record in records[2:]]]
     with clerk.ledger.write() as connection:
         outbox.next_seq(connection)
     assert shared.has_pending()
@@ -142,21 +142,21 @@ def test_the_cursor_reaches_the_last_sequence_number_even_if_its_row_is_gone(
 
 
 def test_an_erasure_is_delivered(clerk: Any, shared: Projection, index: Picky) -> None:
-    gone, kept = clerk.say("Anna paints"), clerk.say("Bob sings", at=far(1))
+    erased_record, other_record = clerk.say("Anna paints"), clerk.say("Bob sings", at=far(1))
     shared.catch_up([])
-    clerk.commit(DeleteMemory(gone.id))
+    clerk.commit(DeleteMemory(erased_record.id))
     assert shared.has_pending()
     shared.catch_up([])
-    assert set(held(index)) == {kept.id}
+    assert set(list_versions(index)) == {other_record.id}
 
 
 def test_a_memory_without_vectors_is_not_delivered(clerk: Any, shared: Projection, index: Picky) -> None:
     clerk.say("Anna paints", enrich=False)
     shared.catch_up([])
-    assert (held(index), shared.verify()) == ({}, CLEAN)
+    assert (list_versions(index), shared.verify()) == ({}, CLEAN)
     clerk.enrich()
     shared.catch_up([])
-    assert len(held(index)) == 1
+    assert len(list_versions(index)) == 1
 
 
 def test_an_updated_memory_is_removed_until_it_is_enriched(clerk: Any, shared: Projection, index: Picky) -> None:
@@ -164,26 +164,26 @@ def test_an_updated_memory_is_removed_until_it_is_enriched(clerk: Any, shared: P
     shared.catch_up([])
     clerk.commit(UpdateMemory(record.id, text="Anna sculpts"))
     shared.catch_up([])
-    assert held(index) == {}
+    assert list_versions(index) == {}
 
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_catching_up_does_not_wait_for_later_writes(
     clerk: Any, shared: bool, index: Picky, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = Projection("vectors", clerk.ledger, VectorSink(index, clerk.embedder.model), shared=shared)
+    projection = Projection("vectors", clerk.ledger, VectorSink(index, clerk.embedder.model), shared=shared)
     clerk.say("Anna paints")
     real = index.upsert
 
-    def beside(points: Sequence[Point]) -> None:
+    def upsert_and_write(points: Sequence[Point]) -> None:
         if len(index.batches) < 20:
             clerk.say("Bo sings")
         real(points)
 
-    monkeypatch.setattr(index, "upsert", beside)
-    one.catch_up(["user:alice"])
+    monkeypatch.setattr(index, "upsert", upsert_and_write)
+    projection.catch_up(["user:alice"])
     assert len(index.batches) == 1
-    one.catch_up(["user:alice"])
+    projection.catch_up(["user:alice"])
     assert len(index.batches) == 2
 
 
@@ -195,8 +195,8 @@ def test_a_second_delivery_writes_nothing(clerk: Any, shared: Projection, index:
 
 
 def test_delivering_everything_twice_leads_to_the_same_contents(clerk: Any, shared: Projection, index: Picky) -> None:
-    told = [clerk.say(f"memory {n}", at=far(n)) for n in range(5)]
-    clerk.commit(DeleteMemory(told[0].id), RetireMemory(told[1].id, at=told[1].at, reason="x"))
+    records = [clerk.say(f"memory {n}", at=far(n)) for n in range(5)]
+    clerk.commit(DeleteMemory(records[0].id), RetireMemory(records[1].id, at=records[1].at, reason="x"))
     shared.catch_up([])
     before = sorted(index.list_held())
     with clerk.ledger.write() as connection:
@@ -210,9 +210,9 @@ def test_a_private_projection_holds_the_requested_partitions(clerk: Any, index: 
     private = Projection("vectors", clerk.ledger, VectorSink(index, clerk.embedder.model), shared=False)
     mine, theirs = clerk.say("Anna paints"), clerk.say("Bob sings", scope=Scope("bob"))
     private.catch_up(["user:alice", "user:nobody"])
-    assert (set(held(index)), private.verify()) == ({mine.id}, CLEAN)
+    assert (set(list_versions(index)), private.verify()) == ({mine.id}, CLEAN)
     private.catch_up(["user:bob"])
-    assert set(held(index)) == {mine.id, theirs.id}
+    assert set(list_versions(index)) == {mine.id, theirs.id}
     assert cursor(clerk) is None
     assert not private.has_pending()
 
@@ -223,7 +223,7 @@ def test_erasures_reach_a_private_projection(clerk: Any, index: Picky) -> None:
     private.catch_up(["user:alice"])
     clerk.commit(DeleteMemory(record.id))
     private.catch_up(["user:alice"])
-    assert held(index) == {}
+    assert list_versions(index) == {}
 
 
 def test_two_projections_keep_cursors_of_their_own(clerk: Any, shared: Projection, index: Picky) -> None:
@@ -234,7 +234,7 @@ def test_two_projections_keep_cursors_of_their_own(clerk: Any, shared: Projectio
     assert (cursor(clerk), cursor(clerk, "graph"), other.has_pending()) == (last(clerk), None, True)
     other.catch_up([])
     assert cursor(clerk, "graph") == last(clerk)
-    assert record.id in held(graph) and len(held(graph)) == 2
+    assert record.id in list_versions(graph) and len(list_versions(graph)) == 2
     assert shared.verify() == other.verify() == CLEAN
 
 
@@ -242,32 +242,32 @@ def test_after_a_write_a_private_projection_updates_only_partitions_it_holds(cle
     private = Projection("vectors", clerk.ledger, VectorSink(index, clerk.embedder.model), shared=False)
     record = clerk.say("Anna paints")
     private.deliver(["user:alice"])
-    assert held(index) == {}
+    assert list_versions(index) == {}
     private.catch_up(["user:alice"])
     clerk.commit(DeleteMemory(record.id))
     private.deliver(["user:alice"])
-    assert held(index) == {}
+    assert list_versions(index) == {}
 
 
 def test_after_a_write_a_shared_projection_gets_all_partitions(clerk: Any, shared: Projection, index: Picky) -> None:
-    told = [clerk.say("Anna paints"), clerk.say("Bob sings", scope=Scope("bob"))]
+    records = [clerk.say("Anna paints"), clerk.say("Bob sings", scope=Scope("bob"))]
     shared.deliver(["user:alice"])
-    assert set(held(index)) == {record.id for record in told}
+    assert set(list_versions(index)) == {record.id for record in records}
 
 
 def test_without_a_cursor_a_projection_is_wiped_first(clerk: Any, shared: Projection, index: Picky) -> None:
-    """Nothing is known of it: it may be another ledger's, or what a killed rebuild has left."""
-    gone, kept = clerk.say("Anna paints"), clerk.say("Bob sings", at=far(1))
+    """Its contents are unknown: they may be another ledger's, or left from a killed rebuild."""
+    erased_record, other_record = clerk.say("Anna paints"), clerk.say("Bob sings", at=far(1))
     shared.catch_up([])
-    stale = index._partitions["user:alice"].points[gone.id]
-    clerk.commit(DeleteMemory(gone.id))
+    stale = index._partitions["user:alice"].points[erased_record.id]
+    clerk.commit(DeleteMemory(erased_record.id))
     shared.catch_up([])
     index.upsert([stale])
     with clerk.ledger.write() as connection:
         outbox.delete_cursor(connection, "vectors")
     assert shared.has_pending()
     shared.catch_up([])
-    assert set(held(index)) == {kept.id}
+    assert set(list_versions(index)) == {other_record.id}
     assert (cursor(clerk), shared.has_pending()) == (last(clerk), False)
 
 
@@ -281,11 +281,11 @@ def test_a_reset_by_anyone_empties_a_projection_at_its_next_delivery(clerk: Any,
         integrity.wipe(connection)
     assert projection.has_pending() == (kind == "shared")
     projection.catch_up(partitions)
-    assert held(index) == {}
+    assert list_versions(index) == {}
     assert not projection.has_pending()
     record = clerk.say("Bob sings")
     projection.catch_up(partitions)
-    assert (set(held(index)), projection.verify()) == ({record.id}, CLEAN)
+    assert (set(list_versions(index)), projection.verify()) == ({record.id}, CLEAN)
 
 
 # --- in batches ------------------------------------------------------------------------------------------------------
@@ -294,8 +294,8 @@ def test_a_reset_by_anyone_empties_a_projection_at_its_next_delivery(clerk: Any,
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
 def test_batches_of_any_size_deliver_everything(clerk: Any, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     monkeypatch.setattr(delivery, "BATCH", size)
-    told = [tell(clerk, f"e{n % 3}", f"e{n % 5 + 3}", at=far(n % 4)) for n in range(20)]
-    for record in told[:6]:
+    records = [tell(clerk, f"e{n % 3}", f"e{n % 5 + 3}", at=far(n % 4)) for n in range(20)]
+    for record in records[:6]:
         clerk.commit(DeleteMemory(record.id))
     index, graph = Picky(), NetworkxIndex()
     both = [
@@ -306,7 +306,7 @@ def test_batches_of_any_size_deliver_everything(clerk: Any, monkeypatch: pytest.
         projection.catch_up([])
         assert projection.verify() == CLEAN
         assert cursor(clerk, projection.name) == last(clerk)
-    assert set(held(index)) == {record.id for record in told[6:]}
+    assert set(list_versions(index)) == {record.id for record in records[6:]}
     assert max(map(len, index.batches)) <= size
 
 
@@ -314,11 +314,11 @@ def test_progress_is_reported_after_each_batch(clerk: Any, shared: Projection, m
     monkeypatch.setattr(delivery, "BATCH", 2)
     for n in range(5):
         clerk.say(f"memory {n}", at=far(n))
-    told: list[tuple[str, int, int]] = []
-    shared.catch_up([], lambda *step: told.append(step))
-    assert len(told) == 3
-    assert [done for _, done, _ in told] == sorted({done for _, done, _ in told})
-    assert told[-1] == ("vectors", last(clerk), last(clerk))
+    progress: list[tuple[str, int, int]] = []
+    shared.catch_up([], lambda *step: progress.append(step))
+    assert len(progress) == 3
+    assert [done for _, done, _ in progress] == sorted({done for _, done, _ in progress})
+    assert progress[-1] == ("vectors", last(clerk), last(clerk))
 
 
 # --- when stores fail ------------------------------------------------------------------------------------------------
@@ -339,12 +339,12 @@ def test_batches_delivered_before_an_outage_stay(
     clerk: Any, shared: Projection, index: Picky, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delivery, "BATCH", 2)
-    told = [clerk.say(f"memory {n}", at=far(n)) for n in range(6)]
+    records = [clerk.say(f"memory {n}", at=far(n)) for n in range(6)]
     index.upserts_left = 2
     with pytest.raises(StoreUnavailable):
         shared.catch_up([])
-    assert set(held(index)) == {record.id for record in told[:4]}
-    assert cursor(clerk) == told[3].seq
+    assert set(list_versions(index)) == {record.id for record in records[:4]}
+    assert cursor(clerk) == records[3].seq
     index.upserts_left = None
     shared.catch_up([])
     assert [len(batch) for batch in index.batches] == [2, 2, 2]
@@ -354,24 +354,24 @@ def test_batches_delivered_before_an_outage_stay(
 def test_a_refused_row_becomes_a_dead_letter_and_holds_up_no_other(
     clerk: Any, shared: Projection, index: Picky
 ) -> None:
-    told = [clerk.say(f"memory {n}", at=far(n)) for n in range(7)]
-    index.refuses = {told[2].id, told[5].id}
+    records = [clerk.say(f"memory {n}", at=far(n)) for n in range(7)]
+    index.refuses = {records[2].id, records[5].id}
     shared.catch_up([])
-    assert set(held(index)) == {record.id for record in told} - index.refuses
+    assert set(list_versions(index)) == {record.id for record in records} - index.refuses
     assert cursor(clerk) == last(clerk)
     assert shared.verify() == {**CLEAN, "dead_letters": sorted(index.refuses)}
 
 
 def test_a_dead_letter_is_removed_when_the_row_is_accepted(clerk: Any, shared: Projection, index: Picky) -> None:
-    told = [clerk.say(f"memory {n}", at=far(n)) for n in range(3)]
-    index.refuses = {told[1].id}
+    records = [clerk.say(f"memory {n}", at=far(n)) for n in range(3)]
+    index.refuses = {records[1].id}
     shared.catch_up([])
     shared.repair(shared.verify())
-    assert shared.verify()["dead_letters"] == [told[1].id]
+    assert shared.verify()["dead_letters"] == [records[1].id]
     index.refuses = set()
     shared.repair(shared.verify())
     assert shared.verify() == CLEAN
-    assert told[1].id in held(index)
+    assert records[1].id in list_versions(index)
 
 
 def test_a_dead_letter_whose_row_changes_is_tried_again(clerk: Any, shared: Projection, index: Picky) -> None:
@@ -410,13 +410,13 @@ def test_a_refused_relation_holds_up_no_memories(clerk: Any) -> None:
     tell(clerk, "anna", "acme")
     later = tell(clerk, "bob", at=far(1))
     projection.catch_up([])
-    assert later.id in held(graph)
+    assert later.id in list_versions(graph)
     assert cursor(clerk, "graph") == last(clerk)
     assert len(projection.verify()["dead_letters"]) == 1
 
 
 @pytest.mark.parametrize("then", ["changes", "is erased"])
-def test_a_relations_dead_letter_is_removed_when_it_is_accepted_or_gone(clerk: Any, then: str) -> None:
+def test_a_relations_dead_letter_is_removed_when_it_is_accepted_or_erased(clerk: Any, then: str) -> None:
     graph = PickyGraph()
     graph.refuses_relations = True
     projection = Projection("graph", clerk.ledger, GraphSink(graph), shared=True)
@@ -431,25 +431,25 @@ def test_a_relations_dead_letter_is_removed_when_it_is_accepted_or_gone(clerk: A
     assert projection.verify() == CLEAN
 
 
-# --- comparing and mending -------------------------------------------------------------------------------------------
+# --- verify and repair -----------------------------------------------------------------------------------------------
 
 
 def test_verify_names_what_is_missing_extra_and_stale(clerk: Any, shared: Projection, index: Picky) -> None:
     missing, stale, fine = (clerk.say(f"memory {n}", at=far(n)) for n in range(3))
-    stranger = clerk.say("stranger", scope=Scope("bob"))
+    erased_record = clerk.say("stranger", scope=Scope("bob"))
     shared.catch_up([])
     with clerk.ledger.read() as connection:
-        extra = memories.find(connection, stranger.id)
+        extra = memories.find(connection, erased_record.id)
     old = index._partitions["user:alice"].points[stale.id]
-    clerk.commit(UpdateMemory(stale.id, metadata={"a": 1}), DeleteMemory(stranger.id))
+    clerk.commit(UpdateMemory(stale.id, metadata={"a": 1}), DeleteMemory(erased_record.id))
     shared.catch_up([])
     index.delete([missing.id])
     index.upsert([old, Point(extra, old.vectors, old.weights)])
     report = shared.verify()
-    assert report == {**CLEAN, "missing": [missing.id], "extra": [stranger.id], "stale": [stale.id]}
+    assert report == {**CLEAN, "missing": [missing.id], "extra": [erased_record.id], "stale": [stale.id]}
     shared.repair(report)
     assert shared.verify() == CLEAN
-    assert set(held(index)) == {missing.id, stale.id, fine.id}
+    assert set(list_versions(index)) == {missing.id, stale.id, fine.id}
 
 
 def test_an_unreadable_projection_is_reported_and_rebuilt(clerk: Any, shared: Projection, index: Picky) -> None:
@@ -460,39 +460,39 @@ def test_an_unreadable_projection_is_reported_and_rebuilt(clerk: Any, shared: Pr
     assert report == {**CLEAN, "unreadable": ["a damaged page"]}
     shared.repair(report)
     assert shared.verify() == CLEAN
-    assert set(held(index)) == {record.id}
+    assert set(list_versions(index)) == {record.id}
 
 
 def test_verify_reports_only_differences_found_twice(
     clerk: Any, shared: Projection, index: Picky, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process may be in the middle of a delivery while this one compares."""
-    told = [clerk.say(f"memory {n}", at=far(n)) for n in range(2)]
+    records = [clerk.say(f"memory {n}", at=far(n)) for n in range(2)]
     shared.catch_up([])
     points = dict(index._partitions["user:alice"].points)
-    index.delete([record.id for record in told])
+    index.delete([record.id for record in records])
     real = Projection._compare
 
-    def compared(projection: Projection) -> dict[str, list[str]]:
-        found = real(projection)
-        index.upsert([points[told[0].id]])
-        return found
+    def compare_and_restore(projection: Projection) -> dict[str, list[str]]:
+        differences = real(projection)
+        index.upsert([points[records[0].id]])
+        return differences
 
-    monkeypatch.setattr(Projection, "_compare", compared)
-    assert shared.verify() == {**CLEAN, "missing": [told[1].id]}
+    monkeypatch.setattr(Projection, "_compare", compare_and_restore)
+    assert shared.verify() == {**CLEAN, "missing": [records[1].id]}
 
 
 def test_repair_delivers_in_batches(
     clerk: Any, shared: Projection, index: Picky, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = [clerk.say(f"memory {n}", at=far(n)) for n in range(5)]
+    records = [clerk.say(f"memory {n}", at=far(n)) for n in range(5)]
     shared.catch_up([])
     index.wipe()
     index.batches.clear()
     monkeypatch.setattr(delivery, "BATCH", 2)
     shared.repair(shared.verify())
     assert [len(batch) for batch in index.batches] == [2, 2, 1]
-    assert set(held(index)) == {record.id for record in told}
+    assert set(list_versions(index)) == {record.id for record in records}
 
 
 def test_repair_restores_memories_and_relations_of_a_graph(clerk: Any) -> None:
@@ -500,21 +500,21 @@ def test_repair_restores_memories_and_relations_of_a_graph(clerk: Any) -> None:
     projection = Projection("graph", clerk.ledger, GraphSink(graph), shared=True)
     tell(clerk, "anna", "acme")
     projection.catch_up([])
-    ids = list(held(graph))
+    ids = list(list_versions(graph))
     graph.delete(ids, ids)
     assert projection.verify()["missing"] == sorted(ids)
     projection.repair(projection.verify())
     assert projection.verify() == CLEAN
-    assert set(held(graph)) == set(ids)
+    assert set(list_versions(graph)) == set(ids)
 
 
 def test_rebuild_wipes_and_delivers_everything(clerk: Any, shared: Projection, index: Picky) -> None:
-    told = [clerk.say(f"memory {n}", at=far(n)) for n in range(3)]
-    index.refuses = {told[0].id}
+    records = [clerk.say(f"memory {n}", at=far(n)) for n in range(3)]
+    index.refuses = {records[0].id}
     shared.catch_up([])
     index.refuses = set()
     shared.rebuild([])
-    assert set(held(index)) == {record.id for record in told}
+    assert set(list_versions(index)) == {record.id for record in records}
     assert shared.verify() == CLEAN
     assert cursor(clerk) == last(clerk)
 
@@ -556,7 +556,7 @@ def test_a_private_projection_is_rebuilt_with_the_given_partitions(clerk: Any, i
     record = clerk.say("Anna paints")
     private.catch_up(["user:alice"])
     private.rebuild(["user:alice"])
-    assert set(held(index)) == {record.id}
+    assert set(list_versions(index)) == {record.id}
 
 
 def test_the_cursor_survives_in_the_ledger(clerk: Any, shared: Projection, index: Picky) -> None:
@@ -570,38 +570,38 @@ def test_the_cursor_survives_in_the_ledger(clerk: Any, shared: Projection, index
 def test_repair_during_concurrent_writes_does_not_rebuild(
     clerk: Any, shared: Projection, index: Picky, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is written between the mending and the look after it is owed, not wrong."""
+    """A write between the repair and the check after it is pending, not a difference."""
     first = clerk.say("Anna paints")
     shared.catch_up([])
     index.delete([first.id])
-    report, wiped = shared.verify(), []
-    real, give = index.wipe, shared._redeliver
+    report, wipes = shared.verify(), []
+    real, redeliver = index.wipe, shared._redeliver
 
-    def give_and_write(ids: Sequence[str]) -> None:
-        give(ids)
+    def redeliver_and_write(ids: Sequence[str]) -> None:
+        redeliver(ids)
         clerk.say("Bo sings")
 
-    monkeypatch.setattr(shared, "_redeliver", give_and_write)
-    monkeypatch.setattr(index, "wipe", lambda: (wiped.append(True), real()))
+    monkeypatch.setattr(shared, "_redeliver", redeliver_and_write)
+    monkeypatch.setattr(index, "wipe", lambda: (wipes.append(True), real()))
     shared.repair(report)
-    assert not wiped
-    assert len(held(index)) == 2
+    assert not wipes
+    assert len(list_versions(index)) == 2
 
 
 def test_a_projection_newer_than_a_ledger_from_a_backup_is_rebuilt(
     clerk: Any, shared: Projection, index: Picky
 ) -> None:
-    """The store refuses what is older than what it has, so giving again does not help: it is filled anew."""
+    """The store refuses versions older than its own: redelivery does not help, only a rebuild."""
     record = clerk.say("Anna paints")
     shared.catch_up([])
     newer = index._partitions["user:alice"].points[record.id]
     index.upsert([replace(newer, record=replace(newer.record, seq=10**6))])
-    refusing = index.upsert
+    original_upsert = index.upsert
 
     def refuse_older(points: Sequence[Point]) -> None:
-        known = held(index)
-        refusing([point for point in points if point.record.seq >= known.get(point.record.id, 0)])
+        versions = list_versions(index)
+        original_upsert([point for point in points if point.record.seq >= versions.get(point.record.id, 0)])
 
     index.upsert = refuse_older
     shared.repair(shared.verify())
-    assert held(index) == {record.id: clerk.record(record.id).seq}
+    assert list_versions(index) == {record.id: clerk.record(record.id).seq}

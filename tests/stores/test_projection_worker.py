@@ -1,4 +1,4 @@
-"""Projection workers and leases: who delivers, who waits, who retries. The stores are in memory, failing to order."""
+"""Projection workers and leases: delivery, waiting, retries. The stores are in memory and fail on demand."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from graphmem.stores.projection import Projection, VectorSink
 from graphmem.stores.projection_worker import ProjectionWorker
 from graphmem.stores.protocols import Point, StoreLost
 
-# Seconds of a lease that is not over while a test lasts.
+# Seconds of a lease that outlasts any test.
 LONG = 100 * PATIENCE
 
 
@@ -31,8 +31,8 @@ class Server(NumpyIndex):
         self.down = False
         self.lost = False
         self.refuses: str | None = None
-        self.going_on = Event()
-        self.going_on.set()
+        self.may_proceed = Event()
+        self.may_proceed.set()
         self.checks = self.upserts = self.wipes = 0
 
     def check(self) -> None:
@@ -42,7 +42,7 @@ class Server(NumpyIndex):
             raise ConfigError(self.refuses)
 
     def _answer(self, *, lost_matters: bool = True) -> None:
-        self.going_on.wait(PATIENCE)
+        self.may_proceed.wait(PATIENCE)
         if self.down:
             raise StoreUnavailable("connection refused")
         if self.lost and lost_matters:
@@ -93,10 +93,10 @@ def projection(clerk: Any, server: Server) -> Projection:
 
 @pytest.fixture
 def worker(clerk: Any, server: Server) -> Iterator[ProjectionWorker]:
-    made = ProjectionWorker(projection(clerk, server), server.check)
-    yield made
-    server.going_on.set()
-    made.close(PATIENCE)
+    projection_worker = ProjectionWorker(projection(clerk, server), server.check)
+    yield projection_worker
+    server.may_proceed.set()
+    projection_worker.close(PATIENCE)
 
 
 def ids(server: Server) -> set[str]:
@@ -111,7 +111,7 @@ def holder(clerk: Any) -> str | None:
 # --- a worker --------------------------------------------------------------------------------------------------------
 
 
-def test_it_delivers_and_reports_it(clerk: Any, server: Server, worker: ProjectionWorker) -> None:
+def test_a_worker_delivers_and_reports_it(clerk: Any, server: Server, worker: ProjectionWorker) -> None:
     record = clerk.say("Anna paints")
     assert worker.wait_for(worker.schedule([]), PATIENCE)
     assert ids(server) == {record.id}
@@ -146,19 +146,19 @@ def test_pending_changes_are_delivered_when_the_store_is_back(
 def test_a_write_during_the_reconnection_is_delivered(
     clerk: Any, server: Server, worker: ProjectionWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever writes after the last look and before the all-clear is told that the store is away."""
-    inspect = worker.projection.check_for_loss
-    written: list[str] = []
+    """A write between the last check and the end of the outage still finds the store unavailable."""
+    check_for_loss = worker.projection.check_for_loss
+    memory_ids: list[str] = []
 
-    def and_then_a_write() -> None:
-        inspect()
-        if not written:
-            written.append(clerk.say("Anna paints").id)
+    def check_and_write() -> None:
+        check_for_loss()
+        if not memory_ids:
+            memory_ids.append(clerk.say("Anna paints").id)
             assert worker.schedule([]) is None
 
-    monkeypatch.setattr(worker.projection, "check_for_loss", and_then_a_write)
+    monkeypatch.setattr(worker.projection, "check_for_loss", check_and_write)
     worker.mark_unavailable(StoreUnavailable("gone"))
-    wait_until(lambda: ids(server) == set(written) != set())
+    wait_until(lambda: ids(server) == set(memory_ids) != set())
 
 
 def test_a_failed_read_starts_the_reconnection(clerk: Any, server: Server, worker: ProjectionWorker) -> None:
@@ -173,14 +173,14 @@ def test_a_failed_read_starts_the_reconnection(clerk: Any, server: Server, worke
 
 def test_an_overdue_delivery_is_not_waited_for_again(clerk: Any, server: Server, worker: ProjectionWorker) -> None:
     record = clerk.say("Anna paints")
-    server.going_on.clear()
+    server.may_proceed.clear()
     assert not worker.wait_for(worker.schedule([]), 0.05)
     assert worker.is_overdue
-    # Whoever waited for it here would wait until the store goes on by itself, and find it delivered.
+    # A second wait here would last until the store goes on by itself, and would return True.
     assert not worker.wait_for(worker.schedule([]), 3 * PATIENCE)
     assert worker.verify()["unreachable"]
     assert worker.is_overdue
-    server.going_on.set()
+    server.may_proceed.set()
     wait_until(lambda: not worker.is_overdue)
     assert ids(server) == {record.id}
     assert worker.wait_for(worker.schedule([]), PATIENCE)
@@ -189,13 +189,13 @@ def test_an_overdue_delivery_is_not_waited_for_again(clerk: Any, server: Server,
 def test_a_write_during_an_overdue_delivery_is_delivered_after_it(
     clerk: Any, server: Server, worker: ProjectionWorker
 ) -> None:
-    """A delivery ends with what was written before it began: what came later has no other one."""
+    """A delivery covers only the writes before its start: a later write needs another delivery."""
     first = clerk.say("Anna paints")
-    server.going_on.clear()
+    server.may_proceed.clear()
     assert not worker.wait_for(worker.schedule([]), 0.05)
     second = clerk.say("Bo sings")
     assert worker.schedule([]) is None
-    server.going_on.set()
+    server.may_proceed.set()
     wait_until(lambda: not worker.projection.has_pending())
     assert ids(server) == {first.id, second.id}
 
@@ -228,7 +228,7 @@ def test_verify_reports_a_lost_store_and_refills_it(clerk: Any, server: Server, 
     NumpyIndex.wipe(server)
     server.lost = True
     assert worker.verify()["missing"] == [record.id]
-    assert not any(worker.verify().values())  # it was due to be filled again, and is
+    assert not any(worker.verify().values())  # the first call scheduled the refill
 
 
 def test_opening_notices_an_empty_store(clerk: Any, server: Server, worker: ProjectionWorker) -> None:
@@ -240,7 +240,7 @@ def test_opening_notices_an_empty_store(clerk: Any, server: Server, worker: Proj
 
 
 @pytest.mark.parametrize("down_at_first", [True, False])
-def test_opening_notices_a_store_that_is_gone(
+def test_opening_notices_a_lost_store(
     down_at_first: bool, clerk: Any, server: Server, worker: ProjectionWorker
 ) -> None:
     record = clerk.say("Anna paints")
@@ -252,7 +252,7 @@ def test_opening_notices_a_store_that_is_gone(
     wait_until(lambda: ids(server) == {record.id})
 
 
-def test_opening_notices_what_is_missing(clerk: Any, server: Server, worker: ProjectionWorker) -> None:
+def test_opening_notices_missing_memories(clerk: Any, server: Server, worker: ProjectionWorker) -> None:
     first, second = clerk.say("Anna paints"), clerk.say("Bo sings")
     worker.wait_for(worker.schedule([]), PATIENCE)
     NumpyIndex.delete(server, [first.id])
@@ -292,52 +292,54 @@ def test_a_password_corrected_on_the_server_ends_the_outage(
 
 
 def test_closing_ends_the_reconnection(clerk: Any, server: Server) -> None:
-    made = ProjectionWorker(projection(clerk, server), server.check)
+    projection_worker = ProjectionWorker(projection(clerk, server), server.check)
     server.down = True
     with pytest.raises(StoreUnavailable):
-        made.read(server.count)
-    made.close(PATIENCE)
-    wait_until(lambda: not made.is_unavailable)
+        projection_worker.read(server.count)
+    projection_worker.close(PATIENCE)
+    wait_until(lambda: not projection_worker.is_unavailable)
     with pytest.raises(StoreUnavailable, match=CLOSED):
-        made.schedule([])
+        projection_worker.schedule([])
 
 
-def test_closing_begins_no_last_delivery(clerk: Any, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A close would wait for it, as long as the store's own patience lasts."""
-    made = ProjectionWorker(projection(clerk, server), server.check)
-    begun: list[Any] = []
+def test_closing_starts_no_last_delivery(clerk: Any, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A close would wait for it until the store's own timeout."""
+    projection_worker = ProjectionWorker(projection(clerk, server), server.check)
+    deliveries: list[Any] = []
     server.down = True
     with pytest.raises(StoreUnavailable):
-        made.read(server.count)
-    monkeypatch.setattr(made, "schedule", begun.append)
-    made.cancel_waits()
-    wait_until(lambda: not made.is_unavailable)
-    assert made._reconnect_thread is not None
-    made._reconnect_thread.join(PATIENCE)
-    assert begun == []
-    made.close(PATIENCE)
+        projection_worker.read(server.count)
+    monkeypatch.setattr(projection_worker, "schedule", deliveries.append)
+    projection_worker.cancel_waits()
+    wait_until(lambda: not projection_worker.is_unavailable)
+    assert projection_worker._reconnect_thread is not None
+    projection_worker._reconnect_thread.join(PATIENCE)
+    assert deliveries == []
+    projection_worker.close(PATIENCE)
 
 
 def test_closing_waits_for_a_hanging_delivery_until_the_timeout(clerk: Any, server: Server) -> None:
-    made = ProjectionWorker(projection(clerk, server), server.check)
+    projection_worker = ProjectionWorker(projection(clerk, server), server.check)
     clerk.say("Anna paints")
-    server.going_on.clear()
-    assert not made.wait_for(made.schedule([]), 0.05)
-    made.close(0.05)
-    server.going_on.set()
-    wait_until(lambda: not made.is_overdue)
+    server.may_proceed.clear()
+    assert not projection_worker.wait_for(projection_worker.schedule([]), 0.05)
+    projection_worker.close(0.05)
+    server.may_proceed.set()
+    wait_until(lambda: not projection_worker.is_overdue)
 
 
 def test_a_store_in_this_process_is_waited_for_without_timeout(clerk: Any, server: Server) -> None:
-    own = ProjectionWorker(Projection("vectors", clerk.ledger, VectorSink(server, clerk.embedder.model), shared=False))
+    projection_worker = ProjectionWorker(
+        Projection("vectors", clerk.ledger, VectorSink(server, clerk.embedder.model), shared=False)
+    )
     record = clerk.say("Anna paints")
-    assert own.catch_up(["user:alice"], 0)
+    assert projection_worker.catch_up(["user:alice"], 0)
     assert ids(server) == {record.id}
     server.down = True
     with pytest.raises(StoreUnavailable):
-        own.read(server.count)
-    assert not own.is_unavailable
-    own.close(0)
+        projection_worker.read(server.count)
+    assert not projection_worker.is_unavailable
+    projection_worker.close(0)
 
 
 # --- leases ----------------------------------------------------------------------------------------------------------
@@ -360,17 +362,17 @@ def test_the_lease_is_released_after_a_failed_batch(clerk: Any, server: Server) 
 def test_without_the_lease_a_projection_waits_for_the_holder_to_deliver(clerk: Any, server: Server) -> None:
     clerk.say("Anna paints")
     mine, other = projection(clerk, server), projection(clerk, server)
-    server.going_on.clear()
-    busy = Thread(target=mine.catch_up, args=([],))
-    busy.start()
+    server.may_proceed.clear()
+    holding_thread = Thread(target=mine.catch_up, args=([],))
+    holding_thread.start()
     wait_until(lambda: holder(clerk) is not None)
-    waiting = Thread(target=other.catch_up, args=([],))
-    waiting.start()
+    waiting_thread = Thread(target=other.catch_up, args=([],))
+    waiting_thread.start()
     time.sleep(0.1)
-    assert waiting.is_alive()
-    server.going_on.set()
-    busy.join(PATIENCE)
-    waiting.join(PATIENCE)
+    assert waiting_thread.is_alive()
+    server.may_proceed.set()
+    holding_thread.join(PATIENCE)
+    waiting_thread.join(PATIENCE)
     assert server.upserts == 1
 
 
@@ -386,7 +388,7 @@ def test_a_clock_set_back_does_not_extend_a_lease(clerk: Any, server: Server) ->
     record = clerk.say("Anna paints")
     with clerk.ledger.write() as connection:
         assert outbox.acquire_lease(connection, "vectors", "one who died", 30)
-        connection.exec_driver_sql("UPDATE leases SET until = until + 3600000000")  # taken an hour later, by its clock
+        connection.exec_driver_sql("UPDATE leases SET until = until + 3600000000")  # as if acquired an hour later
     projection(clerk, server).catch_up([])
     assert ids(server) == {record.id}
 
@@ -419,10 +421,10 @@ def test_a_stopped_projection_does_not_wait_for_the_lease(
 def test_a_process_that_lost_its_lease_cannot_restore_old_states(
     clerk: Any, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It sleeps while another one delivers a deletion; its own old batch then puts the memory back."""
+    """It sleeps while another process delivers a deletion; then its old batch writes the deleted memory."""
     from graphmem.commands.types import DeleteMemory
 
-    record, kept = clerk.say("Anna paints"), clerk.say("Bo sings")
+    record, other_record = clerk.say("Anna paints"), clerk.say("Bo sings")
     late, quick = projection(clerk, server), projection(clerk, server)
     asleep, awake = Event(), Event()
     real = server.upsert
@@ -440,11 +442,11 @@ def test_a_process_that_lost_its_lease_cannot_restore_old_states(
     assert asleep.wait(PATIENCE)
     clerk.commit(DeleteMemory(record.id))
     quick.catch_up([])
-    assert ids(server) == {kept.id}
+    assert ids(server) == {other_record.id}
     awake.set()
     sleeper.join(PATIENCE)
     quick.catch_up([])
-    assert ids(server) == {kept.id}
+    assert ids(server) == {other_record.id}
     with clerk.ledger.read() as connection:
         assert memories.total(connection) == 1
 
@@ -461,19 +463,19 @@ def test_drain_waits_as_long_as_batches_are_delivered(
         real(points)
 
     def wait_for_one_batch(job: Any, timeout: float) -> bool:
-        """As if the time had run out each time when one more was delivered."""
+        """Times out each time after one more batch is delivered."""
         before = worker.projection.batches_delivered
         turns.release()
         wait_until(lambda: worker.projection.batches_delivered > before or job.done())
         return waits(job, 0)
 
-    said = [clerk.say(f"Anna paints {n}") for n in range(8)]
+    records = [clerk.say(f"Anna paints {n}") for n in range(8)]
     waits = worker.wait_for
     with monkeypatch.context() as patch:
         patch.setattr(server, "upsert", slow)
         patch.setattr(worker, "wait_for", wait_for_one_batch)
         assert worker.drain(0)
-    assert ids(server) == {record.id for record in said}
-    server.going_on.clear()
+    assert ids(server) == {record.id for record in records}
+    server.may_proceed.clear()
     clerk.say("Bo sings")
     assert not worker.drain(0.1)

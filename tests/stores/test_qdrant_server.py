@@ -1,4 +1,4 @@
-"""A Qdrant server's index keeps the contract over REST and over gRPC, and ranks as the exact one does."""
+"""The index of a Qdrant server passes the conformance tests over REST and gRPC, and ranks as the exact one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = [
 ]
 
 
-def server(collection: str, **more: Any) -> Any:
+def make_options(collection: str, **more: Any) -> Any:
     from graphmem.stores.qdrant.client import QdrantOptions
 
     port = int(os.environ.get("QDRANT_GRPC_PORT", "6334"))
@@ -42,13 +42,13 @@ def over_grpc(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture(scope="module")
-def opened(over_grpc: bool) -> Iterator[VectorIndex]:
+def shared_index(over_grpc: bool) -> Iterator[VectorIndex]:
     from qdrant_client import QdrantClient
 
     from graphmem.stores.qdrant.server import ServerIndex
 
     name = f"graphmem-test-{uuid4().hex}"
-    index = ServerIndex(server(name, prefer_grpc=over_grpc), str(uuid4()), "fake", DIMS)
+    index = ServerIndex(make_options(name, prefer_grpc=over_grpc), str(uuid4()), "fake", DIMS)
     yield index
     index.close()
     client = QdrantClient(URL, check_compatibility=False)
@@ -57,40 +57,40 @@ def opened(over_grpc: bool) -> Iterator[VectorIndex]:
 
 
 @pytest.fixture
-def emptied(opened: VectorIndex) -> Iterator[VectorIndex]:
-    yield opened
-    opened.wipe()
-    assert opened.count() == 0
+def empty_index(shared_index: VectorIndex) -> Iterator[VectorIndex]:
+    yield shared_index
+    shared_index.wipe()
+    assert shared_index.count() == 0
 
 
 class TestQdrantIndex(VectorIndexContract):
     @pytest.fixture
-    def index(self, emptied: VectorIndex) -> VectorIndex:
-        return emptied
+    def index(self, empty_index: VectorIndex) -> VectorIndex:
+        return empty_index
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_server_index_ranks_like_the_exact_index(emptied: VectorIndex, seed: int) -> None:
-    check_ranks_like_the_exact_index(emptied, seed)
+def test_the_server_index_ranks_like_the_exact_index(empty_index: VectorIndex, seed: int) -> None:
+    check_ranks_like_the_exact_index(empty_index, seed)
 
 
-def test_equal_scores_come_in_the_order_of_ids(emptied: VectorIndex) -> None:
-    emptied.upsert([point(n) for n in (5, 3, 9, 1)])
-    assert near(emptied) == worded(emptied) == [uid(1), uid(3), uid(5), uid(9)]
+def test_equal_scores_come_in_the_order_of_ids(empty_index: VectorIndex) -> None:
+    empty_index.upsert([point(n) for n in (5, 3, 9, 1)])
+    assert near(empty_index) == worded(empty_index) == [uid(1), uid(3), uid(5), uid(9)]
 
 
-def test_an_older_version_changes_nothing(emptied: VectorIndex) -> None:
+def test_an_older_version_changes_nothing(empty_index: VectorIndex) -> None:
     newer = point(1, np.eye(DIMS)[0], np.eye(DIMS)[1], seq=9)
-    emptied.upsert([newer])
-    emptied.upsert([point(1, np.eye(DIMS)[2], weights={8: 1.0}, seq=8)])
-    assert list(emptied.list_held()) == [(uid(1), 9, 2)]
-    assert worded(emptied) == [uid(1)]
+    empty_index.upsert([newer])
+    empty_index.upsert([point(1, np.eye(DIMS)[2], weights={8: 1.0}, seq=8)])
+    assert list(empty_index.list_held()) == [(uid(1), 9, 2)]
+    assert worded(empty_index) == [uid(1)]
 
 
 def test_a_closed_server_index_is_unavailable(over_grpc: bool) -> None:
     from graphmem.stores.qdrant.server import ServerIndex
 
-    index = ServerIndex(server("graphmem-never-opened", prefer_grpc=over_grpc), str(uuid4()), "fake", DIMS)
+    index = ServerIndex(make_options("graphmem-never-opened", prefer_grpc=over_grpc), str(uuid4()), "fake", DIMS)
     index.close()
     index.close()
     with pytest.raises(StoreUnavailable, match="closed"):

@@ -1,4 +1,4 @@
-"""What every `VectorIndex` does. A backend subclasses `VectorIndexContract` and gives an `index` fixture."""
+"""Conformance tests of `VectorIndex`. A backend subclasses `VectorIndexContract` and gives an `index` fixture."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def at_cosine(cosine: float) -> Any:
 
 
 def record(number: int, scope: Scope = ALICE, **more: Any) -> MemoryRecord:
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "kind": Kind.EPISODE,
         "text": f"memory {number}",
         "at": NOON,
@@ -49,7 +49,7 @@ def record(number: int, scope: Scope = ALICE, **more: Any) -> MemoryRecord:
         "session": "s",
         "seq": number + 1,
     }
-    return MemoryRecord(id=uid(number), partition=scope.partition, scope=scope, **{**told, **more})
+    return MemoryRecord(id=uid(number), partition=scope.partition, scope=scope, **{**fields, **more})
 
 
 def point(
@@ -66,12 +66,12 @@ def view(scope: Scope = ALICE, *, anywhere: bool = False, **more: Any) -> View:
 QUESTION = towards(1)
 
 
-def near(index: VectorIndex, seen: View | None = None, limit: int = 10) -> list[str]:
-    return [found for found, _ in index.dense(seen or view(), QUESTION, limit)]
+def near(index: VectorIndex, search_view: View | None = None, limit: int = 10) -> list[str]:
+    return [memory_id for memory_id, _ in index.dense(search_view or view(), QUESTION, limit)]
 
 
-def worded(index: VectorIndex, seen: View | None = None, limit: int = 10) -> list[str]:
-    return [found for found, _ in index.sparse(seen or view(), {7: 1.0}, limit)]
+def worded(index: VectorIndex, search_view: View | None = None, limit: int = 10) -> list[str]:
+    return [memory_id for memory_id, _ in index.sparse(search_view or view(), {7: 1.0}, limit)]
 
 
 class VectorIndexContract:
@@ -110,7 +110,7 @@ class VectorIndexContract:
         assert list(index.list_held()) == [(uid(1), 9, 1)]
         assert index.dense(view(), QUESTION, 5)[0][1] == pytest.approx(0, abs=1e-6)
         assert worded(index) == []
-        assert [found for found, _ in index.sparse(view(), {8: 1.0}, 5)] == [uid(1)]
+        assert [memory_id for memory_id, _ in index.sparse(view(), {8: 1.0}, 5)] == [uid(1)]
 
     def test_a_new_version_may_move_to_another_scope(self, index: VectorIndex) -> None:
         index.upsert([point(1)])
@@ -119,7 +119,7 @@ class VectorIndexContract:
         assert near(index, view(Scope("bob"))) == [uid(1)]
         assert index.count() == 1
 
-    def test_stale_windows_go_when_a_new_version_has_fewer(self, index: VectorIndex) -> None:
+    def test_stale_windows_are_removed_when_a_new_version_has_fewer(self, index: VectorIndex) -> None:
         index.upsert([point(1, towards(0, 1), towards(0, 0, 1), towards(1))])
         index.upsert([point(1, towards(0, 1), seq=5)])
         assert index.count() == 1
@@ -145,7 +145,7 @@ class VectorIndexContract:
         assert list(index.list_held(["user:nobody"])) == []
         assert list(index.list_held([])) == []
 
-    def test_large_change_numbers_come_back_exactly(self, index: VectorIndex) -> None:
+    def test_large_sequence_numbers_are_returned_exactly(self, index: VectorIndex) -> None:
         index.upsert([point(1, seq=2**53 + 1)])
         assert list(index.list_held()) == [(uid(1), 2**53 + 1, 1)]
 
@@ -161,15 +161,15 @@ class VectorIndexContract:
     def test_dense_gives_cosines_best_first(self, index: VectorIndex) -> None:
         wanted = {1: 0.2, 2: 0.9, 3: -0.5, 4: 0.6}
         index.upsert([point(n, at_cosine(c)) for n, c in wanted.items()])
-        found = index.dense(view(), QUESTION, 10)
-        assert [one for one, _ in found] == [uid(2), uid(4), uid(1), uid(3)]
-        assert [score for _, score in found] == pytest.approx([0.9, 0.6, 0.2, -0.5], abs=1e-5)
+        hits = index.dense(view(), QUESTION, 10)
+        assert [memory_id for memory_id, _ in hits] == [uid(2), uid(4), uid(1), uid(3)]
+        assert [score for _, score in hits] == pytest.approx([0.9, 0.6, 0.2, -0.5], abs=1e-5)
 
     def test_the_best_window_counts_and_each_memory_comes_once(self, index: VectorIndex) -> None:
         index.upsert([point(1, at_cosine(0.1), at_cosine(0.8), at_cosine(0.3)), point(2, at_cosine(0.7))])
-        found = index.dense(view(), QUESTION, 10)
-        assert [one for one, _ in found] == [uid(1), uid(2)]
-        assert found[0][1] == pytest.approx(0.8, abs=1e-5)
+        hits = index.dense(view(), QUESTION, 10)
+        assert [memory_id for memory_id, _ in hits] == [uid(1), uid(2)]
+        assert hits[0][1] == pytest.approx(0.8, abs=1e-5)
 
     def test_a_memory_of_very_many_windows_does_not_crowd_out_the_others(self, index: VectorIndex) -> None:
         index.upsert([point(1, *[at_cosine(0.9)] * 120), point(2, at_cosine(0.8)), point(3, at_cosine(0.7))])
@@ -182,20 +182,20 @@ class VectorIndexContract:
             point(3, weights={2: 0.5, 9: 40.0}),
             point(4, weights={9: 1.0}),
         ])  # fmt: skip
-        found = index.sparse(view(), {1: 0.5, 2: 2.0}, 10)
-        assert [one for one, _ in found] == [uid(1), uid(2), uid(3)]
-        assert [score for _, score in found] == pytest.approx([4.5, 1.5, 1.0], rel=1e-5)
+        hits = index.sparse(view(), {1: 0.5, 2: 2.0}, 10)
+        assert [memory_id for memory_id, _ in hits] == [uid(1), uid(2), uid(3)]
+        assert [score for _, score in hits] == pytest.approx([4.5, 1.5, 1.0], rel=1e-5)
 
-    def test_words_of_several_windows_count_once(self, index: VectorIndex) -> None:
+    def test_words_of_a_memory_with_several_windows_count_once(self, index: VectorIndex) -> None:
         index.upsert([point(1, towards(1), towards(0, 1), weights={7: 2.0})])
         assert index.sparse(view(), {7: 1.5}, 10) == [(uid(1), pytest.approx(3.0))]
 
-    def test_no_words_find_nothing(self, index: VectorIndex) -> None:
+    def test_a_query_without_matching_words_finds_nothing(self, index: VectorIndex) -> None:
         index.upsert([point(1), point(2, weights={})])
         assert index.sparse(view(), {}, 10) == []
         assert index.sparse(view(), {12345: 1.0}, 10) == []
 
-    def test_a_memory_without_words_is_found_by_nearness(self, index: VectorIndex) -> None:
+    def test_a_memory_without_words_is_found_by_its_vector(self, index: VectorIndex) -> None:
         index.upsert([point(1, weights={})])
         assert near(index) == [uid(1)]
 
@@ -216,7 +216,7 @@ class VectorIndexContract:
         assert arm(index, limit=2) == [uid(500)]
 
     @pytest.mark.parametrize("arm", [near, worded])
-    def test_a_scope_sees_the_memories_that_carry_its_values(self, index: VectorIndex, arm: Any) -> None:
+    def test_a_scope_sees_the_memories_that_have_its_ids(self, index: VectorIndex, arm: Any) -> None:
         scopes = [
             Scope("alice"),
             Scope("alice", "a"),
@@ -235,14 +235,14 @@ class VectorIndexContract:
         assert arm(index, view(Scope(None, None, "r"), anywhere=True)) == [uid(2), uid(3)]
 
     @pytest.mark.parametrize("arm", [near, worded])
-    def test_a_run_sees_what_was_said_again_in_it(self, index: VectorIndex, arm: Any) -> None:
-        told = [(None, ()), ("r", ("s", "t")), (None, ("s",)), ("s", ()), ("t", ("r",))]
+    def test_a_run_sees_memories_reaffirmed_in_it(self, index: VectorIndex, arm: Any) -> None:
+        runs = [(None, ()), ("r", ("s", "t")), (None, ("s",)), ("s", ()), ("t", ("r",))]
         index.upsert(
             [
                 point(
                     n, at_cosine(0.9 - n / 10), weights={7: 9.0 - n}, scope=Scope("alice", None, own), further_runs=more
                 )
-                for n, (own, more) in enumerate(told)
+                for n, (own, more) in enumerate(runs)
             ]
         )
         index.upsert([point(9, scope=Scope("bob", None, "x"), further_runs=("s",))])
@@ -308,7 +308,7 @@ def random_points(seed: int, count: int = 150) -> list[Point]:
     for n in range(count):
         rows = numbers.normal(size=(chance.choice([1, 1, 1, 2, 4]), DIMS)).astype(np.float32)
         start = NOON + HOUR * chance.randint(-50, 50)
-        made = record(
+        memory = record(
             n,
             Scope(chance.choice(["alice", "bob"]), chance.choice([None, "a", "b"]), chance.choice([None, "r"])),
             kind=chance.choice(list(Kind)),
@@ -318,7 +318,7 @@ def random_points(seed: int, count: int = 150) -> list[Point]:
             further_runs=chance.choice([(), (), ("q",), ("q", "r")]),
         )
         words = {term: chance.uniform(0.1, 3) for term in chance.sample(range(30), chance.randint(0, 8))}
-        points.append(Point(made, rows / np.linalg.norm(rows, axis=1, keepdims=True), words))
+        points.append(Point(memory, rows / np.linalg.norm(rows, axis=1, keepdims=True), words))
     return points
 
 
@@ -340,7 +340,7 @@ def random_views(seed: int, count: int = 25) -> list[View]:
     return views
 
 
-def changed(one: Point, seq: int) -> Point:
+def with_seq(one: Point, seq: int) -> Point:
     return replace(one, record=replace(one.record, seq=seq))
 
 
@@ -350,18 +350,18 @@ def check_ranks_like_the_exact_index(index: VectorIndex, seed: int) -> None:
     exact, points = NumpyIndex(), random_points(seed)
     for one in (exact, index):
         one.upsert(points)
-        one.upsert([changed(point, 1000 + n) for n, point in enumerate(points[::7])])
-    gone = [point.record.id for point in chance.sample(points, 30)]
-    assert exact.delete(gone) == index.delete(gone)
+        one.upsert([with_seq(point, 1000 + n) for n, point in enumerate(points[::7])])
+    deleted_ids = [point.record.id for point in chance.sample(points, 30)]
+    assert exact.delete(deleted_ids) == index.delete(deleted_ids)
     assert sorted(exact.list_held()) == sorted(index.list_held())
     assert exact.count() == index.count()
-    for seen in random_views(seed):
+    for search_view in random_views(seed):
         vector = numbers.normal(size=DIMS).astype(np.float32)
         vector /= np.linalg.norm(vector)
         weights = {term: chance.uniform(0.1, 2) for term in chance.sample(range(30), 4)}
         for limit in (3, 100):
-            _check_same(exact.dense(seen, vector, limit), index.dense(seen, vector, limit))
-            _check_same(exact.sparse(seen, weights, limit), index.sparse(seen, weights, limit))
+            _check_same(exact.dense(search_view, vector, limit), index.dense(search_view, vector, limit))
+            _check_same(exact.sparse(search_view, weights, limit), index.sparse(search_view, weights, limit))
 
 
 def _check_same(expected: Sequence[tuple[str, float]], scored: Sequence[tuple[str, float]]) -> None:

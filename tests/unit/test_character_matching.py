@@ -1,4 +1,4 @@
-"""Questions in scripts that the embedder does not read, and which scripts it reads."""
+"""Character matching for scripts that the embedder does not support, and detection of the supported scripts."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from graphmem.retrieval.character_matching import PARTIAL_WEIGHT
 
 
 def rows(question: str, *texts: str) -> list[list[float]]:
-    found = character_matching.character_matches(question, 100, {})
-    assert found is not None
-    return found.nearest(texts).tolist()
+    matches = character_matching.character_matches(question, 100, {})
+    assert matches is not None
+    return matches.nearest(texts).tolist()
 
 
-def test_a_sign_counts_whole_beside_the_one_it_stands_beside_in_the_question() -> None:
+def test_a_character_counts_fully_next_to_its_neighbour_in_the_question() -> None:
     assert rows("搬家", "她上周搬家", "搬到北京", "天气") == [[1.0, 1.0], [PARTIAL_WEIGHT, 0.0], [0.0, 0.0]]
 
 
-def test_function_signs_tell_nothing_by_themselves() -> None:
+def test_function_characters_alone_match_nothing() -> None:
     assert rows("我的狗在哪里", "狗") == [[PARTIAL_WEIGHT]]
     assert character_matching.character_matches("是吗？", 100, {}) is None
 
 
-def test_words_of_other_scripts_count_in_part_by_their_beginning() -> None:
+def test_words_of_other_scripts_count_in_part_by_their_prefix() -> None:
     dog = rows("собака", "собака", "собаку", "соболь", "кот")
     assert dog == [[1.0], [PARTIAL_WEIGHT], [0.0], [0.0]]
 
@@ -53,30 +53,30 @@ def test_words_are_compared_whole(question: str, text: str, wanted: float) -> No
     assert rows(question, text) == [[wanted]]
 
 
-def test_of_a_very_long_question_the_most_telling_parts_are_compared() -> None:
-    found = character_matching.character_matches("".join(chr(0x4E00 + n) for n in range(1500)), 100, {})
-    assert found is not None
-    assert len(found.parts) == character_matching.MAX_PARTS
-    assert found.weights.sum() == pytest.approx(1.0)
+def test_a_very_long_question_is_cut_to_the_maximum_of_parts() -> None:
+    matches = character_matching.character_matches("".join(chr(0x4E00 + n) for n in range(1500)), 100, {})
+    assert matches is not None
+    assert len(matches.parts) == character_matching.MAX_PARTS
+    assert matches.weights.sum() == pytest.approx(1.0)
 
 
-def test_rare_parts_tell_more() -> None:
+def test_rare_parts_weigh_more() -> None:
     from graphmem.text import term_id
 
-    found = character_matching.character_matches("北京 美丽", 100, {term_id("北京"): 60, term_id("美丽"): 1})
-    assert found is not None
-    assert found.weights.sum() == pytest.approx(1.0)
-    told = dict(zip((part.prefix for part in found.parts), found.weights, strict=True))
-    assert told["京"] < told["美"]
+    matches = character_matching.character_matches("北京 美丽", 100, {term_id("北京"): 60, term_id("美丽"): 1})
+    assert matches is not None
+    assert matches.weights.sum() == pytest.approx(1.0)
+    weights = dict(zip((part.prefix for part in matches.parts), matches.weights, strict=True))
+    assert weights["京"] < weights["美"]
 
 
-class Reader:
-    """An embedder that reads everything: the two sentences of a pair are one direction."""
+class UniversalEmbedder:
+    """An embedder that supports every script: both sentences of a pair get the same vector."""
 
-    model, dims = "reader", 64
+    model, dims = "universal", 64
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.calls = 0
         self._places = {
             sentence: place
             for pairs in _PAIRS.values()
@@ -85,7 +85,7 @@ class Reader:
         }  # fmt: skip
 
     def embed(self, texts: Sequence[str]) -> list[Matrix]:
-        self.asked += 1
+        self.calls += 1
         return [np.eye(self.dims, dtype=np.float32)[[self._places[text]]] for text in texts]
 
     def embed_query(self, text: str) -> Matrix:
@@ -105,7 +105,7 @@ QUESTIONS = {
 }
 
 
-def test_signs_of_another_width_are_of_the_same_script() -> None:
+def test_characters_of_another_width_are_of_the_same_script() -> None:
     assert script_of("ﾈｺﾉﾅﾏｴ") == "HIRAGANA"
 
 
@@ -116,35 +116,35 @@ def test_there_is_a_question_for_every_script() -> None:
 @pytest.mark.parametrize(
     "text", ["What is my cat's name?", "Wie heißt meine Katze?", "", "12:30 !", "Alice 的狗 is old"]
 )
-def test_latin_letters_are_taken_to_be_read(text: str) -> None:
+def test_latin_letters_need_no_script_test(text: str) -> None:
     assert script_of(text) is None
 
 
 @pytest.mark.parametrize("script", QUESTIONS)
-def test_an_english_model_reads_no_other_script(script: str) -> None:
+def test_an_english_model_supports_no_other_script(script: str) -> None:
     assert not ScriptSupport(MiniLM()).supports(QUESTIONS[script])
     assert ScriptSupport(MiniLM()).supports("What is my cat's name?")
 
 
-def test_an_embedder_that_reads_is_asked_once_for_each_script() -> None:
-    reader = Reader()
-    scripts = ScriptSupport(reader)
+def test_an_embedder_is_tested_once_for_each_script() -> None:
+    embedder = UniversalEmbedder()
+    scripts = ScriptSupport(embedder)
     assert all(scripts.supports(text) for text in (*QUESTIONS.values(), *QUESTIONS.values()))
-    assert reader.asked == len(QUESTIONS)
+    assert embedder.calls == len(QUESTIONS)
 
 
-def test_a_script_without_sentences_is_read_by_who_reads_most_others() -> None:
+def test_a_script_without_test_sentences_is_supported_if_most_others_are() -> None:
     georgian = "რა ჰქვია ჩემს კატას?"
     assert script_of(georgian) == "GEORGIAN"
-    assert ScriptSupport(Reader()).supports(georgian)
+    assert ScriptSupport(UniversalEmbedder()).supports(georgian)
     assert not ScriptSupport(MiniLM()).supports(georgian)
 
 
-def test_an_embedder_that_fails_is_asked_again() -> None:
-    class Failing(Reader):
+def test_an_embedder_that_fails_is_tested_again() -> None:
+    class Failing(UniversalEmbedder):
         def embed(self, texts: Sequence[str]) -> list[Matrix]:
-            if not self.asked:
-                self.asked += 1
+            if not self.calls:
+                self.calls += 1
                 raise EmbeddingError("out of reach")
             return super().embed(texts)
 

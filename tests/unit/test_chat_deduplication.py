@@ -1,4 +1,4 @@
-"""Which messages of a chat are its last rounds, and how each is known again however the chat is given."""
+"""Chat deduplication: the last rounds of a chat, and ids that stay the same when only its end is given."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from graphmem.ingest.chat_deduplication import ChatHistory, last_rounds
 KEYED = Digests("ledger", bytes(32)).keyed
 
 
-def chat(*said: str) -> list[dict[str, Any]]:
-    """ "u…" is said by the user, anything else by the assistant."""
-    return [{"role": "user" if text[0] == "u" else "assistant", "content": text} for text in said]
+def chat(*texts: str) -> list[dict[str, Any]]:
+    """A chat of these texts: those that begin with "u" are the user's, all others the assistant's."""
+    return [{"role": "user" if text[0] == "u" else "assistant", "content": text} for text in texts]
 
 
-def ids(found: Any) -> list[str]:
-    return [message["id"] for message in found]
+def ids(messages: Any) -> list[str]:
+    return [message["id"] for message in messages]
 
 
 @pytest.mark.parametrize(
-    ("said", "rounds", "start"),
+    ("texts", "rounds", "start"),
     [
         (("u1", "a1", "u2", "a2", "u3", "a3"), 2, 2),
         (("u1", "a1", "u2", "a2", "u3", "a3"), 1, 4),
@@ -34,52 +34,52 @@ def ids(found: Any) -> list[str]:
         ((), 1, 0),
     ],
 )
-def test_a_round_is_what_the_user_says_with_its_answers(said: tuple[str, ...], rounds: int, start: int) -> None:
-    assert last_rounds(chat(*said), rounds) == start
+def test_a_round_is_the_users_messages_and_their_answers(texts: tuple[str, ...], rounds: int, start: int) -> None:
+    assert last_rounds(chat(*texts), rounds) == start
 
 
 def test_a_growing_chat_keeps_its_ids() -> None:
-    link = ChatHistory(KEYED)
-    first = ids(link.with_keys(chat("u1", "a1"), 2))
-    second = ids(link.with_keys(chat("u1", "a1", "u2", "a2"), 2))
-    third = ids(link.with_keys(chat("u1", "a1", "u2", "a2", "u3", "a3"), 2))
+    history = ChatHistory(KEYED)
+    first = ids(history.with_keys(chat("u1", "a1"), 2))
+    second = ids(history.with_keys(chat("u1", "a1", "u2", "a2"), 2))
+    third = ids(history.with_keys(chat("u1", "a1", "u2", "a2", "u3", "a3"), 2))
     assert second[:2] == first
     assert third[:2] == second[2:]
     assert len({*first, *second, *third}) == 6
 
 
 def test_a_chat_given_by_its_end_keeps_its_ids() -> None:
-    link = ChatHistory(KEYED)
-    first = ids(link.with_keys(chat("u1", "a1", "u2", "a2"), 2))
-    second = ids(link.with_keys(chat("u2", "a2", "u3", "a3"), 2))
+    history = ChatHistory(KEYED)
+    first = ids(history.with_keys(chat("u1", "a1", "u2", "a2"), 2))
+    second = ids(history.with_keys(chat("u2", "a2", "u3", "a3"), 2))
     assert second[:2] == first[2:]
     assert len({*first, *second}) == 6
 
 
 def test_the_same_words_in_another_place_are_another_message() -> None:
-    link = ChatHistory(KEYED)
-    said = ids(link.with_keys(chat("u", "a", "u", "a", "u", "a"), 9))
-    assert len(set(said)) == 6
+    history = ChatHistory(KEYED)
+    message_ids = ids(history.with_keys(chat("u", "a", "u", "a", "u", "a"), 9))
+    assert len(set(message_ids)) == 6
 
 
 def test_a_regenerated_answer_is_another_message() -> None:
-    link = ChatHistory(KEYED)
-    first = ids(link.with_keys(chat("u1", "a1"), 2))
-    second = ids(link.with_keys(chat("u1", "b1"), 2))
+    history = ChatHistory(KEYED)
+    first = ids(history.with_keys(chat("u1", "a1"), 2))
+    second = ids(history.with_keys(chat("u1", "b1"), 2))
     assert second[0] == first[0]
     assert second[1] != first[1]
 
 
 def test_another_process_finds_the_same_ids_in_a_whole_chat() -> None:
-    link, whole = ChatHistory(KEYED), chat("u1", "a1", "u2", "a2", "u1", "a1")
-    link.with_keys(whole[:2], 2)
-    link.with_keys(whole[:4], 2)
-    assert ids(link.with_keys(whole, 2)) == ids(ChatHistory(KEYED).with_keys(whole, 2))
+    history, whole = ChatHistory(KEYED), chat("u1", "a1", "u2", "a2", "u1", "a1")
+    history.with_keys(whole[:2], 2)
+    history.with_keys(whole[:4], 2)
+    assert ids(history.with_keys(whole, 2)) == ids(ChatHistory(KEYED).with_keys(whole, 2))
 
 
 def test_a_message_with_an_id_or_a_time_is_unchanged() -> None:
-    told = [{"role": "user", "content": "x", "id": "7"}, {"role": "assistant", "content": "y", "timestamp": 0}]
-    assert ChatHistory(KEYED).with_keys(told, 1) == told
+    messages = [{"role": "user", "content": "x", "id": "7"}, {"role": "assistant", "content": "y", "timestamp": 0}]
+    assert ChatHistory(KEYED).with_keys(messages, 1) == messages
 
 
 @pytest.mark.parametrize("strange", [None, 7, ["x"], "words", [None]])

@@ -37,10 +37,10 @@ def test_is_chinese(text: str, expected: bool) -> None:
 
 
 def test_names_and_nouns() -> None:
-    found = kinds("志远在苏州工业园区的机器人公司上班,周末带柴犬去太湖。")
-    assert found["苏州工业园区"] == found["太湖"] == NAME
-    assert found["公司"] == found["机器人"] == found["机器人公司"] == NOUN_PHRASE
-    assert not {"周末", "上班", "的", "在"} & set(found)
+    kind_of = kinds("志远在苏州工业园区的机器人公司上班,周末带柴犬去太湖。")
+    assert kind_of["苏州工业园区"] == kind_of["太湖"] == NAME
+    assert kind_of["公司"] == kind_of["机器人"] == kind_of["机器人公司"] == NOUN_PHRASE
+    assert not {"周末", "上班", "的", "在"} & set(kind_of)
 
 
 def test_a_full_name_is_also_mentioned_by_its_given_name() -> None:
@@ -48,11 +48,11 @@ def test_a_full_name_is_also_mentioned_by_its_given_name() -> None:
 
 
 def test_types_of_names() -> None:
-    found = types("孟雨桐和阿杰从复旦大学去了北京,在金鸡湖边吃巧克力。")
-    assert found["孟雨桐"] == found["阿杰"] == EntityType.PERSON
-    assert found["复旦大学"] == EntityType.ORGANIZATION
-    assert found["北京"] == found["金鸡湖"] == EntityType.PLACE
-    assert found["巧克力"] == EntityType.OTHER
+    type_of = types("孟雨桐和阿杰从复旦大学去了北京,在金鸡湖边吃巧克力。")
+    assert type_of["孟雨桐"] == type_of["阿杰"] == EntityType.PERSON
+    assert type_of["复旦大学"] == EntityType.ORGANIZATION
+    assert type_of["北京"] == type_of["金鸡湖"] == EntityType.PLACE
+    assert type_of["巧克力"] == EntityType.OTHER
 
 
 def test_prepositions_and_verbs_are_stripped_from_unknown_names() -> None:
@@ -78,23 +78,23 @@ def test_odd_texts(text: str) -> None:
 def test_questions_and_memories_have_the_same_keys() -> None:
     extractor = SpacyExtractor()
     text = "孟雨桐在上海动物园给长颈鹿看过病"
-    (told,) = extractor.extract([Utterance(text)])
-    assert list(told.mentions) == extractor.keys(text)
-    assert told.statements == ()
-    assert Mention("上海动物园", "上海动物园", EntityType.PLACE, NAME) in told.mentions
+    (extraction,) = extractor.extract([Utterance(text)])
+    assert list(extraction.mentions) == extractor.keys(text)
+    assert extraction.statements == ()
+    assert Mention("上海动物园", "上海动物园", EntityType.PLACE, NAME) in extraction.mentions
 
 
 def test_a_name_leads_from_one_memory_to_another() -> None:
     with Memory(":memory:") as memory:
-        told = [
+        messages = [
             ("顾南乔", "豆包是孟雨桐救回来的"),
             ("林晓芸", "今天的晚饭是番茄炒蛋"),
             ("顾南乔", "孟雨桐以前在上海动物园工作"),
         ]
-        memory.add([{"role": "user", "name": name, "content": text} for name, text in told], user_id="u")
-        found = memory.search("谁救了豆包?", user_id="u", explain=True)["results"]
-        reached = next(hit for hit in found if "动物园" in hit["memory"])
-        assert "孟雨桐" in str(reached["explain"]["path"])
+        memory.add([{"role": "user", "name": name, "content": text} for name, text in messages], user_id="u")
+        hits = memory.search("谁救了豆包?", user_id="u", explain=True)["results"]
+        linked_hit = next(hit for hit in hits if "动物园" in hit["memory"])
+        assert "孟雨桐" in str(linked_hit["explain"]["path"])
 
 
 def test_a_failure_raises_model_error(monkeypatch: pytest.MonkeyPatch) -> None:

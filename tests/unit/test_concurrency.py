@@ -23,8 +23,8 @@ def test_every_thread_can_set_the_limit_whoever_did_so_first() -> None:
     before = blas()
     assert inside() == {1}
     with ThreadPoolExecutor(1) as first, ThreadPoolExecutor(1) as second:
-        found = [pool.submit(inside).result() for pool in (first, second, first)]
-    assert found == [{1}] * 3
+        limits = [pool.submit(inside).result() for pool in (first, second, first)]
+    assert limits == [{1}] * 3
     assert blas() == before
 
 

@@ -1,4 +1,4 @@
-"""What is made of a language model's decisions: no explicit change is lost, in whichever shape it comes."""
+"""Parsing of a language model's decisions: no explicit change is lost, whatever the form of the answer."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ def record(text: str, days: int = 0) -> MemoryRecord:
     return MemoryRecord("id", scope.partition, scope, Kind.FACT, text, at, at, at, at, "s", role="user")
 
 
-def read(memories: list[str], facts: list[str], answer: Any) -> DecisionResult:
+def parse_answer(memories: list[str], facts: list[str], answer: Any) -> DecisionResult:
     drafts = [FactDraft(Fact(text, None, 1.0, (0,)), record(text, 1)) for text in facts]
     return decision.parse_answer(answer, drafts, [KnownMemory(record(text)) for text in memories])
 
 
-def becomes(memories: list[str], facts: list[str], entries: list[Entry]) -> list[tuple[str, int | None, str]]:
+def parse_actions(memories: list[str], facts: list[str], entries: list[Entry]) -> list[tuple[str, int | None, str]]:
     """(event, number of the memory, text of the memory afterwards) for each action."""
     return [
         (one.type.value, one.memory, one.text if one.type.value in {"ADD", "UPDATE"} else "")
-        for one in read(memories, facts, {"memory": entries}).actions
+        for one in parse_answer(memories, facts, {"memory": entries}).actions
     ]
 
 
-def none(n: int, text: str) -> Entry:
+def none_entry(n: int, text: str) -> Entry:
     return {"id": str(n), "text": text, "event": "NONE"}
 
 
@@ -57,7 +57,7 @@ CHEESE, HAM, NO_CHEESE = "Loves cheese pizza", "Loves ham pizza", "Dislikes chee
     ],
     ids=["ADD", "UPDATE", "DELETE"],
 )
-def test_a_change_beside_a_similar_memory_listed_as_none(
+def test_a_change_is_applied_beside_a_none_for_a_similar_memory(
     memories: list[str],
     facts: list[str],
     unchanged: int,
@@ -65,8 +65,8 @@ def test_a_change_beside_a_similar_memory_listed_as_none(
     expected: tuple[str, int | None, str],
     first: bool,
 ) -> None:
-    entries = [none(unchanged, memories[unchanged]), change]
-    assert becomes(memories, facts, entries if first else entries[::-1]) == [expected]
+    entries = [none_entry(unchanged, memories[unchanged]), change]
+    assert parse_actions(memories, facts, entries if first else entries[::-1]) == [expected]
 
 
 def test_a_change_wins_over_a_none_for_the_same_fact_by_number() -> None:
@@ -74,24 +74,26 @@ def test_a_change_wins_over_a_none_for_the_same_fact_by_number() -> None:
         {"fact": 0, "event": "NONE", "id": 0, "text": SISTER},
         {"fact": 0, "event": "ADD", "id": None, "text": DOG},
     ]
-    assert becomes([SISTER], [DOG], entries) == [("ADD", None, DOG)]
+    assert parse_actions([SISTER], [DOG], entries) == [("ADD", None, DOG)]
     entries = [
         {"fact": 0, "event": "NONE", "id": 1, "text": HAM},
         {"fact": 0, "event": "DELETE", "id": 0, "text": CHEESE},
     ]
-    # The fact is known by memory 1, and memory 0 is untrue: both are done.
-    assert becomes([CHEESE, HAM], [NO_CHEESE], entries) == [("DELETE", 0, ""), ("NONE", 1, "")]
+    # Memory 1 holds the fact already, and memory 0 is untrue: both entries take effect.
+    assert parse_actions([CHEESE, HAM], [NO_CHEESE], entries) == [("DELETE", 0, ""), ("NONE", 1, "")]
 
 
 def test_a_none_counts_for_the_fact_it_names_by_number() -> None:
-    assert becomes(["Likes long walks"], ["Loves long walks"], [{"fact": 0, "event": "NONE", "id": 0}]) == [
+    assert parse_actions(["Likes long walks"], ["Loves long walks"], [{"fact": 0, "event": "NONE", "id": 0}]) == [
         ("NONE", 0, "")
     ]
 
 
 def test_a_none_without_number_counts_only_with_exactly_the_text_of_the_fact() -> None:
-    assert becomes(["Likes tea."], ["likes tea"], [none(0, "Likes tea.")]) == [("NONE", 0, "")]
-    assert becomes(["Likes tea"], ["Likes green tea"], [none(0, "Likes tea")]) == [("ADD", None, "Likes green tea")]
+    assert parse_actions(["Likes tea."], ["likes tea"], [none_entry(0, "Likes tea.")]) == [("NONE", 0, "")]
+    assert parse_actions(["Likes tea"], ["Likes green tea"], [none_entry(0, "Likes tea")]) == [
+        ("ADD", None, "Likes green tea")
+    ]
 
 
 def test_several_memories_are_updated_by_one_fact() -> None:
@@ -99,7 +101,7 @@ def test_several_memories_are_updated_by_one_fact() -> None:
         {"fact": 0, "event": "UPDATE", "id": 0, "text": "Has a dog named Rex"},
         {"fact": 0, "event": "UPDATE", "id": 1, "text": "Walks Rex every day"},
     ]
-    assert [one[:2] for one in becomes(["Has a dog", "Walks the dog"], ["Rex is the dog"], entries)] == [
+    assert [one[:2] for one in parse_actions(["Has a dog", "Walks the dog"], ["Rex is the dog"], entries)] == [
         ("UPDATE", 0),
         ("UPDATE", 1),
     ]
@@ -108,24 +110,24 @@ def test_several_memories_are_updated_by_one_fact() -> None:
 def test_an_add_beside_an_update_of_the_same_fact_is_kept_unless_its_text_is_the_same() -> None:
     update = {"fact": 0, "event": "UPDATE", "id": 0, "text": "Has a sister named Jesica"}
     memories, fact = ["Has a sister"], "Jesica, the sister, has a dog"
-    assert becomes(memories, [fact], [update, {"fact": 0, "event": "ADD", "text": DOG}]) == [
+    assert parse_actions(memories, [fact], [update, {"fact": 0, "event": "ADD", "text": DOG}]) == [
         ("UPDATE", 0, "Has a sister named Jesica"),
         ("ADD", None, fact),
     ]
     same = {**update, "text": fact}
-    assert becomes(memories, [fact], [same, {"fact": 0, "event": "ADD", "text": fact}]) == [("UPDATE", 0, fact)]
+    assert parse_actions(memories, [fact], [same, {"fact": 0, "event": "ADD", "text": fact}]) == [("UPDATE", 0, fact)]
 
 
 def test_a_fact_with_exactly_the_text_is_matched_before_one_that_contains_it() -> None:
     facts = ["Has a dog named Rex and two cats", "Has a dog"]
     update = {"id": "0", "text": "Has a dog", "event": "UPDATE", "old_memory": "Has a pet"}
-    assert becomes(["Has a pet"], facts, [update]) == [("ADD", None, facts[0]), ("UPDATE", 0, "Has a dog")]
+    assert parse_actions(["Has a pet"], facts, [update]) == [("ADD", None, facts[0]), ("UPDATE", 0, "Has a dog")]
 
 
 def test_a_delete_belongs_to_the_fact_that_contradicts_the_memory() -> None:
     facts = ["Lisbon is hot in summer", "Moved to Rome"]
     entries = [{"id": "0", "text": "Lives in Lisbon", "event": "DELETE"}, {"text": "Moved to Rome", "event": "ADD"}]
-    assert becomes(["Lives in Lisbon"], facts, entries) == [
+    assert parse_actions(["Lives in Lisbon"], facts, entries) == [
         ("ADD", None, facts[0]),
         ("DELETE", 0, ""),
         ("ADD", None, "Moved to Rome"),
@@ -138,34 +140,36 @@ def test_a_change_that_matches_no_text_belongs_to_the_only_fact_without_an_entry
         {"text": "Plays chess", "event": "ADD"},
         {"id": "0", "text": "Likes tea of all kinds", "event": "UPDATE"},
     ]
-    assert becomes(["Likes tea"], facts, entries) == [
+    assert parse_actions(["Likes tea"], facts, entries) == [
         ("ADD", None, "Plays chess"),
         ("UPDATE", 0, "Likes tea of all kinds"),
     ]
 
 
 def test_a_change_that_belongs_to_no_fact_is_counted_and_the_facts_are_added() -> None:
-    decided = read(
+    result = parse_answer(
         ["Likes tea"], ["Plays chess", "Has a cat"], {"memory": [{"id": 0, "event": "UPDATE", "text": "喝茶"}]}
     )
-    assert [one.type.value for one in decided.actions] == ["ADD", "ADD"]
-    assert decided.dropped == {"of no fact": 1}
+    assert [one.type.value for one in result.actions] == ["ADD", "ADD"]
+    assert result.dropped == {"of no fact": 1}
 
 
 def test_decisions_over_the_limit_are_counted_and_the_fact_is_added() -> None:
-    entries = [none(0, "Likes tea")] * decision.MAX_DECISIONS + [
+    entries = [none_entry(0, "Likes tea")] * decision.MAX_DECISIONS + [
         {"id": "0", "text": "Likes black tea", "event": "UPDATE"}
     ]
-    decided = read(["Likes tea"], ["Likes black tea"], {"memory": entries})
-    assert [one.type.value for one in decided.actions] == ["ADD"]
-    assert decided.dropped == {"over the limit of decisions": 1}
+    result = parse_answer(["Likes tea"], ["Likes black tea"], {"memory": entries})
+    assert [one.type.value for one in result.actions] == ["ADD"]
+    assert result.dropped == {"over the limit of decisions": 1}
 
 
 def test_an_answer_that_lists_every_memory_as_none_adds_the_fact() -> None:
     memories = [f"Likes number {n}" for n in range(20)]
-    decided = read(memories, ["Likes number 21"], {"memory": [none(n, text) for n, text in enumerate(memories)]})
-    assert [(one.type.value, one.text) for one in decided.actions] == [("ADD", "Likes number 21")]
-    assert decided.dropped == {}
+    result = parse_answer(
+        memories, ["Likes number 21"], {"memory": [none_entry(n, text) for n, text in enumerate(memories)]}
+    )
+    assert [(one.type.value, one.text) for one in result.actions] == [("ADD", "Likes number 21")]
+    assert result.dropped == {}
 
 
 def test_a_fact_with_another_value_is_added_where_the_answer_only_deletes() -> None:
@@ -174,30 +178,32 @@ def test_a_fact_with_another_value_is_added_where_the_answer_only_deletes() -> N
         {"id": "0", "text": "Lives in Oslo", "event": "DELETE"},
         {"id": "1", "text": "Has a poodle named Rex", "event": "UPDATE"},
     ]
-    assert becomes(memories, facts, entries) == [
+    assert parse_actions(memories, facts, entries) == [
         ("UPDATE", 1, "Has a poodle named Rex"),
         ("DELETE", 0, ""),
         ("ADD", None, "Moved to Bergen"),
     ]
     numbered = [{"fact": 0, "event": "DELETE", "id": 0}]
-    assert becomes(["Lives in Oslo"], ["Moved to Bergen"], numbered) == [
+    assert parse_actions(["Lives in Oslo"], ["Moved to Bergen"], numbered) == [
         ("DELETE", 0, ""),
         ("ADD", None, "Moved to Bergen"),
     ]
 
 
-@pytest.mark.parametrize("lost", [{"event": "ADD", "text": "喜欢茶"}, {"fact": 7, "event": "ADD", "text": CHEESE}])
-def test_a_fact_is_added_beside_a_delete_if_an_add_was_dropped(lost: Entry) -> None:
+@pytest.mark.parametrize(
+    "dropped_entry", [{"event": "ADD", "text": "喜欢茶"}, {"fact": 7, "event": "ADD", "text": CHEESE}]
+)
+def test_a_fact_is_added_beside_a_delete_if_an_add_was_dropped(dropped_entry: Entry) -> None:
     facts = [NO_CHEESE, "Sold the bicycle"]
-    known = ["Loves cheese pizza", "Owns a bicycle"]
-    entries = [{"fact": 0, "event": "DELETE", "id": 0}, {"fact": 1, "event": "DELETE", "id": 1}, lost]
-    assert [one[0] for one in becomes(known, facts, entries)] == ["DELETE", "ADD", "DELETE", "ADD"]
-    assert [one[0] for one in becomes(known, facts, entries[:2])] == ["DELETE", "DELETE"]
+    memories = ["Loves cheese pizza", "Owns a bicycle"]
+    entries = [{"fact": 0, "event": "DELETE", "id": 0}, {"fact": 1, "event": "DELETE", "id": 1}, dropped_entry]
+    assert [one[0] for one in parse_actions(memories, facts, entries)] == ["DELETE", "ADD", "DELETE", "ADD"]
+    assert [one[0] for one in parse_actions(memories, facts, entries[:2])] == ["DELETE", "DELETE"]
 
 
 @pytest.mark.parametrize("event", ["UPDATE", "DELETE"])
-def test_an_entry_whose_id_and_old_words_are_of_two_memories_changes_neither(event: str) -> None:
+def test_an_entry_whose_id_and_old_text_name_two_memories_changes_neither(event: str) -> None:
     entry = {"id": "1", "event": event, "text": "Likes green tea", "old_memory": "Likes tea"}
-    decided = read(["Likes tea", "Lives in Oslo"], ["Likes green tea"], {"memory": [entry]})
-    assert [(one.type.value, one.text) for one in decided.actions] == [("ADD", "Likes green tea")]
-    assert decided.dropped == {"id of another memory": 1}
+    result = parse_answer(["Likes tea", "Lives in Oslo"], ["Likes green tea"], {"memory": [entry]})
+    assert [(one.type.value, one.text) for one in result.actions] == [("ADD", "Likes green tea")]
+    assert result.dropped == {"id of another memory": 1}

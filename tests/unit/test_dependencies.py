@@ -1,4 +1,4 @@
-"""What CI says of the packages that it installs."""
+"""The dependency check of CI: pins and licences of the installed packages."""
 
 from __future__ import annotations
 
@@ -47,6 +47,6 @@ def test_a_licence_that_is_not_on_the_list_is_refused():
     assert not dependencies.refused("psycopg", ["LGPL-3.0-only"])
 
 
-def test_all_that_is_installed_is_on_it(capsys):
+def test_every_installed_licence_is_on_the_list(capsys):
     assert dependencies.main() == 0
     assert "the pins are" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Which names belong together: the rules, the groups, what a group is called."""
+"""Entity resolution: the rules for aliases, the groups of linked names, and the name of a group."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_full_name_begins_with_a_first_name(full: str) -> None:
     "words",
     ["anna", "anna 2", "dr berg", "aunt anna", "anna and tom", "a b c d", "bolton falls", "albert ii", "gilbert m", ""],
 )
-def test_other_words_are_no_full_name(words: str) -> None:
+def test_other_words_are_not_a_full_name(words: str) -> None:
     assert entity_resolution.first_name_of(words) == ""
 
 
@@ -111,10 +111,10 @@ def test_names_with_another_type_or_number_are_different() -> None:
     assert not entity_resolution.is_spelling_variant(entity("agent allison 1"), entity("agent allison 11"))
 
 
-# --- what a text says -------------------------------------------------------------------------------------------------
+# --- aliases stated in a text -----------------------------------------------------------------------------------------
 
 
-def extraction(
+def read_stated_aliases(
     predicate: str, type_: EntityType = PERSON, kind: MentionKind = MentionKind.NAME
 ) -> list[tuple[str, str]]:
     mentions = (Mention("robert", "Robert", PERSON, MentionKind.NAME), Mention("bo", "Bo", type_, kind))
@@ -123,18 +123,18 @@ def extraction(
 
 
 @pytest.mark.parametrize("predicate", ["be called", "be named", "go by", "nickname"])
-def test_a_name_that_is_given_in_the_text(predicate: str) -> None:
-    assert extraction(predicate) == [("robert", "bo")]
+def test_a_name_given_in_the_text_is_an_alias(predicate: str) -> None:
+    assert read_stated_aliases(predicate) == [("robert", "bo")]
 
 
 @pytest.mark.parametrize("predicate", ["not be called", "call", "be", "like"])
-def test_other_statements_name_nobody(predicate: str) -> None:
-    assert extraction(predicate) == []
+def test_other_statements_give_no_alias(predicate: str) -> None:
+    assert read_stated_aliases(predicate) == []
 
 
 def test_only_names_of_people_become_aliases() -> None:
-    assert extraction("be called", ORGANIZATION) == []
-    assert extraction("be called", kind=MentionKind.COMMON_NOUN) == []
+    assert read_stated_aliases("be called", ORGANIZATION) == []
+    assert read_stated_aliases("be called", kind=MentionKind.COMMON_NOUN) == []
 
 
 # --- groups -----------------------------------------------------------------------------------------------------------
@@ -150,13 +150,13 @@ def test_links_form_groups() -> None:
 def test_a_group_has_its_fullest_name() -> None:
     members = [entity("anna", mentions=9), entity("anna berg"), entity("annie", OTHER)]
     links = [link("anna", "anna berg", Origin.FIRST_NAME), link("anna", "annie", Origin.SAID)]
-    found = entity_resolution.merge_entities(members, links, {}, 10)
-    assert (found.key, found.name, found.type, found.mentions) == ("anna berg", "Anna Berg", PERSON, 10)
-    assert [(other.key, other.name, other.origin) for other in found.aliases] == [
+    group = entity_resolution.merge_entities(members, links, {}, 10)
+    assert (group.key, group.name, group.type, group.mentions) == ("anna berg", "Anna Berg", PERSON, 10)
+    assert [(other.key, other.name, other.origin) for other in group.aliases] == [
         ("anna", "Anna", Origin.FIRST_NAME),
         ("annie", "Annie", Origin.SAID),
     ]
-    assert found.keys == ["anna berg", "anna", "annie"]
+    assert group.keys == ["anna berg", "anna", "annie"]
 
 
 def test_a_chosen_name_comes_before_the_fullest() -> None:

@@ -1,4 +1,4 @@
-"""Benchmarks: measures against values worked out by hand, and files as their publishers write them."""
+"""Benchmarks: measures compared with values computed by hand, and readers of the published file formats."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_reciprocal_rank_is_of_the_first_gold_id():
 def test_ndcg():
     # Found at ranks 1 and 3: 1 + 1/2; at best at 1, 2 and 3: 1 + 1/log2(3) + 1/2 = 2.130930.
     assert ndcg(RANKING, GOLD, 10) == pytest.approx(1.5 / 2.130930, abs=1e-6)
-    # Three of them do not fit into one place, so one is the best there can be.
+    # Three gold ids do not fit into one rank: the ideal ranking has one there.
     assert ndcg(RANKING, GOLD, 1) == 1
     assert ndcg(["x", "a"], {"a"}, 10) == pytest.approx(0.630930, abs=1e-6)
     assert ndcg(["x", "a"], {"a"}, 1) == 0
@@ -69,10 +69,10 @@ def test_first_message_over_the_budget_ends_the_context():
 
 
 def test_scores_name_every_measure():
-    found = scores(["x"] * 4 + ["a", "b"], {"a", "b"}, WORDS)
-    assert (found["recall@5"], found["recall@10"], found["any@5"], found["all@5"], found["all@10"]) == (0.5, 1, 1, 0, 1)
-    assert found["mrr"] == pytest.approx(0.2)
-    assert found["recall within 500 tokens"] == 1
+    score = scores(["x"] * 4 + ["a", "b"], {"a", "b"}, WORDS)
+    assert (score["recall@5"], score["recall@10"], score["any@5"], score["all@5"], score["all@10"]) == (0.5, 1, 1, 0, 1)
+    assert score["mrr"] == pytest.approx(0.2)
+    assert score["recall within 500 tokens"] == 1
     with pytest.raises(ValidationError, match="gold"):
         scores(["a"], set(), WORDS)
 
@@ -80,7 +80,7 @@ def test_scores_name_every_measure():
 def test_the_interval_of_a_difference():
     always = paired_difference([0.75] * 8, [0.5] * 8)
     assert (always.mean, always.low, always.high) == (0.25, 0.25, 0.25)
-    # One of ten: a resample holds it binomially, with 10 draws of 1/10; 35 % hold none, 98.7 % at most three.
+    # One of ten: its count in a resample is binomial, 10 draws of 1/10; 35 % have none, 98.7 % at most three.
     rare = paired_difference([1] + [0] * 9, [0] * 10)
     assert (rare.mean, rare.low, rare.high) == (pytest.approx(0.1), 0, pytest.approx(0.3))
     # A hundred draws of 1/2: the middle 95 % are 40 to 60.
@@ -140,7 +140,7 @@ def conversation(**changes):
 
 
 @pytest.fixture
-def written(tmp_path):
+def write_json(tmp_path):
     def write(value, name="data.json"):
         path = tmp_path / name
         path.write_text(value if isinstance(value, str) else json.dumps(value))
@@ -149,36 +149,36 @@ def written(tmp_path):
     return write
 
 
-def test_turns_become_messages_in_the_order_of_the_sessions(written):
-    said = locomo.load(written([conversation()])).partitions["conv-1"]
-    assert [message["id"] for message in said] == ["D2:1", "D2:2", "D10:1"]
-    assert said[0] == {
+def test_turns_become_messages_in_the_order_of_the_sessions(write_json):
+    messages = locomo.load(write_json([conversation()])).partitions["conv-1"]
+    assert [message["id"] for message in messages] == ["D2:1", "D2:2", "D10:1"]
+    assert messages[0] == {
         "role": "user",
         "name": "Bo",
         "content": "I bought a boat. [shares a photo of a red boat]",
         "timestamp": "2023-05-08T13:56:00+00:00",
         "id": "D2:1",
     }
-    assert said[2]["timestamp"] == "2023-06-01T00:05:00+00:00"
+    assert messages[2]["timestamp"] == "2023-06-01T00:05:00+00:00"
 
 
-def test_evidence_is_read_however_it_is_written_and_what_cannot_be_scored_is_counted(written):
-    loaded = locomo.load(written([conversation()]))
-    assert [(case.question, case.gold) for case in loaded.cases] == [
+def test_evidence_is_read_in_every_notation_and_questions_left_out_are_counted(write_json):
+    dataset = locomo.load(write_json([conversation()]))
+    assert [(case.question, case.gold) for case in dataset.cases] == [
         ("What happened to the boat?", {"D2:1", "D10:1"}),
         ("What did Bo buy?", {"D2:1"}),
     ]
-    assert loaded.left_out == {
+    assert dataset.left_out == {
         "turns named as evidence that do not exist": 2,
         "questions without evidence": 1,
         "questions of category 5 (adversarial)": 1,
     }
-    assert loaded.cases[0].groups == (
+    assert dataset.cases[0].groups == (
         QuestionGroup("locomo", "all", "1-4", "categories 1 to 4 together"),
         QuestionGroup("locomo", "category", "1", "multi-hop"),
         QuestionGroup("locomo", "gold turns", "2"),
     )
-    assert loaded.sources[0].name == "data.json"
+    assert dataset.sources[0].name == "data.json"
 
 
 NAMELESS = {"session_1": [{"text": "Hi"}], "session_1_date_time": "1:56 pm on 8 May, 2023"}
@@ -213,12 +213,12 @@ def without(key):
         ([conversation(), conversation()], "is there twice"),
     ],
 )  # fmt: skip
-def test_a_file_of_another_form_is_refused_by_name(written, value, expected):
-    path = written(value)
-    with pytest.raises(ValidationError) as refused:
+def test_a_file_of_another_form_is_refused_by_name(write_json, value, expected):
+    path = write_json(value)
+    with pytest.raises(ValidationError) as caught:
         locomo.load(path)
-    assert str(refused.value).startswith(str(path))
-    assert expected in str(refused.value)
+    assert str(caught.value).startswith(str(path))
+    assert expected in str(caught.value)
 
 
 def test_a_missing_file_is_an_error(tmp_path):
@@ -274,56 +274,56 @@ HOTPOTQA = [
 ]
 
 
-def test_passages_of_all_questions_are_one_partition_each_once(written):
-    loaded = multihop.load(written(MUSIQUE))
-    said = loaded.partitions[multihop.PARTITION]
-    assert [message["content"].partition("\n")[0] for message in said] == ["Acme", "Eve Ito", "Acme", "Oslo", "A"]
-    assert said[0]["content"] == "Acme\nAcme was founded by Eve Ito."
-    assert [(case.gold, case.groups[-1].value) for case in loaded.cases] == [
+def test_passages_of_all_questions_are_stored_once_in_one_partition(write_json):
+    dataset = multihop.load(write_json(MUSIQUE))
+    messages = dataset.partitions[multihop.PARTITION]
+    assert [message["content"].partition("\n")[0] for message in messages] == ["Acme", "Eve Ito", "Acme", "Oslo", "A"]
+    assert messages[0]["content"] == "Acme\nAcme was founded by Eve Ito."
+    assert [(case.gold, case.groups[-1].value) for case in dataset.cases] == [
         ({"p1", "p2"}, "2"),
         ({"p1", "p2", "p4"}, "3"),
     ]
-    assert loaded.left_out == {"questions without all their supporting passages": 1}
+    assert dataset.left_out == {"questions without all their supporting passages": 1}
 
 
-def test_passages_stand_in_sessions_of_their_own(memory, written):
-    said = multihop.load(written(MUSIQUE)).partitions[multihop.PARTITION]
-    memory.add(said, user_id=multihop.PARTITION)
+def test_each_passage_is_a_session_of_its_own(memory, write_json):
+    messages = multihop.load(write_json(MUSIQUE)).partitions[multihop.PARTITION]
+    memory.add(messages, user_id=multihop.PARTITION)
     stored = memory.get_all(user_id=multihop.PARTITION)["results"]
-    assert len({one["session"] for one in stored}) == len(said)
+    assert len({one["session"] for one in stored}) == len(messages)
 
 
-def test_corpus_file_replaces_passages_of_the_questions(written):
+def test_corpus_file_replaces_passages_of_the_questions(write_json):
     corpus = [
         {"title": "Rome", "text": "Far."},
         {"title": "Eve Ito", "text": "Eve Ito was born in Oslo."},
         {"title": "Acme", "text": "Acme was founded by Eve Ito."},
     ]
-    loaded = multihop.load(written(MUSIQUE), written(corpus, "corpus.json"))
-    assert [case.gold for case in loaded.cases] == [{"p2", "p3"}]
-    assert loaded.left_out == {"questions without all their supporting passages": 2}
-    assert [source.name for source in loaded.sources] == ["data.json", "corpus.json"]
+    dataset = multihop.load(write_json(MUSIQUE), write_json(corpus, "corpus.json"))
+    assert [case.gold for case in dataset.cases] == [{"p2", "p3"}]
+    assert dataset.left_out == {"questions without all their supporting passages": 2}
+    assert [source.name for source in dataset.sources] == ["data.json", "corpus.json"]
     with pytest.raises(ValidationError, match="no question has all its supporting passages in the corpus"):
-        multihop.load(written(MUSIQUE), written(corpus[:1], "corpus.json"))
+        multihop.load(write_json(MUSIQUE), write_json(corpus[:1], "corpus.json"))
     with pytest.raises(ValidationError, match=r"corpus\.json, entry 1: expected 'title' to be text"):
-        multihop.load(written(MUSIQUE), written([{"text": "Far."}], "corpus.json"))
+        multihop.load(write_json(MUSIQUE), write_json([{"text": "Far."}], "corpus.json"))
 
 
-def test_hotpotqa_gold_are_the_passages_of_the_supporting_facts(written):
-    loaded = multihop.load(written(HOTPOTQA))
-    assert loaded.name == "hotpotqa"
-    assert loaded.partitions[multihop.PARTITION][0]["content"] == "Oslo\nOslo is in Norway. It is large."
-    (case,) = loaded.cases
+def test_hotpotqa_gold_are_the_passages_of_the_supporting_facts(write_json):
+    dataset = multihop.load(write_json(HOTPOTQA))
+    assert dataset.name == "hotpotqa"
+    assert dataset.partitions[multihop.PARTITION][0]["content"] == "Oslo\nOslo is in Norway. It is large."
+    (case,) = dataset.cases
     assert case.gold == {"p1", "p2"}
     assert [(group.by, group.value) for group in case.groups] == [
         ("all", "all"), ("hops", "2"), ("type", "comparison"), ("level", "hard")
     ]  # fmt: skip
-    assert loaded.left_out == {"questions without all their supporting passages": 1}
+    assert dataset.left_out == {"questions without all their supporting passages": 1}
 
 
-def test_json_lines_are_read(written):
+def test_json_lines_are_read(write_json):
     lines = "\n".join(json.dumps(question) for question in MUSIQUE)
-    assert multihop.load(written(lines, "musique.jsonl")).cases == multihop.load(written(MUSIQUE)).cases
+    assert multihop.load(write_json(lines, "musique.jsonl")).cases == multihop.load(write_json(MUSIQUE)).cases
 
 
 @pytest.mark.parametrize(
@@ -335,18 +335,18 @@ def test_json_lines_are_read(written):
         ([{"question": "Who?", "context": [["A", ["b"]]]}], "entry 1: expected 'supporting_facts' to be a list"),
     ],
 )
-def test_questions_of_another_form_are_refused(written, value, expected):
-    with pytest.raises(ValidationError) as refused:
-        multihop.load(written(value))
-    assert "data.json" in str(refused.value)
-    assert expected in str(refused.value)
+def test_questions_of_another_form_are_refused(write_json, value, expected):
+    with pytest.raises(ValidationError) as caught:
+        multihop.load(write_json(value))
+    assert "data.json" in str(caught.value)
+    assert expected in str(caught.value)
 
 
-# --- together, and a run -------------------------------------------------------------------------------------------
+# --- pooled data, and a run -----------------------------------------------------------------------------------------
 
 
-def test_pooled_data_share_a_partition_and_keep_their_ids_apart(written):
-    together = pooled([locomo.load(written([conversation()])), multihop.load(written(MUSIQUE))])
+def test_pooled_data_share_a_partition_and_keep_their_ids_apart(write_json):
+    together = pooled([locomo.load(write_json([conversation()])), multihop.load(write_json(MUSIQUE))])
     assert list(together.partitions) == [POOLED]
     ids = [message["id"] for message in together.partitions[POOLED]]
     assert len(set(ids)) == len(ids) == together.messages == 8
@@ -356,18 +356,21 @@ def test_pooled_data_share_a_partition_and_keep_their_ids_apart(written):
     assert together.left_out["locomo: questions without evidence"] == 1
 
 
-def said(*texts):
+def make_messages(*texts):
     at = "2024-05-01T12:00:00+00:00"
     return tuple(
         {"role": "user", "content": text, "id": str(place), "timestamp": at} for place, text in enumerate(texts, 1)
     )
 
 
-def dataset(**changes):
+def make_dataset(**changes):
     everything = QuestionGroup("tiny", "all", "all")
-    given = {
+    fields = {
         "name": "tiny",
-        "partitions": {"u-1": said("Apples are red.", "Skies are blue."), "u-2": said("Apples are green.")},
+        "partitions": {
+            "u-1": make_messages("Apples are red.", "Skies are blue."),
+            "u-2": make_messages("Apples are green."),
+        },
         "cases": (
             BenchmarkQuestion("apples", frozenset({"1"}), "u-1", (everything,)),
             BenchmarkQuestion("skies", frozenset({"2"}), "u-1", (everything, QuestionGroup("tiny", "hops", "2"))),
@@ -376,32 +379,32 @@ def dataset(**changes):
         "left_out": {},
         "sources": (),
     }
-    return Dataset(**(given | changes))
+    return Dataset(**(fields | changes))
 
 
-def silent(*_):
+def ignore_progress(*_):
     pass
 
 
-def backwards(memory, case, top_k):
+def search_backwards(memory, case, top_k):
     return configurations.SEARCH_FUNCTIONS["full"](memory, case, 100)[::-1][:top_k]
 
 
 def test_a_run_scores_what_each_configuration_finds(memory):
-    both = {"full": configurations.SEARCH_FUNCTIONS["full"], "backwards": backwards}
-    outcome = run(memory, dataset(), both, silent)
+    both = {"full": configurations.SEARCH_FUNCTIONS["full"], "backwards": search_backwards}
+    outcome = run(memory, make_dataset(), both, ignore_progress)
     assert outcome.stored.messages == 3
     assert [one["mrr"] for one in outcome.scores["full"]] == [1, 1, 1]
     assert [one["mrr"] for one in outcome.scores["backwards"]] == [0.5, 0.5, 1]
     assert 0 < outcome.latency["full"].p50 <= outcome.latency["full"].p95
-    again = run(memory, dataset(), both, silent)
+    again = run(memory, make_dataset(), both, ignore_progress)
     assert (again.stored.messages, again.stored.seconds, again.scores) == (0, 0, outcome.scores)
 
 
 def test_a_partition_that_holds_something_else_is_refused(memory):
     memory.add("Apples are blue.", user_id="u-2")
     with pytest.raises(ValidationError, match="'u-2' has 2 memories here, the data 1 messages"):
-        run(memory, dataset(), configurations.SEARCH_FUNCTIONS, silent)
+        run(memory, make_dataset(), configurations.SEARCH_FUNCTIONS, ignore_progress)
 
 
 def test_a_degraded_search_is_an_error():
@@ -420,10 +423,10 @@ def test_a_report_has_figures_by_group_and_the_differences():
         {"full": [perfect, perfect, nothing], "flat": [perfect, nothing, nothing]},
         {"full": Latency(3, 12.345, 20.0), "flat": Latency(3, 1.0, 2.0)},
     )
-    told = build_report(dataset(), outcome, [("full", "flat")], {"embedder": "hash"})
-    assert told["adding"] == {"messages": 300, "seconds": 2.0, "per_second": 150.0}
-    assert told["latency"]["full"] == {"top_k": 10, "questions": 3, "p50_ms": 12.3, "p95_ms": 20.0}
-    everything, two = told["figures"]
+    report = build_report(make_dataset(), outcome, [("full", "flat")], {"embedder": "hash"})
+    assert report["adding"] == {"messages": 300, "seconds": 2.0, "per_second": 150.0}
+    assert report["latency"]["full"] == {"top_k": 10, "questions": 3, "p50_ms": 12.3, "p95_ms": 20.0}
+    everything, two = report["figures"]
     assert (everything["by"], everything["n"], two["by"], two["value"], two["n"]) == ("all", 3, "hops", "2", 2)
     assert everything["measures"]["full"]["recall@10"] == pytest.approx(2 / 3, abs=1e-4)
     assert two["measures"]["flat"]["recall@10"] == 0
@@ -432,7 +435,7 @@ def test_a_report_has_figures_by_group_and_the_differences():
         "recall@10": {"mean": 0.5, "low": 0, "high": 1},
         "all@10": {"mean": 0.5, "low": 0, "high": 1},
     }
-    assert json.loads(json.dumps(told)) == told
+    assert json.loads(json.dumps(report)) == report
 
 
 # --- chats ------------------------------------------------------------------------------------------------------------
@@ -462,13 +465,13 @@ def chat_file(folder, **changes):
 
 def test_a_chat_is_a_partition_of_turns_and_its_questions(tmp_path):
     january, february = (datetime(2024, month, 8, 19, 30, tzinfo=UTC) for month in (1, 2))
-    for found in (chats.load(chat_file(tmp_path)), chats.load(tmp_path)):
-        assert [dict(message) for message in found.partitions["tiny"]] == [
+    for dataset in (chats.load(chat_file(tmp_path)), chats.load(tmp_path)):
+        assert [dict(message) for message in dataset.partitions["tiny"]] == [
             {"role": "user", "content": "I moved to Oslo.", "timestamp": january, "id": "1:1"},
             {"role": "assistant", "content": "Congratulations!", "timestamp": january, "id": "1:2"},
             {"role": "user", "name": "Bo", "content": "So did I.", "timestamp": february, "id": "2:1"},
         ]
-        (case,) = found.cases
+        (case,) = dataset.cases
         assert (case.gold, case.partition, case.query_time) == (
             {"1:1", "2:1"},
             "tiny",
@@ -481,7 +484,7 @@ def test_a_chat_is_a_partition_of_turns_and_its_questions(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"questions": []}, "asks no questions"),
         ({"name": None}, "'name' to be text"),
@@ -503,8 +506,8 @@ def test_a_chat_is_a_partition_of_turns_and_its_questions(tmp_path):
         ({"questions": [CHAT["questions"][0] | {"at": "May"}]}, "'at' to be a time with its zone"),
     ],
 )
-def test_invalid_chats_are_errors_with_their_position(tmp_path, changes, told):
-    with pytest.raises(ValidationError, match=re.escape(told)):
+def test_invalid_chats_are_errors_with_their_position(tmp_path, changes, message):
+    with pytest.raises(ValidationError, match=re.escape(message)):
         chats.load(chat_file(tmp_path, **changes))
 
 

@@ -1,4 +1,4 @@
-"""Weak questions: when the next step is taken, what it asks, and what is left when all of them find little."""
+"""Fallback of insufficient queries: when the next step is taken, its query, and the hits that remain."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def hit(text: str, similarity: float = 0.1, **more: Any) -> Hit:
     return Hit(record, 1.0, similarity, None, **more)
 
 
-def turns(*said: str) -> list[Message]:
-    return [Message(("user", "assistant")[n % 2], text, NOW) for n, text in enumerate(said)]
+def turns(*contents: str) -> list[Message]:
+    return [Message(("user", "assistant")[n % 2], text, NOW) for n, text in enumerate(contents)]
 
 
-def climbed(
-    asking: ConversationQuery, answers: dict[str, SearchOutcome], model: Any = None, left: float = 9.0
+def run_fallback(
+    query: ConversationQuery, answers: dict[str, SearchOutcome], model: Any = None, seconds_left: float = 9.0
 ) -> list[Any]:
-    return list(search_with_fallback(asking, answers.__getitem__, model, lambda: left))
+    return list(search_with_fallback(query, answers.__getitem__, model, lambda: seconds_left))
 
 
 def texts(step: Any) -> list[str]:
@@ -38,9 +38,9 @@ def texts(step: Any) -> list[str]:
 
 
 WEAK = SearchOutcome((hit("noise"),))
-ASKED = "And how did that turn out?"
+QUESTION = "And how did that turn out?"
 TALK = turns("My landlord raises the rent.", "Did you write to him?")
-WITH_TALK = "My landlord raises the rent.\nDid you write to him?\n" + ASKED
+WITH_TALK = "My landlord raises the rent.\nDid you write to him?\n" + QUESTION
 
 
 @pytest.mark.parametrize(
@@ -53,10 +53,10 @@ WITH_TALK = "My landlord raises the rent.\nDid you write to him?\n" + ASKED
         SearchOutcome((hit("a", term_overlap=1.4),)),
     ],
 )
-def test_a_question_that_finds_enough_is_asked_once(enough: SearchOutcome) -> None:
+def test_a_sufficient_query_is_the_only_one(enough: SearchOutcome) -> None:
     model = OneAnswer("never asked")
-    (step,) = climbed(ConversationQuery(ASKED, TALK), {ASKED: enough}, model)
-    assert (step.query, step.hits, step.is_sufficient, model.asked) == (ASKED, enough.hits, True, [])
+    (step,) = run_fallback(ConversationQuery(QUESTION, TALK), {QUESTION: enough}, model)
+    assert (step.query, step.hits, step.is_sufficient, model.asked) == (QUESTION, enough.hits, True, [])
 
 
 @pytest.mark.parametrize(
@@ -69,92 +69,95 @@ def test_a_question_that_finds_enough_is_asked_once(enough: SearchOutcome) -> No
     ],
 )
 def test_an_insufficient_query_is_tried_with_the_last_messages(little: SearchOutcome) -> None:
-    found = climbed(
-        ConversationQuery(ASKED, TALK),
-        {ASKED: little, WITH_TALK: SearchOutcome((hit("rent", 0.6),))},
+    steps = run_fallback(
+        ConversationQuery(QUESTION, TALK),
+        {QUESTION: little, WITH_TALK: SearchOutcome((hit("rent", 0.6),))},
         OneAnswer("never"),
     )
-    assert [(step.query, texts(step), step.is_sufficient) for step in found] == [
-        (ASKED, ["noise"], False),
+    assert [(step.query, texts(step), step.is_sufficient) for step in steps] == [
+        (QUESTION, ["noise"], False),
         (WITH_TALK, ["rent"], True),
     ]
 
 
 def test_a_query_that_stays_insufficient_is_rewritten() -> None:
     model = OneAnswer("What became of the rent?")
-    answers = {ASKED: WEAK, WITH_TALK: WEAK, "What became of the rent?": SearchOutcome((hit("rent", 0.6),))}
-    found = climbed(ConversationQuery(ASKED, TALK, "Ana", "Max"), answers, model)
-    assert [step.query for step in found] == [ASKED, WITH_TALK, "What became of the rent?"]
-    assert texts(found[-1]) == ["rent"]
+    answers = {QUESTION: WEAK, WITH_TALK: WEAK, "What became of the rent?": SearchOutcome((hit("rent", 0.6),))}
+    steps = run_fallback(ConversationQuery(QUESTION, TALK, "Ana", "Max"), answers, model)
+    assert [step.query for step in steps] == [QUESTION, WITH_TALK, "What became of the rent?"]
+    assert texts(steps[-1]) == ["rent"]
     (prompt,) = model.asked
     assert (prompt.operation, prompt.schema, prompt.timeout) == ("rewrite", None, 2.5)
     assert json.loads(prompt.user) == {
         "user_name": "Ana",
         "char_name": "Max",
-        "user_question": ASKED,
+        "user_question": QUESTION,
         "recent_conversation": "Ana: My landlord raises the rent.\nMax: Did you write to him?",
     }
 
 
-def test_a_turn_keeps_its_own_name_and_its_role_where_nobody_has_one() -> None:
-    said = [Message("user", "Hi", NOW, name="Tom"), Message("assistant", "Hello", NOW), Message("tool", "7", NOW)]
-    asked = json.loads(fallback.rewrite_prompt(ConversationQuery(ASKED, said, "Ana"), 1.0).user)
-    assert asked["recent_conversation"] == "Tom: Hi\nassistant: Hello\ntool: 7"
+def test_a_turn_has_its_own_name_else_the_users_else_its_role() -> None:
+    messages = [Message("user", "Hi", NOW, name="Tom"), Message("assistant", "Hello", NOW), Message("tool", "7", NOW)]
+    payload = json.loads(fallback.rewrite_prompt(ConversationQuery(QUESTION, messages, "Ana"), 1.0).user)
+    assert payload["recent_conversation"] == "Tom: Hi\nassistant: Hello\ntool: 7"
 
 
-def test_instructions_of_the_callers_own_stand_in_for_ours() -> None:
-    assert fallback.rewrite_prompt(ConversationQuery(ASKED, prompt="Do it"), 1.0).system == "Do it"
-    assert "{" in fallback.rewrite_prompt(ConversationQuery(ASKED), 1.0).system
+def test_the_callers_instructions_replace_the_default_ones() -> None:
+    assert fallback.rewrite_prompt(ConversationQuery(QUESTION, prompt="Do it"), 1.0).system == "Do it"
+    assert "{" in fallback.rewrite_prompt(ConversationQuery(QUESTION), 1.0).system
 
 
 @pytest.mark.parametrize(
     "model",
-    [None, OneAnswer(LLMUnavailable("away")), OneAnswer(""), OneAnswer(None), OneAnswer(["x"]), OneAnswer(ASKED)],
+    [None, OneAnswer(LLMUnavailable("away")), OneAnswer(""), OneAnswer(None), OneAnswer(["x"]), OneAnswer(QUESTION)],
 )
-def test_without_a_rewritten_query_what_was_found_before_stands(model: Any) -> None:
-    answers = {ASKED: SearchOutcome((hit("a"), hit("b"), hit("c"))), WITH_TALK: SearchOutcome((hit("x"), hit("b")))}
-    found = climbed(ConversationQuery(ASKED, TALK), answers, model)
-    assert [texts(step) for step in found] == [["a", "b", "c"], ["x", "a", "b", "c"]]
-    assert not found[-1].is_sufficient
+def test_without_a_rewritten_query_the_earlier_hits_remain(model: Any) -> None:
+    answers = {QUESTION: SearchOutcome((hit("a"), hit("b"), hit("c"))), WITH_TALK: SearchOutcome((hit("x"), hit("b")))}
+    steps = run_fallback(ConversationQuery(QUESTION, TALK), answers, model)
+    assert [texts(step) for step in steps] == [["a", "b", "c"], ["x", "a", "b", "c"]]
+    assert not steps[-1].is_sufficient
 
 
-def test_a_weak_question_without_a_conversation_is_rewritten_at_once_or_left() -> None:
-    assert len(climbed(ConversationQuery(ASKED), {ASKED: WEAK})) == 1
+def test_without_a_conversation_an_insufficient_query_is_rewritten_if_there_is_a_model() -> None:
+    assert len(run_fallback(ConversationQuery(QUESTION), {QUESTION: WEAK})) == 1
     model = OneAnswer("What became of the rent?")
-    assert len(climbed(ConversationQuery(ASKED), {ASKED: WEAK, model.said: WEAK}, model)) == 2
+    assert len(run_fallback(ConversationQuery(QUESTION), {QUESTION: WEAK, model.said: WEAK}, model)) == 2
 
 
-def test_hits_that_have_nothing_to_do_with_what_is_asked_are_left_out() -> None:
-    found = SearchOutcome((hit("a"), hit("noise", is_related=False), hit("b")), named=("anna",))
-    assert [texts(step) for step in climbed(ConversationQuery(ASKED), {ASKED: found})] == [["a", "b"]]
-    assert [texts(step) for step in climbed(ConversationQuery(ASKED, only_related=False), {ASKED: found})] == [
-        ["a", "noise", "b"]
-    ]
+def test_unrelated_hits_are_left_out() -> None:
+    outcome = SearchOutcome((hit("a"), hit("noise", is_related=False), hit("b")), named=("anna",))
+    assert [texts(step) for step in run_fallback(ConversationQuery(QUESTION), {QUESTION: outcome})] == [["a", "b"]]
+    assert [
+        texts(step) for step in run_fallback(ConversationQuery(QUESTION, only_related=False), {QUESTION: outcome})
+    ] == [["a", "noise", "b"]]
     little = SearchOutcome((hit("noise", is_related=False), hit("c")))
-    answers = {ASKED: SearchOutcome((hit("noise", is_related=False),)), WITH_TALK: little}
-    assert [texts(step) for step in climbed(ConversationQuery(ASKED, TALK), answers)] == [[], ["c"]]
+    answers = {QUESTION: SearchOutcome((hit("noise", is_related=False),)), WITH_TALK: little}
+    assert [texts(step) for step in run_fallback(ConversationQuery(QUESTION, TALK), answers)] == [[], ["c"]]
 
 
-def test_a_question_without_a_word_that_names_something_counts_only_by_itself() -> None:
+def test_unrelated_hits_of_a_query_without_content_words_end_with_its_step() -> None:
     wordless = SearchOutcome((hit("whatever", is_related=False),), has_query_terms=False)
-    found = climbed(
-        ConversationQuery(ASKED, TALK), {ASKED: wordless, WITH_TALK: SearchOutcome((hit("rent", is_related=True),))}
+    steps = run_fallback(
+        ConversationQuery(QUESTION, TALK),
+        {QUESTION: wordless, WITH_TALK: SearchOutcome((hit("rent", is_related=True),))},
     )
-    assert [texts(step) for step in found] == [["whatever"], ["rent"]]
+    assert [texts(step) for step in steps] == [["whatever"], ["rent"]]
 
 
 def test_without_any_hits_no_further_query_is_tried() -> None:
     model = OneAnswer("never")
-    assert [step.hits for step in climbed(ConversationQuery(ASKED, TALK), {ASKED: SearchOutcome()}, model)] == [()]
+    assert [
+        step.hits for step in run_fallback(ConversationQuery(QUESTION, TALK), {QUESTION: SearchOutcome()}, model)
+    ] == [()]
     assert model.asked == []
 
 
-def test_no_step_begins_that_the_time_left_is_too_short_for() -> None:
+def test_a_step_needs_enough_time_to_begin() -> None:
     model = OneAnswer("What became of the rent?")
-    answers = {ASKED: WEAK, WITH_TALK: WEAK, model.said: WEAK}
-    assert len(climbed(ConversationQuery(ASKED, TALK), answers, model, left=0.2)) == 1
-    assert len(climbed(ConversationQuery(ASKED, TALK), answers, model, left=0.4)) == 2
-    assert len(climbed(ConversationQuery(ASKED, TALK), answers, model, left=1.0)) == 3
+    answers = {QUESTION: WEAK, WITH_TALK: WEAK, model.said: WEAK}
+    assert len(run_fallback(ConversationQuery(QUESTION, TALK), answers, model, seconds_left=0.2)) == 1
+    assert len(run_fallback(ConversationQuery(QUESTION, TALK), answers, model, seconds_left=0.4)) == 2
+    assert len(run_fallback(ConversationQuery(QUESTION, TALK), answers, model, seconds_left=1.0)) == 3
     assert [prompt.timeout for prompt in model.asked] == [0.75]
 
 
@@ -167,17 +170,17 @@ def test_the_newest_turns_are_kept_whole_as_far_as_they_fit() -> None:
     assert fallback.prepend_turns("why?", []) == "why?"
 
 
-def test_of_a_newest_turn_that_does_not_fit_the_end_is_kept() -> None:
+def test_a_newest_turn_that_does_not_fit_is_cut_to_its_end() -> None:
     assert fallback.prepend_turns("why?", turns("a", "0123456789"), 10) == "56789\nwhy?"
     assert fallback.prepend_turns("0123456789", turns("a"), 10) == "0123456789"
     assert len(fallback.prepend_turns("q" * 3000, turns("a"))) == fallback.MAX_QUERY_CHARS
 
 
-# --- what the model answers -------------------------------------------------------------------------------------------
+# --- the model's answer -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "said",
+    "answer",
     [
         "Who raised Ana's rent?",
         '"Who raised Ana\'s rent?"',
@@ -200,12 +203,12 @@ def test_of_a_newest_turn_that_does_not_fit_the_end_is_kept() -> None:
         "改写：\nWho raised Ana's rent?",
     ],
 )
-def test_labels_and_marks_around_a_rewritten_query_are_removed(said: str) -> None:
-    assert fallback.clean_rewrite(said) == "Who raised Ana's rent?"
+def test_labels_and_marks_around_a_rewritten_query_are_removed(answer: str) -> None:
+    assert fallback.clean_rewrite(answer) == "Who raised Ana's rent?"
 
 
 @pytest.mark.parametrize(
-    ("said", "query"),
+    ("answer", "query"),
     [
         ("改写后的查询：用户昨晚失眠，今天状态有何变化", "用户昨晚失眠，今天状态有何变化"),
         ("「用户昨晚失眠」", "用户昨晚失眠"),
@@ -225,5 +228,5 @@ def test_labels_and_marks_around_a_rewritten_query_are_removed(said: str) -> Non
         ("x" * 1000, "x" * fallback.MAX_REWRITE_CHARS),
     ],
 )
-def test_any_answer_is_cleaned_to_one_line(said: Any, query: str) -> None:
-    assert fallback.clean_rewrite(said) == query
+def test_any_answer_is_cleaned_to_one_line(answer: Any, query: str) -> None:
+    assert fallback.clean_rewrite(answer) == query

@@ -1,4 +1,4 @@
-"""The grammar, its meaning, and its laws."""
+"""The filter language: its grammar, its meaning, and the laws of logic."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ FIELDS: dict[str, Any] = {
 }
 
 
-def wanted(filters: Any) -> Filter:
-    found = parse(filters)
-    assert found is not None
-    return found
+def parse_filter(filters: Any) -> Filter:
+    result = parse(filters)
+    assert result is not None
+    return result
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def wanted(filters: Any) -> Filter:
         ({"stars": {"contains": "4"}}, False),
         ({"stars": {"icontains": "4"}}, False),
         ({"address": {"contains": "city"}}, False),
-        # what is missing
+        # missing fields
         ({"gone": None}, False),
         ({"gone": "x"}, False),
         ({"gone": {"ne": "x"}}, True),
@@ -146,7 +146,7 @@ def wanted(filters: Any) -> Filter:
     ],
 )
 def test_meaning(filters: dict[str, Any], *, expected: bool) -> None:
-    assert wanted(filters).matches(FIELDS) is expected
+    assert parse_filter(filters).matches(FIELDS) is expected
 
 
 def levels(count: int) -> dict[str, Any]:
@@ -157,7 +157,7 @@ def levels(count: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("bad", "named"),
+    ("bad", "pattern"),
     [
         ([], "filters="),
         ("x", "filters="),
@@ -197,8 +197,8 @@ def levels(count: int) -> dict[str, Any]:
         (levels(11), "at most 10"),
     ],
 )
-def test_refused(bad: Any, named: str) -> None:
-    with pytest.raises(ValidationError, match=named):
+def test_refused(bad: Any, pattern: str) -> None:
+    with pytest.raises(ValidationError, match=pattern):
         parse(bad)
 
 
@@ -208,8 +208,8 @@ def test_no_filter() -> None:
 
 
 def test_ten_levels_are_fine() -> None:
-    assert wanted(levels(10)).matches({"x": 1})
-    assert not wanted(levels(9)).matches({"x": 1})
+    assert parse_filter(levels(10)).matches({"x": 1})
+    assert not parse_filter(levels(9)).matches({"x": 1})
 
 
 MANY = [{"x": n} for n in range(250)]
@@ -235,11 +235,11 @@ def test_more_than_two_hundred_conditions_are_refused(filters: Any, count: int, 
 
 
 def test_two_hundred_conditions_are_fine() -> None:
-    assert wanted({"OR": MANY[:200]}).matches({"x": 199})
-    assert not wanted({"OR": MANY[:200]}).matches({"x": 200})
+    assert parse_filter({"OR": MANY[:200]}).matches({"x": 199})
+    assert not parse_filter({"OR": MANY[:200]}).matches({"x": 200})
 
 
-class Counted(str):
+class CountingStr(str):
     """Counts how often it is compared."""
 
     __slots__ = ()
@@ -247,23 +247,23 @@ class Counted(str):
     comparisons = 0
 
     def __eq__(self, other: object) -> bool:
-        Counted.comparisons += 1
+        CountingStr.comparisons += 1
         return str.__eq__(self, other)
 
 
 def test_any_number_of_values_are_fine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A memory's value is looked up among them, and not compared with each."""
-    monkeypatch.setattr(Counted, "comparisons", 0)
-    values = wanted({"x": {"in": [str(n) for n in range(100_000)]}})
-    assert sum(values.matches({"x": Counted(n)}) for n in range(0, 200_000, 100)) == 1000
-    assert Counted.comparisons < 10_000
+    """A memory's value is looked up by its hash, not compared with each of them."""
+    monkeypatch.setattr(CountingStr, "comparisons", 0)
+    values = parse_filter({"x": {"in": [str(n) for n in range(100_000)]}})
+    assert sum(values.matches({"x": CountingStr(n)}) for n in range(0, 200_000, 100)) == 1000
+    assert CountingStr.comparisons < 10_000
 
 
-def test_a_filter_is_not_tied_to_the_dict_it_came_from() -> None:
+def test_a_filter_does_not_change_with_the_dict_it_came_from() -> None:
     names = ["a"]
-    found = wanted({"x": {"in": names}})
+    parsed_filter = parse_filter({"x": {"in": names}})
     names.append("b")
-    assert not found.matches({"x": "b"})
+    assert not parsed_filter.matches({"x": "b"})
 
 
 RECORD = MemoryRecord(
@@ -282,7 +282,7 @@ def test_fields_of() -> None:
         {"created_at": {"lte": AT}, "updated_at": AT, "at": {"gte": "2024-03-01"}},
         {"memory_type": {"ne": "semantic"}, "hash": text_hash("tea")},
     ):
-        assert wanted(filters).matches(fields)
+        assert parse_filter(filters).matches(fields)
 
 
 # --- laws ----------------------------------------------------------------------------------------------------------
@@ -324,7 +324,7 @@ FILTERS: st.SearchStrategy[Any] = st.recursive(
 RECORDS = st.dictionaries(KEYS, OTHER, max_size=4)
 
 
-def parsed(filters: Any) -> Filter | None:
+def try_parse(filters: Any) -> Filter | None:
     try:
         return parse(filters)
     except ValidationError:
@@ -334,9 +334,9 @@ def parsed(filters: Any) -> Filter | None:
 @settings(deadline=None)
 @given(FILTERS | OTHER, RECORDS)
 def test_only_parse_raises_and_only_validation_errors(filters: Any, fields: dict[str, Any]) -> None:
-    found = parsed(filters)
-    if found is not None:
-        assert found.matches(fields) in {True, False}
+    parsed_filter = try_parse(filters)
+    if parsed_filter is not None:
+        assert parsed_filter.matches(fields) in {True, False}
 
 
 GOOD_OPERANDS = st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from(["", "x", "X"])
@@ -358,7 +358,7 @@ GOOD_RECORDS = st.dictionaries(st.sampled_from("ab"), GOOD_OPERANDS | st.lists(G
 @given(GOOD, GOOD, GOOD_RECORDS)
 def test_logic_is_logic(one: Any, two: Any, fields: dict[str, Any]) -> None:
     def holds(filters: Any) -> bool:
-        return wanted(filters).matches(fields)
+        return parse_filter(filters).matches(fields)
 
     first, second = holds(one), holds(two)
     assert holds({"AND": [one, two]}) is (first and second)
@@ -372,6 +372,8 @@ def test_logic_is_logic(one: Any, two: Any, fields: dict[str, Any]) -> None:
 @settings(deadline=None)
 @given(GOOD_OPERANDS, st.lists(GOOD_OPERANDS), GOOD_RECORDS)
 def test_negated_operators_are_negations(one: Any, many: list[Any], fields: dict[str, Any]) -> None:
-    assert wanted({"a": {"ne": one}}).matches(fields) is not wanted({"a": one}).matches(fields)
-    assert wanted({"a": {"nin": many}}).matches(fields) is not wanted({"a": {"in": many}}).matches(fields)
-    assert wanted({"a": {"in": many}}).matches(fields) is any(wanted({"a": x}).matches(fields) for x in many)
+    assert parse_filter({"a": {"ne": one}}).matches(fields) is not parse_filter({"a": one}).matches(fields)
+    assert parse_filter({"a": {"nin": many}}).matches(fields) is not parse_filter({"a": {"in": many}}).matches(fields)
+    assert parse_filter({"a": {"in": many}}).matches(fields) is any(
+        parse_filter({"a": x}).matches(fields) for x in many
+    )

@@ -83,10 +83,10 @@ def test_not_english(text: str) -> None:
     ],
 )
 def test_names_by_patterns(text: str, expected: list[tuple[str, EntityType, bool]]) -> None:
-    assert [(found.words, found.type, found.is_certain) for found in pattern_names(text)] == expected
+    assert [(name.words, name.type, name.is_certain) for name in pattern_names(text)] == expected
 
 
 @given(st.text())
 def test_any_text_is_read(text: str) -> None:
     is_english(text)
-    assert all(found.words in text or " " in found.words for found in pattern_names(text))
+    assert all(name.words in text or " " in name.words for name in pattern_names(text))

@@ -117,7 +117,7 @@ ENDLESS = [
 
 @pytest.mark.thorough
 def test_hostile_answers_are_refused_in_time() -> None:
-    """In a process of its own, because some once blocked their process for minutes."""
+    """In a process of its own, because some of these texts once blocked the process for minutes."""
     code = (
         "import ast, sys\nfrom graphmem.errors import LLMError\nfrom graphmem.models.lenient_json import parse_json\n"
         "for text in ast.literal_eval(sys.stdin.read()):\n"

@@ -1,4 +1,4 @@
-"""The watch that every test is under notices what it should."""
+"""The log guard that surrounds every test reports private texts, ids and stack traces in log records."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ TEXT = "Anna told me a secret"
 
 @pytest.fixture
 def censor():
-    made = Censor()
-    with made.noting():
+    guard = Censor()
+    with guard.noting():
         validation.content(TEXT, "data")
         validation.scope(user_id="vectors-of-anna")
-    return made
+    return guard
 
 
 def record(message, *args, name="graphmem", **more):
     return logging.LogRecord(name, logging.INFO, "file", 1, message, args, more.get("exc_info"))
 
 
-def test_the_sentences_are_found_in_the_source():
+def test_log_messages_are_collected_from_the_source():
     assert "background work failed (%s) and stays recorded" in sentences()
     assert len(sentences()) > 8
 
@@ -35,7 +35,7 @@ def test_the_sentences_are_found_in_the_source():
 @pytest.mark.parametrize(
     "source", ["logger.exception('x')", "logger.info(f'{x}')", "logger.info('x', exc_info=True)", "logger.log(9, 'x')"]
 )
-def test_what_sentences_may_not_be(source):
+def test_forbidden_forms_of_log_calls(source):
     (call,) = calls(source)
     literal = isinstance(call.args[0], ast.Constant)
     assert not literal or call.keywords or call.func.attr not in {"debug", "info", "warning", "error", "critical"}
@@ -51,11 +51,11 @@ def test_what_sentences_may_not_be(source):
         ("background work failed (%s) and stays recorded", (ValueError("x"),)),
     ],
 )
-def test_words_in_our_logs_are_noticed(censor, message, args):
+def test_private_texts_in_our_logs_are_reported(censor, message, args):
     assert censor.complaint(record(message, *args))
 
 
-def test_words_and_stacks_in_other_logs_are_noticed(censor):
+def test_private_texts_and_stack_traces_in_other_logs_are_reported(censor):
     assert censor.complaint(record("HTTP Request: %s", f"/?q={TEXT}", name="httpx"))
     assert censor.complaint(record("for vectors-of-anna", name="httpx"))
     try:
@@ -65,7 +65,7 @@ def test_words_and_stacks_in_other_logs_are_noticed(censor):
     assert not censor.complaint(record("HTTP Request: %s", "/collections", name="httpx"))
 
 
-def test_what_is_ours_may_be_logged(censor):
+def test_class_names_and_projection_names_may_be_logged(censor):
     assert not censor.complaint(record("background work failed (%s) and stays recorded", "StoreUnavailable"))
     assert not censor.complaint(record("%s is back after %.0f s and up to date", "vectors", 1.5))
 

@@ -20,7 +20,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "ledger.sqlite"
 
 
-def sql(path: Path, *statements: str) -> list[Any]:
+def run_sql(path: Path, *statements: str) -> list[Any]:
     connection = sqlite3.connect(path)
     with connection:
         rows = [row for statement in statements for row in connection.execute(statement)]
@@ -28,8 +28,8 @@ def sql(path: Path, *statements: str) -> list[Any]:
     return rows
 
 
-def mem0_history(path: Path) -> None:
-    sql(
+def write_mem0_history(path: Path) -> None:
+    run_sql(
         path,
         "CREATE TABLE history (id TEXT PRIMARY KEY, memory_id TEXT, old_memory TEXT, new_memory TEXT, event TEXT, "
         "created_at DATETIME, updated_at DATETIME, is_deleted INTEGER, actor_id TEXT, role TEXT)",
@@ -39,7 +39,7 @@ def mem0_history(path: Path) -> None:
 
 def test_a_new_file_gets_the_schema_of_this_code(path: Path) -> None:
     Ledger(path).close()
-    assert sql(path, "SELECT version_num FROM alembic_version") == [(schema.REVISION,)]
+    assert run_sql(path, "SELECT version_num FROM alembic_version") == [(schema.REVISION,)]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
@@ -54,57 +54,57 @@ def test_a_ledger_keeps_its_identity(path: Path) -> None:
 def test_an_empty_file_becomes_a_ledger(path: Path) -> None:
     path.touch()
     Ledger(path).close()
-    assert sql(path, "SELECT count(*) FROM memories") == [(0,)]
+    assert run_sql(path, "SELECT count(*) FROM memories") == [(0,)]
 
 
-def test_a_newer_schema_is_refused_and_says_what_to_do(path: Path) -> None:
+def test_a_newer_schema_is_refused_with_advice_to_upgrade(path: Path) -> None:
     Ledger(path).close()
-    sql(path, "UPDATE alembic_version SET version_num = '9999'")
+    run_sql(path, "UPDATE alembic_version SET version_num = '9999'")
     with pytest.raises(StoreError, match="9999.*newer.*upgrade"):
         Ledger(path)
-    assert sql(path, "SELECT version_num FROM alembic_version") == [("9999",)]
+    assert run_sql(path, "SELECT version_num FROM alembic_version") == [("9999",)]
 
 
-def test_a_refused_newer_file_opens_again_when_it_fits(path: Path) -> None:
+def test_a_refused_newer_file_opens_once_its_revision_matches(path: Path) -> None:
     first = Ledger(path)
     first.close()
-    sql(path, "UPDATE alembic_version SET version_num = '9999'")
+    run_sql(path, "UPDATE alembic_version SET version_num = '9999'")
     with pytest.raises(StoreError):
         Ledger(path)
-    sql(path, f"UPDATE alembic_version SET version_num = '{schema.REVISION}'")
+    run_sql(path, f"UPDATE alembic_version SET version_num = '{schema.REVISION}'")
     again = Ledger(path)
     assert again.uuid == first.uuid
     again.close()
 
 
-def test_an_older_schema_is_migrated_with_what_it_holds(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_older_schema_is_migrated_with_its_rows(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = Ledger(path)
     first.close()
-    sql(path, "UPDATE ledger SET seq = 7")
+    run_sql(path, "UPDATE ledger SET seq = 7")
     use_newer_schema(monkeypatch, path.parent)
     again = Ledger(path)
     again.close()
     assert again.uuid == first.uuid
-    assert sql(path, "SELECT version_num FROM alembic_version") == [(REVISION,)]
-    assert sql(path, "SELECT seq FROM ledger") == [(7,)]
-    assert sql(path, "SELECT * FROM lengths") == []
+    assert run_sql(path, "SELECT version_num FROM alembic_version") == [(REVISION,)]
+    assert run_sql(path, "SELECT seq FROM ledger") == [(7,)]
+    assert run_sql(path, "SELECT * FROM lengths") == []
 
 
 def test_a_ledger_without_its_version_is_refused(path: Path) -> None:
     Ledger(path).close()
-    sql(path, "DELETE FROM alembic_version")
+    run_sql(path, "DELETE FROM alembic_version")
     with pytest.raises(StoreError):
         Ledger(path)
 
 
 def test_mem0s_history_is_refused(path: Path) -> None:
-    mem0_history(path)
+    write_mem0_history(path)
     with pytest.raises(StoreError, match="mem0"):
         Ledger(path)
-    assert sql(path, "SELECT new_memory FROM history") == [("likes tea",)]
+    assert run_sql(path, "SELECT new_memory FROM history") == [("likes tea",)]
 
 
-@pytest.mark.parametrize("make", [mem0_history, lambda path: sql(path, "CREATE TABLE mine (x)")])
+@pytest.mark.parametrize("make", [write_mem0_history, lambda path: run_sql(path, "CREATE TABLE mine (x)")])
 def test_a_foreign_file_is_left_as_it_is(path: Path, make: Callable[[Path], None]) -> None:
     make(path)
     before = path.read_bytes()
@@ -114,12 +114,12 @@ def test_a_foreign_file_is_left_as_it_is(path: Path, make: Callable[[Path], None
     assert [one.name for one in path.parent.iterdir()] == [path.name]
 
 
-@pytest.mark.parametrize("words", [b"not a database at all\n" * 100, b"SQLite format 3\x00" + b"\xff" * 4096])
-def test_a_file_that_is_no_database_is_refused_and_left_as_it_is(path: Path, words: bytes) -> None:
-    path.write_bytes(words)
+@pytest.mark.parametrize("content", [b"not a database at all\n" * 100, b"SQLite format 3\x00" + b"\xff" * 4096])
+def test_a_file_that_is_no_database_is_refused_and_left_as_it_is(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
     with pytest.raises(StoreError):
         Ledger(path)
-    assert path.read_bytes() == words
+    assert path.read_bytes() == content
 
 
 def test_a_folder_in_the_files_place_is_refused(path: Path) -> None:

@@ -107,8 +107,8 @@ def test_every_window_can_be_found() -> None:
 def test_many_threads() -> None:
     alone = [row(text) for text in TURNS]
     with ThreadPoolExecutor(8) as pool:
-        for found, expected in zip(pool.map(row, TURNS * 8), alone * 8, strict=True):
-            assert np.array_equal(found, expected)
+        for vector, expected in zip(pool.map(row, TURNS * 8), alone * 8, strict=True):
+            assert np.array_equal(vector, expected)
 
 
 @pytest.mark.thorough
@@ -117,11 +117,11 @@ def test_threads_load_once(monkeypatch: pytest.MonkeyPatch) -> None:
     loads: list[int] = []
     load = minilm._load
 
-    def counted() -> minilm._Model:
+    def count_load() -> minilm._Model:
         loads.append(1)
         return load()
 
-    monkeypatch.setattr(minilm, "_load", counted)
+    monkeypatch.setattr(minilm, "_load", count_load)
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(row, TURNS))
     assert len(loads) == 1
@@ -170,8 +170,8 @@ def test_a_forked_process_embeds() -> None:
     assert subprocess.run([sys.executable, "-c", script], timeout=PATIENCE, check=False).returncode == 0
 
 
-def test_the_runtime_reports_to_nobody(tmp_path: Path) -> None:
-    """ONNX Runtime's own reporting leaves a session file in the temporary folder: there is none."""
+def test_telemetry_of_the_runtime_is_off(tmp_path: Path) -> None:
+    """ONNX Runtime's telemetry would leave a session file in the temporary folder."""
     code = "import os; from graphmem.models.minilm import MiniLM; MiniLM().embed_query('x'); print(os.environ['ORT_DISABLE_TELEMETRY'])"  # noqa: E501
     unset = {name: value for name, value in os.environ.items() if name not in {"ORT_DISABLE_TELEMETRY", "CI"}}
     environment = {**unset, "TMPDIR": str(tmp_path), "HOME": str(tmp_path)}
@@ -181,30 +181,30 @@ def test_the_runtime_reports_to_nobody(tmp_path: Path) -> None:
 
 
 def test_tokens_come_with_the_same_vectors() -> None:
-    plain, read = MODEL.embed([*TURNS, "word " * 400]), TOKENS.embed_tokens([*TURNS, "word " * 400])
-    for vectors, found in zip(plain, read, strict=True):
-        assert np.array_equal(vectors, found.vectors)
-        assert len(found.tokens) == len(found.vectors)
-        for tokens in found.tokens:
+    vectors_only, with_tokens = MODEL.embed([*TURNS, "word " * 400]), TOKENS.embed_tokens([*TURNS, "word " * 400])
+    for vectors, embedding in zip(vectors_only, with_tokens, strict=True):
+        assert np.array_equal(vectors, embedding.vectors)
+        assert len(embedding.tokens) == len(embedding.vectors)
+        for tokens in embedding.tokens:
             assert (tokens.dtype, tokens.shape[1]) == (np.int8, TOKENS.token_dims)
             assert np.allclose(np.linalg.norm(tokens / 127, axis=1), 1, atol=0.05)
     pieces = [minilm._model().word_pieces(text) for text in TURNS[:4]]
-    assert [len(found.tokens[0]) for found in read[:4]] == [len(ids) for ids in pieces]
+    assert [len(embedding.tokens[0]) for embedding in with_tokens[:4]] == [len(ids) for ids in pieces]
 
 
 def test_a_question_has_a_token_and_its_word_for_each_piece() -> None:
-    read = TOKENS.embed_question("Who's painting sunrises, Mel?")
-    assert np.allclose(read.vector, MODEL.embed_query("Who's painting sunrises, Mel?"), atol=1e-6)
-    assert read.tokens.shape == (len(read.words), TOKENS.token_dims)
-    assert set(read.words) == {"Who's", "painting", "sunrises", "Mel", ""}
+    question = TOKENS.embed_question("Who's painting sunrises, Mel?")
+    assert np.allclose(question.vector, MODEL.embed_query("Who's painting sunrises, Mel?"), atol=1e-6)
+    assert question.tokens.shape == (len(question.words), TOKENS.token_dims)
+    assert set(question.words) == {"Who's", "painting", "sunrises", "Mel", ""}
     assert TOKENS.embed_question("").tokens.shape == (0, TOKENS.token_dims)
 
 
 @pytest.mark.parametrize("text", ["a", "Melanie: I painted a sunrise. " * 60, "日出 and sunrise", ""])
 def test_token_offsets_of_each_window(text: str) -> None:
-    (made,) = TOKENS.embed_tokens([text])
+    (embedding,) = TOKENS.embed_tokens([text])
     places = TOKENS.token_places(text)
-    assert [len(window) for window in places] == [len(window) for window in made.tokens]
+    assert [len(window) for window in places] == [len(window) for window in embedding.tokens]
     assert all(text[at] != " " for window in places for at in window)
 
 
@@ -217,7 +217,7 @@ def test_a_token_is_nearest_to_itself_in_another_text() -> None:
 
 
 def test_the_projection_is_the_same_on_every_machine() -> None:
-    """Stored tokens outlive a library: these figures must never change without another `token_form`."""
+    """Stored tokens outlive library versions: these figures may change only with a new `token_form`."""
     projection = minilm._projection()
     assert np.allclose(projection.T @ projection, np.eye(TOKENS.token_dims), atol=1e-5)
     assert np.allclose(projection[:2, :3], [[0.051, -0.0508, 0.0508], [-0.051, -0.0513, 0.054]], atol=1e-4)

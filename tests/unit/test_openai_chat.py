@@ -1,4 +1,4 @@
-"""The language model by the real SDK over real HTTP, against a server that misbehaves in every way we know of."""
+"""The language model through the real SDK and HTTP, against a server with every known fault."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ from graphmem.testing import Behaviour, ModelEndpoint, behaviours
 from graphmem.wiring import open_backends
 
 SECRET = "hunter2-Zq7"
-SAID = "I drink matcha"
+TEXT = "I drink matcha"
 SCHEMA = {
     "type": "object",
     "properties": {"facts": {"type": "array", "items": {"type": "string"}}},
     "required": ["facts"],
     "additionalProperties": False,
 }
-PROMPT = Prompt("facts", "List the facts.", SAID, SCHEMA)
+PROMPT = Prompt("facts", "List the facts.", TEXT, SCHEMA)
 FACTS = {"facts": ["drinks matcha", 'it\'s "hot"']}
 CONTENT = json.dumps(FACTS)
 names = (f"model-{number}" for number in itertools.count())
 
 
 @pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def _short_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     import openai._base_client
 
     monkeypatch.setattr(openai._base_client, "INITIAL_RETRY_DELAY", 0.01)
@@ -59,16 +59,16 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def serve() -> Iterator[Callable[..., tuple[ModelEndpoint, OpenaiChatModel]]]:
     """`serve(*script, refuses=(), **model)`: an endpoint and a model of a new name there."""
-    made: list[Any] = []
+    resources: list[Any] = []
 
-    def begin(*script: Behaviour | str, refuses: Any = (), cached: int = 0, **config: Any) -> Any:
+    def start(*script: Behaviour | str, refuses: Any = (), cached: int = 0, **config: Any) -> Any:
         endpoint = ModelEndpoint(script, default=CONTENT, refuses=refuses, cached_tokens=cached).__enter__()
         model = OpenaiChatModel(next(names), base_url=endpoint.url, api_key=SECRET, **config)
-        made.extend((model, endpoint))
+        resources.extend((model, endpoint))
         return endpoint, model
 
-    yield begin
-    for one in made:
+    yield start
+    for one in resources:
         one.close()
 
 
@@ -76,19 +76,19 @@ def forms(endpoint: ModelEndpoint) -> list[str]:
     return [request.body.get("response_format", {}).get("type", "text") for request in endpoint.requests]
 
 
-def failing(model: LanguageModel, kind: type[LLMError], prompt: Prompt = PROMPT) -> LLMError:
+def check_failure(model: LanguageModel, kind: type[LLMError], prompt: Prompt = PROMPT) -> LLMError:
     with pytest.raises(LLMError) as caught:
         model.answer(prompt)
     error = caught.value
     assert type(error) is kind
     assert isinstance(error.usage, Usage)
-    shown = told(error) + told(error.__context__)
-    for private in (SECRET, SAID, "List the facts", "matcha", "127.0.0.1"):
-        assert private not in shown, shown
+    error_text = told(error) + told(error.__context__)
+    for private in (SECRET, TEXT, "List the facts", "matcha", "127.0.0.1"):
+        assert private not in error_text, error_text
     return error
 
 
-# --- what is asked ---------------------------------------------------------------------------------------------------
+# --- requests --------------------------------------------------------------------------------------------------------
 
 
 def test_a_prompt_is_one_request(serve: Any) -> None:
@@ -99,21 +99,27 @@ def test_a_prompt_is_one_request(serve: Any) -> None:
     assert request.headers["authorization"] == f"Bearer {SECRET}"
     assert request.body == {
         "model": model.name,
-        "messages": [{"role": "system", "content": "List the facts."}, {"role": "user", "content": SAID}],
+        "messages": [{"role": "system", "content": "List the facts."}, {"role": "user", "content": TEXT}],
         "response_format": {"type": "json_schema", "json_schema": {"name": "facts", "strict": True, "schema": SCHEMA}},
     }
     usage = reply.usage
-    sent, made = len(json.dumps(request.body["messages"])) // 4, -(-len(CONTENT) // 4)
-    assert (usage.calls, usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens) == (1, sent, made, 10)
-    assert usage.cost == pytest.approx((1000 * (sent - 10) + 100 * 10 + 5000 * made) / 1e6)
+    prompt_tokens, completion_tokens = len(json.dumps(request.body["messages"])) // 4, -(-len(CONTENT) // 4)
+    assert (usage.calls, usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens) == (
+        1, prompt_tokens, completion_tokens, 10,
+    )  # fmt: skip
+    assert usage.cost == pytest.approx((1000 * (prompt_tokens - 10) + 100 * 10 + 5000 * completion_tokens) / 1e6)
     assert 0 < usage.seconds < PATIENCE
 
 
 def test_impossible_token_counts_are_capped(monkeypatch: pytest.MonkeyPatch) -> None:
-    used = {"prompt_tokens": 10**30, "completion_tokens": 2**63, "prompt_tokens_details": {"cached_tokens": 10**40}}
-    told = {"choices": [{"message": {"content": CONTENT}}], "usage": used}
+    token_counts = {
+        "prompt_tokens": 10**30,
+        "completion_tokens": 2**63,
+        "prompt_tokens_details": {"cached_tokens": 10**40},
+    }
+    body = {"choices": [{"message": {"content": CONTENT}}], "usage": token_counts}
     with ModelEndpoint() as endpoint:
-        monkeypatch.setattr(endpoint, "respond", lambda request: (Behaviour(), json.dumps(told).encode()))
+        monkeypatch.setattr(endpoint, "respond", lambda request: (Behaviour(), json.dumps(body).encode()))
         model = OpenaiChatModel(next(names), base_url=endpoint.url, api_key=SECRET)
         usage = model.answer(PROMPT).usage
         assert usage.prompt_tokens == usage.completion_tokens == usage.cached_tokens == 10**9
@@ -122,9 +128,9 @@ def test_impossible_token_counts_are_capped(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_without_a_schema_the_answer_is_text(serve: Any) -> None:
     endpoint, model = serve("Plain {words", temperature=0.5, max_tokens=7)
-    assert model.answer(Prompt("summary", "", SAID)).value == "Plain {words"
+    assert model.answer(Prompt("summary", "", TEXT)).value == "Plain {words"
     assert endpoint.requests[0].body == {
-        "model": model.name, "messages": [{"role": "user", "content": SAID}], "temperature": 0.5, "max_tokens": 7,
+        "model": model.name, "messages": [{"role": "user", "content": TEXT}], "temperature": 0.5, "max_tokens": 7,
     }  # fmt: skip
 
 
@@ -187,7 +193,7 @@ def test_a_server_that_ignores_the_schema_gets_it_in_the_prompt(serve: Any) -> N
 def test_a_response_format_that_did_not_help_is_not_remembered(serve: Any) -> None:
     refusal = behaviours.failed(400, "bad response_format")
     endpoint, model = serve(refusal, refusal, refusal)
-    assert failing(model, LLMRejected).usage.calls == 3
+    assert check_failure(model, LLMRejected).usage.calls == 3
     assert forms(endpoint) == ["json_schema", "json_object", "text"]
     assert model.answer(PROMPT).usage.calls == 1
     assert forms(endpoint)[-1] == "json_schema"
@@ -205,17 +211,17 @@ def test_max_tokens_is_renamed_for_models_that_need_it(serve: Any) -> None:
 @pytest.mark.parametrize("name", ["temperature", "top_p"])
 def test_a_refused_parameter_is_named(serve: Any, name: str) -> None:
     endpoint, model = serve(refuses=(name,), **{name: 0.2})
-    assert f"llm.config.{name}" in str(failing(model, LLMRejected))
+    assert f"llm.config.{name}" in str(check_failure(model, LLMRejected))
     assert [request.body[name] for request in endpoint.requests] == [0.2]
 
 
 def test_a_refused_limit_is_named(serve: Any) -> None:
     too_many = behaviours.failed(400, "max_tokens is too large: 9. This model supports at most 8", param="max_tokens")
     _, model = serve(too_many, max_tokens=9)
-    assert "llm.config.max_tokens" in str(failing(model, LLMRejected))
+    assert "llm.config.max_tokens" in str(check_failure(model, LLMRejected))
 
 
-# --- answers that are odd --------------------------------------------------------------------------------------------
+# --- odd answers -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -238,8 +244,8 @@ def test_values_of_wrong_types_are_not_rejected(serve: Any) -> None:
 
 def test_an_endless_answer_is_unusable(serve: Any) -> None:
     endpoint, model = serve(f'{{"facts": ["{"a" * 500_000}"]}}')
-    assert "500,000" in str(failing(model, LLMUnusable))
-    assert len(endpoint.requests) == 1  # another form would not make it shorter
+    assert "500,000" in str(check_failure(model, LLMUnusable))
+    assert len(endpoint.requests) == 1  # another response format would not make it shorter
 
 
 def test_a_hundred_facts_in_another_language(serve: Any) -> None:
@@ -249,7 +255,7 @@ def test_a_hundred_facts_in_another_language(serve: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("behaviour", "kind", "says", "requests"),
+    ("behaviour", "kind", "phrase", "requests"),
     [
         (behaviours.truncated(), LLMTruncated, "max_tokens", 1),
         (behaviours.length(), LLMTruncated, "max_tokens", 1),
@@ -257,29 +263,29 @@ def test_a_hundred_facts_in_another_language(serve: Any) -> None:
         (behaviours.empty_body(), LLMUnusable, "openai_base_url", 1),
         (behaviours.refused(f"no {SECRET}"), LLMRefused, "declined", 1),
         (behaviours.filtered(), LLMRefused, "filter", 1),
-        (behaviours.failed(400, SAID, code="content_filter"), LLMRefused, "filter", 1),
+        (behaviours.failed(400, TEXT, code="content_filter"), LLMRefused, "filter", 1),
         (behaviours.failed(401, f"Incorrect API key provided: {SECRET}"), LLMRejected, "OPENAI_API_KEY", 1),
         (behaviours.failed(403, SECRET), LLMRejected, "rights", 1),
-        (behaviours.failed(404, f"no model for {SAID}"), LLMRejected, "openai_base_url", 1),
-        (behaviours.failed(400, SAID, code="context_length_exceeded"), LLMRejected, "too large", 1),
-        (behaviours.failed(413, SAID), LLMRejected, "too large", 1),
-        (behaviours.failed(400, SAID), LLMRejected, "HTTP 400", 1),
+        (behaviours.failed(404, f"no model for {TEXT}"), LLMRejected, "openai_base_url", 1),
+        (behaviours.failed(400, TEXT, code="context_length_exceeded"), LLMRejected, "too large", 1),
+        (behaviours.failed(413, TEXT), LLMRejected, "too large", 1),
+        (behaviours.failed(400, TEXT), LLMRejected, "HTTP 400", 1),
         (behaviours.rate_limited(0.01), LLMUnavailable, "less often", 3),
         (behaviours.failed(429, "no", code="insufficient_quota"), LLMUnavailable, "credit", 3),
         (behaviours.failed(500, SECRET), LLMUnavailable, "HTTP 500", 3),
-        (behaviours.failed(503, SAID), LLMUnavailable, "HTTP 503", 3),
+        (behaviours.failed(503, TEXT), LLMUnavailable, "HTTP 503", 3),
         (behaviours.dropped(), LLMUnavailable, "cannot be reached", 3),
         (behaviours.silent(), LLMUnavailable, "llm.config.timeout", 3),
     ],
 )
-def test_failures_by_error(serve: Any, behaviour: Behaviour, kind: type[LLMError], says: str, requests: int) -> None:
+def test_failures_by_error(serve: Any, behaviour: Behaviour, kind: type[LLMError], phrase: str, requests: int) -> None:
     endpoint, model = serve(behaviour, behaviour, behaviour, timeout=0.1 if behaviour.end == "silent" else 60)
-    error = failing(model, kind)
-    assert says in str(error)
-    wait_until(lambda: len(endpoint.requests) >= requests)  # the last may be on its way, of one that gave up
+    error = check_failure(model, kind)
+    assert phrase in str(error)
+    wait_until(lambda: len(endpoint.requests) >= requests)  # a request that timed out may arrive late
     assert (len(endpoint.requests), error.usage.calls) == (requests, requests)
-    answered = behaviour.status == 200 and behaviour.end == "whole"
-    assert (error.usage.prompt_tokens > 0) == answered
+    has_answer = behaviour.status == 200 and behaviour.end == "whole"
+    assert (error.usage.prompt_tokens > 0) == has_answer
     assert error.usage.seconds > 0
 
 
@@ -312,14 +318,14 @@ def test_answers_of_another_form_are_unusable(body: bytes, monkeypatch: pytest.M
     with ModelEndpoint() as endpoint:
         monkeypatch.setattr(endpoint, "respond", lambda request: (Behaviour(), body))
         model = OpenaiChatModel(next(names), base_url=endpoint.url, api_key=SECRET)
-        error = failing(model, LLMUnusable)
+        error = check_failure(model, LLMUnusable)
         assert error.usage == Usage(1, seconds=error.usage.seconds)
         model.close()
 
 
 def test_an_unreachable_endpoint() -> None:
     model = OpenaiChatModel("m", base_url="http://127.0.0.1:9/v1")
-    assert failing(model, LLMUnavailable).usage.calls == 3
+    assert check_failure(model, LLMUnavailable).usage.calls == 3
     model.close()
 
 
@@ -329,14 +335,14 @@ def test_an_unreachable_endpoint() -> None:
 @pytest.mark.parametrize("behaviour", [behaviours.silent(), behaviours.slow(PATIENCE)])
 def test_a_prompt_with_a_timeout_ends_in_time(serve: Any, behaviour: Behaviour) -> None:
     _, model = serve(behaviour, timeout=2 * PATIENCE)
-    model._connection.client()  # the SDK's import and certificates, which the first prompt pays for
-    error = failing(model, LLMUnavailable, Prompt("rewrite", "", SAID, timeout=0.3))
+    model._connection.client()  # loads the SDK and its certificates before the timeout begins
+    error = check_failure(model, LLMUnavailable, Prompt("rewrite", "", TEXT, timeout=0.3))
     assert error.usage.seconds < PATIENCE
 
 
 def test_a_prompt_with_a_timeout_is_not_retried(serve: Any) -> None:
     endpoint, model = serve(behaviours.rate_limited(0.01))
-    error = failing(model, LLMUnavailable, Prompt("rewrite", "", SAID, timeout=PATIENCE))
+    error = check_failure(model, LLMUnavailable, Prompt("rewrite", "", TEXT, timeout=PATIENCE))
     assert (len(endpoint.requests), error.usage.calls) == (1, 1)
 
 
@@ -347,7 +353,7 @@ def test_a_prompt_with_a_timeout_ends_during_a_slow_answer(monkeypatch: pytest.M
     enough, over = Event(), Event()
     with socket.create_server(("127.0.0.1", 0)) as server:
 
-        def drip() -> None:
+        def send_slowly() -> None:
             with suppress(OSError):
                 connection, _ = server.accept()
                 with connection:
@@ -359,26 +365,26 @@ def test_a_prompt_with_a_timeout_ends_during_a_slow_answer(monkeypatch: pytest.M
                             break
                     over.set()
 
-        thread = Thread(target=drip, daemon=True)
+        thread = Thread(target=send_slowly, daemon=True)
         thread.start()
         model = OpenaiChatModel("m", base_url=f"http://127.0.0.1:{server.getsockname()[1]}")
         model._connection.client()
-        failing(model, LLMUnavailable, Prompt("rewrite", "", SAID, timeout=0.3))
-        assert not over.is_set()  # drops still come
+        check_failure(model, LLMUnavailable, Prompt("rewrite", "", TEXT, timeout=0.3))
+        assert not over.is_set()  # the server is still sending
         enough.set()
         model.close()
         with suppress(OSError):
-            server.shutdown(socket.SHUT_RDWR)  # if it was never asked
+            server.shutdown(socket.SHUT_RDWR)  # ends accept() if no request came
         thread.join(PATIENCE)
 
 
 def test_a_prompt_with_a_timeout_is_answered(serve: Any) -> None:
     endpoint, model = serve(refuses=("json_schema",))
-    assert model.answer(Prompt("facts", "", SAID, SCHEMA, timeout=PATIENCE)).value == FACTS
+    assert model.answer(Prompt("facts", "", TEXT, SCHEMA, timeout=PATIENCE)).value == FACTS
     assert len(endpoint.requests) == 2
 
 
-# --- where and with what key -----------------------------------------------------------------------------------------
+# --- endpoint and key ------------------------------------------------------------------------------------------------
 
 
 def test_url_and_key_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -402,11 +408,11 @@ def test_url_and_key_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_no_redirect_is_followed(serve: Any, status: int) -> None:
-    """The words would be posted again, to a host that nobody configured."""
+    """A redirect would send the texts to a host that is not configured."""
     with ModelEndpoint(default=CONTENT) as elsewhere:
         there = {"Location": f"{elsewhere.url}/chat/completions?key={SECRET}"}
         endpoint, model = serve(Behaviour(status=status, headers=there))
-        error = failing(model, LLMRejected)
+        error = check_failure(model, LLMRejected)
         assert "llm.config.openai_base_url" in str(error) and str(status) in str(error)
         assert (len(endpoint.requests), elsewhere.requests) == (1, [])
 
@@ -420,7 +426,7 @@ def test_openai_variables_are_not_sent_to_a_configured_url(
     monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", f"authorization: Bearer {SECRET}\nX-Gateway: {SECRET}")
     with ModelEndpoint([behaviours.failed(401)] * 2, default="hi") as endpoint:
 
-        def asked(**config: Any) -> str:
+        def send_prompts(**config: Any) -> str:
             model = OpenaiChatModel("m", base_url=endpoint.url, **config)
             try:
                 model.answer(Prompt("x", "", "y"))
@@ -431,14 +437,14 @@ def test_openai_variables_are_not_sent_to_a_configured_url(
                 model.close()
             return json.dumps([dict(one.headers) for one in endpoint.requests[-2:]])
 
-        assert "beside its URL (OPENAI_API_KEY is not sent)" in asked()
-        assert "OPENAI_API_KEY" in asked(api_key="own")
-        assert SECRET not in asked() and asked().count("Bearer none") == 2
-        assert SECRET not in asked(api_key="own") and asked(api_key="own").count("Bearer own") == 2
+        assert "beside its URL (OPENAI_API_KEY is not sent)" in send_prompts()
+        assert "OPENAI_API_KEY" in send_prompts(api_key="own")
+        assert SECRET not in send_prompts() and send_prompts().count("Bearer none") == 2
+        assert SECRET not in send_prompts(api_key="own") and send_prompts(api_key="own").count("Bearer own") == 2
         for name in ("OPENAI_BASE_URL", "GRAPHMEM_LLM__CONFIG__OPENAI_BASE_URL"):
             with monkeypatch.context() as patch:
                 patch.setenv(name, f"{endpoint.url}/")
-                assert asked().count(f"Bearer {SECRET}") == 2
+                assert send_prompts().count(f"Bearer {SECRET}") == 2
 
 
 @pytest.mark.parametrize(
@@ -481,11 +487,11 @@ def test_a_password_in_the_url_is_sent_but_not_shown() -> None:
         url = endpoint.url.replace("://", f"://us%40er:{SECRET}@")
         model = OpenaiChatModel("m", base_url=url)
         assert SECRET not in repr(model) + repr(vars(model))
-        model.answer(Prompt("x", "", SAID))
+        model.answer(Prompt("x", "", TEXT))
         model.close()
         assert {one.headers["authorization"] for one in endpoint.requests} == {"Basic dXNAZXI6aHVudGVyMi1acTc="}
         lines = "".join(listener.lines)
-        assert "127.0.0.1" not in lines and SECRET not in lines and SAID not in lines
+        assert "127.0.0.1" not in lines and SECRET not in lines and TEXT not in lines
 
 
 # --- the rest --------------------------------------------------------------------------------------------------------
@@ -505,7 +511,7 @@ def test_a_closed_model_raises(serve: Any) -> None:
     model.answer(PROMPT)
     for _ in range(2):
         model.close()
-    assert failing(model, LLMUnavailable).usage.calls == 0
+    assert check_failure(model, LLMUnavailable).usage.calls == 0
     assert len(endpoint.requests) == 1
 
 
@@ -520,7 +526,7 @@ def test_a_memory_opens_and_closes_it() -> None:
         assert endpoint.requests[0].body.items() >= {"max_tokens": 5, "temperature": 0, "top_p": 0.3}.items()
         parts.close_projections()
         parts.ledger.close()
-        failing(parts.llm, LLMUnavailable)
+        check_failure(parts.llm, LLMUnavailable)
         Memory(":memory:", settings=Settings.from_dict(fake_models(llm={"config": config}))).close()
 
 

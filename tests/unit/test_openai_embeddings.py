@@ -19,12 +19,12 @@ from graphmem.models.protocols import Embedder
 from graphmem.testing import Behaviour, HashEmbedder, ModelEndpoint, Request, behaviours
 
 SECRET = "hunter2-Zq7"
-SAID = "I drink matcha"
+TEXT = "I drink matcha"
 names = (f"embedding-{number}" for number in itertools.count())
 
 
 @pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def _short_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     import openai._base_client
 
     monkeypatch.setattr(openai._base_client, "INITIAL_RETRY_DELAY", 0.01)
@@ -32,8 +32,8 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-class Odd(ModelEndpoint):
-    """Answers in another order, with vectors of other lengths; or as it is told to."""
+class OddEndpoint(ModelEndpoint):
+    """Answers with the vectors reversed and scaled; or with `answer`, if it is set."""
 
     answer: Callable[[Request], tuple[Behaviour, bytes]] | None = None
 
@@ -42,38 +42,38 @@ class Odd(ModelEndpoint):
         if self.answer is not None:
             return self.answer(request)
         if behaviour.status == 200:
-            found = json.loads(body)
-            found["data"] = [
-                {**one, "embedding": [3 * number for number in one["embedding"]]} for one in reversed(found["data"])
+            response = json.loads(body)
+            response["data"] = [
+                {**one, "embedding": [3 * number for number in one["embedding"]]} for one in reversed(response["data"])
             ]
-            body = json.dumps(found).encode()
+            body = json.dumps(response).encode()
         return behaviour, body
 
 
 @pytest.fixture
-def serve() -> Iterator[Callable[..., tuple[Odd, OpenaiEmbedder]]]:
+def serve() -> Iterator[Callable[..., tuple[OddEndpoint, OpenaiEmbedder]]]:
     """`serve(dims=64, **endpoint)`: an endpoint and an embedder of a new name there."""
-    made: list[Any] = []
+    resources: list[Any] = []
 
-    def begin(config: dict[str, Any] | None = None, **more: Any) -> Any:
-        endpoint = Odd(**more).__enter__()
-        made.append(endpoint)
+    def start(config: dict[str, Any] | None = None, **more: Any) -> Any:
+        endpoint = OddEndpoint(**more).__enter__()
+        resources.append(endpoint)
         embedder = OpenaiEmbedder(next(names), base_url=endpoint.url, api_key=SECRET, **{"dims": 64, **(config or {})})
-        made.append(embedder)
+        resources.append(embedder)
         return endpoint, embedder
 
-    yield begin
-    for one in reversed(made):
+    yield start
+    for one in reversed(resources):
         one.close()
 
 
-def failing(embedder: Embedder, *says: str) -> None:
+def check_failure(embedder: Embedder, *phrases: str) -> None:
     with pytest.raises(EmbeddingError) as caught:
-        embedder.embed([SAID, "b"])
-    for words in says:
-        assert words in str(caught.value)
-    shown = told(caught.value) + told(caught.value.__context__)
-    assert not [private for private in (SECRET, SAID, "127.0.0.1") if private in shown], shown
+        embedder.embed([TEXT, "b"])
+    for phrase in phrases:
+        assert phrase in str(caught.value)
+    error_text = told(caught.value) + told(caught.value.__context__)
+    assert not [private for private in (SECRET, TEXT, "127.0.0.1") if private in error_text], error_text
 
 
 def test_rows_are_unit_vectors_in_the_order_of_the_texts(serve: Any) -> None:
@@ -128,13 +128,13 @@ def test_no_request_has_more_tokens_than_openai_takes(serve: Any) -> None:
 def test_long_texts_have_a_row_for_each_window(serve: Any, text: str) -> None:
     endpoint, embedder = serve()
     (rows,) = embedder.embed([text])
-    sent = [window for request in endpoint.requests for window in request.body["input"]]
-    assert len(rows) == len(sent) > 1
-    assert max(len(window.encode()) for window in sent) <= 1500
-    assert all(window.strip() for window in sent)
-    assert all(window in text for window in sent)
-    end = 0  # nothing is lost between two windows but blanks
-    for window in sent:
+    windows = [window for request in endpoint.requests for window in request.body["input"]]
+    assert len(rows) == len(windows) > 1
+    assert max(len(window.encode()) for window in windows) <= 1500
+    assert all(window.strip() for window in windows)
+    assert all(window in text for window in windows)
+    end = 0  # only white space lies between two windows
+    for window in windows:
         start = text.index(window)
         assert not text[end:start].strip()
         end = max(end, start + len(window))
@@ -145,7 +145,7 @@ def test_long_texts_have_a_row_for_each_window(serve: Any, text: str) -> None:
 # --- length of the vectors -------------------------------------------------------------------------------------------
 
 
-def test_the_length_is_known_configured_or_measured(serve: Any) -> None:
+def test_the_vector_length_is_known_configured_or_measured(serve: Any) -> None:
     assert OpenaiEmbedder("text-embedding-3-large", api_key="k").dims == 3072
     endpoint, embedder = serve({"dims": None}, dims=48)
     assert (embedder.dims, len(endpoint.requests)) == (48, 1)
@@ -159,13 +159,13 @@ def test_an_endpoint_that_cannot_shorten_vectors(serve: Any) -> None:
         assert embedder.embed(["tea"])[0].shape == (1, 64)
     assert ["dimensions" in request.body for request in endpoint.requests] == [True, False, False]
     _, other = serve({"dims": 32}, dims=64, refuses=("dimensions",))
-    failing(other, "64", "32", "embedding_dims: set it to 64, or leave it out")
+    check_failure(other, "64", "32", "embedding_dims: set it to 64, or leave it out")
 
 
 def test_a_known_model_name_with_another_length() -> None:
     with ModelEndpoint(dims=8) as endpoint:
         embedder = OpenaiEmbedder("text-embedding-3-small", base_url=endpoint.url)
-        failing(embedder, "embedding_dims: set it to 8")
+        check_failure(embedder, "embedding_dims: set it to 8")
         embedder.close()
 
 
@@ -186,37 +186,37 @@ def test_a_memory_opens_with_it(tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("behaviour", "requests", "says"),
+    ("behaviour", "requests", "phrase"),
     [
         (behaviours.failed(401, f"wrong key {SECRET}"), 1, "embedder.config.api_key"),
-        (behaviours.failed(404, SAID), 1, "embedder.config.model"),
-        (behaviours.failed(400, SAID), 1, "HTTP 400"),
-        (behaviours.failed(413, SAID), 1, "batch_size"),
+        (behaviours.failed(404, TEXT), 1, "embedder.config.model"),
+        (behaviours.failed(400, TEXT), 1, "HTTP 400"),
+        (behaviours.failed(413, TEXT), 1, "batch_size"),
         (behaviours.failed(422, "batch size 2 > maximum allowed batch size 1"), 1, "batch_size"),
         (behaviours.rate_limited(0.01), 3, "429"),
-        (behaviours.failed(500, SAID), 3, "500"),
+        (behaviours.failed(500, TEXT), 3, "500"),
         (Behaviour(end="dropped"), 3, "reached"),
         (Behaviour(end="silent"), 3, "embedder.config.timeout"),
         (Behaviour(end="empty"), 1, "openai_base_url"),
     ],
 )
-def test_failures_name_the_remedy(serve: Any, behaviour: Behaviour, requests: int, says: str) -> None:
+def test_failures_name_the_remedy(serve: Any, behaviour: Behaviour, requests: int, phrase: str) -> None:
     endpoint, embedder = serve({"timeout": 0.1 if behaviour.end == "silent" else PATIENCE})
     body = json.dumps({"error": dict(behaviour.error or {})}).encode()
     endpoint.answer = lambda _: (behaviour, body)
-    failing(embedder, says)
-    wait_until(lambda: len(endpoint.requests) >= requests)  # the last may be on its way, of one that gave up
+    check_failure(embedder, phrase)
+    wait_until(lambda: len(endpoint.requests) >= requests)  # a request that timed out may arrive late
     assert len(endpoint.requests) == requests
 
 
 @pytest.mark.parametrize("status", [302, 307, 308])
 def test_no_redirect_is_followed(serve: Any, status: int) -> None:
-    """The words would be posted again, to a host that nobody configured."""
+    """A redirect would send the texts to a host that is not configured."""
     endpoint, embedder = serve()
     with ModelEndpoint() as elsewhere:
         there = Behaviour(status=status, headers={"Location": f"{elsewhere.url}/embeddings?key={SECRET}"})
         endpoint.answer = lambda _: (there, b"")
-        failing(embedder, "embedder.config.openai_base_url", str(status))
+        check_failure(embedder, "embedder.config.openai_base_url", str(status))
         assert (len(endpoint.requests), elsewhere.requests) == (1, [])
 
 
@@ -227,7 +227,7 @@ def test_the_key_of_the_environment_is_not_sent_to_a_configured_url(monkeypatch:
             if variable is not None:
                 monkeypatch.setenv(variable, endpoint.url)
             embedder = OpenaiEmbedder(next(names), base_url=endpoint.url, dims=8)
-            embedder.embed([SAID])
+            embedder.embed([TEXT])
             embedder.close()
             assert endpoint.requests[-1].headers["authorization"] == f"Bearer {key}"
 
@@ -242,7 +242,7 @@ def test_the_key_of_the_environment_is_not_sent_to_a_configured_url(monkeypatch:
 def test_answers_that_are_no_vectors(serve: Any, data: Any) -> None:
     endpoint, embedder = serve()
     endpoint.answer = lambda _: (Behaviour(), json.dumps({"data": data}).encode())
-    failing(embedder, "vector")
+    check_failure(embedder, "vector")
 
 
 def test_a_closed_embedder_raises(serve: Any) -> None:
@@ -250,7 +250,7 @@ def test_a_closed_embedder_raises(serve: Any) -> None:
     embedder.embed(["tea"])
     for _ in range(2):
         embedder.close()
-    failing(embedder, "closed")
+    check_failure(embedder, "closed")
 
 
 def test_openai_needs_a_key() -> None:

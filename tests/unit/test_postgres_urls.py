@@ -1,4 +1,4 @@
-"""How the URL of a PostgreSQL ledger is read; what a server does is in tests/server."""
+"""Parsing of a PostgreSQL ledger's URL. Tests that need a server are in tests/server."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def test_any_name_of_postgresql_means_the_one_driver(scheme: str) -> None:
             f"postgresql://u:a@h?{SECRET}=x@h/db", f"postgresql://u@h/db?password=a@{SECRET}",
             f"postgresql://h:5432/db?password=a@{SECRET}", f"postgresql://u@h/db?connect_timeout=a@{SECRET}"]
 )  # fmt: skip
-def test_what_is_no_such_url_is_refused_without_its_password(bad: str, tmp_path: Path) -> None:
+def test_an_invalid_url_is_refused_without_showing_its_password(bad: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="ledger_url: ") as caught:
         Memory.from_config({**fake_models(), "home": str(tmp_path), "ledger_url": bad})
     assert SECRET not in str(caught.value)
     assert caught.value.__cause__ is None
 
 
-def test_without_psycopg_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_psycopg_the_error_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(ConfigError, match=r"pip install 'graphmem\[postgres\]'"):
         Ledger(parse_url("postgresql://h/db"))

@@ -1,4 +1,4 @@
-"""The committed table of what our prompts cost is true, and what it says is little enough."""
+"""The committed table of prompt costs is up to date and within the limits."""
 
 from __future__ import annotations
 

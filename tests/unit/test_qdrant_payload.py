@@ -17,7 +17,7 @@ ALICE = Scope("alice")
 
 
 def record(**more: Any) -> MemoryRecord:
-    told = dict.fromkeys(("at", "valid_from", "created_at", "updated_at"), NOON)
+    times = dict.fromkeys(("at", "valid_from", "created_at", "updated_at"), NOON)
     return MemoryRecord(
         id="m",
         partition=ALICE.partition,
@@ -25,7 +25,7 @@ def record(**more: Any) -> MemoryRecord:
         text="words",
         session="s",
         seq=4,
-        **{"kind": Kind.EPISODE, **told, **more},
+        **{"kind": Kind.EPISODE, **times, **more},
     )
 
 
@@ -66,14 +66,16 @@ def test_the_scope_part_of_the_partition_is_no_condition(
 def test_episodes_are_selected_by_excluding_other_kinds(
     kinds: set[Kind], wanted: list[str] | None, unwanted: list[str]
 ) -> None:
-    told = conditions(View(ALICE, NOON, kinds=frozenset(kinds)))
-    assert (told.kinds, list(told.not_kinds)) == (wanted, unwanted)
+    result = conditions(View(ALICE, NOON, kinds=frozenset(kinds)))
+    assert (result.kinds, list(result.not_kinds)) == (wanted, unwanted)
 
 
 def test_dates_become_conditions_as_in_the_view() -> None:
     now = View(ALICE, LATER)
-    told = conditions(now)
-    assert (told.moment, told.started_fields, told.ended_fields) == (micros(LATER), (), ("valid_to", "expires_at"))
+    result = conditions(now)
+    assert (result.moment, result.started_fields, result.ended_fields) == (
+        micros(LATER), (), ("valid_to", "expires_at"),
+    )  # fmt: skip
     assert conditions(replace(now, show_expired=True)).ended_fields == ("valid_to",)
     then = conditions(replace(now, as_of=NOON))
     assert (then.moment, then.started_fields) == (micros(NOON), ("valid_from",))
@@ -81,11 +83,11 @@ def test_dates_become_conditions_as_in_the_view() -> None:
 
 def test_more_points_are_requested_while_windows_fill_the_list() -> None:
     points = [("long", 1.0 - n / 1000) for n in range(100)] + [("other", 0.5), ("third", 0.5)]
-    asked: list[int] = []
+    limits: list[int] = []
 
-    def ask(limit: int) -> list[tuple[str, float]]:
-        asked.append(limit)
+    def search(limit: int) -> list[tuple[str, float]]:
+        limits.append(limit)
         return points[:limit]
 
-    assert best_by_memory(ask, 2) == [("long", 1.0), ("other", 0.5)]
-    assert len(asked) == 2  # noqa: PLR2004
+    assert best_by_memory(search, 2) == [("long", 1.0), ("other", 0.5)]
+    assert len(limits) == 2  # noqa: PLR2004

@@ -1,4 +1,4 @@
-"""The pure middle of recall: walk, features, fusion, the prompt block."""
+"""The parts of retrieval that need no store: PageRank, features, scoring, second hop, the context block."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_rarity_is_greatest_for_an_entity_of_one_memory_and_zero_for_a_hub() -> 
 
 
 def test_pagerank_reaches_memories_over_a_shared_entity_and_gives_the_path() -> None:
-    found = personalized_pagerank(
+    result = personalized_pagerank(
         graph(
             {"m1": ["tom", "anna"], "m2": ["anna", "bergen"], "m3": ["paris"]},
             {"tom": 2, "anna": 2, "bergen": 2, "paris": 2},
@@ -60,42 +60,42 @@ def test_pagerank_reaches_memories_over_a_shared_entity_and_gives_the_path() -> 
         {},
         {"tom": 1.0},
     )
-    assert found.scores["m1"] == 1.0
-    assert 0 < found.scores["m2"] < found.scores["m1"]
-    assert found.scores["m3"] == 0.0
-    assert found.path("m2") == [("entity", "tom"), ("memory", "m1"), ("entity", "anna"), ("memory", "m2")]
-    assert found.path("m3") in ([], [("memory", "m3")])
+    assert result.scores["m1"] == 1.0
+    assert 0 < result.scores["m2"] < result.scores["m1"]
+    assert result.scores["m3"] == 0.0
+    assert result.path("m2") == [("entity", "tom"), ("memory", "m1"), ("entity", "anna"), ("memory", "m2")]
+    assert result.path("m3") in ([], [("memory", "m3")])
 
 
 def test_a_memory_with_many_mentions_gets_a_lower_score(monkeypatch: pytest.MonkeyPatch) -> None:
     more = [f"n{n}" for n in range(20)]
     mentions = {"first": ["tom", "anna", "bergen"], "long": ["anna", *more], "short": ["bergen"], "other": more}
 
-    def behind() -> float:
+    def measure_gap() -> float:
         df = {"tom": 2, "anna": 2, "bergen": 2} | dict.fromkeys(more, 2)
         scores = personalized_pagerank(graph(mentions, df), SIZE, {}, {"tom": 1.0}).scores
         return scores["short"] - scores["long"]
 
-    shared = behind()
+    gap = measure_gap()
     monkeypatch.setattr("graphmem.retrieval.pagerank.OUT_WEIGHT_POWER", 0.0)
-    assert shared > behind()
+    assert gap > measure_gap()
 
 
 def test_a_hub_leads_nowhere() -> None:
-    found = personalized_pagerank(graph({"m1": ["tom"], "m2": ["tom"]}, {"tom": 60}), SIZE, {"m1": 1.0}, {})
-    assert found.scores["m2"] == 0.0
+    result = personalized_pagerank(graph({"m1": ["tom"], "m2": ["tom"]}, {"tom": 60}), SIZE, {"m1": 1.0}, {})
+    assert result.scores["m2"] == 0.0
 
 
 def test_the_order_of_a_session_is_walked_both_ways() -> None:
     subgraph = graph({"m1": [], "m2": [], "m3": []}, {}, (("m1", "m2"), ("m2", "m3")))
-    found = personalized_pagerank(subgraph, SIZE, {"m2": 1.0}, {}, ["m2"])
-    assert found.scores["m1"] == pytest.approx(found.scores["m3"])
-    assert found.scores["m1"] > 0
-    assert found.path("m3") == [("memory", "m2"), ("memory", "m3")]
+    result = personalized_pagerank(subgraph, SIZE, {"m2": 1.0}, {}, ["m2"])
+    assert result.scores["m1"] == pytest.approx(result.scores["m3"])
+    assert result.scores["m1"] > 0
+    assert result.path("m3") == [("memory", "m2"), ("memory", "m3")]
 
 
 def test_an_entity_passes_score_to_memories_outside_the_neighbourhood() -> None:
-    """A key that many unread memories hold passes less on than one whose memories are all here."""
+    """The more mentions an entity has outside the neighbourhood, the less score it passes on inside."""
     narrow = personalized_pagerank(graph({"m1": ["a"], "m2": ["a"]}, {"a": 2}), SIZE, {"m1": 1.0}, {})
     wide = personalized_pagerank(graph({"m1": ["a"], "m2": ["a"]}, {"a": 10}), SIZE, {"m1": 1.0}, {})
     assert wide.scores["m2"] < narrow.scores["m2"]
@@ -107,7 +107,7 @@ def test_without_seeds_in_the_graph_nothing_is_reached() -> None:
 
 
 def test_entities_of_one_memory_pass_their_share_back_to_it() -> None:
-    """The folded form reaches exactly what the walk with a node for each such entity reaches."""
+    """Counting these mentions for each memory gives the same scores as a node for each entity."""
     mentions = {"m1": ["a", "x", "y"], "m2": ["a", "b"], "m3": ["b", "z"]}
     whole = graph(mentions, {"a": 2, "b": 2, "x": 1, "y": 1, "z": 1}, (("m1", "m3"),))
     shared = graph({uid: [key for key in keys if key in "ab"] for uid, keys in mentions.items()}, {"a": 2, "b": 2})
@@ -136,80 +136,82 @@ def candidate_row(
     row: int, speaker: str | None = None, at: datetime = datetime(2024, 3, 1, tzinfo=UTC), **more: Any
 ) -> CandidateRow:
     return CandidateRow(
-        row, f"m{row}", "user:u", speaker, micros(at), more.get("tells", 0), more.get("asks", 0.0), None, None,
-        role=more.get("role"),
+        row, f"m{row}", "user:u", speaker, micros(at), more.get("answer_types", 0), more.get("question_share", 0.0),
+        None, None, role=more.get("role"),
     )  # fmt: skip
 
 
-def evidence(*rows: CandidateRow, **more: Any) -> features.Evidence:
+def make_evidence(*rows: CandidateRow, **more: Any) -> features.Evidence:
     chain = [None, *(row.id for row in rows), None]
     beside = {row.id: (chain[i], chain[i + 2]) for i, row in enumerate(rows)}
     return features.Evidence({row.id: row for row in rows}, beside, **more)
 
 
-def columns(seen: features.Evidence, question: str = "what?") -> dict[str, list[float]]:
-    table = seen.table(list(seen.rows), analyze_query(question, datetime(2024, 3, 20, tzinfo=UTC)))
+def columns(evidence: features.Evidence, question: str = "what?") -> dict[str, list[float]]:
+    table = evidence.table(list(evidence.rows), analyze_query(question, datetime(2024, 3, 20, tzinfo=UTC)))
     return {name: column.tolist() for name, column in table.columns.items()}
 
 
-def test_rows_stand_in_the_order_of_storing_whatever_their_ids() -> None:
-    seen = evidence(candidate_row(3), candidate_row(1), candidate_row(2))
-    assert seen.table(["m3", "m2", "m1"], analyze_query("what?", datetime(2024, 3, 20, tzinfo=UTC))).ids == (
+def test_rows_are_in_the_order_of_storing_whatever_their_ids() -> None:
+    evidence = make_evidence(candidate_row(3), candidate_row(1), candidate_row(2))
+    assert evidence.table(["m3", "m2", "m1"], analyze_query("what?", datetime(2024, 3, 20, tzinfo=UTC))).ids == (
         "m1",
         "m2",
         "m3",
     )
 
 
-def test_a_neighbours_score_is_taken_over_in_part() -> None:
-    seen = evidence(
+def test_a_neighbours_score_counts_in_part() -> None:
+    evidence = make_evidence(
         candidate_row(1), candidate_row(2), candidate_row(3), similarity={"m1": 1.0, "m3": 0.5}, keyword={"m1": 2.0}
     )
-    found = columns(seen)
-    assert found["dense"] == pytest.approx([1.0, 0.0, 0.5])
+    values = columns(evidence)
+    assert values["dense"] == pytest.approx([1.0, 0.0, 0.5])
     averaged = np.array([1 / 1.7, 0.7 * 1.5 / 2.4, 0.5 / 1.7])
-    assert found["dense_beside"] == pytest.approx(features.min_max_normalized(averaged).tolist())
-    assert found["keyword_beside"] == pytest.approx([1.0, 0.7, 0.0])
+    assert values["dense_beside"] == pytest.approx(features.min_max_normalized(averaged).tolist())
+    assert values["keyword_beside"] == pytest.approx([1.0, 0.7, 0.0])
 
 
 def test_the_speaker_counts_only_when_one_is_named() -> None:
-    seen = evidence(candidate_row(1, "Anna Berg"), candidate_row(2, "Tom"), candidate_row(3))
-    assert columns(seen, "what did ANNA say?")["speaker"] == [1.0, 0.0, 0.0]
-    assert columns(seen, "did Anna meet Tom?")["speaker"] == [0.0, 0.0, 0.0]
-    assert columns(seen, "who was there?")["speaker"] == [0.0, 0.0, 0.0]
+    evidence = make_evidence(candidate_row(1, "Anna Berg"), candidate_row(2, "Tom"), candidate_row(3))
+    assert columns(evidence, "what did ANNA say?")["speaker"] == [1.0, 0.0, 0.0]
+    assert columns(evidence, "did Anna meet Tom?")["speaker"] == [0.0, 0.0, 0.0]
+    assert columns(evidence, "who was there?")["speaker"] == [0.0, 0.0, 0.0]
 
 
 def test_a_memory_with_the_answer_type_of_the_query_counts() -> None:
-    seen = evidence(
-        candidate_row(1, tells=AnswerType.PLACE | AnswerType.WHEN),
-        candidate_row(2, tells=AnswerType.PERSON),
+    evidence = make_evidence(
+        candidate_row(1, answer_types=AnswerType.PLACE | AnswerType.WHEN),
+        candidate_row(2, answer_types=AnswerType.PERSON),
         candidate_row(3),
     )
-    assert columns(seen, "Where was it?")["type"] == [1.0, 0.0, 0.0]
-    assert columns(seen, "Who was there?")["type"] == [0.0, 1.0, 0.0]
-    assert columns(seen, "How long did it take?")["type"] == [0.0, 0.0, 0.0]
-    assert columns(seen, "Tell me.")["type"] == [0.0, 0.0, 0.0]
+    assert columns(evidence, "Where was it?")["type"] == [1.0, 0.0, 0.0]
+    assert columns(evidence, "Who was there?")["type"] == [0.0, 1.0, 0.0]
+    assert columns(evidence, "How long did it take?")["type"] == [0.0, 0.0, 0.0]
+    assert columns(evidence, "Tell me.")["type"] == [0.0, 0.0, 0.0]
 
 
-def test_a_month_that_is_named_counts() -> None:
+def test_a_month_in_the_query_counts() -> None:
     days = [datetime(2024, 3, 1, tzinfo=UTC), datetime(2024, 5, 7, tzinfo=UTC), datetime(2023, 5, 9, tzinfo=UTC)]
-    seen = evidence(*(candidate_row(row, at=day) for row, day in enumerate(days, 1)))
-    assert columns(seen, "What happened in May?")["date"] == [0.0, 1.0, 1.0]
-    assert columns(seen, "What happened in May 2023?")["date"] == [0.0, 0.0, 1.0]
-    assert columns(seen, "What may happen?")["date"] == [0.0, 0.0, 0.0]
+    evidence = make_evidence(*(candidate_row(row, at=day) for row, day in enumerate(days, 1)))
+    assert columns(evidence, "What happened in May?")["date"] == [0.0, 1.0, 1.0]
+    assert columns(evidence, "What happened in May 2023?")["date"] == [0.0, 0.0, 1.0]
+    assert columns(evidence, "What may happen?")["date"] == [0.0, 0.0, 0.0]
 
 
 def two_tokens() -> token_matching.TokenMatches:
-    """Of a question of two tokens that tell alike, in a partition where tokens are their own dimensions."""
+    """Matches for a query of two tokens with equal weight, each along a dimension of its own."""
     return token_matching.TokenMatches(np.array([0.5, 0.5]), query_tokens=np.eye(2, dtype=np.float32))
 
 
 def test_a_request_to_an_assistant_is_no_question_to_people() -> None:
-    """The facts stand in one sentence that ends in "can you help?"."""
-    seen = evidence(candidate_row(1, asks=1.0, role="user"), candidate_row(2, role="assistant"))
-    assert columns(seen)["asks"] == [0.0, 0.0]
-    seen = evidence(candidate_row(1, "Anna", asks=1.0, role="user"), candidate_row(2, "Tom", role="user"))
-    assert columns(seen)["asks"] == [1.0, 0.0]
+    """Such a message often states facts and ends with "can you help?" in the same sentence."""
+    evidence = make_evidence(candidate_row(1, question_share=1.0, role="user"), candidate_row(2, role="assistant"))
+    assert columns(evidence)["asks"] == [0.0, 0.0]
+    evidence = make_evidence(
+        candidate_row(1, "Anna", question_share=1.0, role="user"), candidate_row(2, "Tom", role="user")
+    )
+    assert columns(evidence)["asks"] == [1.0, 0.0]
 
 
 @pytest.mark.parametrize(
@@ -230,66 +232,66 @@ def test_a_request_to_an_assistant_is_no_question_to_people() -> None:
         ("What have I planted?", False),
     ],
 )
-def test_what_you_said_is_what_the_assistant_said(question: str, wanted: bool) -> None:
-    found = columns(evidence(candidate_row(1, role="user"), candidate_row(2, role="assistant")), question)
-    assert found["unasked"] == [0.0, float(not wanted)]
+def test_you_in_a_query_means_the_assistant(question: str, wanted: bool) -> None:
+    values = columns(make_evidence(candidate_row(1, role="user"), candidate_row(2, role="assistant")), question)
+    assert values["unasked"] == [0.0, float(not wanted)]
 
 
 def test_unasked_is_zero_if_all_messages_are_the_assistants() -> None:
-    assert columns(evidence(candidate_row(1, role="assistant"), candidate_row(2, role="assistant")))["unasked"] == [
-        0.0,
-        0.0,
-    ]
+    evidence = make_evidence(candidate_row(1, role="assistant"), candidate_row(2, role="assistant"))
+    assert columns(evidence)["unasked"] == [0.0, 0.0]
 
 
 def test_every_weight_is_of_a_feature() -> None:
-    seen = evidence(candidate_row(1), candidate_row(2), matches=matched(m1=[1.0, 0.0]), keyword={"m1": 1.0})
-    known = {*columns(seen), "graph", "hop", "named", "alike"}
-    for name, recipe in CONFIGURATIONS.items():
+    evidence = make_evidence(
+        candidate_row(1), candidate_row(2), matches=token_matches(m1=[1.0, 0.0]), keyword={"m1": 1.0}
+    )
+    feature_names = {*columns(evidence), "graph", "hop", "named", "alike"}
+    for name, configuration in CONFIGURATIONS.items():
         for weights in (
-            recipe.candidates,
-            recipe.seeds,
-            recipe.final,
-            recipe.seeds_without_tokens,
-            recipe.final_without_tokens,
+            configuration.candidates,
+            configuration.seeds,
+            configuration.final,
+            configuration.seeds_without_tokens,
+            configuration.final_without_tokens,
         ):
-            assert weights.keys() <= known, name
+            assert weights.keys() <= feature_names, name
 
 
-def test_cosines_of_a_script_that_is_not_read_are_no_features() -> None:
+def test_cosines_of_an_unsupported_script_are_no_features() -> None:
     rows = candidate_row(1), candidate_row(2)
-    told = columns(evidence(*rows, similarity={"m1": 0.9}, keyword={"m2": 1.0}, is_supported_script=False))
-    assert not told.keys() & {"dense", "dense_beside"}
-    assert told["keyword"] == [0.0, 1.0]
+    values = columns(make_evidence(*rows, similarity={"m1": 0.9}, keyword={"m2": 1.0}, is_supported_script=False))
+    assert not values.keys() & {"dense", "dense_beside"}
+    assert values["keyword"] == [0.0, 1.0]
 
 
-def matched(**rows: list[float]) -> token_matching.TokenMatches:
-    found = two_tokens()
-    found.add(list(rows), [np.array([round(x * 127) for x in row], dtype=np.int8).tobytes() for row in rows.values()])
-    return found
+def token_matches(**rows: list[float]) -> token_matching.TokenMatches:
+    matches = two_tokens()
+    matches.add(list(rows), [np.array([round(x * 127) for x in row], dtype=np.int8).tobytes() for row in rows.values()])
+    return matches
 
 
 def test_tokens_are_matched_by_the_nearest_and_squared() -> None:
-    found = two_tokens()
+    matches = two_tokens()
     windows = [np.array(tokens, dtype=np.int8).tobytes() for tokens in ([[127, 0], [-127, 64]], [[0, 127]], [])]
-    found.add(["a", "a", "b"], windows)
-    assert found.row("a") == pytest.approx([1.0, 1.0])
-    assert found.row("nobody").tolist() == [0.0, 0.0]
-    assert found.contains("a")
-    assert not found.contains("b")
-    assert not found.contains("nobody")
+    matches.add(["a", "a", "b"], windows)
+    assert matches.row("a") == pytest.approx([1.0, 1.0])
+    assert matches.row("nobody").tolist() == [0.0, 0.0]
+    assert matches.contains("a")
+    assert not matches.contains("b")
+    assert not matches.contains("nobody")
 
 
 def test_matches_of_a_long_text_count_less() -> None:
-    found = two_tokens()
+    matches = two_tokens()
     token = np.array([[127, 0]], dtype=np.int8)
     for length in (1, token_matching.LONG_TOKENS, 4 * token_matching.LONG_TOKENS):
-        found.add([str(length)], [np.repeat(token, length, axis=0).tobytes()])
-    rows = [found.row(str(length))[0] for length in (1, token_matching.LONG_TOKENS, 4 * token_matching.LONG_TOKENS)]
+        matches.add([str(length)], [np.repeat(token, length, axis=0).tobytes()])
+    rows = [matches.row(str(length))[0] for length in (1, token_matching.LONG_TOKENS, 4 * token_matching.LONG_TOKENS)]
     assert rows == pytest.approx([1.0, 1.0, 1 / (1 + 2 * token_matching.LENGTH_EXPONENT)])
 
 
-def test_rare_words_tell_more_and_stop_words_least() -> None:
+def test_rare_words_weigh_more_and_stop_words_least() -> None:
     frequencies = {term_id("rare"): 1, term_id("common"): 50}
     rare, common, stop = token_matching.token_weights(("rare", "common", "the"), SIZE, frequencies)
     assert rare > common > stop > 0
@@ -298,20 +300,24 @@ def test_rare_words_tell_more_and_stop_words_least() -> None:
 
 
 def test_a_neighbours_words_count_less_than_ones_own() -> None:
-    seen = evidence(candidate_row(1), candidate_row(2), candidate_row(3), matches=matched(m1=[1.0, 0.0], m2=[0.0, 1.0]))
-    found = columns(seen)
-    assert found["tokens"] == pytest.approx([1.0, 1.0, 0.0])
+    evidence = make_evidence(
+        candidate_row(1), candidate_row(2), candidate_row(3), matches=token_matches(m1=[1.0, 0.0], m2=[0.0, 1.0])
+    )
+    values = columns(evidence)
+    assert values["tokens"] == pytest.approx([1.0, 1.0, 0.0])
     both, beside = 0.5 + 0.5 * 0.7225, 0.5 * 0.7225
-    assert found["tokens_beside"] == pytest.approx(features.min_max_normalized(np.array([both, both, beside])).tolist())
+    assert values["tokens_beside"] == pytest.approx(
+        features.min_max_normalized(np.array([both, both, beside])).tolist()
+    )
 
 
 def test_a_reply_gets_the_score_of_the_question_before_it() -> None:
-    question = candidate_row(1, "Tom", tells=AnswerType.ASKS)
-    matches = {"m1": [1.0, 1.0], "m2": [0.0, 0.0]}
-    assert columns(evidence(question, candidate_row(2, "Anna"), matches=matched(**matches)))["reply"] == [0.0, 1.0]
-    assert columns(evidence(question, candidate_row(2, "Tom"), matches=matched(**matches)))["reply"] == [0.0, 0.0]
-    said = evidence(candidate_row(1, "Tom"), candidate_row(2, "Anna"), matches=matched(**matches))
-    assert columns(said)["reply"] == [0.0, 0.0]
+    question = candidate_row(1, "Tom", answer_types=AnswerType.ASKS)
+    matches = token_matches(m1=[1.0, 1.0], m2=[0.0, 0.0])
+    assert columns(make_evidence(question, candidate_row(2, "Anna"), matches=matches))["reply"] == [0.0, 1.0]
+    assert columns(make_evidence(question, candidate_row(2, "Tom"), matches=matches))["reply"] == [0.0, 0.0]
+    statements = make_evidence(candidate_row(1, "Tom"), candidate_row(2, "Anna"), matches=matches)
+    assert columns(statements)["reply"] == [0.0, 0.0]
 
 
 def test_the_second_hop_prefers_memories_with_other_matches() -> None:
@@ -321,9 +327,11 @@ def test_the_second_hop_prefers_memories_with_other_matches() -> None:
     assert set(links["m1"]) == {"m2", "m3"}
     assert second_hop.strongest_candidates(links, {"m1": 1.0}) == ["m2", "m3"]
     repeats, adds = [1.0, 0.0], [0.0, 1.0]
-    gained = second_hop.marginal_gains(links, {"m1": 1.0}, matched(m1=[1.0, 0.0], m2=repeats, m3=adds), ["m2", "m3"])
-    assert gained["m3"] == 1.0
-    assert gained["m2"] == pytest.approx(0.05 / 0.55, abs=0.01)
+    gains = second_hop.marginal_gains(
+        links, {"m1": 1.0}, token_matches(m1=[1.0, 0.0], m2=repeats, m3=adds), ["m2", "m3"]
+    )
+    assert gains["m3"] == 1.0
+    assert gains["m2"] == pytest.approx(0.05 / 0.55, abs=0.01)
     assert second_hop.marginal_gains(links, {"m1": 1.0}, None, ["m2", "m3"]) == {"m2": 1.0, "m3": 1.0}
     assert second_hop.marginal_gains({}, {}, None, []) == {}
 
@@ -363,7 +371,7 @@ def test_second_hop_seeds_are_the_best_with_pagerank_added() -> None:
     assert scoring.second_hop_seeds(table, {"dense": 1.0}, 2)["b"] == 1.0
 
 
-def test_named_entities_take_most_of_the_start() -> None:
+def test_entities_in_the_query_get_most_of_the_seed_weight() -> None:
     memories, entities = scoring.balance_seeds({"m": 1.0}, {"a": 3.0, "b": 1.0})
     assert memories == {"m": pytest.approx(0.2)}
     assert entities == {"a": pytest.approx(0.6), "b": pytest.approx(0.2)}
@@ -424,7 +432,7 @@ def lines(block: str) -> list[str]:
     return [line for line in block.splitlines() if line.startswith("- ")]
 
 
-def test_of_a_long_memory_the_block_has_the_part_that_matches() -> None:
+def test_the_block_shows_the_matching_part_of_a_long_memory() -> None:
     text = "Paint it green. " * 40 + "The code is 4711. " + "Paint it blue. " * 40
     (line,) = lines(context.context_block([hit(text, 1, "Tom", best="4711")], 1000))
     assert line.startswith("- [2024-03-01] Tom: … The code is 4711. Paint it blue.")
@@ -435,7 +443,7 @@ def test_of_a_long_memory_the_block_has_the_part_that_matches() -> None:
     assert len(short) <= 200
 
 
-def test_where_a_part_begins_or_ends_with_the_memory_nothing_is_left_out_there() -> None:
+def test_an_excerpt_at_an_end_of_the_memory_has_no_ellipsis_there() -> None:
     text = "The code is 4711. " + "Paint it blue. " * 40
     (line,) = lines(context.context_block([hit(text, 1, best="4711")], 200))
     assert line.startswith("- [2024-03-01] The code is 4711. Paint it")
@@ -444,38 +452,39 @@ def test_where_a_part_begins_or_ends_with_the_memory_nothing_is_left_out_there()
 
 def test_a_memory_that_does_not_fit_is_shown_by_its_best_sentence_if_that_fits() -> None:
     short, long = hit("Where is the code?", 1), hit("Paint it. " * 30 + "The code is 4711.", 2, best="4711")
-    shown = lines(context.context_block([short, long], 240))[0]
-    assert shown.startswith("- [2024-03-02] … Paint it. Paint it.")
-    assert shown.endswith("Paint it. The code is 4711.")
+    line = lines(context.context_block([short, long], 240))[0]
+    assert line.startswith("- [2024-03-02] … Paint it. Paint it.")
+    assert line.endswith("Paint it. The code is 4711.")
     assert lines(context.context_block([short, long], 140)) == ["- [2024-03-01] Where is the code?"]
 
 
-def test_the_words_of_an_assistant_without_a_name_are_known_as_such() -> None:
-    said = [hit("I sell it.", 1), hit("Keep it.", 2, role="assistant"), hit("Wait.", 3, "Max", role="assistant")]
-    assert lines(context.context_block(said, 1000)) == [
+def test_messages_of_an_assistant_without_a_name_are_labelled() -> None:
+    hits = [hit("I sell it.", 1), hit("Keep it.", 2, role="assistant"), hit("Wait.", 3, "Max", role="assistant")]
+    assert lines(context.context_block(hits, 1000)) == [
         "- [2024-03-03] Max: Wait.", "- [2024-03-02] assistant: Keep it.", "- [2024-03-01] I sell it.",
     ]  # fmt: skip
 
 
 def test_a_passage_named_by_a_top_hit_gets_a_score() -> None:
-    rows = [candidate_row(1), *(candidate_row(n, tells=AnswerType.TITLED) for n in (2, 3, 4))]
-    seen = evidence(*rows, matches=matched(m1=[1.0, 0.0], m2=[0.0, 1.0], m3=[1.0, 0.0], m4=[0.0, 1.0]))
-    seen.neighbours = {row.id: (None, None) for row in rows}
+    rows = [candidate_row(1), *(candidate_row(n, answer_types=AnswerType.TITLED) for n in (2, 3, 4))]
+    evidence = make_evidence(*rows, matches=token_matches(m1=[1.0, 0.0], m2=[0.0, 1.0], m3=[1.0, 0.0], m4=[0.0, 1.0]))
+    evidence.neighbours = {row.id: (None, None) for row in rows}
     table = features.FeatureTable(("m1", "m2", "m3", "m4"))
-    assert passages.passage_candidates(seen, table, np.array([4.0, 1.0, 2.0, 3.0])) == ["m4", "m3", "m2"]
-    said = frozenset(term_counts("Anna was born in Tromsø"))
+    assert passages.passage_candidates(evidence, table, np.array([4.0, 1.0, 2.0, 3.0])) == ["m4", "m3", "m2"]
+    hit_terms = frozenset(term_counts("Anna was born in Tromsø"))
     titles = {"m2": passages.title_terms("Tromsø\nis a city."), "m3": passages.title_terms("Tromsø Airport\nis near."),
               "m4": passages.title_terms("Bergen\nis a city.")}  # fmt: skip
-    found = passages.named_by_hits(seen, {"m1": (1.0, said)}, titles, SIZE, {})
-    assert found["m2"] == 1.0  # named in full, and adds what the find lacks
-    assert 0 < found["m3"] < 0.1  # named in part, and repeats
-    assert found["m4"] == 0.0
-    assert passages.redundancy(seen, "m1", ["m1", "m2", "m3"]) == {"m2": 0.0, "m3": 1.0}
+    passage_scores = passages.named_by_hits(evidence, {"m1": (1.0, hit_terms)}, titles, SIZE, {})
+    assert passage_scores["m2"] == 1.0  # named in full, and matches the token that the hit does not
+    assert 0 < passage_scores["m3"] < 0.1  # named in part, and matches the same token as the hit
+    assert passage_scores["m4"] == 0.0
+    assert passages.redundancy(evidence, "m1", ["m1", "m2", "m3"]) == {"m2": 0.0, "m3": 1.0}
 
 
-def test_turns_of_a_conversation_are_no_passages() -> None:
-    rows = [candidate_row(1, tells=AnswerType.TITLED), candidate_row(2, tells=AnswerType.TITLED)]
-    assert passages.passage_candidates(evidence(*rows), features.FeatureTable(("m1", "m2")), np.array([1.0, 0.0])) == []
+def test_turns_of_a_conversation_are_not_passages() -> None:
+    rows = [candidate_row(1, answer_types=AnswerType.TITLED), candidate_row(2, answer_types=AnswerType.TITLED)]
+    table = features.FeatureTable(("m1", "m2"))
+    assert passages.passage_candidates(make_evidence(*rows), table, np.array([1.0, 0.0])) == []
 
 
 def test_automatic_cutoff_keeps_scores_near_the_best() -> None:

@@ -33,7 +33,7 @@ def test_sentences_and_lines(text: str, wanted: list[str]) -> None:
     assert [text[start:end] for start, end in sentence_matching.sentences(text)] == wanted
 
 
-def part(text: str, **scores: float) -> sentence_matching.SentenceMatch:
+def make_match(text: str, **scores: float) -> sentence_matching.SentenceMatch:
     spans = sentence_matching.sentences(text)
     row = np.zeros(len(spans))
     for place, score in scores.items():
@@ -43,52 +43,52 @@ def part(text: str, **scores: float) -> sentence_matching.SentenceMatch:
 
 def test_the_best_sentence_is_shown_with_those_beside_it_as_far_as_there_is_room() -> None:
     text = " ".join(f"Sentence number {n} says {'something ' * 8}here." for n in range(30))
-    found = part(text, s12=1.0, s13=0.5)
-    assert "number 12 " in found.excerpt
-    assert "number 13 " in found.excerpt
-    assert len(found.excerpt) <= sentence_matching.CONTEXT_CHARS
-    assert found.excerpt in text
-    start, end = found.excerpt_within(120)
-    assert text[start:end].strip() == text[slice(*found.best)].strip()
+    find_best_sentence = make_match(text, s12=1.0, s13=0.5)
+    assert "number 12 " in find_best_sentence.excerpt
+    assert "number 13 " in find_best_sentence.excerpt
+    assert len(find_best_sentence.excerpt) <= sentence_matching.CONTEXT_CHARS
+    assert find_best_sentence.excerpt in text
+    start, end = find_best_sentence.excerpt_within(120)
+    assert text[start:end].strip() == text[slice(*find_best_sentence.best)].strip()
 
 
 def test_a_best_sentence_without_room_is_cut_between_words() -> None:
     text = "The first. The heron came to the pond at noon."
-    start, end = part(text, s1=1.0).excerpt_within(20)
+    start, end = make_match(text, s1=1.0).excerpt_within(20)
     assert text[start:end] == " The heron came to "
 
 
 @pytest.mark.parametrize("word", ["word ", "字", "x"])
-def test_of_a_sentence_that_is_too_long_a_piece_is_shown(word: str) -> None:
+def test_a_sentence_that_is_too_long_is_shown_in_part(word: str) -> None:
     text = f"Short one. {word * 3000}end. Short two."
     spans = sentence_matching.sentences(text)
     assert "".join(text[start:end] for start, end in spans) == text
     assert max(end - start for start, end in spans) <= sentence_matching.CONTEXT_CHARS
-    assert 0 < len(part(text, s4=1.0).excerpt) <= sentence_matching.CONTEXT_CHARS
+    assert 0 < len(make_match(text, s4=1.0).excerpt) <= sentence_matching.CONTEXT_CHARS
 
 
 @pytest.mark.parametrize(
     "text", ["." * 100_000, "a." * 50_000, "a " * 200_000, "?!" * 50_000, "\n" * 100_000, "。a" * 50_000]
 )
-def test_strange_texts_are_parted_without_delay(text: str) -> None:
+def test_strange_texts_are_split_in_linear_time(text: str) -> None:
     spans = sentence_matching.sentences(text)
     assert all(0 <= start < end <= len(text) for start, end in spans)
 
 
-def found(question: str, text: str) -> str:
+def find_best_sentence(question: str, text: str) -> str:
     at, scope = datetime(2026, 1, 1, tzinfo=UTC), Scope("ana")
     record = MemoryRecord("id", scope.partition, scope, Kind.EPISODE, text, at, at, at, at, "s")
-    found = sentence_matching.SentenceMatcher(question, None, HashEmbedder()).match(record, ())
-    return "" if found is None else text[slice(*found.best)].strip()
+    find_best_sentence = sentence_matching.SentenceMatcher(question, None, HashEmbedder()).match(record, ())
+    return "" if find_best_sentence is None else text[slice(*find_best_sentence.best)].strip()
 
 
-def test_a_memory_of_more_sentences_than_are_compared_has_a_part_too() -> None:
-    said = [f"S{n}." for n in range(sentence_matching.MAX_SENTENCES + 5)]
-    said[sentence_matching.MAX_SENTENCES - 1] = "The heron came."
-    assert found("Did the heron come?", " ".join(said)) == "The heron came."
+def test_a_memory_of_more_sentences_than_are_compared_has_a_best_one_too() -> None:
+    sentences = [f"S{n}." for n in range(sentence_matching.MAX_SENTENCES + 5)]
+    sentences[sentence_matching.MAX_SENTENCES - 1] = "The heron came."
+    assert find_best_sentence("Did the heron come?", " ".join(sentences)) == "The heron came."
 
 
-def test_a_word_of_one_sentence_alone_tells_more_than_common_ones() -> None:
+def test_a_word_of_one_sentence_alone_weighs_more_than_common_ones() -> None:
     text = "Hast du das Beet? Du hast Tomaten. Hast du Zeit? Was hast du? Du hast es."
-    assert found("Welche Tomaten hast du genannt?", text) == "Du hast Tomaten."
-    assert found("Wer?", text) == ""
+    assert find_best_sentence("Welche Tomaten hast du genannt?", text) == "Du hast Tomaten."
+    assert find_best_sentence("Wer?", text) == ""

@@ -1,4 +1,4 @@
-"""From dicts, files and variables to settings; what is wrong is told without telling secrets."""
+"""Settings from dicts, files and environment variables; errors contain no secrets."""
 
 from __future__ import annotations
 
@@ -98,16 +98,16 @@ def test_every_provider_of_mem0_is_known() -> None:
 
 
 def test_keys_of_mem0_without_an_effect_are_accepted_with_a_warning() -> None:
-    """And none of it is kept: mem0's graph had a model, and so a key, of its own."""
+    """Their values are dropped too: a model in mem0's graph section has an API key of its own."""
     theirs = {
         "llm": {"provider": "openai", "config": {"api_key": SECRET}},
         "custom_prompt": SECRET,
         "threshold": 0.7,
     }
     llm = {"config": {"top_p": 0.1, "enable_vision": True, "vision_details": "high", "max_tokens": 5, "api_key": "k"}}
-    made = Settings.from_dict({"graph_store": {"provider": "ledger", **theirs}, "llm": llm})
-    assert SECRET not in repr(made.model_dump())
-    assert [one.partition(":")[0] for one in made.without_effect] == [
+    settings = Settings.from_dict({"graph_store": {"provider": "ledger", **theirs}, "llm": llm})
+    assert SECRET not in repr(settings.model_dump())
+    assert [one.partition(":")[0] for one in settings.without_effect] == [
         "graph_store.llm, graph_store.custom_prompt, graph_store.threshold",
         "llm.config.enable_vision",
     ]
@@ -118,25 +118,25 @@ def test_keys_of_mem0_without_an_effect_are_accepted_with_a_warning() -> None:
 def test_prompts_without_a_language_model_give_a_warning(tmp_path: Path) -> None:
     prompts = {"custom_fact_extraction_prompt": "Films only.", "custom_update_memory_prompt": "Be brief."}
     data = {**prompts, "home": str(tmp_path / "m")}
-    with pytest.warns(UserWarning) as told:
+    with pytest.warns(UserWarning) as warnings:
         Memory.from_config(data).close()
-    (one,) = told
+    (one,) = warnings
     assert str(one.message).startswith("custom_fact_extraction_prompt, custom_update_memory_prompt: without effect")
     assert "Films" not in str(one.message)
     assert Settings.from_dict({**prompts, "llm": {"config": {"api_key": "k"}}}).without_effect == []
 
 
 def test_none_means_the_same_as_an_absent_key() -> None:
-    """As configurations that were dumped have it."""
+    """Dumped configurations contain None for absent keys."""
     assert Settings.from_dict({"reranker": None, "vector_store": {"config": {"client": None}}}) == Settings()
 
 
 def test_a_function_as_embedder() -> None:
     config = {"embed": lambda texts: [[0.0] for _ in texts], "embedding_dims": 1, "model": "zero"}
-    made = Settings.from_dict({"embedder": {"provider": "callable", "config": config}})
-    assert isinstance(made.embedder, CallableEmbedder)
-    assert made.embedder.config.embed(["a"]) == [[0.0]]
-    made.check_available()
+    settings = Settings.from_dict({"embedder": {"provider": "callable", "config": config}})
+    assert isinstance(settings.embedder, CallableEmbedder)
+    assert settings.embedder.config.embed(["a"]) == [[0.0]]
+    settings.check_available()
 
 
 def test_home_is_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +146,7 @@ def test_home_is_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "message"),
     [
         ([], "must be a dict of settings, not list"),
         (None, "not NoneType"),
@@ -219,10 +219,10 @@ def test_home_is_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"session_gap": "soon"}, "session_gap: "),
     ],
 )
-def test_errors_contain_no_secrets(data: Any, told: str) -> None:
+def test_errors_contain_no_secrets(data: Any, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Settings.from_dict(data)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert SECRET not in str(caught.value)
     assert caught.value.__cause__ is None
 
@@ -243,14 +243,14 @@ def test_one_error_names_every_problem() -> None:
 )
 def test_files(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text, "utf-8")
-    made = Settings.from_file(tmp_path / name)
-    assert made == Settings.from_file(str(tmp_path / name))
-    assert made.graph_store.provider == "networkx"
-    assert made.vector_store.config.path == Path("/v")
+    settings = Settings.from_file(tmp_path / name)
+    assert settings == Settings.from_file(str(tmp_path / name))
+    assert settings.graph_store.provider == "networkx"
+    assert settings.vector_store.config.path == Path("/v")
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "told"),
+    ("name", "text", "message"),
     [
         ("a.ini", "", "ends in .toml, .json, .yaml, .yml"),
         ("a.toml", f"api_key = {SECRET}", "is not valid TOML"),
@@ -263,16 +263,16 @@ def test_files(tmp_path: Path, name: str, text: str) -> None:
         ("a.toml", "hom = 'x'", "a.toml: unknown key 'hom'; did you mean 'home'?"),
     ],
 )
-def test_bad_files(tmp_path: Path, name: str, text: str, told: str) -> None:
+def test_bad_files(tmp_path: Path, name: str, text: str, message: str) -> None:
     (tmp_path / name).write_text(text, "utf-8")
     with pytest.raises(ConfigError) as caught:
         Settings.from_file(tmp_path / name)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert SECRET not in str(caught.value)
 
 
-def test_variables_fill_in_what_a_file_leaves_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A password stays out of the file; what the file says, it says."""
+def test_variables_supply_the_keys_that_a_file_leaves_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A password can be left out of the file; a key in the file wins over its variable."""
     file = tmp_path / "graphmem.toml"
     file.write_text('[graph_store]\nprovider = "neo4j"\n[graph_store.config]\nurl = "bolt://h:1"\nusername = "ana"\n')
     monkeypatch.setenv("GRAPHMEM_GRAPH_STORE__CONFIG__PASSWORD", "Xanthippe")
@@ -314,7 +314,7 @@ def test_a_named_folder_refuses_variables_that_put_the_ledger_elsewhere(
     "data", [{"history_db_path": ":memory:"}, {"ledger_url": "sqlite://"}, {"ledger_url": "sqlite:///:memory:"}]
 )
 def test_a_ledger_in_memory_is_no_file_of_that_name(data: dict[str, Any]) -> None:
-    """Whoever writes that wants nothing on the disk."""
+    """Such a configuration means a ledger in memory; a file named ":memory:" would be a mistake."""
     with pytest.raises(ConfigError, match=r"Memory\(':memory:'\)"):
         Settings.from_dict(data)
 
@@ -332,7 +332,7 @@ def test_yaml_without_pyyaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_variables() -> None:
-    made = Settings.from_env(
+    settings = Settings.from_env(
         {
             "GRAPHMEM_HOME": "/m",
             "GRAPHMEM_VECTOR_STORE__CONFIG__HOST": "h",
@@ -345,9 +345,9 @@ def test_variables() -> None:
             "HOME": "/root",
         }
     )
-    assert made.home == Path("/m")
-    assert (made.vector_store.config.port, made.vector_store.config.prefer_grpc) == (6333, True)
-    assert (made.graph_store.provider, made.delivery_wait, made.ledger_url) == ("networkx", 0.5, None)
+    assert settings.home == Path("/m")
+    assert (settings.vector_store.config.port, settings.vector_store.config.prefer_grpc) == (6333, True)
+    assert (settings.graph_store.provider, settings.delivery_wait, settings.ledger_url) == ("networkx", 0.5, None)
 
 
 def test_the_process_variables_are_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -357,7 +357,7 @@ def test_the_process_variables_are_the_default(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize(
-    ("environ", "told"),
+    ("environ", "message"),
     [
         ({"GRAPHMEM_HOEM": "x"}, "^GRAPHMEM_HOEM: unknown key 'hoem'; did you mean 'home'"),
         ({"GRAPHMEM_VECTOR_STORE__CONFIG__PAHT": "x"}, "^GRAPHMEM_VECTOR_STORE__CONFIG__PAHT: unknown key 'paht'; did"),
@@ -383,23 +383,23 @@ def test_the_process_variables_are_the_default(monkeypatch: pytest.MonkeyPatch) 
         ({"GRAPHMEM_LLM__": "x"}, "unknown key ''"),
     ],
 )
-def test_bad_variables(environ: dict[str, str], told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_bad_variables(environ: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         Settings.from_env(environ)
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "message"),
     [
         ({"ledger_url": f"mysql://u:{SECRET}@h/db"}, "ledger_url: this release cannot open such a URL"),
         ({"ledger_url": f"postgresql+asyncpg://u:{SECRET}@h/db"}, "use 'sqlite:///…' or 'postgresql://…'"),
     ],
 )
-def test_not_part_of_this_release(data: dict[str, Any], told: str) -> None:
+def test_urls_that_this_release_cannot_open_are_refused(data: dict[str, Any], message: str) -> None:
     settings = Settings.from_dict(data)
     with pytest.raises(ConfigError) as caught:
         settings.check_available()
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert SECRET not in str(caught.value)
 
 
@@ -419,12 +419,12 @@ def test_not_part_of_this_release(data: dict[str, Any], told: str) -> None:
         {"extractor": {"provider": "none"}},
     ],
 )
-def test_part_of_this_release(data: dict[str, Any]) -> None:
+def test_these_settings_are_available_in_this_release(data: dict[str, Any]) -> None:
     Settings.from_dict(data).check_available()
 
 
 @pytest.mark.parametrize("secret", ["a\ud800" * 30, " " * 40, "\udcff" * 40])
 def test_a_secret_that_cannot_be_used_is_refused(secret: str) -> None:
-    with pytest.raises(ConfigError, match="secret_key") as refused:
+    with pytest.raises(ConfigError, match="secret_key") as caught:
         Settings.from_dict({"secret_key": secret})
-    assert secret not in str(refused.value)
+    assert secret not in str(caught.value)

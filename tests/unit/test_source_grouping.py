@@ -1,4 +1,4 @@
-"""A source stands under its facts, and lifts the best of them."""
+"""Source grouping: a source message is shown under its facts, and lends its rank to the best of them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_source_before_its_fact_gives_it_its_place_and_score() -> None:
     ]
 
 
-def test_of_several_facts_the_best_is_lifted_and_all_have_the_source() -> None:
+def test_of_several_facts_the_best_takes_the_rank_and_all_show_the_source() -> None:
     facts = {"source": ["second", "first"]}
     assert group_sources(ranked("source", "x", "first", "second"), facts) == [
         RankedMemory("first", 1, ("source",)),
@@ -38,6 +38,6 @@ def test_of_several_facts_the_best_is_lifted_and_all_have_the_source() -> None:
     ]
 
 
-def test_several_sources_of_a_fact_stand_under_it_best_first() -> None:
+def test_several_sources_of_a_fact_are_shown_under_it_best_first() -> None:
     facts = {"two": ["fact"], "one": ["fact"]}
     assert group_sources(ranked("one", "fact", "two"), facts) == [RankedMemory("fact", 1, ("one", "two"))]

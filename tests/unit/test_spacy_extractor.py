@@ -9,7 +9,7 @@ import pytest
 
 from graphmem.errors import ConfigError, ModelError
 from graphmem.extraction.protocols import Extractor
-from graphmem.extraction.spacy import extractor as provider
+from graphmem.extraction.spacy import extractor as extractor_module
 from graphmem.extraction.spacy.extractor import SpacyExtractor
 from graphmem.extraction.spacy.triples import DIRECT, EXPLICIT, INDIRECT, INFERRED
 from graphmem.model import EntityType, Extraction, Mention, MentionKind, Statement, Utterance
@@ -91,7 +91,7 @@ STATEMENTS = [
     ("I eat neither meat nor fish.", [("mel", "not eat", "meat"), ("mel", "not eat", "fish")]),
     ("I like pizza but not pasta.", [("mel", "like", "pizza"), ("mel", "not like", "pasta")]),
     ("I hardly ever watch movies.", [("mel", "not watch", "movie")]),
-    # Names that are given
+    # Naming
     ("Please call me Ren.", [("mel", "be called", "ren")]),
     ("Don't call me Eddie.", [("mel", "not be called", "eddie")]),
     ("I named my car Betty.", [("car", "be called", "betty")]),
@@ -104,11 +104,11 @@ STATEMENTS = [
     ("It brings us joy.", []),
     ("Vera says she lives in Turin.", [("vera", "live in", "turin")]),
     ("Tom and Vera say she lives in Turin.", []),
-    # What hangs on an object or a name
+    # Prepositions after an object or a name
     ("I got a job at Nokia.", [("mel", "get", "job"), ("mel", "get job at", "nokia")]),
     ("Vera works for Bayer in Leverkusen.", [("vera", "work for", "bayer"), ("vera", "work in", "leverkusen")]),
     ("There is a school behind our house.", [("school", "be behind", "house")]),
-    # What "be" says
+    # Complements of "be"
     ("I'm divorced.", [("mel", "be", "divorced")]),
     ("I'm Jewish.", [("mel", "be", "jewish")]),
     ("I'm tired.", []),
@@ -118,7 +118,7 @@ STATEMENTS = [
         [("mel", "favourite movie", "inception"), ("mel", "favourite movie", "interstellar")],
     ),
     ("My favorite restaurant is in Paris.", [("favorite restaurant", "be in", "paris")]),
-    # Who is spoken to
+    # Forms of address
     ("Your stand is in my car, Tomas.", [("stand", "be in", "car")]),
     ("I left your bag in my office, Anna.", [("mel", "leave", "bag"), ("mel", "leave in", "office")]),
     ("You were in my dream, Anna!", []),
@@ -126,10 +126,10 @@ STATEMENTS = [
     ("The keys are in my bag, Anna.", [("key", "be in", "bag")]),
     ("I live with my sister, Anna.", [("mel", "sister", "anna"), ("mel", "live with", "anna")]),
     ("I work for a startup, Lumen.", [("mel", "work for", "lumen")]),
-    # What is called out
+    # Interjections
     ("Imagine, Greta is moving to Oslo.", [("greta", "move to", "oslo")]),
     ("Damn, Tom lost his job.", [("tom", "lose", "job")]),
-    # What is not meant
+    # Questions, wishes, conditions and quotations state nothing
     ("On another note, I love jazz.", [("mel", "love", "jazz")]),
     ("I asked Tom to call Sara.", [("mel", "ask", "tom")]),
     ("Is Anna a doctor?", []),
@@ -142,19 +142,19 @@ STATEMENTS = [
 ]
 
 
-def read(text: str, speaker: str | None = "Mel") -> Extraction:
-    (found,) = EXTRACTOR.extract([Utterance(text, speaker)])
-    return found
+def extract(text: str, speaker: str | None = "Mel") -> Extraction:
+    (extraction,) = EXTRACTOR.extract([Utterance(text, speaker)])
+    return extraction
 
 
-def stated(found: Extraction) -> list[tuple[str, str, str]]:
-    return [(said.subject, said.predicate, said.object) for said in found.statements]
+def list_triples(extraction: Extraction) -> list[tuple[str, str, str]]:
+    return [(statement.subject, statement.predicate, statement.object) for statement in extraction.statements]
 
 
 def by_key(mentions: Sequence[Mention]) -> dict[str, Mention]:
-    found = {mention.key: mention for mention in mentions}
-    assert len(found) == len(mentions)
-    return found
+    mentions_by_key = {mention.key: mention for mention in mentions}
+    assert len(mentions_by_key) == len(mentions)
+    return mentions_by_key
 
 
 def test_importing_loads_nothing() -> None:
@@ -171,12 +171,12 @@ def test_loading_emits_no_warning() -> None:
 
 @pytest.mark.parametrize(("text", "expected"), STATEMENTS)
 def test_statements(text: str, expected: list[tuple[str, str, str]]) -> None:
-    found = read(text)
-    assert sorted(stated(found)) == sorted(expected)
-    keys = by_key(found.mentions)
-    for said in found.statements:
-        assert {said.subject, said.object} <= set(keys)
-        assert said.fact == text
+    extraction = extract(text)
+    assert sorted(list_triples(extraction)) == sorted(expected)
+    keys = by_key(extraction.mentions)
+    for statement in extraction.statements:
+        assert {statement.subject, statement.object} <= set(keys)
+        assert statement.fact == text
 
 
 @pytest.mark.parametrize(
@@ -188,14 +188,14 @@ def test_statements(text: str, expected: list[tuple[str, str, str]]) -> None:
         "Bye Greta! Good to see you!", "Tell Greta that it rains.", "Woohoo Greta, you made it!", "Dude, Greta won.",
     ],
 )  # fmt: skip
-def test_interjections_are_no_names(text: str) -> None:
-    names = {mention.key for mention in read(text).mentions if mention.kind is MentionKind.NAME}
+def test_interjections_are_not_names(text: str) -> None:
+    names = {mention.key for mention in extract(text).mentions if mention.kind is MentionKind.NAME}
     assert names == {"greta", "mel"}
 
 
 def test_a_name_may_begin_like_an_interjection() -> None:
-    assert "imagine dragons" in by_key(read("Imagine Dragons played in Oslo.").mentions)
-    assert "cool" not in by_key(read("Cool! I will try it.").mentions)
+    assert "imagine dragons" in by_key(extract("Imagine Dragons played in Oslo.").mentions)
+    assert "cool" not in by_key(extract("Cool! I will try it.").mentions)
 
 
 FACTS = [
@@ -217,7 +217,7 @@ FACTS = [
     ("User likes tea", [("like", "tea")]),
     ("The user’s brother Ken slept", [("brother", "ken")]),
     ("Likes tea. Lives in Rome.", [("like", "tea"), ("live in", "rome")]),
-    # These say of whom they are.
+    # These have a subject of their own.
     ("Anna is a doctor", []),
     ("James likes tea", []),
     ("Will is a doctor", []),
@@ -228,59 +228,61 @@ FACTS = [
 
 @pytest.mark.parametrize(("text", "expected"), FACTS)
 def test_the_omitted_subject_of_a_fact_is_its_speaker(text: str, expected: list[tuple[str, str]]) -> None:
-    (found,) = EXTRACTOR.extract([Utterance(text, "Mel", is_fact=True)])
-    said = [(one.predicate, one.object) for one in found.statements if one.subject == "mel"]
-    assert sorted(said) == sorted(expected)
-    assert all(one.fact in text for one in found.statements)
-    assert not {"name", "life", "allergic", "favourite movie", "user"} & set(by_key(found.mentions))
+    (extraction,) = EXTRACTOR.extract([Utterance(text, "Mel", is_fact=True)])
+    pairs = [(one.predicate, one.object) for one in extraction.statements if one.subject == "mel"]
+    assert sorted(pairs) == sorted(expected)
+    assert all(one.fact in text for one in extraction.statements)
+    assert not {"name", "life", "allergic", "favourite movie", "user"} & set(by_key(extraction.mentions))
 
 
 def test_without_a_speaker_i_is_nobody() -> None:
-    assert stated(read("I work at Google. My sister Anna lives in Rome.", None)) == [("anna", "live in", "rome")]
+    assert list_triples(extract("I work at Google. My sister Anna lives in Rome.", None)) == [
+        ("anna", "live in", "rome")
+    ]
 
 
 def test_a_fact_is_its_sentence_as_written() -> None:
-    (said,) = read("Hello there!  I’m from Sweden, you know.  Bye.").statements
-    assert said.fact == "I’m from Sweden, you know."
+    (statement,) = extract("Hello there!  I’m from Sweden, you know.  Bye.").statements
+    assert statement.fact == "I’m from Sweden, you know."
 
 
 def test_mentions() -> None:
     text = "I met my friend Tom at the LGBTQ support group in New York City last week, for 20 dollars."
-    found = by_key(read(text).mentions)
-    assert found["mel"] == Mention("mel", "Mel", EntityType.PERSON, MentionKind.NAME)
-    assert found["tom"] == Mention("tom", "Tom", EntityType.PERSON, MentionKind.NAME)
-    assert found["new york city"] == Mention("new york city", "New York City", EntityType.PLACE, MentionKind.NAME)
-    group = found["lgbtq support group"]
+    mentions = by_key(extract(text).mentions)
+    assert mentions["mel"] == Mention("mel", "Mel", EntityType.PERSON, MentionKind.NAME)
+    assert mentions["tom"] == Mention("tom", "Tom", EntityType.PERSON, MentionKind.NAME)
+    assert mentions["new york city"] == Mention("new york city", "New York City", EntityType.PLACE, MentionKind.NAME)
+    group = mentions["lgbtq support group"]
     assert group == Mention("lgbtq support group", "LGBTQ support group", EntityType.CONCEPT, MentionKind.NOUN_PHRASE)
-    assert not {"last week", "20 dollars", "20", "week", "i", "my friend"} & set(found)
+    assert not {"last week", "20 dollars", "20", "week", "i", "my friend"} & set(mentions)
 
 
 def test_lemmas_join_chunks_but_names_stay_as_written() -> None:
-    found = by_key(read("They joined two local support groups.").mentions)
-    assert found["local support group"].name == "local support groups"
+    mentions = by_key(extract("They joined two local support groups.").mentions)
+    assert mentions["local support group"].name == "local support groups"
 
 
 def test_titles() -> None:
     text = "Paris (Texas), a film\nThe film was directed by Wim Wenders."
-    found = by_key(read(text, None).mentions)
-    assert {key for key, mention in found.items() if mention.kind is MentionKind.TITLE} == {
+    mentions = by_key(extract(text, None).mentions)
+    assert {key for key, mention in mentions.items() if mention.kind is MentionKind.TITLE} == {
         "paris (texas), a film",
         "paris, a film",
         "paris (texas)",
     }
-    assert found["wim wenders"].kind is MentionKind.NAME
+    assert mentions["wim wenders"].kind is MentionKind.NAME
 
 
 @pytest.mark.parametrize(
     "text", ["I am tired.\nReally tired.", "hello you\nhow are you", "Hi Bob\nI am here", "Title\n"]
 )
 def test_no_titles(text: str) -> None:
-    assert all(mention.kind is not MentionKind.TITLE for mention in read(text).mentions)
+    assert all(mention.kind is not MentionKind.TITLE for mention in extract(text).mentions)
 
 
 def test_a_title_gets_its_type_from_the_text() -> None:
-    found = by_key(read("Barack Obama\nBarack Obama was born in Hawaii.", None).mentions)
-    assert found["barack obama"] == Mention("barack obama", "Barack Obama", EntityType.PERSON, MentionKind.TITLE)
+    mentions = by_key(extract("Barack Obama\nBarack Obama was born in Hawaii.", None).mentions)
+    assert mentions["barack obama"] == Mention("barack obama", "Barack Obama", EntityType.PERSON, MentionKind.TITLE)
 
 
 @pytest.mark.parametrize(
@@ -302,18 +304,18 @@ def test_a_title_gets_its_type_from_the_text() -> None:
         ("I am Jewish.", "jewish", EntityType.CONCEPT),
     ],
 )
-def test_the_words_around_a_name_tell_its_type(text: str, key: str, expected: EntityType) -> None:
-    assert by_key(read(text).mentions)[key].type is expected
+def test_the_words_around_a_name_give_its_type(text: str, key: str, expected: EntityType) -> None:
+    assert by_key(extract(text).mentions)[key].type is expected
 
 
 def test_a_maker_and_its_product_are_one_name() -> None:
-    assert ("maria", "drive", "tesla model 3") in stated(read("Maria drives a Tesla Model 3."))
+    assert ("maria", "drive", "tesla model 3") in list_triples(extract("Maria drives a Tesla Model 3."))
 
 
 def test_a_verb_at_the_start_is_no_part_of_a_name() -> None:
-    found = by_key(read("It was fun. Visited Greta Lindholm.").mentions)
-    assert "greta lindholm" in found
-    assert not [key for key in found if "visited" in key]
+    mentions = by_key(extract("It was fun. Visited Greta Lindholm.").mentions)
+    assert "greta lindholm" in mentions
+    assert not [key for key in mentions if "visited" in key]
 
 
 @pytest.mark.parametrize(
@@ -331,18 +333,18 @@ def test_a_verb_at_the_start_is_no_part_of_a_name() -> None:
     ],
 )
 def test_confidence_of_statements(text: str, expected: float) -> None:
-    assert min(said.confidence for said in read(text).statements) == expected
+    assert min(statement.confidence for statement in extract(text).statements) == expected
 
 
 def test_the_surer_of_two_readings_of_a_statement_counts() -> None:
-    (said,) = read("Anna is in Rome and is in Rome.").statements
-    assert said == Statement("anna", "be in", "rome", "Anna is in Rome and is in Rome.", INDIRECT)
+    (statement,) = extract("Anna is in Rome and is in Rome.").statements
+    assert statement == Statement("anna", "be in", "rome", "Anna is in Rome and is in Rome.", INDIRECT)
 
 
 @pytest.mark.parametrize("text", ["", "   ", "12 345 !!", "🎉🎉", "\x00\n\n\n", "أعيش في القاهرة."])
 def test_a_text_without_names_mentions_only_its_speaker(text: str) -> None:
-    assert [mention.key for mention in read(text).mentions] == ["mel"]
-    assert read(text, None) == Extraction()
+    assert [mention.key for mention in extract(text).mentions] == ["mel"]
+    assert extract(text, None) == Extraction()
 
 
 @pytest.mark.parametrize(
@@ -354,27 +356,27 @@ def test_a_text_without_names_mentions_only_its_speaker(text: str) -> None:
     ],
 )
 def test_text_that_is_not_english_has_names_but_no_statements(text: str, expected: set[str]) -> None:
-    found = read(text)
-    assert found.statements == ()
-    assert {each.key for each in found.mentions if each.kind is MentionKind.NAME} == expected | {"mel"}
+    extraction = extract(text)
+    assert extraction.statements == ()
+    assert {each.key for each in extraction.mentions if each.kind is MentionKind.NAME} == expected | {"mel"}
 
 
 def test_an_uncertain_name_is_a_noun_phrase() -> None:
-    found = by_key(read("Ich habe gestern mein Fahrrad verkauft.").mentions)
-    assert found["fahrrad"] == Mention("fahrrad", "Fahrrad", EntityType.CONCEPT, MentionKind.NOUN_PHRASE)
+    mentions = by_key(extract("Ich habe gestern mein Fahrrad verkauft.").mentions)
+    assert mentions["fahrrad"] == Mention("fahrrad", "Fahrrad", EntityType.CONCEPT, MentionKind.NOUN_PHRASE)
 
 
 @pytest.mark.thorough
 def test_long_and_odd_texts() -> None:
-    assert "anna" in by_key(read("Anna likes Tom. " * 2_000).mentions)
-    read("x" * 30_000)
-    assert "anna" in by_key(read("Anna likes \ud800 Tom.").mentions)
-    assert all(len(mention.key) <= 100 for mention in read("Bob " + "Very" * 50 + "long " + "Smith" * 40).mentions)
+    assert "anna" in by_key(extract("Anna likes Tom. " * 2_000).mentions)
+    extract("x" * 30_000)
+    assert "anna" in by_key(extract("Anna likes \ud800 Tom.").mentions)
+    assert all(len(mention.key) <= 100 for mention in extract("Bob " + "Very" * 50 + "long " + "Smith" * 40).mentions)
 
 
 def test_keys_of_a_question() -> None:
-    found = by_key(EXTRACTOR.keys("When did Caroline go to the LGBTQ support group in New York?"))
-    assert {"caroline", "lgbtq support group", "new york"} <= set(found)
+    mentions = by_key(EXTRACTOR.keys("When did Caroline go to the LGBTQ support group in New York?"))
+    assert {"caroline", "lgbtq support group", "new york"} <= set(mentions)
     assert by_key(EXTRACTOR.keys("What is my name?")) == {}
     assert EXTRACTOR.keys("") == []
     assert [each.key for each in EXTRACTOR.keys("小明在哪里?")] == ["小明"]
@@ -382,7 +384,7 @@ def test_keys_of_a_question() -> None:
 
 def test_extractions_come_in_order_and_do_not_depend_on_the_batch() -> None:
     utterances = [Utterance(text, "Mel") for text, _ in STATEMENTS]
-    assert EXTRACTOR.extract(utterances) == [read(text) for text, _ in STATEMENTS]
+    assert EXTRACTOR.extract(utterances) == [extract(text) for text, _ in STATEMENTS]
     assert EXTRACTOR.extract([]) == []
 
 
@@ -398,7 +400,7 @@ def test_long_texts_do_not_depend_on_the_batch() -> None:
 
 def test_matrix_products_are_computed_by_numpy() -> None:
     EXTRACTOR.keys("Anna")
-    pipeline = provider._loaded[EXTRACTOR.name.removeprefix("spacy:")]
+    pipeline = extractor_module._loaded[EXTRACTOR.name.removeprefix("spacy:")]
     models = [pipe.model for _, pipe in pipeline.pipeline if getattr(pipe, "model", None)]
     assert len(models) >= 4
     assert not [layer.name for model in models for layer in model.walk() if getattr(layer.ops, "use_blis", False)]
@@ -407,9 +409,9 @@ def test_matrix_products_are_computed_by_numpy() -> None:
 @pytest.mark.thorough
 def test_many_threads() -> None:
     texts = [text for text, _ in STATEMENTS]
-    alone = [read(text) for text in texts]
+    alone = [extract(text) for text in texts]
     with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(read, texts * 4)) == alone * 4
+        assert list(pool.map(extract, texts * 4)) == alone * 4
 
 
 def test_the_installed_model_is_named() -> None:
@@ -424,7 +426,7 @@ def test_a_missing_model_is_refused(model: str) -> None:
 
 
 def test_no_model_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(provider, "DEFAULT_MODELS", ("no_such_model", "nor_this"))
+    monkeypatch.setattr(extractor_module, "DEFAULT_MODELS", ("no_such_model", "nor_this"))
     with pytest.raises(ConfigError, match="no_such_model or nor_this"):
         SpacyExtractor()
 
@@ -435,12 +437,12 @@ def test_a_package_that_is_no_model_is_refused() -> None:
 
 
 def test_a_failing_pipeline_raises_model_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(_: str) -> None:
+    def fail(_: str) -> None:
         raise AssertionError
 
     class Pipeline:
-        memory_zone = broken
+        memory_zone = fail
 
-    monkeypatch.setattr(provider, "_pipeline", lambda _: Pipeline())
+    monkeypatch.setattr(extractor_module, "_pipeline", lambda _: Pipeline())
     with pytest.raises(ModelError, match="could not read"):
         EXTRACTOR.keys("Anna")

@@ -1,4 +1,4 @@
-"""What a language model answers is read as data: text that no store can hold is none."""
+"""Reading of a language model's answers: text that no store can hold is read as None."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graphmem.ingest.facts.structured_output import single_line
 
 
 @pytest.mark.parametrize(
-    ("told", "read"),
+    ("value", "expected"),
     [
         ("Ann sings.", "Ann sings."),
         ("  Ann\n\tsings.\u2028 ", "Ann sings."),
@@ -25,8 +25,8 @@ from graphmem.ingest.facts.structured_output import single_line
         (None, None),
     ],
 )
-def test_a_text_is_read_as_one_line(told: Any, read: str | None) -> None:
-    assert single_line(told) == read
+def test_a_text_is_read_as_one_line(value: Any, expected: str | None) -> None:
+    assert single_line(value) == expected
 
 
 def test_a_text_that_is_too_long_is_none() -> None:

@@ -1,4 +1,4 @@
-"""What time a question asks about, asked on Wednesday, 16 August 2023."""
+"""Periods and offsets in questions asked on Wednesday, 16 August 2023."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graphmem.retrieval.temporal import EventOffset, Period, find_offset, period
 NOW = datetime(2023, 8, 16, 12, tzinfo=UTC)
 
 
-def shown(period: Period) -> str:
+def format_period(period: Period) -> str:
     """First and last day, ".." for an open end; "yearly" if in any year."""
     first = ".." if period.start.year == 1 else str(period.first)
     last = ".." if period.end.year == 9999 else str(period.last)
@@ -188,31 +188,31 @@ NOTHING = [
 
 @pytest.mark.parametrize(("question", "expected"), ABSOLUTE + YEARLY + FROM_NOW + CHINESE)
 def test_a_period(question: str, expected: str) -> None:
-    assert [shown(period) for period in periods_in(question, NOW)] == [expected]
+    assert [format_period(period) for period in periods_in(question, NOW)] == [expected]
 
 
 @pytest.mark.parametrize(("question", "expected"), SEVERAL)
 def test_several_periods(question: str, expected: list[str]) -> None:
-    assert [shown(period) for period in periods_in(question, NOW)] == expected
+    assert [format_period(period) for period in periods_in(question, NOW)] == expected
 
 
 @pytest.mark.parametrize("question", NOTHING)
-def test_nothing_is_said_of_time(question: str) -> None:
+def test_questions_without_a_period(question: str) -> None:
     assert periods_in(question, NOW) == ()
 
 
 def test_a_winter_is_last_years_until_spring() -> None:
     january = day("2023-01-20")
-    assert [shown(period) for period in periods_in("this winter", january)] == ["2022-12-01 2023-02-28"]
-    assert [shown(period) for period in periods_in("last winter", january)] == ["2021-12-01 2022-02-28"]
+    assert [format_period(period) for period in periods_in("this winter", january)] == ["2022-12-01 2023-02-28"]
+    assert [format_period(period) for period in periods_in("last winter", january)] == ["2021-12-01 2022-02-28"]
 
 
 def test_the_day_is_that_of_utc() -> None:
     late = datetime.fromisoformat("2023-08-16T23:30:00-02:00")
-    assert [shown(period) for period in periods_in("today", late)] == ["2023-08-17 2023-08-17"]
+    assert [format_period(period) for period in periods_in("today", late)] == ["2023-08-17 2023-08-17"]
 
 
-def test_dates_of_a_long_text_are_not_asked_about() -> None:
+def test_dates_late_in_a_long_text_are_ignored() -> None:
     assert periods_in("x" * 1_000 + " in May 2023", NOW) == ()
 
 
@@ -231,18 +231,18 @@ OFFSETS = [
 
 
 @pytest.mark.parametrize(("question", "expected"), OFFSETS)
-def test_a_distance_from_an_event(question: str, expected: tuple[str, float, float]) -> None:
+def test_an_offset_from_an_event(question: str, expected: tuple[str, float, float]) -> None:
     anchor, delta, tolerance = expected
     assert find_offset(question) == EventOffset(anchor, timedelta(days=delta), timedelta(days=tolerance))
     assert periods_in(question, NOW) == ()
 
 
-def test_a_distance_counted_from_when_the_event_was() -> None:
+def test_an_offset_is_counted_from_the_time_of_the_event() -> None:
     offset = find_offset("Who came two weeks before the wedding?")
     assert offset is not None
-    meant = offset.counted_from(day("2023-06-20"))
-    assert (meant.start, meant.end) == (day("2023-06-02T12:00"), day("2023-06-09T12:00"))
-    assert proximity([meant], day("2023-06-05")) == 1.0 > proximity([meant], day("2023-06-20")) > 0.0
+    period = offset.counted_from(day("2023-06-20"))
+    assert (period.start, period.end) == (day("2023-06-02T12:00"), day("2023-06-09T12:00"))
+    assert proximity([period], day("2023-06-05")) == 1.0 > proximity([period], day("2023-06-20")) > 0.0
 
 
 @pytest.mark.parametrize(
@@ -259,11 +259,11 @@ def test_a_distance_counted_from_when_the_event_was() -> None:
         "",
     ],
 )
-def test_no_distance_from_an_event(question: str) -> None:
+def test_questions_without_an_offset(question: str) -> None:
     assert find_offset(question) is None
 
 
-def near(question: str, at: str) -> float:
+def measure_proximity(question: str, at: str) -> float:
     return proximity(periods_in(question, NOW), day(at))
 
 
@@ -292,8 +292,8 @@ def near(question: str, at: str) -> float:
         ("no time at all", "2023-07-03", 0.0),
     ],
 )
-def test_closeness(question: str, at: str, expected: float) -> None:
-    assert near(question, at) == pytest.approx(expected)
+def test_proximity(question: str, at: str, expected: float) -> None:
+    assert measure_proximity(question, at) == pytest.approx(expected)
 
 
 def test_a_leap_day_is_the_last_of_any_february() -> None:
@@ -303,7 +303,11 @@ def test_a_leap_day_is_the_last_of_any_february() -> None:
 
 
 def test_a_longer_period_has_softer_borders() -> None:
-    assert near("last year", "2023-01-10") > near("last month", "2023-08-10") > near("yesterday", "2023-08-05")
+    assert (
+        measure_proximity("last year", "2023-01-10")
+        > measure_proximity("last month", "2023-08-10")
+        > measure_proximity("yesterday", "2023-08-05")
+    )
 
 
 WORDS = (
@@ -333,6 +337,6 @@ def test_any_text_at_any_time(text: str, now: datetime) -> None:
     [*WORDS, "in may ", "may 1-2 ", "early ", "the last ", "上周", "三天前", "5月", "2023-", "5.5.2023 ", "婚礼前一"],
 )
 def test_hostile_texts_are_read_up_to_a_limit(part: str) -> None:
-    """To read all of them would take hours, and hold up the tests that long."""
+    """Without the limit, each of these texts would take hours."""
     periods_in(part * 1_000_000, NOW)
     find_offset(part * 1_000_000)

@@ -12,11 +12,13 @@ from support.waiting import PATIENCE, wait_until
 
 from graphmem.testing import Behaviour, HashEmbedder, ModelEndpoint, behaviours
 
-ASKED = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
+REQUEST_BODY = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
 FACTS = json.dumps({"facts": ["tea"]})
 
 
-def ask(endpoint: ModelEndpoint, path: str = "/chat/completions", body: Any = ASKED) -> tuple[int, Any, Any]:
+def send_request(
+    endpoint: ModelEndpoint, path: str = "/chat/completions", body: Any = REQUEST_BODY
+) -> tuple[int, Any, Any]:
     host = endpoint.url.removeprefix("http://").removesuffix("/v1")
     connection = http.client.HTTPConnection(host, timeout=PATIENCE)
     try:
@@ -28,16 +30,16 @@ def ask(endpoint: ModelEndpoint, path: str = "/chat/completions", body: Any = AS
         connection.close()
 
 
-def test_the_script_is_followed_then_the_default() -> None:
+def test_answers_follow_the_script_and_then_the_default() -> None:
     with ModelEndpoint(
         ["one", behaviours.failed(503)], default=lambda body: body["messages"][0]["content"]
     ) as endpoint:
         endpoint.then(behaviours.fenced("two"))
-        answers = [ask(endpoint) for _ in range(4)]
+        answers = [send_request(endpoint) for _ in range(4)]
         assert [status for status, *_ in answers] == [200, 503, 200, 200]
         contents = [body["choices"][0]["message"]["content"] for status, body, _ in answers if status == 200]
         assert contents == ["one", "```json\ntwo\n```", "hello"]
-        assert [request.body for request in endpoint.requests] == [ASKED] * 4
+        assert [request.body for request in endpoint.requests] == [REQUEST_BODY] * 4
         assert endpoint.requests[0].headers["x-who"] == "me"
 
 
@@ -53,7 +55,7 @@ def test_the_script_is_followed_then_the_default() -> None:
 )
 def test_behaviours_put_their_fault_into_the_content(behaviour: Behaviour, content: str | None) -> None:
     with ModelEndpoint([behaviour], default=FACTS, cached_tokens=3) as endpoint:
-        _, body, _ = ask(endpoint)
+        _, body, _ = send_request(endpoint)
         assert body["choices"][0]["message"]["content"] == content
         assert body["choices"][0]["finish_reason"] == "stop"
         assert body["usage"]["completion_tokens"] == -(-len(content or "") // 4)
@@ -64,37 +66,39 @@ def test_faults_outside_the_content() -> None:
     script = [behaviours.rate_limited(0.5), behaviours.empty_body(), behaviours.dropped(), behaviours.length(),
               behaviours.refused(), behaviours.filtered(), behaviours.slow(0.1)]  # fmt: skip
     with ModelEndpoint(script, default=FACTS) as endpoint:
-        status, _, headers = ask(endpoint)
+        status, _, headers = send_request(endpoint)
         assert (status, headers["Retry-After"]) == (429, "0.5")
-        assert ask(endpoint)[:2] == (200, None)
+        assert send_request(endpoint)[:2] == (200, None)
         with pytest.raises(http.client.IncompleteRead):
-            ask(endpoint)
-        assert ask(endpoint)[1]["choices"][0]["finish_reason"] == "length"
-        assert ask(endpoint)[1]["choices"][0]["message"]["refusal"]
-        assert ask(endpoint)[1]["choices"][0]["finish_reason"] == "content_filter"
+            send_request(endpoint)
+        assert send_request(endpoint)[1]["choices"][0]["finish_reason"] == "length"
+        assert send_request(endpoint)[1]["choices"][0]["message"]["refusal"]
+        assert send_request(endpoint)[1]["choices"][0]["finish_reason"] == "content_filter"
         begun = time.monotonic()
-        ask(endpoint)
+        send_request(endpoint)
         assert time.monotonic() - begun >= 0.1
 
 
 def test_refused_requests_leave_the_script_as_it_is() -> None:
     with ModelEndpoint(["one"], refuses=("json_object", "temperature")) as endpoint:
-        assert ask(endpoint, body={**ASKED, "response_format": {"type": "json_object"}})[0] == 400
-        assert ask(endpoint, body={**ASKED, "temperature": 0})[1]["error"]["param"] == "temperature"
-        assert ask(endpoint)[1]["choices"][0]["message"]["content"] == "one"
+        assert send_request(endpoint, body={**REQUEST_BODY, "response_format": {"type": "json_object"}})[0] == 400
+        assert send_request(endpoint, body={**REQUEST_BODY, "temperature": 0})[1]["error"]["param"] == "temperature"
+        assert send_request(endpoint)[1]["choices"][0]["message"]["content"] == "one"
 
 
 def test_embeddings_and_models() -> None:
     with ModelEndpoint(dims=8, most_inputs=2, models=["a"]) as endpoint:
-        _, body, _ = ask(endpoint, "/embeddings", {"input": ["tea", "coffee"], "model": "a"})
+        _, body, _ = send_request(endpoint, "/embeddings", {"input": ["tea", "coffee"], "model": "a"})
         rows = [one["embedding"] for one in body["data"]]
         assert np.array_equal(rows, [HashEmbedder(8).embed_query(text) for text in ("tea", "coffee")])
-        _, body, _ = ask(endpoint, "/embeddings", {"input": "tea", "dimensions": 4, "encoding_format": "base64"})
+        _, body, _ = send_request(
+            endpoint, "/embeddings", {"input": "tea", "dimensions": 4, "encoding_format": "base64"}
+        )
         assert len(body["data"][0]["embedding"]) == 24
         for bad in ("", [""], 5, ["a", "b", "c"]):
-            assert ask(endpoint, "/embeddings", {"input": bad})[0] in {400, 422}
-        assert [one["id"] for one in ask(endpoint, "/models", None)[1]["data"]] == ["a"]
-        assert ask(endpoint, "/nothing")[0] == 404
+            assert send_request(endpoint, "/embeddings", {"input": bad})[0] in {400, 422}
+        assert [one["id"] for one in send_request(endpoint, "/models", None)[1]["data"]] == ["a"]
+        assert send_request(endpoint, "/nothing")[0] == 404
 
 
 def test_closing_releases_waiting_clients() -> None:
@@ -102,7 +106,7 @@ def test_closing_releases_waiting_clients() -> None:
 
     with ThreadPoolExecutor(1) as pool:
         with ModelEndpoint([behaviours.silent()]) as endpoint:
-            waiting = pool.submit(ask, endpoint)
+            waiting = pool.submit(send_request, endpoint)
             wait_until(lambda: endpoint.requests)
         with pytest.raises((http.client.HTTPException, ConnectionError)):
             waiting.result(PATIENCE)
@@ -118,7 +122,7 @@ def test_closing_ends_keep_alive_connections() -> None:
         host = endpoint.url.removeprefix("http://").removesuffix("/v1")
         connections = [http.client.HTTPConnection(host, timeout=PATIENCE) for _ in range(3)]
         for connection in connections:
-            connection.request("POST", "/v1/chat/completions", json.dumps(ASKED))
+            connection.request("POST", "/v1/chat/completions", json.dumps(REQUEST_BODY))
             connection.getresponse().read()
         assert len(endpoint.requests) == 3
     wait_until(lambda: set(alive()) <= set(before))

@@ -15,10 +15,12 @@ EMBEDDER: Embedder = HashEmbedder()
 EXTRACTOR: Extractor = WordExtractor()
 
 
-def stated(text: str, speaker: str | None = "Mel") -> list[tuple[str, str, str]]:
-    (found,) = EXTRACTOR.extract([Utterance(text, speaker)])
-    assert {key for said in found.statements for key in (said.subject, said.object)} <= {m.key for m in found.mentions}
-    return [(said.subject, said.predicate, said.object) for said in found.statements]
+def list_triples(text: str, speaker: str | None = "Mel") -> list[tuple[str, str, str]]:
+    (extraction,) = EXTRACTOR.extract([Utterance(text, speaker)])
+    assert {key for statement in extraction.statements for key in (statement.subject, statement.object)} <= {
+        m.key for m in extraction.mentions
+    }
+    return [(statement.subject, statement.predicate, statement.object) for statement in extraction.statements]
 
 
 @given(st.lists(st.text()), st.integers(2, 100))
@@ -66,11 +68,11 @@ def test_one_dimension_is_refused() -> None:
 
 
 def test_names_and_the_speaker_are_mentions() -> None:
-    (found,) = EXTRACTOR.extract([Utterance("The new Mayor met Anna Smith. Painting, for Bob!", "Mel")])
-    assert [mention.key for mention in found.mentions] == ["mel", "mayor", "anna smith", "painting", "bob"]
-    assert found.mentions[0].type is EntityType.PERSON
-    assert {mention.kind for mention in found.mentions} == {MentionKind.NAME}
-    assert found.mentions[2].name == "Anna Smith"
+    (extraction,) = EXTRACTOR.extract([Utterance("The new Mayor met Anna Smith. Painting, for Bob!", "Mel")])
+    assert [mention.key for mention in extraction.mentions] == ["mel", "mayor", "anna smith", "painting", "bob"]
+    assert extraction.mentions[0].type is EntityType.PERSON
+    assert {mention.kind for mention in extraction.mentions} == {MentionKind.NAME}
+    assert extraction.mentions[2].name == "Anna Smith"
 
 
 @pytest.mark.parametrize(
@@ -88,11 +90,11 @@ def test_names_and_the_speaker_are_mentions() -> None:
     ],
 )
 def test_statements(text: str, expected: list[tuple[str, str, str]]) -> None:
-    assert stated(text) == expected
+    assert list_triples(text) == expected
 
 
 def test_without_a_speaker_i_is_nobody() -> None:
-    assert stated("I like Paris!", None) == []
+    assert list_triples("I like Paris!", None) == []
 
 
 def test_keys_of_a_question() -> None:

@@ -120,10 +120,10 @@ def test_display_form_keeps_the_case() -> None:
 
 
 def test_candidates_find_names_in_any_case() -> None:
-    found = key_candidates("who is melanie's sister in new york city?")
-    assert {"melanie", "melanie's sister", "melanie sister", "sister", "new york city"} <= set(found)
-    assert len(found) == len(set(found))
-    assert not {"who", "is", "in", "who is", ""} & set(found)
+    candidates = key_candidates("who is melanie's sister in new york city?")
+    assert {"melanie", "melanie's sister", "melanie sister", "sister", "new york city"} <= set(candidates)
+    assert len(candidates) == len(set(candidates))
+    assert not {"who", "is", "in", "who is", ""} & set(candidates)
 
 
 def test_key_candidates_have_at_most_longest_words() -> None:

@@ -21,24 +21,24 @@ from graphmem.models.protocols import Prompt
 from graphmem.testing import ModelEndpoint, behaviours
 from graphmem.tracing import span
 
-SAID = "I drink matcha"
+TEXT = "I drink matcha"
 
 
 @pytest.fixture(scope="module")
 def exporter() -> InMemorySpanExporter:
-    """A process has one provider for good: nothing else in these tests may set another."""
-    made = InMemorySpanExporter()
+    """Sets the process's tracer provider, which can be set only once."""
+    span_exporter = InMemorySpanExporter()
     provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(made))
+    provider.add_span_processor(SimpleSpanProcessor(span_exporter))
     trace.set_tracer_provider(provider)
-    return made
+    return span_exporter
 
 
 @pytest.fixture
 def spans(exporter: InMemorySpanExporter) -> Iterator[InMemorySpanExporter]:
     exporter.clear()
     yield exporter
-    assert SAID not in "".join(one.to_json() for one in exporter.get_finished_spans())
+    assert TEXT not in "".join(one.to_json() for one in exporter.get_finished_spans())
 
 
 def test_spans_nest_and_record_the_class_of_an_error(spans: InMemorySpanExporter) -> None:
@@ -46,7 +46,7 @@ def test_spans_nest_and_record_the_class_of_an_error(spans: InMemorySpanExporter
         outer.set_attributes(**{"gen_ai.memory.record.count": 2})
         with span("inner", client=True):
             pass
-        raise KeyError(SAID)
+        raise KeyError(TEXT)
     inner, outer = spans.get_finished_spans()
     assert (inner.kind, outer.kind) == (trace.SpanKind.CLIENT, trace.SpanKind.INTERNAL)
     assert inner.parent.span_id == outer.context.span_id
@@ -59,36 +59,40 @@ def test_spans_nest_and_record_the_class_of_an_error(spans: InMemorySpanExporter
 def test_a_chat_is_a_span(spans: InMemorySpanExporter) -> None:
     with ModelEndpoint(["hi", "hi", behaviours.length("hi")], cached_tokens=2) as endpoint, span("add"):
         model = OpenaiChatModel("m", base_url=endpoint.url, temperature=0.5)
-        usage = model.answer(Prompt("x", "", SAID)).usage
-        model.answer(Prompt("x", "", SAID, timeout=PATIENCE))
+        usage = model.answer(Prompt("x", "", TEXT)).usage
+        model.answer(Prompt("x", "", TEXT, timeout=PATIENCE))
         with pytest.raises(Exception):
-            model.answer(Prompt("x", "", SAID))
+            model.answer(Prompt("x", "", TEXT))
         model.close()
         with pytest.raises(LLMUnavailable):
-            model.answer(Prompt("x", "", SAID))
-    told, hurried, cut, closed, above = spans.get_finished_spans()
-    assert (told.name, told.kind, told.parent.span_id) == ("chat m", trace.SpanKind.CLIENT, above.context.span_id)
+            model.answer(Prompt("x", "", TEXT))
+    plain_span, timed_span, truncated_span, closed_span, parent_span = spans.get_finished_spans()
+    assert (plain_span.name, plain_span.kind, plain_span.parent.span_id) == (
+        "chat m", trace.SpanKind.CLIENT, parent_span.context.span_id,
+    )  # fmt: skip
     host, port = "127.0.0.1", int(endpoint.url.split(":")[2].removesuffix("/v1"))
-    assert dict(told.attributes) == {
+    assert dict(plain_span.attributes) == {
         "gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai", "gen_ai.request.model": "m",
         "gen_ai.request.temperature": 0.5, "server.address": host, "server.port": port,
         "gen_ai.usage.input_tokens": usage.prompt_tokens, "gen_ai.usage.output_tokens": 1,
         "gen_ai.usage.cache_read.input_tokens": 2,
     }  # fmt: skip
-    assert dict(hurried.attributes) == dict(told.attributes)
-    assert (cut.attributes["error.type"], closed.attributes["error.type"]) == ("LLMTruncated", "LLMUnavailable")
-    assert cut.attributes["gen_ai.usage.input_tokens"] == usage.prompt_tokens
+    assert dict(timed_span.attributes) == dict(plain_span.attributes)
+    assert (truncated_span.attributes["error.type"], closed_span.attributes["error.type"]) == (
+        "LLMTruncated", "LLMUnavailable",
+    )  # fmt: skip
+    assert truncated_span.attributes["gen_ai.usage.input_tokens"] == usage.prompt_tokens
 
 
 def test_embeddings_are_spans(spans: InMemorySpanExporter) -> None:
     with ModelEndpoint(dims=8) as endpoint:
         embedder = OpenaiEmbedder("e", base_url=endpoint.url, dims=8, batch_size=1)
-        embedder.embed([SAID, "tea"])
+        embedder.embed([TEXT, "tea"])
         embedder.close()
-    found = spans.get_finished_spans()
-    assert [one.name for one in found] == ["embeddings e"] * 2
-    assert found[0].attributes["gen_ai.operation.name"] == "embeddings"
-    assert found[0].attributes["gen_ai.usage.input_tokens"] == len(SAID) // 4 + 1
+    embedding_spans = spans.get_finished_spans()
+    assert [one.name for one in embedding_spans] == ["embeddings e"] * 2
+    assert embedding_spans[0].attributes["gen_ai.operation.name"] == "embeddings"
+    assert embedding_spans[0].attributes["gen_ai.usage.input_tokens"] == len(TEXT) // 4 + 1
 
 
 def test_without_opentelemetry_nothing_happens() -> None:
@@ -102,21 +106,21 @@ def test_without_opentelemetry_nothing_happens() -> None:
 
 
 def test_the_stages_of_an_add_are_spans(spans: InMemorySpanExporter) -> None:
-    found = json.dumps({"facts": [{"text": SAID, "messages": [0]}]})
-    again = json.dumps({"facts": [{"text": f"{SAID} daily", "messages": [0]}]})
-    with ModelEndpoint([found, again, '{"memory": []}']) as endpoint:
+    first_facts = json.dumps({"facts": [{"text": TEXT, "messages": [0]}]})
+    second_facts = json.dumps({"facts": [{"text": f"{TEXT} daily", "messages": [0]}]})
+    with ModelEndpoint([first_facts, second_facts, '{"memory": []}']) as endpoint:
         llm = {"openai_base_url": endpoint.url, "api_key": "any", "model": "traced"}
         settings = Settings.from_dict(fake_models(llm={"config": llm}))
         with Memory(":memory:", settings=settings) as memory:
-            memory.add(SAID, user_id="u7")
-            memory.add(f"{SAID} daily", user_id="u7")
+            memory.add(TEXT, user_id="u7")
+            memory.add(f"{TEXT} daily", user_id="u7")
             memory.search("matcha", user_id="u7")
-    made = {one.name: one for one in spans.get_finished_spans()}
-    assert set(made) == {
+    spans_by_name = {one.name: one for one in spans.get_finished_spans()}
+    assert set(spans_by_name) == {
         "upsert_memory", "find facts", "chat traced", "find near memories", "decide", "commit", "search_memory",
     }  # fmt: skip
-    top = made["upsert_memory"].context.span_id
-    assert made["find facts"].parent.span_id == made["decide"].parent.span_id == top
-    assert made["chat traced"].parent.span_id == made["decide"].context.span_id
-    assert made["search_memory"].attributes["gen_ai.memory.record.count"] == 2
-    assert "u7" not in "".join(one.to_json() for one in made.values())
+    top = spans_by_name["upsert_memory"].context.span_id
+    assert spans_by_name["find facts"].parent.span_id == spans_by_name["decide"].parent.span_id == top
+    assert spans_by_name["chat traced"].parent.span_id == spans_by_name["decide"].context.span_id
+    assert spans_by_name["search_memory"].attributes["gen_ai.memory.record.count"] == 2
+    assert "u7" not in "".join(one.to_json() for one in spans_by_name.values())

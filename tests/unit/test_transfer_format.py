@@ -1,4 +1,4 @@
-"""The format: what is written is read as the same, and whatever else is read is refused by name."""
+"""The export format: written records are read back unchanged; anything else is refused with its field."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from graphmem.transfer.format import FORMAT, ImportTarget, RecordReader
 
 NOW = datetime(2024, 6, 1, tzinfo=UTC)
 DIGESTS = Digests("a-ledger", bytes(32))
-HERE = ImportTarget(DIGESTS, EmbeddingSpec("hash-64", "tokens-64", 64), 64)
+TARGET = ImportTarget(DIGESTS, EmbeddingSpec("hash-64", "tokens-64", 64), 64)
 UID = "6a8a1a2e-6d7d-4b62-8f0e-0d6c35c0f7e1"
 OTHER = "11111111-2222-4333-8444-555555555555"
-LEAST = {"type": "memory", "id": UID, "agent_id": "helper", "text": "Tea is ready", "at": "2024-01-01T10:00:00Z"}
+MINIMAL = {"type": "memory", "id": UID, "agent_id": "helper", "text": "Tea is ready", "at": "2024-01-01T10:00:00Z"}
 
 
-def read(record: dict[str, Any], **more: Any) -> Any:
-    return RecordReader(HERE, NOW, **more).command(record)
+def read_record(record: dict[str, Any], **more: Any) -> Any:
+    return RecordReader(TARGET, NOW, **more).command(record)
 
 
 @pytest.fixture(scope="module")
 def records() -> Iterator[list[dict[str, Any]]]:
-    """One of each kind."""
+    """Exported records of every type."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(wiring, "_embedder", lambda _: HashEmbedder(64))
         patch.setattr(wiring, "_extractor", lambda _: WordExtractor())
@@ -50,31 +50,33 @@ def records() -> Iterator[list[dict[str, Any]]]:
             memory.delete(ids[2])
             memory.alias("bob", "anna berg", user_id="u")
             memory.rename_entity("bob", "Robert", user_id="u")
-            found: list[dict[str, Any]] = []
-            export_records(memory._engine.ledger, None, found.append, None)
-            yield found
+            exported_records: list[dict[str, Any]] = []
+            export_records(memory._engine.ledger, None, exported_records.append, None)
+            yield exported_records
 
 
 def test_a_minimal_record_gets_the_defaults_of_a_new_message() -> None:
-    step = read(LEAST)
-    record = step.record
+    command = read_record(MINIMAL)
+    record = command.record
     assert (record.id, record.scope, record.partition) == (UID, Scope(agent_id="helper"), "agent:helper")
     assert (record.kind, record.version, record.session, record.speaker) == (Kind.EPISODE, 1, "", None)
     assert record.at == record.valid_from == datetime(2024, 1, 1, 10, tzinfo=UTC)
     assert record.created_at == record.updated_at == NOW
-    assert (step.key, step.events, step.links, step.extraction, step.embedded) == (None, (), (), None, None)
+    assert (command.key, command.events, command.links, command.extraction, command.embedded) == (
+        None, (), (), None, None,
+    )  # fmt: skip
 
 
 def test_a_missing_speaker_is_derived_as_in_add() -> None:
-    assert read({**LEAST, "role": "assistant"}).record.speaker == "Helper"
-    assert read({**LEAST, "actor_id": "Tom"}).record.speaker == "Tom"
-    assert read({**LEAST, "actor_id": "Tom", "speaker": None}).record.speaker is None
-    assert read({**LEAST, "role": "assistant", "kind": "fact"}).record.speaker is None
+    assert read_record({**MINIMAL, "role": "assistant"}).record.speaker == "Helper"
+    assert read_record({**MINIMAL, "actor_id": "Tom"}).record.speaker == "Tom"
+    assert read_record({**MINIMAL, "actor_id": "Tom", "speaker": None}).record.speaker is None
+    assert read_record({**MINIMAL, "role": "assistant", "kind": "fact"}).record.speaker is None
 
 
 def test_links_are_read_in_both_directions() -> None:
     links = [{"kind": "drawn_from", "memory": OTHER}, {"kind": "replaces", "by": OTHER}]
-    assert read({**LEAST, "links": links}).links == (
+    assert read_record({**MINIMAL, "links": links}).links == (
         ImportLink("drawn_from", OTHER),
         ImportLink("replaces", OTHER, is_incoming=True),
     )
@@ -82,24 +84,24 @@ def test_links_are_read_in_both_directions() -> None:
 
 def test_mentions_need_a_key_only() -> None:
     mentions = [{"key": "tea"}, {"key": "bergen", "name": "Bergen", "type": "Place", "kind": "title"}]
-    tea, bergen = read({**LEAST, "mentions": mentions}).extraction.mentions
+    tea, bergen = read_record({**MINIMAL, "mentions": mentions}).extraction.mentions
     assert (tea.name, tea.type, tea.kind) == ("tea", "Other", MentionKind.NAME)
     assert (bergen.name, bergen.type, bergen.kind) == ("Bergen", "Place", MentionKind.TITLE)
 
 
 def test_message_keys_are_computed_for_the_importing_ledger() -> None:
     scope = Scope(agent_id="helper")
-    by_id = read({**LEAST, "message_id": "m"})
+    by_id = read_record({**MINIMAL, "message_id": "m"})
     assert by_id.key == DIGESTS.key_by_id("m", scope)
     assert by_id.words == DIGESTS.content_digest("Tea is ready")
     message = Message("user", "Tea was ready", datetime(2024, 1, 1, 10, tzinfo=UTC))
     events = [{"id": "e", "event": "ADD", "new_memory": message.content, "at": 0}]
-    said = {**LEAST, "role": "user", "events": events, "said": {"key": "theirs", "ordinal": 3}}
-    step = read(said)
-    assert step.key == DIGESTS.key_by_content(message, scope, 3)
-    assert DIGESTS.ordinal_of(step.key, message, scope, 5) == 3
-    assert DIGESTS.ordinal_of(step.key, message, scope, 2) is None
-    assert step.words == DIGESTS.content_digest(message.content)
+    record = {**MINIMAL, "role": "user", "events": events, "said": {"key": "theirs", "ordinal": 3}}
+    command = read_record(record)
+    assert command.key == DIGESTS.key_by_content(message, scope, 3)
+    assert DIGESTS.ordinal_of(command.key, message, scope, 5) == 3
+    assert DIGESTS.ordinal_of(command.key, message, scope, 2) is None
+    assert command.words == DIGESTS.content_digest(message.content)
 
 
 @pytest.mark.parametrize(
@@ -113,23 +115,23 @@ def test_message_keys_are_computed_for_the_importing_ledger() -> None:
     ],
 )
 def test_message_keys_count_only_in_their_own_ledger_with_their_secret(header: dict[str, str], key: str | None) -> None:
-    reader = RecordReader(HERE, NOW)
+    reader = RecordReader(TARGET, NOW)
     reader.command({"type": "graphmem", "format": 1, **header})
-    assert reader.command({**LEAST, "said": {"key": "theirs", "ordinal": None}}).key == key
-    gone = {"type": "erased", "id": UID, "user_id": "u", "at": 0, "keys": ["theirs"]}
-    assert reader.command(gone).keys == (() if key is None else (key,))
+    assert reader.command({**MINIMAL, "said": {"key": "theirs", "ordinal": None}}).key == key
+    tombstone = {"type": "erased", "id": UID, "user_id": "u", "at": 0, "keys": ["theirs"]}
+    assert reader.command(tombstone).keys == (() if key is None else (key,))
 
 
 def test_embeddings_of_another_model_are_ignored(records: list[dict[str, Any]]) -> None:
     memory = next(one for one in records if one["type"] == "memory")
-    assert read(memory).embedded is not None
-    assert read({**memory, "embeddings": {**memory["embeddings"], "model": "other"}}).embedded is None
-    without = {name: value for name, value in memory["embeddings"].items() if name != "tokens-64"}
-    assert read({**memory, "embeddings": without}).embedded is None
-    only = RecordReader(ImportTarget(DIGESTS, EmbeddingSpec("hash-64"), 64), NOW).command(
-        {**memory, "embeddings": without}
+    assert read_record(memory).embedded is not None
+    assert read_record({**memory, "embeddings": {**memory["embeddings"], "model": "other"}}).embedded is None
+    embeddings = {name: value for name, value in memory["embeddings"].items() if name != "tokens-64"}
+    assert read_record({**memory, "embeddings": embeddings}).embedded is None
+    command = RecordReader(ImportTarget(DIGESTS, EmbeddingSpec("hash-64"), 64), NOW).command(
+        {**memory, "embeddings": embeddings}
     )
-    assert only.embedded.vectors.shape == (1, 64)
+    assert command.embedded.vectors.shape == (1, 64)
 
 
 def test_each_type_of_record_becomes_its_command(records: list[dict[str, Any]]) -> None:
@@ -143,15 +145,18 @@ def test_each_type_of_record_becomes_its_command(records: list[dict[str, Any]]) 
     assert {one["type"] for one in records} == kinds.keys()
     assert records[0]["format"] == FORMAT
     for record in records:
-        assert isinstance(read(json.loads(json.dumps(record))), kinds[record["type"]])
+        assert isinstance(read_record(json.loads(json.dumps(record))), kinds[record["type"]])
 
 
 def test_tombstones_contain_no_texts(records: list[dict[str, Any]]) -> None:
-    (gone,) = [one for one in records if one["type"] == "erased"]
-    assert "gone" not in json.dumps(gone)
-    telling = {**gone, "events": [{**gone["events"][0], "new_memory": "words", "reason": "words"}]}
-    assert "words" not in repr(read(telling))
-    assert read(gone).keys == ()  # of another ledger
+    (tombstone,) = [one for one in records if one["type"] == "erased"]
+    assert "gone" not in json.dumps(tombstone)
+    tombstone_with_texts = {
+        **tombstone,
+        "events": [{**tombstone["events"][0], "new_memory": "words", "reason": "words"}],
+    }
+    assert "words" not in repr(read_record(tombstone_with_texts))
+    assert read_record(tombstone).keys == ()  # keys of another ledger do not count
 
 
 JSON = st.recursive(
@@ -161,18 +166,18 @@ JSON = st.recursive(
 )
 
 
-def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+def list_paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     yield path
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for name, inner in items:
-        yield from places(inner, (*path, name))
+        yield from list_paths(inner, (*path, name))
 
 
-def changed(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+def replace_at(value: Any, path: tuple[Any, ...], new: Any) -> Any:
     if not path:
         return new
     copied = dict(value) if isinstance(value, dict) else list(value)
-    copied[path[0]] = changed(value[path[0]], path[1:], new)
+    copied[path[0]] = replace_at(value[path[0]], path[1:], new)
     return copied
 
 
@@ -180,10 +185,10 @@ def changed(value: Any, path: tuple[Any, ...], new: Any) -> Any:
 @given(data=st.data())
 def test_any_value_in_any_field_is_read_or_refused(records: list[dict[str, Any]], data: st.DataObject) -> None:
     record = data.draw(st.sampled_from(records))
-    place = data.draw(st.sampled_from(sorted(places(record), key=repr)))
+    path = data.draw(st.sampled_from(sorted(list_paths(record), key=repr)))
     new = data.draw(JSON)
     try:
-        read(changed(record, place, new))
+        read_record(replace_at(record, path, new))
     except ValidationError as error:
         assert len(str(error)) < 600
 
@@ -209,6 +214,6 @@ def test_written_records_pass_the_trailer_check(records: list[dict[str, Any]]) -
 def test_times_are_written_with_microseconds(records: list[dict[str, Any]]) -> None:
     memory = next(one for one in records if one["type"] == "memory")
     assert memory["at"] == "2024-06-01T00:00:00.000000+00:00"
-    assert read(memory).record.at == NOW
+    assert read_record(memory).record.at == NOW
     header = serialization.header(DIGESTS, None, None, NOW + timedelta(microseconds=1))
     assert header["exported_at"] == "2024-06-01T00:00:00.000001+00:00"

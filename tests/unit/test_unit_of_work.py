@@ -1,4 +1,4 @@
-"""The one writer: what each step of a plan does to the rows, the log and the counts."""
+"""The unit of work: the effect of each command on rows, events and counts."""
 
 from __future__ import annotations
 
@@ -63,18 +63,18 @@ def history(clerk: Any, uid: str) -> list[Any]:
         return events.history(connection, uid)
 
 
-def said(clerk: Any, view: Any = None) -> set[tuple[str, str, str]]:
+def list_relations(clerk: Any, view: Any = None) -> set[tuple[str, str, str]]:
     """The relations in view."""
     with clerk.ledger.read() as connection:
-        found = graph_reads.relations_in(connection, view or clerk.view(), 100)
-    return {(relation.source, relation.predicate, relation.target) for relation in found}
+        visible_relations = graph_reads.relations_in(connection, view or clerk.view(), 100)
+    return {(relation.source, relation.predicate, relation.target) for relation in visible_relations}
 
 
-def known(clerk: Any) -> dict[str, int]:
+def count_mentions(clerk: Any) -> dict[str, int]:
     return dict(map(tuple, clerk.rows(select(entities.c.key, entities.c.mentions))))
 
 
-def uses(clerk: Any) -> list[int]:
+def list_uses(clerk: Any) -> list[int]:
     return sorted(row[0] for row in clerk.rows(select(embeddings.c.uses).where(embeddings.c.form == VECTOR)))
 
 
@@ -83,16 +83,16 @@ def seq(clerk: Any) -> int:
 
 
 def make_kind(clerk: Any, record: Any, kind: Kind, *, drawn_from: Any = (), source_only: bool = False) -> Any:
-    """What a model's extraction will do one day: turns a memory into a fact, summary or mere source."""
+    """Turns a memory into a fact, a summary or a source message, without a language model."""
     with clerk.ledger.write() as connection:
-        made = replace(record, kind=kind, source_only=source_only, seq=outbox.next_seq(connection))
-        memories.update(connection, made)
+        changed_record = replace(record, kind=kind, source_only=source_only, seq=outbox.next_seq(connection))
+        memories.update(connection, changed_record)
         for other in drawn_from:
             connection.execute(links.insert().values(memory=record.row, kind="drawn_from", other=other.row))
-    return made
+    return changed_record
 
 
-# --- saying ----------------------------------------------------------------------------------------------------------
+# --- adding ----------------------------------------------------------------------------------------------------------
 
 
 def test_adding_a_message_stores_its_words_event_and_task_at_once(clerk: Any) -> None:
@@ -111,8 +111,8 @@ def test_a_change_set_is_committed_whole_or_not_at_all(clerk: Any) -> None:
 
 
 def test_a_known_message_id_with_other_words_refuses_the_whole_change_set(clerk: Any) -> None:
-    steps = lambda *told: message_commands(
-        [Message("user", text, clerk.view().now, id=uid) for uid, text in told], ALICE, clerk.ledger.digests
+    steps = lambda *pairs: message_commands(
+        [Message("user", text, clerk.view().now, id=uid) for uid, text in pairs], ALICE, clerk.ledger.digests
     )
     clerk.commit(*steps(("m1", "one")))
     with pytest.raises(ValidationError, match="other words"):
@@ -120,15 +120,15 @@ def test_a_known_message_id_with_other_words_refuses_the_whole_change_set(clerk:
     assert clerk.counts()["memories"] == 1
 
 
-def test_sequence_numbers_grow_and_are_never_given_twice(clerk: Any) -> None:
-    told = [clerk.say(f"memory {n}") for n in range(3)]
-    clerk.commit(UpdateMemory(told[0].id, metadata={"a": 1}), DeleteMemory(told[1].id))
+def test_sequence_numbers_grow_and_are_never_used_twice(clerk: Any) -> None:
+    records = [clerk.say(f"memory {n}") for n in range(3)]
+    clerk.commit(UpdateMemory(records[0].id, metadata={"a": 1}), DeleteMemory(records[1].id))
     with clerk.ledger.read() as connection:
-        living = [record.seq for record in memories.changed_after(connection, 0, 100)]
-        gone = [stone.seq for stone in tombstones.tombstones_after(connection, 0, 100)]
+        memory_seqs = [record.seq for record in memories.changed_after(connection, 0, 100)]
+        tombstone_seqs = [tombstone.seq for tombstone in tombstones.tombstones_after(connection, 0, 100)]
         last = outbox.last_change(connection)
-    assert last == max(living + gone) <= seq(clerk)
-    assert len(set(living + gone)) == 3
+    assert last == max(memory_seqs + tombstone_seqs) <= seq(clerk)
+    assert len(set(memory_seqs + tombstone_seqs)) == 3
 
 
 # --- enriching -------------------------------------------------------------------------------------------------------
@@ -136,24 +136,24 @@ def test_sequence_numbers_grow_and_are_never_given_twice(clerk: Any) -> None:
 
 def test_enriching_adds_vectors_terms_and_graph_and_completes_the_task(clerk: Any) -> None:
     clerk.say("Anna meets Bob")
-    assert known(clerk) == {"anna": 1, "bob": 1}
-    assert said(clerk) == {("anna", "meets", "bob")}
-    assert (uses(clerk), clerk.counts()["tasks"]) == ([1], 0)
+    assert count_mentions(clerk) == {"anna": 1, "bob": 1}
+    assert list_relations(clerk) == {("anna", "meets", "bob")}
+    assert (list_uses(clerk), clerk.counts()["tasks"]) == ([1], 0)
     assert clerk.rows(select(partitions.c.size)) == [(1,)]
     assert clerk.wrong() == []
 
 
 def enrichment(clerk: Any, record: Any, **more: Any) -> StoreEnrichment:
     text = record.embedded_text
-    known = {"embedded": Embedded(clerk.embedder.embed([text])[0], ()), "extraction": Extraction(), **more}
-    return StoreEnrichment(record.id, record.version, EmbeddingSpec(clerk.embedder.model), content_hash(text), **known)
+    fields = {"embedded": Embedded(clerk.embedder.embed([text])[0], ()), "extraction": Extraction(), **more}
+    return StoreEnrichment(record.id, record.version, EmbeddingSpec(clerk.embedder.model), content_hash(text), **fields)
 
 
 def test_enriching_twice_counts_once(clerk: Any) -> None:
     record = clerk.say("Anna meets Bob")
     outcome = clerk.commit(enrichment(clerk, record))[0]
     assert (outcome.event, outcome.reason) == ("NONE", "done already")
-    assert (uses(clerk), clerk.wrong()) == ([1], [])
+    assert (list_uses(clerk), clerk.wrong()) == ([1], [])
 
 
 def test_an_enrichment_of_changed_words_is_dropped(clerk: Any) -> None:
@@ -163,7 +163,7 @@ def test_an_enrichment_of_changed_words_is_dropped(clerk: Any) -> None:
     assert clerk.commit(late)[0].event == "NONE"
     assert clerk.counts()["tasks"] == 1
     clerk.enrich()
-    assert known(clerk) == {"carl": 1}
+    assert count_mentions(clerk) == {"carl": 1}
 
 
 def test_an_enrichment_of_an_erased_memory_is_dropped(clerk: Any) -> None:
@@ -177,20 +177,20 @@ def test_an_enrichment_of_an_erased_memory_is_dropped(clerk: Any) -> None:
 def test_vectors_erased_in_the_meantime_are_computed_again(clerk: Any) -> None:
     first = clerk.say("the same words")
     second = clerk.say("the same words", enrich=False)
-    counting_on_them = enrichment(clerk, second, embedded=None)
+    without_vectors = enrichment(clerk, second, embedded=None)
     clerk.commit(DeleteMemory(first.id))
-    assert clerk.commit(counting_on_them)[0].event == "NONE"
+    assert clerk.commit(without_vectors)[0].event == "NONE"
     assert clerk.counts()["tasks"] == 1
     clerk.enrich()
-    assert (uses(clerk), clerk.wrong()) == ([1], [])
+    assert (list_uses(clerk), clerk.wrong()) == ([1], [])
 
 
 def test_reindexing_derives_everything_again(clerk: Any) -> None:
     record = clerk.say("Anna meets Bob")
     clerk.commit(ReindexMemory(record.id))
-    assert (clerk.counts()["embeddings"], known(clerk), said(clerk)) == (0, {}, set())
+    assert (clerk.counts()["embeddings"], count_mentions(clerk), list_relations(clerk)) == (0, {}, set())
     clerk.enrich()
-    assert (uses(clerk), known(clerk)) == ([1], {"anna": 1, "bob": 1})
+    assert (list_uses(clerk), count_mentions(clerk)) == ([1], {"anna": 1, "bob": 1})
     assert [event.event for event in history(clerk, record.id)] == ["ADD"]
     assert clerk.wrong() == []
 
@@ -201,55 +201,55 @@ def test_reindexing_derives_everything_again(clerk: Any) -> None:
 def test_equal_texts_share_one_vector_until_the_last_is_erased(clerk: Any) -> None:
     one, two = clerk.say("the same words"), clerk.say("the same words")
     other = clerk.say("the same words", scope=Scope("bob"))
-    assert uses(clerk) == [3]
+    assert list_uses(clerk) == [3]
     clerk.commit(DeleteMemory(one.id))
     clerk.commit(UpdateMemory(two.id, text="something else"))
-    assert uses(clerk) == [1]
+    assert list_uses(clerk) == [1]
     assert clerk.commit(DeleteMemory(other.id))[0].erased.derived == 2  # its vector and its tokens
-    assert uses(clerk) == []
+    assert list_uses(clerk) == []
 
 
 def test_every_window_of_a_long_text_is_kept_and_counted(clerk: Any) -> None:
     text = " ".join(f"word{n}" for n in range(500))
     record = clerk.say(text)
-    assert uses(clerk) == [1, 1, 1]
+    assert list_uses(clerk) == [1, 1, 1]
     assert clerk.commit(DeleteMemory(record.id))[0].erased.points == 3
-    assert uses(clerk) == []
+    assert list_uses(clerk) == []
 
 
 def test_terms_are_counted_once_for_each_memory_and_partition(clerk: Any) -> None:
     clerk.say("tea tea tea")
-    gone = clerk.say("tea time")
+    erased_record = clerk.say("tea time")
     clerk.say("tea", scope=Scope("bob"))
-    counted = lambda: sorted(row[0] for row in clerk.rows(select(terms.c.df)))
-    assert counted() == [1, 1, 2]  # bob's tea; time; alice's tea
-    clerk.commit(DeleteMemory(gone.id))
-    assert counted() == [1, 1]
+    list_frequencies = lambda: sorted(row[0] for row in clerk.rows(select(terms.c.df)))
+    assert list_frequencies() == [1, 1, 2]  # bob's tea; time; alice's tea
+    clerk.commit(DeleteMemory(erased_record.id))
+    assert list_frequencies() == [1, 1]
     assert clerk.wrong() == []
 
 
 def test_an_entity_lives_as_long_as_it_is_mentioned(clerk: Any) -> None:
     one, two = clerk.say("Anna meets Bob"), clerk.say("Anna sleeps")
-    assert known(clerk) == {"anna": 2, "bob": 1}
+    assert count_mentions(clerk) == {"anna": 2, "bob": 1}
     clerk.commit(DeleteMemory(one.id))
-    assert known(clerk) == {"anna": 1}
+    assert count_mentions(clerk) == {"anna": 1}
     clerk.commit(UpdateMemory(two.id, text="nobody sleeps"))
-    assert known(clerk) == {}
+    assert count_mentions(clerk) == {}
 
 
 def test_a_relation_lives_as_long_as_it_is_supported(clerk: Any) -> None:
     one, two = clerk.say("Anna meets Bob."), clerk.say("Anna meets Bob. So what.", at=60)
     assert clerk.counts()["supports"] == 2
     clerk.commit(DeleteMemory(one.id))
-    assert said(clerk) == {("anna", "meets", "bob")}
+    assert list_relations(clerk) == {("anna", "meets", "bob")}
     assert clerk.rows(select(relations.c.at)) == [(micros(two.at),)]
     clerk.commit(DeleteMemory(two.id))
-    assert said(clerk) == set()
+    assert list_relations(clerk) == set()
     assert clerk.counts()["relations"] == clerk.counts()["supports"] == 0
     assert {row[0] for row in clerk.rows(select(tombstones_table.c.kind))} == {"memory", "relation"}
 
 
-def test_a_view_takes_facts_only_from_supports_inside_it(clerk: Any) -> None:
+def test_a_relation_in_a_view_has_only_supports_inside_it(clerk: Any) -> None:
     mine = clerk.say("Anna meets Bob. Mine", scope=Scope("alice", "a"))
     clerk.say("Anna meets Bob. Theirs", scope=Scope("alice", "b"), at=60)
     with clerk.ledger.read() as connection:
@@ -264,7 +264,7 @@ def test_one_text_supports_a_relation_once(clerk: Any) -> None:
     assert clerk.counts()["relations"] == 0
 
 
-# --- revising --------------------------------------------------------------------------------------------------------
+# --- updating --------------------------------------------------------------------------------------------------------
 
 
 def test_an_update_keeps_the_old_words_in_history_and_nowhere_else(clerk: Any) -> None:
@@ -272,7 +272,7 @@ def test_an_update_keeps_the_old_words_in_history_and_nowhere_else(clerk: Any) -
     outcome = clerk.commit(UpdateMemory(record.id, text="Carl meets Dora", reason="misheard"))[0]
     clerk.enrich()
     assert (outcome.previous, clerk.record(record.id).text) == ("Anna meets Bob", "Carl meets Dora")
-    assert set(known(clerk)) == {"carl", "dora"}
+    assert set(count_mentions(clerk)) == {"carl", "dora"}
     event = history(clerk, record.id)[-1]
     assert (event.event, event.old_text, event.new_text, event.reason) == (
         "UPDATE", "Anna meets Bob", "Carl meets Dora", "misheard",
@@ -284,7 +284,7 @@ def test_an_update_keeps_the_old_words_in_history_and_nowhere_else(clerk: Any) -
 def test_updating_metadata_embeds_nothing_again(clerk: Any) -> None:
     record = clerk.say("Anna paints")
     clerk.commit(UpdateMemory(record.id, metadata={"a": 1}))
-    assert (clerk.counts()["tasks"], uses(clerk)) == (0, [1])
+    assert (clerk.counts()["tasks"], list_uses(clerk)) == (0, [1])
     assert clerk.record(record.id).metadata == {"a": 1}
     assert clerk.record(record.id).version == record.version
 
@@ -313,14 +313,14 @@ def test_retiring_ends_a_memory_and_the_relations_it_supports(clerk: Any) -> Non
     old, new = clerk.say("Anna lives in Rome"), clerk.say("Anna lives in Oslo", at=60)
     outcome = clerk.commit(RetireMemory(old.id, at=new.at, reason="moved", successor=new.id))[0]
     assert (outcome.event, outcome.record.valid_to) == ("RETIRE", new.at)
-    assert said(clerk) == {("anna", "lives in", "oslo")}
-    assert said(clerk, clerk.view(as_of=old.at)) == {("anna", "lives in", "rome")}
+    assert list_relations(clerk) == {("anna", "lives in", "oslo")}
+    assert list_relations(clerk, clerk.view(as_of=old.at)) == {("anna", "lives in", "rome")}
     ended = clerk.rows(select(supports.c.invalid_at).where(supports.c.memory == old.row))
     assert ended == [(micros(new.at),)]
     event = history(clerk, old.id)[-1]
     assert (event.event, event.reason, event.previous_state["valid_to"]) == ("RETIRE", "moved", None)
     with clerk.ledger.read() as connection:
-        assert [found.id for found in memories.link_targets(connection, new.row, "replaces")] == [old.id]
+        assert [target.id for target in memories.link_targets(connection, new.row, "replaces")] == [old.id]
 
 
 def test_an_older_message_retires_no_newer_memory(clerk: Any) -> None:
@@ -342,7 +342,7 @@ def test_a_retired_memory_can_be_restored(clerk: Any) -> None:
     clerk.commit(RetireMemory(old.id, at=new.at, reason="moved", successor=new.id))
     assert clerk.commit(RestoreMemory(old.id, "did not"))[0].event == "RESTORE"
     assert clerk.record(old.id).valid_to is None
-    assert len(said(clerk)) == 2
+    assert len(list_relations(clerk)) == 2
     with clerk.ledger.read() as connection:
         assert memories.link_targets(connection, new.row, "replaces") == []
     assert clerk.commit(RestoreMemory(old.id, "again"))[0].event == "NONE"
@@ -354,8 +354,8 @@ def test_a_retired_memory_stays_retired_when_updated(clerk: Any) -> None:
     clerk.commit(RetireMemory(record.id, at=record.at + HOUR, reason="x"))
     clerk.commit(UpdateMemory(record.id, text="Anna lives in Roma"))
     clerk.enrich()
-    assert said(clerk) == set()
-    assert said(clerk, clerk.view(as_of=record.at)) == {("anna", "lives in", "roma")}
+    assert list_relations(clerk) == set()
+    assert list_relations(clerk, clerk.view(as_of=record.at)) == {("anna", "lives in", "roma")}
 
 
 # --- erasing ---------------------------------------------------------------------------------------------------------
@@ -399,10 +399,10 @@ def test_the_memories_of_a_run_are_found_by_index(clerk: Any) -> None:
     view = View(Scope(run_id="r"), NOON)
     statement = select(rows.c.id).where(*visibility.conditions(visibility.shape(view)))
     with clerk.ledger.read() as connection:
-        named = statement.compile(connection, compile_kwargs={"render_postcompile": True})
-        asked = named.construct_params({**visibility.values(view, None)})
+        query = statement.compile(connection, compile_kwargs={"render_postcompile": True})
+        parameters = query.construct_params({**visibility.values(view, None)})
         steps = connection.exec_driver_sql(
-            f"EXPLAIN QUERY PLAN {named}", tuple(asked[name] for name in named.positiontup or ())
+            f"EXPLAIN QUERY PLAN {query}", tuple(parameters[name] for name in query.positiontup or ())
         )
         plan = [step[3] for step in steps]
     assert "SEARCH memories USING INDEX memories_run (run_id=?)" in plan
@@ -412,12 +412,12 @@ def test_the_memories_of_a_run_are_found_by_index(clerk: Any) -> None:
 
 def test_erasing_a_fact_erases_its_source_messages(clerk: Any) -> None:
     source = make_kind(clerk, clerk.say("I moved to Oslo"), Kind.EPISODE, source_only=True)
-    spoken = clerk.say("I did")
-    fact = make_kind(clerk, clerk.say("Alice lives in Oslo"), Kind.FACT, drawn_from=[source, spoken])
+    visible_message = clerk.say("I did")
+    fact = make_kind(clerk, clerk.say("Alice lives in Oslo"), Kind.FACT, drawn_from=[source, visible_message])
     outcome = clerk.commit(DeleteMemory(fact.id))[0]
     assert (outcome.erased.ids, outcome.erased.rows) == ((fact.id, source.id), 2)
     with clerk.ledger.read() as connection:
-        assert set(memories.records(connection, [source.id, spoken.id, fact.id])) == {spoken.id}
+        assert set(memories.records(connection, [source.id, visible_message.id, fact.id])) == {visible_message.id}
     assert clerk.wrong() == []
 
 
@@ -450,8 +450,8 @@ def test_a_memory_erased_with_another_may_be_named_in_the_same_change_set(clerk:
 
 
 def test_a_session_lasts_until_a_pause_longer_than_the_gap(clerk: Any) -> None:
-    told = [clerk.say(f"memory {n}", at=minute) for n, minute in enumerate([0, 30, 60, 90.1])]
-    assert told[0].session == told[1].session == told[2].session != told[3].session
+    records = [clerk.say(f"memory {n}", at=minute) for n, minute in enumerate([0, 30, 60, 90.1])]
+    assert records[0].session == records[1].session == records[2].session != records[3].session
 
 
 def test_the_gap_can_be_set(clerk: Any) -> None:
@@ -465,8 +465,8 @@ def test_the_gap_can_be_set(clerk: Any) -> None:
 
 
 def test_a_run_is_a_session(clerk: Any) -> None:
-    told = [clerk.say("x", scope=Scope("alice", None, "r1"), at=minute) for minute in (0, 500)]
-    assert {record.session for record in told} == {"r1"}
+    records = [clerk.say("x", scope=Scope("alice", None, "r1"), at=minute) for minute in (0, 500)]
+    assert {record.session for record in records} == {"r1"}
 
 
 def test_a_passage_is_a_session_of_its_own_within_a_run_too(clerk: Any) -> None:
@@ -474,10 +474,10 @@ def test_a_passage_is_a_session_of_its_own_within_a_run_too(clerk: Any) -> None:
     passages = [
         f"{name}\n{name} is a town by the sea. {'It has a harbour and a castle. ' * 4}" for name in ("Bo", "Ek")
     ]
-    alone = [clerk.say(text, scope=run) for text in passages]
-    spoken = [clerk.say(text, scope=run) for text in ("I read about Bo.", "And about Ek.")]
-    assert len({record.session for record in alone} | {"r1"}) == 3
-    assert {record.session for record in spoken} == {"r1"}
+    passage_records = [clerk.say(text, scope=run) for text in passages]
+    turn_records = [clerk.say(text, scope=run) for text in ("I read about Bo.", "And about Ek.")]
+    assert len({record.session for record in passage_records} | {"r1"}) == 3
+    assert {record.session for record in turn_records} == {"r1"}
 
 
 def test_scopes_have_sessions_of_their_own(clerk: Any) -> None:
@@ -504,16 +504,16 @@ def test_a_late_import_joins_the_later_session_if_there_is_no_earlier_one(clerk:
 
 
 def test_erasing_an_episode_updates_its_successor(clerk: Any) -> None:
-    _, gone, after = (clerk.say(f"memory {n}", at=n) for n in range(3))
-    clerk.commit(DeleteMemory(gone.id))
+    _, erased_record, after = (clerk.say(f"memory {n}", at=n) for n in range(3))
+    clerk.commit(DeleteMemory(erased_record.id))
     assert clerk.record(after.id).seq > after.seq
 
 
 def test_episodes_of_one_moment_are_in_the_order_of_arrival(clerk: Any) -> None:
-    told = [clerk.say(f"memory {n}") for n in range(3)]
+    records = [clerk.say(f"memory {n}") for n in range(3)]
     with clerk.ledger.read() as connection:
-        pairs = graph_neighbourhood.next_pairs(connection, clerk.view(), [record.id for record in told])
-    assert pairs == sorted([(told[0].id, told[1].id), (told[1].id, told[2].id)])
+        pairs = graph_neighbourhood.next_pairs(connection, clerk.view(), [record.id for record in records])
+    assert pairs == sorted([(records[0].id, records[1].id), (records[1].id, records[2].id)])
 
 
 # --- derived columns -------------------------------------------------------------------------------------------------
@@ -524,29 +524,29 @@ TEXTS = ["Anna meets Bob", "Bob meets Carl.", "Anna meets Bob. Carl sleeps", "te
 @pytest.mark.parametrize("seed", range(4))
 def test_counts_are_right_after_any_sequence_of_commands(clerk: Any, seed: int) -> None:
     chance = random.Random(seed)
-    told: list[str] = []
+    memory_ids: list[str] = []
     for _ in range(60):
-        what = chance.choice(["say", "say", "say", "revise", "retire", "restore", "erase", "renew", "enrich"])
-        one = chance.choice(told) if told else None
-        if what == "say" or one is None:
+        operation = chance.choice(["add", "add", "add", "update", "retire", "restore", "delete", "reindex", "enrich"])
+        memory_id = chance.choice(memory_ids) if memory_ids else None
+        if operation == "add" or memory_id is None:
             scope = chance.choice([ALICE, Scope("alice", "a"), Scope("bob"), Scope(None, "a")])
             text = chance.choice(TEXTS)
-            told.append(clerk.say(text, scope=scope, at=chance.randint(0, 200), enrich=chance.random() < 0.6).id)
-        elif what == "revise":
-            clerk.commit(UpdateMemory(one, text=chance.choice(TEXTS)))
-        elif what == "retire":
-            clerk.commit(RetireMemory(one, at=clerk.record(one).at + HOUR, reason="x"))
-        elif what == "restore":
-            clerk.commit(RestoreMemory(one, "x"))
-        elif what == "erase":
-            clerk.commit(DeleteMemory(one))
-            told.remove(one)
-        elif what == "renew":
-            clerk.commit(ReindexMemory(one))
+            memory_ids.append(clerk.say(text, scope=scope, at=chance.randint(0, 200), enrich=chance.random() < 0.6).id)
+        elif operation == "update":
+            clerk.commit(UpdateMemory(memory_id, text=chance.choice(TEXTS)))
+        elif operation == "retire":
+            clerk.commit(RetireMemory(memory_id, at=clerk.record(memory_id).at + HOUR, reason="x"))
+        elif operation == "restore":
+            clerk.commit(RestoreMemory(memory_id, "x"))
+        elif operation == "delete":
+            clerk.commit(DeleteMemory(memory_id))
+            memory_ids.remove(memory_id)
+        elif operation == "reindex":
+            clerk.commit(ReindexMemory(memory_id))
         else:
             clerk.enrich()
         assert clerk.wrong() == []
-    for uid in told:
+    for uid in memory_ids:
         clerk.commit(DeleteMemory(uid))
     left = clerk.counts()
     assert {n: left[n] for n in left if n not in ("events", "partitions") and left[n]} == {}
@@ -566,21 +566,21 @@ def test_wrong_counts_are_named_and_repaired(clerk: Any) -> None:
     with clerk.ledger.write() as connection:
         integrity.recompute_derived(connection)
     assert clerk.wrong() == []
-    assert (known(clerk), uses(clerk)) == ({"anna": 1, "bob": 1}, [1])
+    assert (count_mentions(clerk), list_uses(clerk)) == ({"anna": 1, "bob": 1}, [1])
 
 
-def test_wiping_empties_everything_but_goes_on_counting(clerk: Any) -> None:
+def test_wiping_empties_everything_but_keeps_the_sequence_number(clerk: Any) -> None:
     clerk.say("Anna meets Bob")
-    reached, uuid = seq(clerk), clerk.ledger.uuid
+    last_seq, uuid = seq(clerk), clerk.ledger.uuid
     with clerk.ledger.write() as connection:
         integrity.wipe(connection)
     assert set(clerk.counts().values()) == {0}
-    assert seq(clerk) == reached
+    assert seq(clerk) == last_seq
     assert clerk.rows(select(ledger.c.uuid, ledger.c.epoch)) == [(uuid, 1)]
-    assert clerk.say("again").seq > reached
+    assert clerk.say("again").seq > last_seq
 
 
-def test_vectors_come_back_as_they_were_stored(clerk: Any) -> None:
+def test_vectors_are_read_as_they_were_stored(clerk: Any) -> None:
     from graphmem.stores.ledger import candidate_rows
 
     text = " ".join(f"word{n}" for n in range(500))

@@ -1,4 +1,4 @@
-"""What the front door takes, what it makes of it, and what it refuses."""
+"""Argument checks of the public API: accepted values, their conversion, and refusals."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOOP: list[Any] = []
 LOOP.append(LOOP)
 
 
-def said(value: object, **options: Any) -> list[Message]:
+def parse_messages(value: object, **options: Any) -> list[Message]:
     return validation.message_list(value, now=NOW, **options)
 
 
@@ -119,26 +119,26 @@ def test_the_callers_filters_are_left_alone() -> None:
 
 
 def test_a_string_is_a_user_message() -> None:
-    assert said("  hi\n\t") == [Message("user", "  hi\n\t", NOW)]
+    assert parse_messages("  hi\n\t") == [Message("user", "  hi\n\t", NOW)]
 
 
 def test_a_full_message() -> None:
     full = {"role": "tool", "content": "42", "name": " calc ", "timestamp": 0, "id": 9, "tool_call_id": "x"}
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
-    assert said(full, timestamp=NOW) == [Message("tool", "42", epoch, name="calc", id="9", has_own_time=True)]
+    assert parse_messages(full, timestamp=NOW) == [Message("tool", "42", epoch, name="calc", id="9", has_own_time=True)]
 
 
-def test_time_is_its_own_else_the_calls_else_now() -> None:
+def test_a_message_has_its_own_time_else_that_of_the_call_else_now() -> None:
     both = ["a", {"role": "user", "content": "b", "timestamp": "2023-05-08"}]
-    assert [(one.at, one.has_own_time) for one in said(both)] == [(NOW, False), (MAY_8, True)]
-    assert [(one.at, one.has_own_time) for one in said(both, timestamp=86400)] == [
+    assert [(one.at, one.has_own_time) for one in parse_messages(both)] == [(NOW, False), (MAY_8, True)]
+    assert [(one.at, one.has_own_time) for one in parse_messages(both, timestamp=86400)] == [
         (datetime(1970, 1, 2, tzinfo=UTC), True),
         (MAY_8, True),
     ]
 
 
 @pytest.mark.parametrize(
-    "silent",
+    "messages",
     [
         [],
         (),
@@ -151,14 +151,14 @@ def test_time_is_its_own_else_the_calls_else_now() -> None:
         [{"role": "user", "content": []}],
     ],
 )
-def test_nothing_to_remember(silent: object) -> None:
-    assert said(silent) == []
+def test_messages_without_text_are_left_out(messages: object) -> None:
+    assert parse_messages(messages) == []
 
 
 def test_order_is_kept() -> None:
     roles = ["user", "system", "assistant", "tool", "function", "developer", "user"]
-    told = said([{"role": role, "content": str(i)} for i, role in enumerate(roles)])
-    assert [one.content for one in told] == ["0", "2", "3", "4", "6"]
+    messages = parse_messages([{"role": role, "content": str(i)} for i, role in enumerate(roles)])
+    assert [one.content for one in messages] == ["0", "2", "3", "4", "6"]
 
 
 def test_parts_become_text_and_references() -> None:
@@ -171,7 +171,7 @@ def test_parts_become_text_and_references() -> None:
         {"type": "input_audio", "input_audio": {"data": "B" * 9999, "format": "wav"}},
         "there",
     ]
-    [one] = said([{"role": "user", "content": parts}])
+    [one] = parse_messages([{"role": "user", "content": parts}])
     assert one.content == "look \nthere"
     assert one.attachments[0] == link
     assert one.attachments[1]["image_url"]["url"] == data[:64] + f"… [{len(data)} characters, cut]"
@@ -179,7 +179,7 @@ def test_parts_become_text_and_references() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bad", "named"),
+    ("bad", "pattern"),
     [
         (None, "messages=<NoneType>"),
         (5, "messages=<int>"),
@@ -210,14 +210,14 @@ def test_parts_become_text_and_references() -> None:
         ({"role": "user", "content": "x", "timestamp": "soon"}, r"messages\.timestamp"),
     ],
 )
-def test_bad_messages(bad: object, named: str) -> None:
-    with pytest.raises(ValidationError, match=named):
-        said(bad)
+def test_bad_messages(bad: object, pattern: str) -> None:
+    with pytest.raises(ValidationError, match=pattern):
+        parse_messages(bad)
 
 
 def test_errors_are_short() -> None:
     with pytest.raises(ValidationError) as caught:
-        said({"role": "x" * 10_000, "content": ["y" * 10_000]})
+        parse_messages({"role": "x" * 10_000, "content": ["y" * 10_000]})
     assert len(str(caught.value)) < 300
 
 
@@ -240,9 +240,9 @@ def test_errors_are_short() -> None:
     ],
 )
 def test_moment(value: object, expected: datetime) -> None:
-    found = validation.moment(value, "timestamp")
-    assert found == expected
-    assert found.utcoffset() == timedelta(0)
+    moment = validation.moment(value, "timestamp")
+    assert moment == expected
+    assert moment.utcoffset() == timedelta(0)
 
 
 @pytest.mark.parametrize(
@@ -274,12 +274,12 @@ def test_bad_moments(bad: object) -> None:
 @given(st.datetimes(timezones=st.timezones()))
 def test_every_moment_is_stored_exactly(when: datetime) -> None:
     try:
-        found = validation.moment(when, "timestamp")
+        moment = validation.moment(when, "timestamp")
     except ValidationError:
         assert when.year in {1, 9999}
     else:
-        assert found == when.astimezone(UTC)
-        assert -(2**63) < micros(found) < 2**63
+        assert moment == when.astimezone(UTC)
+        assert -(2**63) < micros(moment) < 2**63
 
 
 @pytest.mark.parametrize(
@@ -315,10 +315,10 @@ class Level(IntEnum):
 
 
 def test_metadata_is_a_deep_plain_copy() -> None:
-    given_tags = ["a"]
-    made = validation.metadata({"tags": given_tags, "t": (1, 2.5, None, True), "at": MAY_8, "on": date(2023, 5, 8)})
-    given_tags.append("b")
-    assert made == {"tags": ["a"], "t": [1, 2.5, None, True], "at": "2023-05-08T00:00:00+00:00", "on": "2023-05-08"}
+    tags = ["a"]
+    metadata = validation.metadata({"tags": tags, "t": (1, 2.5, None, True), "at": MAY_8, "on": date(2023, 5, 8)})
+    tags.append("b")
+    assert metadata == {"tags": ["a"], "t": [1, 2.5, None, True], "at": "2023-05-08T00:00:00+00:00", "on": "2023-05-08"}
     assert validation.metadata(None) == {}
     plain = validation.metadata({Colour.RED: Colour.RED, "n": Level.HIGH})
     assert plain == {"red": "red", "n": 3}
@@ -326,7 +326,7 @@ def test_metadata_is_a_deep_plain_copy() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bad", "named"),
+    ("bad", "pattern"),
     [
         ([], "metadata="),
         ("{}", "metadata="),
@@ -344,8 +344,8 @@ def test_metadata_is_a_deep_plain_copy() -> None:
         (nested(21), "at most 20"),
     ],
 )
-def test_bad_metadata(bad: object, named: str) -> None:
-    with pytest.raises(ValidationError, match=named):
+def test_bad_metadata(bad: object, pattern: str) -> None:
+    with pytest.raises(ValidationError, match=pattern):
         validation.metadata(bad)
 
 
@@ -380,7 +380,7 @@ def test_valid_arguments_are_converted(check: Any, value: object, expected: obje
 
 
 @pytest.mark.parametrize(
-    ("check", "named", "values"),
+    ("check", "name", "values"),
     [
         (validation.query, "query", ["", " \n", None, 5, "\x00", "\ud800", "x" * 100_001]),
         (validation.top_k, "top_k", [0, -1, 1001, True, 5.0, "5", None, 10**5000]),
@@ -390,13 +390,13 @@ def test_valid_arguments_are_converted(check: Any, value: object, expected: obje
         (validation.memory_id, "memory_id", [None, 5, b"x"]),
     ],
 )
-def test_invalid_arguments_are_refused(check: Any, named: str, values: list[object]) -> None:
+def test_invalid_arguments_are_refused(check: Any, name: str, values: list[object]) -> None:
     for value in values:
-        with pytest.raises(ValidationError, match=f"^{named}="):
+        with pytest.raises(ValidationError, match=f"^{name}="):
             check(value)
 
 
-def test_unknown_kinds_and_types_are_told_the_known_ones() -> None:
+def test_the_error_of_an_unknown_kind_or_type_lists_the_known_ones() -> None:
     with pytest.raises(ValidationError, match="'episode', 'fact', 'summary'"):
         validation.kinds(["facts"])
     with pytest.raises(ValidationError, match="'semantic', 'episodic', 'preference', 'procedural'"):
@@ -435,7 +435,7 @@ ANYTHING = st.recursive(
 @given(ANYTHING)
 def test_only_validation_errors_are_raised(value: object) -> None:
     for check in (
-        said,
+        parse_messages,
         validation.metadata,
         validation.query,
         validation.kinds,
@@ -451,10 +451,10 @@ def test_only_validation_errors_are_raised(value: object) -> None:
 @pytest.mark.parametrize("name", ["validation", "filters"])
 def test_imports_are_light(name: str) -> None:
     source = Path(validation.__file__).with_name(f"{name}.py").read_text("utf-8")
-    found = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Import | ast.ImportFrom)]
+    imports = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Import | ast.ImportFrom)]
     roots = {
         (node.module or "" if isinstance(node, ast.ImportFrom) else alias.name).split(".")[0]
-        for node in found
+        for node in imports
         for alias in node.names
     }
     assert roots - {"graphmem"} <= sys.stdlib_module_names

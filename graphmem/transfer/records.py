@@ -1,0 +1,354 @@
+"""The records of the export format, as types: `serialization` writes them, `format` reads them.
+
+A field that is `NotRequired` may be missing or null in an import, and then gets the value it has for a message added
+now. `docs/generate.py` makes the format's JSON Schema and its reference page from this module.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, NotRequired, TypeAlias
+
+from pydantic import ConfigDict, Field, TypeAdapter, with_config
+from pydantic.config import JsonDict
+
+# pydantic accepts the TypedDict of typing from Python 3.12 on only.
+from typing_extensions import TypedDict
+
+from graphmem.boundary.validation import MAX_CONTENT_CHARS, MAX_KEY_CHARS, MAX_MESSAGES, MAX_NAME_CHARS
+from graphmem.model import AnswerType, EntityType, Kind, Origin
+
+MAX_VERSION = 2**31 - 1
+
+EventName: TypeAlias = Literal["ADD", "UPDATE", "RETIRE", "RESTORE", "SCOPE", "DELETE"]
+LinkKind: TypeAlias = Literal["drawn_from", "corrects", "replaces"]
+MentionKindName: TypeAlias = Literal["title", "name", "noun_phrase", "common_noun"]
+MemoryType: TypeAlias = Literal["semantic", "episodic", "preference", "procedural"]
+Role: TypeAlias = Literal["user", "assistant", "tool", "function"]
+
+_UUID = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
+Uuid: TypeAlias = Annotated[str, Field(pattern=_UUID)]
+Name: TypeAlias = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS)]
+Key: TypeAlias = Annotated[str, Field(min_length=1, max_length=MAX_KEY_CHARS)]
+Text: TypeAlias = Annotated[str, Field(min_length=1, max_length=MAX_CONTENT_CHARS)]
+AnyText: TypeAlias = Annotated[str, Field(max_length=MAX_CONTENT_CHARS)]
+Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
+Time: TypeAlias = str | float
+"""ISO 8601 text, or seconds since 1970-01-01 UTC. Without a zone it is UTC; a date is its midnight."""
+Base64: TypeAlias = Annotated[str, Field(json_schema_extra={"contentEncoding": "base64"})]
+
+_HAS_SCOPE: JsonDict = {
+    "anyOf": [
+        {"required": [name], "properties": {name: {"type": "string"}}} for name in ("user_id", "agent_id", "run_id")
+    ]
+}
+_scoped = with_config(ConfigDict(extra="forbid", json_schema_extra=_HAS_SCOPE))
+
+
+class ScopeIds(TypedDict):
+    """The ids of a scope; at least one is set."""
+
+    user_id: NotRequired[Annotated[Name | None, Field(description="The user. At least one of the three ids is set.")]]
+    agent_id: NotRequired[Annotated[Name | None, Field(description="The agent.")]]
+    run_id: NotRequired[Annotated[Name | None, Field(description="The run; of a memory, the first one.")]]
+
+
+class State(TypedDict):
+    """The fields of a memory that an event can change."""
+
+    text: Annotated[Text, Field(description="The text of the memory.")]
+    at: Annotated[Time, Field(description="The observation time: when the text was said.")]
+    memory_type: NotRequired[Annotated[MemoryType | None, Field(description="The memory type, if it has one.")]]
+    metadata: NotRequired[
+        Annotated[dict[str, Any] | None, Field(description="The metadata, at most 22 levels deep. By default empty.")]
+    ]
+    speaker: NotRequired[
+        Annotated[
+            Name | None,
+            Field(
+                description="The name in front of the text in its embedding and index. Null: none. If the field of an "
+                "episode is missing, it is found as for a message added now."
+            ),
+        ]
+    ]
+    actor_id: NotRequired[Annotated[Name | None, Field(description="The name of the author, if the message had one.")]]
+    role: NotRequired[Annotated[Role | None, Field(description="The role of the author.")]]
+    message_id: NotRequired[Annotated[Name | None, Field(description="The id of the message, if it had one.")]]
+    session: NotRequired[
+        Annotated[
+            Name | None,
+            Field(
+                description="The session. By default a memory's is found as for a message added now; `undo` does not "
+                "change it."
+            ),
+        ]
+    ]
+    source_only: NotRequired[Annotated[bool | None, Field(description="True for a source message. By default false.")]]
+    confidence: NotRequired[Annotated[Share | None, Field(description="How sure it is, 0 to 1. By default 1.")]]
+    version: NotRequired[
+        Annotated[
+            Annotated[int, Field(ge=1, le=MAX_VERSION)] | None,
+            Field(description="The version of the memory, counted from 1. By default 1."),
+        ]
+    ]
+    valid_from: NotRequired[Annotated[Time | None, Field(description="The time from which it holds. By default `at`.")]]
+    created_at: NotRequired[
+        Annotated[Time | None, Field(description="When it was stored. By default the time of the import.")]
+    ]
+    updated_at: NotRequired[
+        Annotated[Time | None, Field(description="When it was last changed. By default `created_at`.")]
+    ]
+    valid_to: NotRequired[
+        Annotated[
+            Time | None, Field(description="The time at which it ends, not before `valid_from`. Null: it still holds.")
+        ]
+    ]
+    expires_at: NotRequired[
+        Annotated[Time | None, Field(description="The time after which it is not shown. Null: never.")]
+    ]
+
+
+class Corrected(TypedDict):
+    """The source messages that a fact corrects."""
+
+    corrects: NotRequired[
+        Annotated[
+            list[Uuid] | None,
+            Field(description="The source messages that the memory already corrected before the event."),
+        ]
+    ]
+
+
+class PreviousState(Corrected, State):
+    """The state of a memory before an event, to which `undo` returns."""
+
+
+class Event(TypedDict):
+    """One event of a memory's history."""
+
+    id: Annotated[Name, Field(description="The id of the event.")]
+    event: Annotated[
+        EventName,
+        Field(
+            description="What happened: the memory was added, changed, retired, restored or erased (DELETE). SCOPE: "
+            "its message was added again in another run or with an agent, or one of its runs was deleted."
+        ),
+    ]
+    at: Annotated[Time, Field(description="When it happened.")]
+    old_memory: NotRequired[Annotated[AnyText | None, Field(description="The text before the event.")]]
+    new_memory: NotRequired[Annotated[AnyText | None, Field(description="The text after the event.")]]
+    previous_state: NotRequired[
+        Annotated[PreviousState | None, Field(description="The state before the event, if `undo` can return to it.")]
+    ]
+    reason: NotRequired[Annotated[AnyText | None, Field(description="Why it happened.")]]
+    actor_id: NotRequired[Annotated[Name | None, Field(description="The name of the author.")]]
+    role: NotRequired[Annotated[Name | None, Field(description="The role of the author.")]]
+    created_at: NotRequired[
+        Annotated[Time | None, Field(description="When the memory was stored. By default the memory's `created_at`.")]
+    ]
+
+
+class MessageRecognition(TypedDict):
+    """Recognises the message of a memory when it is added again."""
+
+    key: NotRequired[
+        Annotated[
+            Name | None,
+            Field(description="A digest of the message. Counts only in the ledger that wrote it, with its secret key."),
+        ]
+    ]
+    ordinal: NotRequired[
+        Annotated[
+            Annotated[int, Field(ge=1, le=MAX_MESSAGES)] | None,
+            Field(
+                description="For a message without an id: its number, from 1, among messages of equal content. Another "
+                "ledger recognises it by this."
+            ),
+        ]
+    ]
+
+
+class Mention(TypedDict):
+    """An entity that a memory mentions."""
+
+    key: Annotated[Key, Field(description="The key of the entity: its normalised name.")]
+    name: NotRequired[Annotated[Text | None, Field(description="Its name in the text. By default the key.")]]
+    type: NotRequired[Annotated[EntityType | None, Field(description="The type of the entity. By default `Other`.")]]
+    kind: NotRequired[
+        Annotated[MentionKindName | None, Field(description="How the memory mentions it. By default `name`.")]
+    ]
+
+
+class Statement(TypedDict):
+    """A relation as a memory states it. Subject and object are among the memory's mentions."""
+
+    subject: Annotated[Key, Field(description="The key of the subject.")]
+    predicate: Annotated[Key, Field(description='The predicate; "not " in front of it negates it.')]
+    object: Annotated[Key, Field(description="The key of the object.")]
+    fact: Annotated[Text, Field(description="The sentence that states the relation.")]
+    confidence: NotRequired[Annotated[Share | None, Field(description="How sure it is, 0 to 1. By default 1.")]]
+    valid_at: NotRequired[Annotated[Time | None, Field(description="The beginning that the sentence gives.")]]
+    invalid_at: NotRequired[Annotated[Time | None, Field(description="The end that the sentence gives.")]]
+
+
+class MemoryLink(TypedDict):
+    """A link between two memories of one partition; one of `memory` and `by` is set."""
+
+    kind: Annotated[
+        LinkKind,
+        Field(
+            description="`drawn_from`: drawn from the other memory; `corrects`: corrects a source message; `replaces`: "
+            "stands in place of a retired memory."
+        ),
+    ]
+    memory: NotRequired[
+        Annotated[Uuid | None, Field(description="The memory that this one is drawn from, corrects or replaces.")]
+    ]
+    by: NotRequired[
+        Annotated[Uuid | None, Field(description="The memory that is drawn from this one, corrects or replaces it.")]
+    ]
+
+
+@with_config(ConfigDict(extra="allow"))
+class Embeddings(TypedDict):
+    """The embeddings of a memory, one item for each window of its text.
+
+    Further fields are named after the form of the token vectors, such as `tokens-128`, and hold their signed bytes. A
+    ledger with another embedding model ignores all of them and embeds the text itself.
+    """
+
+    model: Annotated[Name, Field(description="The embedding model.")]
+    vector: NotRequired[
+        Annotated[list[Base64] | None, Field(description="The vectors: little-endian 32-bit floats, as base64.")]
+    ]
+
+
+@with_config(ConfigDict(extra="forbid"))
+class HeaderRecord(TypedDict):
+    """The first record of a file. An import ignores further fields of it."""
+
+    type: Literal["graphmem"]
+    format: Annotated[int, Field(ge=1, description="The version of the format. A newer one than ours is refused.")]
+    graphmem: NotRequired[Annotated[Name | None, Field(description="The release of graphmem that wrote the file.")]]
+    ledger: NotRequired[Annotated[Name | None, Field(description="The UUID of the exported ledger.")]]
+    secret: NotRequired[
+        Annotated[Name | None, Field(description="The id of the ledger's secret key, which is not the key itself.")]
+    ]
+    embedder: NotRequired[Annotated[str | None, Field(description="The embedding model of the ledger.")]]
+    exported_at: NotRequired[Annotated[Time | None, Field(description="When the file was written.")]]
+    scope: NotRequired[
+        Annotated[dict[str, str] | None, Field(description="The scope that was exported. Null: all scopes.")]
+    ]
+
+
+class MemoryScope(ScopeIds):
+    """The scope of a memory, with all runs in which its message was added."""
+
+    further_runs: NotRequired[
+        Annotated[list[Name] | None, Field(description="The runs besides `run_id` in which its message was added.")]
+    ]
+
+
+@_scoped
+class MemoryRecord(MemoryScope, State):
+    """A memory with its history, links, extraction and embeddings."""
+
+    type: Literal["memory"]
+    id: Annotated[Uuid, Field(description="The id of the memory, a UUID in lower case.")]
+    kind: NotRequired[Annotated[Kind | None, Field(description="The kind of the memory. By default `episode`.")]]
+    said: NotRequired[
+        Annotated[MessageRecognition | None, Field(description="Recognises its message when it is added again.")]
+    ]
+    events: NotRequired[
+        Annotated[list[Event] | None, Field(description="Its history, oldest first. By default one ADD.")]
+    ]
+    answer_types: NotRequired[
+        Annotated[
+            Annotated[int, Field(ge=0, le=sum(AnswerType))] | None,
+            Field(
+                description="The sum of its answer types: "
+                + ", ".join(f"{member.value} {member.name}" for member in AnswerType)
+                + ". Without `mentions` it is ignored."
+            ),
+        ]
+    ]
+    mentions: NotRequired[
+        Annotated[
+            list[Mention] | None,
+            Field(description="The entities that it mentions, each once. Null: they are extracted from the text."),
+        ]
+    ]
+    statements: NotRequired[Annotated[list[Statement] | None, Field(description="The relations that it states.")]]
+    links: NotRequired[
+        Annotated[
+            list[MemoryLink] | None,
+            Field(description="Its links with memories that stand before it in the file. Links to others are skipped."),
+        ]
+    ]
+    embeddings: NotRequired[
+        Annotated[Embeddings | None, Field(description="Its embeddings. Null: the text is embedded by the import.")]
+    ]
+
+
+@_scoped
+class ErasedRecord(ScopeIds):
+    """A tombstone: an erased memory with its history, without its texts."""
+
+    type: Literal["erased"]
+    id: Annotated[Uuid, Field(description="The id of the erased memory.")]
+    at: Annotated[Time, Field(description="When it was erased.")]
+    events: NotRequired[Annotated[list[Event] | None, Field(description="Its history, without texts.")]]
+    keys: NotRequired[
+        Annotated[
+            list[Name] | None,
+            Field(description="Digests of its messages. They count only in the ledger that wrote them."),
+        ]
+    ]
+
+
+@_scoped
+class AliasRecord(ScopeIds):
+    """Two keys of a partition that mean one entity."""
+
+    type: Literal["alias"]
+    key: Annotated[Key, Field(description="One key.")]
+    other: Annotated[Key, Field(description="The other key.")]
+    origin: NotRequired[
+        Annotated[Origin | None, Field(description="Who linked them: the user, or a rule. By default `user`.")]
+    ]
+    negated: NotRequired[
+        Annotated[bool | None, Field(description="True if a user said that they are two entities. By default false.")]
+    ]
+    at: NotRequired[
+        Annotated[Time | None, Field(description="When they were linked. By default the time of the import.")]
+    ]
+
+
+@_scoped
+class NameRecord(ScopeIds):
+    """A name that a user chose for an entity."""
+
+    type: Literal["name"]
+    key: Annotated[Key, Field(description="The key of the entity.")]
+    name: Annotated[Name, Field(description="The chosen name.")]
+    at: NotRequired[Annotated[Time | None, Field(description="When it was chosen. By default the time of the import.")]]
+
+
+class EndRecord(TypedDict):
+    """The last record of a file, the trailer: the numbers of records by type, and the digest."""
+
+    type: Literal["end"]
+    memories: Annotated[int, Field(ge=0, description='The number of records of the type "memory".')]
+    erased: Annotated[int, Field(ge=0, description='The number of records of the type "erased".')]
+    aliases: Annotated[int, Field(ge=0, description='The number of records of the type "alias".')]
+    names: Annotated[int, Field(ge=0, description='The number of records of the type "name".')]
+    sha256: Annotated[
+        str, Field(pattern="^[0-9a-f]{64}$", description="The SHA-256 of all bytes before this line, in hexadecimal.")
+    ]
+
+
+Record: TypeAlias = HeaderRecord | MemoryRecord | ErasedRecord | AliasRecord | NameRecord | EndRecord
+
+
+def record_adapter() -> TypeAdapter[Record]:
+    """Returns the validator of records, which also makes their JSON Schema."""
+    return TypeAdapter(Annotated[Record, Field(discriminator="type")], config=ConfigDict(extra="forbid"))

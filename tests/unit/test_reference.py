@@ -1,0 +1,34 @@
+"""The reference pages: generated from the code as it is, and complete."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import graphmem
+import graphmem.testing
+
+DOCS = Path(__file__).parents[2] / "docs"
+spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
+generate = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(generate)
+
+
+def test_generated_pages_are_up_to_date() -> None:
+    stale = [path.name for path in generate.stale_files()]
+    assert not stale, "run python docs/generate.py"
+
+
+def test_each_configuration_key_has_a_meaning() -> None:
+    page = (DOCS / "reference" / "configuration.md").read_text("utf-8").partition(generate.MARKER)[2]
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    assert len(rows) > 50
+    assert not [row for row in rows if row.endswith("|  |")]
+
+
+def test_the_api_page_has_each_public_name() -> None:
+    named = set(re.findall(r"^::: (\S+)$", (DOCS / "reference" / "api.md").read_text("utf-8"), re.MULTILINE))
+    public = {f"graphmem.{name}" for name in graphmem.__all__} - {"graphmem.__version__"}
+    tools = {f"graphmem.testing.{name}" for name in graphmem.testing.__all__}
+    assert named == public | tools | {"graphmem.types", "graphmem.testing"}
