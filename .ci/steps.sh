@@ -1,7 +1,7 @@
 # What .ci/run and .ci/thorough have in common; sourced by both, at the root of the checkout.
 set -euo pipefail
 
-servers=../shared/servers/servers
+server_program=../shared/servers/servers
 
 step() { printf '\n== %s (%s s)\n' "$1" "$SECONDS"; }
 
@@ -10,21 +10,28 @@ command=$(sed -n 's/^    \(.*bin\/pytest\)$/\1/p' README.md | head -n 1)
 test -n "$command"
 setup=${command% && *}
 
+# Tells whether variables name servers already (tests/README.md); then none are started.
+servers_are_given() { test -n "${NEO4J_URI:-}${NEO4J2026_URI:-}${QDRANT_URL:-}${POSTGRES_URL:-}"; }
+
+no_outages="TEST_SERVERS names no program that stops and starts these servers: outages are left out"
+
 # Starts servers in the background, where a folder beside this one can: fetching them takes longer than starting them.
 start_servers() {
-    test -x "$servers" || return 0
+    servers_are_given && return 0
+    test -x "$server_program" || return 0
     started=$(mktemp)
-    trap '"$servers" down >/dev/null 2>&1 || true' EXIT
-    "$servers" up "$@" >"$started" 2>"$started.log" &
+    trap '"$server_program" down >/dev/null 2>&1 || true' EXIT
+    "$server_program" up "$@" >"$started" 2>"$started.log" &
     starting=$!
 }
 
 # Waits for them and sets the variables that name them. Fails where there are none.
 use_servers() {
+    servers_are_given && return 0
     test -n "${starting:-}" || return 1
     wait "$starting" || { cat "$started.log"; exit 1; }
     eval "$(cat "$started")"
-    TEST_SERVERS=$(realpath "$servers")
+    TEST_SERVERS=$(realpath "$server_program")
     export TEST_SERVERS
 }
 

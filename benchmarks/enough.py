@@ -1,4 +1,4 @@
-"""When a question has found enough, and what `context()` leaves out as unrelated, on data with and without an answer.
+"""How often a search counts as sufficient, and `context()` leaves out hits as unrelated, with and without an answer.
 
     python benchmarks/enough.py locomo10.json
 
@@ -29,15 +29,15 @@ from graphmem.retrieval.pipeline import search
 from graphmem.retrieval.types import SearchQuery
 from graphmem.text import mostly_latin
 
-ASKED = json.loads((Path(__file__).parent / "enough.json").read_text("utf-8"))
+QUESTIONS = json.loads((Path(__file__).parent / "enough.json").read_text("utf-8"))
 TOP_K, IN_CONTEXT, ROOM, FOREIGN = 5, 20, 1200, 200
 
 
 class Count:
-    """Counts what the rule makes of questions; `keys` are those of the messages by memory id."""
+    """Counts sufficient searches and empty contexts; `keys` are the messages' keys by memory id."""
 
     def __init__(self, memory: Memory, keys: Mapping[str, str]) -> None:
-        self._stores = memory._engine.search_deps  # noqa: SLF001  (what users have no door to)
+        self._stores = memory._engine.search_deps  # noqa: SLF001  (not in the public API)
         self._keys = keys
         self._enough: dict[str, list[bool]] = defaultdict(list)
         self._empty: dict[str, list[bool]] = defaultdict(list)
@@ -60,12 +60,12 @@ class Count:
                 for hit in hits
             )
 
-    def tell(self) -> None:
-        """Prints what was counted."""
-        for kind, found in sorted(self._enough.items()):
+    def print_counts(self) -> None:
+        """Prints the counts."""
+        for kind, flags in sorted(self._enough.items()):
             empty = self._empty[kind]
             print(
-                f"{kind:8}{len(found):5}  enough {sum(found) / len(found):4.0%}  empty {sum(empty) / len(empty):4.0%}"
+                f"{kind:8}{len(flags):5}  enough {sum(flags) / len(flags):4.0%}  empty {sum(empty) / len(empty):4.0%}"
             )
         print(f"evidence printed: {self._printed[0]} without the floor, {self._printed[1]} with it")
 
@@ -82,20 +82,20 @@ def measure(data: Dataset) -> None:
             count.ask(chance.choice([user for user in users if user != case.partition]), case.question, "foreign")
         for kind in ("weak", "off"):
             for user in users:
-                for question in ASKED[f"{kind}_{language}"]:
+                for question in QUESTIONS[f"{kind}_{language}"]:
                     count.ask(user, question, kind)
     print(data.name, language)
-    count.tell()
+    count.print_counts()
 
 
 def one_speaker() -> Dataset:
     """The thirty sentences, a day apart, with their questions."""
-    said = [
+    messages = [
         {"role": "user", "content": text, "id": str(n), "timestamp": f"2024-01-{n + 1:02}"}
-        for n, text in enumerate(ASKED["said_zh"])
+        for n, text in enumerate(QUESTIONS["said_zh"])
     ]
-    cases = [BenchmarkQuestion(question, frozenset({str(n)}), "u", ()) for question, n in ASKED["clear_zh"]]
-    return Dataset("one speaker", {"u": tuple(said)}, tuple(cases), {}, ())
+    cases = [BenchmarkQuestion(question, frozenset({str(n)}), "u", ()) for question, n in QUESTIONS["clear_zh"]]
+    return Dataset("one speaker", {"u": tuple(messages)}, tuple(cases), {}, ())
 
 
 if __name__ == "__main__":

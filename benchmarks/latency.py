@@ -40,24 +40,24 @@ NAMES = """
 """.split()
 
 
-def many(original: Dataset, memories: int) -> Dataset:
-    """So many messages in one partition; the first ones, and the questions, are the original's."""
-    said = original.partitions[POOLED]
-    return replace(original, partitions={POOLED: tuple(islice(_repeated(said), memories))})
+def enlarge(original: Dataset, memories: int) -> Dataset:
+    """A data set with this many messages in one partition; the first ones, and the questions, are the original's."""
+    messages = original.partitions[POOLED]
+    return replace(original, partitions={POOLED: tuple(islice(_repeated(messages), memories))})
 
 
-def _repeated(said: Sequence[Message]) -> Iterator[Message]:
-    yield from said
+def _repeated(messages: Sequence[Message]) -> Iterator[Message]:
+    yield from messages
     chance = random.Random(SEED)  # noqa: S311  (figures that can be repeated, no secrets)
-    words = [word for message in said for word in message["content"].split()]
-    people = sorted({message["name"] for message in said})
+    words = [word for message in messages for word in message["content"].split()]
+    people = sorted({message["name"] for message in messages})
     for copy in count(1):
         cast = {name: NAMES[(copy * len(people) + place) % len(NAMES)] for place, name in enumerate(people)}
-        for message in said:
-            yield _otherwise(message, copy, cast, words, chance)
+        for message in messages:
+            yield _reword(message, copy, cast, words, chance)
 
 
-def _otherwise(
+def _reword(
     message: Message, copy: int, cast: Mapping[str, str], words: Sequence[str], chance: random.Random
 ) -> Message:
     text = " ".join(
@@ -77,8 +77,8 @@ def _otherwise(
 def measure(dataset: Dataset) -> dict[str, Any]:
     """The figures, ready for JSON."""
     with tempfile.TemporaryDirectory(prefix="graphmem-") as folder, Memory(folder, settings=Settings()) as memory:
-        stored = store(memory, dataset, _tell)
-        found = latencies(memory, dataset.cases, {name: SEARCH_FUNCTIONS[name] for name in MEASURED}, _tell)
+        stored = store(memory, dataset, _print_progress)
+        figures = latencies(memory, dataset.cases, {name: SEARCH_FUNCTIONS[name] for name in MEASURED}, _print_progress)
     return {
         "benchmark": "latency",
         **environment(),
@@ -86,14 +86,14 @@ def measure(dataset: Dataset) -> dict[str, Any]:
         "adding": {"seconds": round(stored.seconds, 1), "per_second": round(stored.messages / stored.seconds, 1)},
         "latency": {
             name: {"top_k": TOP_K, "questions": one.questions, "p50_ms": round(one.p50, 1), "p95_ms": round(one.p95, 1)}
-            for name, one in found.items()
+            for name, one in figures.items()
         },
     }
 
 
-def _tell(what: str, done: int, total: int) -> None:
+def _print_progress(label: str, done: int, total: int) -> None:
     if sys.stderr.isatty():
-        print(f"\r{what}: {done} of {total} ", end="", file=sys.stderr, flush=True)
+        print(f"\r{label}: {done} of {total} ", end="", file=sys.stderr, flush=True)
 
 
 def main() -> None:
@@ -101,10 +101,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("locomo", type=Path, help="a file in the form of LOCOMO's locomo10.json")
     parser.add_argument("--memories", type=int, default=10_000, help="how many (default: 10000)")
-    given = parser.parse_args()
-    if given.memories < 1:
+    arguments = parser.parse_args()
+    if arguments.memories < 1:
         parser.error("--memories must be at least 1")
-    print(json.dumps(measure(many(pooled([load(given.locomo)]), given.memories)), indent=2))
+    print(json.dumps(measure(enlarge(pooled([load(arguments.locomo)]), arguments.memories)), indent=2))
 
 
 if __name__ == "__main__":

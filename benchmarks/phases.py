@@ -2,8 +2,8 @@
 
     python benchmarks/phases.py locomo10.json --memories 10000 > benchmarks/results/phases-10k.json
 
-Phases are the search's own methods with a clock around them; what has a colon in its name is part of what stands before
-it. Encoding, parsing and the keyword arm run at the same time, and parsing goes on beside the dense arm.
+Phases are the search's own methods with a clock around them; a name with a colon is a part of the phase before the
+colon. Encoding, parsing and the keyword arm run at the same time, and parsing goes on beside the dense arm.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
-from latency import many
+from latency import enlarge
 
 from graphmem import Memory
 from graphmem.evaluation.datasets import POOLED, pooled
@@ -42,15 +42,15 @@ PHASES: tuple[tuple[type[Any], str, str], ...] = (
     (pipeline._Search, "walk", "walk"),  # noqa: SLF001
     (pipeline._Search, "expand_second_hop", "hop"),  # noqa: SLF001
     (pipeline._Search, "answer", "fuse and answer"),  # noqa: SLF001
-    (candidates.Candidates, "load_neighbours", "all: glimpses, neighbours, cosines"),
+    (candidates.Candidates, "load_neighbours", "all: candidate rows, neighbours, cosines"),
     (candidates.Candidates, "score_tokens", "all: tokens read and compared"),
     (token_matching.TokenMatches, "add", "all: tokens compared"),
     (features.Evidence, "table", "all: features"),
 )
-WARM, ASKED = 20, 200
+WARM, QUESTIONS = 20, 200
 
 
-def clocked(spent: dict[str, float]) -> None:
+def time_phases(spent: dict[str, float]) -> None:
     """Puts a clock around each phase."""
     for owner, method, name in PHASES:
         setattr(owner, method, _clock(getattr(owner, method), name, spent))
@@ -58,10 +58,10 @@ def clocked(spent: dict[str, float]) -> None:
 
 def _clock(act: Callable[..., Any], name: str, spent: dict[str, float]) -> Callable[..., Any]:
     @wraps(act)
-    def timed(*given: Any, **named: Any) -> Any:
+    def timed(*args: Any, **kwargs: Any) -> Any:
         start = time.perf_counter()
         try:
-            return act(*given, **named)
+            return act(*args, **kwargs)
         finally:
             spent[name] += time.perf_counter() - start
 
@@ -70,29 +70,29 @@ def _clock(act: Callable[..., Any], name: str, spent: dict[str, float]) -> Calla
 
 def measure(path: Path, memories: int) -> dict[str, Any]:
     """The figures, ready for JSON."""
-    dataset = many(pooled([load(path)]), memories)
+    dataset = enlarge(pooled([load(path)]), memories)
     spent: dict[str, float] = defaultdict(float)
     with tempfile.TemporaryDirectory(prefix="graphmem-") as folder, Memory(folder, settings=Settings()) as memory:
         store(memory, dataset, lambda *_: None)
         for case in dataset.cases[:WARM]:
             memory.search(case.question, user_id=POOLED)
-        clocked(spent)
-        whole = []
-        cases = dataset.cases[:: max(len(dataset.cases) // ASKED, 1)]
+        time_phases(spent)
+        totals = []
+        cases = dataset.cases[:: max(len(dataset.cases) // QUESTIONS, 1)]
         for case in cases:
             start = time.perf_counter()
             memory.search(case.question, user_id=POOLED)
-            whole.append(1000 * (time.perf_counter() - start))
+            totals.append(1000 * (time.perf_counter() - start))
     return {
         "benchmark": "phases",
         **environment(),
         "data": {"files": [asdict(source) for source in dataset.sources], "memories": dataset.messages},
         "search": {
-            "questions": len(whole),
-            "p50_ms": round(median(whole), 1),
-            "p95_ms": round(quantiles(whole, n=20)[-1], 1),
+            "questions": len(totals),
+            "p50_ms": round(median(totals), 1),
+            "p95_ms": round(quantiles(totals, n=20)[-1], 1),
         },
-        "mean_ms": {name: round(1000 * spent[name] / len(whole), 2) for _, _, name in PHASES},
+        "mean_ms": {name: round(1000 * spent[name] / len(totals), 2) for _, _, name in PHASES},
     }
 
 
@@ -101,8 +101,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("locomo", type=Path, help="a file in the form of LOCOMO's locomo10.json")
     parser.add_argument("--memories", type=int, default=10_000, help="how many (default: 10000)")
-    given = parser.parse_args()
-    print(json.dumps(measure(given.locomo, given.memories), indent=2))
+    arguments = parser.parse_args()
+    print(json.dumps(measure(arguments.locomo, arguments.memories), indent=2))
 
 
 if __name__ == "__main__":

@@ -3,14 +3,14 @@
     python benchmarks/scale.py --memories 100000 --partitions 1
     NEO4J_URI=… NEO4J_PASSWORD=… QDRANT_URL=… python benchmarks/scale.py --memories 100000 --servers
 
-The rows are written into the ledger's tables as a commit would leave them. Their shape follows long conversations:
+The rows are inserted into the ledger's tables as commits would write them. Their shape follows long conversations:
 sessions of twenty turns, twelve words each from a vocabulary with Zipf frequencies, three mentions, one entity in six
 memories of ten, half a relation. Vectors are random around a thousand topics, at most 100,000 different ones. So the
-figures tell what sizes cost, and nothing of how good the answers are. Questions and what is added at the end are real
-sentences read by the real models.
+figures measure the cost of size, not the quality of answers. Questions and the messages added at the end are real
+sentences, read by the real models.
 
-A Qdrant server that has taken the points goes on making its graphs, with all the cores there are. Searching is measured
-once it says that it has done so; `indexed_s` are the seconds that took after the projections were filled.
+A Qdrant server that has stored the points goes on building its HNSW graphs on all cores. Searching is measured once the
+server reports that it has finished; `indexed_s` are the seconds from filled projections until then.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ SEED, DIMS, TOPICS, DISTINCT = 0, 384, 1000, 100_000
 SESSION, WORDS, VOCABULARY, TOKENS = 20, 12, 30_000, 12
 START, MINUTE = 1_600_000_000_000_000, 60_000_000
 ROWS = 20_000
-WARM, ASKED, ADDED = 30, 200, 200
-LOOKING = 1.0
+WARM, QUESTIONS, ADDITIONS = 30, 200, 200
+POLL_INTERVAL = 1.0
 BASE = UUID("00000000-0000-4000-8000-000000000000").int
 FIRST = (
     "Ada Boris Clara Dario Elena Felix Greta Hugo Ines Jonas Karim Lara Marek Nadia Oscar Petra Ravi Selma Tara".split()
@@ -61,7 +61,7 @@ SPOKEN = (
 )
 
 
-class Made:
+class MadeUpLedger:
     """The made-up ledger: everything from one seed."""
 
     def __init__(self, memories: int, partitions: int) -> None:
@@ -69,7 +69,7 @@ class Made:
         self._chance = np.random.default_rng(SEED)
         self._entities = max(20, 3 * memories // 10)
         weights = 1 / np.arange(1, VOCABULARY + 1)
-        self._known: set[tuple[int, int]] = set()
+        self._stored_entities: set[tuple[int, int]] = set()
         self._word = np.cumsum(weights / weights.sum())
         self._topics = _unit(self._chance.standard_normal((TOPICS, DIMS), dtype=np.float32))
 
@@ -81,13 +81,13 @@ class Made:
         return f"{FIRST[entity % len(FIRST)]} {LAST[entity // len(FIRST) % len(LAST)]}{entity}"
 
     def fill(self, ledger: Ledger) -> None:
-        """Writes everything: the last step sets what is derived from the rest."""
+        """Writes all rows; the last step computes the derived columns."""
         with ledger.write() as connection:
             users = [{"id": s + 1, "key": f"user:{user}", "size": 0} for s, user in enumerate(self.users())]
             connection.execute(schema.partitions.insert(), users)
             self._embeddings(connection)
-            for start in range(0, self.memories, ROWS):
-                self._some(connection, range(start, min(self.memories, start + ROWS)))
+            for first in range(0, self.memories, ROWS):
+                self._insert_rows(connection, range(first, min(self.memories, first + ROWS)))
             connection.execute(schema.ledger.update().values(seq=2 * self.memories + 10))
         record_embedder(ledger, TokenMiniLM().model)
         with ledger.write() as connection:
@@ -96,33 +96,35 @@ class Made:
             integrity.recompute_derived(connection)
 
     def _embeddings(self, connection: Any) -> None:
-        forms = embedding_spec_of(TokenMiniLM())
-        for start in range(0, min(DISTINCT, self.memories), ROWS):
-            rows = range(start, min(DISTINCT, self.memories, start + ROWS))
+        spec = embedding_spec_of(TokenMiniLM())
+        for first in range(0, min(DISTINCT, self.memories), ROWS):
+            rows = range(first, min(DISTINCT, self.memories, first + ROWS))
             topics = self._topics[self._chance.integers(0, TOPICS, len(rows))]
             vectors = _unit(topics + 0.6 / DIMS**0.5 * self._chance.standard_normal(topics.shape, dtype=np.float32))
-            tokens = self._chance.integers(-40, 40, (len(rows), TOKENS, forms.token_dims), dtype=np.int8)
-            made = [
-                {"hash": f"{row:032x}", "model": forms.model, "form": form, "window": 0, "data": data, "uses": 1}
+            tokens = self._chance.integers(-40, 40, (len(rows), TOKENS, spec.token_dims), dtype=np.int8)
+            embeddings = [
+                {"hash": f"{row:032x}", "model": spec.model, "form": form, "window": 0, "data": data, "uses": 1}
                 for row, vector, matrix in zip(rows, vectors, tokens, strict=True)
-                for form, data in (("vector", vector.tobytes()), (forms.tokens, matrix.tobytes()))
+                for form, data in (("vector", vector.tobytes()), (spec.tokens, matrix.tobytes()))
             ]
-            connection.execute(schema.embeddings.insert(), made)
+            connection.execute(schema.embeddings.insert(), embeddings)
 
-    def _some(self, connection: Any, rows: range) -> None:
+    def _insert_rows(self, connection: Any, rows: range) -> None:
         per_partition = -(-self.memories // self.partitions)
-        mentioned = self._mentioned(rows, per_partition)
-        entities = {entity for held in mentioned for entity in held}
-        fresh = [self._entity(partition, entity) for partition, entity in sorted(entities - self._known)]
-        self._known |= entities
-        connection.execute(schema.entities.insert(), fresh)
+        entities_by_row = self._mentioned(rows, per_partition)
+        entities = {entity for mentions in entities_by_row for entity in mentions}
+        new_entities = [
+            self._entity(partition, entity) for partition, entity in sorted(entities - self._stored_entities)
+        ]
+        self._stored_entities |= entities
+        connection.execute(schema.entities.insert(), new_entities)
         connection.execute(schema.memories.insert(), [self._memory(row, row // per_partition) for row in rows])
-        held = [
+        mentions = [
             {"memory": row + 1, "entity": self._row(*entity), "kind": 1, "at": START + row * MINUTE}
-            for row, some in zip(rows, mentioned, strict=True)
+            for row, some in zip(rows, entities_by_row, strict=True)
             for entity in some
         ]
-        connection.execute(schema.mentions.insert(), held)
+        connection.execute(schema.mentions.insert(), mentions)
 
     def _mentioned(self, rows: range, per_partition: int) -> list[list[tuple[int, int]]]:
         """Three entities for each memory: the partition's first in six of ten, the rest Zipf."""
@@ -165,7 +167,7 @@ class Made:
         }  # fmt: skip
 
     def questions(self) -> Iterator[tuple[str, str]]:
-        """Questions that name an entity, with whose they are."""
+        """Questions that name an entity, each with its user."""
         chance = np.random.default_rng(SEED + 1)
         most = max(4, self._entities // self.partitions)
         while True:
@@ -181,8 +183,8 @@ def _unit(matrix: Any) -> Any:
 def _mentions_of() -> Any:
     from sqlalchemy import func, select  # noqa: PLC0415
 
-    held = schema.mentions.c.entity == schema.entities.c.id
-    return select(func.count()).select_from(schema.mentions).where(held).scalar_subquery()
+    is_of_entity = schema.mentions.c.entity == schema.entities.c.id
+    return select(func.count()).select_from(schema.mentions).where(is_of_entity).scalar_subquery()
 
 
 def settings(*, servers: bool) -> Settings:
@@ -199,62 +201,62 @@ def settings(*, servers: bool) -> Settings:
     )
 
 
-def delivered(memory: Memory) -> None:
+def wait_until_delivered(memory: Memory) -> None:
     """Waits until the projections hold everything; flush() gives up once a batch takes longer than a call may."""
     while memory.flush()["pending"]:
-        time.sleep(LOOKING / 10)
+        time.sleep(POLL_INTERVAL / 10)
 
 
-def indexed(chosen: Settings) -> float:
+def wait_until_indexed(chosen: Settings) -> float:
     """Waits until the Qdrant server has no work left in our collection; returns the seconds."""
     from qdrant_client import QdrantClient, models  # noqa: PLC0415  (an extra)
 
-    begun = time.perf_counter()
+    start = time.perf_counter()
     server = chosen.vector_store.config
     with closing(QdrantClient(server.url.get_secret_value(), check_compatibility=False)) as client:
         while client.get_collection(server.collection_name).status != models.CollectionStatus.GREEN:
-            time.sleep(LOOKING)
-    return round(time.perf_counter() - begun, 1)
+            time.sleep(POLL_INTERVAL)
+    return round(time.perf_counter() - start, 1)
 
 
-def clocked(owner: Any, method: str, spent: dict[str, list[float]], name: str) -> None:
+def time_method(owner: Any, method: str, spent: dict[str, list[float]], name: str) -> None:
     """Puts a clock around a method."""
     act: Callable[..., Any] = getattr(owner, method)
 
     @wraps(act)
     def timed(*args: Any, **kwargs: Any) -> Any:
-        begun = time.perf_counter()
+        start = time.perf_counter()
         try:
             return act(*args, **kwargs)
         finally:
-            spent[name].append(1000 * (time.perf_counter() - begun))
+            spent[name].append(1000 * (time.perf_counter() - start))
 
     setattr(owner, method, timed)
 
 
-def searched(memory: Memory, made: Made) -> dict[str, Any]:
+def measure_search(memory: Memory, ledger_data: MadeUpLedger) -> dict[str, Any]:
     """Milliseconds of a search, and of its parts."""
-    spent: dict[str, list[float]] = defaultdict(list)
+    times: dict[str, list[float]] = defaultdict(list)
     for method, name in (
         ("retrieve", "question and arms"),
         ("dense", "dense"),
         ("keyword", "keyword"),
         ("neighbourhood", "graph"),
     ):
-        clocked(retrievers.Retrievers, method, spent, name)
-    total: list[float] = []
+        time_method(retrievers.Retrievers, method, times, name)
+    totals: list[float] = []
     degraded: Counter[str] = Counter()
-    for number, (question, user) in zip(range(WARM + ASKED), made.questions(), strict=False):
+    for number, (question, user) in zip(range(WARM + QUESTIONS), ledger_data.questions(), strict=False):
         if number == WARM:
-            spent.clear()
-        begun = time.perf_counter()
+            times.clear()
+        start = time.perf_counter()
         degraded.update(memory.search(question, user_id=user).get("degraded", []))
-        total += [1000 * (time.perf_counter() - begun)] if number >= WARM else []
+        totals += [1000 * (time.perf_counter() - start)] if number >= WARM else []
     return {
-        "questions": ASKED,
-        **_spread(total),
+        "questions": QUESTIONS,
+        **_spread(totals),
         "degraded": dict(degraded),
-        "parts": {k: _spread(v) for k, v in spent.items()},
+        "parts": {k: _spread(v) for k, v in times.items()},
     }
 
 
@@ -262,17 +264,19 @@ def _spread(times: list[float]) -> dict[str, float]:
     return {"p50_ms": round(float(np.percentile(times, 50)), 1), "p95_ms": round(float(np.percentile(times, 95)), 1)}
 
 
-def added(memory: Memory, made: Made) -> dict[str, float]:
+def measure_adding(memory: Memory, ledger_data: MadeUpLedger) -> dict[str, float]:
     """Messages a second, with the real models: one by one, all in one call, by eight threads."""
-    texts = iter(SPOKEN[n % len(SPOKEN)].format(name=made.name(n)) + f" Number {n}." for n in range(10 * ADDED))
+    texts = iter(
+        SPOKEN[n % len(SPOKEN)].format(name=ledger_data.name(n)) + f" Number {n}." for n in range(10 * ADDITIONS)
+    )
 
     def per_second(act: Callable[[], Any]) -> float:
-        begun = time.perf_counter()
+        start = time.perf_counter()
         act()
-        return round(ADDED / (time.perf_counter() - begun), 1)
+        return round(ADDITIONS / (time.perf_counter() - start), 1)
 
-    some = lambda: [next(texts) for _ in range(ADDED)]  # noqa: E731
-    user = made.users()[0]
+    some = lambda: [next(texts) for _ in range(ADDITIONS)]  # noqa: E731
+    user = ledger_data.users()[0]
     single, batch, threads = some(), some(), some()
     memory.add("Ada begins.", user_id=user)
     with ThreadPoolExecutor(8) as pool:
@@ -287,31 +291,32 @@ def added(memory: Memory, made: Made) -> dict[str, float]:
 
 def measure(memories: int, partitions: int, *, servers: bool) -> dict[str, Any]:
     """The figures, ready for JSON."""
-    made = Made(memories, partitions)
+    ledger_data = MadeUpLedger(memories, partitions)
     with tempfile.TemporaryDirectory(prefix="graphmem-", dir=os.environ.get("TMPDIR")) as folder:
         ledger = Ledger(Path(folder) / "ledger.sqlite")
-        begun = time.perf_counter()
-        made.fill(ledger)
-        filled = round(time.perf_counter() - begun, 1)
+        start = time.perf_counter()
+        ledger_data.fill(ledger)
+        filled_s = round(time.perf_counter() - start, 1)
         with ledger.write() as connection:
             outbox.delete_cursor(connection, "vectors")
         ledger.close()
         chosen = settings(servers=servers)
-        begun = time.perf_counter()
+        start = time.perf_counter()
         with Memory(folder, settings=chosen) as memory:
             try:
-                delivered(memory)  # opening notices that the projections are empty, and fills them
-                rebuilt = round(time.perf_counter() - begun, 1)
-                settled = {"indexed_s": indexed(chosen)} if servers else {}
+                wait_until_delivered(memory)  # opening notices that the projections are empty, and fills them
+                rebuilt_s = round(time.perf_counter() - start, 1)
+                indexing = {"indexed_s": wait_until_indexed(chosen)} if servers else {}
                 return {
                     "benchmark": "scale", **environment(), "memories": memories, "partitions": partitions,
-                    "stores": "servers" if servers else "embedded", "ledger_filled_s": filled,
-                    "bytes": memory.stats()["bytes"], "rebuilt_s": rebuilt, **settled,
-                    "search": searched(memory, made), "added_per_second": added(memory, made),
+                    "stores": "servers" if servers else "embedded", "ledger_filled_s": filled_s,
+                    "bytes": memory.stats()["bytes"], "rebuilt_s": rebuilt_s, **indexing,
+                    "search": measure_search(memory, ledger_data),
+                    "added_per_second": measure_adding(memory, ledger_data),
                 }  # fmt: skip
             finally:
                 memory.reset()
-                delivered(memory)
+                wait_until_delivered(memory)
 
 
 def main() -> None:
@@ -320,8 +325,8 @@ def main() -> None:
     parser.add_argument("--memories", type=int, default=10_000)
     parser.add_argument("--partitions", type=int, default=1)
     parser.add_argument("--servers", action="store_true", help="vectors and graph on servers (see above)")
-    given = parser.parse_args()
-    print(json.dumps(measure(given.memories, given.partitions, servers=given.servers), indent=2))
+    arguments = parser.parse_args()
+    print(json.dumps(measure(arguments.memories, arguments.partitions, servers=arguments.servers), indent=2))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""Counts what of each request is ours: the instructions and the schema, apart from messages, memories and facts.
+"""Counts the tokens of each request without its messages, memories and facts: instructions, schema and frame.
 
     python benchmarks/tokens.py          # writes benchmarks/results/tokens.json
 
-By o200k_base, the vocabulary of OpenAI's models since GPT-4o, as the package rs-bpe brings it along. The schema is
-counted as it is sent. An ordinary exchange takes one request for facts and, if something known is near, one that
-decides; chunks of long input, summaries, decisions made anew after a lost race and rewritten questions are requests of
-their own.
+Counted with o200k_base, the vocabulary of OpenAI's models since GPT-4o, from the package rs-bpe; the schema as compact
+JSON, as it is sent. An ordinary exchange takes one request that extracts facts and, if a stored fact is near, one that
+decides about them. Chunks of long input, summaries, decisions repeated after a conflict and rewritten questions are
+further requests.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ RESULTS = Path(__file__).parent / "results" / "tokens.json"
 MOST = 1_500
 
 
-def counted() -> dict[str, Any]:
-    """The table: tokens of the instructions, of the schema and of the frame around what is sent, by request."""
+def count_tokens() -> dict[str, Any]:
+    """The tokens of instructions, schema and frame (the user message without its content), by request."""
     vocabulary = openai.o200k_base()
 
     def tokens(text: str) -> int:
@@ -33,12 +33,12 @@ def counted() -> dict[str, Any]:
 
     def parts(prompt: Prompt) -> dict[str, int]:
         schema = "" if prompt.schema is None else json.dumps(prompt.schema, separators=(",", ":"))
-        found = {
+        counts = {
             "instructions": tokens(prompt.system),
             "schema": tokens(schema),
             "frame": tokens(prompt.user),
         }
-        return {**found, "total": sum(found.values())}
+        return {**counts, "total": sum(counts.values())}
 
     requests = {
         "facts": parts(extraction.build_request([], "user")),
@@ -67,5 +67,5 @@ def counted() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    RESULTS.write_text(json.dumps(counted(), indent=1) + "\n", "utf-8")
+    RESULTS.write_text(json.dumps(count_tokens(), indent=1) + "\n", "utf-8")
     print(RESULTS.read_text("utf-8"))

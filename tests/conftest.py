@@ -1,4 +1,4 @@
-"""What several test files share: memories with fake models, and a clerk who writes a ledger the way the house does."""
+"""Fixtures of several test files: memories with fake models, and a clerk that writes to a ledger as the engine does."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from graphmem.stores.ledger import Ledger
 from graphmem.stores.ledger.postgres import parse_url
 from graphmem.testing import HashEmbedder, WordExtractor
 
-# Whoever runs the tests may have settings of his own (the last is where test servers live, which is none).
+# Settings of whoever runs the tests must not reach them. GRAPHMEM_SERVERS, the test servers' folder, is no setting.
 for name in [name for name in os.environ if name.startswith("GRAPHMEM_") and name != "GRAPHMEM_SERVERS"]:
     del os.environ[name]
 
 share_compiled_statements()
 
-# What takes long for what it tells, unless a test there is marked `quick`.
+# Folders of slow tests: all of theirs are thorough but those marked `quick`.
 THOROUGH_FOLDERS = frozenset({"crash", "server"})
-# What runs on servers as well in .ci/run: the conformance classes.
+# Folders whose tests .ci/run runs on servers as well: the conformance classes.
 ON_SERVERS = frozenset({"stores"})
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """No generated example fails for the time it took, or took to be made."""
+    """Turns off Hypothesis' time limits for running and for generating an example."""
     from hypothesis import HealthCheck, settings  # not for the processes that take only `fake_models` from here
 
-    settings.register_profile("patient", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
-    settings.load_profile("patient")
+    settings.register_profile("no-deadline", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("no-deadline")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks as thorough what is so by its folder: see README.md beside this file."""
+    """Marks the tests of slow folders as thorough: see README.md beside this file."""
     for item in items:
         folder = item.path.relative_to(Path(__file__).parent).parts[0]
         on_servers = item.get_closest_marker("server") is not None and folder not in ON_SERVERS
@@ -54,11 +54,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _nothing_is_put_at_home() -> Iterator[None]:
-    """Whoever runs the tests may have memories of his own, or wants none."""
+    """Fails if a test creates memories in the home folder of whoever runs the tests."""
     home = Path.home()
     absent = [place for place in (home / ".graphmem", home / ".mem0") if not place.exists()]
     yield
-    assert not [place for place in absent if place.exists()], "a test wrote where nobody told it to"
+    assert not [place for place in absent if place.exists()], "a test wrote to the home folder"
 
 
 @pytest.fixture(scope="session")
@@ -79,7 +79,7 @@ def _nothing_private_is_logged(_listener: tuple[Listener, Censor]) -> Iterator[N
 
 @pytest.fixture(params=[SQLITE, POSTGRES])
 def database(request: pytest.FixtureRequest) -> str:
-    """Which of the two holds the ledgers of this test."""
+    """The database of this test's ledgers: SQLite or PostgreSQL."""
     return str(request.param)
 
 
@@ -91,7 +91,7 @@ def hashed_models() -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def servers() -> Iterator[Servers]:
-    """What is put on servers, removed at the end."""
+    """The stores that tests use on servers, removed at the end."""
     with session() as servers:
         yield servers
 
@@ -102,56 +102,57 @@ def make_memory(
 ) -> Iterator[Callable[..., Memory]]:
     """`make_memory(path=None, **config)`: a Memory with fake models, closed at the end; without a path on no disk.
 
-    Or all of it on servers: then each path has a database of its own, and so has each Memory without one.
+    With `database` PostgreSQL all stores are on servers; each path has a database of its own, as has each Memory
+    without a path.
     """
-    made: list[Memory] = []
+    memories: list[Memory] = []
     urls: dict[str, str] = {}
 
-    with ExitStack() as things:
+    with ExitStack() as stack:
 
         def make(path: str | Path | None = None, **config: Any) -> Memory:
             place = ":memory:" if path is None else str(path)
             if database != SQLITE:
                 place = place if path is not None else str(tmp_path_factory.mktemp("home"))
-                config["ledger_url"] = urls.get(place) or urls.setdefault(place, things.enter_context(postgres()))
+                config["ledger_url"] = urls.get(place) or urls.setdefault(place, stack.enter_context(postgres()))
                 config = servers.laid_under(fake_models(**config))
-            made.append(Memory(place, settings=Settings.from_dict(fake_models(**config))))
-            servers.note(made[-1])
-            return made[-1]
+            memories.append(Memory(place, settings=Settings.from_dict(fake_models(**config))))
+            servers.note(memories[-1])
+            return memories[-1]
 
         yield make
-        for memory in made:
+        for memory in memories:
             memory.close()
 
 
 @pytest.fixture
 def memory(make_memory: Callable[..., Memory]) -> Memory:
-    """One on no disk."""
+    """A Memory without files."""
     return make_memory()
 
 
 @pytest.fixture
 def make(make_memory: Callable[..., Memory], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Memory]:
-    """`make(path=None, dims=64)`: the same with fakes that give tokens, entities and relations, too.
+    """`make(path=None, size=64)`: like `make_memory`, with fakes that give tokens, entities and relations, too.
 
-    Other `dims` are another embedding model.
+    `size` is the number of dimensions; another one is another embedding model.
     """
     dims = [DIMS]
     monkeypatch.setattr(wiring, "_embedder", lambda _: HashEmbedder(dims[0]))
     monkeypatch.setattr(wiring, "_extractor", lambda _: WordExtractor())
 
-    def made(path: Path | None = None, size: int = DIMS) -> Memory:
+    def open_memory(path: Path | None = None, size: int = DIMS) -> Memory:
         dims[0] = size
         config = {"embed": hashed, "embedding_dims": size, "model": f"hash-{size}"}  # names the collection on a server
         return make_memory(path, embedder={"provider": "callable", "config": config})
 
-    return made
+    return open_memory
 
 
 @pytest.fixture
 def clerk(database: str) -> Iterator[Clerk]:
     """A clerk with a ledger in memory, or in a database of its own."""
-    with ExitStack() as things, ThreadPoolExecutor(2) as pool:
-        ledger = Ledger(None if database == SQLITE else parse_url(things.enter_context(postgres())))
-        things.callback(ledger.close)
+    with ExitStack() as stack, ThreadPoolExecutor(2) as pool:
+        ledger = Ledger(None if database == SQLITE else parse_url(stack.enter_context(postgres())))
+        stack.callback(ledger.close)
         yield Clerk(ledger, pool)

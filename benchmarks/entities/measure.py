@@ -1,4 +1,4 @@
-"""How right the extractor is about names, their types, relations and negation, over hand-labelled sentences.
+"""Precision and recall of the extractor for names, types, relations and negation, over hand-labelled sentences.
 
     python benchmarks/entities/measure.py [--out results.json] [--show]
 
@@ -6,18 +6,18 @@
 marked optional is neither missed nor wrong. Keys are compared, as `graphmem.text.normalise_key` makes them.
 
 entities    Labels are names: what a person, place, organisation, product, work, event, language or nationality is
-            called, in whatever case it is written. Found: any mention with that key. For the precision only what the
+            called, in whatever case it is written. Hit: any mention with that key. For the precision only what the
             extractor calls a name counts (kinds NAME and TITLE); noun chunks are not held against it. Dates and
             amounts are not labelled, the speaker, who is given, is not counted.
-types       Of the names found, the share with the type of the label.
+types       Of the names hit, the share with the type of the label.
 relations   Labels are what a careful reader would note: who does what to whom, who is what, whose sister somebody is.
             "I", and "we" where somebody speaks, are the speaker; "she" is whom the sentence means. The agent of a
             passive is the subject. Three measures, each stricter than the one before, negation left aside:
             `ends` subject and object are right; `verb` and the main verb (or the role, such as "sister") stands in
             the predicate; `whole` and the predicate is the same, preposition, tense and modal included.
-negation    Of the relations whose ends are right, those said to be negated against those that are. `overall` is the
-            share of all negated labels that are found and said to be negated.
-confidence  Of the relations said with that confidence: how many, and the share right in ends, verb and negation.
+negation    Of the relations whose ends are right, those extracted as negated against those that are. `overall` is the
+            share of all negated labels that are extracted as negated.
+confidence  Of the relations with that confidence: their number, and the share right in ends, verb and negation.
 
 Each by split: "dev" was looked at while the rules were written, "test" only for the figures.
 """
@@ -49,27 +49,29 @@ Label = dict[str, Any]
 
 def main() -> None:
     """Measure, print, and write to a file if one is named."""
-    arguments = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    arguments.add_argument("--out", type=Path, help="write the figures there as JSON")
-    arguments.add_argument("--show", action="store_true", help="print what is missed and wrong in the dev split")
-    given = arguments.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--out", type=Path, help="write the figures there as JSON")
+    parser.add_argument(
+        "--show", action="store_true", help="print missed and wrong names and relations of the dev split"
+    )
+    options = parser.parse_args()
     labels = [json.loads(line) for line in LABELS.read_text(encoding="utf-8").splitlines()]
     extractor = SpacyExtractor()
-    found = extractor.extract([Utterance(label["text"], label["speaker"]) for label in labels])
-    pairs = list(zip(labels, found, strict=True))
-    if given.show:
+    extractions = extractor.extract([Utterance(label["text"], label["speaker"]) for label in labels])
+    pairs = list(zip(labels, extractions, strict=True))
+    if options.show:
         for label, extraction in pairs:
             if label["split"] == "dev":
                 show(label, extraction)
     report = {"of": about(extractor), "figures": {name: figures(group) for name, group in groups(pairs)}}
     for name, group in report["figures"].items():
         print(name, json.dumps(group))
-    if given.out:
-        given.out.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    if options.out:
+        options.out.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
 
 
 def about(extractor: SpacyExtractor) -> dict[str, Any]:
-    """What was measured, with what, where and when."""
+    """The extractor, the versions, the machine and the date of a measurement."""
     model = extractor.name.removeprefix("spacy:")
     return {
         "extractor": extractor.name,
@@ -91,16 +93,16 @@ def groups(pairs: list[tuple[Label, Extraction]]) -> Iterator[tuple[str, list[tu
 def figures(pairs: list[tuple[Label, Extraction]]) -> dict[str, Any]:
     """All measures over one group."""
     count: Counter[str] = Counter()
-    said: dict[float, list[bool]] = {}
-    for label, found in pairs:
-        count.update(entity_counts(label, found))
-        matches = matched(label["relations"], found.statements)
-        count.update(relation_counts(label, found.statements, matches))
-        for place, statement in enumerate(found.statements):
-            right = judged(label["relations"], matches.get(place), statement)
+    verdicts: dict[float, list[bool]] = {}
+    for label, extraction in pairs:
+        count.update(entity_counts(label, extraction))
+        matches = match_statements(label["relations"], extraction.statements)
+        count.update(relation_counts(label, extraction.statements, matches))
+        for place, statement in enumerate(extraction.statements):
+            right = is_right(label["relations"], matches.get(place), statement)
             if right is not None:
-                # An extractor from before there was a confidence can be measured, too.
-                said.setdefault(getattr(statement, "confidence", 1.0), []).append(right)
+                # Earlier extractors, whose statements have no confidence, can be measured, too.
+                verdicts.setdefault(getattr(statement, "confidence", 1.0), []).append(right)
     return {
         "sentences": len(pairs),
         "entities": scores(count["entity hits"], count["entities right"], count["entities said"], count["entities"]),
@@ -115,17 +117,17 @@ def figures(pairs: list[tuple[Label, Extraction]]) -> dict[str, Any]:
             "overall": share(count["negation right"], count["negated"]),
         },
         "confidence": {
-            str(value): [len(right), share(sum(right), len(right))] for value, right in sorted(said.items())
+            str(value): [len(right), share(sum(right), len(right))] for value, right in sorted(verdicts.items())
         },
     }
 
 
-def scores(hits: int, right: int, said: int, labelled: int) -> dict[str, Any]:
+def scores(hits: int, right: int, claimed: int, labelled: int) -> dict[str, Any]:
     """Precision, recall and their harmonic mean, with the numbers they come from."""
-    precision, recall = share(right, said), share(hits, labelled)
+    precision, recall = share(right, claimed), share(hits, labelled)
     both = (precision or 0) + (recall or 0)
     f1 = round(2 * (precision or 0) * (recall or 0) / both, 3) if both else None
-    return {"precision": precision, "recall": recall, "f1": f1, "said": said, "labelled": labelled}
+    return {"precision": precision, "recall": recall, "f1": f1, "said": claimed, "labelled": labelled}
 
 
 def share(part: int, whole: int) -> float | None:
@@ -138,23 +140,23 @@ def forms(words: str) -> set[str]:
     return {normalise_key(form) for form in words.split("|")}
 
 
-def names(label: Label, found: Extraction) -> dict[str, str]:
-    """What the extractor calls a name, the speaker apart: type by key."""
-    return {each.key: each.type.value for each in said_names(label, found)}
+def names(label: Label, extraction: Extraction) -> dict[str, str]:
+    """The names that the extractor gives, without the speaker: type by key."""
+    return {each.key: each.type.value for each in counted_mentions(label, extraction)}
 
 
-def said_names(label: Label, found: Extraction) -> Iterator[Any]:
+def counted_mentions(label: Label, extraction: Extraction) -> Iterator[Any]:
     """The mentions that count for the precision."""
     speaker = normalise_key(label["speaker"] or "")
     labelled = {key for each in label["entities"] for key in forms(each["name"])}
-    for each in found.mentions:
+    for each in extraction.mentions:
         if each.kind <= MentionKind.NAME and (each.key != speaker or speaker in labelled):
             yield each
 
 
-def entity_counts(label: Label, found: Extraction) -> Counter[str]:
+def entity_counts(label: Label, extraction: Extraction) -> Counter[str]:
     """Hits and misses among the names of one sentence."""
-    every = {each.key: each.type.value for each in found.mentions}
+    types = {each.key: each.type.value for each in extraction.mentions}
     count: Counter[str] = Counter()
     free, wanted = set(), set()
     for each in label["entities"]:
@@ -164,38 +166,38 @@ def entity_counts(label: Label, found: Extraction) -> Counter[str]:
             continue
         wanted |= keys
         count["entities"] += 1
-        if hit := keys & set(every):
+        if hit := keys & set(types):
             count["entity hits"] += 1
-            count["types right"] += any(every[key] in each["type"].split("|") for key in hit)
-    said = set(names(label, found)) - (free - wanted)
-    count["entities said"] = len(said)
-    count["entities right"] = len(said & wanted)
+            count["types right"] += any(types[key] in each["type"].split("|") for key in hit)
+    claimed = set(names(label, extraction)) - (free - wanted)
+    count["entities said"] = len(claimed)
+    count["entities right"] = len(claimed & wanted)
     return count
 
 
-def matched(labels: list[Label], said: Iterable[Statement]) -> dict[int, tuple[int, int]]:
+def match_statements(labels: list[Label], statements: Iterable[Statement]) -> dict[int, tuple[int, int]]:
     """For each statement its label and how well they agree (1 ends, 2 verb, 3 whole); each label serves once."""
     candidates = sorted(
         (
             (level, not label.get("optional"), negated(statement) == label["negated"], -place, -number)
-            for place, statement in enumerate(said)
+            for place, statement in enumerate(statements)
             for number, label in enumerate(labels)
             if (level := agreement(label, statement))
         ),
         reverse=True,
     )
-    found: dict[int, tuple[int, int]] = {}
+    matches: dict[int, tuple[int, int]] = {}
     for level, _, _, place, number in candidates:
-        if -place not in found and all(-number != used for used, _ in found.values()):
-            found[-place] = (-number, level)
-    return found
+        if -place not in matches and all(-number != used for used, _ in matches.values()):
+            matches[-place] = (-number, level)
+    return matches
 
 
-def agreement(label: Label, said: Statement) -> int:
+def agreement(label: Label, statement: Statement) -> int:
     """How well a statement agrees with a label: 0 not at all, to 3."""
-    if said.subject not in forms(label["subject"]) or said.object not in forms(label["object"]):
+    if statement.subject not in forms(label["subject"]) or statement.object not in forms(label["object"]):
         return 0
-    plain = said.predicate.removeprefix("not ")
+    plain = statement.predicate.removeprefix("not ")
     wanted = [form.lower() for form in label["predicate"].split("|")]
     if plain in wanted:
         return 3
@@ -212,59 +214,61 @@ def main_verb(predicate: str) -> str:
     return words[1] if words[0] in ("be", "stop", "finish") and len(words) > 1 else words[0]
 
 
-def negated(said: Statement) -> bool:
-    """Whether a statement says that it is not so."""
-    return said.predicate.startswith("not ")
+def negated(statement: Statement) -> bool:
+    """Whether a statement is negated."""
+    return statement.predicate.startswith("not ")
 
 
-def relation_counts(label: Label, said: tuple[Statement, ...], matches: dict[int, tuple[int, int]]) -> Counter[str]:
+def relation_counts(
+    label: Label, statements: tuple[Statement, ...], matches: dict[int, tuple[int, int]]
+) -> Counter[str]:
     """Hits, misses and negation among the relations of one sentence."""
     labels = label["relations"]
     required = [each for each in labels if not each.get("optional")]
-    count = Counter({"relations": len(required), "relations said": len(said)})
+    count = Counter({"relations": len(required), "relations said": len(statements)})
     count["negated"] = sum(each["negated"] for each in required)
     for place, (number, level) in matches.items():
         kind = " free" if labels[number].get("optional") else ""
         count.update(f"{name}{kind}" for name in MEASURES[:level])
         if not kind:
-            count["negation said"] += negated(said[place])
+            count["negation said"] += negated(statements[place])
             count["negation labelled"] += labels[number]["negated"]
-            count["negation right"] += negated(said[place]) and labels[number]["negated"]
+            count["negation right"] += negated(statements[place]) and labels[number]["negated"]
     return count
 
 
-def judged(labels: list[Label], match: tuple[int, int] | None, said: Statement) -> bool | None:
+def is_right(labels: list[Label], match: tuple[int, int] | None, statement: Statement) -> bool | None:
     """Whether a statement is right in ends, verb and negation; None for one that is optional."""
     if match is None:
         return False
     number, level = match
     if labels[number].get("optional"):
         return None
-    return level > 1 and negated(said) == labels[number]["negated"]
+    return level > 1 and negated(statement) == labels[number]["negated"]
 
 
-def show(label: Label, found: Extraction) -> None:
-    """Print what was missed and what was wrong in one sentence."""
-    said, matches = found.statements, matched(label["relations"], found.statements)
-    reached = {number for number, _ in matches.values()}
+def show(label: Label, extraction: Extraction) -> None:
+    """Prints the missed and the wrong names and relations of one sentence."""
+    statements, matches = extraction.statements, match_statements(label["relations"], extraction.statements)
+    matched_labels = {number for number, _ in matches.values()}
     lines = [
         f"  wrong   {each.subject} | {each.predicate} | {each.object}"
-        for place, each in enumerate(said)
-        if judged(label["relations"], matches.get(place), each) is False
+        for place, each in enumerate(statements)
+        if is_right(label["relations"], matches.get(place), each) is False
     ]
     lines += [
         f"  missed  {each['subject']} | {'not ' * each['negated']}{each['predicate']} | {each['object']}"
         for number, each in enumerate(label["relations"])
-        if number not in reached and not each.get("optional")
+        if number not in matched_labels and not each.get("optional")
     ]
-    known, every = names(label, found), {each.key: each.type.value for each in found.mentions}
+    claimed, types = names(label, extraction), {each.key: each.type.value for each in extraction.mentions}
     labelled = {key: each for each in label["entities"] for key in forms(each["name"])}
-    lines += [f"  name?   {key} ({type_})" for key, type_ in known.items() if key not in labelled]
+    lines += [f"  name?   {key} ({type_})" for key, type_ in claimed.items() if key not in labelled]
     for each in label["entities"]:
-        hit = forms(each["name"]) & set(every)
+        hit = forms(each["name"]) & set(types)
         if not hit and not each.get("optional"):
             lines.append(f"  no name {each['name']} ({each['type']})")
-        lines += [f"  type    {key}: {every[key]}" for key in hit if every[key] not in each["type"].split("|")]
+        lines += [f"  type    {key}: {types[key]}" for key in hit if types[key] not in each["type"].split("|")]
     if lines:
         print("\n".join([f"[{label['language']}] {label['text']}", *lines]))
 

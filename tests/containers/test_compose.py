@@ -1,12 +1,12 @@
-"""`docker-compose.yml` without a container engine: what it says, whether Compose takes it, and its health checks run.
+"""`docker-compose.yml` without a container engine: its content, its validation by Compose, and its health checks.
 
 Compose itself reads the file (the installed one or, with BUILD_COMPOSE=1, one built from the Go module proxy, which
-takes minutes); it checks against the schema of the Compose specification. The health checks run here as they stand
-there, with other addresses, against real servers, nothing, and a server that is not ready. The Neo4j settings are
-looked up in a real server.
+takes minutes); it checks against the schema of the Compose specification. The commands of the health checks run here,
+with other addresses, against real servers, a closed port, and a server that is not ready. The Neo4j settings are looked
+up in a real server.
 
-Not covered, for want of an engine: that the images exist under these names and hold the tools that the health checks
-call, and that the servers start in them with these users, read-only roots and dropped capabilities.
+Not covered, because that needs an engine: that the images exist under these names and hold the tools that the health
+checks call, and that the servers start in them with these users, read-only roots and dropped capabilities.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SERVERS = {name: service for name, service in SERVICES.items() if "restart" in s
 SECRETS = {"NEO4J_PASSWORD": "neo4jsecret", "QDRANT_API_KEY": "qdrantsecret", "POSTGRES_PASSWORD": "postgressecret"}
 
 
-# --- what the file says --------------------------------------------------------------------------------------------
+# --- content of the file -------------------------------------------------------------------------------------------
 
 
 def test_the_servers_are_those_that_graphmem_uses() -> None:
@@ -78,7 +78,7 @@ def test_no_secret_has_a_default_nor_stands_in_the_file() -> None:
     assert ".env" in (CHECKOUT / ".gitignore").read_text("utf-8").split()
 
 
-# --- whether Compose takes it --------------------------------------------------------------------------------------
+# --- validation by Compose -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="session")
@@ -106,13 +106,13 @@ Config = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def config(compose: list[str], alone: Path) -> Config:
-    """`config(*arguments, **variables)`: what Compose makes of the file in `alone`, with these variables only."""
+    """`config(*arguments, **variables)`: runs `compose config` on the file in `alone`, with these variables only."""
 
     def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+        inherited = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
         return subprocess.run(
             [*compose, *arguments, "config", "--format", "json"],
-            cwd=alone, env=kept | variables, check=False, capture_output=True, text=True, timeout=2 * PATIENCE,
+            cwd=alone, env=inherited | variables, check=False, capture_output=True, text=True, timeout=2 * PATIENCE,
         )  # fmt: skip
 
     return run
@@ -120,7 +120,7 @@ def config(compose: list[str], alone: Path) -> Config:
 
 @pytest.fixture
 def alone(tmp_path: Path) -> Path:
-    """A folder with the file and nothing else, so that nobody's .env is read."""
+    """A folder with the file and nothing else, so that no .env of this machine is read."""
     shutil.copy(FILE, tmp_path)
     return tmp_path
 
@@ -136,10 +136,10 @@ def alone(tmp_path: Path) -> Path:
     ],
 )
 def test_compose_takes_the_file(config: Config, profile: list[str], expected: set[str]) -> None:
-    done = config(*profile, **SECRETS)
-    assert done.returncode == 0, done.stderr
-    assert not done.stderr
-    services = json.loads(done.stdout)["services"]
+    process = config(*profile, **SECRETS)
+    assert process.returncode == 0, process.stderr
+    assert not process.stderr
+    services = json.loads(process.stdout)["services"]
     assert set(services) == expected
     for service in services.values():
         assert all(port["host_ip"] == "127.0.0.1" for port in service.get("ports", []))
@@ -150,20 +150,20 @@ def test_compose_takes_the_file(config: Config, profile: list[str], expected: se
 @pytest.mark.server
 def test_compose_checks_the_schema(config: Config, alone: Path) -> None:
     (alone / FILE.name).write_text(TEXT.replace("    healthcheck:", "    healthchek:"), "utf-8")
-    done = config(**SECRETS)
-    assert done.returncode != 0
-    assert "healthchek" in done.stderr
+    process = config(**SECRETS)
+    assert process.returncode != 0
+    assert "healthchek" in process.stderr
 
 
 @pytest.mark.server
 @pytest.mark.parametrize("missing", SECRETS)
 @pytest.mark.parametrize("empty", [False, True])
 def test_compose_refuses_a_missing_secret_and_says_what_to_do(config: Config, missing: str, empty: bool) -> None:
-    given = {name: value for name, value in SECRETS.items() if name != missing} | ({missing: ""} if empty else {})
-    done = config(**given)
-    assert done.returncode != 0
-    assert f"set {missing} in .env, see .env.example" in done.stderr
-    assert not any(value in done.stderr for value in SECRETS.values())
+    secrets = {name: value for name, value in SECRETS.items() if name != missing} | ({missing: ""} if empty else {})
+    process = config(**secrets)
+    assert process.returncode != 0
+    assert f"set {missing} in .env, see .env.example" in process.stderr
+    assert not any(value in process.stderr for value in SECRETS.values())
 
 
 @pytest.mark.server
@@ -174,8 +174,8 @@ def test_compose_refuses_the_example_as_it_is(config: Config, alone: Path) -> No
 
 @pytest.mark.server
 def test_the_command_line_gets_settings_that_graphmem_takes(config: Config) -> None:
-    done = config("--profile", "cli", **SECRETS)
-    settings = Settings.from_env(json.loads(done.stdout)["services"]["graphmem"]["environment"])
+    process = config("--profile", "cli", **SECRETS)
+    settings = Settings.from_env(json.loads(process.stdout)["services"]["graphmem"]["environment"])
     assert settings.vector_store.config.url.get_secret_value() == "http://qdrant:6333"
     assert settings.vector_store.config.api_key is not None
     assert settings.vector_store.config.api_key.get_secret_value() == SECRETS["QDRANT_API_KEY"]
@@ -186,7 +186,7 @@ def test_the_command_line_gets_settings_that_graphmem_takes(config: Config) -> N
 
 # --- the health checks ---------------------------------------------------------------------------------------------
 
-ADDRESSES = {  # where each check looks inside its container, in the words of its command
+ADDRESSES = {  # the address of each check in its command, and the same for another host and port
     "neo4j": ("http://127.0.0.1:7474", "http://{host}:{port}"),
     "qdrant": ("/dev/tcp/127.0.0.1/6333", "/dev/tcp/{host}/{port}"),
     "postgres": ("-h 127.0.0.1 -p 5432", "-h {host} -p {port}"),
@@ -204,15 +204,15 @@ def check(name: str, host: str, port: int, timeout: float = PATIENCE, **environm
     for tool in {"neo4j": ["wget"], "qdrant": ["bash"], "postgres": ["psql"]}[name]:
         if not shutil.which(tool):
             pytest.skip(f"no {tool} here")
-    # What a container has for it, or longer where a server is well: a busy machine is no sick one.
+    # The check's own timeout, or longer where a healthy server is expected: this machine may be busy.
     timeout = max(timeout, float(SERVERS[name]["healthcheck"]["timeout"].removesuffix("s")))
     variables = {"PATH": os.environ["PATH"], "NEO4J_AUTH": "neo4j/no-password", "POSTGRES_USER": "u",
                  "POSTGRES_DB": "d", "POSTGRES_PASSWORD": "p", **environment}  # fmt: skip
     try:
-        done = subprocess.run(command, env=variables, check=False, capture_output=True, timeout=timeout)
+        process = subprocess.run(command, env=variables, check=False, capture_output=True, timeout=timeout)
     except subprocess.TimeoutExpired:
         return False
-    return done.returncode == 0
+    return process.returncode == 0
 
 
 def from_url(variable: str) -> Any:
@@ -248,7 +248,7 @@ def test_postgres_is_healthy() -> None:
 
 
 class Unready(BaseHTTPRequestHandler):
-    """Answers everything as a server does that is still starting."""
+    """Answers every request as a server does that is still starting."""
 
     def answer(self) -> None:
         self.send_response(503)
@@ -308,9 +308,9 @@ def test_the_server_knows_every_setting() -> None:
     )
     with urllib.request.urlopen(request, timeout=PATIENCE) as response:  # noqa: S310
         (result,) = json.load(response)["results"]
-    known = {row["row"][0] for row in result["data"]}
+    server_settings = {row["row"][0] for row in result["data"]}
     variables = set(SERVERS["neo4j"]["environment"]) - {"NEO4J_AUTH"}
     # As the image's start script reads them: _ is a dot, __ an underscore.
     settings = {name.removeprefix("NEO4J_").replace("_", ".").replace("..", "_") for name in variables}
     assert len(settings) > 5
-    assert settings <= known
+    assert settings <= server_settings

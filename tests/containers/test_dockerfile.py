@@ -1,12 +1,12 @@
-"""What the Dockerfile does, step by step in an empty folder, and then what the image would run.
+"""The steps of the Dockerfile, run in an empty folder, and then the command of the image.
 
 The steps are read from the Dockerfile: each COPY and RUN of the stages that the last one needs is carried out with the
 absolute paths of the image moved below one folder, and with a new virtual environment in the part of the base image.
-Left out are the two steps that change the system (`useradd`, `install --directory` with an owner); the test fails if
-there are others that it does not know. Then `graphmem` runs with the variables of the last stage and no others.
+Left out are the two steps that change the system (`useradd`, `install --directory` with an owner); the test fails at
+any other step that it does not know. Then `graphmem` runs with the variables of the last stage and no others.
 
-Not covered, for want of an engine: the base image itself (its Python, its libraries), layers, users and ownership, the
-read-only root, the stage `tests`, and that each stage sees its own files only.
+Not covered, because that needs an engine: the base image itself (its Python, its libraries), layers, users and
+ownership, the read-only root, the stage `tests`, and that each stage sees its own files only.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ import pytest
 from support.waiting import PATIENCE, SLOWNESS
 
 CHECKOUT = Path(__file__).parents[2]
-ROOTS = ("/src", "/wheels", "/opt/graphmem", "/data")  # where the Dockerfile puts things
-SYSTEM = ("useradd", "install")  # what changes the system, not these folders
+ROOTS = ("/src", "/wheels", "/opt/graphmem", "/data")  # the folders that the Dockerfile writes to
+SYSTEM = ("useradd", "install")  # commands that change the system, not these folders
 
 
 def stages() -> dict[str, list[tuple[str, str]]]:
-    """The instructions of each stage, by its name; the first is FROM."""
+    """The instructions of each stage, by the stage's name; the first is FROM."""
     with (CHECKOUT / "Dockerfile").open("rb") as file:
         steps = dockerfile_parse.DockerfileParser(fileobj=file).structure
-    found: dict[str, list[tuple[str, str]]] = {}
+    instructions: dict[str, list[tuple[str, str]]] = {}
     for step in steps:
         if step["instruction"] == "COMMENT":
             continue
         if step["instruction"] == "FROM":
             name = step["value"].split(" AS ")[1]
-            found[name] = []
-        found[name].append((step["instruction"], step["value"]))
-    return found
+            instructions[name] = []
+        instructions[name].append((step["instruction"], step["value"]))
+    return instructions
 
 
 def needed(name: str) -> list[str]:
-    """This stage after those it builds on or copies from."""
+    """The stages that this one builds on or copies from, then this one."""
     before = []
     for instruction, value in stages()[name]:
         source = value.split()[0] if instruction == "FROM" else (re.findall(r"--from=(\S+)", value) or [""])[0]
@@ -54,13 +54,13 @@ def needed(name: str) -> list[str]:
 
 
 def variables(name: str) -> dict[str, str]:
-    """What ENV sets in this stage and those it builds on."""
+    """The ENV variables of this stage and those it builds on."""
     inherited = stages()[name][0][1].split()[0]
-    found = variables(inherited) if inherited in stages() else {}
+    values = variables(inherited) if inherited in stages() else {}
     for instruction, value in stages()[name]:
         if instruction == "ENV":
-            found |= dict(pair.split("=", 1) for pair in shlex.split(value))
-    return found
+            values |= dict(pair.split("=", 1) for pair in shlex.split(value))
+    return values
 
 
 def test_the_image_is_pinned_small_and_not_root() -> None:
@@ -100,40 +100,40 @@ def test_its_steps_make_a_graphmem_that_runs_the_demo(tmp_path: Path) -> None:
     root = tmp_path / "image"
     base = tmp_path / "base"
     subprocess.run([sys.executable, "-m", "venv", str(base)], check=True, timeout=2 * PATIENCE)
-    clean = {"PATH": f"{base / 'bin'}:/usr/bin:/bin", "HOME": str(tmp_path), "LANG": "C.UTF-8"}
-    # How packages are reached from here is the machine's business; nothing else of the environment comes along.
-    way = re.compile(r"PIP_(INDEX_URL|CERT|DEFAULT_TIMEOUT)|SSL_CERT_FILE|https?_proxy|no_proxy", re.IGNORECASE)
-    reach = {name: value for name, value in os.environ.items() if way.fullmatch(name)}
+    environment = {"PATH": f"{base / 'bin'}:/usr/bin:/bin", "HOME": str(tmp_path), "LANG": "C.UTF-8"}
+    # Of the environment only the settings by which this machine reaches packages are passed on.
+    pattern = re.compile(r"PIP_(INDEX_URL|CERT|DEFAULT_TIMEOUT)|SSL_CERT_FILE|https?_proxy|no_proxy", re.IGNORECASE)
+    network = {name: value for name, value in os.environ.items() if pattern.fullmatch(name)}
 
-    def moved(text: str) -> str:
-        return re.sub(rf"(?<![\w/])({'|'.join(ROOTS)})(?![\w-])", lambda found: f"{root}{found[1]}", text)
+    def relocate(text: str) -> str:
+        return re.sub(rf"(?<![\w/])({'|'.join(ROOTS)})(?![\w-])", lambda match: f"{root}{match[1]}", text)
 
-    left_out = []
+    skipped = []
     for name in needed("graphmem"):
         for instruction, value in stages()[name]:
             if instruction == "COPY" and "--from" not in value:
                 *sources, target = value.split()
                 for source in sources:
-                    to = Path(moved(target)) / (source if target.endswith("/") else "")
+                    to = Path(relocate(target)) / (source if target.endswith("/") else "")
                     to.parent.mkdir(parents=True, exist_ok=True)
                     if (CHECKOUT / source).is_dir():
                         shutil.copytree(CHECKOUT / source, to, ignore=shutil.ignore_patterns("__pycache__"))
                     else:
                         shutil.copy(CHECKOUT / source, to)
             elif instruction == "COPY":  # all stages share one folder here
-                assert Path(moved(value.split()[-1])).exists()
+                assert Path(relocate(value.split()[-1])).exists()
             elif instruction == "RUN" and value.split()[0] in SYSTEM:
-                left_out.append(value.split()[0])
+                skipped.append(value.split()[0])
             elif instruction == "RUN":
-                done = subprocess.run(
-                    ["/bin/sh", "-c", moved(value)],
-                    cwd=tmp_path, env=clean | reach | variables(name), check=False, capture_output=True, text=True,
-                    timeout=600 * SLOWNESS,
+                process = subprocess.run(
+                    ["/bin/sh", "-c", relocate(value)],
+                    cwd=tmp_path, env=environment | network | variables(name), check=False, capture_output=True,
+                    text=True, timeout=600 * SLOWNESS,
                 )  # fmt: skip
-                assert done.returncode == 0, f"{value}\n{done.stdout}{done.stderr}"
+                assert process.returncode == 0, f"{value}\n{process.stdout}{process.stderr}"
             else:
                 assert instruction in {"FROM", "ENV", "LABEL", "VOLUME", "USER", "ENTRYPOINT", "CMD"}
-    assert left_out == list(SYSTEM)
+    assert skipped == list(SYSTEM)
 
     installed = {path.name.split("-")[0].lower() for path in root.glob("opt/graphmem/lib/*/site-packages/*.dist-info")}
     assert {"graphmem", "spacy", "onnxruntime", "neo4j", "qdrant_client", "psycopg"} <= installed
@@ -141,20 +141,20 @@ def test_its_steps_make_a_graphmem_that_runs_the_demo(tmp_path: Path) -> None:
 
     shutil.rmtree(root / "src")  # the last stage has neither
     shutil.rmtree(root / "wheels")
-    final = {name: moved(value) for name, value in variables("graphmem").items()}
+    final = {name: relocate(value) for name, value in variables("graphmem").items()}
     final["PATH"] = final["PATH"].replace("$PATH", "/usr/bin:/bin")
     (command,) = json.loads(dict(stages()["graphmem"])["ENTRYPOINT"])
 
-    def runs(*arguments: str) -> str:
-        done = subprocess.run(
+    def run_command(*arguments: str) -> str:
+        process = subprocess.run(
             [shutil.which(command, path=final["PATH"]) or command, *arguments],
             cwd="/", env=final, check=False, capture_output=True, text=True, timeout=2 * PATIENCE,
         )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        assert process.returncode == 0, process.stderr
+        return process.stdout
 
-    assert "Usage: graphmem" in runs(*json.loads(dict(stages()["graphmem"])["CMD"]))
-    assert json.loads(runs("demo", "--json"))
-    runs("add", "Tea is better than coffee", "--user", "ana")
+    assert "Usage: graphmem" in run_command(*json.loads(dict(stages()["graphmem"])["CMD"]))
+    assert json.loads(run_command("demo", "--json"))
+    run_command("add", "Tea is better than coffee", "--user", "ana")
     assert (root / "data" / "ledger.sqlite").exists()
-    assert "Tea is better" in runs("search", "what does she drink?", "--user", "ana")
+    assert "Tea is better" in run_command("search", "what does she drink?", "--user", "ana")

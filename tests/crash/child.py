@@ -1,10 +1,9 @@
-"""A process that dies where it is told to.
+"""A process that dies at a given point.
 
-`python child.py serve MODULE...` is a server: warm (everything imported, these modules too, nothing opened), it reads
-one order for each line, forks, and the fork carries the order out until the named point kills it with SIGKILL. It
-answers with how the fork ended. Points are library functions wrapped from outside; the library knows nothing of them.
-In `dying.py` is the order to make any calls and to die at an event given by its number; `victims.py` is how tests speak
-to this server.
+`python child.py serve MODULE...` is a server with everything imported, these modules too, and nothing opened. It reads
+one order a line and forks; the fork executes the order until the named point kills it with SIGKILL. The answer is the
+fork's exit code. Points are library functions wrapped from outside; the library knows nothing of them. `dying.py` has
+the order to make any calls and to die at an event given by its number; `victims.py` is the client of this server.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ def settings(home: Path, dims: int = 64, graph: str = "ledger", model: str | Non
 
 
 def open_memory(home: Path, dims: int = 64, graph: str = "ledger", **config: object) -> Memory:
-    """A Memory with the word extractor, where there is a way to have one."""
+    """A Memory with the word extractor, which settings cannot name."""
     import graphmem.wiring as wiring
 
     real = wiring._extractor
@@ -71,7 +70,7 @@ def open_memory(home: Path, dims: int = 64, graph: str = "ledger", **config: obj
 
 
 class Journal:
-    """What was begun and what was acknowledged, each line synced."""
+    """A file of begun and acknowledged calls, each line synced."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("a")
@@ -82,7 +81,7 @@ class Journal:
         os.fsync(self._file.fileno())
 
 
-class Fuse:
+class KillSwitch:
     """Kills this process the n-th time it is reached, once armed."""
 
     def __init__(self, nth: int) -> None:
@@ -97,19 +96,19 @@ class Fuse:
 
 
 class Shard:
-    """Edge's shard with fuses around its calls: `update` is told apart by what it carries."""
+    """Edge's shard with kill switches around its calls."""
 
-    def __init__(self, real: object, fuses: dict[str, Fuse]) -> None:
+    def __init__(self, real: object, switches: dict[str, KillSwitch]) -> None:
         self._real = real
-        self._fuses = fuses
+        self._switches = switches
 
     def _around(self, name: str, act):
         for when in ("before", "after"):
             if when == "after":
-                done = act()
-            if fuse := self._fuses.get(f"{when} shard.{name}"):
-                fuse.reach()
-        return done
+                result = act()
+            if switch := self._switches.get(f"{when} shard.{name}"):
+                switch.reach()
+        return result
 
     def update(self, operation):
         return self._around("update", lambda: self._real.update(operation))
@@ -127,27 +126,27 @@ class Shard:
         return getattr(self._real, name)
 
 
-def plant(point: str, nth: int) -> Fuse:
-    """Puts a fuse at "before|after module:attribute" or "before|after shard.method"."""
-    fuse = Fuse(nth)
+def install_switch(point: str, nth: int) -> KillSwitch:
+    """Puts a kill switch at "before|after module:attribute" or "before|after shard.method"."""
+    switch = KillSwitch(nth)
     when, where = point.split(" ", 1)
     edge = importlib.import_module(EDGE)
-    fuses = {point: fuse} if where.startswith("shard.") else {}
+    switches = {point: switch} if where.startswith("shard.") else {}
 
     class Shards:
         @staticmethod
         def create(*args):
-            if fuses and point == "before shard.create":
-                fuse.reach()
-            made = qdrant_edge.EdgeShard.create(*args)
+            if switches and point == "before shard.create":
+                switch.reach()
+            shard = qdrant_edge.EdgeShard.create(*args)
             if point == "after shard.create":
-                fuse.reach()
-            return Shard(made, fuses)
+                switch.reach()
+            return Shard(shard, switches)
 
-    # Edge's own errors are known by being raised in the module itself, so its shards are loaded in its name.
-    edge.kept_shard, edge.fused = qdrant_edge.EdgeShard, lambda shard: Shard(shard, fuses)
-    exec("def load_fused(*args):\n    return fused(kept_shard.load(*args))\n", vars(edge))  # noqa: S102
-    Shards.load = staticmethod(edge.load_fused)
+    # The module takes errors raised in its own frames for Edge's, so shards are loaded by a function of its namespace.
+    edge.original_shard, edge.wrap_shard = qdrant_edge.EdgeShard, lambda shard: Shard(shard, switches)
+    exec("def load_wrapped(*args):\n    return wrap_shard(original_shard.load(*args))\n", vars(edge))  # noqa: S102
+    Shards.load = staticmethod(edge.load_wrapped)
     edge.EdgeShard = Shards
     if not where.startswith("shard."):
         module, _, dotted = where.partition(":")
@@ -159,17 +158,17 @@ def plant(point: str, nth: int) -> Fuse:
 
         def wrapped(*args, **named):
             if when == "before":
-                fuse.reach()
-            done = real(*args, **named)
+                switch.reach()
+            result = real(*args, **named)
             if when == "after":
-                fuse.reach()
-            return done
+                switch.reach()
+            return result
 
         setattr(owner, last, wrapped)
-    return fuse
+    return switch
 
 
-def seeded(home: Path, journal: Journal, dims: int = 64) -> tuple[Memory, list[str]]:
+def store_seeds(home: Path, journal: Journal, dims: int = 64) -> tuple[Memory, list[str]]:
     memory = open_memory(home, dims)
     ids = []
     for number, text in enumerate(SEEDS):
@@ -181,31 +180,31 @@ def seeded(home: Path, journal: Journal, dims: int = 64) -> tuple[Memory, list[s
     return memory, ids
 
 
-def carry_out(order: dict) -> None:
+def execute(order: dict) -> None:
     home, journal = Path(order["home"]), Journal(Path(order["journal"]))
-    what = order["act"]
-    if what == "open":
-        plant(order["point"], order["nth"]).armed = True
+    act = order["act"]
+    if act == "open":
+        install_switch(order["point"], order["nth"]).armed = True
         open_memory(home)
         return
-    if what == "loop":
+    if act == "loop":
         return loop(home, journal)
-    if what == "import":
+    if act == "import":
         return import_file(order, journal)
-    if what == "calls":
+    if act == "calls":
         return make_calls(order, open_memory, journal.note)
-    fuse = plant(order["point"], order["nth"])
-    memory, ids = seeded(home, journal)
-    if what == "batches":
+    switch = install_switch(order["point"], order["nth"])
+    memory, ids = store_seeds(home, journal)
+    if act == "batches":
         importlib.import_module("graphmem.stores.projection").BATCH = 1
-    if what == "optimize":
+    if act == "optimize":
         edge = importlib.import_module(EDGE)
         edge._OPTIMIZE_AFTER, edge._OPTIMIZE_SHARE = 1, 0
-    if what == "remodel":
+    if act == "remodel":
         memory.close()
         memory = open_memory(home, 32)
-    fuse.armed = True
-    journal.note(begun=what)
+    switch.armed = True
+    journal.note(begun=act)
     message = {"role": "user", "content": NEW, "id": "new"}
     acts = {
         "add": lambda: memory.add(message, user_id="u"),
@@ -220,43 +219,43 @@ def carry_out(order: dict) -> None:
         "reset": memory.reset,
         "close": lambda: (memory.delete(ids[1]), journal.note(done="delete"), memory.close()),
     }
-    acts[what]()
-    journal.note(done=what)
+    acts[act]()
+    journal.note(done=act)
 
 
 def import_file(order: dict, journal: Journal) -> None:
-    """In batches of two records."""
+    """Imports a file in batches of two records."""
     importlib.import_module("graphmem.transfer.importer").BATCH = 2
-    fuse = plant(order["point"], order["nth"])
+    switch = install_switch(order["point"], order["nth"])
     memory = open_memory(Path(order["home"]))
-    fuse.armed = True
+    switch.armed = True
     journal.note(begun="import")
     memory.import_(order["file"])
     journal.note(done="import")
 
 
 def loop(home: Path, journal: Journal) -> None:
-    """Works on until somebody kills it."""
+    """Adds, updates, deletes and searches until it is killed."""
     memory = open_memory(home)
     number = memory.get_all(user_id="u", limit=1)["total"] * 1000 + time.time_ns() % 1000
     journal.note(begun="loop")
     while True:
         number += 1
         journal.note(begun="add", message=f"m{number}", text=f"loop word{number} says Nr{number}")
-        added = memory.add(
+        uid = memory.add(
             {"role": "user", "content": f"loop word{number} says Nr{number}", "id": f"m{number}"},
             user_id="u",
             wait=number % 3 != 0,
         )["results"][0]["id"]
-        journal.note(done="add", id=added, text=f"loop word{number} says Nr{number}", message=f"m{number}")
+        journal.note(done="add", id=uid, text=f"loop word{number} says Nr{number}", message=f"m{number}")
         if number % 4 == 0:
-            journal.note(begun="update", id=added, text=f"loop fresh{number} says Nr{number}")
-            memory.update(added, f"loop fresh{number} says Nr{number}")
-            journal.note(done="update", id=added, text=f"loop fresh{number} says Nr{number}")
+            journal.note(begun="update", id=uid, text=f"loop fresh{number} says Nr{number}")
+            memory.update(uid, f"loop fresh{number} says Nr{number}")
+            journal.note(done="update", id=uid, text=f"loop fresh{number} says Nr{number}")
         if number % 5 == 0:
-            journal.note(begun="delete", id=added)
-            memory.delete(added)
-            journal.note(done="delete", id=added)
+            journal.note(begun="delete", id=uid)
+            memory.delete(uid)
+            journal.note(done="delete", id=uid)
         if number % 7 == 0:
             memory.search("loop", user_id="u")
 
@@ -264,14 +263,14 @@ def loop(home: Path, journal: Journal) -> None:
 def serve(modules: list[str]) -> None:
     for module in modules:
         importlib.import_module(module)
-    HashEmbedder().embed_query("a table of all letters is made by the first text")
+    HashEmbedder().embed_query("the first text fills a table of all letters")
     for line in sys.stdin:
         order = json.loads(line)
         process = os.fork()
         if process == 0:
             code = 3
             try:
-                carry_out(order)
+                execute(order)
                 code = 0
             except BaseException:
                 Path(order["journal"] + ".err").write_text(traceback.format_exc())
@@ -286,7 +285,7 @@ def serve(modules: list[str]) -> None:
 
 
 def peer(home: Path, graph: str) -> None:
-    """Another process on the same folder: calls what it is told to."""
+    """Opens the same folder in another process, and makes the calls that it reads."""
     memory = open_memory(home, graph=graph)
     print(json.dumps({"edge": memory._engine._backends.vectors.projection.shared}), flush=True)
     for line in sys.stdin:

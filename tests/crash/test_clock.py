@@ -1,6 +1,6 @@
 """The clock of the machine jumps back an hour: while a folder is open, and between two openings.
 
-What a lease makes of it is in tests/stores/test_projection_worker.py.
+Leases under a changed clock are in tests/stores/test_projection_worker.py.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from child import open_memory
-from victims import in_memory, sound
+from victims import assert_verified, in_memory
 
 import graphmem.engine
 import graphmem.ingest.enrichment
@@ -22,7 +22,7 @@ HOUR = timedelta(hours=1)
 
 
 class Clock(datetime):
-    """The machine's."""
+    """A clock that is `behind` the machine's."""
 
     behind = timedelta(0)
 
@@ -41,8 +41,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> type[Clock]:
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    with in_memory() as made:
-        yield made / "home"
+    with in_memory() as folder:
+        yield folder / "home"
 
 
 def add(memory: Memory, text: str, key: str) -> dict:
@@ -53,7 +53,7 @@ def add(memory: Memory, text: str, key: str) -> dict:
 @pytest.mark.parametrize("graph", ["ledger", "networkx"])
 def test_the_clock_is_set_back(graph: str, reopened: bool, home: Path, clock: type[Clock]) -> None:
     memory = open_memory(home, graph=graph)
-    first, gone = (add(memory, text, text[:2])["id"] for text in ("Ada keeps zebrafinches", "Bob keeps mudskippers"))
+    first, deleted = (add(memory, text, text[:2])["id"] for text in ("Ada keeps zebrafinches", "Bob keeps mudskippers"))
     memory.add("Ada sings", user_id="u", wait=False)
     memory.rename_entity("ada", "Countess", user_id="u")
     clock.behind = HOUR
@@ -64,23 +64,23 @@ def test_the_clock_is_set_back(graph: str, reopened: bool, home: Path, clock: ty
         assert add(memory, "Ada keeps zebrafinches", "Ad")["event"] == "NONE"
         later = add(memory, "Ada feeds pangolins", "3")["id"]
         memory.update(first, "Ada keeps nightjars")
-        memory.delete(gone)
+        memory.delete(deleted)
         assert add(memory, "Bob keeps mudskippers", "Bo")["reason"] == "erased"
         assert memory.flush() == {"pending": []}
         assert [event["event"] for event in memory.history(first)] == ["ADD", "UPDATE"]
-        assert [event["event"] for event in memory.history(gone)] == ["ADD", "DELETE"]
+        assert [event["event"] for event in memory.history(deleted)] == ["ADD", "DELETE"]
         assert memory.get_all(user_id="u")["total"] == 3
         assert memory.get(later)["at"] < memory.get(first)["at"]
         for uid, word in ((later, "pangolins"), (first, "nightjars")):
             assert memory.search(word, user_id="u")["results"][0]["id"] == uid
-        assert all(hit["id"] != gone for hit in memory.search("mudskippers", user_id="u")["results"])
-        sound(memory)
+        assert all(hit["id"] != deleted for hit in memory.search("mudskippers", user_id="u")["results"])
+        assert_verified(memory)
         clock.behind = timedelta(0)
         memory.update(later, "Ada feeds hornbills")
         assert memory.search("hornbills", user_id="u")["results"][0]["id"] == later
-        sound(memory)
+        assert_verified(memory)
     with open_memory(home, graph=graph) as again:
-        sound(again)
+        assert_verified(again)
         assert again.get_all(user_id="u")["total"] == 3
 
 

@@ -1,4 +1,4 @@
-"""Closing while other threads are at work: they get an error of ours, and the process lives."""
+"""Closing while other threads search: they get StoreUnavailable, and the process does not crash."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ with tempfile.TemporaryDirectory() as folder:
 
 
 @pytest.mark.parametrize("where", ["memory", "file"])
-def test_whoever_searches_while_it_is_closed_gets_our_error(where: str) -> None:
-    """In memory there is one connection: closed while another thread read, it took the process with it."""
-    done = subprocess.run(
+def test_searching_while_closing_raises_store_unavailable(where: str) -> None:
+    """In memory all threads share one connection; closing it under a reading thread once crashed the process."""
+    process = subprocess.run(
         [sys.executable, "-c", SCRIPT, where], check=False, capture_output=True, text=True, timeout=2 * PATIENCE
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr

@@ -1,4 +1,4 @@
-"""Disks: full ones, read-only ones, and files whose bytes are not what was written."""
+"""Full disks, read-only disks, and files with damaged bytes."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ home = Path(sys.argv[1])
 
 
 def run(home: Path, body: str) -> None:
-    """In a process of its own: what a full disk does to a mapped file is a signal."""
-    done = subprocess.run(
+    """Runs it in a process of its own: a full disk under a mapped file kills with a signal."""
+    process = subprocess.run(
         [sys.executable, "-c", HEAD + body, str(home)], timeout=2 * PATIENCE, capture_output=True, text=True
     )
-    assert done.returncode == 0, done.stderr[:3000]
+    assert process.returncode == 0, process.stderr[:3000]
 
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of its own. Reading a hole of a mapped file takes a page there, and Edge's files have 140 MB of holes."""
+    """A small disk in memory, 256 MB: reading a hole of a mapped file takes a page, and Edge has 140 MB of holes."""
     place = tmp_path / "disk"
     place.mkdir()
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256m", "tmpfs", str(place)], capture_output=True)
-    if made.returncode:
+    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256m", "tmpfs", str(place)], capture_output=True)
+    if mount.returncode:
         pytest.skip("no file system can be mounted here")
     yield place
     subprocess.run(["umount", "-l", str(place)], check=True)
@@ -59,7 +59,7 @@ def test_a_disk_that_runs_full_costs_nothing_acknowledged(disk: Path) -> None:
         disk / "home",
         """
 memory = open_memory(home)
-kept = {memory.add(f"Adam likes thing{n}", user_id="u")["results"][0]["id"]: f"Adam likes thing{n}" for n in range(5)}
+stored = {memory.add(f"Adam likes thing{n}", user_id="u")["results"][0]["id"]: f"Adam likes thing{n}" for n in range(5)}
 filler = home.with_name("filler")
 room = os.statvfs(home)
 with filler.open("wb") as file:
@@ -77,32 +77,32 @@ def fails(act):
 
 for n in range(200):
     text = f"Adam likes xylophone{n} " + 20_000 * "and more "
-    if fails(lambda: kept.update({memory.add(text, user_id="u")["results"][0]["id"]: text.rstrip()})):
+    if fails(lambda: stored.update({memory.add(text, user_id="u")["results"][0]["id"]: text.rstrip()})):
         break
 else:
     raise AssertionError("the disk did not run full")
-uid = next(iter(kept))
+uid = next(iter(stored))
 if not fails(lambda: memory.update(uid, 30_000 * "longer ")):
-    kept[uid] = 30_000 * "longer "
-held = {one["id"]: one["memory"] for one in memory.get_all(user_id="u", limit=1000)["results"]}
-assert held.keys() == kept.keys()
+    stored[uid] = 30_000 * "longer "
+listed = {one["id"]: one["memory"] for one in memory.get_all(user_id="u", limit=1000)["results"]}
+assert listed.keys() == stored.keys()
 assert memory.search("thing3", user_id="u")["results"]
 
 filler.unlink()
-kept[memory.add("Bella has room again", user_id="u")["results"][0]["id"]] = "Bella has room again"
+stored[memory.add("Bella has room again", user_id="u")["results"][0]["id"]] = "Bella has room again"
 assert memory.flush() == {"pending": []}
 assert memory.verify(repair=True)["ok"], memory.verify()
 memory.close()
 with open_memory(home) as again:
-    held = {one["id"]: one["memory"] for one in again.get_all(user_id="u", limit=1000)["results"]}
-    assert held.keys() == kept.keys()
+    listed = {one["id"]: one["memory"] for one in again.get_all(user_id="u", limit=1000)["results"]}
+    assert listed.keys() == stored.keys()
     assert again.verify()["ok"]
     assert again.search("who has room", user_id="u")["results"]
 """,
     )
 
 
-def test_a_disk_full_at_the_end_lets_go_of_everything_all_the_same(disk: Path) -> None:
+def test_closing_on_a_full_disk_closes_all_files(disk: Path) -> None:
     run(
         disk / "home",
         """
@@ -150,7 +150,7 @@ else:
     assert before == {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
 
 
-# --- bytes that are not what was written -----------------------------------------------------------------------------
+# --- damaged bytes ---------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -163,7 +163,7 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "whole"
 
 
-def every_door(memory: Memory) -> Iterator[object]:
+def public_calls(memory: Memory) -> Iterator[object]:
     yield lambda: memory.verify()
     yield lambda: memory.search("what does Adam like", user_id="u")
     yield lambda: memory.get_all(user_id="u", limit=1000)
@@ -175,9 +175,9 @@ def every_door(memory: Memory) -> Iterator[object]:
 
 
 def test_flipped_bytes_are_named_as_damage_or_do_no_harm(home: Path, tmp_path: Path) -> None:
-    """Whatever is hit: an answer or our error, which names the way out and quotes nothing."""
+    """Any damage leads to an answer, or to our error, which names the way out and quotes no text."""
     whole, dice = (home / "ledger.sqlite").read_bytes(), random.Random(SEED)
-    told = 0
+    error_count = 0
     for number in range(25):
         place = tmp_path / f"flipped{number}"
         shutil.copytree(home, place)
@@ -185,30 +185,30 @@ def test_flipped_bytes_are_named_as_damage_or_do_no_harm(home: Path, tmp_path: P
         for _ in range(dice.choice((1, 5, 40))):
             bytes_[dice.randrange(100, len(whole))] ^= dice.randrange(1, 256)
         (place / "ledger.sqlite").write_bytes(bytes_)
-        told += len(errors_of(place))
+        error_count += len(errors_of(place))
         shutil.rmtree(place)
-    assert told > 10
+    assert error_count > 10
 
 
 def errors_of(place: Path) -> list[str]:
-    told: list[str] = []
+    errors: list[str] = []
     try:
         with open_memory(place) as memory:
-            for act in every_door(memory):
+            for act in public_calls(memory):
                 try:
                     act()
                 except GraphmemError as error:
-                    told.append(str(error))
+                    errors.append(str(error))
     except GraphmemError as error:
-        told.append(str(error))
-    for line in told:
+        errors.append(str(error))
+    for line in errors:
         assert "marmalade" not in line
         assert not line.startswith("the ledger") or all(word in line for word in WAY_OUT), line
-    return told
+    return errors
 
 
 def test_words_that_changed_without_us_are_named(home: Path) -> None:
-    """A flipped letter leaves the file in good order: only what was computed from the words knows better."""
+    """A flipped letter leaves a valid file: only values computed from the text show the change."""
     file = home / "ledger.sqlite"
     with sqlite3.connect(file) as connection:
         (uid,) = connection.execute("SELECT uid FROM memories WHERE text LIKE 'marmalade7 %'").fetchone()
@@ -235,18 +235,18 @@ def test_a_value_that_nobody_wrote_is_damage(home: Path, damage: str) -> None:
     assert any("it is damaged" in line for line in errors_of(home))
 
 
-def test_an_error_of_whoever_reads_is_no_damage(home: Path) -> None:
+def test_an_error_raised_inside_a_transaction_is_not_reported_as_damage(home: Path) -> None:
     with open_memory(home) as memory:
         for error in (ValueError("of a date"), OverflowError("of a date")):
-            for door in (memory._engine.ledger.read, memory._engine.ledger.write):
-                with pytest.raises(type(error), match="of a date"), door():
+            for transaction in (memory._engine.ledger.read, memory._engine.ledger.write):
+                with pytest.raises(type(error), match="of a date"), transaction():
                     raise error
 
 
-@pytest.mark.parametrize("kept", [0.5, 0.95])
-def test_a_file_that_was_cut_off_is_damaged(home: Path, kept: float) -> None:
+@pytest.mark.parametrize("share", [0.5, 0.95])
+def test_a_file_that_was_cut_off_is_damaged(home: Path, share: float) -> None:
     file = home / "ledger.sqlite"
-    os.truncate(file, int(file.stat().st_size * kept))
+    os.truncate(file, int(file.stat().st_size * share))
     assert errors_of(home)
 
 
@@ -259,9 +259,9 @@ def test_a_file_whose_head_is_gone_is_refused_untouched(home: Path) -> None:
     assert file.read_bytes() == before
 
 
-@pytest.mark.parametrize("kept", [0.0, 0.2, 0.7, 0.999])
-def test_a_log_that_was_cut_off_leaves_an_earlier_state(tmp_path: Path, kept: float) -> None:
-    """What is lost was on a disk that did not keep its word; what is left is whole, and the index follows it."""
+@pytest.mark.parametrize("share", [0.0, 0.2, 0.7, 0.999])
+def test_a_log_that_was_cut_off_leaves_an_earlier_state(tmp_path: Path, share: float) -> None:
+    """The disk has lost acknowledged writes; the others are whole, and the index is brought back to them."""
     home = tmp_path / "home"
     run(
         home,
@@ -273,7 +273,7 @@ os.kill(os.getpid(), 9)
 """.replace("os.kill(os.getpid(), 9)", "os._exit(0)"),
     )
     log = home / "ledger.sqlite-wal"
-    os.truncate(log, int(log.stat().st_size * kept))
+    os.truncate(log, int(log.stat().st_size * share))
     with open_memory(home) as memory:
         left = {one["id"]: one["memory"] for one in memory.get_all(user_id="u", limit=100)["results"]}
         assert sorted(left.values()) == sorted(f"marmalade{n} Adam likes Bella{n}" for n in range(len(left)))
@@ -286,7 +286,7 @@ os.kill(os.getpid(), 9)
 
 
 def test_a_ledger_that_is_damaged_is_not_made_anew(home: Path) -> None:
-    """Nothing of it is overwritten by trying again."""
+    """Opening it again overwrites nothing."""
     file = home / "ledger.sqlite"
     os.truncate(file, file.stat().st_size // 2)
     size = file.stat().st_size

@@ -1,4 +1,4 @@
-"""What a fork inherits, and what two Memory objects of one process share: locks that POSIX keeps for a process."""
+"""Forks, and two Memory objects in one process: POSIX file locks belong to the process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def forked(act):
     assert status == 0, status
 
 def elsewhere():
-    "Another process opens the folder, works in it, and is the last but one to leave."
+    "Opens, uses and closes the folder in another process, while this one has it open."
     import subprocess
     code = """if True:
         import sys
@@ -54,10 +54,10 @@ def refused(act):
 
 
 def run(home: Path, body: str) -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", HEAD + body, str(home)], timeout=2 * PATIENCE, capture_output=True, text=True
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
-def test_a_forked_child_is_told_so_at_once(home: Path) -> None:
+def test_a_forked_child_gets_an_error_at_once(home: Path) -> None:
     run(
         home,
         """
@@ -88,8 +88,8 @@ memory.close()
     )
 
 
-def test_a_forked_child_lets_go_of_nothing_that_is_its_parents(home: Path) -> None:
-    """Neither by an exit in good order nor by dropping its Memory: Edge's lock is one for both processes."""
+def test_a_forked_child_releases_no_lock_of_its_parent(home: Path) -> None:
+    """Neither by a clean exit nor by dropping its Memory: both processes share Edge's lock."""
     run(
         home,
         """
@@ -116,7 +116,7 @@ with open_memory(home) as again:
     )
 
 
-def test_a_forked_child_opens_folders_that_its_parent_has_not(home: Path) -> None:
+def test_a_forked_child_opens_folders_that_its_parent_does_not_have_open(home: Path) -> None:
     run(
         home,
         """
@@ -137,8 +137,8 @@ with open_memory(home) as again:
     )
 
 
-def test_a_second_memory_in_this_process_does_not_open_the_door_to_others(home: Path) -> None:
-    """Closing any descriptor of a file takes the process's locks on it away, and with them the write-ahead log."""
+def test_closing_a_second_memory_of_one_process_keeps_the_locks_of_the_first(home: Path) -> None:
+    """Closing any descriptor of a file drops all locks of the process on it, and with them the write-ahead log."""
     run(
         home,
         """

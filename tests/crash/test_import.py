@@ -1,4 +1,4 @@
-"""A process killed while it imports: whoever imports the file again has it all, once."""
+"""A process killed while it imports: importing the file again stores every record once."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from pathlib import Path
 import pytest
 from child import open_memory
 from support.ledger_snapshot import same
-from test_kill import EDGE, HOUSE, TOMBSTONES, Server, folder, server, sound  # noqa: F401  (two of them are fixtures)
+from test_kill import EDGE, ENGINE, TOMBSTONES, Server, assert_verified, folder, server  # noqa: F401  (two of them are fixtures)
 
 from graphmem.transfer import jsonl
 
-RECEIVE, ALIASES = "graphmem.commands.imports", "graphmem.stores.ledger.entity_names"
+IMPORTS, ALIASES = "graphmem.commands.imports", "graphmem.stores.ledger.entity_names"
 POINTS = [
-    ("the first memory is stored, its history is not", f"after {RECEIVE}:_insert", 1),
-    ("its history is written, what is derived is not", f"before {RECEIVE}:_store_derived", 1),
-    ("inside it, before COMMIT", f"after {RECEIVE}:_store_derived", 2),
-    ("the first batch is committed, not delivered", f"after {HOUSE}:commit", 1),
-    ("the second batch is committed, what it owes is not done", "before graphmem.ingest.enrichment:commit", 1),
-    ("that is done, not delivered", "after graphmem.ingest.enrichment:commit", 1),
+    ("the first memory is stored, its history is not", f"after {IMPORTS}:_insert", 1),
+    ("its history is written, its derived rows are not", f"before {IMPORTS}:_store_derived", 1),
+    ("inside it, before COMMIT", f"after {IMPORTS}:_store_derived", 2),
+    ("the first batch is committed, not delivered", f"after {ENGINE}:commit", 1),
+    ("the second batch is committed, its tasks are pending", "before graphmem.ingest.enrichment:commit", 1),
+    ("its tasks are complete, not delivered", "after graphmem.ingest.enrichment:commit", 1),
     ("a batch in the middle of Edge", "after shard.update", 3),
-    ("in the third batch", f"after {RECEIVE}:_store_derived", 5),
-    ("a tombstone is laid, before COMMIT", f"after {TOMBSTONES}:add_tombstone", 1),
-    ("a link between names is taken, before COMMIT", f"after {ALIASES}:import_link", 1),
-    ("a name is taken, before COMMIT", f"after {ALIASES}:import_chosen_name", 1),
-    ("all is committed, the last delivery is not", f"before {HOUSE}:Engine.deliver", 4),
+    ("in the third batch", f"after {IMPORTS}:_store_derived", 5),
+    ("a tombstone is added, before COMMIT", f"after {TOMBSTONES}:add_tombstone", 1),
+    ("an alias is imported, before COMMIT", f"after {ALIASES}:import_link", 1),
+    ("a chosen name is imported, before COMMIT", f"after {ALIASES}:import_chosen_name", 1),
+    ("all is committed, the last batch is not delivered", f"before {ENGINE}:Engine.deliver", 4),
     ("before Edge's first point", f"before {EDGE}:EmbeddedIndex.upsert", 1),
 ]
 
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory):
-    """A memory and its export, of which two memories come without their vectors, one of them without mentions, too."""
+    """A memory and its export, with two memories without vectors, one of them without mentions, too."""
     home = tmp_path_factory.mktemp("source")
     with open_memory(home) as memory:
-        said = [f"Nr{n} met Nr{n + 1} at Fagott{n}" for n in range(7)]
-        ids = [memory.add(text, user_id="u", timestamp="2024-01-01")["results"][0]["id"] for text in said]
+        texts = [f"Nr{n} met Nr{n + 1} at Fagott{n}" for n in range(7)]
+        ids = [memory.add(text, user_id="u", timestamp="2024-01-01")["results"][0]["id"] for text in texts]
         memory.update(ids[0], "Nr0 met Bergen")
         memory.delete(ids[1])
         memory.alias("nr0", "nr3", user_id="u")
@@ -66,10 +66,10 @@ def test_killed_while_importing(name: str, point: str, nth: int, source, server:
     assert code == -9, f"the point was not reached: {point} (exit {code})"
     with open_memory(home) as again:
         assert again.flush() == {"pending": []}
-        sound(again)
-        done = again.import_(path)
-        assert done["added"] + done["known"] >= 6
-        assert done["unenriched"] == 0
+        assert_verified(again)
+        report = again.import_(path)
+        assert report["added"] + report["known"] >= 6
+        assert report["unenriched"] == 0
         same(memory, again)
         hits = [hit["id"] for hit in memory.search("Nr3", user_id="u")["results"]]
         assert [hit["id"] for hit in again.search("Nr3", user_id="u")["results"]] == hits

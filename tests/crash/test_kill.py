@@ -1,6 +1,6 @@
 """A process killed at named points of its work: nothing acknowledged is lost, doubled, or comes back.
 
-`child.py` is the process; here its folder is opened again and compared with what it had acknowledged.
+`child.py` is the process; the tests open its folder again and compare it with the acknowledged calls.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 from child import NEW, REVISED, SEEDS, open_memory
-from victims import Server, in_memory, sound, words_in_files
+from victims import Server, assert_verified, in_memory, words_in_files
 
 from graphmem import Memory
 
-HOUSE, EDGE = "graphmem.engine", "graphmem.stores.qdrant.embedded"
+ENGINE, EDGE = "graphmem.engine", "graphmem.stores.qdrant.embedded"
 EVENTS, TOMBSTONES = "graphmem.stores.ledger.events", "graphmem.stores.ledger.tombstones"
 OUTBOX = "graphmem.stores.ledger.outbox"
 DELIVER, COMMIT = "graphmem.stores.projection:Projection", "graphmem.commands.unit_of_work"
@@ -41,10 +41,10 @@ KILLS = [
     Kill("inside the words' transaction", "add", f"after {COMMIT}:execute", False),
     Kill("inside it, with the message noted, before its task", "add", f"before {OUTBOX}:enqueue", False),
     Kill("inside it, with the task, before COMMIT", "add", f"after {OUTBOX}:enqueue", False),
-    Kill("after the words commit", "add", f"after {HOUSE}:commit", True),
-    Kill("before the embedder is asked", "add", "before graphmem.models.callable:CallableEmbedder.embed", True),
+    Kill("after the words commit", "add", f"after {ENGINE}:commit", True),
+    Kill("before the embedder is called", "add", "before graphmem.models.callable:CallableEmbedder.embed", True),
     Kill("before the enrich commit", "add", "before graphmem.ingest.enrichment:commit", True),
-    Kill("inside the enrich transaction, task paid", "add", f"after {OUTBOX}:complete", True),
+    Kill("inside the enrich transaction, task completed", "add", f"after {OUTBOX}:complete", True),
     Kill("inside it, between vectors and graph", "add", "before graphmem.stores.ledger.graph_writes:add", True),
     Kill("inside it, before COMMIT", "add", f"after {COMMIT}:execute", True, nth=2),
     Kill("after the enrich commit", "add", "after graphmem.ingest.enrichment:commit", True),
@@ -56,7 +56,7 @@ KILLS = [
     Kill("after the cursor moved", "add", f"after {DELIVER}._advance_cursor", True),
     Kill("before Edge optimizes", "optimize", "before shard.optimize", True),
     Kill("after Edge optimized", "optimize", "after shard.optimize", True),
-    Kill("wait=False: after the words commit", "add later", f"after {HOUSE}:commit", True),
+    Kill("wait=False: after the words commit", "add later", f"after {ENGINE}:commit", True),
     Kill(
         "wait=False: in the background, before enrichment",
         "add later",
@@ -66,18 +66,21 @@ KILLS = [
     Kill("wait=False: in the background, before delivery", "add later", f"before {EDGE}:EmbeddedIndex.upsert", True),
     # update
     Kill(
-        "update: stripped, inside the transaction", "update", "after graphmem.commands.memories:_remove_derived", False
+        "update: derived rows removed, inside the transaction",
+        "update",
+        "after graphmem.commands.memories:_remove_derived",
+        False,
     ),
     Kill("update: inside the transaction, before COMMIT", "update", f"after {EVENTS}:add_event", False),
-    Kill("update: committed, not enriched", "update", f"after {HOUSE}:commit", True),
+    Kill("update: committed, not enriched", "update", f"after {ENGINE}:commit", True),
     Kill("update: enriched, Edge has the old vectors", "update", f"before {EDGE}:EmbeddedIndex.upsert", True),
-    Kill("update: Edge has lost the old, not taken the new", "update", "after shard.update", True),
+    Kill("update: Edge has deleted the old, not stored the new", "update", "after shard.update", True),
     Kill("update: Edge has the new, not flushed", "update", "after shard.update", True, nth=2),
     Kill("update: flushed, cursor behind", "update", "after shard.flush", True),
     # delete
     Kill("delete: inside the transaction, words forgotten", "delete", f"after {EVENTS}:erase_content", False),
     Kill("delete: buried, before COMMIT", "delete", f"after {TOMBSTONES}:add_tombstone", False),
-    Kill("delete: committed, Edge still has it", "delete", f"after {HOUSE}:commit", True),
+    Kill("delete: committed, Edge still has it", "delete", f"after {ENGINE}:commit", True),
     Kill("delete: before Edge's delete", "delete", f"before {EDGE}:EmbeddedIndex.delete", True),
     Kill("delete: Edge deleted, not flushed", "delete", "after shard.update", True),
     Kill("delete: flushed, cursor behind", "delete", "after shard.flush", True),
@@ -111,9 +114,14 @@ KILLS = [
     Kill("rebuild: cursor made, nothing delivered", "rebuild", f"after {DELIVER}._start_over", True),
     Kill("rebuild: after the second of several batches", "batches", f"after {DELIVER}._advance_cursor", True, nth=2),
     # another embedding model
-    Kill("rebuild with another model: before the old vectors go", "remodel", f"before {HOUSE}:commit", True),
-    Kill("rebuild with another model: owed anew, model not noted", "remodel", f"after {HOUSE}:commit", True),
-    Kill("rebuild with another model: noted, nothing embedded", "remodel", f"after {HOUSE}:record_embedder", True),
+    Kill("rebuild with another model: before the old vectors are deleted", "remodel", f"before {ENGINE}:commit", True),
+    Kill("rebuild with another model: tasks enqueued, model not recorded", "remodel", f"after {ENGINE}:commit", True),
+    Kill(
+        "rebuild with another model: model recorded, nothing embedded",
+        "remodel",
+        f"after {ENGINE}:record_embedder",
+        True,
+    ),
     Kill("rebuild with another model: before Edge is wiped", "remodel", f"before {EDGE}:EmbeddedIndex.wipe", True),
     # reset
     Kill("reset: inside the transaction", "reset", "after graphmem.stores.ledger.integrity:wipe", False),
@@ -122,7 +130,7 @@ KILLS = [
     Kill("reset: both emptied, file not compacted", "reset", "before graphmem.stores.ledger:Ledger.compact", True),
 ]
 
-# One before and one after each commit, and one between an index and its cursor: what the default run plays.
+# The kills of the default run: one before and one after a commit, and one between an index and its cursor.
 QUICK = {
     "inside it, with the task, before COMMIT",
     "after the words commit",
@@ -141,30 +149,30 @@ OPENINGS = [
 
 @pytest.fixture
 def folder():
-    with in_memory() as made:
-        yield made
+    with in_memory() as new_folder:
+        yield new_folder
 
 
 @pytest.fixture(scope="module")
 def server():
-    with closing(Server()) as made:
-        yield made
+    with closing(Server()) as new_server:
+        yield new_server
 
 
-def everything(memory: Memory, user: str = "u") -> dict[str, str]:
+def list_texts(memory: Memory, user: str = "u") -> dict[str, str]:
     listed = memory.get_all(user_id=user, limit=10_000)
     assert listed["total"] == len(listed["results"])
     assert len({one["id"] for one in listed["results"]}) == listed["total"]
     return {one["id"]: one["memory"] for one in listed["results"]}
 
 
-def found_by_their_own_words(memory: Memory, texts: dict[str, str]) -> None:
+def check_found_by_own_words(memory: Memory, texts: dict[str, str]) -> None:
     for uid, text in texts.items():
         for query in (text, own_word(text)):
             hits = memory.search(query, user_id="u")
             assert "degraded" not in hits
-            shown = {hit["id"]: hit["memory"] for hit in hits["results"]}
-            assert shown.get(uid) == text, (query, shown)
+            hit_texts = {hit["id"]: hit["memory"] for hit in hits["results"]}
+            assert hit_texts.get(uid) == text, (query, hit_texts)
             if query == text:
                 assert hits["results"][0]["id"] == uid
 
@@ -174,7 +182,7 @@ def own_word(text: str) -> str:
 
 
 def expected_after(kill: Kill, ids: list[str]) -> dict[str, str]:
-    """What a scope holds after the act; a new memory's id is not known: "new"."""
+    """The texts of a scope after the act, by id; "new" stands for the unknown id of a new memory."""
     texts = dict(zip(ids, SEEDS, strict=True))
     if not kill.durable:
         return texts
@@ -200,43 +208,43 @@ def test_killed_at(kill: Kill, server: Server, folder: Path):
         assert memory.flush() == {"pending": []}
         check(kill, memory, ids)
     if kill.act in {"delete", "delete_all", "reset", "close"} and kill.durable:
-        gone = SEEDS[1].split()[-1]
-        assert words_in_files(home, [gone]) == []
+        erased_word = SEEDS[1].split()[-1]
+        assert words_in_files(home, [erased_word]) == []
 
 
 def check(kill: Kill, memory: Memory, ids: list[str]) -> None:
     if kill.act == "remodel":
         memory.rebuild()
-    sound(memory)
-    held, expected = everything(memory), expected_after(kill, ids)
+    assert_verified(memory)
+    stored, expected = list_texts(memory), expected_after(kill, ids)
     if "new" in expected:
-        (new,) = held.keys() - set(ids)
+        (new,) = stored.keys() - set(ids)
         expected[new] = expected.pop("new")
-    assert held == expected
-    assert list(everything(memory, "other").values()) == (
+    assert stored == expected
+    assert list(list_texts(memory, "other").values()) == (
         [] if kill.act == "reset" and kill.durable else ["omega Olga owns a blueferret"]
     )
-    found_by_their_own_words(memory, held)
-    none_twice(kill, memory, ids, held)
-    for uid in set(ids) - held.keys():
+    check_found_by_own_words(memory, stored)
+    check_messages_stored_once(kill, memory, ids, stored)
+    for uid in set(ids) - stored.keys():
         assert memory.get(uid) is None
         assert all(hit["id"] != uid for hit in memory.search(SEEDS[ids.index(uid)], user_id="u")["results"])
-    sound(memory)
-    assert everything(memory).keys() >= held.keys()
+    assert_verified(memory)
+    assert list_texts(memory).keys() >= stored.keys()
 
 
-def none_twice(kill: Kill, memory: Memory, ids: list[str], held: dict[str, str]) -> None:
-    """What was said is known: a client that heard no answer says it again, and it is there once."""
+def check_messages_stored_once(kill: Kill, memory: Memory, ids: list[str], stored: dict[str, str]) -> None:
+    """A client that got no answer adds its message again: it is stored once."""
     if kill.act == "reset" and kill.durable:
-        return  # nothing was ever said
+        return  # no message is known any more
     for number, uid in enumerate(ids):
         again = memory.add({"role": "user", "content": SEEDS[number], "id": f"seed-{number}"}, user_id="u")["results"]
         assert [(one["event"], one["id"]) for one in again] == [("NONE", uid)]
     if kill.act in {"add", "optimize", "add later"}:
         again = memory.add({"role": "user", "content": NEW, "id": "new"}, user_id="u")["results"][0]
         assert again["event"] == ("NONE" if kill.durable else "ADD")
-        assert not kill.durable or held[again["id"]] == NEW
-        assert list(everything(memory).values()).count(NEW) == 1
+        assert not kill.durable or stored[again["id"]] == NEW
+        assert list(list_texts(memory).values()).count(NEW) == 1
 
 
 @pytest.mark.parametrize(("name", "point", "nth"), [pytest.param(*one, id=one[0]) for one in OPENINGS])
@@ -245,30 +253,30 @@ def test_killed_while_opening_a_new_folder(name: str, point: str, nth: int, serv
     code, _ = server.order(home, "open", point=point, nth=nth)
     assert code == -9, "the point was not reached"
     with open_memory(home) as memory:
-        sound(memory)
+        assert_verified(memory)
         uid = memory.add(SEEDS[0], user_id="u")["results"][0]["id"]
-        sound(memory)
-        found_by_their_own_words(memory, {uid: SEEDS[0]})
+        assert_verified(memory)
+        check_found_by_own_words(memory, {uid: SEEDS[0]})
 
 
 def test_killed_at_random_moments(server: Server, folder: Path):
-    """The same folder, killed again and again in the middle of everything."""
+    """The same folder, after kill upon kill at random moments."""
     home, moments = folder / "home", random.Random(20)
     state: dict[str, str] = {}
     read = 0
     for _ in range(7):
         code, lines = server.order(home, "loop", kill_after=moments.uniform(0.1, 0.7))
         assert code == -9
-        deleted, unsure = replay(lines[read:], state)
+        deleted, unacknowledged = replay(lines[read:], state)
         read = len(lines)
         with open_memory(home) as memory:
             assert memory.flush() == {"pending": []}
-            sound(memory)
-            held = everything(memory)
-            settle(held, state, unsure)
-            assert held == state
-            some = moments.sample(sorted(held), min(6, len(held)))
-            found_by_their_own_words(memory, {uid: held[uid] for uid in some})
+            assert_verified(memory)
+            stored = list_texts(memory)
+            apply_unacknowledged(stored, state, unacknowledged)
+            assert stored == state
+            sample = moments.sample(sorted(stored), min(6, len(stored)))
+            check_found_by_own_words(memory, {uid: stored[uid] for uid in sample})
             assert all(memory.get(uid) is None for uid in deleted)
 
 
@@ -288,22 +296,22 @@ def replay(lines: list[dict], state: dict[str, str]) -> tuple[list[str], dict | 
     return deleted, begun
 
 
-def settle(held: dict[str, str], state: dict[str, str], unsure: dict | None) -> None:
-    """What was begun and not acknowledged may have happened, wholly."""
-    if unsure is None:
+def apply_unacknowledged(stored: dict[str, str], state: dict[str, str], unacknowledged: dict | None) -> None:
+    """Applies the call that was begun and not acknowledged, if the folder shows that it happened."""
+    if unacknowledged is None:
         return
-    if unsure["begun"] == "add":
-        state.update({uid: text for uid, text in held.items() if uid not in state and text == unsure["text"]})
-    elif unsure["begun"] == "delete" and unsure["id"] not in held:
-        state.pop(unsure["id"], None)
-    elif unsure["begun"] == "update" and held.get(unsure["id"]) == unsure["text"]:
-        state[unsure["id"]] = unsure["text"]
+    if unacknowledged["begun"] == "add":
+        state.update({uid: text for uid, text in stored.items() if uid not in state and text == unacknowledged["text"]})
+    elif unacknowledged["begun"] == "delete" and unacknowledged["id"] not in stored:
+        state.pop(unacknowledged["id"], None)
+    elif unacknowledged["begun"] == "update" and stored.get(unacknowledged["id"]) == unacknowledged["text"]:
+        state[unacknowledged["id"]] = unacknowledged["text"]
 
 
 # --- a damaged folder ------------------------------------------------------------------------------------------------
 
 
-def cut(half: bool):
+def truncate(half: bool):
     return lambda path: os.truncate(path, path.stat().st_size // 2 if half else 0)
 
 
@@ -311,21 +319,25 @@ DAMAGES = [
     ("the folder is gone", "vectors", shutil.rmtree),
     ("the segments are gone", "vectors/*/segments", shutil.rmtree),
     ("the configuration is gone", "vectors/*/edge_config.json", Path.unlink),
-    ("the configuration is empty", "vectors/*/edge_config.json", cut(half=False)),
+    ("the configuration is empty", "vectors/*/edge_config.json", truncate(half=False)),
     ("the ids are gone", "vectors/*/segments/*/mutable_id_tracker.mappings", Path.unlink),
-    ("the ids are cut", "vectors/*/segments/*/mutable_id_tracker.mappings", cut(half=True)),
-    ("the versions are cut", "vectors/*/segments/*/mutable_id_tracker.versions", cut(half=True)),
+    ("the ids are cut", "vectors/*/segments/*/mutable_id_tracker.mappings", truncate(half=True)),
+    ("the versions are cut", "vectors/*/segments/*/mutable_id_tracker.versions", truncate(half=True)),
     ("the payloads are gone", "vectors/*/segments/*/payload_storage/page_0.dat", Path.unlink),
-    ("the payloads are empty", "vectors/*/segments/*/payload_storage/page_0.dat", cut(half=False)),
-    ("the vectors' status is empty", "vectors/*/segments/*/vector_storage-dense/vectors/status.dat", cut(half=False)),
+    ("the payloads are empty", "vectors/*/segments/*/payload_storage/page_0.dat", truncate(half=False)),
+    (
+        "the vectors' status is empty",
+        "vectors/*/segments/*/vector_storage-dense/vectors/status.dat",
+        truncate(half=False),
+    ),
     ("the vectors' status is gone", "vectors/*/segments/*/vector_storage-dense/vectors/status.dat", Path.unlink),
-    ("the vectors are empty", "vectors/*/segments/*/vector_storage-dense/vectors/chunk_0.mmap", cut(half=False)),
+    ("the vectors are empty", "vectors/*/segments/*/vector_storage-dense/vectors/chunk_0.mmap", truncate(half=False)),
 ]
 
 
 @pytest.mark.parametrize(("where", "damage"), [pytest.param(where, damage, id=name) for name, where, damage in DAMAGES])
 def test_a_damaged_index_is_noticed_and_filled_again(where: str, damage, folder: Path):
-    """By the first search where counting can tell, by verify(repair=True) in any case."""
+    """By the first search if the number of points is wrong, by verify(repair=True) in any case."""
     home = folder / "home"
     with open_memory(home) as memory:
         texts = {memory.add(text, user_id="u")["results"][0]["id"]: text for text in SEEDS}
@@ -336,7 +348,7 @@ def test_a_damaged_index_is_noticed_and_filled_again(where: str, damage, folder:
     with open_memory(home) as memory:
         memory.search("anything", user_id="u")
         assert memory.verify(repair=True)["ok"]
-        found_by_their_own_words(memory, texts)
+        check_found_by_own_words(memory, texts)
         for uid, text in texts.items():
             (best,) = memory.search(text, user_id="u", top_k=1, explain=True)["results"]
             assert best["id"] == uid

@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 from child import open_memory
-from victims import in_memory, sound
+from victims import assert_verified, in_memory
 
 CYCLES, WARM = 600, 200
-# What the process may grow from the warm cycles to the last: 3 to 5 MB were seen in a process of its own, 9 in one
-# that had run other tests before. A connection that is not let go of takes 2 MB in twenty cycles, so 40 in all; a
-# shard takes more.
+# Allowed growth from the warm cycles to the last: 3 to 5 MB were measured in a process of its own, 9 in one that had
+# run other tests before. A leaked connection takes 2 MB in twenty cycles, so 40 in all; a leaked shard takes more.
 SLACK = 24 * 2**20
 
 
@@ -31,14 +30,14 @@ def test_six_hundred_openings_leave_nothing_behind(tmp_path: Path, monkeypatch: 
                 if cycle % 100 == 0:
                     memory.delete_all(user_id="u")
             if cycle == WARM:
-                before, size = held(folder), resident()
-        assert held(folder) == before
+                before, size = list_resources(folder), resident()
+        assert list_resources(folder) == before
         assert resident() - size < SLACK
         with open_memory(folder / "home") as memory:
-            sound(memory)
+            assert_verified(memory)
 
 
-def held(folder: Path) -> dict[str, list[str]]:
+def list_resources(folder: Path) -> dict[str, list[str]]:
     """The files, threads and temporary files of this process."""
     gc.collect()
     return {
@@ -52,5 +51,5 @@ def held(folder: Path) -> dict[str, list[str]]:
 
 
 def resident() -> int:
-    """Bytes."""
+    """The resident memory of this process in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

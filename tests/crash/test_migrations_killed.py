@@ -1,4 +1,4 @@
-"""Processes killed while they migrate a ledger: it is migrated, or as it was, and loses nothing."""
+"""Processes killed while they migrate a ledger: it is migrated or unchanged, and loses nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from operations import Open
 from rounds import DIED, Place
 from support.newer_schema import REVISION, newer_schema
-from victims import Server, in_memory, sound
+from victims import Server, assert_verified, in_memory
 
 SEED = os.environ.get("FAULTS_SEED", "6")
 POINTS = 12
@@ -22,8 +22,8 @@ WORDS = [f"omega Olga owns boat{number}" for number in range(5)]
 
 @pytest.fixture(scope="module")
 def server():
-    with closing(Server("alembic.command", "alembic.config", "alembic.script")) as made:
-        yield made
+    with closing(Server("alembic.command", "alembic.config", "alembic.script")) as new_server:
+        yield new_server
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def older(server: Server):
 
 @pytest.mark.parametrize("share", [number / POINTS for number in range(POINTS)])
 def test_killed_while_migrating(older: Place, share: float, tmp_path: Path) -> None:
-    """At points spread evenly over the opening, and once more while what is left is opened."""
+    """Killed at points spread evenly over the opening, and once more at the next opening."""
     rehearsal = copy_of(older, tmp_path / "rehearsal")
     code, lines = rehearsal.play(Open())
     assert code == 0
@@ -74,7 +74,7 @@ def check(place: Place) -> None:
         connection.execute("UPDATE alembic_version SET version_num = '0001'")
         connection.commit()
     with place.open() as memory:
-        sound(memory)
-        found = {hit["memory"] for hit in memory.search("boat3", user_id="u")["results"]}
-        assert WORDS[3] in found
+        assert_verified(memory)
+        hit_texts = {hit["memory"] for hit in memory.search("boat3", user_id="u")["results"]}
+        assert WORDS[3] in hit_texts
         assert memory.get_all(user_id="u")["total"] == len(WORDS)

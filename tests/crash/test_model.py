@@ -1,4 +1,4 @@
-"""Four processes with four threads each on one folder, for FAULTS_SECONDS, against what each of them knows."""
+"""Four processes with four threads each on one folder, for FAULTS_SECONDS, compared with the states they expect."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import IO
 
 from child import open_memory
 from support.waiting import PATIENCE, SLOWNESS
-from victims import in_memory, sound, words_in_files
+from victims import assert_verified, in_memory, words_in_files
 from worker import COMMON
 
 from graphmem import Memory
@@ -25,53 +25,55 @@ NAMES, SAMPLE = "abcd", 30
 def test_processes_and_threads_on_one_folder() -> None:
     with in_memory() as folder:
         home = folder / "home"
-        told = [json.loads(answer) for answer in at_work(home)]
-        print(f"FAULTS_SEED={SEED}:", *(f"{one['calls']} calls in {one['openings']} openings" for one in told), sep=" ")
-        assert [one["errors"] for one in told] == [[]] * len(NAMES)
+        reports = [json.loads(answer) for answer in run_workers(home)]
+        print(
+            f"FAULTS_SEED={SEED}:", *(f"{one['calls']} calls in {one['openings']} openings" for one in reports), sep=" "
+        )
+        assert [one["errors"] for one in reports] == [[]] * len(NAMES)
         with open_memory(home) as memory:
-            assert memory._engine._backends.vectors.projection.shared, "nobody let go of the vector index"
+            assert memory._engine._backends.vectors.projection.shared, "no worker released the vector index"
             assert memory.flush() == {"pending": []}
-            sound(memory)
-            check(memory, told)
-        assert min(one["openings"] for one in told) > 1
+            assert_verified(memory)
+            check(memory, reports)
+        assert min(one["openings"] for one in reports) > 1
         assert sorted(path.name for path in home.glob("ledger*")) == ["ledger.sqlite"]
-        words = [text.split()[-1] for one in told for texts in one["gone"].values() for text in texts]
+        words = [text.split()[-1] for one in reports for texts in one["deleted"].values() for text in texts]
         assert words_in_files(home, Random(SEED).sample(words, min(SAMPLE, len(words)))) == []
 
 
-def at_work(home: Path) -> list[str]:
+def run_workers(home: Path) -> list[str]:
     script = str(Path(__file__).with_name("worker.py"))
     with ExitStack() as running:
         processes = []
         for name in NAMES:
             errors = running.enter_context(home.with_name(f"{name}.err").open("w+"))
             order = [sys.executable, script, str(home), name, str(SECONDS), SEED]
-            made = running.enter_context(subprocess.Popen(order, stdout=subprocess.PIPE, stderr=errors, text=True))
-            running.callback(made.kill)
-            processes.append((made, errors))
-        return [answer_of(*one) for one in processes]
+            process = running.enter_context(subprocess.Popen(order, stdout=subprocess.PIPE, stderr=errors, text=True))
+            running.callback(process.kill)
+            processes.append((process, errors))
+        return [read_answer(*one) for one in processes]
 
 
-def answer_of(process: subprocess.Popen, errors: IO[str]) -> str:
+def read_answer(process: subprocess.Popen, errors: IO[str]) -> str:
     answer, _ = process.communicate(timeout=SECONDS + 2 * PATIENCE)
     errors.seek(0)
     assert process.returncode == 0, errors.read()
     return answer
 
 
-def check(memory: Memory, told: list[dict]) -> None:
-    shared = {uid: text for one in told for uid, text in one["shared"].items()}
-    expected = {**{user: held for one in told for user, held in one["held"].items()}, COMMON: shared}
+def check(memory: Memory, reports: list[dict]) -> None:
+    shared = {uid: text for one in reports for uid, text in one["shared"].items()}
+    expected = {**{user: texts for one in reports for user, texts in one["current"].items()}, COMMON: shared}
     dice = Random(SEED)
-    for user, held in expected.items():
+    for user, texts in expected.items():
         listed = memory.get_all(user_id=user, limit=100_000)["results"]
-        assert {one["id"]: one["memory"] for one in listed} == held
-        assert len(listed) == len(held)
-        for uid in dice.sample(sorted(held), min(SAMPLE, len(held))):
-            word = held[uid].split()[-1]
+        assert {one["id"]: one["memory"] for one in listed} == texts
+        assert len(listed) == len(texts)
+        for uid in dice.sample(sorted(texts), min(SAMPLE, len(texts))):
+            word = texts[uid].split()[-1]
             assert uid in {hit["id"] for hit in memory.search(word, user_id=user)["results"]}, word
-            assert memory.history(uid)[-1]["new_memory"] == held[uid]
-    for uid in [uid for one in told for uid in (*one["gone"], *one["unshared"])]:
+            assert memory.history(uid)[-1]["new_memory"] == texts[uid]
+    for uid in [uid for one in reports for uid in (*one["deleted"], *one["unshared"])]:
         assert memory.get(uid) is None
         assert [event["event"] for event in memory.history(uid)].count("DELETE") == 1
     assert memory.stats()["memories"] == sum(map(len, expected.values()))

@@ -1,5 +1,5 @@
-"""A ledger whose folder is renamed, removed or put back from a backup under a running process: nothing is stored there
-in silence, and closing and opening again is the way out.
+"""A ledger whose folder is renamed, removed or restored from a backup under a running process: no write is lost in
+silence, and the error says to close and open again.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def home(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 
 
 MOVES = pytest.mark.parametrize(
-    ("move", "home", "left"),
+    ("move", "home", "remaining"),
     [
         (rename, None, []),
         (remove, None, []),
@@ -75,9 +75,7 @@ def words(memory: Memory) -> list[str]:
 
 
 @MOVES
-def test_what_cannot_be_found_again_is_not_acknowledged(
-    home: Path, move: Callable[[Path], None], left: list[str]
-) -> None:
+def test_calls_on_a_moved_ledger_are_refused(home: Path, move: Callable[[Path], None], remaining: list[str]) -> None:
     memory = open_memory(home)
     uid = memory.add("Adam likes quartz", user_id="u")["results"][0]["id"]
     move(home)
@@ -92,14 +90,14 @@ def test_what_cannot_be_found_again_is_not_acknowledged(
             act()
     memory.close()
     with open_memory(home) as again:
-        assert words(again) == left
+        assert words(again) == remaining
         again.add("Carl likes jade", user_id="u")
         assert again.verify()["ok"]
 
 
 @MOVES
-def test_a_read_notices_it_soon(
-    home: Path, move: Callable[[Path], None], left: list[str], monkeypatch: pytest.MonkeyPatch
+def test_a_read_of_a_moved_ledger_fails_soon(
+    home: Path, move: Callable[[Path], None], remaining: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite, "_CHECK_INTERVAL", 0.1)
     with open_memory(home) as memory:
@@ -122,19 +120,19 @@ def test_a_renamed_folder_has_all_that_was_stored_in_it(tmp_path: Path) -> None:
         assert moved.verify()["ok"]
 
 
-def test_a_file_that_goes_in_the_middle_of_a_write_takes_it_along(tmp_path: Path) -> None:
-    """What is looked at after the commit: the check before it is too early to see this."""
+def test_a_write_whose_file_is_removed_during_the_commit_is_refused(tmp_path: Path) -> None:
+    """Found by the check after the commit: the one before it is too early."""
     with open_memory(tmp_path / "home") as memory:
         database = memory._engine.ledger._database
-        looks = iter([lambda: None, lambda: shutil.rmtree(tmp_path / "home")])
+        callbacks = iter([lambda: None, lambda: shutil.rmtree(tmp_path / "home")])
         check = database._check_not_moved
 
-        def look(**given: bool) -> None:
-            if not given:
-                next(looks, lambda: None)()
-            check(**given)
+        def checked_call(**options: bool) -> None:
+            if not options:
+                next(callbacks, lambda: None)()
+            check(**options)
 
-        database._check_not_moved = look  # type: ignore[method-assign]  # between the two looks of one commit
+        database._check_not_moved = checked_call  # type: ignore[method-assign]  # runs between both checks
         with pytest.raises(StoreUnavailable, match=OPEN_AGAIN), database.write():
             pass
 
@@ -170,7 +168,7 @@ def test_a_connection_that_is_opened_anew_brings_its_log(tmp_path: Path) -> None
         assert memory.verify()["ok"]
 
 
-def test_in_memory_there_is_nothing_to_look_at(memory: Memory) -> None:
+def test_a_ledger_in_memory_is_never_reported_as_moved(memory: Memory) -> None:
     memory.add("Adam likes quartz", user_id="u")
     assert memory.stats()["memories"] == 1
     assert memory.verify()["ok"]

@@ -1,6 +1,6 @@
-"""Words that were stored are told as stored, also where a process ends, is closed or may have no thread.
+"""Stored memories are reported as stored while a process ends, is closed or can start no thread.
 
-In processes of their own, for what is done to them lasts.
+In processes of their own, because these conditions cannot be undone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ first = memory.add("Adam likes quartz", user_id="u")["results"][0]["id"]
 second = memory.add("Dora likes opals", user_id="u")["results"][0]["id"]
 
 def until_pools_are_shut():
-    "What the interpreter does once the main thread has ended."
+    "Waits until the interpreter, after the main thread's end, has shut all thread pools."
     threading.main_thread().join()
     while not pools._shutdown:
         time.sleep(0.01)
@@ -41,26 +41,26 @@ def everything():
     assert "vectors" in changed["pending"], changed
     back = memory.undo(memory.history(first)[-1]["id"])
     assert back["memory"] == "Adam likes quartz" and "vectors" in back["pending"], back
-    gone = memory.delete(second)
-    assert gone["deleted"] == [second] and gone["pending"] == ["vectors"], gone
+    receipt = memory.delete(second)
+    assert receipt["deleted"] == [second] and receipt["pending"] == ["vectors"], receipt
     print("done")
 """
 
 
 def run(home: Path, body: str) -> str:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", HEAD + body, str(home)],
         check=False,
         timeout=2 * PATIENCE,
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert "Traceback" not in done.stderr, done.stderr[-3000:]
-    return done.stdout
+    assert process.returncode == 0, process.stderr[-3000:]
+    assert "Traceback" not in process.stderr, process.stderr[-3000:]
+    return process.stdout
 
 
-def kept(home: Path) -> list[str]:
+def stored_texts(home: Path) -> list[str]:
     with open_memory(home) as memory:
         assert memory.flush() == {"pending": []}
         assert memory.verify()["ok"]
@@ -70,9 +70,9 @@ def kept(home: Path) -> list[str]:
 WORDS = ["Adam likes quartz", "Bella likes tea", "Carl likes jade"]
 
 
-def test_while_the_interpreter_ends(tmp_path: Path) -> None:
-    """A thread that outlives the main one: pools take no more work then."""
-    told = run(
+def test_writes_while_the_interpreter_ends_are_stored(tmp_path: Path) -> None:
+    """A thread outlives the main one: thread pools accept no more work then."""
+    output = run(
         tmp_path / "home",
         """
 def late():
@@ -82,13 +82,13 @@ def late():
 threading.Thread(target=late).start()
 """,
     )
-    assert told == "done\n"
-    assert kept(tmp_path / "home") == WORDS
+    assert output == "done\n"
+    assert stored_texts(tmp_path / "home") == WORDS
 
 
-def test_where_no_thread_can_be_started(tmp_path: Path) -> None:
-    """As where a container limits them: here each wants more memory for itself than there is."""
-    told = run(
+def test_writes_where_no_thread_can_be_started_are_stored(tmp_path: Path) -> None:
+    """As under a container's limit: here each thread's stack is larger than the memory."""
+    output = run(
         tmp_path / "home",
         """
 memory.close()
@@ -108,14 +108,14 @@ except StoreUnavailable as error:
 memory.close()
 """,
     )
-    assert told == "done\n"
-    assert kept(tmp_path / "home") == WORDS
+    assert output == "done\n"
+    assert stored_texts(tmp_path / "home") == WORDS
 
 
 @pytest.mark.parametrize("wait", [True, False])
-def test_what_is_added_while_it_is_closed_is_stored_or_refused(tmp_path: Path, wait: bool) -> None:
-    """Never stored and told as refused."""
-    told = run(
+def test_an_add_during_close_is_stored_or_refused(tmp_path: Path, wait: bool) -> None:
+    """No text is both stored and reported as refused."""
+    output = run(
         tmp_path / "home",
         f"""
 stored, refused = [], []
@@ -139,17 +139,17 @@ for thread in threads:
     thread.join()
 assert len(refused) == 4
 with open_memory(home) as again:
-    held = {{one["memory"] for one in again.get_all(user_id="v", limit=10_000)["results"]}}
-assert held == set(stored), (held - set(stored), set(stored) - held)
+    listed = {{one["memory"] for one in again.get_all(user_id="v", limit=10_000)["results"]}}
+assert listed == set(stored), (listed - set(stored), set(stored) - listed)
 print("done")
 """,
     )
-    assert told == "done\n"
+    assert output == "done\n"
 
 
-def test_a_models_work_is_left_for_later(tmp_path: Path) -> None:
-    """Nothing is asked, and nothing is told as refused: the words are sources of facts that are to come."""
-    told = run(
+def test_extraction_stays_pending_while_the_interpreter_ends(tmp_path: Path) -> None:
+    """The model is not called, and no message is refused: its facts are reported as pending."""
+    output = run(
         tmp_path / "home",
         """
 memory.close()
@@ -159,16 +159,16 @@ memory = open_memory(home, llm=model)
 def late():
     until_pools_are_shut()
     for wait in (True, False):
-        found = memory.add(f"Bella likes tea {wait}", user_id="u", wait=wait)
-        assert found["results"] == [] and "facts" in found["pending"] and "vectors" in found["pending"], found
-        assert "failed" not in found, found
+        added = memory.add(f"Bella likes tea {wait}", user_id="u", wait=wait)
+        assert added["results"] == [] and "facts" in added["pending"] and "vectors" in added["pending"], added
+        assert "failed" not in added, added
     print("done")
 
 threading.Thread(target=late).start()
 """,
     )
-    assert told == "done\n"
-    assert kept(tmp_path / "home") == [
+    assert output == "done\n"
+    assert stored_texts(tmp_path / "home") == [
         "Adam likes quartz",
         "Bella likes tea False",
         "Bella likes tea True",

@@ -31,18 +31,18 @@ class Peer:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         if wait:
-            self.edge = self.opened()
+            self.edge = self.read_edge_owner()
 
-    def opened(self) -> bool:
+    def read_edge_owner(self) -> bool:
         line = self._process.stdout.readline()
         assert line, self._process.stderr.read()
         return json.loads(line)["edge"]
 
     def ask(self, call: str, *args, **named):
-        self.tell(call, *args, **named)
+        self.send(call, *args, **named)
         return self.answer()
 
-    def tell(self, call: str, *args, **named) -> None:
+    def send(self, call: str, *args, **named) -> None:
         self._process.stdin.write(json.dumps({"call": call, "args": args, "named": named}) + "\n")
         self._process.stdin.flush()
 
@@ -63,30 +63,30 @@ class Peer:
 @pytest.fixture
 def home():
     """A new folder: these tests are about order, not about disks."""
-    with in_memory() as made:
-        yield made / "home"
+    with in_memory() as folder:
+        yield folder / "home"
 
 
 @pytest.fixture
 def peers():
-    made: list[Peer] = []
+    started: list[Peer] = []
 
     def make(home: Path, graph: str = "ledger", *, wait: bool = True) -> Peer:
-        made.append(Peer(home, graph, wait=wait))
-        return made[-1]
+        started.append(Peer(home, graph, wait=wait))
+        return started[-1]
 
     yield make
-    for peer in made:
+    for peer in started:
         peer.end()
 
 
-def texts(listed) -> dict[str, str]:
-    return {one["id"]: one["memory"] for one in listed["results"]}
+def texts(response) -> dict[str, str]:
+    return {one["id"]: one["memory"] for one in response["results"]}
 
 
-def hit_ids(found) -> list[str]:
-    assert "degraded" not in found
-    return [hit["id"] for hit in found["results"]]
+def hit_ids(response) -> list[str]:
+    assert "degraded" not in response
+    return [hit["id"] for hit in response["results"]]
 
 
 @pytest.mark.parametrize("graph", ["ledger", "networkx"])
@@ -129,15 +129,15 @@ def test_two_processes_writing_at_once_lose_nothing(home: Path, peers):
     first, second = peers(home), peers(home)
     for number in range(15):
         for peer, name in ((first, "a"), (second, "b")):
-            peer.tell("add", f"{name}{number} says Word{name}{number}", user_id="u", wait=number % 2 == 0)
+            peer.send("add", f"{name}{number} says Word{name}{number}", user_id="u", wait=number % 2 == 0)
         for peer in (first, second):
             assert peer.answer()["results"][0]["event"] == "ADD"
     for peer in (first, second):
         peer.ask("flush")
     for peer in (first, second):
         assert peer.ask("get_all", user_id="u", limit=1000)["total"] == 30
-        found = texts(peer.ask("search", "says", user_id="u", top_k=100))
-        assert len(found) == 30
+        hit_texts = texts(peer.ask("search", "says", user_id="u", top_k=100))
+        assert len(hit_texts) == 30
     for peer in (first, second):
         report = peer.ask("verify")
         assert report["ok"], report
@@ -150,7 +150,7 @@ def test_the_same_message_from_two_processes_is_stored_once(home: Path, peers):
     for number in range(10):
         message = {"role": "user", "content": f"same words {number}", "id": f"m{number}"}
         for peer in (first, second):
-            peer.tell("add", message, user_id="u")
+            peer.send("add", message, user_id="u")
         events += [peer.answer()["results"][0]["event"] for peer in (first, second)]
     assert sorted(events) == ["ADD"] * 10 + ["NONE"] * 10
     assert first.ask("verify")["ok"] and second.ask("verify")["ok"]
@@ -158,7 +158,7 @@ def test_the_same_message_from_two_processes_is_stored_once(home: Path, peers):
 
 def test_many_processes_make_a_new_folder_at_once(home: Path, peers):
     opening = [peers(home, wait=False) for _ in range(4)]
-    assert sum(peer.opened() for peer in opening) == 1
+    assert sum(peer.read_edge_owner() for peer in opening) == 1
     for number, peer in enumerate(opening):
         peer.ask("add", f"process {number}", user_id="u")
     assert {peer.ask("get_all", user_id="u")["total"] for peer in opening} == {4}
@@ -167,7 +167,7 @@ def test_many_processes_make_a_new_folder_at_once(home: Path, peers):
 def test_a_killed_holder_of_edge_is_followed(home: Path, peers):
     first, second = peers(home), peers(home)
     first.ask("add", "one", user_id="u")
-    first.tell("add", "two", user_id="u")
+    first.send("add", "two", user_id="u")
     first._process.kill()
     first._process.wait(PATIENCE)
     second.ask("add", "three", user_id="u")
@@ -217,37 +217,37 @@ def memory_of(where: str, home: Path, graph: str) -> Memory:
 
 
 def work(memory: Memory, name: int, start: Barrier) -> dict[str, str]:
-    """One thread's mixed work on a scope that others use too; returns what it has left there."""
-    dice, left = random.Random(name), {}
+    """One thread's mixed work on a scope that others use too; returns the texts that it has not deleted, by id."""
+    dice, remaining = random.Random(name), {}
     user = f"user{name % 3}"
     start.wait(PATIENCE)
     for turn in range(TURNS):
         text = f"Thread{name} did turn{turn} with Thing{turn % 4}"
         (uid,) = texts(memory.add(text, user_id=user, metadata={"thread": name}, wait=dice.random() < 0.6))
-        left[uid] = text
+        remaining[uid] = text
         act = dice.choice(("search", "update", "delete", "get_all", "both", "look"))
         if act in {"update", "both"}:
-            chosen = dice.choice(sorted(left))
-            left[chosen] = f"Thread{name} changed at{turn} its Thing{turn % 4}"
-            assert memory.update(chosen, left[chosen])["memory"] == left[chosen]
+            chosen = dice.choice(sorted(remaining))
+            remaining[chosen] = f"Thread{name} changed at{turn} its Thing{turn % 4}"
+            assert memory.update(chosen, remaining[chosen])["memory"] == remaining[chosen]
         if act in {"delete", "both"}:
-            chosen = dice.choice(sorted(left))
+            chosen = dice.choice(sorted(remaining))
             assert memory.delete(chosen)["deleted"] == [chosen]
-            del left[chosen]
+            del remaining[chosen]
             assert memory.get(chosen) is None
         if act == "search":
-            found = memory.search(f"what did Thread{name} do", user_id=user, explain=True)
-            assert all(hit["user_id"] == user for hit in found["results"])
-            assert "degraded" not in found
+            response = memory.search(f"what did Thread{name} do", user_id=user, explain=True)
+            assert all(hit["user_id"] == user for hit in response["results"])
+            assert "degraded" not in response
         if act == "get_all":
             mine = texts(memory.get_all(user_id=user, limit=1000, filters={"thread": name}))
-            assert mine == left
+            assert mine == remaining
         if act == "look":
             memory.entities(user_id=user)
             memory.context("Thing1", user_id=user)
             memory.graph(user_id=user)
-            memory.history(dice.choice(sorted(left)))
-    return left
+            memory.history(dice.choice(sorted(remaining)))
+    return remaining
 
 
 @pytest.mark.parametrize(
@@ -258,37 +258,39 @@ def test_threads(where: str, graph: str, home: Path):
         start = Barrier(THREADS)
         with ThreadPoolExecutor(THREADS) as pool:
             jobs = [pool.submit(work, memory, name, start) for name in range(THREADS)]
-            left = [job.result(2 * PATIENCE) for job in jobs]
+            remaining = [job.result(2 * PATIENCE) for job in jobs]
         assert memory.flush() == {"pending": []}
         for user in range(3):
-            expected = {uid: text for name, one in enumerate(left) if name % 3 == user for uid, text in one.items()}
+            expected = {
+                uid: text for name, one in enumerate(remaining) if name % 3 == user for uid, text in one.items()
+            }
             assert texts(memory.get_all(user_id=f"user{user}", limit=1000)) == expected
             for uid, text in list(expected.items())[:10]:
                 assert uid in hit_ids(memory.search(text, user_id=f"user{user}"))
         report = memory.verify()
         assert report["ok"], report
-        assert report["ledger"]["memories"] == sum(map(len, left))
+        assert report["ledger"]["memories"] == sum(map(len, remaining))
 
 
 @pytest.mark.parametrize("where", ["folder", ":memory:"])
 def test_threads_deleting_the_same_memories(where: str, home: Path):
-    """Each is deleted once; whoever comes late hears NotFoundError."""
+    """Each is deleted once; later calls raise NotFoundError."""
     with memory_of(where, home, "ledger") as memory:
         ids = [memory.add(f"thing {number}", user_id="u")["results"][0]["id"] for number in range(20)]
         start = Barrier(4)
 
-        def deleted() -> list[str]:
+        def delete_ids() -> list[str]:
             start.wait(PATIENCE)
-            done = []
+            deleted = []
             for uid in ids:
                 try:
-                    done += memory.delete(uid)["deleted"]
+                    deleted += memory.delete(uid)["deleted"]
                 except NotFoundError:
                     continue
-            return done
+            return deleted
 
         with ThreadPoolExecutor(4) as pool:
-            jobs = [pool.submit(deleted) for _ in range(4)]
+            jobs = [pool.submit(delete_ids) for _ in range(4)]
             assert sorted(uid for job in jobs for uid in job.result(PATIENCE)) == sorted(ids)
         assert memory.get_all(user_id="u")["total"] == 0
         assert memory.verify()["ok"]
@@ -297,24 +299,24 @@ def test_threads_deleting_the_same_memories(where: str, home: Path):
 def test_delete_all_beside_delete(home: Path, monkeypatch):
     with memory_of(":memory:", home, "ledger") as memory:
         ids = [memory.add(f"thing {number}", user_id="u")["results"][0]["id"] for number in range(3)]
-        house = type(memory._engine)
-        real, between = house.commit, Event()
+        engine_class = type(memory._engine)
+        real, between = engine_class.commit, Event()
 
         def commit(self, steps, *rest):
             if not between.is_set():
-                between.set()  # another thread is quicker
+                between.set()  # another thread deletes first
                 thread = Thread(target=memory.delete, args=(ids[1],))
                 thread.start()
                 thread.join(PATIENCE)
             return real(self, steps, *rest)
 
-        monkeypatch.setattr(house, "commit", commit)
+        monkeypatch.setattr(engine_class, "commit", commit)
         memory.delete_all(user_id="u")
         assert memory.get_all(user_id="u")["total"] == 0
 
 
 def test_close_while_others_work(home: Path):
-    """Whatever was acknowledged is there."""
+    """Every acknowledged memory is stored."""
     memory = open_memory(home)
     acknowledged: list[str] = []
 
@@ -340,22 +342,22 @@ def test_close_while_others_work(home: Path):
 
 
 @pytest.mark.parametrize("call", ["add", "add later", "update", "delete", "search", "flush"])
-def test_a_close_in_the_middle_of_a_call_leaves_with_our_errors(call: str, home: Path, monkeypatch):
+def test_closing_in_the_middle_of_a_call_raises_only_our_errors(call: str, home: Path, monkeypatch):
     memory = open_memory(home)
     uid = memory.add("something", user_id="u")["results"][0]["id"]
-    house = type(memory._engine)
+    engine_class = type(memory._engine)
     name = {"search": "check_embedder", "flush": "schedule_background_work"}.get(call, "commit")
-    real = getattr(house, name)
+    real = getattr(engine_class, name)
 
-    def closing(self, *args):
-        done = real(self, *args)
-        monkeypatch.setattr(house, name, real)
+    def close_during_call(self, *args):
+        result = real(self, *args)
+        monkeypatch.setattr(engine_class, name, real)
         closer = Thread(target=memory.close)
         closer.start()
         closer.join(PATIENCE)
-        return done
+        return result
 
-    monkeypatch.setattr(house, name, closing)
+    monkeypatch.setattr(engine_class, name, close_during_call)
     with contextlib.suppress(GraphmemError):
         {
             "add": lambda: memory.add("more", user_id="u"),
@@ -374,7 +376,7 @@ def test_delete_all_of_a_fact_and_its_source(home: Path):
 
     with memory_of(":memory:", home, "ledger") as memory:
         ids = [memory.add(text, user_id="u")["results"][0]["id"] for text in ("the fact", "its source")]
-        with memory._engine.ledger.write() as connection:  # as an extraction with a model will leave them
+        with memory._engine.ledger.write() as connection:  # as a model's extraction leaves them
             fact, source = (connection.scalar(select(memories.c.id).where(memories.c.uid == uid)) for uid in ids)
             connection.execute(memories.update().where(memories.c.id == source).values(source_only=True))
             connection.execute(links.insert().values(memory=fact, kind="drawn_from", other=source))

@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from rounds import Place, Rehearsals, Story
+from rounds import Place, Rehearsals, RoundSequence
 from victims import Server, in_memory
 
 SEED = os.environ.get("FAULTS_SEED", "6")
@@ -20,30 +20,30 @@ REPLAY = os.environ.get("FAULTS_ROUND", "")
 
 @pytest.fixture
 def folder():
-    with in_memory() as made:
-        yield made
+    with in_memory() as new_folder:
+        yield new_folder
 
 
 @pytest.fixture(scope="module")
 def server():
-    with closing(Server()) as made:
-        yield made
+    with closing(Server()) as new_server:
+        yield new_server
 
 
 @pytest.fixture(scope="module")
 def rehearsals(server: Server):
-    with in_memory() as made:
-        yield Rehearsals(Place(made / "home", server))
+    with in_memory() as folder:
+        yield Rehearsals(Place(folder / "home", server))
 
 
 @pytest.mark.skipif(bool(REPLAY), reason="FAULTS_ROUND asks for another play")
 @pytest.mark.parametrize("sequence", range(1, SEQUENCES + 1))
 def test_rounds(sequence: int, server: Server, rehearsals: Rehearsals, folder: Path) -> None:
-    story = Story(Place(folder / "home", server), f"{SEED}:{sequence}", rehearsals)
-    story.play(ROUNDS)
-    assert story.deaths > ROUNDS // 2
+    rounds = RoundSequence(Place(folder / "home", server), f"{SEED}:{sequence}", rehearsals)
+    rounds.play(ROUNDS)
+    assert rounds.deaths > ROUNDS // 2
 
 
 @pytest.mark.skipif(not REPLAY, reason="FAULTS_ROUND names no play")
-def test_a_play_once_more(server: Server, folder: Path) -> None:
-    Story.once_more(Place(folder / "home", server), REPLAY)
+def test_replay_of_a_printed_sequence(server: Server, folder: Path) -> None:
+    RoundSequence.replay(Place(folder / "home", server), REPLAY)

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from rounds import Place, Rehearsals, Story
+from rounds import Place, Rehearsals, RoundSequence
 from support import servers as on_servers
 from support.databases import postgres
 from victims import Server, in_memory
@@ -19,36 +19,37 @@ pytestmark = [
 ]
 SEED = os.environ.get("FAULTS_SEED", "6")
 SEQUENCES, ROUNDS = 2, 10
-# Drivers: imported once.
+# Drivers, imported before the first fork.
 MODULES = ("psycopg", "graphmem.stores.neo4j.index", "graphmem.stores.qdrant.client")
-# Whoever dies while he delivers is succeeded sooner than in life.
+# A shorter lease: the next process need not wait long for one that died while it delivered.
 PATCHES = {"graphmem.stores.projection:LEASE": 2.0}
 REPLAY = os.environ.get("FAULTS_ROUND", "")
 
 
 @pytest.fixture(scope="module")
 def server():
-    with closing(Server(*MODULES)) as made:
-        yield made
+    with closing(Server(*MODULES)) as new_server:
+        yield new_server
 
 
 @contextmanager
 def place(server: Server, servers: on_servers.Servers, home: Path) -> Iterator[Place]:
     """A ledger of its own, in a database that is empty."""
     with postgres() as url:
-        # Names the collection. The model's own name is in what is imported, and a client logs where it connects to.
-        given = servers.laid_under({"embedder": {"config": {"model": "rounds", "embedding_dims": 64}}})
-        config = {key: value for key, value in given.items() if key != "embedder"}
-        made = Place(home, server, {**config, "ledger_url": url}, PATCHES)
-        with made.open() as memory:
+        # The model's name selects the collection. It is not the fake's own name, which imported records hold: the
+        # client logs the collection's address.
+        server_config = servers.laid_under({"embedder": {"config": {"model": "rounds", "embedding_dims": 64}}})
+        config = {key: value for key, value in server_config.items() if key != "embedder"}
+        new_place = Place(home, server, {**config, "ledger_url": url}, PATCHES)
+        with new_place.open() as memory:
             servers.note(memory)
-        yield made
+        yield new_place
 
 
 @pytest.fixture(scope="module")
 def rehearsals(server: Server, servers: on_servers.Servers):
-    with in_memory() as folder, place(server, servers, folder / "home") as made:
-        yield Rehearsals(made)
+    with in_memory() as folder, place(server, servers, folder / "home") as new_place:
+        yield Rehearsals(new_place)
 
 
 @pytest.mark.skipif(bool(REPLAY), reason="FAULTS_ROUND asks for another play")
@@ -56,13 +57,13 @@ def rehearsals(server: Server, servers: on_servers.Servers):
 def test_rounds(
     sequence: int, server: Server, servers: on_servers.Servers, rehearsals: Rehearsals, tmp_path: Path
 ) -> None:
-    with place(server, servers, tmp_path / "home") as made:
-        story = Story(made, f"{SEED}:{sequence}", rehearsals)
-        story.play(ROUNDS)
-        assert story.deaths > ROUNDS // 2
+    with place(server, servers, tmp_path / "home") as new_place:
+        rounds = RoundSequence(new_place, f"{SEED}:{sequence}", rehearsals)
+        rounds.play(ROUNDS)
+        assert rounds.deaths > ROUNDS // 2
 
 
 @pytest.mark.skipif(not REPLAY, reason="FAULTS_ROUND names no play")
-def test_a_play_once_more(server: Server, servers: on_servers.Servers, tmp_path: Path) -> None:
-    with place(server, servers, tmp_path / "home") as made:
-        Story.once_more(made, REPLAY)
+def test_replay_of_a_printed_sequence(server: Server, servers: on_servers.Servers, tmp_path: Path) -> None:
+    with place(server, servers, tmp_path / "home") as new_place:
+        RoundSequence.replay(new_place, REPLAY)

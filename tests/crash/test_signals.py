@@ -1,5 +1,5 @@
-"""What the handler of a signal raises, at any moment and in a class of its own, such as a job's time limit: it reaches
-the caller, and nothing of what was under way is taken for refused.
+"""Exceptions raised by a signal's handler at any moment, such as a job's time limit: they reach the caller, and the
+interrupted work is not recorded as refused.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ KINDS = [TimeLimit, Exception, TimeoutError]
 
 @contextmanager
 def raising(kind: type[Exception], at: str) -> Iterator[None]:
-    """A signal comes when a function of this name is entered in the main thread, once; its handler raises."""
-    sent = False
+    """Sends one signal, whose handler raises, when the main thread enters a function of this name."""
+    raised = False
 
     def handle(*_: Any) -> None:
         raise kind("took too long")
 
     def watch(frame: FrameType, event: str, _: Any) -> None:
-        nonlocal sent
-        if event == "call" and frame.f_code.co_name == at and not sent:
-            sent = True
+        nonlocal raised
+        if event == "call" and frame.f_code.co_name == at and not raised:
+            raised = True
             signal.raise_signal(signal.SIGALRM)
 
     before = signal.signal(signal.SIGALRM, handle)
@@ -53,33 +53,33 @@ def raising(kind: type[Exception], at: str) -> Iterator[None]:
     finally:
         sys.setprofile(None)
         signal.signal(signal.SIGALRM, before)
-    assert sent
+    assert raised
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("at", ["_edge_points", "_keep_private"])
-def test_no_row_becomes_a_dead_letter_for_it(tmp_path: Path, kind: type[Exception], at: str) -> None:
+def test_no_row_becomes_a_dead_letter_for_a_signal(tmp_path: Path, kind: type[Exception], at: str) -> None:
     with open_memory(tmp_path / "home") as memory:
         memory.add([f"Adam likes thing{n}" for n in range(5)], user_id="u")
         with pytest.raises(kind, match="took too long"), raising(kind, at):
             memory.rebuild("vectors")
-        found = memory.verify()
-        assert found["projections"]["vectors"]["dead_letters"] == []
+        report = memory.verify()
+        assert report["projections"]["vectors"]["dead_letters"] == []
         assert memory.flush() == {"pending": []}
         assert memory.verify()["ok"]
         assert memory.search("thing3", user_id="u")["results"]
 
 
-def test_an_index_is_not_thrown_away_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the opening, where whatever is wrong with the folder makes a new one."""
+def test_no_index_is_recreated_for_a_signal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the opening, where an error of the folder leads to a new index."""
     with open_memory(tmp_path / "home") as memory:
         memory.add("Adam likes tea", user_id="u")
     load = EdgeShard.load
 
-    def slow(*given: Any) -> Any:
+    def slow(*args: Any) -> Any:
         with raising(TimeLimit, "some_time"):
             some_time()
-        return load(*given)
+        return load(*args)
 
     monkeypatch.setattr(embedded.EdgeShard, "load", slow, raising=False)
     before = sorted((tmp_path / "home" / "vectors").rglob("*"))
@@ -96,7 +96,7 @@ def some_time() -> None:
 
 
 @pytest.mark.parametrize("at", ["enrich_and_deliver", "compute", "deliver"])
-def test_a_write_is_broken_off_by_it_and_kept(tmp_path: Path, at: str) -> None:
+def test_a_write_interrupted_by_a_signal_is_stored(tmp_path: Path, at: str) -> None:
     with open_memory(tmp_path / "home") as memory:
         with pytest.raises(TimeLimit, match="took too long"), raising(TimeLimit, at):
             memory.add("Adam likes tea", user_id="u")
@@ -105,8 +105,8 @@ def test_a_write_is_broken_off_by_it_and_kept(tmp_path: Path, at: str) -> None:
         assert memory.verify()["ok"]
 
 
-def test_an_embedder_that_is_slow_is_not_blamed_for_it(tmp_path: Path) -> None:
-    """The limit strikes while the caller waits; the function's own errors are EmbeddingErrors, and pending."""
+def test_a_signal_during_embedding_is_no_embedding_error(tmp_path: Path) -> None:
+    """The signal comes while the caller waits. Errors of the function itself are EmbeddingErrors, and pending."""
 
     struck = Event()
 
@@ -136,7 +136,7 @@ def test_an_embedder_that_is_slow_is_not_blamed_for_it(tmp_path: Path) -> None:
         signal.signal(signal.SIGALRM, before)
 
 
-def test_what_edge_says_itself_is_still_told(tmp_path: Path) -> None:
+def test_errors_of_edge_itself_are_reported(tmp_path: Path) -> None:
     index = EmbeddedIndex(tmp_path / "index", 8)
     index._shard.close()
     with pytest.raises(StoreError, match="verify"):
@@ -157,8 +157,8 @@ def test_files_that_cannot_be_used_are_no_refusal_either(tmp_path: Path, monkeyp
     index.close()
 
 
-def test_what_is_the_clients_of_a_server() -> None:
-    """Of Qdrant's client and of Neo4j's driver: their own errors, and those about values. A limit is neither."""
+def test_only_errors_of_a_client_library_are_translated() -> None:
+    """Errors of Qdrant's client and of Neo4j's driver, and errors about values; a time limit is neither."""
     qdrant = pytest.importorskip("graphmem.stores.qdrant.client")
     server = pytest.importorskip("graphmem.stores.neo4j.client")
     for limit in (TimeLimit(), TimeoutError("took too long")):

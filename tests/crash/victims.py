@@ -1,4 +1,4 @@
-"""How tests get processes that die where they are told to (`child.py`), and what they look at afterwards."""
+"""Starts processes that die at a given point (`child.py`), and checks their folders afterwards."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Server:
     """The warm process that forks the victims."""
 
     def __init__(self, *modules: str) -> None:
-        """`modules` are those to be warm in besides."""
+        """`modules` are further modules to import before the first fork."""
         self._process = subprocess.Popen(
             [sys.executable, str(Path(__file__).with_name("child.py")), "serve", *modules],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -37,7 +37,7 @@ class Server:
         error = Path(str(journal) + ".err")
         assert code != 3, error.read_text()
         lines = journal.read_text().splitlines(keepends=True) if journal.exists() else []
-        # A line without an end was being written.
+        # A line without an end was cut off by the kill.
         return code, [json.loads(line) for line in lines if line.endswith("\n")]
 
     def close(self) -> None:
@@ -49,25 +49,25 @@ class Server:
 
 @contextmanager
 def in_memory() -> Iterator[Path]:
-    """A new folder, where the system can in memory: a killed process leaves what it wrote, synced or not."""
+    """A new folder, in memory if the system can: a kill, unlike a power failure, loses no unsynced writes."""
     shared = "/dev/shm"
-    made = tempfile.mkdtemp(prefix="graphmem-crash-", dir=shared if os.access(shared, os.W_OK) else None)
+    folder = tempfile.mkdtemp(prefix="graphmem-crash-", dir=shared if os.access(shared, os.W_OK) else None)
     try:
-        yield Path(made)
+        yield Path(folder)
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-def sound(memory: Memory) -> None:
+def assert_verified(memory: Memory) -> None:
     report = memory.verify()
     assert report["ok"], report
 
 
 def words_in_files(home: Path, words: Iterable[str]) -> list[tuple[str, str]]:
-    """Which of these words are in which files of a folder."""
-    wanted = [word.encode() for word in words]
-    found = []
+    """The words that are in files of a folder, each with the file's name."""
+    encoded = [word.encode() for word in words]
+    matches = []
     for path in sorted(home.rglob("*")):
-        held = path.read_bytes() if path.is_file() else b""
-        found += [(word.decode(), path.name) for word in wanted if word in held]
-    return found
+        content = path.read_bytes() if path.is_file() else b""
+        matches += [(word.decode(), path.name) for word in encoded if word in content]
+    return matches

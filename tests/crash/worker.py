@@ -1,8 +1,8 @@
 """One of several processes on a folder: `python worker.py HOME NAME SECONDS SEED`.
 
-Four threads share a Memory, which is closed and opened again now and then, so that the vector index wanders from
-process to process. Each thread has a user of its own and knows at every moment what he has; all write for one common
-user. At the end it prints what it believes: each user's memories, and what it has added for the common one and deleted.
+Four threads share a Memory, which is closed and opened again now and then, so that the vector index changes hands
+between processes. Each thread has a user of its own and knows his memories at any time; all write for one common user.
+At the end it prints the expected state: each user's memories, and those that it added for the common user and deleted.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ THREADS, COMMON, WORDS = 4, "common", ("Amber", "Bergen", "Fagott", "Gobelin")
 
 
 class Person:
-    """A thread's user, with all that he did."""
+    """A thread's user, with the expected state of his memories."""
 
     def __init__(self, name: str, seed: str) -> None:
         self.name, self.dice, self.number, self.calls = name, Random(f"{seed}:{name}"), 0, 0
-        self.held: dict[str, str] = {}
-        self.said: dict[str, str] = {}  # words, which are the message's id as well: memory
-        self.texts: dict[str, list[str]] = {}  # all that a memory ever said
-        self.gone: list[str] = []
+        self.current: dict[str, str] = {}
+        self.ids_by_text: dict[str, str] = {}  # memory id by text; the text is the message's id as well
+        self.past_texts: dict[str, list[str]] = {}  # all texts of a memory, the current one included
+        self.deleted: list[str] = []
         self.linked = False
         self.shared: dict[str, str] = {}
         self.unshared: list[str] = []
@@ -58,85 +58,85 @@ class Person:
         added = memory.add(messages, user_id=self.name, wait=self.dice.random() < 0.5)["results"]
         for text, one in zip(texts, added, strict=True):
             assert (one["event"], one["memory"]) == ("ADD", text), one
-            self.keep(one["id"], text)
-            self.said[text] = one["id"]
+            self.record_text(one["id"], text)
+            self.ids_by_text[text] = one["id"]
 
-    def keep(self, uid: str, text: str) -> None:
-        self.held[uid] = text
-        self.texts.setdefault(uid, []).append(text)
+    def record_text(self, uid: str, text: str) -> None:
+        self.current[uid] = text
+        self.past_texts.setdefault(uid, []).append(text)
 
     def add_again(self, memory: Memory) -> None:
-        if not self.said:
+        if not self.ids_by_text:
             return
-        text, uid = self.dice.choice(list(self.said.items()))
+        text, uid = self.dice.choice(list(self.ids_by_text.items()))
         (one,) = memory.add({"role": "user", "content": text, "id": text}, user_id=self.name)["results"]
         assert (one["event"], one["id"]) == ("NONE", uid), one
-        assert (one.get("reason") == "erased") == (uid not in self.held), one
+        assert (one.get("reason") == "erased") == (uid not in self.current), one
 
     def update(self, memory: Memory) -> None:
-        if self.held:
-            uid, text = self.dice.choice(list(self.held)), self.text()
+        if self.current:
+            uid, text = self.dice.choice(list(self.current)), self.text()
             assert memory.update(uid, text)["memory"] == text
-            self.keep(uid, text)
+            self.record_text(uid, text)
 
     def delete(self, memory: Memory) -> None:
-        if self.held:
-            uid = self.dice.choice(list(self.held))
+        if self.current:
+            uid = self.dice.choice(list(self.current))
             assert memory.delete(uid)["deleted"] == [uid]
-            del self.held[uid]
-            self.gone.append(uid)
+            del self.current[uid]
+            self.deleted.append(uid)
             assert memory.get(uid) is None
 
     def delete_all(self, memory: Memory) -> None:
-        assert sorted(memory.delete_all(user_id=self.name)["deleted"]) == sorted(self.held)
-        self.gone += self.held
-        self.held.clear()
+        assert sorted(memory.delete_all(user_id=self.name)["deleted"]) == sorted(self.current)
+        self.deleted += self.current
+        self.current.clear()
         self.linked = False
 
     def look(self, memory: Memory) -> None:
         listed = memory.get_all(user_id=self.name, limit=10_000)["results"]
-        assert {one["id"]: one["memory"] for one in listed} == self.held
-        for uid in self.dice.sample(sorted(self.held), min(2, len(self.held))):
+        assert {one["id"]: one["memory"] for one in listed} == self.current
+        for uid in self.dice.sample(sorted(self.current), min(2, len(self.current))):
             events = memory.history(uid)
             assert events[0]["event"] == "ADD"
-            assert events[-1]["new_memory"] == self.held[uid]
-        for uid in self.dice.sample(self.gone, min(2, len(self.gone))):
+            assert events[-1]["new_memory"] == self.current[uid]
+        for uid in self.dice.sample(self.deleted, min(2, len(self.deleted))):
             assert memory.get(uid) is None
             assert [event["event"] for event in memory.history(uid)].count("DELETE") == 1
 
     def search(self, memory: Memory) -> None:
-        if not self.held:
+        if not self.current:
             return
-        uid = self.dice.choice(list(self.held))
-        found = memory.search(self.held[uid], user_id=self.name)
-        shown = {hit["id"]: hit["memory"] for hit in found["results"]}
-        assert "degraded" not in found
-        assert shown.items() <= self.held.items()
-        assert not self.gone or not shown.keys() & set(self.gone)
+        uid = self.dice.choice(list(self.current))
+        response = memory.search(self.current[uid], user_id=self.name)
+        hit_texts = {hit["id"]: hit["memory"] for hit in response["results"]}
+        assert "degraded" not in response
+        assert hit_texts.items() <= self.current.items()
+        assert not self.deleted or not hit_texts.keys() & set(self.deleted)
 
     def export(self, memory: Memory) -> None:
-        """One moment's state, whatever others do meanwhile, from which another memory has the same."""
+        """Exports the state of one moment while others write, and imports it into another Memory."""
         file = io.BytesIO()
-        assert memory.export(file, user_id=self.name)["memories"] == len(self.held)
+        assert memory.export(file, user_id=self.name)["memories"] == len(self.current)
         file.seek(0)
         with Memory(":memory:", settings=settings(Path("unused"))) as other:
-            assert other.import_(file)["added"] == len(self.held)
+            assert other.import_(file)["added"] == len(self.current)
             listed = other.get_all(user_id=self.name, limit=10_000)["results"]
-            assert {one["id"]: one["memory"] for one in listed} == self.held
-            for uid in self.dice.sample(sorted(self.held), min(2, len(self.held))):
+            assert {one["id"]: one["memory"] for one in listed} == self.current
+            for uid in self.dice.sample(sorted(self.current), min(2, len(self.current))):
                 assert other.history(uid) == memory.history(uid)
 
     def link(self, memory: Memory) -> None:
-        """Names are known once what was said was read, so a name may be unknown; a link is as it was left."""
+        """A name is unknown until a text with it is enriched; an existing link must be as this thread left it."""
         name = "unalias" if self.linked else "alias"
         try:
-            known = getattr(memory, name)("ada", "quentin", user_id=self.name)
+            entity = getattr(memory, name)("ada", "quentin", user_id=self.name)
         except NotFoundError:
-            # Gone with the last memory that had one of the names, or not read yet.
+            # Deleted with the last memory that had one of the names, or not enriched yet.
             self.linked = False
             return
         self.linked = not self.linked
-        assert bool(known["aliases"]) == self.linked, (name, known)
+        assert bool(entity["aliases"]) == self.linked, (name, entity)
 
     def share(self, memory: Memory) -> None:
         text = self.text()
@@ -172,8 +172,8 @@ def work(home: Path, name: str, seconds: float, seed: str) -> dict:
                 thread.join()
     return {
         "errors": errors, "openings": openings, "calls": sum(one.calls for one in people),
-        "held": {one.name: one.held for one in people},
-        "gone": {uid: one.texts[uid] for one in people for uid in one.gone},
+        "current": {one.name: one.current for one in people},
+        "deleted": {uid: one.past_texts[uid] for one in people for uid in one.deleted},
         "shared": {uid: text for one in people for uid, text in one.shared.items()},
         "unshared": [uid for one in people for uid in one.unshared],
     }  # fmt: skip

@@ -1,7 +1,7 @@
-"""More than 10,000 generated inputs through every door: each is refused by an error of ours, or kept faithfully.
+"""More than 10,000 generated inputs for all entry points: each is refused with a GraphmemError or stored unchanged.
 
-The generators know what the doors take: messages with roles, parts, ids and times, filters with operators and logic,
-metadata of any depth and size, configurations, command lines; and what they put in is made to be misunderstood.
+The generators follow the accepted formats (messages with roles, parts, ids and times, filters with operators and logic,
+metadata of any depth and size, configurations, command lines) and fill them with values that are easily misread.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime, timedelta, timezone
@@ -37,7 +36,7 @@ from graphmem.stores.ledger.schema import memories
 from graphmem.testing import HashEmbedder, WordExtractor
 
 pytestmark = pytest.mark.thorough
-# What is tried at each door. The same inputs in every run, so that a failure is the change's.
+# The number of inputs for each entry point. They are the same in every run: a new failure comes from a change.
 INPUTS = {
     "messages kept": 3000,
     "messages": 2000,
@@ -53,9 +52,9 @@ INPUTS = {
 BATCH = 25
 
 
-def tried(door: str, at_once: int = 1) -> settings:
+def make_settings(entry_point: str, batch_size: int = 1) -> settings:
     return settings(
-        max_examples=INPUTS[door] // at_once,
+        max_examples=INPUTS[entry_point] // batch_size,
         deadline=None,
         derandomize=True,
         print_blob=True,
@@ -64,23 +63,23 @@ def tried(door: str, at_once: int = 1) -> settings:
     )
 
 
-def test_they_are_more_than_ten_thousand():
+def test_there_are_more_than_ten_thousand_inputs():
     assert sum(INPUTS.values()) > 10_000
 
 
-# --- what is put in ---------------------------------------------------------------------------------------------------
+# --- strategies -------------------------------------------------------------------------------------------------------
 
-# By number: hypothesis writes down what its strategies are made of.
+# Drawn by index: hypothesis prints the values that a strategy is built from.
 injections = st.integers(0, len(INJECTIONS) - 1).map(INJECTIONS.__getitem__)
 letters = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=30)
-# All that a store can hold.
+# Texts that every store can hold.
 texts = st.one_of(
     injections,
     letters,
     st.lists(st.one_of(injections, letters), min_size=2, max_size=4).map("".join),
     st.builds(lambda part, times: part * times, st.one_of(injections, letters), st.sampled_from((2, 20, 200))),
 )
-# And what none can.
+# Also texts that no store can hold.
 any_texts = st.one_of(texts, st.text(max_size=20), texts.map(lambda text: text + "\0"), texts.map("\ud800".__add__))
 huge = st.builds(
     lambda bits, sign: sign * 2**bits, st.sampled_from((31, 63, 64, 1023, 1024, 9000)), st.sampled_from((1, -1))
@@ -99,7 +98,8 @@ strange = st.one_of(
     st.none(), st.booleans(), numbers, any_texts, st.binary(max_size=5),
     st.sampled_from((object(), len, {1}, 1j, Ellipsis, type, float("nan"), date.max, datetime.min, range(3))),
 )  # fmt: skip
-plain = st.one_of(st.none(), st.booleans(), st.integers(-(2**70), 2**70), st.floats(allow_nan=False), texts)
+finite_floats = st.floats(allow_nan=False, allow_infinity=False)
+plain = st.one_of(st.none(), st.booleans(), st.integers(-(2**70), 2**70), finite_floats, texts)
 documents = st.dictionaries(
     st.one_of(injections, letters),
     st.recursive(
@@ -128,37 +128,33 @@ def deep(levels: int, inner: Any) -> Any:
 
 
 @contextmanager
-def opened() -> Iterator[Memory]:
-    """With an extractor that finds names in anything."""
+def open_memory() -> Iterator[Memory]:
+    """Opens a memory with one entry and an extractor that finds names in any text."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(graphmem.wiring, "_extractor", lambda _: WordExtractor())
-        with Memory(":memory:", settings=Settings.from_dict(fake_models())) as made:
-            made.add("Ann met Bob in Bergen", user_id="u", metadata={"a": 1, "b": ["x"], "c": {"d": "e"}})
-            yield made
-            assert made.verify()["ok"]
+        with Memory(":memory:", settings=Settings.from_dict(fake_models())) as memory:
+            memory.add("Ann met Bob in Bergen", user_id="u", metadata={"a": 1, "b": ["x"], "c": {"d": "e"}})
+            yield memory
+            assert memory.verify()["ok"]
 
 
 @pytest.fixture(scope="module")
 def memory() -> Iterator[Memory]:
-    """One for all."""
-    with opened() as made:
-        yield made
+    """A memory that the tests of this module share."""
+    with open_memory() as memory:
+        yield memory
 
 
 @pytest.fixture(scope="module")
-def untouched() -> Iterator[Memory]:
-    """One to which nothing is added: in the other one odd ids, too, may have memories by now."""
-    with opened() as made:
-        yield made
+def unchanged_memory() -> Iterator[Memory]:
+    """A memory to which no test adds: in the shared one, odd ids may have memories by now."""
+    with open_memory() as memory:
+        yield memory
 
 
-def count(memory: Memory) -> int:
+def count_memories(memory: Memory) -> int:
     with memory._engine.ledger.read() as connection:
         return int(connection.scalar(select(func.count()).select_from(memories)))
-
-
-def storable(value: Any) -> bool:
-    return not re.search("[\x00\ud800-\udfff]", value)
 
 
 # --- messages ---------------------------------------------------------------------------------------------------------
@@ -168,17 +164,17 @@ good_names = st.one_of(st.none(), st.sampled_from(("Ann", "Mr. O'Neil", "a*b", "
 good_messages = st.fixed_dictionaries({"role": roles, "content": texts, "name": good_names, "timestamp": good_times})
 
 
-@tried("messages kept", BATCH)
-@given(said=st.lists(good_messages, min_size=BATCH, max_size=BATCH), metadata=documents)
-def test_what_a_store_can_hold_is_kept_to_the_character(said, metadata, memory):
+@make_settings("messages kept", BATCH)
+@given(messages=st.lists(good_messages, min_size=BATCH, max_size=BATCH), metadata=documents)
+def test_storable_messages_are_stored_unchanged(messages, metadata, memory):
     user = uuid4().hex
-    added = memory.add(said, user_id=user, metadata=metadata)["results"]
-    kept = [one for one in said if one["role"] not in {"system", "developer"} and one["content"].strip()]
-    assert [one["memory"] for one in added] == [one["content"] for one in kept]
-    listed = {one["id"]: one for one in memory.get_all(user_id=user, limit=BATCH)["results"]}
-    assert len(listed) == len(kept)
-    for result, message in zip(added, kept, strict=True):
-        one = listed[result["id"]]
+    results = memory.add(messages, user_id=user, metadata=metadata)["results"]
+    expected = [one for one in messages if one["role"] not in {"system", "developer"} and one["content"].strip()]
+    assert [one["memory"] for one in results] == [one["content"] for one in expected]
+    by_id = {one["id"]: one for one in memory.get_all(user_id=user, limit=BATCH)["results"]}
+    assert len(by_id) == len(expected)
+    for result, message in zip(results, expected, strict=True):
+        one = by_id[result["id"]]
         assert (one["memory"], one["role"], one["actor_id"]) == (message["content"], message["role"], message["name"])
         assert json.dumps(one["metadata"]) == json.dumps(metadata)
         if message["timestamp"] is not None:
@@ -206,29 +202,29 @@ any_messages = st.one_of(
 )  # fmt: skip
 
 
-@tried("messages")
+@make_settings("messages")
 @given(
-    said=st.one_of(any_messages, st.lists(any_messages, max_size=3)),
+    messages=st.one_of(any_messages, st.lists(any_messages, max_size=3)),
     options=st.fixed_dictionaries({}, optional={
         "timestamp": times, "expiration_date": times, "memory_type": strange, "prompt": strange, "infer": strange,
         "wait": strange, "agent_id": strange, "run_id": strange,
     }),
 )  # fmt: skip
-def test_a_message_is_refused_as_a_whole_or_kept(said, options, memory):
-    before, user = count(memory), uuid4().hex
+def test_messages_are_refused_as_a_whole_or_stored(messages, options, memory):
+    before, user = count_memories(memory), uuid4().hex
     try:
-        added = memory.add(said, user_id=user, **options)["results"]
+        results = memory.add(messages, user_id=user, **options)["results"]
     except GraphmemError as error:
         event(type(error).__name__)
         assert isinstance(error, ValidationError | ConfigError)
-        assert count(memory) == before
+        assert count_memories(memory) == before
         return
-    event("kept" if added else "nothing to keep")
-    listed = memory.get_all(user_id=user, show_expired=True)["results"]
-    assert sorted(one["memory"] for one in listed) == sorted({one["id"]: one["memory"] for one in added}.values())
+    event("kept" if results else "nothing to keep")
+    listing = memory.get_all(user_id=user, show_expired=True)["results"]
+    assert sorted(one["memory"] for one in listing) == sorted({one["id"]: one["memory"] for one in results}.values())
 
 
-@tried("metadata")
+@make_settings("metadata")
 @given(
     metadata=st.one_of(
         any_documents,
@@ -237,8 +233,8 @@ def test_a_message_is_refused_as_a_whole_or_kept(said, options, memory):
     ),
     by=st.sampled_from(("add", "update")),
 )
-def test_metadata_is_refused_or_kept(metadata, by, memory):
-    user, before = uuid4().hex, count(memory)
+def test_metadata_is_refused_or_stored_unchanged(metadata, by, memory):
+    user, before = uuid4().hex, count_memories(memory)
     uid = memory.add("x", user_id=user)["results"][0]["id"] if by == "update" else None
     try:
         if uid is None:
@@ -249,28 +245,28 @@ def test_metadata_is_refused_or_kept(metadata, by, memory):
         event(f"refused by {by}")
         assert len(str(error)) < 1000
         if by == "add":
-            assert count(memory) == before
+            assert count_memories(memory) == before
         else:
             assert memory.get(uid)["metadata"] == {}
         return
     event(f"kept by {by}")
-    assert same(memory.get(uid)["metadata"], metadata or {})
+    assert equal_as_stored(memory.get(uid)["metadata"], metadata or {})
 
 
-def same(kept: Any, given_: Any) -> bool:
-    """Equal but for what the documentation says: tuples become lists, dates and times ISO 8601 texts."""
-    if isinstance(given_, dict):
-        return kept.keys() == given_.keys() and all(same(kept[key], given_[key]) for key in given_)
-    if isinstance(given_, list | tuple):
-        return len(kept) == len(given_) and all(map(same, kept, given_))
-    if isinstance(given_, datetime):
-        return moment(kept, "") == moment(given_, "")
-    if isinstance(given_, date):
-        return bool(kept == given_.isoformat())
-    return type(kept) is type(given_) and (kept == given_ or (kept != kept and given_ != given_))
+def equal_as_stored(stored: Any, original: Any) -> bool:
+    """True if both are equal after the documented conversions: tuples to lists, dates and times to ISO 8601 texts."""
+    if isinstance(original, dict):
+        return stored.keys() == original.keys() and all(equal_as_stored(stored[key], original[key]) for key in original)
+    if isinstance(original, list | tuple):
+        return len(stored) == len(original) and all(map(equal_as_stored, stored, original))
+    if isinstance(original, datetime):
+        return moment(stored, "") == moment(original, "")
+    if isinstance(original, date):
+        return bool(stored == original.isoformat())
+    return type(stored) is type(original) and (stored == original or (stored != stored and original != original))
 
 
-# --- questions and filters --------------------------------------------------------------------------------------------
+# --- queries and filters ----------------------------------------------------------------------------------------------
 
 keys = st.one_of(
     st.sampled_from((*SPECIAL_FIELDS, "a", "b", "c.d", "user_id", "agent_id", "run_id", "AND", "or", "$or", "a.b.c")),
@@ -301,11 +297,11 @@ def deep_logic(levels: int, inner: Any) -> Any:
     return inner
 
 
-@tried("filters")
-@given(wanted=filters)
-def test_a_filter_is_refused_or_chooses_among_ones_own(wanted, memory):
+@make_settings("filters")
+@given(criteria=filters)
+def test_filters_are_refused_or_select_within_the_scope(criteria, memory):
     try:
-        found = memory.get_all(user_id="u", filters=wanted)
+        listing = memory.get_all(user_id="u", filters=criteria)
     except ValidationError as error:
         event("refused")
         assert len(str(error)) < 1000
@@ -313,74 +309,74 @@ def test_a_filter_is_refused_or_chooses_among_ones_own(wanted, memory):
             str(error).encode()
         return
     event("chooses")
-    assert {one["memory"] for one in found["results"]} <= {"Ann met Bob in Bergen"}
+    assert {one["memory"] for one in listing["results"]} <= {"Ann met Bob in Bergen"}
 
 
-@tried("questions")
+@make_settings("questions")
 @given(
-    text=st.one_of(any_texts, strange),
+    query=st.one_of(any_texts, strange),
     options=st.fixed_dictionaries({}, optional={
         "top_k": strange, "limit": strange, "threshold": strange, "kinds": strange, "as_of": times,
         "reference_date": times, "show_expired": strange, "filters": filters, "rerank": strange,
     }),
 )  # fmt: skip
-def test_a_question_is_refused_or_answered(text, options, memory):
+def test_queries_are_refused_or_answered(query, options, memory):
     try:
-        found = memory.search(text, user_id="u", explain=True, **options)
+        response = memory.search(query, user_id="u", explain=True, **options)
     except GraphmemError as error:
         event(type(error).__name__)
         assert isinstance(error, ValidationError | ConfigError)
         return
     event("answered")
-    assert "degraded" not in found
-    assert {one["memory"] for one in found["results"]} <= {"Ann met Bob in Bergen"}
-    block = memory.context(text, user_id="u")
+    assert "degraded" not in response
+    assert {one["memory"] for one in response["results"]} <= {"Ann met Bob in Bergen"}
+    block = memory.context(query, user_id="u")
     assert block.count("</memories>") == (1 if block else 0)
 
 
 # --- ids and names ----------------------------------------------------------------------------------------------------
 
 
-@tried("ids")
+@make_settings("ids")
 @given(
     uid=st.one_of(any_texts, strange),
     call=st.sampled_from(("get", "history", "explain", "update", "delete", "delete_all", "get_all")),
-    who=st.fixed_dictionaries({}, optional={name: st.one_of(any_texts, strange) for name in ("user_id", "run_id")}),
+    scope=st.fixed_dictionaries({}, optional={name: st.one_of(any_texts, strange) for name in ("user_id", "run_id")}),
 )
-def test_an_id_is_refused_or_nobodys(uid, call, who, untouched):
-    before = count(untouched)
+def test_unknown_ids_are_refused_or_match_nothing(uid, call, scope, unchanged_memory):
+    before = count_memories(unchanged_memory)
     arguments = {"delete_all": (), "get_all": (), "update": (uid, "x")}.get(call, (uid,))
     try:
-        found = getattr(untouched, call)(*arguments, **who)
+        result = getattr(unchanged_memory, call)(*arguments, **scope)
     except (ValidationError, NotFoundError) as error:
         event(type(error).__name__)
         assert len(str(error)) < 1000
     else:
         event("nothing")
-        assert not found or not (found.get("deleted") or found.get("results"))
-    assert count(untouched) == before
+        assert not result or not (result.get("deleted") or result.get("results"))
+    assert count_memories(unchanged_memory) == before
 
 
-@tried("names")
+@make_settings("names")
 @given(
     name=st.one_of(any_texts, strange),
     other=st.one_of(any_texts, st.just("Bob")),
     call=st.sampled_from(("entity", "entities", "alias", "unalias", "rename_entity", "graph", "renamed")),
 )
-def test_a_name_is_refused_or_kept(name, other, call, memory):
-    who = {"user_id": "u"}
+def test_names_are_refused_or_stored(name, other, call, memory):
+    scope = {"user_id": "u"}
     try:
         if call == "entities":
-            memory.entities(query=name, **who)
+            memory.entities(query=name, **scope)
         elif call == "graph":
-            assert len(memory.graph(around=name, **who)) in {0, 4}
+            assert len(memory.graph(around=name, **scope)) in {0, 4}
         elif call == "renamed":
-            shown = memory.rename_entity("Bob", name, **who)
-            assert shown["name"] == name.strip()
-            assert memory.entity("Bob", **who)["name"] == name.strip()
-            assert memory.graph(**who).nodes["entity:bob"]["name"] == name.strip()
+            entity = memory.rename_entity("Bob", name, **scope)
+            assert entity["name"] == name.strip()
+            assert memory.entity("Bob", **scope)["name"] == name.strip()
+            assert memory.graph(**scope).nodes["entity:bob"]["name"] == name.strip()
         else:
-            getattr(memory, call)(*((name,) if call == "entity" else (name, other)), **who)
+            getattr(memory, call)(*((name,) if call == "entity" else (name, other)), **scope)
     except GraphmemError as error:
         event(f"{call}: {type(error).__name__}")
         assert isinstance(error, ValidationError | NotFoundError)
@@ -417,26 +413,28 @@ any_settings = st.dictionaries(
 )
 
 
-@tried("configurations")
+@make_settings("configurations")
 @given(config=any_settings, form=st.sampled_from(("dict", "dict", "dict", "toml", "json", "yaml")))
-def test_a_configuration_is_refused_or_usable(config, form, tmp_path_factory):
+def test_configurations_are_refused_or_usable(config, form, tmp_path_factory):
     try:
         if form == "dict":
-            made = Settings.from_dict(config)
+            configuration = Settings.from_dict(config)
         else:
             file = tmp_path_factory.getbasetemp() / f"c.{form}"
             file.write_bytes(str(config).encode(errors="replace"))
-            made = Settings.from_file(file)
-        made.check_available()
+            configuration = Settings.from_file(file)
+        configuration.check_available()
     except ConfigError as error:
         event("refused")
         assert str(error)
         return
     event("usable")
-    assert "SecretStr" not in repr(made) or "**" in repr(made) or "SecretStr('')" in repr(made)
+    assert (
+        "SecretStr" not in repr(configuration) or "**" in repr(configuration) or "SecretStr('')" in repr(configuration)
+    )
 
 
-@tried("variables")
+@make_settings("variables")
 @given(
     environ=st.dictionaries(
         st.lists(
@@ -446,7 +444,7 @@ def test_a_configuration_is_refused_or_usable(config, form, tmp_path_factory):
         max_size=3,
     )
 )
-def test_variables_are_refused_or_usable(environ):
+def test_environment_variables_are_refused_or_usable(environ):
     with suppress(ConfigError):
         Settings.from_env(environ).check_available()
 
@@ -485,33 +483,33 @@ def home() -> Iterator[str]:
         assert sorted(os.listdir(name)) == ["home"]
 
 
-@tried("command lines")
-@given(command=commands, given_=st.lists(words, max_size=2), more=options, as_json=st.booleans())
-def test_a_command_line_ends_in_an_answer_or_one_line(command, given_, more, as_json, home):
+@make_settings("command lines")
+@given(command=commands, arguments=st.lists(words, max_size=2), more=options, as_json=st.booleans())
+def test_command_lines_end_in_an_answer_or_a_one_line_error(command, arguments, more, as_json, home):
     line = [command, "--user", "u", "--home", home, *(["--json"] if as_json else [])]
-    line += [*(word for pair in more for word in pair), "--", *given_]
-    done = CliRunner().invoke(app, line)
-    event(f"{command}: {done.exit_code}")
-    assert done.exit_code in {0, 1, 2}, (line, done.exception)
-    assert done.exception is None or isinstance(done.exception, SystemExit)
-    assert "Traceback" not in done.stderr
-    assert "\x1b]" not in done.stdout + done.stderr
-    if done.exit_code == 1:
-        assert done.stderr.strip().count("\n") == 0, done.stderr
+    line += [*(word for pair in more for word in pair), "--", *arguments]
+    result = CliRunner().invoke(app, line)
+    event(f"{command}: {result.exit_code}")
+    assert result.exit_code in {0, 1, 2}, (line, result.exception)
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    assert "Traceback" not in result.stderr
+    assert "\x1b]" not in result.stdout + result.stderr
+    if result.exit_code == 1:
+        assert result.stderr.strip().count("\n") == 0, result.stderr
 
 
-# --- with the models that come along ----------------------------------------------------------------------------------
+# --- default models ---------------------------------------------------------------------------------------------------
 
 
-def test_the_models_read_anything(tmp_path):
-    said = [*INJECTIONS, *(text * 50 for text in INJECTIONS[::3])]
+def test_default_models_read_any_text(tmp_path):
+    messages = [*INJECTIONS, *(text * 50 for text in INJECTIONS[::3])]
     with listening() as logs, Memory(":memory:", settings=Settings()) as memory:
-        added = memory.add(said, user_id="u")["results"]
-        assert [one["memory"] for one in added] == said
+        results = memory.add(messages, user_id="u")["results"]
+        assert [one["memory"] for one in results] == messages
         for text in INJECTIONS:
-            found = memory.search(text, user_id="u", explain=True)
-            assert "degraded" not in found
+            response = memory.search(text, user_id="u", explain=True)
+            assert "degraded" not in response
         assert memory.verify()["ok"]
         assert memory.stats()["tasks"] == 0
     assert logs.lines == []
-    assert math.isfinite(sum(hit["score"] for hit in found["results"]))
+    assert math.isfinite(sum(hit["score"] for hit in response["results"]))

@@ -1,4 +1,4 @@
-"""Files that are cut off, altered, of another kind or made to do harm: nothing half, and it is said what is wrong."""
+"""Imports of truncated, altered, foreign and malicious files are refused with reasons; failed exports leave no file."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Make = Callable[..., Memory]
 
 
 @pytest.fixture
-def small(make: Make, tmp_path: Path) -> tuple[Memory, bytes]:
+def small_export(make: Make, tmp_path: Path) -> tuple[Memory, bytes]:
     memory = make()
     uid = memory.add(["Anna works at Siemens", "Bob met Carl"], user_id="u")["results"][0]["id"]
     memory.delete(memory.add("gone", user_id="u")["results"][0]["id"])
@@ -40,51 +40,54 @@ def small(make: Make, tmp_path: Path) -> tuple[Memory, bytes]:
     return make(), (tmp_path / "small").read_bytes()
 
 
-def refused(memory: Memory, path: Path, data: bytes) -> str:
+def expect_refusal(memory: Memory, path: Path, data: bytes) -> str:
+    """Imports a file, which must be refused as a whole. Returns the error's message."""
     path.write_bytes(data)
-    with pytest.raises(ValidationError) as raised:
+    with pytest.raises(ValidationError) as error:
         memory.import_(path)
     assert contents(memory)["order"] == contents(memory)["tombstones"] == []
-    assert "nothing was imported" in str(raised.value)
-    return str(raised.value)
+    assert "nothing was imported" in str(error.value)
+    return str(error.value)
 
 
 @SQLITE_ONLY
-def test_a_file_that_was_cut_off_anywhere_is_refused(small: tuple[Memory, bytes], tmp_path: Path) -> None:
-    memory, data = small
+def test_a_file_cut_off_anywhere_is_refused(small_export: tuple[Memory, bytes], tmp_path: Path) -> None:
+    memory, data = small_export
     ends = [index for index, byte in enumerate(data) if byte == 10]
     places = {0, 1, 100, *ends, *(end + 1 for end in ends[:-1]), len(data) // 2, len(data) - 2, len(data) - 1}
     for place in sorted(places - {len(data)}):
-        told = refused(memory, tmp_path / "cut", data[:place])
-        assert "altered" not in told
-        assert ("not a whole one" if 0 < place < ends[0] else "cut off") in told, (place, told)
-        assert ("`graphmem import -`" in told) == (place >= ends[0]), "before the first line's end there is nothing"
+        message = expect_refusal(memory, tmp_path / "cut", data[:place])
+        assert "altered" not in message
+        assert ("not a whole one" if 0 < place < ends[0] else "cut off") in message, (place, message)
+        assert ("`graphmem import -`" in message) == (place >= ends[0]), (
+            "only a stream whose first line is whole can be imported in part"
+        )
 
 
 @SQLITE_ONLY
-def test_a_file_with_one_altered_byte_is_refused(small: tuple[Memory, bytes], tmp_path: Path) -> None:
-    memory, data = small
+def test_a_file_with_one_altered_byte_is_refused(small_export: tuple[Memory, bytes], tmp_path: Path) -> None:
+    memory, data = small_export
     for place in [*range(0, len(data), max(1, len(data) // 60)), *range(len(data) - 90, len(data))]:
-        altered = bytearray(data)
-        altered[place] ^= 1
-        refused(memory, tmp_path / "altered", bytes(altered))
+        altered_data = bytearray(data)
+        altered_data[place] ^= 1
+        expect_refusal(memory, tmp_path / "altered", bytes(altered_data))
 
 
 @SQLITE_ONLY
-def test_lines_behind_the_end_and_lines_left_out_are_refused(small: tuple[Memory, bytes], tmp_path: Path) -> None:
-    memory, data = small
+def test_extra_and_missing_lines_are_refused(small_export: tuple[Memory, bytes], tmp_path: Path) -> None:
+    memory, data = small_export
     lines = data.splitlines(keepends=True)
-    refused(memory, tmp_path / "x", b"".join([*lines[:1], *lines[2:]]))
+    expect_refusal(memory, tmp_path / "x", b"".join([*lines[:1], *lines[2:]]))
     end = len(lines)
     for more in (lines[1], data, b"\n"):
-        told = refused(memory, tmp_path / "x", data + more)
-        assert f"line {end + 1}: stands behind the end of the export, which is line {end}; remove what" in told
-        assert "altered" not in told
-    refused(memory, tmp_path / "x", b"".join(lines[1:]))
+        message = expect_refusal(memory, tmp_path / "x", data + more)
+        assert f"line {end + 1}: stands behind the end of the export, which is line {end}; remove what" in message
+        assert "altered" not in message
+    expect_refusal(memory, tmp_path / "x", b"".join(lines[1:]))
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "message"),
     [
         (b"", "line 1"),
         (b"\n", "line 1: is not JSON"),
@@ -101,42 +104,46 @@ def test_lines_behind_the_end_and_lines_left_out_are_refused(small: tuple[Memory
     ],
 )
 @SQLITE_ONLY
-def test_what_is_no_export_is_refused(make: Make, tmp_path: Path, data: bytes, told: str) -> None:
-    assert told in refused(make(), tmp_path / "x", data)
+def test_other_files_are_refused(make: Make, tmp_path: Path, data: bytes, message: str) -> None:
+    assert message in expect_refusal(make(), tmp_path / "x", data)
 
 
 @SQLITE_ONLY
-def test_a_line_has_a_limit(small: tuple[Memory, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    memory, data = small
+def test_the_length_of_a_line_is_limited(
+    small_export: tuple[Memory, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory, data = small_export
     monkeypatch.setattr(jsonl, "MAX_LINE", 500)
-    assert "line 2: is longer than 500 bytes" in refused(memory, tmp_path / "x", data)
+    assert "line 2: is longer than 500 bytes" in expect_refusal(memory, tmp_path / "x", data)
     memory.add("tea " * 300, user_id="u")
     with pytest.raises(StoreError, match="nothing was exported"):
         memory.export(tmp_path / "never")
     assert not (tmp_path / "never").exists()
 
 
-def test_a_stream_is_taken_as_it_comes_and_says_where_it_stopped(make: Make) -> None:
+def test_a_stream_is_imported_up_to_its_first_bad_line_which_is_named(make: Make) -> None:
     memory = make()
     memory.add([f"Nr{n} met Nr{n + 1}" for n in range(15)], user_id="u")
     file = io.BytesIO()
     memory.export(file)
     lines = file.getvalue().splitlines(keepends=True)
-    again = make()
-    whole = r"\. The file itself is bad: copy or export it again, and import that; the memories added so far stay"
-    with pytest.raises(ValidationError, match=f"line 8: the end is missing.* before that 6 memories were added{whole}"):
-        again.import_(io.BytesIO(b"".join(lines[:7])))
-    assert contents(again)["order"] == contents(memory)["order"][:6]
-    added = r"before that 4 memories were added \(6 known already\)"
-    with pytest.raises(ValidationError, match=f"line 12: breaks off; the file was cut off; {added}{whole}"):
-        again.import_(io.BytesIO(b"".join(lines[:11]) + lines[11][:50]))
+    target = make()
+    advice = r"\. The file itself is bad: copy or export it again, and import that; the memories added so far stay"
+    with pytest.raises(
+        ValidationError, match=f"line 8: the end is missing.* before that 6 memories were added{advice}"
+    ):
+        target.import_(io.BytesIO(b"".join(lines[:7])))
+    assert contents(target)["order"] == contents(memory)["order"][:6]
+    progress = r"before that 4 memories were added \(6 known already\)"
+    with pytest.raises(ValidationError, match=f"line 12: breaks off; the file was cut off; {progress}{advice}"):
+        target.import_(io.BytesIO(b"".join(lines[:11]) + lines[11][:50]))
     with pytest.raises(ValidationError, match="altered"):
-        again.import_(io.BytesIO(b"".join([*lines[:5], *lines[6:]])))
-    again = make()
+        target.import_(io.BytesIO(b"".join([*lines[:5], *lines[6:]])))
+    target = make()
     with pytest.raises(ValidationError):
-        again.import_(io.BytesIO(b"".join(lines[:11])))
-    again.import_(io.BytesIO(file.getvalue()))
-    same(memory, again)
+        target.import_(io.BytesIO(b"".join(lines[:11])))
+    target.import_(io.BytesIO(file.getvalue()))
+    same(memory, target)
     with pytest.raises(ValidationError, match="stands behind the end"):
         make().import_(io.BytesIO(file.getvalue() * 2))
 
@@ -149,18 +156,18 @@ def test_errors_of_other_files_say_that_nothing_was_imported(make: Make) -> None
 
 
 @SQLITE_ONLY
-def test_a_compressed_file_may_be_cut_off_as_well(small: tuple[Memory, bytes]) -> None:
-    memory, data = small
-    cut = gzip.compress(data)[:-30]
+def test_a_compressed_file_that_is_cut_off_is_refused(small_export: tuple[Memory, bytes]) -> None:
+    memory, data = small_export
+    truncated_data = gzip.compress(data)[:-30]
     with pytest.raises(ValidationError, match="breaks off; the file was cut off"):
-        memory.import_(gzip.open(io.BytesIO(cut)))
+        memory.import_(gzip.open(io.BytesIO(truncated_data)))
 
 
 MEMORY: dict[str, Any] = {
     "type": "memory", "id": "6a8a1a2e-6d7d-4b62-8f0e-0d6c35c0f7e1", "user_id": "u", "text": "tea", "at": "2024-01-01"
 }  # fmt: skip
 EVENT = {"id": "e", "event": "ADD", "at": "2024-01-01"}
-NO_NUMBERS = b64encode(np.full(64, np.nan, np.float32).tobytes()).decode()
+NAN_VECTOR = b64encode(np.full(64, np.nan, np.float32).tobytes()).decode()
 HOSTILE: list[tuple[dict[str, Any], str]] = [
     ({"type": "secret"}, "type"),
     ({"type": ["memory"]}, "type"),
@@ -227,29 +234,29 @@ HOSTILE: list[tuple[dict[str, Any], str]] = [
     ({"embeddings": {"model": "hash-64", "vector": ["AAAA"], "tokens-64": [""]}}, "embeddings.vector[0]"),
     ({"embeddings": {"model": "hash-64", "vector": ["?"], "tokens-64": [""]}}, "embeddings.vector[0]"),
     ({"embeddings": {"model": "hash-64", "vector": [7], "tokens-64": [""]}}, "embeddings.vector[0]"),
-    ({"embeddings": {"model": "hash-64", "vector": [NO_NUMBERS], "tokens-64": [""]}}, "embeddings.vector[0]"),
+    ({"embeddings": {"model": "hash-64", "vector": [NAN_VECTOR], "tokens-64": [""]}}, "embeddings.vector[0]"),
     ({"embeddings": {"model": "hash-64", "vector": [], "tokens-64": [""]}}, "embeddings"),
 ]  # fmt: skip
 
 
 def test_hostile_records_are_refused_by_line_and_field(make: Make) -> None:
     memory = make()
-    taken = []
-    for change, told in HOSTILE:
+    ids = []
+    for change, expected in HOSTILE:
         good = {**MEMORY, "id": str(uuid4())}
-        with pytest.raises(ValidationError) as raised:
+        with pytest.raises(ValidationError) as error:
             import_records(memory._engine, [good, {**MEMORY, **change}, good], record_name="line")
-        taken.append(good["id"])
-        said = str(raised.value)
-        assert said.startswith("line 2: "), said
-        assert told in said, said
-        assert "; before that 1 memory was added. The file itself is bad" in said
-        assert len(said) < 500
-    assert contents(memory)["order"] == taken
+        ids.append(good["id"])
+        message = str(error.value)
+        assert message.startswith("line 2: "), message
+        assert expected in message, message
+        assert "; before that 1 memory was added. The file itself is bad" in message
+        assert len(message) < 500
+    assert contents(memory)["order"] == ids
 
 
 @pytest.mark.parametrize(
-    ("record", "told"),
+    ("record", "message"),
     [
         ({"type": "alias", "user_id": "u", "key": "a", "other": "a"}, "other"),
         ({"type": "alias", "user_id": "u", "key": "a", "other": "b", "origin": "magic"}, "origin"),
@@ -261,15 +268,15 @@ def test_hostile_records_are_refused_by_line_and_field(make: Make) -> None:
         ("tea", "record"),
     ],
 )
-def test_other_hostile_records(make: Make, record: Any, told: str) -> None:
+def test_other_hostile_records_are_refused(make: Make, record: Any, message: str) -> None:
     memory = make()
-    with pytest.raises(ValidationError, match=told.replace("[", r"\[")):
+    with pytest.raises(ValidationError, match=message.replace("[", r"\[")):
         import_records(memory._engine, [record])
 
 
 @pytest.mark.thorough
-def test_what_is_just_allowed_can_be_stored(make: Make) -> None:
-    """In every database: what passes the door must not fail behind it."""
+def test_records_at_the_limits_can_be_stored(make: Make) -> None:
+    """In every database: a record that is accepted must not fail when it is written."""
     memory = make()
     deep: Any = 2**1023
     for _ in range(21):
@@ -280,8 +287,8 @@ def test_what_is_just_allowed_can_be_stored(make: Make) -> None:
         "text": "x" * 1_000_000, **times, "memory_type": "semantic", "metadata": {"a": deep, "b": -1e308},
         "speaker": name, "actor_id": name, "role": "tool", "message_id": name, "session": name, "version": 2**31 - 1,
     }  # fmt: skip
-    before = {**state, "at": "0001-01-01"}
-    event = {"id": name, "event": "UPDATE", "at": "0001-01-01", "previous_state": before, "reason": "x" * 9999}
+    earlier_state = {**state, "at": "0001-01-01"}
+    event = {"id": name, "event": "UPDATE", "at": "0001-01-01", "previous_state": earlier_state, "reason": "x" * 9999}
     mentions = [{"key": long, "name": "x" * 9999, "type": "Time", "kind": "common_noun"}, {"key": "a"}]
     statement = {"subject": long, "predicate": long, "object": "a", "fact": "x" * 99_999, "confidence": 0}
     record = {
@@ -289,17 +296,17 @@ def test_what_is_just_allowed_can_be_stored(make: Make) -> None:
         "answer_types": 127, "events": [event], "mentions": mentions, "statements": [statement],
         "said": {"ordinal": 10_000, "key": name},
     }  # fmt: skip
-    least = {**MEMORY, "user_id": name, "at": "0001-01-01", "mentions": [{"key": "a"}]}
-    named = [
+    smallest_record = {**MEMORY, "user_id": name, "at": "0001-01-01", "mentions": [{"key": "a"}]}
+    records = [
         {"type": "alias", "user_id": name, "key": long, "other": "a", "at": last},
         {"type": "name", "user_id": name, "key": "a", "name": name, "at": "0001-01-01"},
         {"type": "erased", "id": str(uuid4()), "user_id": name, "at": last, "events": [event], "keys": [name]},
     ]
-    assert import_records(memory._engine, [record, least, *named])["added"] == 2
+    assert import_records(memory._engine, [record, smallest_record, *records])["added"] == 2
     assert memory.verify()["ok"]
-    again = make()
-    import_records(again._engine, exported(memory))
-    same(memory, again)
+    copy = make()
+    import_records(copy._engine, exported(memory))
+    same(memory, copy)
 
 
 @SQLITE_ONLY
@@ -315,26 +322,26 @@ def test_a_memory_that_ended_when_it_began_is_imported(make: Make) -> None:
 
 
 @SQLITE_ONLY
-def test_nothing_ends_before_it_begins_here_either(make: Make) -> None:
-    """What we export has to come in again."""
+def test_a_memory_cannot_be_retired_before_it_begins(make: Make) -> None:
+    """Otherwise its export could not be imported."""
     memory = make()
     memory.import_([{**MEMORY, "valid_from": "2025-01-01"}])
     outcome = memory._engine.commit([RetireMemory(MEMORY["id"], datetime(2024, 6, 1, tzinfo=UTC), "moved")])[0]
     assert (outcome.event, memory.get(MEMORY["id"])["valid_to"]) == ("NONE", None)
 
 
-def test_a_record_twice_in_one_file_is_taken_once(make: Make) -> None:
+def test_a_record_twice_in_one_file_is_imported_once(make: Make) -> None:
     memory = make()
     first = {**MEMORY, "events": [EVENT, EVENT]}
     second = {**MEMORY, "id": str(uuid4()), "events": [EVENT]}
-    done = import_records(memory._engine, [first, first, second])
-    assert (done["added"], done["known"]) == (2, 1)
+    report = import_records(memory._engine, [first, first, second])
+    assert (report["added"], report["known"]) == (2, 1)
     assert [len(memory.history(one["id"])) for one in (first, second)] == [2, 1]
 
 
 @pytest.mark.parametrize("bad", [None, 7, "", "a\0b", object(), b"x"])
 @SQLITE_ONLY
-def test_what_is_no_file_is_refused(memory: Memory, bad: Any) -> None:
+def test_arguments_that_are_no_files_are_refused(memory: Memory, bad: Any) -> None:
     for call in (memory.export, memory.import_):
         with pytest.raises(ValidationError, match="path"):
             call(bad)
@@ -345,17 +352,17 @@ def test_what_is_no_file_is_refused(memory: Memory, bad: Any) -> None:
 
 
 @SQLITE_ONLY
-def test_files_that_cannot_be_used_are_told_of(memory: Memory, tmp_path: Path) -> None:
+def test_unusable_files_are_reported(memory: Memory, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="No such file"):
         memory.import_(tmp_path / "none")
     with pytest.raises(StoreError, match="No such file"):
         memory.export(tmp_path / "none" / "x")
     with pytest.raises(StoreError, match="is no file"):
         memory.export(tmp_path)
-    closed = io.BytesIO()
-    closed.close()
+    file = io.BytesIO()
+    file.close()
     with pytest.raises(ValidationError, match="open file"):
-        memory.export(closed)
+        memory.export(file)
 
 
 @SQLITE_ONLY
@@ -374,7 +381,7 @@ def test_a_failed_export_leaves_the_old_file_and_no_other(memory: Memory, tmp_pa
     assert path.read_text() != "old"
 
 
-KILLED = """
+KILLED_EXPORT = """
 import os, signal, sys
 from support.fakes import fake_models
 from graphmem import Memory, Settings
@@ -391,20 +398,22 @@ def test_a_killed_export_leaves_nothing(tmp_path: Path) -> None:
     target.parent.mkdir()
     target.write_text("old")
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-    done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "home"), str(target)], env=environment)
-    assert done.returncode == -9
+    process = subprocess.run(
+        [sys.executable, "-c", KILLED_EXPORT, str(tmp_path / "home"), str(target)], env=environment
+    )
+    assert process.returncode == -9
     assert (target.read_text(), os.listdir(target.parent)) == ("old", ["x"])
 
 
 @SQLITE_ONLY
-def test_where_there_are_no_unnamed_files_it_is_whole_or_not_there_either(
+def test_without_unnamed_files_a_failed_export_leaves_the_old_file(
     memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(atomic_files, "_UNNAMED", 0)
     test_a_failed_export_leaves_the_old_file_and_no_other(memory, tmp_path)
 
 
-BETWEEN = """
+KILLED_BETWEEN_LINKS = """
 import os, sys
 from pathlib import Path
 from graphmem import atomic_files
@@ -421,17 +430,17 @@ with atomic_files.replace_file(Path(sys.argv[1])) as write:
 
 @pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="no files without a name here")
 @SQLITE_ONLY
-def test_what_was_left_between_two_names_is_removed_by_the_next_export(memory: Memory, tmp_path: Path) -> None:
+def test_the_next_export_removes_the_temporary_file_of_a_killed_one(memory: Memory, tmp_path: Path) -> None:
     memory.add("tea", user_id="u")
     memory.export(tmp_path / "x")
-    assert subprocess.run([sys.executable, "-c", BETWEEN, str(tmp_path / "x")]).returncode == 9
+    assert subprocess.run([sys.executable, "-c", KILLED_BETWEEN_LINKS, str(tmp_path / "x")]).returncode == 9
     assert len(os.listdir(tmp_path)) == 2
     memory.export(tmp_path / "x")
     assert os.listdir(tmp_path) == ["x"]
 
 
 @SQLITE_ONLY
-def test_nothing_is_written_through_a_link_or_to_where_the_memory_is_kept(make: Make, tmp_path: Path) -> None:
+def test_exports_through_links_and_into_the_memorys_folder_are_refused(make: Make, tmp_path: Path) -> None:
     home, file = tmp_path / "home", tmp_path / "file"
     memory = make(home)
     memory.add("tea", user_id="u")
@@ -449,7 +458,7 @@ def test_nothing_is_written_through_a_link_or_to_where_the_memory_is_kept(make: 
     assert memory.verify()["ok"]
 
 
-def test_a_ledger_elsewhere_is_not_written_over(tmp_path: Path) -> None:
+def test_a_ledger_elsewhere_is_not_overwritten(tmp_path: Path) -> None:
     ledger = tmp_path / "data" / "mine.sqlite"
     with Memory(tmp_path / "home", settings=Settings.from_dict(fake_models(history_db_path=str(ledger)))) as memory:
         for name in ("mine.sqlite", "mine.sqlite-wal", "secret.key"):
@@ -460,21 +469,21 @@ def test_a_ledger_elsewhere_is_not_written_over(tmp_path: Path) -> None:
 
 
 @SQLITE_ONLY
-def test_a_line_on_a_terminal_has_no_characters_that_it_obeys(make: Make) -> None:
-    memory, again = make(), make()
+def test_an_export_has_no_control_characters(make: Make) -> None:
+    memory, copy = make(), make()
     text = "tea \x9b31m and \x85\x7f\x1b[1m cake"
     memory.add(text, user_id="u")
     memory.export(file := io.BytesIO())
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", file.getvalue().decode())
     file.seek(0)
-    again.import_(file)
-    assert again.get_all(user_id="u")["results"][0]["memory"] == text
+    copy.import_(file)
+    assert copy.get_all(user_id="u")["results"][0]["memory"] == text
 
 
 @SQLITE_ONLY
-def test_a_full_disk_is_told_of(memory: Memory) -> None:
+def test_a_full_disk_is_reported(memory: Memory) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("no /dev/full here")
     memory.add("tea", user_id="u")
-    with open("/dev/full", "wb", buffering=0) as full, pytest.raises(StoreError, match="No space left"):
-        memory.export(full)
+    with open("/dev/full", "wb", buffering=0) as device, pytest.raises(StoreError, match="No space left"):
+        memory.export(device)

@@ -1,7 +1,7 @@
-"""Words stay words: stored as they are, shown as they are, and nobody's code, query, markup or instruction.
+"""Hostile texts are stored and shown unchanged, and never taken for code, a query, markup or an instruction.
 
-What the graph is written as (HTML, GraphML, JSON, Cypher that is run in Neo4j, a page in a browser) is tried with words
-like these in test_graph_cli.
+test_graph_cli tests the formats of the graph (HTML, GraphML, JSON, Cypher run in Neo4j, a page in a browser) with texts
+like these.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ from graphmem.model import EntityType, Extraction, Mention, MentionKind, Stateme
 from graphmem.text import normalise_key
 
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
-# The same in one line, as ids and names may be.
+# The same texts in one line of at most 256 characters, as ids and names have to be.
 NAMES = tuple(CONTROL.sub("", text).strip()[:256] for text in INJECTIONS)
 
 
 class Gullible:
-    """An extractor that takes a text for a name, a predicate, a fact: as one that a text has talked into it would."""
+    """An extractor that takes each text for a name, a predicate and a fact, as one misled by the text would."""
 
     name = "gullible"
 
     def extract(self, utterances: Sequence[Utterance]) -> list[Extraction]:
-        return [self._found(one.text) for one in utterances]
+        return [self._extract_text(one.text) for one in utterances]
 
     def keys(self, question: str) -> list[Mention]:
-        return list(self._found(question).mentions)
+        return list(self._extract_text(question).mentions)
 
-    def _found(self, text: str) -> Extraction:
+    def _extract_text(self, text: str) -> Extraction:
         key = normalise_key(text)
         if not key:
             return Extraction()
-        said = Mention(key, text, EntityType.PERSON, MentionKind.NAME)
+        mention = Mention(key, text, EntityType.PERSON, MentionKind.NAME)
         other = Mention("ann", "Ann", EntityType.PERSON, MentionKind.NAME)
-        return Extraction((said, other), (Statement(key, text, "ann", text),) if key != "ann" else ())
+        return Extraction((mention, other), (Statement(key, text, "ann", text),) if key != "ann" else ())
 
 
 @pytest.fixture(
@@ -65,54 +65,54 @@ class Gullible:
         pytest.param("servers", marks=pytest.mark.server),
     ]
 )
-def place(request: pytest.FixtureRequest) -> str:
+def backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
 @pytest.fixture
-def database(place: str) -> str:
-    return "postgresql" if place == "servers" else SQLITE
+def database(backend: str) -> str:
+    return "postgresql" if backend == "servers" else SQLITE
 
 
 @pytest.fixture
-def memory(place: str, make_memory: Callable[..., Memory], monkeypatch: Any) -> Iterator[Memory]:
+def memory(backend: str, make_memory: Callable[..., Memory], monkeypatch: Any) -> Iterator[Memory]:
     monkeypatch.setattr(graphmem.wiring, "_extractor", lambda _: Gullible())
-    more = {"graph_store": {"provider": "networkx"}} if place == "networkx" else {}
-    with folder() as home:
-        made = make_memory(home if place in {"folder", "servers"} else None, **more)
-        yield made
-        made.close()
+    more = {"graph_store": {"provider": "networkx"}} if backend == "networkx" else {}
+    with make_folder() as home:
+        memory = make_memory(home if backend in {"folder", "servers"} else None, **more)
+        yield memory
+        memory.close()
 
 
 @contextmanager
-def folder() -> Iterator[Path]:
-    """In memory where there is one: none of this is about the disk."""
+def make_folder() -> Iterator[Path]:
+    """Makes a temporary folder, in memory where possible: no test here depends on the disk."""
     shared = Path("/dev/shm")
     with TemporaryDirectory(dir=shared if os.access(shared, os.W_OK) else None) as name:
         yield Path(name)
 
 
-def test_words_of_any_kind_in_every_place(memory):
+def test_hostile_texts_are_stored_unchanged_in_every_field(memory):
     messages = [
         {"role": "user", "name": name, "content": text, "id": f"{name[:200]}#{number}"}
         for number, (text, name) in enumerate(zip(INJECTIONS, NAMES, strict=True))
     ]
     metadata = dict(zip((text[:256] for text in INJECTIONS), INJECTIONS, strict=True))
-    added = memory.add(messages, user_id="u", metadata=metadata)
-    assert "pending" not in added
+    response = memory.add(messages, user_id="u", metadata=metadata)
+    assert "pending" not in response
     stored = {one["id"]: one for one in memory.get_all(user_id="u", limit=1000)["results"]}
-    for result, text, name in zip(added["results"], INJECTIONS, NAMES, strict=True):
+    for result, text, name in zip(response["results"], INJECTIONS, NAMES, strict=True):
         one = stored[result["id"]]
         assert (one["memory"], one["actor_id"], one["metadata"]) == (text, name, metadata)
         assert memory.history(result["id"])[0]["new_memory"] == text
         assert memory.explain(result["id"])["messages"][0]["content"] == text
-    told = {(one["relationship"], one["facts"][0]) for one in added["relations"]}
-    assert told == {(text, text) for text in INJECTIONS if normalise_key(text)}
+    relations = {(one["relationship"], one["facts"][0]) for one in response["relations"]}
+    assert relations == {(text, text) for text in INJECTIONS if normalise_key(text)}
     for text in INJECTIONS:
         hits = memory.search(text, user_id="u", explain=True, top_k=1000)
         assert "degraded" not in hits
         assert text in {hit["memory"] for hit in hits["results"]}
-        if not text.startswith("$"):  # which would be taken for another database's operator, and is refused
+        if not text.startswith("$"):  # a key with $ looks like another database's operator and is refused
             assert memory.get_all(user_id="u", filters={text[:256]: text})["total"] == len(INJECTIONS)
             assert memory.get_all(user_id="u", filters={text[:256]: {"contains": text + "?"}})["total"] == 0
     assert memory.verify()["ok"]
@@ -123,7 +123,7 @@ def test_words_of_any_kind_in_every_place(memory):
     assert memory.verify()["ok"]
 
 
-def test_ids_of_any_kind_are_ids(memory):
+def test_hostile_ids_separate_scopes(memory):
     for number, name in enumerate(NAMES):
         memory.add(f"Note {number}.", user_id=name, agent_id=name[::-1].strip(), run_id=f"r{name[:250]}")
     for number, name in enumerate(NAMES):
@@ -136,31 +136,31 @@ def test_ids_of_any_kind_are_ids(memory):
     assert memory.stats()["memories"] == 0
 
 
-def test_entities_of_any_name(memory):
+def test_hostile_entity_names_are_shown_and_exported_unchanged(memory):
     for text in INJECTIONS:
         memory.add(text, user_id="u")
-    known = {normalise_key(text) for text in INJECTIONS} - {""}
-    assert {one["key"] for one in memory.entities(user_id="u", limit=1000)} == {*known, "ann"}
-    for key in known:
-        shown = memory.entity(key, user_id="u")
-        assert shown is not None
-        assert shown["relations"][0]["target"] == "Ann"
+    keys = {normalise_key(text) for text in INJECTIONS} - {""}
+    assert {one["key"] for one in memory.entities(user_id="u", limit=1000)} == {*keys, "ann"}
+    for key in keys:
+        entity = memory.entity(key, user_id="u")
+        assert entity is not None
+        assert entity["relations"][0]["target"] == "Ann"
         assert memory.rename_entity(key, f"!{CONTROL.sub('', key)[:200]}", user_id="u")["key"] == key
-    drawn = memory.graph(user_id="u")
-    assert {data["key"] for _, data in drawn.nodes(data=True) if data["node"] == "entity"} == {*known, "ann"}
-    again = nx.node_link_graph(json.loads(node_link(drawn)), edges="edges")
-    assert {data["memory"] for _, data in again.nodes(data=True) if data["node"] == "memory"} == set(INJECTIONS)
-    written = nx.parse_graphml(graphml(drawn))
-    assert len(written) == len(drawn)
-    html = page(drawn)
+    graph = memory.graph(user_id="u")
+    assert {data["key"] for _, data in graph.nodes(data=True) if data["node"] == "entity"} == {*keys, "ann"}
+    from_json = nx.node_link_graph(json.loads(node_link(graph)), edges="edges")
+    assert {data["memory"] for _, data in from_json.nodes(data=True) if data["node"] == "memory"} == set(INJECTIONS)
+    from_graphml = nx.parse_graphml(graphml(graph))
+    assert len(from_graphml) == len(graph)
+    html = page(graph)
     assert html.count("<script") == page(nx.MultiDiGraph(ledger="x", partition="user:u")).count("<script")
     assert "alert(1)" not in re.sub(r'"[^"\\]*(?:\\.[^"\\]*)*"', "", html.partition('type="application/json"')[2])
-    lines = [line for line in cypher(drawn).splitlines() if not line.startswith(("  ", "//"))]
+    lines = [line for line in cypher(graph).splitlines() if not line.startswith(("  ", "//"))]
     assert not [line for line in lines if "DETACH" in line]
     assert memory.verify()["ok"]
 
 
-def test_a_memory_stays_inside_the_prompts_block(memory):
+def test_memories_stay_inside_the_prompt_block(memory):
     memory.add([f"Tea. {text}" for text in INJECTIONS], user_id="u", timestamp="2024-05-01")
     for name in NAMES:
         memory.add({"role": "user", "name": name, "content": "Tea."}, user_id="u", timestamp="2024-05-01")
@@ -171,36 +171,36 @@ def test_a_memory_stays_inside_the_prompts_block(memory):
     assert len(lines) == 20
     assert all(line.startswith("- [2024-05-01] ") for line in lines)
     assert block.count("<") == block.count(">") == 2
-    assert len(block.splitlines()) == 23  # whatever else Python takes for the end of a line
+    assert len(block.splitlines()) == 23  # also by the other line ends that Python knows
 
 
 @pytest.fixture
 def home(tmp_path, monkeypatch) -> Iterator[Path]:
     monkeypatch.setenv("GRAPHMEM_EXTRACTOR__PROVIDER", "none")
     monkeypatch.chdir(tmp_path)
-    with folder() as place:
-        yield place / "home"
-        assert [one.name for one in place.iterdir()] == ["home"]
+    with make_folder() as parent:
+        yield parent / "home"
+        assert [one.name for one in parent.iterdir()] == ["home"]
     assert {one.name for one in tmp_path.iterdir()} <= {"sub", "outside"}
 
 
 def run(home: Path, *line: str, status: int = 0, **more: Any) -> Any:
     command, *rest = line
-    done = CliRunner().invoke(app, [command, "--user", "u", "--home", str(home), *rest], **more)
-    assert done.exit_code == status, (done.exit_code, done.stdout, done.stderr, done.exception)
-    return done
+    result = CliRunner().invoke(app, [command, "--user", "u", "--home", str(home), *rest], **more)
+    assert result.exit_code == status, (result.exit_code, result.stdout, result.stderr, result.exception)
+    return result
 
 
-def test_words_on_a_terminal_are_pictures_of_themselves(home):
+def test_no_control_characters_are_printed_to_a_terminal(home):
     with Memory(home, settings=Settings.from_env()) as memory:
         memory.add(list(INJECTIONS), user_id="u")
     for command in (["list"], ["search", "a"], ["context", "a"], ["graph"]):
-        shown = run(home, *command)
-        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", shown.stdout), command
+        result = run(home, *command)
+        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", result.stdout), command
     assert run(home, "list", "--json").stdout.isascii() is False
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", run(home, "list", "--json").stdout)
-    listed = json.loads(run(home, "list", "--json").stdout)["results"]
-    assert len(listed) == sum(1 for text in INJECTIONS if text.strip())
+    results = json.loads(run(home, "list", "--json").stdout)["results"]
+    assert len(results) == sum(1 for text in INJECTIONS if text.strip())
 
 
 @pytest.mark.parametrize(
@@ -216,24 +216,24 @@ def test_files_of_any_name_are_read_and_written(home, tmp_path, name):
     else:
         run(home, "add", "--file", str(file))
         assert json.loads(run(home, "list", "--json").stdout)["results"][0]["memory"] == "Ann likes tea."
-    written = folder / f"{name}.html"
-    told = run(home, "graph", "--output", str(written)).stderr
-    assert written.stat().st_mode & 0o777 == 0o600
-    assert "\x1b" not in told
+    output_file = folder / f"{name}.html"
+    errors = run(home, "graph", "--output", str(output_file)).stderr
+    assert output_file.stat().st_mode & 0o777 == 0o600
+    assert "\x1b" not in errors
     assert {one.name for one in folder.iterdir()} == {name, f"{name}.html"}
 
 
-def test_no_path_is_followed_that_was_not_given(home, tmp_path):
+def test_paths_in_texts_and_ids_are_not_opened(home, tmp_path):
     (tmp_path / "outside").write_text("secret")
     with Memory(home, settings=Settings.from_env()) as memory:
-        memory.add(str(tmp_path / "outside"), user_id="u")  # words, not a file: only the command line reads files
+        memory.add(str(tmp_path / "outside"), user_id="u")  # a text, not a file: only the command line reads files
         (one,) = memory.get_all(user_id="../outside")["results"] or memory.get_all(user_id="u")["results"]
         assert one["memory"].endswith("outside")
         memory.add("x", user_id="../../etc", run_id="/root")
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name] + ["", ".", "..", "a/b", "a\0b", "x" * 65, "-x", "ä"])
-def test_a_collections_name_is_a_plain_one(name, tmp_path):
+def test_hostile_collection_names_are_refused(name, tmp_path):
     config = {
         "home": str(tmp_path / "home"),
         "vector_store": {"config": {"collection_name": name}},
@@ -245,7 +245,7 @@ def test_a_collections_name_is_a_plain_one(name, tmp_path):
 
 
 @pytest.mark.parametrize("path", ["a\0b", "", b"x", 5])
-def test_a_path_that_is_none(path, tmp_path):
+def test_invalid_paths_are_refused(path, tmp_path):
     for attempt in (
         lambda: Memory(path),
         lambda: Memory.from_file(path),
@@ -264,16 +264,16 @@ ODD_FOLDERS = (
 
 
 @pytest.mark.thorough
-def test_a_folder_of_any_name_is_that_folder(monkeypatch):
-    """Also where it is a part of a URL, a pattern or an option to somebody on the way to the file."""
-    with folder() as place:
-        monkeypatch.chdir(place)
+def test_folders_with_hostile_names_can_be_used(monkeypatch):
+    """Also with names that have a meaning in a URL, a pattern or a command line."""
+    with make_folder() as parent:
+        monkeypatch.chdir(parent)
         for name in ODD_FOLDERS:
             with Memory(f"./{name}", settings=Settings.from_dict(fake_models())) as memory:
                 memory.add(f"Ann likes {name}.", user_id="u")
         for name in ODD_FOLDERS:
-            with Memory(place / name, settings=Settings.from_dict(fake_models())) as memory:
+            with Memory(parent / name, settings=Settings.from_dict(fake_models())) as memory:
                 assert [one["memory"] for one in memory.get_all(user_id="u")["results"]] == [f"Ann likes {name}."]
-        assert sorted(os.listdir(place)) == sorted(ODD_FOLDERS)
-        assert {(place / name).stat().st_mode & 0o777 for name in ODD_FOLDERS} == {0o700}
-        assert {(Path(place) / name / "ledger.sqlite").stat().st_mode & 0o777 for name in ODD_FOLDERS} == {0o600}
+        assert sorted(os.listdir(parent)) == sorted(ODD_FOLDERS)
+        assert {(parent / name).stat().st_mode & 0o777 for name in ODD_FOLDERS} == {0o700}
+        assert {(Path(parent) / name / "ledger.sqlite").stat().st_mode & 0o777 for name in ODD_FOLDERS} == {0o600}

@@ -1,4 +1,4 @@
-"""How much one call may bring: exactly so much at every door, and beyond it an error that says what to do."""
+"""Input limits of one call: every entry point accepts exactly the limit; its error for more says what to do."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from graphmem.errors import ConfigError, ValidationError
 
 @pytest.fixture
 def database() -> str:
-    """Arguments: refused before any store is asked."""
+    """SQLite only: arguments are refused before any store is used."""
     return SQLITE
 
 
@@ -37,25 +37,25 @@ SMALL = {
 
 @pytest.fixture
 def memory(make_memory):
-    made = make_memory(limits=SMALL)
-    made.add("Ann likes tea.", user_id="u")
-    return made
+    memory = make_memory(limits=SMALL)
+    memory.add("Ann likes tea.", user_id="u")
+    return memory
 
 
 def nested(levels: int) -> dict[str, Any]:
-    made: dict[str, Any] = {"colour": "red"}
+    filters: dict[str, Any] = {"colour": "red"}
     for _ in range(levels):
-        made = {"NOT": [made]}
-    return made
+        filters = {"NOT": [filters]}
+    return filters
 
 
-def uid(memory: Memory) -> str:
+def get_uid(memory: Memory) -> str:
     return memory.get_all(user_id="u")["results"][0]["id"]
 
 
 U = {"user_id": "u"}
-# At each door: a call with so much, and what the error says beyond.
-DOORS = {
+# For each entry point: a call with an input of size n, the limit of n, and the error beyond.
+CONFIGURED_LIMITS = {
     "a message": (lambda m, n: m.add("x" * n, **U), 40, "messages.content=<41 characters>: has 41 characters; use at"),
     "a message's parts": (
         lambda m, n: m.add({"role": "user", "content": ["x" * 20, "x" * (n - 21)]}, **U),
@@ -68,7 +68,7 @@ DOORS = {
         re.escape("messages.content[0].text=<41 characters>: has 41 characters; use at most 40"),
     ),
     "the words of an update": (
-        lambda m, n: m.update(uid(m), "x" * n),
+        lambda m, n: m.update(get_uid(m), "x" * n),
         40,
         "data=<41 characters>: has 41 characters; use at most 40",
     ),
@@ -84,7 +84,7 @@ DOORS = {
         "messages.metadata=.*: takes 31 bytes as JSON; use at most 30",
     ),
     "an update's metadata": (
-        lambda m, n: m.update(uid(m), metadata={"a": "x" * (n - 9)}),
+        lambda m, n: m.update(get_uid(m), metadata={"a": "x" * (n - 9)}),
         30,
         "metadata=.*: takes 31 bytes as JSON; use at most 30",
     ),
@@ -118,15 +118,15 @@ DOORS = {
 }
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_so_much_and_no_more(memory, door):
-    call, most, told = DOORS[door]
-    call(memory, most)
-    with pytest.raises(ValidationError, match=told):
-        call(memory, most + 1)
+@pytest.mark.parametrize("entry_point", CONFIGURED_LIMITS)
+def test_configured_limits_are_exact(memory, entry_point):
+    call, limit, message = CONFIGURED_LIMITS[entry_point]
+    call(memory, limit)
+    with pytest.raises(ValidationError, match=message):
+        call(memory, limit + 1)
 
 
-FIXED = {
+FIXED_LIMITS = {
     "a question": (lambda m, n: m.search("x" * n, **U), MAX_QUERY_CHARS, "query=.*use at most 100,000"),
     "an id": (lambda m, n: m.get_all(user_id="x" * n), MAX_NAME_CHARS, "user_id=.*use at most 256"),
     "a name": (
@@ -142,13 +142,13 @@ FIXED = {
 }
 
 
-@pytest.mark.parametrize("door", FIXED)
-def test_what_cannot_be_configured(make_memory, door):
-    call, most, told = FIXED[door]
+@pytest.mark.parametrize("entry_point", FIXED_LIMITS)
+def test_fixed_limits_are_exact(make_memory, entry_point):
+    call, limit, message = FIXED_LIMITS[entry_point]
     memory = make_memory(limits={"max_metadata_bytes": 1000})
-    call(memory, most)
-    with pytest.raises(ValidationError, match=told):
-        call(memory, most + 1)
+    call(memory, limit)
+    with pytest.raises(ValidationError, match=message):
+        call(memory, limit + 1)
 
 
 @pytest.mark.parametrize(
@@ -172,10 +172,10 @@ def test_what_cannot_be_configured(make_memory, door):
 )
 @pytest.mark.parametrize("long", ["x" * 100_000, "\n\x1b[31m\x85\u2028" * 30_000], ids=["long", "many lines"])
 def test_errors_are_short_and_in_one_line(memory, call, long):
-    with pytest.raises(graphmem.errors.GraphmemError) as caught:
+    with pytest.raises(graphmem.errors.GraphmemError) as error:
         call(memory, long)
-    assert len(str(caught.value)) < 1000
-    assert str(caught.value).isprintable()
+    assert len(str(error.value)) < 1000
+    assert str(error.value).isprintable()
 
 
 def test_defaults_are_documented():
@@ -198,19 +198,19 @@ def test_limits_can_be_lowered_only():
         Settings.from_dict({"limits": {"top_k": 60}})
 
 
-def test_the_command_line_keeps_to_them(tmp_path, monkeypatch):
+def test_limits_hold_at_the_command_line(tmp_path, monkeypatch):
     monkeypatch.setenv("GRAPHMEM_EXTRACTOR__PROVIDER", "none")
     monkeypatch.setenv("GRAPHMEM_LIMITS__MAX_MESSAGE_CHARS", "40")
     runner, more = CliRunner(), ["--user", "u", "--home", str(tmp_path / "home")]
     assert runner.invoke(app, ["add", "x" * 40, *more]).exit_code == 0
-    refused = runner.invoke(app, ["add", "x" * 41, *more])
-    assert (refused.exit_code, refused.stdout) == (1, "")
-    assert "has 41 characters; use at most 40" in refused.stderr
+    result = runner.invoke(app, ["add", "x" * 41, *more])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "has 41 characters; use at most 40" in result.stderr
     file = tmp_path / "said.txt"
     file.write_text("Short.\n\n" + "x" * 41)
     assert "has 41 characters; use at most 40" in runner.invoke(app, ["add", "--file", str(file), *more]).stderr
 
 
-def test_in_memory_as_anywhere():
+def test_limits_hold_in_memory():
     with Memory(":memory:", settings=Settings.from_dict(fake_models(limits=SMALL))) as memory:
         assert memory.limits.max_messages == 3

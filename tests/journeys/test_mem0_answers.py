@@ -1,4 +1,4 @@
-"""A language model that answers in mem0's shape: texts as facts, every memory listed, no numbers of facts."""
+"""A language model that answers in mem0's shape: texts as facts, every memory listed, no indices of facts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graphmem import Memory, Settings
 from graphmem.testing import ModelEndpoint
 
 THEN = datetime(2024, 5, 1, 12, tzinfo=UTC)
-SAID = {
+FACTS = {
     "Hi, my name is Desmond.": ["Name is Desmond"],
     "I have a sister.": ["Has a sister"],
     "Her name is Jesica.": ["Has a sister named Jesica"],
@@ -28,18 +28,18 @@ CHANGES = {
 
 def answer(body: Mapping[str, Any]) -> str:
     """mem0's answers: `{"facts": [texts]}`, then every memory with an event, new ones under the next numbers."""
-    asked = json.loads(body["messages"][-1]["content"])
-    if "facts" not in asked:
-        return json.dumps({"facts": [text for one in asked["messages"] for text in SAID.get(one["text"], [])]})
-    listed = [{"id": str(one["id"]), "text": one["text"], "event": "NONE"} for one in asked["memories"]]
-    for fact in (one["text"] for one in asked["facts"]):
+    request = json.loads(body["messages"][-1]["content"])
+    if "facts" not in request:
+        return json.dumps({"facts": [text for one in request["messages"] for text in FACTS.get(one["text"], [])]})
+    entries = [{"id": str(one["id"]), "text": one["text"], "event": "NONE"} for one in request["memories"]]
+    for fact in (one["text"] for one in request["facts"]):
         old, event = CHANGES.get(fact, (None, "ADD"))
-        entry = next((one for one in listed if one["text"] == old), None)
+        entry = next((one for one in entries if one["text"] == old), None)
         if entry is None:
-            listed.append({"id": str(len(listed)), "text": fact, "event": "ADD"})
+            entries.append({"id": str(len(entries)), "text": fact, "event": "ADD"})
         else:
             entry |= {"text": fact, "event": event, "old_memory": old}
-    return json.dumps({"memory": listed})
+    return json.dumps({"memory": entries})
 
 
 def test_a_dialogue_gives_three_memories_and_four_rows_of_history() -> None:
@@ -48,17 +48,17 @@ def test_a_dialogue_gives_three_memories_and_four_rows_of_history() -> None:
         llm = {"provider": "openai", "config": {"openai_base_url": endpoint.url, "api_key": "any", "model": "as mem0"}}
         settings = Settings.from_dict(fake_models(llm=llm, embedder=embedder))
         with Memory(":memory:", settings=settings) as memory:
-            for n, text in enumerate(SAID):
+            for n, text in enumerate(FACTS):
                 result = memory.add(text, user_id="desmond", timestamp=THEN + timedelta(minutes=n))
                 assert "failed" not in result
                 assert "pending" not in result
-            kept = memory.get_all(user_id="desmond", kinds="fact")["results"]
-            assert sorted(one["memory"] for one in kept) == [
+            facts = memory.get_all(user_id="desmond", kinds="fact")["results"]
+            assert sorted(one["memory"] for one in facts) == [
                 "Has a sister named Jesica",
                 "Jesica has a dog",
                 "Name is Desmond",
             ]
-            rows = [(row["event"], row["new_memory"]) for one in kept for row in memory.history(one["id"])]
+            rows = [(row["event"], row["new_memory"]) for one in facts for row in memory.history(one["id"])]
             assert sorted(rows) == [
                 ("ADD", "Has a sister"),
                 ("ADD", "Jesica has a dog"),
@@ -77,21 +77,21 @@ STEPS: list[dict[str, Any]] = [
 RECORD = "Task: find the cheapest train to Bergen.\n1. Looked at the timetable: 07:25, 499 kroner.\n2. Booked: QX7."
 
 
-def procedural(url: str, **more: Any) -> Memory:
+def open_memory(url: str, **more: Any) -> Memory:
     llm = {"provider": "openai", "config": {"openai_base_url": url, "api_key": "any", "model": "procedures"}}
     return Memory(":memory:", settings=Settings.from_dict(fake_models(llm=llm, **more)))
 
 
 def test_a_procedural_memory_is_one_summary_by_one_request() -> None:
-    with ModelEndpoint([json.dumps({"summary": RECORD})]) as endpoint, procedural(endpoint.url) as memory:
+    with ModelEndpoint([json.dumps({"summary": RECORD})]) as endpoint, open_memory(endpoint.url) as memory:
         result = memory.add(STEPS, agent_id="bot", memory_type="procedural_memory", metadata={"task": 7})
         (one,) = result["results"]
         assert (one["event"], one["kind"], one["memory"]) == ("ADD", "summary", RECORD)
         assert len(endpoint.requests) == 1
         assert result["usage"]["calls"] == 1
-        kept = memory.get(one["id"])
-        assert kept is not None
-        assert (kept["memory_type"], kept["metadata"]) == ("procedural", {"task": 7})
+        summary = memory.get(one["id"])
+        assert summary is not None
+        assert (summary["memory_type"], summary["metadata"]) == ("procedural", {"task": 7})
         assert memory.get_all(agent_id="bot", kinds="fact")["results"] == []
         assert memory.search("train to Bergen", agent_id="bot", kinds="summary")["results"][0]["id"] == one["id"]
         assert [message["content"] for message in memory.explain(one["id"])["messages"]] == [
@@ -102,9 +102,9 @@ def test_a_procedural_memory_is_one_summary_by_one_request() -> None:
         assert memory.verify()["ok"]
 
 
-def test_the_record_of_a_procedure_is_no_running_summary_and_goes_with_its_words() -> None:
+def test_a_procedural_summary_is_no_session_summary_and_is_deleted_with_its_messages() -> None:
     with ModelEndpoint([json.dumps({"summary": RECORD})], default='{"facts": []}') as endpoint:
-        with procedural(endpoint.url, summary_messages=0) as memory:
+        with open_memory(endpoint.url, summary_messages=0) as memory:
             (one,) = memory.add(STEPS, user_id="ann", memory_type="procedural_memory")["results"]
             memory.add("And now?", user_id="ann")
             assert json.loads(endpoint.requests[1].body["messages"][-1]["content"])["summary"] == ""
@@ -115,57 +115,57 @@ def test_the_record_of_a_procedure_is_no_running_summary_and_goes_with_its_words
             assert memory.get_all(user_id="ann", kinds="summary")["results"] == []
 
 
-def test_a_procedure_whose_model_fails_is_pending_and_made_later() -> None:
+def test_a_procedural_summary_whose_model_fails_is_pending_and_retried() -> None:
     with ModelEndpoint(["no summary"] * 3, default=json.dumps({"summary": RECORD})) as endpoint:
-        with procedural(endpoint.url) as memory:
+        with open_memory(endpoint.url) as memory:
             result = memory.add(STEPS, agent_id="bot", memory_type="procedural_memory")
             assert result["failed"] == {"procedure": "LLMUnusable"}
             assert "procedure" in result["pending"]
             assert memory.retry_failed()["done"] == 1
-            (kept,) = memory.get_all(agent_id="bot", kinds="summary")["results"]
-            assert kept["memory"] == RECORD
+            (summary,) = memory.get_all(agent_id="bot", kinds="summary")["results"]
+            assert summary["memory"] == RECORD
 
 
 def test_prompt_replaces_the_instructions_for_a_procedure() -> None:
-    with ModelEndpoint([json.dumps({"summary": RECORD})]) as endpoint, procedural(endpoint.url) as memory:
+    with ModelEndpoint([json.dumps({"summary": RECORD})]) as endpoint, open_memory(endpoint.url) as memory:
         memory.add(STEPS, agent_id="bot", memory_type="procedural_memory", prompt="Only what was booked.")
         system = endpoint.requests[0].body["messages"][0]["content"]
         assert system.startswith("Only what was booked.")
         assert "record of an agent's work" not in system
 
 
-def test_procedural_without_mem0s_name_is_the_type_of_ordinary_facts() -> None:
+def test_memory_type_procedural_is_a_type_of_ordinary_facts() -> None:
     with ModelEndpoint(default=json.dumps({"facts": ["Boil the eggs for six minutes"]})) as endpoint:
-        with procedural(endpoint.url) as memory:
+        with open_memory(endpoint.url) as memory:
             (one,) = memory.add("I boil eggs for six minutes.", user_id="ann", memory_type="procedural")["results"]
             assert one["kind"] == "fact"
 
 
-# --- what is left out -------------------------------------------------------------------------------------------------
+# --- skipped messages, details of results -----------------------------------------------------------------------------
 
 IMAGE = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://example.com/cat.png"}}]}
 
 
 @pytest.mark.parametrize("infer", [False, True])
 def test_a_message_of_images_alone_is_named_in_the_result(infer: bool) -> None:
-    with ModelEndpoint(default='{"facts": []}') as endpoint, procedural(endpoint.url) as memory:
+    with ModelEndpoint(default='{"facts": []}') as endpoint, open_memory(endpoint.url) as memory:
         calls: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": []}
         result = memory.add(["Look!", IMAGE, calls], user_id="ann", infer=infer)
         assert result["skipped"] == [{"message": 1, "reason": "holds no text; images are not remembered"}]
         assert "skipped" not in memory.add("Look again!", user_id="ann", infer=infer)
 
 
-def test_version_1_0_keeps_what_else_there_is_beside_the_list() -> None:
+def test_version_1_0_returns_a_list_with_details() -> None:
     with (
         ModelEndpoint(["no JSON"] * 3, default="no JSON") as endpoint,
-        procedural(endpoint.url, version="v1.0") as memory,
+        open_memory(endpoint.url, version="v1.0") as memory,
     ):
         with pytest.warns(DeprecationWarning), pytest.warns(RuntimeWarning, match="LLMUnusable"):
-            listed: Any = memory.add("I sing.", user_id="ann")
-        assert listed == []
-        assert listed.details["failed"] == {"facts": "LLMUnusable"}
-        assert "facts" in listed.details["pending"]
+            results: Any = memory.add("I sing.", user_id="ann")
+        assert results == []
+        assert results.details["failed"] == {"facts": "LLMUnusable"}
+        assert "facts" in results.details["pending"]
         with pytest.warns(DeprecationWarning):
-            found: Any = memory.search("singing", user_id="ann")
-        assert json.loads(json.dumps(found)) == found
-        assert found.details["relations"] == []
+            hits: Any = memory.search("singing", user_id="ann")
+        assert json.loads(json.dumps(hits)) == hits
+        assert hits.details["relations"] == []

@@ -1,4 +1,4 @@
-"""Files of the MCP server `server-memory` and plain chat exports are taken over."""
+"""Migration of files of the MCP server `server-memory` and of plain chat exports."""
 
 from __future__ import annotations
 
@@ -39,23 +39,23 @@ def home(tmp_path, monkeypatch):
     return folder
 
 
-def written(path, lines):
+def write_lines(path, lines):
     path.write_text("".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines))
     os.utime(path, (1_700_000_000, 1_700_000_000))
     return path
 
 
 def run(path, *arguments, status=0):
-    done = runner.invoke(app, ["migrate", "jsonl", str(path), "--user", "tom", *arguments])
-    assert done.exit_code == status, (done.exit_code, done.stdout, done.stderr, done.exception)
-    return done
+    result = runner.invoke(app, ["migrate", "jsonl", str(path), "--user", "tom", *arguments])
+    assert result.exit_code == status, (result.exit_code, result.stdout, result.stderr, result.exception)
+    return result
 
 
 def migrate(path, *arguments, status=0):
     return json.loads(run(path, *arguments, "--json", status=status).stdout)
 
 
-def words(memory, user="tom"):
+def list_texts(memory, user="tom"):
     return {one["memory"] for one in memory.get_all(user_id=user)["results"]}
 
 
@@ -63,10 +63,10 @@ def words(memory, user="tom"):
 
 
 def test_observations_and_relations_become_memories(tmp_path, home):
-    report = migrate(written(tmp_path / "memory.jsonl", GRAPH))
+    report = migrate(write_lines(tmp_path / "memory.jsonl", GRAPH))
     assert (report["added"], report["left"]) == (10, {})
     with Memory() as memory:
-        assert words(memory) == {
+        assert list_texts(memory) == {
             "John Smith is a person.",
             "John Smith\nSpeaks fluent Spanish",
             "John Smith\nPrefers morning meetings",
@@ -83,39 +83,39 @@ def test_observations_and_relations_become_memories(tmp_path, home):
         assert memory.verify()["ok"]
 
 
-def test_the_graph_is_theirs(tmp_path, home):
-    migrate(written(tmp_path / "memory.jsonl", GRAPH))
+def test_entities_and_relations_of_the_file_are_imported(tmp_path, home):
+    migrate(write_lines(tmp_path / "memory.jsonl", GRAPH))
     with Memory() as memory:
         types = {one["name"]: one["type"] for one in memory.entities(user_id="tom")}
         assert (types["John Smith"], types["Anthropic"], types["standup"]) == ("Person", "Organization", "Event")
         assert types["default user"] == "Other"
-        known = memory.entity("John Smith", user_id="tom")
-        assert len(known["memories"]) == 6
-        stated = {(one["source"], one["relationship"], one["target"]) for one in known["relations"]}
-        assert {("John Smith", "works_at", "Anthropic"), ("default user", "knows", "John Smith")} <= stated
-        drawn = memory.graph(user_id="tom")
-        predicates = {data["predicate"] for _, _, data in drawn.edges(data=True) if "predicate" in data}
+        entity = memory.entity("John Smith", user_id="tom")
+        assert len(entity["memories"]) == 6
+        relations = {(one["source"], one["relationship"], one["target"]) for one in entity["relations"]}
+        assert {("John Smith", "works_at", "Anthropic"), ("default user", "knows", "John Smith")} <= relations
+        graph = memory.graph(user_id="tom")
+        predicates = {data["predicate"] for _, _, data in graph.edges(data=True) if "predicate" in data}
         assert {"works_at", "knows"} <= predicates
-        # What our own extractor finds in an observation comes beside it.
+        # Our own extractor adds entities from the observations.
         assert "Maria" in types
-        found = memory.search("Which languages does the person at Anthropic speak?", user_id="tom", top_k=5)["results"]
-        assert "John Smith\nSpeaks fluent Spanish" in [hit["memory"] for hit in found]
+        hits = memory.search("Which languages does the person at Anthropic speak?", user_id="tom", top_k=5)["results"]
+        assert "John Smith\nSpeaks fluent Spanish" in [hit["memory"] for hit in hits]
 
 
 @pytest.mark.thorough
-def test_a_second_time_adds_what_is_new(tmp_path, home):
-    path = written(tmp_path / "memory.jsonl", GRAPH)
+def test_a_second_migration_adds_only_new_observations(tmp_path, home):
+    path = write_lines(tmp_path / "memory.jsonl", GRAPH)
     assert migrate(path)["added"] == 10
     assert (migrate(path)["added"], migrate(path)["known"]) == (0, 10)
-    GRAPH_GROWN = [{**GRAPH[0], "observations": [*GRAPH[0]["observations"], "Left in May"]}, *GRAPH[1:]]
-    assert migrate(written(path, GRAPH_GROWN))["added"] == 1
+    larger_graph = [{**GRAPH[0], "observations": [*GRAPH[0]["observations"], "Left in May"]}, *GRAPH[1:]]
+    assert migrate(write_lines(path, larger_graph))["added"] == 1
     other = json.loads(runner.invoke(app, ["migrate", "jsonl", str(path), "--user", "ida", "--json"]).stdout)
     assert other["added"] == 11
 
 
 def test_invalid_lines_are_reported(tmp_path, home):
     report = migrate(
-        written(
+        write_lines(
             tmp_path / "memory.jsonl",
             [
                 GRAPH[1],
@@ -136,15 +136,15 @@ def test_invalid_lines_are_reported(tmp_path, home):
 def test_an_invalid_line_counts_once(tmp_path, home):
     nothing = {"type": "entity", "name": "Ann"}
     nameless = {"type": "entity", "entityType": "person", "observations": ["x"]}
-    path = written(tmp_path / "memory.jsonl", ["no JSON at all", GRAPH[1], nothing, nameless, nothing, nameless])
+    path = write_lines(tmp_path / "memory.jsonl", ["no JSON at all", GRAPH[1], nothing, nameless, nothing, nameless])
     left = migrate(path, status=1)["left"]
     assert sorted(place for places in left.values() for place in places) == [f"line {n}" for n in (1, 3, 4, 5, 6)]
-    told = run(path, status=1).stdout
-    assert "2 not taken: name: must be a text with words in it (line 4, line 6)" in told
+    output = run(path, status=1).stdout
+    assert "2 not taken: name: must be a text with words in it (line 4, line 6)" in output
 
 
-def test_a_time_may_be_given(tmp_path, home):
-    migrate(written(tmp_path / "memory.jsonl", GRAPH[1:2]), "--timestamp", "2024-02-03")
+def test_the_timestamp_option_sets_the_time(tmp_path, home):
+    migrate(write_lines(tmp_path / "memory.jsonl", GRAPH[1:2]), "--timestamp", "2024-02-03")
     with Memory() as memory:
         assert memory.get_all(user_id="tom")["results"][0]["at"][:10] == "2024-02-03"
     assert "--timestamp" in run(tmp_path / "memory.jsonl", "--timestamp", "soon", status=1).stderr
@@ -171,23 +171,23 @@ CHAT = [
         ("openai.json", json.dumps({"messages": CHAT})),
     ],
 )
-def test_a_chat_is_remembered_once(tmp_path, home, name, text):
-    path = written(tmp_path / name, [text])
+def test_a_chat_is_imported_once(tmp_path, home, name, text):
+    path = write_lines(tmp_path / name, [text])
     assert [one["event"] for one in migrate(path)["results"]] == ["ADD"] * 5
     os.utime(path, (1_800_000_000, 1_800_000_000))
     assert [one["event"] for one in migrate(path)["results"]] == ["NONE"] * 5
     assert "5 known already" in run(path).stdout
     with Memory() as memory:
-        listed = memory.get_all(user_id="tom")["results"]
-        assert [one["at"][:10] for one in listed] == ["2024-05-01", *["2023-11-14"] * 4]
-        assert sorted(one["memory"] for one in listed) == ["I moved to Lisbon.", "In May.", "Noted.", "ok", "ok"]
+        memories = memory.get_all(user_id="tom")["results"]
+        assert [one["at"][:10] for one in memories] == ["2024-05-01", *["2023-11-14"] * 4]
+        assert sorted(one["memory"] for one in memories) == ["I moved to Lisbon.", "In May.", "Noted.", "ok", "ok"]
 
 
 LONG = "x" * 1_000_001
 
 
-def test_of_a_chat_bad_lines_are_named_and_the_rest_is_taken(tmp_path, home):
-    path = written(
+def test_bad_lines_of_a_chat_are_reported_and_the_rest_is_imported(tmp_path, home):
+    path = write_lines(
         tmp_path / "chat.jsonl",
         [
             CHAT[1], "{ broken", "", {"role": "admin", "content": "Secret words."}, CHAT[2], "7", {"messages": 5},
@@ -205,22 +205,22 @@ def test_of_a_chat_bad_lines_are_named_and_the_rest_is_taken(tmp_path, home):
     assert (
         "line 9" in report["left"][next(reason for reason in report["left"] if reason.startswith("timestamp='soon'"))]
     )
-    done = run(path, status=1)
-    assert "3 known already" in done.stdout
-    assert "1 not taken: role='admin'" in done.stdout
-    assert "Secret words" not in done.stdout + done.stderr
-    mended = written(path, [CHAT[1], {"role": "user", "content": "Secret words."}, CHAT[2], CHAT[5]])
-    assert [one["event"] for one in migrate(mended)["results"]] == ["NONE", "ADD", "NONE", "NONE"]
+    result = run(path, status=1)
+    assert "3 known already" in result.stdout
+    assert "1 not taken: role='admin'" in result.stdout
+    assert "Secret words" not in result.stdout + result.stderr
+    corrected_file = write_lines(path, [CHAT[1], {"role": "user", "content": "Secret words."}, CHAT[2], CHAT[5]])
+    assert [one["event"] for one in migrate(corrected_file)["results"]] == ["NONE", "ADD", "NONE", "NONE"]
 
 
-def test_of_a_chat_in_one_list_bad_messages_are_counted(tmp_path, home):
-    path = written(tmp_path / "chat.json", [json.dumps([CHAT[1], {"role": "user"}, 7, CHAT[2]])])
+def test_bad_messages_of_a_chat_list_are_reported_by_number(tmp_path, home):
+    path = write_lines(tmp_path / "chat.json", [json.dumps([CHAT[1], {"role": "user"}, 7, CHAT[2]])])
     report = migrate(path, status=1)
     assert (len(report["results"]), sorted(map(tuple, report["left"].values()))) == (
         2,
         [("message 2",), ("message 3",)],
     )
-    written(path, [CHAT[1]])
+    write_lines(path, [CHAT[1]])
     assert migrate(path)["left"] == {}
 
 
@@ -228,29 +228,29 @@ def test_mistakes_are_one_line_with_a_remedy(tmp_path, home):
     assert "cannot be read" in run(tmp_path / "none.jsonl", status=1).stderr
     (tmp_path / "latin.jsonl").write_bytes(b'{"role": "user", "content": "caf\xe9"}')
     assert "UTF-8" in run(tmp_path / "latin.jsonl", status=1).stderr
-    assert "bad.json, line 2" in run(written(tmp_path / "bad.json", ["[", "}"]), status=1).stderr
-    nobody = runner.invoke(app, ["migrate", "jsonl", str(written(tmp_path / "m.jsonl", GRAPH))])
-    assert (nobody.exit_code, "user_id" in nobody.stderr) == (1, True)
+    assert "bad.json, line 2" in run(write_lines(tmp_path / "bad.json", ["[", "}"]), status=1).stderr
+    result = runner.invoke(app, ["migrate", "jsonl", str(write_lines(tmp_path / "m.jsonl", GRAPH))])
+    assert (result.exit_code, "user_id" in result.stderr) == (1, True)
 
 
-def test_a_message_is_no_line_of_a_graph():
+def test_only_lines_of_a_graph_are_recognised_as_one():
     assert is_graph('\n{"type": "relation", "from": "a"}')
     assert not is_graph('{"type": "entity", "role": "user", "content": "x"}')
     for text in ("", "{", "[1]", '{"role": "user"}', "words"):
         assert not is_graph(text)
 
 
-# --- what converters rely on -----------------------------------------------------------------------------------------
+# --- records of converters -------------------------------------------------------------------------------------------
 
 UID = "00000000-0000-4000-8000-000000000001"
 
 
-def test_records_may_be_imported_themselves(memory):
-    one = {"type": "memory", "id": UID, "user_id": "tom", "text": "tea", "at": "2024-05-01"}
-    assert memory.import_([one])["added"] == 1
-    assert memory.import_(iter([one]))["known"] == 1
+def test_records_can_be_imported_without_a_file(memory):
+    record = {"type": "memory", "id": UID, "user_id": "tom", "text": "tea", "at": "2024-05-01"}
+    assert memory.import_([record])["added"] == 1
+    assert memory.import_(iter([record]))["known"] == 1
     with pytest.raises(ValidationError, match="record 2"):
-        memory.import_([one, {**one, "colour": "red"}])
-    for none in (7, {"type": "memory"}, b"x"):
+        memory.import_([record, {**record, "colour": "red"}])
+    for value in (7, {"type": "memory"}, b"x"):
         with pytest.raises(ValidationError, match="path_or_file"):
-            memory.import_(none)
+            memory.import_(value)

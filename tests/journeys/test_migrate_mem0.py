@@ -1,4 +1,4 @@
-"""What a real mem0 wrote is taken over: by the command, as a user does it."""
+"""Migration of data that a real mem0 wrote, with the command `migrate mem0`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ runner = CliRunner()
 
 @pytest.fixture
 def tmp_path():
-    """A folder in memory where there is one: every commit is synced, and none of this is about the disk."""
+    """A folder, in memory where possible: every commit is synced, and no test here depends on the disk."""
     shm = Path("/dev/shm")
     with TemporaryDirectory(dir=shm if shm.is_dir() and os.access(shm, os.W_OK) else None) as name:
         yield Path(name)
@@ -45,14 +45,14 @@ def tmp_path():
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    """Where the command puts it, with models that need no files."""
+    """The home folder of the command, with models that need no files."""
     folder = tmp_path / "home"
     monkeypatch.setattr(Settings, "from_env", lambda **_: Settings.from_dict(fake_models(home=folder)))
     return folder
 
 
 @pytest.fixture
-def theirs(tmp_path):
+def mem0_memory(tmp_path):
     """An open mem0 2.x in a folder."""
     memory = mem0_fixture.opened(tmp_path / "theirs")
     yield memory
@@ -60,98 +60,98 @@ def theirs(tmp_path):
 
 
 def run(*arguments, status=0):
-    done = runner.invoke(app, ["migrate", *map(str, arguments)])
-    assert done.exit_code == status, (done.exit_code, done.stdout, done.stderr, done.exception)
-    assert "Traceback" not in done.stderr
-    return done
+    result = runner.invoke(app, ["migrate", *map(str, arguments)])
+    assert result.exit_code == status, (result.exit_code, result.stdout, result.stderr, result.exception)
+    assert "Traceback" not in result.stderr
+    return result
 
 
-def place(folder):
+def source_options(folder):
     return ["mem0", "--history", folder / "history.db", "--qdrant", folder / "qdrant"]
 
 
 def migrate(folder, *arguments):
-    return json.loads(run(*place(folder), *arguments, "--json").stdout)
+    return json.loads(run(*source_options(folder), *arguments, "--json").stdout)
 
 
-def refused(*arguments):
+def expect_refusal(*arguments):
     return run("mem0", *arguments, status=1).stderr
 
 
-def say(theirs, content, infer=False, **more):
-    (one,) = theirs.add(content, **{"user_id": "tom", **more}, infer=infer)["results"]
+def add_to_mem0(mem0_memory, content, infer=False, **more):
+    (one,) = mem0_memory.add(content, **{"user_id": "tom", **more}, infer=infer)["results"]
     return one["id"]
 
 
-def times(found):
-    return [datetime.fromisoformat(found[name]) for name in ("created_at", "updated_at")]
+def parse_times(memory):
+    return [datetime.fromisoformat(memory[name]) for name in ("created_at", "updated_at")]
 
 
-# --- what a life of it leaves ----------------------------------------------------------------------------------------
+# --- memories, histories, graph --------------------------------------------------------------------------------------
 
 
-def test_memories_come_with_ids_times_metadata_and_histories(tmp_path, home, theirs):
-    ids = mem0_fixture.live(theirs)
+def test_memories_keep_ids_times_metadata_and_histories(tmp_path, home, mem0_memory):
+    ids = mem0_fixture.live(mem0_memory)
     report = migrate(tmp_path / "theirs")
     assert (report["added"], report["known"], report["unenriched"]) == (4, 0, 0)
-    with Memory() as ours:
+    with Memory() as memory:
         for uid in ids[:3] + ids[4:]:
-            old, new = theirs.get(uid), ours.get(uid)
+            old, new = mem0_memory.get(uid), memory.get(uid)
             for name in ("id", "memory", "hash", "user_id"):
                 assert new[name] == old[name]
             for name in ("agent_id", "actor_id", "role"):
                 assert new[name] == old.get(name)
-            assert times(new) == times(old)
+            assert parse_times(new) == parse_times(old)
             assert new["at"] == new["created_at"]
-            told = old.get("metadata") or {}
-            assert new["metadata"] == told | ({"attributed_to": "user"} if old.get("attributed_to") else {})
+            metadata = old.get("metadata") or {}
+            assert new["metadata"] == metadata | ({"attributed_to": "user"} if old.get("attributed_to") else {})
             assert new["kind"] == ("episode" if old.get("role") else "fact")
-            for before, after in zip(theirs.history(uid), ours.history(uid), strict=True):
+            for before, after in zip(mem0_memory.history(uid), memory.history(uid), strict=True):
                 for name in ("id", "memory_id", "event", "old_memory", "new_memory", "actor_id", "role", "is_deleted"):
                     assert after[name] == before[name]
-        assert ours.search("coffee", user_id="tom")["results"][0]["id"] == ids[2]
-        assert ours.verify()["ok"]
+        assert memory.search("coffee", user_id="tom")["results"][0]["id"] == ids[2]
+        assert memory.verify()["ok"]
 
 
-def test_a_second_time_adds_what_is_new(tmp_path, home, theirs):
-    mem0_fixture.live(theirs)
+def test_a_second_migration_adds_only_new_memories(tmp_path, home, mem0_memory):
+    mem0_fixture.live(mem0_memory)
     assert migrate(tmp_path / "theirs")["added"] == 4
-    again = migrate(tmp_path / "theirs")
-    assert (again["added"], again["known"]) == (0, 4)
-    new = say(theirs, "I bought a kayak.")
+    report = migrate(tmp_path / "theirs")
+    assert (report["added"], report["known"]) == (0, 4)
+    new = add_to_mem0(mem0_memory, "I bought a kayak.")
     assert migrate(tmp_path / "theirs")["added"] == 1
-    with Memory() as ours:
-        assert ours.get(new)["memory"] == "I bought a kayak."
-        ours.delete(new)
-    again = migrate(tmp_path / "theirs")
-    assert (again["added"], again["known"], again["erased"]) == (0, 4, 1)
+    with Memory() as memory:
+        assert memory.get(new)["memory"] == "I bought a kayak."
+        memory.delete(new)
+    report = migrate(tmp_path / "theirs")
+    assert (report["added"], report["known"], report["erased"]) == (0, 4, 1)
 
 
-def test_the_graph_is_made_from_the_words(tmp_path, home, theirs, monkeypatch):
-    """Not from what mem0 keeps of names in a collection of its own."""
+def test_the_graph_is_extracted_from_the_texts(tmp_path, home, mem0_memory, monkeypatch):
+    """Not from mem0's own collection of entities."""
     from mem0.utils import spacy_models
 
     monkeypatch.setattr(Settings, "from_env", lambda **_: Settings(home=home))
     monkeypatch.setattr(spacy_models, "_load_failed_full", False)
     monkeypatch.setattr(spacy_models, "_nlp_full", spacy.load(DEFAULT_MODELS[-1]))
-    ids = mem0_fixture.live(theirs)
-    theirs.update(ids[2], "I like the coffee at Nordlicht.")
-    assert "mem0_entities" in {one.name for one in theirs.vector_store.list_cols().collections}
+    ids = mem0_fixture.live(mem0_memory)
+    mem0_memory.update(ids[2], "I like the coffee at Nordlicht.")
+    assert "mem0_entities" in {one.name for one in mem0_memory.vector_store.list_cols().collections}
     assert migrate(tmp_path / "theirs")["left"] == {DELETED: [ids[3]]}
-    with Memory() as ours:
-        assert {"Anna", "Nordlicht"} <= {one["name"] for one in ours.entities(user_id="tom")}
-        found = ours.search("Where does the company Anna works for have an office?", user_id="tom", top_k=2)
-        assert "Nordlicht has an office in Bergen." in [hit["memory"] for hit in found["results"]]
-    said = refused("--qdrant", tmp_path / "theirs" / "qdrant", "--collection", "mem0_entities")
-    assert "collection_name" in said
+    with Memory() as memory:
+        assert {"Anna", "Nordlicht"} <= {one["name"] for one in memory.entities(user_id="tom")}
+        response = memory.search("Where does the company Anna works for have an office?", user_id="tom", top_k=2)
+        assert "Nordlicht has an office in Bergen." in [hit["memory"] for hit in response["results"]]
+    error = expect_refusal("--qdrant", tmp_path / "theirs" / "qdrant", "--collection", "mem0_entities")
+    assert "collection_name" in error
 
 
-def test_what_an_older_mem0_wrote(home, tmp_path):
+def test_data_of_an_older_mem0_is_migrated(home, tmp_path):
     shutil.copytree(OLDER, tmp_path / "older")
     report = migrate(tmp_path / "older")
     assert report["added"] == 4
-    with Memory() as ours:
-        toms, idas = (ours.get_all(user_id=name)["results"] for name in ("tom", "ida"))
+    with Memory() as memory:
+        toms, idas = (memory.get_all(user_id=name)["results"] for name in ("tom", "ida"))
         assert [one["memory"] for one in toms] == [
             "I like coffee.",
             "Nordlicht has an office in Bergen.",
@@ -160,10 +160,10 @@ def test_what_an_older_mem0_wrote(home, tmp_path):
         assert {one["agent_id"] for one in toms} == {"bot"}
         assert [one["metadata"] for one in toms][1:] == [{"topic": "family"}] * 2
         assert [(one["kind"], one["memory"]) for one in idas] == [("fact", mem0_fixture.Model.found)]
-        assert [one["event"] for one in ours.history(toms[0]["id"])] == ["ADD", "UPDATE"]
+        assert [one["event"] for one in memory.history(toms[0]["id"])] == ["ADD", "UPDATE"]
 
 
-def test_nothing_there_is_changed(home, tmp_path):
+def test_the_files_of_mem0_are_not_changed(home, tmp_path):
     shutil.copytree(OLDER, tmp_path / "older")
     before = {path: path.read_bytes() for path in sorted((tmp_path / "older").rglob("*")) if path.is_file()}
     for path in [*before, tmp_path / "older" / "qdrant", tmp_path / "older"]:
@@ -173,70 +173,72 @@ def test_nothing_there_is_changed(home, tmp_path):
     assert after == before
 
 
-def test_without_a_history_each_memory_begins_with_its_words(home, tmp_path):
+def test_without_a_history_each_memory_has_one_add_event(home, tmp_path):
     shutil.copytree(OLDER, tmp_path / "older")
     report = json.loads(run("mem0", "--qdrant", tmp_path / "older" / "qdrant", "--json").stdout)
     assert (report["added"], report["left"]) == (4, {})
-    with Memory() as ours:
-        for one in ours.get_all(user_id="tom")["results"]:
-            assert [(line["event"], line["new_memory"]) for line in ours.history(one["id"])] == [("ADD", one["memory"])]
+    with Memory() as memory:
+        for one in memory.get_all(user_id="tom")["results"]:
+            assert [(line["event"], line["new_memory"]) for line in memory.history(one["id"])] == [
+                ("ADD", one["memory"])
+            ]
 
 
-# --- whose it is -----------------------------------------------------------------------------------------------------
+# --- scopes ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_user_gets_no_others_memories(tmp_path, home, theirs):
-    ids = mem0_fixture.live(theirs)
+def test_a_user_gets_no_others_memories(tmp_path, home, mem0_memory):
+    ids = mem0_fixture.live(mem0_memory)
     report = migrate(tmp_path / "theirs", "--user", "tom")
     assert (report["added"], report["others"]) == (3, 1)
-    with Memory() as ours:
-        assert ours.get(ids[4]) is None
-    assert "1 of others" in run(*place(tmp_path / "theirs"), "--user", "tom", "--agent", "bot").stdout
+    with Memory() as memory:
+        assert memory.get(ids[4]) is None
+    assert "1 of others" in run(*source_options(tmp_path / "theirs"), "--user", "tom", "--agent", "bot").stdout
     assert migrate(tmp_path / "theirs", "--agent", "other")["others"] == 4
 
 
-def test_deleted_memories_come_if_all_memories_have_one_owner(tmp_path, home, theirs):
-    keep, gone = say(theirs, "I like tea."), say(theirs, "Forget this.")
-    theirs.delete(gone)
+def test_deleted_memories_become_tombstones_if_all_memories_have_one_owner(tmp_path, home, mem0_memory):
+    stored_id, deleted_id = add_to_mem0(mem0_memory, "I like tea."), add_to_mem0(mem0_memory, "Forget this.")
+    mem0_memory.delete(deleted_id)
     report = migrate(tmp_path / "theirs")
     assert (report["added"], report["tombstones"], report["left"]) == (1, 1, {})
-    with Memory() as ours:
-        lines = ours.history(gone, user_id="tom")
+    with Memory() as memory:
+        lines = memory.history(deleted_id, user_id="tom")
         assert [(one["event"], one["old_memory"], one["new_memory"]) for one in lines] == [
             ("ADD", None, None),
             ("DELETE", None, None),
         ]
-        assert ours.history(gone, user_id="ida") == []
-        assert ours.get(gone) is None
-        assert len(ours.history(keep)) == 1
+        assert memory.history(deleted_id, user_id="ida") == []
+        assert memory.get(deleted_id) is None
+        assert len(memory.history(stored_id)) == 1
     assert b"Forget this" not in b"".join(path.read_bytes() for path in home.rglob("*") if path.is_file())
 
 
-def test_memories_without_ids_get_the_given_scope(tmp_path, home, theirs):
-    uid, other = say(theirs, "I like tea."), say(theirs, "I like jam.", user_id="ida")
-    theirs.vector_store.client.delete_payload("mem0", keys=["user_id"], points=[uid])
+def test_memories_without_ids_get_the_given_scope(tmp_path, home, mem0_memory):
+    uid, other = add_to_mem0(mem0_memory, "I like tea."), add_to_mem0(mem0_memory, "I like jam.", user_id="ida")
+    mem0_memory.vector_store.client.delete_payload("mem0", keys=["user_id"], points=[uid])
     report = migrate(tmp_path / "theirs")
     assert report["added"] == 1
     (reason,) = report["left"]
     assert "--user" in reason
     assert report["left"][reason] == [uid]
     assert migrate(tmp_path / "theirs", "--user", "kim")["added"] == 1
-    with Memory() as ours:
-        assert (ours.get(uid)["user_id"], ours.get(other)["user_id"]) == ("kim", "ida")
+    with Memory() as memory:
+        assert (memory.get(uid)["user_id"], memory.get(other)["user_id"]) == ("kim", "ida")
 
 
-# --- odd things ------------------------------------------------------------------------------------------------------
+# --- unusual data ----------------------------------------------------------------------------------------------------
 
 
-def put(theirs, uid, payload):
-    theirs.vector_store.insert([[1.0] * mem0_fixture.DIMS], [payload], [uid])
+def insert_point(mem0_memory, uid, payload):
+    mem0_memory.vector_store.insert([[1.0] * mem0_fixture.DIMS], [payload], [uid])
 
 
 ONE, TWO = "00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"
 
 
 @pytest.mark.parametrize(
-    "payload, left",
+    "payload, reason",
     [
         ({"user_id": "tom", "type": "user_identity"}, "has no text"),
         ({"data": "  ", "user_id": "tom"}, "has no text"),
@@ -247,45 +249,45 @@ ONE, TWO = "00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-0000
         ({"data": "tea", "entity_type": "PROPER", "linked_memory_ids": [], "user_id": "tom"}, "entity"),
     ],
 )
-def test_skipped_points_are_reported_with_reasons(tmp_path, home, theirs, payload, left):
-    say(theirs, "I like cake.")
-    put(theirs, ONE, payload)
+def test_skipped_points_are_reported_with_reasons(tmp_path, home, mem0_memory, payload, reason):
+    add_to_mem0(mem0_memory, "I like cake.")
+    insert_point(mem0_memory, ONE, payload)
     report = migrate(tmp_path / "theirs")
     assert report["added"] == 1
-    assert [(left in reason, ids) for reason, ids in report["left"].items()] == [(True, [ONE])]
-    assert left in run(*place(tmp_path / "theirs")).stdout
+    assert [(reason in message, ids) for message, ids in report["left"].items()] == [(True, [ONE])]
+    assert reason in run(*source_options(tmp_path / "theirs")).stdout
 
 
-def test_memories_without_a_time_get_the_given_one(tmp_path, home, theirs):
-    put(theirs, ONE, {"data": "tea", "user_id": "tom"})
-    put(theirs, TWO, {"data": "cake", "user_id": "tom", "created_at": "2024-05-01"})
+def test_memories_without_a_time_get_the_given_one(tmp_path, home, mem0_memory):
+    insert_point(mem0_memory, ONE, {"data": "tea", "user_id": "tom"})
+    insert_point(mem0_memory, TWO, {"data": "cake", "user_id": "tom", "created_at": "2024-05-01"})
     assert list(migrate(tmp_path / "theirs")["left"]) == [NO_TIME]
-    assert "--timestamp='soon'" in run(*place(tmp_path / "theirs"), "--timestamp", "soon", status=1).stderr
+    assert "--timestamp='soon'" in run(*source_options(tmp_path / "theirs"), "--timestamp", "soon", status=1).stderr
     report = migrate(tmp_path / "theirs", "--timestamp", "2023-02-03")
     assert (report["added"], report["known"], report["left"]) == (1, 1, {})
-    with Memory() as ours:
-        assert {uid: ours.get(uid)["at"][:10] for uid in (ONE, TWO)} == {ONE: "2023-02-03", TWO: "2024-05-01"}
-        assert ours.history(ONE)[0]["created_at"][:10] == "2023-02-03"
+    with Memory() as memory:
+        assert {uid: memory.get(uid)["at"][:10] for uid in (ONE, TWO)} == {ONE: "2023-02-03", TWO: "2024-05-01"}
+        assert memory.history(ONE)[0]["created_at"][:10] == "2023-02-03"
 
 
-def test_times_in_any_zone_are_moments(tmp_path, home, theirs):
-    uid = say(theirs, "I like tea.", metadata={"created_at": "2024-03-01T10:00:00-08:00"})
-    put(theirs, ONE, {"data": "naive", "user_id": "tom", "created_at": "2024-03-01T10:00:00"})
+def test_times_of_any_zone_are_converted_to_utc(tmp_path, home, mem0_memory):
+    uid = add_to_mem0(mem0_memory, "I like tea.", metadata={"created_at": "2024-03-01T10:00:00-08:00"})
+    insert_point(mem0_memory, ONE, {"data": "naive", "user_id": "tom", "created_at": "2024-03-01T10:00:00"})
     assert migrate(tmp_path / "theirs")["added"] == 2
-    with Memory() as ours:
-        assert ours.get(uid)["at"] == "2024-03-01T18:00:00.000000+00:00"
-        assert ours.get(ONE)["at"] == "2024-03-01T10:00:00.000000+00:00"
-        assert [one["id"] for one in ours.get_all(user_id="tom")["results"]] == [uid, ONE]
+    with Memory() as memory:
+        assert memory.get(uid)["at"] == "2024-03-01T18:00:00.000000+00:00"
+        assert memory.get(ONE)["at"] == "2024-03-01T10:00:00.000000+00:00"
+        assert [one["id"] for one in memory.get_all(user_id="tom")["results"]] == [uid, ONE]
 
 
-def test_what_mem0_keeps_in_fields_becomes_ours_or_stays_metadata(tmp_path, home, theirs):
-    said = {
+def test_fields_of_mem0_become_fields_or_metadata(tmp_path, home, mem0_memory):
+    fields = {
         "user_id": 7,
         "created_at": "2024-05-01",
         "memory_type": "procedural_memory",
         "expiration_date": "2031-12-31",
     }
-    put(theirs, ONE, {"data": "Step 1 is to wait.", **said})
+    insert_point(mem0_memory, ONE, {"data": "Step 1 is to wait.", **fields})
     odd = {
         "role": "engineer",
         "memory_type": "odd",
@@ -293,23 +295,25 @@ def test_what_mem0_keeps_in_fields_becomes_ours_or_stays_metadata(tmp_path, home
         "attributed_to": ["x"],
         "deep": {"a": [1, None]},
     }
-    put(theirs, TWO, {"data": "Odd.", "run_id": "r1", "created_at": "2024-05-01", "text_lemmatized": "odd", **odd})
-    put(theirs, 12, {"data": "A number.", "agent_id": "bot", "created_at": "2024-05-01"})
+    insert_point(
+        mem0_memory, TWO, {"data": "Odd.", "run_id": "r1", "created_at": "2024-05-01", "text_lemmatized": "odd", **odd}
+    )
+    insert_point(mem0_memory, 12, {"data": "A number.", "agent_id": "bot", "created_at": "2024-05-01"})
     assert migrate(tmp_path / "theirs")["added"] == 3
-    with Memory() as ours:
-        one, two = ours.get(ONE), ours.get(TWO)
+    with Memory() as memory:
+        one, two = memory.get(ONE), memory.get(TWO)
         assert (one["user_id"], one["memory_type"]) == ("7", "procedural")
         assert one["expiration_date"].startswith("2031-12-31T23:59:59")
         assert (two["run_id"], two["kind"], two["role"], two["memory_type"]) == ("r1", "fact", None, None)
         assert two["metadata"] == odd
-        (number,) = ours.get_all(agent_id="bot")["results"]
+        (number,) = memory.get_all(agent_id="bot")["results"]
         assert number["metadata"] == {"mem0_id": "12"}
     assert migrate(tmp_path / "theirs")["known"] == 3
 
 
-def test_a_history_of_an_older_version(tmp_path, home, theirs):
+def test_a_history_of_an_older_version_is_migrated(tmp_path, home, mem0_memory):
     """Nine columns, and no time of a deletion: mem0 before 0.1.100."""
-    uid = say(theirs, "I like tea.")
+    uid = add_to_mem0(mem0_memory, "I like tea.")
     old = tmp_path / "old.db"
     with closing(sqlite3.connect(old)) as connection, connection:
         connection.execute(
@@ -328,20 +332,20 @@ def test_a_history_of_an_older_version(tmp_path, home, theirs):
         )
     report = json.loads(run("mem0", "--history", old, "--qdrant", tmp_path / "theirs" / "qdrant", "--json").stdout)
     assert (report["added"], report["tombstones"], list(report["left"].values())) == (1, 1, [[TWO]])
-    with Memory() as ours:
-        assert [(line["id"], line["new_memory"], line["updated_at"][:13]) for line in ours.history(uid)] == [
+    with Memory() as memory:
+        assert [(line["id"], line["new_memory"], line["updated_at"][:13]) for line in memory.history(uid)] == [
             ("e1", "I like te.", "2024-05-01T17"),
             ("e2", "I like tea.", "2024-05-02T17"),
         ]
-        assert [(line["event"], line["updated_at"][:13]) for line in ours.history(ONE)] == [
+        assert [(line["event"], line["updated_at"][:13]) for line in memory.history(ONE)] == [
             ("ADD", "2024-05-01T17"),
             ("DELETE", "2024-05-01T17"),
         ]
 
 
-def test_a_pickle_cannot_execute_anything(tmp_path, home, theirs):
+def test_a_pickle_cannot_execute_anything(tmp_path, home, mem0_memory):
     """Qdrant's local mode keeps pickles; those of a stranger may hold any call."""
-    say(theirs, "I like tea.")
+    add_to_mem0(mem0_memory, "I like tea.")
     harm = tmp_path / "harm"
     file = tmp_path / "theirs" / "qdrant" / "collection" / "mem0" / "storage.sqlite"
 
@@ -358,40 +362,40 @@ def test_a_pickle_cannot_execute_anything(tmp_path, home, theirs):
     assert not harm.exists()
 
 
-# Each is read by a process of its own, or it takes this one along: so many tuples in each other overflow the stack.
+# Tuples nested so deeply overflow the stack of their reader, which therefore is a process of its own.
 DEEP = b"\x80\x04}" + b")" + b"\x85" * 400_000 + b"K\x01s."
 
 
-def doubled(times: int) -> bytes:
-    """A list that holds a list twice, and so on: short as a pickle, and beyond any memory as JSON."""
-    made = b"](X\x04\x00\x00\x00moree"
-    for number in range(times):
-        made = b"](" + made + b"q" + bytes([number]) + b"h" + bytes([number]) + b"e"
-    fields = b"}(X\x02\x00\x00\x00idK\x07X\x07\x00\x00\x00payload}X\x01\x00\x00\x00a" + made + b"su"
+def pickle_nested_lists(depth: int) -> bytes:
+    """Pickles nested lists that each hold the next one twice: short as a pickle, larger than any memory as JSON."""
+    data = b"](X\x04\x00\x00\x00moree"
+    for number in range(depth):
+        data = b"](" + data + b"q" + bytes([number]) + b"h" + bytes([number]) + b"e"
+    fields = b"}(X\x02\x00\x00\x00idK\x07X\x07\x00\x00\x00payload}X\x01\x00\x00\x00a" + data + b"su"
     return b"\x80\x04cx\ny\n)R}X\x08\x00\x00\x00__dict__" + fields + b"sb."
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     "hostile",
-    [DEEP, doubled(60), b"\x80\x04]r\xff\xff\xff\x7f.", b"\x80\x04\x8e" + b"\xff" * 7 + b"\x00."],
+    [DEEP, pickle_nested_lists(60), b"\x80\x04]r\xff\xff\xff\x7f.", b"\x80\x04\x8e" + b"\xff" * 7 + b"\x00."],
     ids=["stack", "doubled", "memo", "length"],
 )
-def test_a_pickle_that_crashes_its_reader_is_skipped(tmp_path, home, theirs, hostile):
-    say(theirs, "I like tea.")
+def test_a_pickle_that_crashes_its_reader_is_skipped(tmp_path, home, mem0_memory, hostile):
+    add_to_mem0(mem0_memory, "I like tea.")
     file = tmp_path / "theirs" / "qdrant" / "collection" / "mem0" / "storage.sqlite"
     with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute("INSERT INTO points VALUES ('x', ?)", (hostile,))
         (row,) = connection.execute("SELECT rowid FROM points WHERE id = 'x'").fetchone()
-    say(theirs, "I like cake.")
+    add_to_mem0(mem0_memory, "I like cake.")
     report = migrate(tmp_path / "theirs")
     assert report["added"] == 2
     assert [(ids, "damaged" in reason) for reason, ids in report["left"].items()] == [([f"row {row}"], True)]
 
 
-def test_a_pickle_that_takes_too_long_is_skipped(tmp_path, home, theirs, monkeypatch):
-    """Even where no limit holds but the clock's."""
-    say(theirs, "I like tea.")
+def test_a_pickle_that_takes_too_long_is_skipped(tmp_path, home, mem0_memory, monkeypatch):
+    """Even if no other limit than the timeout applies."""
+    add_to_mem0(mem0_memory, "I like tea.")
     slow = tmp_path / "slow.py"
     load = "point = _InertUnpickler"
     source = Path(safe_unpickler.__file__).read_text()
@@ -407,17 +411,17 @@ def test_a_pickle_that_takes_too_long_is_skipped(tmp_path, home, theirs, monkeyp
 
 
 @pytest.mark.thorough
-def test_a_file_of_pickles_that_all_take_it_down_is_refused(tmp_path, home, theirs):
+def test_a_file_whose_pickles_all_crash_the_reader_is_refused(tmp_path, home, mem0_memory):
     file = tmp_path / "theirs" / "qdrant" / "collection" / "mem0" / "storage.sqlite"
     with closing(sqlite3.connect(file)) as connection, connection:
         connection.executemany("INSERT INTO points VALUES (?, ?)", [(str(n), DEEP) for n in range(30)])
-    assert "check that it is a folder that mem0 wrote" in refused("--qdrant", tmp_path / "theirs" / "qdrant")
+    assert "check that it is a folder that mem0 wrote" in expect_refusal("--qdrant", tmp_path / "theirs" / "qdrant")
 
 
 # --- long runs -------------------------------------------------------------------------------------------------------
 
 MANY = 600
-# A process that does not get beyond some hundred texts.
+# A migration that stops responding after 300 texts.
 CHILD = """
 import sys, time
 from support.fakes import fake_models, hashed
@@ -441,30 +445,30 @@ main()
 
 
 @pytest.mark.thorough
-def test_a_killed_migration_can_be_repeated(tmp_path, home, theirs):
+def test_a_killed_migration_can_be_repeated(tmp_path, home, mem0_memory):
     payloads = [
         {"data": f"Note {n}.", "user_id": "tom", "created_at": f"2024-05-{1 + n % 28:02}T10:00:00+00:00"}
         for n in range(MANY)
     ]
     ids = [f"00000000-0000-4000-8000-{n:012}" for n in range(MANY)]
-    theirs.vector_store.insert([[1.0] * mem0_fixture.DIMS] * MANY, payloads, ids)
-    command = [sys.executable, "-c", CHILD, home, "migrate", *place(tmp_path / "theirs")]
+    mem0_memory.vector_store.insert([[1.0] * mem0_fixture.DIMS] * MANY, payloads, ids)
+    command = [sys.executable, "-c", CHILD, home, "migrate", *source_options(tmp_path / "theirs")]
     child = subprocess.Popen(
         command, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, stdout=subprocess.DEVNULL
     )
-    wait_until(lambda: stored(home) or child.poll() is not None)
+    wait_until(lambda: count_stored_memories(home) or child.poll() is not None)
     child.send_signal(signal.SIGKILL)
     child.wait()
-    there = stored(home)
-    assert 0 < there < MANY
+    stored_count = count_stored_memories(home)
+    assert 0 < stored_count < MANY
     report = migrate(tmp_path / "theirs")
-    assert (report["added"], report["known"]) == (MANY - there, there)
-    with Memory() as ours:
-        assert {one["id"] for one in ours.get_all(user_id="tom", limit=2 * MANY)["results"]} == set(ids)
-        assert ours.verify()["ok"]
+    assert (report["added"], report["known"]) == (MANY - stored_count, stored_count)
+    with Memory() as memory:
+        assert {one["id"] for one in memory.get_all(user_id="tom", limit=2 * MANY)["results"]} == set(ids)
+        assert memory.verify()["ok"]
 
 
-def stored(home):
+def count_stored_memories(home):
     try:
         with closing(sqlite3.connect(f"file:{home / 'ledger.sqlite'}?mode=ro", uri=True)) as connection:
             return connection.execute("SELECT count(*) FROM memories").fetchone()[0]
@@ -481,24 +485,24 @@ def test_mistakes_are_one_line_with_a_remedy(tmp_path, home):
     (tmp_path / "notes.txt").write_text("nothing of a database " * 100)
     with closing(sqlite3.connect(tmp_path / "other.db")) as connection:
         connection.execute("CREATE TABLE history (id, url)")
-    assert "no such file" in refused("--qdrant", qdrant, "--history", tmp_path / "none.db")
-    assert "cannot be read as SQLite" in refused("--qdrant", qdrant, "--history", tmp_path / "notes.txt")
-    assert "no database of mem0" in refused("--qdrant", qdrant, "--history", tmp_path / "other.db")
+    assert "no such file" in expect_refusal("--qdrant", qdrant, "--history", tmp_path / "none.db")
+    assert "cannot be read as SQLite" in expect_refusal("--qdrant", qdrant, "--history", tmp_path / "notes.txt")
+    assert "no database of mem0" in expect_refusal("--qdrant", qdrant, "--history", tmp_path / "other.db")
     Memory(tmp_path / "ours", settings=Settings.from_dict(fake_models())).close()
-    assert "no database of mem0" in refused("--qdrant", qdrant, "--history", tmp_path / "ours" / "ledger.sqlite")
-    assert "http://host:port" in refused("--qdrant", "localhost:6333")
-    assert "it has 'mem0'" in refused("--qdrant", qdrant, "--collection", "../older")
-    assert "cannot be reached" in refused("--qdrant", "http://127.0.0.1:9")
+    assert "no database of mem0" in expect_refusal("--qdrant", qdrant, "--history", tmp_path / "ours" / "ledger.sqlite")
+    assert "http://host:port" in expect_refusal("--qdrant", "localhost:6333")
+    assert "it has 'mem0'" in expect_refusal("--qdrant", qdrant, "--collection", "../older")
+    assert "cannot be reached" in expect_refusal("--qdrant", "http://127.0.0.1:9")
     (qdrant / "collection" / "mem0" / "storage.sqlite").rename(qdrant / "collection" / "mem0" / "storage.dbm")
-    assert "1.1.7" in refused("--qdrant", qdrant, "--history", older / "history.db")
+    assert "1.1.7" in expect_refusal("--qdrant", qdrant, "--history", older / "history.db")
     assert runner.invoke(app, ["migrate", "mem0"]).exit_code == 2
     assert not home.exists()
 
 
 @pytest.mark.parametrize(
-    "status, said", [(401, "--api-key"), (403, "--api-key"), (404, "status 404"), (200, "no Qdrant server")]
+    "status, message", [(401, "--api-key"), (403, "--api-key"), (404, "status 404"), (200, "no Qdrant server")]
 )
-def test_a_server_that_answers_something_else(home, status, said):
+def test_a_server_that_is_no_usable_qdrant_is_refused(home, status, message):
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
             self.send_response(status)
@@ -510,5 +514,5 @@ def test_a_server_that_answers_something_else(home, status, said):
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        assert said in refused("--qdrant", f"http://127.0.0.1:{server.server_port}")
+        assert message in expect_refusal("--qdrant", f"http://127.0.0.1:{server.server_port}")
         server.shutdown()

@@ -1,6 +1,6 @@
-"""A language model that misbehaves in every way we know of: what is stored, what is reported, what is tried again.
+"""A language model that misbehaves in every known way: the stored facts, the reported errors, the retries.
 
-The words as spoken are there whatever happens, and no error leaves `add` that is not ours.
+The message itself is always stored, and `add` raises no other errors than GraphmemError.
 """
 
 from __future__ import annotations
@@ -20,26 +20,28 @@ from graphmem import Memory, Settings
 from graphmem.testing import Behaviour, ModelEndpoint, behaviours
 
 ANN = {"user_id": "ann7"}
-SAID = "I drink matcha, and I never drink coffee."
+MESSAGE = "I drink matcha, and I never drink coffee."
 GOOD = json.dumps(
     {"facts": [{"messages": [0], **fact("Drinks matcha")}, {"messages": [0], **fact("Never drinks coffee")}]}
 )
 BOTH = {"Drinks matcha", "Never drinks coffee"}
-names = (f"misbehaving-{number}" for number in count())
+model_names = (f"misbehaving-{number}" for number in count())
 
 
 @dataclass(frozen=True)
 class Case:
-    """`facts` that are stored at last; `failed` the error's name (None: none); `asked` how many requests there were;
-    `lost` the parts of the answer that the result tells were lost.
+    """The endpoint's replies and the expected outcome.
+
+    `facts`: the stored texts; `error`: the reported error's name, if any; `requests`: their number; `refuses`: the
+    parameters that the endpoint refuses; `unusable`: the unusable parts of the reply, as the result reports them.
     """
 
     script: tuple[Behaviour | str, ...]
     facts: frozenset[str] = frozenset(BOTH)
-    failed: str | None = None
-    asked: int = 1
+    error: str | None = None
+    requests: int = 1
     refuses: tuple[Any, ...] = ()
-    lost: str | None = None
+    unusable: str | None = None
 
 
 NOTHING: frozenset[str] = frozenset()
@@ -76,7 +78,6 @@ ODD = json.dumps(
 )
 LONE = '{"facts": ["Drinks matcha \\ud800", "Never drinks coffee"]}'
 MEM0 = json.dumps({"facts": ["Drinks matcha", "Never drinks coffee"]})
-ASKED_ANOTHER_WAY = 2
 
 CASES = {
     "well": Case((behaviours.well(GOOD),)),
@@ -87,15 +88,15 @@ CASES = {
     "single quotes": Case((behaviours.single_quotes(GOOD),)),
     "as mem0 wants it": Case((MEM0,)),
     "another language": Case((json.dumps({"facts": [fact("喝抹茶")]}),), frozenset({"喝抹茶"})),
-    "messages that are not there": Case((UNKNOWN,), frozenset({"Drinks matcha"}), lost="from no message shown: 1"),
+    "messages that are not there": Case((UNKNOWN,), frozenset({"Drinks matcha"}), unusable="from no message shown: 1"),
     "facts under another name": Case((json.dumps({"facts": [{"fact": text} for text in sorted(BOTH)]}),)),
-    "a bare list of memories": Case((json.dumps([{"memory": text} for text in sorted(BOTH)]),) * 2, asked=2),
+    "a bare list of memories": Case((json.dumps([{"memory": text} for text in sorted(BOTH)]),) * 2, requests=2),
     "contents": Case((json.dumps({"facts": [{"content": text} for text in sorted(BOTH)]}),)),
     "facts under no name we know": Case((json.dumps({"facts": [{"claim": "Drinks matcha"}]}),), NOTHING, "LLMUnusable"),
-    "facts without text": Case((json.dumps({"facts": [{"text": ""}, {}, None]}),), NOTHING, lost="no fact: 3"),
+    "facts without text": Case((json.dumps({"facts": [{"text": ""}, {}, None]}),), NOTHING, unusable="no fact: 3"),
     "a hundred facts": Case((MANY,), frozenset(f"Fact number {n}" for n in range(100))),
-    "odd parts": Case((ODD,), lost="no fact: 6"),
-    "half a sign": Case((LONE,), frozenset({"Never drinks coffee"}), lost="no fact: 1"),
+    "odd parts": Case((ODD,), unusable="no fact: 6"),
+    "half a sign": Case((LONE,), frozenset({"Never drinks coffee"}), unusable="no fact: 1"),
     "nothing worth knowing": Case(('{"facts": []}',), NOTHING),
     "truncated": Case((behaviours.truncated(GOOD),), NOTHING, "LLMTruncated"),
     "length": Case((behaviours.length(GOOD),), NOTHING, "LLMTruncated"),
@@ -104,29 +105,29 @@ CASES = {
     "empty body": Case((behaviours.empty_body(),) * 3, NOTHING, "LLMUnusable"),
     "refused": Case((behaviours.refused(),), NOTHING, "LLMRefused"),
     "filtered": Case((behaviours.filtered(),), NOTHING, "LLMRefused"),
-    "too many requests, then well": Case((behaviours.rate_limited(0.05), GOOD), asked=2),
+    "too many requests, then well": Case((behaviours.rate_limited(0.05), GOOD), requests=2),
     "too many requests": Case((behaviours.rate_limited(0.05),) * 3, NOTHING, "LLMUnavailable", 3),
-    "a broken server, then well": Case((behaviours.failed(500), GOOD), asked=2),
+    "a broken server, then well": Case((behaviours.failed(500), GOOD), requests=2),
     "a broken server": Case((behaviours.failed(500),) * 3, NOTHING, "LLMUnavailable", 3),
     "no right key": Case((behaviours.failed(401),), NOTHING, "LLMRejected"),
-    "dropped, then well": Case((behaviours.dropped(GOOD), GOOD), asked=2),
+    "dropped, then well": Case((behaviours.dropped(GOOD), GOOD), requests=2),
     "dropped": Case((behaviours.dropped(GOOD),) * 3, NOTHING, "LLMUnavailable", 3),
     "times out": Case((behaviours.silent(),) * 3, NOTHING, "LLMUnavailable", 3),
-    "no json_schema": Case((GOOD,), asked=2, refuses=("json_schema",)),
-    "no json_schema, no json_object": Case((GOOD,), asked=3, refuses=("json_schema", "json_object")),
+    "no json_schema": Case((GOOD,), requests=2, refuses=("json_schema",)),
+    "no json_schema, no json_object": Case((GOOD,), requests=3, refuses=("json_schema", "json_object")),
     "no temperature": Case((GOOD,), NOTHING, "LLMRejected", 1, ("temperature",)),
 }
 
 
 @pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def _short_retry_delay(monkeypatch: pytest.MonkeyPatch) -> None:
     import openai._base_client
 
     monkeypatch.setattr(openai._base_client, "INITIAL_RETRY_DELAY", 0.01)
 
 
 def settings(endpoint: ModelEndpoint, **llm: Any) -> Settings:
-    config = {"openai_base_url": endpoint.url, "api_key": "any", "model": next(names), "timeout": PATIENCE, **llm}
+    config = {"openai_base_url": endpoint.url, "api_key": "any", "model": next(model_names), "timeout": PATIENCE, **llm}
     return Settings.from_dict(fake_models(llm={"provider": "openai", "config": config}))
 
 
@@ -141,40 +142,41 @@ def endpoint(case: Case) -> Iterator[ModelEndpoint]:
         yield endpoint
 
 
-def stored(memory: Memory, kind: str) -> list[str]:
+def list_texts(memory: Memory, kind: str) -> list[str]:
     return [one["memory"] for one in memory.get_all(**ANN, kinds=kind)["results"]]
 
 
-def test_finding_facts(case: Case, endpoint: ModelEndpoint) -> None:
+def test_facts_are_extracted_or_the_job_stays_pending(case: Case, endpoint: ModelEndpoint) -> None:
     llm: dict[str, Any] = {"temperature": 0.5} if "temperature" in case.refuses else {}
     if case.script[0] == behaviours.silent():
         llm["timeout"] = 0.5
     with Memory(":memory:", settings=settings(endpoint, **llm)) as memory:
-        result = memory.add(SAID, **ANN)
-        assert stored(memory, "episode") == [SAID]
-        assert set(stored(memory, "fact")) == case.facts
+        result = memory.add(MESSAGE, **ANN)
+        assert list_texts(memory, "episode") == [MESSAGE]
+        assert set(list_texts(memory, "fact")) == case.facts
         assert {one["memory"] for one in result["results"]} == case.facts
-        assert result.get("failed", {}).get("facts") == case.failed
-        assert result.get("failed", {}).get("answer") == case.lost
-        assert ("facts" in result.get("pending", [])) == (case.failed is not None)
+        assert result.get("failed", {}).get("facts") == case.error
+        assert result.get("failed", {}).get("answer") == case.unusable
+        assert ("facts" in result.get("pending", [])) == (case.error is not None)
         assert memory.search("matcha", **ANN)["results"]
         usage = memory.stats()["usage"]
-        if case.failed is not None:
-            wait_until(lambda: len(endpoint.requests) >= case.asked)  # the last may be on its way, of one that gave up
+        if case.error is not None:
+            # After a timeout the last request may still be on its way.
+            wait_until(lambda: len(endpoint.requests) >= case.requests)
         assert sum(one["calls"] for one in usage) == len(endpoint.requests)
-        if case.asked != 1 or case.failed is None:
-            assert len(endpoint.requests) == case.asked
-        # Whatever it was: later it is made good.
-        if case.failed is not None and not case.refuses:
+        if case.requests != 1 or case.error is None:
+            assert len(endpoint.requests) == case.requests
+        # A later retry with a good reply stores the facts.
+        if case.error is not None and not case.refuses:
             endpoint._script.clear()
             endpoint._default = GOOD
             memory._engine.llm._connection.client().timeout = PATIENCE
             assert memory.retry_failed() == {"done": 1, "failed": {}, "pending": []}
-            assert set(stored(memory, "fact")) == BOTH
+            assert set(list_texts(memory, "fact")) == BOTH
         assert memory.verify()["ok"]
 
 
-DECIDED = {
+DECISIONS = {
     "ids that are not there": (
         {
             "memory": [
@@ -210,22 +212,24 @@ DECIDED = {
 }
 
 
-@pytest.mark.parametrize("name", DECIDED)
-def test_deciding(name: str) -> None:
-    answer, dropped = DECIDED[name]
-    found = {"facts": [{"messages": [0], **fact("Sings in a choir")}]}
-    with ModelEndpoint([json.dumps({"facts": [fact("Sings")]}), json.dumps(found), json.dumps(answer)]) as endpoint:
+@pytest.mark.parametrize("name", DECISIONS)
+def test_invalid_decisions_are_dropped_and_reported(name: str) -> None:
+    answer, dropped = DECISIONS[name]
+    extraction = {"facts": [{"messages": [0], **fact("Sings in a choir")}]}
+    with ModelEndpoint(
+        [json.dumps({"facts": [fact("Sings")]}), json.dumps(extraction), json.dumps(answer)]
+    ) as endpoint:
         with Memory(":memory:", settings=settings(endpoint)) as memory:
             memory.add("I sing.", **ANN)
             result = memory.add("I sing in a choir.", **ANN)
             assert result["usage"]["dropped"] == dropped
-            told = {why: count for why, count in dropped.items() if why != "no contradiction"}
-            assert result.get("failed", {}).get("answer", "") == ", ".join(f"{why}: {n}" for why, n in told.items())
-            kept = stored(memory, "fact")
+            reported = {why: count for why, count in dropped.items() if why != "no contradiction"}
+            assert result.get("failed", {}).get("answer", "") == ", ".join(f"{why}: {n}" for why, n in reported.items())
+            facts = list_texts(memory, "fact")
             if name == "the same id twice":
-                assert kept == ["Sings a lot"]
+                assert facts == ["Sings a lot"]
             else:
-                assert sorted(kept) == ["Sings", "Sings in a choir"]
+                assert sorted(facts) == ["Sings", "Sings in a choir"]
             assert memory.verify()["ok"]
 
 
@@ -244,24 +248,27 @@ def test_an_unusable_answer_about_decisions_leaves_the_job_pending(content: str)
             assert "failed" not in result
         else:
             assert result["failed"] == {"facts": "LLMUnusable"}
-            assert stored(memory, "fact") == ["Sings"]
+            assert list_texts(memory, "fact") == ["Sings"]
 
 
 def test_facts_over_the_limit_are_dropped_and_counted() -> None:
-    """Each twelve facts are another request: nobody's answer decides how many there are."""
-    stated = [("user", "likes", f"thing {n}") for n in range(300)]
-    named = [{"name": f"Name {n}", "type": "person"} for n in range(500)]
-    first = fact("Fact number 0", *stated, entities=named)
-    flood = {"facts": [{"messages": [0], **first}, *({"text": f"Fact number {n}"} for n in range(1, 1_000))]}
+    """Twelve facts are decided upon in one request: without the limit a reply could cause any number of requests."""
+    relations = [("user", "likes", f"thing {n}") for n in range(300)]
+    entities = [{"name": f"Name {n}", "type": "person"} for n in range(500)]
+    first = fact("Fact number 0", *relations, entities=entities)
+    extraction = {"facts": [{"messages": [0], **first}, *({"text": f"Fact number {n}"} for n in range(1, 1_000))]}
     embedder = {"provider": "callable", "config": {"embed": all_near, "embedding_dims": NEAR_DIMS, "model": "near"}}
-    with ModelEndpoint([json.dumps({"facts": ["Sings"]}), json.dumps(flood)], default='{"memory": []}') as endpoint:
-        config = {"openai_base_url": endpoint.url, "model": next(names)}
-        chosen = Settings.from_dict(fake_models(llm={"config": config}, embedder=embedder))
-        with Memory(":memory:", settings=chosen) as memory:
+    with ModelEndpoint(
+        [json.dumps({"facts": ["Sings"]}), json.dumps(extraction)], default='{"memory": []}'
+    ) as endpoint:
+        config = {"openai_base_url": endpoint.url, "model": next(model_names)}
+        memory_settings = Settings.from_dict(fake_models(llm={"config": config}, embedder=embedder))
+        with Memory(":memory:", settings=memory_settings) as memory:
             memory.add("I sing.", **ANN)
-            before = len(endpoint.requests)
-            result = memory.add(SAID, **ANN)
-            assert len(endpoint.requests) - before == 1 + 9  # to find, and to decide upon a hundred
+            requests_before = len(endpoint.requests)
+            result = memory.add(MESSAGE, **ANN)
+            # One request extracts, nine decide upon a hundred facts.
+            assert len(endpoint.requests) - requests_before == 1 + 9
             assert len(result["results"]) == 100
             assert len(result["relations"]) == 20
             assert result["usage"]["dropped"] == {

@@ -1,4 +1,4 @@
-"""What a user says in one run and again in another is one memory of both, and stays where only one is deleted."""
+"""A fact that a user repeats in another run is one memory of both runs; deleting one run leaves it in the other."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ONE, TWO, THREE = ({**ANN, "run_id": run} for run in ("r1", "r2", "r3"))
 SISTER, AGAIN, NAMED = "My sister Bea sings.", "Bea, my sister, is a singer.", "My sister Bea sings in Oslo."
 PARIS, ROME, TEA = "I live in Paris.", "I moved to Rome.", "I like tea."
 SINGS = fact("Has a sister Bea who sings", ("user", "has sister", "Bea"))
-FOUND = {
+FACTS = {
     SISTER: [SINGS],
     AGAIN: [fact("Bea, a sister, is a singer", ("user", "has sister", "Bea"))],
     NAMED: [fact("Has a sister Bea who sings in Oslo", ("user", "has sister", "Bea"))],
@@ -29,7 +29,7 @@ FOUND = {
     ROME: [fact("Moved to Rome", ("user", "lives in", "Rome"))],
     TEA: ["Likes tea"],
 }
-DECIDED = {
+DECISIONS = {
     ("Bea, a sister, is a singer", "Has a sister Bea who sings"): NONE,
     ("Has a sister Bea who sings in Oslo", "Has a sister Bea who sings"): UPDATE("Has a sister Bea who sings in Oslo"),
     ("Moved to Rome", "Lives in Paris"): CHANGED,
@@ -40,12 +40,12 @@ Make = Callable[..., Memory]
 
 @pytest.fixture
 def model() -> Scripted:
-    return Scripted(FOUND, DECIDED)
+    return Scripted(FACTS, DECISIONS)
 
 
 @pytest.fixture
-def thinking(make_memory: Make, model: Scripted) -> Iterator[Make]:
-    """Memories with this model, in memory and with everything on servers."""
+def make_with_model(make_memory: Make, model: Scripted) -> Iterator[Make]:
+    """Makes memories with this model, in memory or with all stores on servers."""
     with ModelEndpoint(default=model) as endpoint:
         llm = {"openai_base_url": endpoint.url, "api_key": "any", "model": "scripted", "timeout": PATIENCE}
         embedder = {"provider": "callable", "config": {"embed": all_near, "embedding_dims": NEAR_DIMS, "model": "near"}}
@@ -59,17 +59,17 @@ def thinking(make_memory: Make, model: Scripted) -> Iterator[Make]:
 
 
 @pytest.fixture
-def memory(thinking: Make) -> Memory:
-    return thinking()
+def memory(make_with_model: Make) -> Memory:
+    return make_with_model()
 
 
-def facts(memory: Memory, **scope: Any) -> list[str]:
+def list_facts(memory: Memory, **scope: Any) -> list[str]:
     return sorted(one["memory"] for one in memory.get_all(**scope, kinds="fact")["results"])
 
 
-def sees(memory: Memory, uid: str, **scope: Any) -> set[bool]:
-    """Whether each door shows a fact about Bea in a scope."""
-    drawn = memory.graph(**scope)
+def collect_visibility(memory: Memory, uid: str, **scope: Any) -> set[bool]:
+    """Whether a fact about Bea is shown in a scope, by each method that reads: one value if they agree."""
+    graph = memory.graph(**scope)
     return {
         uid in [one["id"] for one in memory.get_all(**scope)["results"]],
         uid in [one["id"] for one in memory.search("who sings?", **scope, kinds="fact")["results"]],
@@ -78,34 +78,34 @@ def sees(memory: Memory, uid: str, **scope: Any) -> set[bool]:
         memory.get(uid, **scope) is not None,
         bool(memory.history(uid, **scope)),
         "bea" in [one["key"] for one in memory.entities(**scope)] and memory.entity("Bea", **scope) is not None,
-        uid in drawn and "entity:bea" in drawn,
+        uid in graph and "entity:bea" in graph,
     }
 
 
-def test_new_facts_are_compared_with_the_users_of_every_run(memory: Memory, model: Scripted) -> None:
+def test_new_facts_are_compared_with_the_users_facts_of_every_run(memory: Memory, model: Scripted) -> None:
     memory.add(SISTER, **ONE)
     memory.add(TEA, **TWO)
     assert [one["text"] for one in model.asked[-1]["memories"]] == ["Has a sister Bea who sings"]
 
 
 @pytest.mark.parametrize(("words", "event"), [(SISTER, "NONE"), (AGAIN, "NONE"), (NAMED, "UPDATE")])
-def test_a_fact_said_again_in_another_run_is_one_memory_of_both(memory: Memory, words: str, event: str) -> None:
+def test_a_fact_repeated_in_another_run_is_one_memory_of_both(memory: Memory, words: str, event: str) -> None:
     (first,) = memory.add(SISTER, **ONE)["results"]
     uid = first["id"]
-    assert sees(memory, uid, **TWO) == {False}
-    (again,) = memory.add(words, **TWO)["results"]
-    assert (again["id"], again["event"]) == (uid, event)
+    assert collect_visibility(memory, uid, **TWO) == {False}
+    (repetition,) = memory.add(words, **TWO)["results"]
+    assert (repetition["id"], repetition["event"]) == (uid, event)
     for scope in (ANN, ONE, TWO, {"run_id": "r1"}, {"run_id": "r2"}):
-        assert sees(memory, uid, **scope) == {True}, scope
+        assert collect_visibility(memory, uid, **scope) == {True}, scope
         assert memory.get_all(**scope, kinds="fact")["total"] == 1
-    assert sees(memory, uid, **THREE) == {False}
-    told = memory.get(uid)
-    assert told is not None
-    assert (told["run_id"], told["further_runs"]) == ("r1", ["r2"])
+    assert collect_visibility(memory, uid, **THREE) == {False}
+    shared_fact = memory.get(uid)
+    assert shared_fact is not None
+    assert (shared_fact["run_id"], shared_fact["further_runs"]) == ("r1", ["r2"])
     assert memory.verify()["ok"]
 
 
-def test_a_memory_of_one_run_names_no_further_ones(memory: Memory) -> None:
+def test_a_memory_of_one_run_names_no_further_runs(memory: Memory) -> None:
     for scope in (ONE, ONE):
         memory.add(SISTER, **scope)
     (one,) = memory.get_all(**ANN, kinds="fact")["results"]
@@ -122,14 +122,14 @@ def test_further_runs_are_in_the_order_of_their_messages(memory: Memory) -> None
 def test_a_run_shows_no_message_of_another(memory: Memory) -> None:
     uid = memory.add(SISTER, **ONE)["results"][0]["id"]
     memory.add(AGAIN, **TWO)
-    said = lambda **scope: [one["content"] for one in memory.explain(uid, **scope)["messages"]]  # noqa: E731
-    assert (said(**ONE), said(**TWO), said(**ANN)) == ([SISTER], [AGAIN], [SISTER, AGAIN])
+    list_messages = lambda **scope: [one["content"] for one in memory.explain(uid, **scope)["messages"]]  # noqa: E731
+    assert (list_messages(**ONE), list_messages(**TWO), list_messages(**ANN)) == ([SISTER], [AGAIN], [SISTER, AGAIN])
 
 
 def test_a_contradiction_in_another_run_retires_the_fact(memory: Memory) -> None:
     old = memory.add(PARIS, **ONE)["results"][0]["id"]
     new = memory.add(ROME, **TWO)["results"][0]["id"]
-    assert (facts(memory, **ANN), facts(memory, **ONE)) == (["Moved to Rome"], [])
+    assert (list_facts(memory, **ANN), list_facts(memory, **ONE)) == (["Moved to Rome"], [])
     assert (memory.explain(new)["replaces"], memory.explain(new, **TWO)["replaces"]) == ([old], [])
 
 
@@ -151,7 +151,7 @@ def test_a_further_run_makes_nothing_visible_to_another_user(memory: Memory) -> 
     uid = memory.add(SISTER, **ONE)["results"][0]["id"]
     memory.add(SISTER, **TWO)
     memory.add(TEA, user_id="bob", run_id="r2")
-    assert sees(memory, uid, user_id="bob", run_id="r2") == {False}
+    assert collect_visibility(memory, uid, user_id="bob", run_id="r2") == {False}
     with pytest.raises(NotFoundError):
         memory.delete(uid, user_id="bob", run_id="r2")
     assert memory.delete_all(user_id="bob", run_id="r2")["deleted"]
@@ -167,11 +167,11 @@ def test_deleting_a_run_that_repeated_a_fact_keeps_the_fact(memory: Memory) -> N
     memory.add(TEA, **TWO)
     receipt = memory.delete_all(**TWO)
     assert (len(receipt["deleted"]), uid in receipt["deleted"]) == (3, False)
-    assert (sees(memory, uid, **ONE), sees(memory, uid, **TWO)) == ({True}, {False})
+    assert (collect_visibility(memory, uid, **ONE), collect_visibility(memory, uid, **TWO)) == ({True}, {False})
     assert memory.get_all(**TWO, kinds=["fact", "episode"])["total"] == 0
-    told = memory.get(uid)
-    assert told is not None
-    assert (told["run_id"], "further_runs" in told) == ("r1", False)
+    remaining_fact = memory.get(uid)
+    assert remaining_fact is not None
+    assert (remaining_fact["run_id"], "further_runs" in remaining_fact) == ("r1", False)
     assert [one["content"] for one in memory.explain(uid)["messages"]] == [SISTER]
     assert memory.verify()["ok"]
 
@@ -181,37 +181,41 @@ def test_after_the_deletion_of_its_own_run_a_fact_belongs_to_the_next(memory: Me
     memory.add(AGAIN, **TWO)
     memory.add(SISTER, **THREE)
     assert uid not in memory.delete_all(run_id="r1")["deleted"]
-    told = memory.get(uid)
-    assert told is not None
-    assert (told["run_id"], told["further_runs"], told["session"]) == ("r2", ["r3"], "r2")
-    assert (sees(memory, uid, **ONE), sees(memory, uid, **TWO), sees(memory, uid, **THREE)) == ({False}, {True}, {True})
+    remaining_fact = memory.get(uid)
+    assert remaining_fact is not None
+    assert (remaining_fact["run_id"], remaining_fact["further_runs"], remaining_fact["session"]) == ("r2", ["r3"], "r2")
+    assert (
+        collect_visibility(memory, uid, **ONE),
+        collect_visibility(memory, uid, **TWO),
+        collect_visibility(memory, uid, **THREE),
+    ) == ({False}, {True}, {True})
     memory.delete_all(**TWO)
     assert uid in memory.delete_all(**THREE)["deleted"]
     assert memory.get(uid) is None
     assert memory.verify()["ok"]
 
 
-def test_a_fact_first_said_outside_of_runs_outlives_the_runs(memory: Memory) -> None:
+def test_a_fact_first_stated_outside_of_runs_outlives_the_runs(memory: Memory) -> None:
     uid = memory.add(SISTER, **ANN)["results"][0]["id"]
     memory.add(SISTER, **ONE)
-    assert (sees(memory, uid, **ANN), sees(memory, uid, **ONE)) == ({True}, {True})
-    told = memory.get(uid)
-    assert told is not None
-    assert (told["run_id"], told["further_runs"]) == (None, ["r1"])
+    assert (collect_visibility(memory, uid, **ANN), collect_visibility(memory, uid, **ONE)) == ({True}, {True})
+    shared_fact = memory.get(uid)
+    assert shared_fact is not None
+    assert (shared_fact["run_id"], shared_fact["further_runs"]) == (None, ["r1"])
     memory.delete_all(**ONE)
-    assert (facts(memory, **ANN), facts(memory, **ONE)) == (["Has a sister Bea who sings"], [])
+    assert (list_facts(memory, **ANN), list_facts(memory, **ONE)) == (["Has a sister Bea who sings"], [])
 
 
-def test_a_fact_said_again_outside_of_runs_outlives_its_own_run(memory: Memory) -> None:
+def test_a_fact_repeated_outside_of_runs_outlives_its_own_run(memory: Memory) -> None:
     (first,) = memory.add(SISTER, **ONE)["results"]
     memory.add(AGAIN, **ANN)
-    known = memory.get(first["id"])
-    assert known is not None
-    assert (known["run_id"], known["further_runs"]) == (None, ["r1"])
-    assert facts(memory, **ONE) == facts(memory, **ANN) == ["Has a sister Bea who sings"]
+    shared_fact = memory.get(first["id"])
+    assert shared_fact is not None
+    assert (shared_fact["run_id"], shared_fact["further_runs"]) == (None, ["r1"])
+    assert list_facts(memory, **ONE) == list_facts(memory, **ANN) == ["Has a sister Bea who sings"]
     memory.delete_all(**ONE)
-    assert facts(memory, **ANN) == ["Has a sister Bea who sings"]
-    assert facts(memory, **ONE) == []
+    assert list_facts(memory, **ANN) == ["Has a sister Bea who sings"]
+    assert list_facts(memory, **ONE) == []
     assert [one["memory"] for one in memory.get_all(**ANN, kinds="episode")["results"]] == [AGAIN]
     assert memory.verify()["ok"]
 
@@ -242,31 +246,31 @@ def test_the_history_names_the_scope_of_a_repetition(memory: Memory) -> None:
     with pytest.raises(ValidationError, match="said in a run was said there; delete_all"):
         memory.undo(events[1]["id"])
     memory.undo(events[3]["id"])
-    assert facts(memory, **TWO) == ["Has a sister Bea who sings"]
+    assert list_facts(memory, **TWO) == ["Has a sister Bea who sings"]
 
 
 def test_history_distinguishes_a_retirement_from_an_erasure(memory: Memory) -> None:
     old = memory.add(PARIS, **ANN)["results"][0]["id"]
-    new, retired = memory.add(ROME, **ANN)["results"]
-    assert (retired["id"], retired["event"]) == (old, "DELETE")
+    new, retirement = memory.add(ROME, **ANN)["results"]
+    assert (retirement["id"], retirement["event"]) == (old, "DELETE")
     memory.delete(new["id"])
-    told = lambda uid: [(one["event"], one["is_deleted"], one["is_retired"]) for one in memory.history(uid)]  # noqa: E731
-    assert told(old) == [("ADD", False, False), ("RETIRE", False, True)]
-    assert told(new["id"]) == [("ADD", False, False), ("DELETE", True, False)]
+    list_events = lambda uid: [(one["event"], one["is_deleted"], one["is_retired"]) for one in memory.history(uid)]  # noqa: E731
+    assert list_events(old) == [("ADD", False, False), ("RETIRE", False, True)]
+    assert list_events(new["id"]) == [("ADD", False, False), ("DELETE", True, False)]
 
 
-# --- out and in ------------------------------------------------------------------------------------------------------
+# --- export and import -----------------------------------------------------------------------------------------------
 
 
-def test_runs_are_exported_and_come_back(thinking: Make, tmp_path: Any) -> None:
-    one, other = thinking(), thinking()
+def test_runs_survive_export_and_import(make_with_model: Make, tmp_path: Any) -> None:
+    one, other = make_with_model(), make_with_model()
     uid = one.add(SISTER, **ONE)["results"][0]["id"]
     one.add(AGAIN, **THREE)
     one.add(SISTER, **TWO)
     one.export(str(tmp_path / "whole"))
     assert other.import_(str(tmp_path / "whole"))["added"] == 4
     same(one, other)
-    assert sees(other, uid, **TWO) == {True}
+    assert collect_visibility(other, uid, **TWO) == {True}
     (record,) = [record for record in exported(one, **TWO) if record.get("kind") == "fact"]
     assert (record["run_id"], record["further_runs"]) == ("r1", ["r3", "r2"])
     assert [event["event"] for event in record["events"]] == ["ADD", "SCOPE", "SCOPE"]

@@ -1,4 +1,4 @@
-"""What a search finds, with the models everybody has: tokens, dates, adaptive cuts, chats in Chinese."""
+"""Searches with the default models: tokens, dates, adaptive cuts, chats in Chinese."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ PLAIN: dict[str, Any] = {"embedder": {"provider": "minilm", "config": {"tokens":
 
 @pytest.fixture
 def memory() -> Iterator[Memory]:
-    with Memory(":memory:") as made:
-        yield made
+    with Memory(":memory:") as memory:
+        yield memory
 
 
-def told(memory: Memory, *lines: tuple[str, str, str]) -> None:
-    """Each (day, speaker, words), a session a day."""
+def add_lines(memory: Memory, *lines: tuple[str, str, str]) -> None:
+    """Adds lines of (day, speaker, text); each day is a session."""
     for day, name, content in lines:
         memory.add({"role": "user", "name": name, "content": content}, user_id="u", timestamp=f"{day}T10:00:00Z")
 
 
-def found(memory: Memory, question: str, **more: Any) -> list[str]:
+def search_texts(memory: Memory, question: str, **more: Any) -> list[str]:
     return [hit["memory"] for hit in memory.search(question, user_id="u", **more)["results"]]
 
 
 @pytest.mark.thorough
-def test_tokens_can_be_left_out_and_made_later(tmp_path: Path) -> None:
+def test_tokens_can_be_left_out_and_computed_later(tmp_path: Path) -> None:
     lines = [("2024-03-01", "Ann", "I painted a sunrise."), ("2024-03-02", "Bob", "The tax forms are due.")]
     with Memory(tmp_path, settings=Settings.from_dict(PLAIN)) as memory:
-        told(memory, *lines)
+        add_lines(memory, *lines)
         assert memory.stats()["embeddings"] == 2
-        assert found(memory, "Who made a picture of the sky?")[0] == "I painted a sunrise."
+        assert search_texts(memory, "Who made a picture of the sky?")[0] == "I painted a sunrise."
     with Memory(tmp_path) as memory:
-        assert found(memory, "Who made a picture of the sky?")[0] == "I painted a sunrise."
+        assert search_texts(memory, "Who made a picture of the sky?")[0] == "I painted a sunrise."
         memory.rebuild()
         assert memory.stats()["embeddings"] == 4
         assert set(memory.stats()["embedding_bytes"]) == {"vector", "tokens-128"}
@@ -53,29 +53,29 @@ def test_tokens_can_be_left_out_and_made_later(tmp_path: Path) -> None:
         assert memory.stats()["embeddings"] == 0
 
 
-def test_as_many_hits_as_belong_together(memory: Memory) -> None:
+def test_automatic_top_k_cuts_after_the_related_hits(memory: Memory) -> None:
     sports = ["I play tennis on Mondays.", "I swim in the lake.", "I play football with Tom."]
     other = [f"The number of my {thing} is {n}." for n, thing in enumerate(("car", "flat", "desk", "phone", "locker"))]
-    told(memory, *((f"2024-03-{day:02}", "Ann", words) for day, words in enumerate([*sports, *other], 1)))
-    automatic = found(memory, "Which sports does Ann play?", top_k="auto")
+    add_lines(memory, *((f"2024-03-{day:02}", "Ann", words) for day, words in enumerate([*sports, *other], 1)))
+    automatic = search_texts(memory, "Which sports does Ann play?", top_k="auto")
     assert set(automatic[:2]) <= set(sports)
     assert 1 <= len(automatic) < 8
-    assert automatic == found(memory, "Which sports does Ann play?", top_k=len(automatic))
+    assert automatic == search_texts(memory, "Which sports does Ann play?", top_k=len(automatic))
     with pytest.raises(ValidationError, match="auto"):
         memory.search("x", user_id="u", top_k="many")
 
 
 def test_relative_dates_count_from_the_reference_date(memory: Memory) -> None:
-    told(
+    add_lines(
         memory,
         ("2024-02-06", "Ann", "We had dinner at the harbour."),
         ("2024-03-06", "Ann", "We had dinner at the castle."),
         ("2024-04-03", "Ann", "We had dinner at the mill."),
     )
     question = "Where did Ann have dinner last week?"
-    assert found(memory, question, reference_date="2024-03-13")[0] == "We had dinner at the castle."
-    assert found(memory, question, reference_date="2024-04-10")[0] == "We had dinner at the mill."
-    assert found(memory, "Where did Ann have dinner in February 2024?")[0] == "We had dinner at the harbour."
+    assert search_texts(memory, question, reference_date="2024-03-13")[0] == "We had dinner at the castle."
+    assert search_texts(memory, question, reference_date="2024-04-10")[0] == "We had dinner at the mill."
+    assert search_texts(memory, "Where did Ann have dinner in February 2024?")[0] == "We had dinner at the harbour."
 
 
 @pytest.mark.parametrize("now", ["0001-01-01", "9999-12-31T23:59:59+00:00"])
@@ -90,23 +90,25 @@ def test_relative_dates_count_from_the_reference_date(memory: Memory) -> None:
         "What was a week before the film?",
     ],
 )
-def test_a_question_is_answered_at_either_end_of_time(memory: Memory, question: str, now: str) -> None:
-    told(memory, ("0001-01-01", "Ann", "I saw a film on monday."), ("9999-12-31", "Ann", "I see the film next week."))
-    assert len(found(memory, question, reference_date=now)) == 2
+def test_dates_at_either_end_of_time_can_be_searched(memory: Memory, question: str, now: str) -> None:
+    add_lines(
+        memory, ("0001-01-01", "Ann", "I saw a film on monday."), ("9999-12-31", "Ann", "I see the film next week.")
+    )
+    assert len(search_texts(memory, question, reference_date=now)) == 2
     with pytest.raises(ValidationError, match="reference_date"):
-        found(memory, question, reference_date="0001-01-01T00:00:00+14:00")
+        search_texts(memory, question, reference_date="0001-01-01T00:00:00+14:00")
 
 
-def test_a_question_may_count_from_an_event(memory: Memory) -> None:
-    told(
+def test_dates_can_be_relative_to_an_event(memory: Memory) -> None:
+    add_lines(
         memory,
         ("2024-05-01", "Ann", "We ate at the harbour today."),
         ("2024-05-18", "Ann", "We ate at the castle today."),
         ("2024-06-01", "Ann", "The wedding of Lea and Tom was wonderful."),
         ("2024-06-09", "Ann", "We ate at the mill today."),
     )
-    assert found(memory, "Where did Ann eat two weeks before the wedding?")[0] == "We ate at the castle today."
-    assert found(memory, "Where did Ann eat a week after the wedding?")[0] == "We ate at the mill today."
+    assert search_texts(memory, "Where did Ann eat two weeks before the wedding?")[0] == "We ate at the castle today."
+    assert search_texts(memory, "Where did Ann eat a week after the wedding?")[0] == "We ate at the mill today."
 
 
 def test_an_answer_is_found_by_its_question(memory: Memory) -> None:
@@ -118,11 +120,11 @@ def test_an_answer_is_found_by_its_question(memory: Memory) -> None:
         ],
         user_id="u",
     )
-    assert found(memory, "What is the job of Bob's brother?", top_k=1) == ["He repairs old clocks."]
+    assert search_texts(memory, "What is the job of Bob's brother?", top_k=1) == ["He repairs old clocks."]
 
 
-def test_chinese_names_lead_on(memory: Memory) -> None:
-    told(
+def test_chinese_names_link_memories(memory: Memory) -> None:
+    add_lines(
         memory,
         ("2024-03-01", "孟雨桐", "我姐姐在苏州工业园区的一家机器人公司上班。"),
         ("2024-03-05", "李志远", "苏州工业园区下个月要开一条新地铁。"),
@@ -134,14 +136,14 @@ def test_chinese_names_lead_on(memory: Memory) -> None:
     assert [step["type"] for step in hits[1]["explain"]["path"]][:2] == ["memory", "entity"]
 
 
-def test_relations_say_how_sure_they_are(memory: Memory) -> None:
-    told(memory, ("2024-03-01", "Ann", "My sister Priya lives in Pune."))
+def test_relations_have_a_confidence(memory: Memory) -> None:
+    add_lines(memory, ("2024-03-01", "Ann", "My sister Priya lives in Pune."))
     relations = memory.search("Where does Priya live?", user_id="u")["relations"]
     assert relations
     assert all(0 < relation["confidence"] <= 1 for relation in relations)
 
 
-def test_documents_are_no_turns_of_a_conversation(memory: Memory) -> None:
+def test_documents_are_not_in_the_session_of_a_conversation(memory: Memory) -> None:
     body = "It lies on an island north of the Arctic Circle and has a university, a brewery and a cathedral of wood."
     memory.add("I moved house.", user_id="u", timestamp="2024-03-01T10:00:00Z")
     for title in ("Tromsø", "Bodø"):
@@ -152,22 +154,22 @@ def test_documents_are_no_turns_of_a_conversation(memory: Memory) -> None:
     assert len(set(sessions)) == 3
 
 
-def test_yesterday_is_the_askers(memory: Memory) -> None:
+def test_yesterday_is_relative_to_the_zone_of_the_reference_date(memory: Memory) -> None:
     for day in range(1, 6):
-        said = {"role": "user", "name": "Eva", "content": "I watered the plants."}
-        memory.add(said, user_id="u", timestamp=f"2024-03-0{day}T12:00:00+09:00")
+        message = {"role": "user", "name": "Eva", "content": "I watered the plants."}
+        memory.add(message, user_id="u", timestamp=f"2024-03-0{day}T12:00:00+09:00")
 
     def yesterday(now: str) -> str:
-        found = memory.search("Did I water the plants yesterday?", user_id="u", reference_date=now)
-        return str(found["results"][0]["at"])
+        response = memory.search("Did I water the plants yesterday?", user_id="u", reference_date=now)
+        return str(response["results"][0]["at"])
 
     assert yesterday("2024-03-05T08:00:00+09:00").startswith("2024-03-04")
     assert yesterday("2024-03-03T23:30:00-05:00").startswith("2024-03-03T03:00")  # the evening of the second there
     assert yesterday("2024-03-03T23:30:00Z").startswith("2024-03-02")
 
 
-def test_an_event_that_nobody_told_of_dates_nothing(memory: Memory) -> None:
-    told(memory, *((f"2023-03-{day:02}", "Eva", "I had a piano lesson.") for day in (3, 10, 17)))
+def test_an_unknown_event_gives_no_date(memory: Memory) -> None:
+    add_lines(memory, *((f"2023-03-{day:02}", "Eva", "I had a piano lesson.") for day in (3, 10, 17)))
     hits = memory.search("Did I have a lesson two weeks before the wedding?", user_id="u", explain=True)["results"]
     assert not any("date" in hit["explain"]["arms"] for hit in hits)
 
@@ -184,14 +186,14 @@ def test_a_threshold_holds_in_a_long_session(memory: Memory) -> None:
     hits = memory.search("Who paid the rent?", user_id="u", top_k=20, threshold=0.45, explain=True)["results"]
     assert hits[0]["memory"] == "I paid the rent."
     assert len(hits) < 12
-    assert max(len(hit["explain"]["path"]) for hit in hits) <= 17  # nine memories and what joins them
+    assert max(len(hit["explain"]["path"]) for hit in hits) <= 17  # nine memories and the eight steps between them
 
 
 def test_the_answer_two_hops_away_is_not_cut(memory: Memory) -> None:
-    told(
+    add_lines(
         memory,
         ("2024-03-01", "Tom", "My sister Anna works at Nordlicht."),
         ("2024-03-01", "Anna", "Nordlicht is building a new lab in Bergen."),
     )
     question = "Where does the company Tom's sister works for build?"
-    assert len(found(memory, question, top_k="auto")) == 2
+    assert len(search_texts(memory, question, top_k="auto")) == 2

@@ -1,4 +1,4 @@
-"""Passwords and keys go to the servers they are for, and are told to nobody else, whatever goes wrong."""
+"""Passwords and keys go to their servers only: no error, log or result shows them, whatever goes wrong."""
 
 from __future__ import annotations
 
@@ -41,51 +41,51 @@ FULL: dict[str, Any] = {
 runner = CliRunner()
 
 
-def quiet(*texts: object) -> None:
+def assert_no_secret(*texts: object) -> None:
     for text in texts:
         assert not [part for part in PARTS if part in str(text)], text
 
 
-def refused(config: Any, **more: Any) -> None:
-    """Opening fails, without telling."""
-    with pytest.raises(GraphmemError) as caught:
+def expect_refusal(config: Any, **more: Any) -> None:
+    """Opens a memory, which must fail with an error that shows no secret."""
+    with pytest.raises(GraphmemError) as error:
         Memory(settings=Settings.from_dict(config)).close()
-    quiet(told(caught.value))
+    assert_no_secret(told(error.value))
 
 
 # --- settings -------------------------------------------------------------------------------------------------------
 
 
-def test_settings_do_not_show_them():
+def test_settings_show_no_secret():
     full = Settings.from_dict(FULL)
-    quiet(repr(full), str(full), f"{full}", full.model_dump(), full.model_dump_json(), vars(full))
+    assert_no_secret(repr(full), str(full), f"{full}", full.model_dump(), full.model_dump_json(), vars(full))
     for section in (full.vector_store, full.graph_store, full.embedder, full.llm):
-        quiet(repr(section), section.model_dump(), section.config.model_dump_json())
+        assert_no_secret(repr(section), section.model_dump(), section.config.model_dump_json())
 
 
-def spoilt(value: Any) -> Iterator[Any]:
-    """A configuration with one thing wrong somewhere, in every place and many ways."""
+def spoil(value: Any) -> Iterator[Any]:
+    """Yields copies of a configuration with one mistake each, at every place and of many kinds."""
     if isinstance(value, dict):
         for key, inner in value.items():
             rest = {name: one for name, one in value.items() if name != key}
             yield {**rest, f"{key}x": inner}
             yield {**rest, f"{key}:{SECRET}": inner}
             yield {**value, SECRET + " ": 1}
-            for bad in spoilt(inner):
+            for bad in spoil(inner):
                 yield {**value, key: bad}
     for bad in (SECRET, [SECRET], {SECRET + "!": SECRET}, 5, b"hunter2-Zq7", object(), {"provider": SECRET}):
         yield bad
 
 
-def test_no_mistake_in_a_configuration_tells_them():
-    tried = 0
-    for config in spoilt(FULL):
+def test_errors_of_configurations_show_no_secret():
+    refusals = 0
+    for config in spoil(FULL):
         try:
             Settings.from_dict(config).check_available()
         except ConfigError as error:
-            quiet(told(error))
-            tried += 1
-    assert tried > 150
+            assert_no_secret(told(error))
+            refusals += 1
+    assert refusals > 150
 
 
 FILES = {
@@ -103,7 +103,7 @@ ODD = "\"'{}[]:=#,\n\t -\\&*!|>%@`?\x00\x01\udc80é\u2028"
 @pytest.mark.thorough
 @settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(data=st.data(), form=st.sampled_from(sorted(FILES)))
-def test_no_typing_error_in_a_file_tells_them(data, form, tmp_path_factory):
+def test_errors_of_damaged_configuration_files_show_no_secret(data, form, tmp_path_factory):
     text = FILES[form]
     for _ in range(data.draw(st.integers(1, 2))):
         at = data.draw(st.integers(0, len(text)))
@@ -114,20 +114,20 @@ def test_no_typing_error_in_a_file_tells_them(data, form, tmp_path_factory):
         try:
             Settings.from_file(file)
         except ConfigError as error:
-            quiet(told(error))
-            done = runner.invoke(app, ["stats", "--config", str(file)])
-            assert done.exit_code == 1
-            quiet(done.stdout, done.stderr, repr(done.exception))
+            assert_no_secret(told(error))
+            result = runner.invoke(app, ["stats", "--config", str(file)])
+            assert result.exit_code == 1
+            assert_no_secret(result.stdout, result.stderr, repr(result.exception))
             raise
 
 
-def test_variables_do_not_tell_them():
+def test_errors_of_environment_variables_show_no_secret():
     for name in ("LEDGER_URL", "LLM", "GRAPH_STORE", "VECTOR_STORE__CONFIG", "GRAPH_STORE__CONFIG__PASSWORD__X", "X"):
         for environ in ({f"GRAPHMEM_{name}": SECRET}, {f"GRAPHMEM_{name}__": SECRET}):
             try:
                 Settings.from_env(environ).check_available()
             except ConfigError as error:
-                quiet(told(error))
+                assert_no_secret(told(error))
 
 
 # --- URLs -----------------------------------------------------------------------------------------------------------
@@ -150,62 +150,62 @@ def test_variables_do_not_tell_them():
         f"postgresql://u:{SECRET}@h/db?shoesize={SECRET}",
     ],
 )
-def test_a_ledgers_url_that_cannot_be_used(url):
-    refused(fake_models(ledger_url=url))
+def test_errors_of_ledger_urls_show_no_secret(url):
+    expect_refusal(fake_models(ledger_url=url))
 
 
 @pytest.mark.parametrize(
     "url",
     [f"http://u:{SECRET}@h:1", f"http://u:1/{SECRET}@h", f"http://u:{SECRET}", f"u:{SECRET}@h", f"ftp://{SECRET}"],
 )
-def test_a_qdrant_url_that_cannot_be_used(url, tmp_path):
+def test_errors_of_qdrant_urls_show_no_secret(url, tmp_path):
     pytest.importorskip("qdrant_client")
-    refused(fake_models(home=str(tmp_path), vector_store={"config": {"url": url}}))
+    expect_refusal(fake_models(home=str(tmp_path), vector_store={"config": {"url": url}}))
 
 
 @pytest.mark.parametrize("url", [f"neo4j://u:{SECRET}@h", f"http://u:{SECRET}@h", f"bolt://h:{SECRET}", SECRET])
-def test_a_neo4j_url_that_cannot_be_used(url, tmp_path):
+def test_errors_of_neo4j_urls_show_no_secret(url, tmp_path):
     pytest.importorskip("neo4j")
     graph = {"provider": "neo4j", "config": {"url": url, "password": SECRET}}
-    refused(fake_models(home=str(tmp_path), graph_store=graph))
+    expect_refusal(fake_models(home=str(tmp_path), graph_store=graph))
 
 
-def test_an_escaped_password_is_fine():
+def test_an_escaped_password_is_accepted():
     assert parse_url("postgresql://u:a%40b%2Fc@h/db").password == "a@b/c"
 
 
-# --- servers that are not there, or refuse --------------------------------------------------------------------------
+# --- servers that do not answer or refuse ---------------------------------------------------------------------------
 
 
-def test_a_ledger_out_of_reach_does_not_tell(tmp_path):
-    refused(fake_models(home=str(tmp_path), ledger_url=f"postgresql://u:{SECRET}@{NOWHERE}/db"))
+def test_an_unreachable_ledger_shows_no_secret(tmp_path):
+    expect_refusal(fake_models(home=str(tmp_path), ledger_url=f"postgresql://u:{SECRET}@{NOWHERE}/db"))
 
 
-def lived(config: dict[str, Any]) -> None:
-    """A life with servers that do not answer: calls, reports, logs."""
+def use_failing_servers(config: dict[str, Any]) -> None:
+    """Calls a memory whose servers fail: no result, report, error or log shows a secret."""
     with listening() as logs, Memory(settings=Settings.from_dict({**config, "delivery_wait": 0.1})) as memory:
-        said = [memory.add("Anna moved.", user_id="u"), memory.search("Anna", user_id="u"), memory.stats()]
-        said += [memory.verify(), memory.flush()]
-        quiet(said, repr(memory), repr(memory._engine), repr(memory._engine._backends))
+        results = [memory.add("Anna moved.", user_id="u"), memory.search("Anna", user_id="u"), memory.stats()]
+        results += [memory.verify(), memory.flush()]
+        assert_no_secret(results, repr(memory), repr(memory._engine), repr(memory._engine._backends))
         for attempt in (memory.repair, lambda: memory.rebuild("vectors"), lambda: memory.rebuild("graph")):
             try:
-                quiet(attempt())
+                assert_no_secret(attempt())
             except GraphmemError as error:
-                quiet(told(error))
-    quiet(*logs.lines)
+                assert_no_secret(told(error))
+    assert_no_secret(*logs.lines)
 
 
 @pytest.mark.filterwarnings("ignore:vector_store. the api key goes over plain http")
-def test_vectors_and_graph_out_of_reach_do_not_tell(tmp_path):
+def test_unreachable_vectors_and_graph_show_no_secret(tmp_path):
     pytest.importorskip("qdrant_client")
     pytest.importorskip("neo4j")
     vectors = {"config": {"url": f"http://{NOWHERE}", "api_key": SECRET}}
     graph = {"provider": "neo4j", "config": {"url": f"bolt://{NOWHERE}", "password": SECRET}}
-    lived(fake_models(home=str(tmp_path), vector_store=vectors, graph_store=graph))
+    use_failing_servers(fake_models(home=str(tmp_path), vector_store=vectors, graph_store=graph))
 
 
-class Parrot(BaseHTTPRequestHandler):
-    """A server that says no, and quotes what it was told."""
+class QuotingHandler(BaseHTTPRequestHandler):
+    """A server that refuses every request and quotes its headers."""
 
     status = 403
 
@@ -223,8 +223,8 @@ class Parrot(BaseHTTPRequestHandler):
 
 
 @pytest.fixture(params=[401, 403, 404, 418, 500])
-def parrot(request) -> Iterator[str]:
-    server = HTTPServer(("127.0.0.1", 0), type("Answering", (Parrot,), {"status": request.param}))
+def quoting_server(request) -> Iterator[str]:
+    server = HTTPServer(("127.0.0.1", 0), type("Answering", (QuotingHandler,), {"status": request.param}))
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"
@@ -232,30 +232,32 @@ def parrot(request) -> Iterator[str]:
     server.server_close()
 
 
-def test_a_server_that_quotes_its_key_is_not_quoted(parrot, tmp_path):
+def test_a_server_that_quotes_the_key_is_not_quoted(quoting_server, tmp_path):
     pytest.importorskip("qdrant_client")
-    config = fake_models(home=str(tmp_path), vector_store={"config": {"url": parrot, "api_key": SECRET}})
+    config = fake_models(home=str(tmp_path), vector_store={"config": {"url": quoting_server, "api_key": SECRET}})
     with listening() as logs:
         try:
-            lived(config)
+            use_failing_servers(config)
         except GraphmemError as error:
-            quiet(error, repr(error), error.args)  # what the client raised is its cause, and quotes the answer
-    quiet(*logs.lines)
+            assert_no_secret(error, repr(error), error.args)  # not its cause: the client's own error quotes the reply
+    assert_no_secret(*logs.lines)
 
 
 @pytest.mark.server
-def test_a_refused_password_is_not_told(tmp_path, servers):
+def test_a_refused_password_is_not_shown(tmp_path, servers):
     with postgres() as url:
         wrong = make_url(url).set(password=SECRET).render_as_string(hide_password=False)
         try:
-            refused(fake_models(home=str(tmp_path), ledger_url=wrong))
+            expect_refusal(fake_models(home=str(tmp_path), ledger_url=wrong))
         except pytest.fail.Exception:  # a server that trusts this machine asks for no password
-            refused(fake_models(home=str(tmp_path), ledger_url=wrong.replace("//graphmem:", "//nobody:")))
+            expect_refusal(fake_models(home=str(tmp_path), ledger_url=wrong.replace("//graphmem:", "//nobody:")))
         if NEO4J and QDRANT:
             config = graph_config()
             config["config"] = {**config["config"], "password": SECRET}
-            refused({**servers.laid_under(fake_models(home=str(tmp_path), ledger_url=url)), "graph_store": config})
-            with pytest.raises((ConfigError, StoreError)) as caught:
+            expect_refusal(
+                {**servers.laid_under(fake_models(home=str(tmp_path), ledger_url=url)), "graph_store": config}
+            )
+            with pytest.raises((ConfigError, StoreError)) as error:
                 config["config"] = {**config["config"], "password": PASSWORD, "database": SECRET.lower()}
                 Memory(settings=Settings.from_dict(fake_models(home=str(tmp_path), graph_store=config)))
-            assert "database" in str(caught.value)
+            assert "database" in str(error.value)

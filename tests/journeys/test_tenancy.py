@@ -1,9 +1,9 @@
-"""Nobody learns anything of another user's memories: a stranger's calls are answered as if the victim did not exist.
+"""No user sees anything of another user's memories: a stranger's calls are answered as if the victim did not exist.
 
-Two memories are made alike, but for one user who is in the first only. Whatever a stranger then asks (by the victim's
-ids, entities, runs, filters, words, by ids that look like hers) is asked of both, and the answers, errors included,
-have to be the same to the letter: so a foreign id reads as an absent one, and no count, score, order or hint tells
-that there is somebody else. Besides, no word of the victim's may be in an answer, an error or its causes, or a log.
+Two memories hold the same, except for one user, the victim, who is in the first only. A stranger makes every call (with
+the victim's ids, entities, runs, filters, texts, or similar ids) to both, and the answers, errors included, have to be
+identical: so a foreign id reads as an absent one, and no count, score, order or hint reveals another user. Besides, no
+answer, error, cause of an error or log may hold a word of the victim's.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from graphmem.errors import GraphmemError
 from graphmem.testing import HashEmbedder, WordExtractor
 
 VICTIM, STRANGER, AGENT, RUN = "ánna", "mallory", "helper", "run-1"
-HER, MINE = {"user_id": VICTIM, "agent_id": AGENT, "run_id": RUN}, {"user_id": STRANGER}
-# What only the victim says. The stranger has guessed some other things: her ids, a place, a whole sentence.
+VICTIM_SCOPE, STRANGER_SCOPE = {"user_id": VICTIM, "agent_id": AGENT, "run_id": RUN}, {"user_id": STRANGER}
+# Words of the victim alone. The stranger knows other things of hers: ids, a place, a whole sentence.
 SECRETS = ("zyxwoc", "quillonbar", "ombergris", "thrallium", "brumalheim", "fernwehr", "gossamerine")
 GUESSED = "Ann lives in Vostokgrad."
 THEN, LATER = "2024-03-01T10:00:00+00:00", "2024-03-01T10:05:00+00:00"
@@ -52,9 +52,9 @@ THEN, LATER = "2024-03-01T10:00:00+00:00", "2024-03-01T10:05:00+00:00"
 # --- two worlds -----------------------------------------------------------------------------------------------------
 
 
-def victim(memory: Memory) -> list[str]:
-    """She says something, corrects, erases, lets expire, names. Returns her memories' ids."""
-    told = [
+def add_victim(memory: Memory) -> list[str]:
+    """Adds the victim's memories: corrected, erased and expired ones, an alias, a name. Returns their ids."""
+    messages = [
         {"role": "user", "name": "Quillonbar", "content": "Zyxwoc met Ann in Vostokgrad.", "id": "m1"},
         {"role": "user", "content": GUESSED, "id": "m2"},
         {"role": "assistant", "content": "Zyxwoc likes gossamerine tea. Ann likes Zyxwoc."},
@@ -62,49 +62,55 @@ def victim(memory: Memory) -> list[str]:
         {"role": "user", "content": "Gossamerine hired Bob.", "id": "m5"},
     ]
     metadata = {"colour": "red", "ombergris": "thrallium", "tags": ["thrallium", "x"]}
-    added = memory.add(told, **HER, metadata=metadata, timestamp=THEN)["results"]
-    ids = [str(one["id"]) for one in added]
+    results = memory.add(messages, **VICTIM_SCOPE, metadata=metadata, timestamp=THEN)["results"]
+    ids = [str(one["id"]) for one in results]
     memory.update(ids[3], "Ann hired Bob in Vostokgrad.")
     memory.delete(ids[4])
-    ids += [str(one["id"]) for one in memory.add("Zyxwoc was ill.", **HER, expiration_date="2024-04-01")["results"]]
+    ids += [
+        str(one["id"]) for one in memory.add("Zyxwoc was ill.", **VICTIM_SCOPE, expiration_date="2024-04-01")["results"]
+    ]
     memory.alias("Ann", "Zyxwoc", user_id=VICTIM)
     memory.rename_entity("Vostokgrad", "Brumalheim", user_id=VICTIM)
     return ids
 
 
-def stranger(memory: Memory) -> None:
-    """Who lives in both worlds; some of what is said there is said by the same agent, and in a run of the same name."""
-    memory.add(["Ann met Bob in Bergen.", "Bob likes tea."], **MINE, metadata={"colour": "red"}, timestamp=THEN)
-    memory.add("Bergen has a harbour.", **MINE, agent_id=AGENT, timestamp=LATER)
-    memory.add({"role": "user", "content": "Dora visited Ann.", "id": "m9"}, **MINE, run_id=RUN, timestamp=LATER)
+def add_stranger(memory: Memory) -> None:
+    """Adds the stranger's memories: some of the same agent as the victim's, and in a run of the same name."""
+    memory.add(
+        ["Ann met Bob in Bergen.", "Bob likes tea."], **STRANGER_SCOPE, metadata={"colour": "red"}, timestamp=THEN
+    )
+    memory.add("Bergen has a harbour.", **STRANGER_SCOPE, agent_id=AGENT, timestamp=LATER)
+    memory.add(
+        {"role": "user", "content": "Dora visited Ann.", "id": "m9"}, **STRANGER_SCOPE, run_id=RUN, timestamp=LATER
+    )
 
 
 @dataclass(frozen=True)
 class Worlds:
-    inhabited: Memory
-    empty: Memory
+    with_victim: Memory
+    without_victim: Memory
     ids: list[str]
     before: str
-    chances: tuple[Random, Random]
+    generators: tuple[Random, Random]
 
-    def each(self, ask: Callable[[Memory], Any]) -> Iterator[Callable[[], Any]]:
-        """The same question to both; ids that are made meanwhile are the same, so that no order hangs on them."""
-        for memory, chance in zip((self.inhabited, self.empty), self.chances, strict=True):
-            with made_up_by(chance):
-                yield partial(ask, memory)
+    def each(self, call: Callable[[Memory], Any]) -> Iterator[Callable[[], Any]]:
+        """Yields a call for each memory. Both make the same new ids, so that no order depends on them."""
+        for memory, generator in zip((self.with_victim, self.without_victim), self.generators, strict=True):
+            with patch_uuids(generator):
+                yield partial(call, memory)
 
 
 @contextmanager
-def made_up_by(chance: Random) -> Iterator[None]:
+def patch_uuids(generator: Random) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in (graphmem.commands.memories, graphmem.commands.unit_of_work):
-            patch.setattr(module, "uuid4", lambda: UUID(int=chance.getrandbits(128), version=4))
+            patch.setattr(module, "uuid4", lambda: UUID(int=generator.getrandbits(128), version=4))
         yield
 
 
 @contextmanager
-def folder() -> Iterator[str]:
-    """A home in memory where there is one: none of this is about the disk."""
+def make_home() -> Iterator[str]:
+    """Makes a home folder, in memory where possible: no test here depends on the disk."""
     shared = Path("/dev/shm")
     with TemporaryDirectory(dir=shared if os.access(shared, os.W_OK) else None) as name:
         yield str(Path(name) / "home")
@@ -119,7 +125,7 @@ STORES = [
 
 
 @contextmanager
-def word_extractor() -> Iterator[None]:
+def use_word_extractor() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(graphmem.wiring, "_extractor", lambda _: WordExtractor())
         yield
@@ -127,35 +133,35 @@ def word_extractor() -> Iterator[None]:
 
 @pytest.fixture(scope="module", params=STORES)
 def worlds(request, servers) -> Iterator[Worlds]:
-    with ExitStack() as things, word_extractor():
+    with ExitStack() as stack, use_word_extractor():
 
-        def opened() -> Memory:
-            place, config = ":memory:", fake_models()
+        def open_memory() -> Memory:
+            path, config = ":memory:", fake_models()
             if request.param == "networkx":
                 config["graph_store"] = {"provider": "networkx"}
             if request.param in {"folder", "servers"}:
-                place = things.enter_context(folder())
+                path = stack.enter_context(make_home())
             if request.param == "servers":
-                config = servers.laid_under({**config, "ledger_url": things.enter_context(postgres())})
-            memory = things.enter_context(Memory(place, settings=Settings.from_dict(config)))
+                config = servers.laid_under({**config, "ledger_url": stack.enter_context(postgres())})
+            memory = stack.enter_context(Memory(path, settings=Settings.from_dict(config)))
             servers.note(memory)
             return memory
 
-        inhabited, empty = opened(), opened()
-        ids = victim(inhabited)
-        worlds = Worlds(inhabited, empty, ids, hers(inhabited), (Random(1), Random(1)))
-        for begin in worlds.each(stranger):
-            begin()
+        with_victim, without_victim = open_memory(), open_memory()
+        ids = add_victim(with_victim)
+        worlds = Worlds(with_victim, without_victim, ids, snapshot_victim(with_victim), (Random(1), Random(1)))
+        for add in worlds.each(add_stranger):
+            add()
         yield worlds
 
 
-def hers(memory: Memory) -> str:
-    """All that she would notice if somebody changed it."""
-    listed = memory.get_all(user_id=VICTIM, show_expired=True)
+def snapshot_victim(memory: Memory) -> str:
+    """All data of the victim, as JSON, to compare before and after a stranger's calls."""
+    listing = memory.get_all(user_id=VICTIM, show_expired=True)
     return json.dumps(
         [
-            listed,
-            [memory.history(one["id"]) for one in listed["results"]],
+            listing,
+            [memory.history(one["id"]) for one in listing["results"]],
             memory.entities(user_id=VICTIM),
             nx.node_link_data(memory.graph(user_id=VICTIM), edges="edges"),
             memory.verify()["ok"],
@@ -164,9 +170,9 @@ def hers(memory: Memory) -> str:
     )
 
 
-# --- what a stranger tries -------------------------------------------------------------------------------------------
+# --- a stranger's calls ----------------------------------------------------------------------------------------------
 
-Try = tuple[tuple[Any, ...], dict[str, Any]]
+Attempt = tuple[tuple[Any, ...], dict[str, Any]]
 FILTERS: list[dict[str, Any]] = [
     {"colour": "red"},
     {"colour": {"ne": "blue"}},
@@ -194,10 +200,10 @@ FILTERS: list[dict[str, Any]] = [
 QUESTIONS = ["Who lives in Vostokgrad?", GUESSED, "Ann", "tea", "*", "%", "user:ánna OR 1=1", f"user_id={VICTIM}"]
 
 
-def tries(ids: list[str]) -> dict[str, list[Try]]:
-    """For each method what is tried, beyond whose memories it is about. `ids` are the victim's."""
+def list_attempts(ids: list[str]) -> dict[str, list[Attempt]]:
+    """For each method the arguments of its calls, without a scope. `ids` are the victim's."""
     all_ids = [*ids, "00000000-0000-4000-8000-000000000000", *(f"{ids[0]}{end}" for end in ("*", "%", "'", " "))]
-    by_id: list[Try] = [((uid,), {}) for uid in all_ids]
+    by_id: list[Attempt] = [((uid,), {}) for uid in all_ids]
     keys = ["Vostokgrad", "vostokgrad", "entity:vostokgrad", "Ann", "Vostokgra_", "Vostok%", "*", f"user:{VICTIM}"]
     return {
         "search": [
@@ -235,8 +241,8 @@ def tries(ids: list[str]) -> dict[str, list[Try]]:
     }
 
 
-# These are about a memory as a whole, for whoever runs it: there is no scope that they could keep to.
-OPERATORS = {
+# Methods without a scope, for whoever operates the memory.
+OPERATOR_METHODS = {
     "from_config",
     "from_file",
     "import_",
@@ -249,9 +255,14 @@ OPERATORS = {
     "reset",
     "close",
 }
-SCOPES = [MINE, {**MINE, "agent_id": AGENT}, {**MINE, "run_id": RUN}, {**MINE, "agent_id": AGENT, "run_id": RUN}]
-# Other ids, as alike as they may be: in part, in another case or normal form, as patterns, in another place.
-ALIKE: list[dict[str, str]] = [
+SCOPES = [
+    STRANGER_SCOPE,
+    {**STRANGER_SCOPE, "agent_id": AGENT},
+    {**STRANGER_SCOPE, "run_id": RUN},
+    {**STRANGER_SCOPE, "agent_id": AGENT, "run_id": RUN},
+]
+# Ids similar to the victim's: parts of them, another case or normal form, patterns, her ids as another argument.
+SIMILAR_SCOPES: list[dict[str, str]] = [
     *({"user_id": name} for name in ("ánn", "ánna2", "Ánna", "ÁNNA", "anna", normalize("NFD", VICTIM), "ánnа")),
     *({"user_id": name} for name in ("ánn%", "ánn*", "ánn_", "%", "_" * 4, "á.*", "ánna'", 'ánna"', "ánna\\")),
     *({"user_id": name} for name in ("ánna' OR '1'='1", "ánna\u200b", "ánna\u2060", "user:ánna", "None", "null")),
@@ -265,153 +276,160 @@ ALIKE: list[dict[str, str]] = [
     {"user_id": VICTIM, "agent_id": "other"},
     {"user_id": VICTIM, "run_id": "run_1"},
 ]
-READING = ("search", "context", "get", "get_all", "history", "explain", "entities", "entity", "graph", "export")
+READ_METHODS = ("search", "context", "get", "get_all", "history", "explain", "entities", "entity", "graph", "export")
 
 
 def test_there_is_a_row_for_every_method():
     methods = {name for name in vars(Memory) if not name.startswith("_")}
-    assert methods == set(tries(["x"])) | OPERATORS
+    assert methods == set(list_attempts(["x"])) | OPERATOR_METHODS
 
 
-# --- asking both -----------------------------------------------------------------------------------------------------
+# --- comparing both memories -----------------------------------------------------------------------------------------
 
 
-def told(error: BaseException | None) -> str:
-    """An error with all that led to it, as any reporter of errors might show it."""
+def render_error(error: BaseException | None) -> str:
+    """An error with its causes, as an error reporter might show it."""
     if error is None:
         return ""
-    chain = told(error.__cause__) + told(error.__context__)
+    chain = render_error(error.__cause__) + render_error(error.__context__)
     return f"{type(error).__name__} {error} {error!r} {error.args} {getattr(error, '__notes__', '')}\n{chain}"
 
 
-def answered(ask: Callable[[], Any]) -> str:
-    """What a caller gets to see."""
+def render_answer(call: Callable[[], Any]) -> str:
+    """The answer or the error of a call, as text."""
     try:
-        found = ask()
+        answer = call()
     except GraphmemError as error:
-        return told(error)
-    if isinstance(found, nx.Graph):
-        found = nx.node_link_data(found, edges="edges")
-    return json.dumps(found, sort_keys=True, ensure_ascii=False)
+        return render_error(error)
+    if isinstance(answer, nx.Graph):
+        answer = nx.node_link_data(answer, edges="edges")
+    return json.dumps(answer, sort_keys=True, ensure_ascii=False)
 
 
-MADE_UP = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{32,64}")
-FRACTION = re.compile(r"(\d\.\d{5})\d+(e-\d+)?")
-NOW = re.compile(r"20(?!24)\d\d-\d\d-\d\d(T[\d:.]+(\+00:00)?)?")
+ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{32,64}")
+LONG_FRACTION = re.compile(r"(\d\.\d{5})\d+(e-\d+)?")
+CURRENT_TIME = re.compile(r"20(?!24)\d\d-\d\d-\d\d(T[\d:.]+(\+00:00)?)?")
 
 
-def plain(answer: str) -> str:
-    """Without what differs between any two memories: made up ids, by the order of their appearance, and clocks."""
-    seen: dict[str, str] = {}
-    answer = MADE_UP.sub(lambda found: seen.setdefault(found[0], f"#{len(seen)}"), answer)
-    return NOW.sub("now", FRACTION.sub(r"\1", answer))
+def normalise_answer(answer: str) -> str:
+    """Replaces the parts that differ between any two memories: ids, by their order of appearance, and times."""
+    numbers: dict[str, str] = {}
+    answer = ID.sub(lambda match: numbers.setdefault(match[0], f"#{len(numbers)}"), answer)
+    return CURRENT_TIME.sub("now", LONG_FRACTION.sub(r"\1", answer))
 
 
-def call(memory: Memory, method: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """What a method gives back, or what it writes."""
+def call_method(memory: Memory, method: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """Calls a method. Returns its result, of an export also the text."""
     if method != "export":
         return getattr(memory, method)(*arguments, **options)
     file = StringIO()
     return memory.export(file, **options), file.getvalue()
 
 
-def compare(worlds: Worlds, ask: Callable[[Memory], Any]) -> str:
+def compare(worlds: Worlds, call: Callable[[Memory], Any]) -> str:
     with listening() as logs:
-        first, second = (answered(asked) for asked in worlds.each(ask))
-    assert plain(first) == plain(second)
-    silent(first, *logs.lines)
+        first, second = (render_answer(call_world) for call_world in worlds.each(call))
+    assert normalise_answer(first) == normalise_answer(second)
+    assert_no_secret(first, *logs.lines)
     return first
 
 
-def silent(*texts: str) -> None:
+def assert_no_secret(*texts: str) -> None:
     for text in texts:
         assert not [word for word in SECRETS if word in text.casefold()], text
 
 
-@pytest.mark.parametrize("method", list(tries(["x"])))
-def test_a_strangers_calls_are_answered_as_if_she_did_not_exist(worlds, method):
-    for arguments, options in tries(worlds.ids)[method]:
+@pytest.mark.parametrize("method", list(list_attempts(["x"])))
+def test_a_strangers_calls_are_answered_as_if_the_victim_did_not_exist(worlds, method):
+    for arguments, options in list_attempts(worlds.ids)[method]:
         for scope in SCOPES:
-            compare(worlds, lambda memory: call(memory, method, arguments, {**scope, **options}))
-    assert hers(worlds.inhabited) == worlds.before
+            compare(worlds, lambda memory: call_method(memory, method, arguments, {**scope, **options}))
+    assert snapshot_victim(worlds.with_victim) == worlds.before
 
 
-@pytest.mark.parametrize("scope", ALIKE, ids=repr)
-def test_an_id_that_looks_like_hers_is_nobodys(worlds, scope):
-    for method in READING:
-        for arguments, options in tries(worlds.ids)[method][:3]:
-            answer = compare(worlds, lambda memory: call(memory, method, arguments, {**options, **scope}))
+@pytest.mark.parametrize("scope", SIMILAR_SCOPES, ids=repr)
+def test_ids_similar_to_the_victims_match_nothing(worlds, scope):
+    for method in READ_METHODS:
+        for arguments, options in list_attempts(worlds.ids)[method][:3]:
+            answer = compare(worlds, lambda memory: call_method(memory, method, arguments, {**options, **scope}))
             assert not any(uid in answer.replace(repr(arguments), "") for uid in worlds.ids) or method == "explain"
     for method in ("update", "delete", "delete_all", "alias", "rename_entity"):
-        arguments, _ = tries(worlds.ids)[method][0]
+        arguments, _ = list_attempts(worlds.ids)[method][0]
         compare(worlds, lambda memory: getattr(memory, method)(*arguments, **scope))
-    assert hers(worlds.inhabited) == worlds.before
+    assert snapshot_victim(worlds.with_victim) == worlds.before
 
 
-def test_ids_in_filters_are_as_exact(worlds):
-    for scope in ALIKE:
+def test_ids_in_filters_are_compared_exactly(worlds):
+    for scope in SIMILAR_SCOPES:
         compare(worlds, lambda memory: memory.get_all(filters=scope))
         compare(worlds, lambda memory: memory.search(GUESSED, filters={**scope, "colour": "red"}, explain=True))
 
 
-def test_an_agent_and_a_run_see_what_they_were_told_and_no_names_of_others(worlds):
-    """By agent or run alone a call sees the memories of several users: those that carry it, and nothing else."""
-    memory = worlds.inhabited
+def test_an_agent_and_a_run_see_their_memories_and_no_names_of_others(worlds):
+    """With only an agent or a run, a call sees the memories of several users: those with that id, and no others."""
+    memory = worlds.with_victim
     for scope in ({"agent_id": AGENT}, {"run_id": RUN}):
         expected = {one["id"] for one in memory.get_all(**scope, show_expired=True)["results"]}
         assert expected.isdisjoint(one["id"] for one in memory.get_all(user_id="mallory")["results"][-2:])
-        drawn = memory.graph(**scope)
-        assert {node for node, data in drawn.nodes(data=True) if data["node"] == "memory"} <= expected
-        # What she calls things, and which names she has said to mean one, is hers.
-        assert "brumalheim" not in answered(lambda scope=scope: memory.entities(**scope)).casefold()
+        graph = memory.graph(**scope)
+        assert {node for node, data in graph.nodes(data=True) if data["node"] == "memory"} <= expected
+        # The names and aliases that the victim gave to entities stay in her partition.
+        assert "brumalheim" not in render_answer(lambda scope=scope: memory.entities(**scope)).casefold()
         assert all(not one["aliases"] for one in memory.entities(**scope))
 
 
-def test_the_operators_reports_hold_no_words(worlds):
-    for world in (worlds.inhabited, worlds.empty):
+def test_reports_for_operators_hold_no_words_of_the_victim(worlds):
+    for world in (worlds.with_victim, worlds.without_victim):
         with listening() as logs:
             reports = [world.flush(), world.stats(), world.verify(), world.verify(repair=True), world.repair()]
             reports += [world.rebuild(name) for name in ("vectors", "graph")]
-            silent(json.dumps(reports), *logs.lines)
+            assert_no_secret(json.dumps(reports), *logs.lines)
         assert reports[-1]["ok"]
-    assert hers(worlds.inhabited) == worlds.before
+    assert snapshot_victim(worlds.with_victim) == worlds.before
 
 
-def test_the_awaited_door_is_the_same(worlds):
-    """It has every method, and whatever is tried there is tried at the very same place."""
+def test_async_calls_are_answered_alike(worlds):
+    """AsyncMemory wraps every method of Memory, and answers a stranger in the same way."""
     names = {name for name in vars(AsyncMemory) if not name.startswith("_")}
-    assert names >= set(tries(["x"]))
-    for name in tries(["x"]):
+    assert names >= set(list_attempts(["x"]))
+    for name in list_attempts(["x"]):
         assert inspect.unwrap(getattr(AsyncMemory, name)) is getattr(Memory, name)
 
-    async def ask(memory: Memory, method: str, arguments: Any, options: Any) -> Any:
+    async def call_async(memory: Memory, method: str, arguments: Any, options: Any) -> Any:
         return await getattr(AsyncMemory._wrapping(memory), method)(*arguments, **options)
 
-    for method in set(READING) - {"export"}:
-        for arguments, options in tries(worlds.ids)[method][:2]:
-            compare(worlds, lambda memory: asyncio.run(ask(memory, method, arguments, {**options, **MINE})))
+    for method in set(READ_METHODS) - {"export"}:
+        for arguments, options in list_attempts(worlds.ids)[method][:2]:
+            compare(
+                worlds, lambda memory: asyncio.run(call_async(memory, method, arguments, {**options, **STRANGER_SCOPE}))
+            )
 
 
-# --- at the command line ----------------------------------------------------------------------------------------------
+# --- command line -----------------------------------------------------------------------------------------------------
 
 runner = CliRunner()
 
 
 @pytest.fixture(scope="module")
 def homes() -> Iterator[tuple[str, str, list[str]]]:
-    with word_extractor(), pytest.MonkeyPatch.context() as patch, folder() as inhabited, folder() as empty:
+    with (
+        use_word_extractor(),
+        pytest.MonkeyPatch.context() as patch,
+        make_home() as with_victim,
+        make_home() as without_victim,
+    ):
         patch.setattr(graphmem.wiring, "_embedder", lambda _: HashEmbedder())
-        folders = [inhabited, empty]
+        folders = [with_victim, without_victim]
         with Memory(folders[0], settings=Settings()) as memory:
-            ids = victim(memory)
+            ids = add_victim(memory)
         for home in folders:
-            with made_up_by(Random(1)), Memory(home, settings=Settings()) as memory:
-                stranger(memory)
+            with patch_uuids(Random(1)), Memory(home, settings=Settings()) as memory:
+                add_stranger(memory)
         yield folders[0], folders[1], ids
 
 
-def lines(ids: list[str]) -> dict[str, list[list[str]]]:
-    """For each command what is tried with `--user mallory`."""
+def list_command_lines(ids: list[str]) -> dict[str, list[list[str]]]:
+    """For each command the arguments of its calls, without `--user mallory`."""
     by_id = [[ids[0]], [ids[4]], ["nobody"]]
     everything = '{"NOT": [{"colour": "none"}]}'
     return {
@@ -435,28 +453,30 @@ def lines(ids: list[str]) -> dict[str, list[list[str]]]:
     }
 
 
-AS_A_WHOLE = {"demo", "import", "migrate", "verify", "repair", "rebuild", "retry-failed", "stats", "bench"}
+OPERATOR_COMMANDS = {"demo", "import", "migrate", "verify", "repair", "rebuild", "retry-failed", "stats", "bench"}
 
 
 def test_there_is_a_row_for_every_command():
     commands = {str(one.name) for one in [*app.registered_commands, *app.registered_groups]}
-    assert commands == set(lines(["x"] * 6)) | AS_A_WHOLE
+    assert commands == set(list_command_lines(["x"] * 6)) | OPERATOR_COMMANDS
 
 
-@pytest.mark.parametrize("command", list(lines(["x"] * 6)))
-def test_a_stranger_at_the_command_line(homes, command):
+@pytest.mark.parametrize("command", list(list_command_lines(["x"] * 6)))
+def test_a_strangers_commands_are_answered_as_if_the_victim_did_not_exist(homes, command):
     *folders, ids = homes
-    for line in lines(ids)[command]:
+    for line in list_command_lines(ids)[command]:
         for more in ([], ["--json"]):
             if "--format" in line and more:
                 continue
-            done = []
+            results = []
             for home in folders:
-                # The same ids in both homes: what is said twice in the same words is ranked by id.
-                with made_up_by(Random(repr((command, line, more)))):
-                    done.append(runner.invoke(app, [command, *line, *more, "--user", STRANGER, "--home", home]))
-            first, second = (plain(f"{one.exit_code} {one.stdout} {one.stderr} {one.exception!r}") for one in done)
+                # The same new ids in both homes: memories with the same text are ranked by id.
+                with patch_uuids(Random(repr((command, line, more)))):
+                    results.append(runner.invoke(app, [command, *line, *more, "--user", STRANGER, "--home", home]))
+            first, second = (
+                normalise_answer(f"{one.exit_code} {one.stdout} {one.stderr} {one.exception!r}") for one in results
+            )
             assert first.replace(folders[0], "") == second.replace(folders[1], "")
-            silent(done[0].stdout, done[0].stderr, repr(done[0].exception))
+            assert_no_secret(results[0].stdout, results[0].stderr, repr(results[0].exception))
     with Memory(folders[0], settings=Settings()) as memory:
         assert memory.get_all(user_id=VICTIM, show_expired=True)["total"] == 5

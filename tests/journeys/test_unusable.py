@@ -1,4 +1,4 @@
-"""What cannot be a path, a configuration or an argument: an error of ours that says what to do, never a traceback."""
+"""Unusable paths, configurations and arguments raise a GraphmemError that says what to do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from graphmem.cli.app import app
 from graphmem.errors import ConfigError, GraphmemError, StoreError, StoreUnavailable, ValidationError
 from graphmem.stores.qdrant.embedded import EmbeddedIndex
 
-NOBODYS, SURROGATE, LONG = "~no-such-user/memory", "memory\ud800", "x" * 300
+UNKNOWN_HOME, SURROGATE, LONG = "~no-such-user/memory", "memory\ud800", "x" * 300
 
 
 def settings(**config: Any) -> Settings:
@@ -25,24 +25,24 @@ def settings(**config: Any) -> Settings:
 
 
 @pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.parametrize("as_path", [str, Path])
 @pytest.mark.parametrize(
-    ("path", "told"), [(NOBODYS, "write it out"), (SURROGATE, "surrogate"), (LONG, "choose another")]
+    ("path", "message"), [(UNKNOWN_HOME, "write it out"), (SURROGATE, "surrogate"), (LONG, "choose another")]
 )
-def test_a_folder_that_cannot_be(path: str, told: str, as_path: type) -> None:
-    with pytest.raises(GraphmemError, match=told) as error:
+def test_impossible_folders_are_refused(path: str, message: str, as_path: type) -> None:
+    with pytest.raises(GraphmemError, match=message) as error:
         Memory(as_path(path), settings=settings())
     str(error.value).encode()
-    with pytest.raises(GraphmemError, match=told):
+    with pytest.raises(GraphmemError, match=message):
         Memory(as_path(path))
 
 
-@pytest.mark.parametrize("path", [NOBODYS, SURROGATE, LONG])
-def test_such_paths_in_a_configuration(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("path", [UNKNOWN_HOME, SURROGATE, LONG])
+def test_impossible_paths_in_a_configuration_are_refused(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(GraphmemError):
         Memory.from_config(fake_models(home=path))
     with pytest.raises(GraphmemError):
@@ -51,7 +51,7 @@ def test_such_paths_in_a_configuration(path: str, monkeypatch: pytest.MonkeyPatc
         Memory.from_config(fake_models(home="two", vector_store={"config": {"path": path}}))
     with pytest.raises(GraphmemError):
         Memory.from_file(f"{path}.json")
-    if path == NOBODYS:
+    if path == UNKNOWN_HOME:
         monkeypatch.setenv("GRAPHMEM_HOME", path)
         with pytest.raises(ConfigError, match="GRAPHMEM_HOME"):
             Memory(settings=settings())
@@ -60,7 +60,7 @@ def test_such_paths_in_a_configuration(path: str, monkeypatch: pytest.MonkeyPatc
             Memory.from_config(fake_models(home="three", ledger_url=f"sqlite:///{path}"))
 
 
-def test_a_lock_that_cannot_be_taken(tmp_path: Path) -> None:
+def test_a_lock_file_that_cannot_be_locked_is_reported(tmp_path: Path) -> None:
     Memory(tmp_path / "home", settings=settings()).close()
     (lock,) = (tmp_path / "home" / "vectors").glob("*.lock")
     lock.unlink()
@@ -69,22 +69,22 @@ def test_a_lock_that_cannot_be_taken(tmp_path: Path) -> None:
         Memory(tmp_path / "home", settings=settings())
 
 
-def test_an_index_that_cannot_be_made_names_what_can_be_done_without_it(
+def test_an_index_that_cannot_be_created_names_a_remedy_without_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing that would have to be called on the memory, which is not open."""
+    """The remedy is no method of the memory, which could not be opened."""
     monkeypatch.setattr(EmbeddedIndex, "_config", lambda _: "what Edge does not take")
     with pytest.raises(StoreError, match="remove that folder") as error:
         Memory(tmp_path / "home", settings=settings())
     assert "repair" not in str(error.value)
     monkeypatch.undo()
-    Memory(tmp_path / "home", settings=settings()).close()  # its lock was let go of
+    Memory(tmp_path / "home", settings=settings()).close()  # its lock was released
 
 
-@pytest.mark.parametrize("given", [{}, [], "config.toml", 3])
-def test_settings_that_are_none(given: Any) -> None:
+@pytest.mark.parametrize("value", [{}, [], "config.toml", 3])
+def test_settings_of_another_type_are_refused(value: Any) -> None:
     with pytest.raises(ConfigError, match=r"settings: .*Memory\.from_config"):
-        Memory(":memory:", settings=given)
+        Memory(":memory:", settings=value)
 
 
 @pytest.mark.parametrize(
@@ -92,26 +92,26 @@ def test_settings_that_are_none(given: Any) -> None:
     [np.array("fact"), np.array(3), np.array([["fact", "episode"]]), np.array([1, 2]), np.array([])],
     ids=["no dimension", "a number", "two dimensions", "numbers", "empty"],
 )
-def test_arrays_as_kinds(memory: Memory, kinds: Any) -> None:
-    for ask in (
+def test_arrays_as_kinds_are_validated(memory: Memory, kinds: Any) -> None:
+    for call in (
         lambda: memory.search("tea", user_id="u", kinds=kinds),
         lambda: memory.get_all(user_id="u", kinds=kinds),
     ):
         with pytest.raises(ValidationError, match="kind"):
-            ask()
+            call()
     assert memory.get_all(user_id="u", kinds=np.array(["fact"]))["total"] == 0
     with pytest.raises(ValidationError, match="projection"):
         memory.rebuild(np.array(["vectors", "graph"]))  # type: ignore[arg-type]
 
 
 def nested(depth: int) -> list[Any]:
-    found: list[Any] = []
+    content: list[Any] = []
     for _ in range(depth):
-        found = [found]
-    return found
+        content = [content]
+    return content
 
 
-def test_a_chat_that_is_none_is_only_logged(memory: Memory, caplog: pytest.LogCaptureFixture) -> None:
+def test_unusable_chat_messages_are_only_logged(memory: Memory, caplog: pytest.LogCaptureFixture) -> None:
     ring: list[Any] = []
     ring.append(ring)
     with ChatLink(memory, user_id="u") as link:
@@ -141,7 +141,7 @@ def test_a_chat_that_is_none_is_only_logged(memory: Memory, caplog: pytest.LogCa
         ([{"role": "system", "content": "secret"}], np.array([1, 2])),
     ],
 )
-def test_what_is_injected_into_are_messages(memory: Memory, messages: Any, block: Any) -> None:
+def test_inject_refuses_anything_but_messages_and_a_text(memory: Memory, messages: Any, block: Any) -> None:
     with ChatLink(memory, user_id="u") as link, pytest.raises(ValidationError) as error:
         link.inject(messages, block)
     assert "secret" not in str(error.value)
@@ -151,26 +151,26 @@ def test_what_is_injected_into_are_messages(memory: Memory, messages: Any, block
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["stats", "--home", NOBODYS],
+        ["stats", "--home", UNKNOWN_HOME],
         ["stats", "--home", LONG],
         ["stats", "--config", f"{LONG}.toml"],
         ["export", LONG, "--home", "home"],
         ["import", LONG, "--home", "home"],
-        ["migrate", "mem0", "--qdrant", NOBODYS, "--home", "home"],
+        ["migrate", "mem0", "--qdrant", UNKNOWN_HOME, "--home", "home"],
         ["migrate", "mem0", "--qdrant", LONG, "--home", "home"],
-        ["migrate", "mem0", "--qdrant", ".", "--history", NOBODYS, "--home", "home"],
+        ["migrate", "mem0", "--qdrant", ".", "--history", UNKNOWN_HOME, "--home", "home"],
         ["migrate", "mem0", "--qdrant", ".", "--history", LONG, "--home", "home"],
     ],
 )
-def test_on_the_command_line_it_is_one_line(arguments: list[str]) -> None:
-    done = CliRunner().invoke(app, arguments)
-    assert isinstance(done.exception, SystemExit), done.exception
-    assert done.exit_code == 1
-    assert done.stderr.startswith("graphmem: ")
-    assert len(done.stderr.splitlines()) == 1
+def test_errors_at_the_command_line_are_one_line(arguments: list[str]) -> None:
+    result = CliRunner().invoke(app, arguments)
+    assert isinstance(result.exception, SystemExit), result.exception
+    assert result.exit_code == 1
+    assert result.stderr.startswith("graphmem: ")
+    assert len(result.stderr.splitlines()) == 1
 
 
-def test_a_removed_folder_of_vectors_is_made_anew(tmp_path: Path) -> None:
+def test_rebuild_creates_a_removed_vector_folder_again(tmp_path: Path) -> None:
     with Memory(tmp_path / "home", settings=Settings.from_dict(fake_models())) as memory:
         memory.add("Tea is nice.", user_id="ann")
         shutil.rmtree(tmp_path / "home" / "vectors")
@@ -180,7 +180,7 @@ def test_a_removed_folder_of_vectors_is_made_anew(tmp_path: Path) -> None:
         assert len(memory.search("tea", user_id="ann")["results"]) == 2
 
 
-def test_a_pipe_is_no_key_and_no_export(tmp_path: Path) -> None:
+def test_pipes_are_refused_as_a_key_and_an_export(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with Memory(":memory:", settings=Settings.from_dict(fake_models())) as memory:
         with pytest.raises(StoreError, match="is no file"):

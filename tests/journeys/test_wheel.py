@@ -1,4 +1,4 @@
-"""The wheel, installed outside the checkout, is complete: it runs the demo and carries what is not Python."""
+"""The wheel, installed outside the checkout, is complete: it runs the demo and has all data files."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def test_the_wheel_runs_the_demo_outside_the_checkout(tmp_path: Path) -> None:
     home.mkdir()
     environment = {**os.environ, "PYTHONPATH": str(site), "HOME": str(home)}
     environment.pop("GRAPHMEM_HOME", None)
-    where = subprocess.run(
+    location = subprocess.run(
         [sys.executable, "-c", "import graphmem; print(graphmem.__file__)"],
         cwd=tmp_path, env=environment, check=True, capture_output=True, text=True, timeout=PATIENCE,
     )  # fmt: skip
-    assert Path(where.stdout.strip()).is_relative_to(site)
+    assert Path(location.stdout.strip()).is_relative_to(site)
     demo = subprocess.run(
         [sys.executable, "-m", "graphmem", "demo", "--json"],
         cwd=tmp_path, env=environment, check=False, capture_output=True, text=True, timeout=2 * PATIENCE,

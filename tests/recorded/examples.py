@@ -1,4 +1,4 @@
-"""mem0's worked examples of decisions: what is known, what is new, and what has to become of it.
+"""mem0's worked examples of decisions: stored memories, new facts, and the expected memories afterwards.
 
 From mem0's prompt for updates, as two articles about it print it (in Chinese, and shortened in English).
 """
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Example:
-    """`becomes`: for each memory its text afterwards, None if it is deleted; `added` what is new."""
+    """`expected_texts`: the text of each memory afterwards, None if it is deleted; `added_texts`: those of new ones."""
 
     name: str
-    known: tuple[str, ...]
+    memories: tuple[str, ...]
     facts: tuple[str, ...]
-    becomes: tuple[str | None, ...]
-    added: tuple[str, ...] = ()
+    expected_texts: tuple[str | None, ...]
+    added_texts: tuple[str, ...] = ()
 
 
 EXAMPLES = [

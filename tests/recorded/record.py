@@ -1,14 +1,13 @@
-"""Makes the recordings: plays every case against a desk (an endpoint whose replies somebody writes), several at once.
+"""Makes the recordings: plays the cases in parallel against a manual endpoint, whose replies somebody writes.
 
     python tests/recorded/record.py http://127.0.0.1:18080/v1
 
-The desk keeps what it is given in its folder; what is not used any more is for the caller to take away.
+The endpoint keeps requests and replies in its folder. Recordings that no case uses any more have to be deleted by hand.
 """
 
 from __future__ import annotations
 
 import sys
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,26 +15,26 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from recorded.cases import CASES
 from recorded.examples import EXAMPLES
-from recorded.playing import decided, play
+from recorded.player import decide_example, play
 
-AT_ONCE = 40
+MAX_PARALLEL = 40
 
 
 def main(url: str) -> int:
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(AT_ONCE) as pool:
-        examples = [pool.submit(decided, example, url) for example in EXAMPLES]
-        played = [pool.submit(play, case, Path(folder) / str(n), url) for n, case in enumerate(CASES)]
-        failed = 0
-        for example, job in zip(EXAMPLES, examples, strict=True):
-            texts, added = job.result()
-            good = tuple(texts) == example.becomes and tuple(added) == example.added
-            failed += not good
-            print("ok  " if good else "FAIL", "example", example.name, texts, added)
-        for case, job in zip(CASES, played, strict=True):
-            wrong = [name for name, good in job.result().items() if not good]
-            failed += bool(wrong)
-            print("FAIL" if wrong else "ok  ", case.name, wrong)
-    return failed
+    with ThreadPoolExecutor(MAX_PARALLEL) as pool:
+        example_jobs = [pool.submit(decide_example, example, url) for example in EXAMPLES]
+        case_jobs = [pool.submit(play, case, url) for case in CASES]
+        failures = 0
+        for example, job in zip(EXAMPLES, example_jobs, strict=True):
+            texts, added_texts = job.result()
+            good = tuple(texts) == example.expected_texts and tuple(added_texts) == example.added_texts
+            failures += not good
+            print("ok  " if good else "FAIL", "example", example.name, texts, added_texts)
+        for case, job in zip(CASES, case_jobs, strict=True):
+            failed_checks = [name for name, good in job.result().items() if not good]
+            failures += bool(failed_checks)
+            print("FAIL" if failed_checks else "ok  ", case.name, failed_checks)
+    return failures
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""What a capable model makes of our prompts: replayed from recordings, or live (`-m live`, with OPENAI_API_KEY).
+"""Answers of a capable model to our prompts: replayed from recordings, or live (`-m live`, with OPENAI_API_KEY).
 
-A recording belongs to one request, to the letter. When a prompt changes there is none any more, and that is said.
+A recording belongs to exactly one request. After a change of a prompt its recordings are missing, and the test says so.
 """
 
 from __future__ import annotations
@@ -11,61 +11,61 @@ from collections.abc import Iterator
 import pytest
 from recorded.cases import CASES, Case
 from recorded.examples import EXAMPLES, Example
-from recorded.playing import HOW, RECORDINGS, Recorded, decided, play
+from recorded.player import RECORD_HINT, RECORDINGS, RecordedAnswers, decide_example, play
 
 from graphmem.errors import LLMError
 from graphmem.testing import ModelEndpoint
 
-LEAST = 40
+MIN_RECORDINGS = 40
 
 
 @pytest.fixture
-def recorded() -> Iterator[Recorded]:
-    recorded = Recorded()
-    yield recorded
-    assert not recorded.missing, f"{len(recorded.missing)} requests have no recording: {HOW}"
+def recordings() -> Iterator[RecordedAnswers]:
+    recordings = RecordedAnswers()
+    yield recordings
+    assert not recordings.missing, f"{len(recordings.missing)} requests have no recording: {RECORD_HINT}"
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_case(case: Case, recorded: Recorded) -> None:
-    with ModelEndpoint(default=recorded) as endpoint:
-        came = play(case, endpoint.url)
-    if not recorded.missing:  # else it is said at the end
-        assert not [name for name, good in came.items() if not good]
+def test_checks_of_a_case_pass(case: Case, recordings: RecordedAnswers) -> None:
+    with ModelEndpoint(default=recordings) as endpoint:
+        checks = play(case, endpoint.url)
+    if not recordings.missing:  # otherwise the fixture reports them
+        assert not [name for name, good in checks.items() if not good]
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
-def test_a_worked_example(example: Example, recorded: Recorded) -> None:
-    with ModelEndpoint(default=recorded) as endpoint:
+def test_an_example_gives_the_expected_memories(example: Example, recordings: RecordedAnswers) -> None:
+    with ModelEndpoint(default=recordings) as endpoint:
         try:
-            texts, added = decided(example, endpoint.url)
-        except LLMError:  # no recording is no answer, which is said at the end
-            assert recorded.missing
+            texts, added_texts = decide_example(example, endpoint.url)
+        except LLMError:  # without a recording the answer is empty, which the fixture reports
+            assert recordings.missing
             return
-    assert (tuple(texts), tuple(added)) == (example.becomes, example.added)
+    assert (tuple(texts), tuple(added_texts)) == (example.expected_texts, example.added_texts)
 
 
-def test_there_are_enough() -> None:
-    assert len(list(RECORDINGS.glob("*.json"))) >= LEAST
+def test_there_are_enough_recordings() -> None:
+    assert len(list(RECORDINGS.glob("*.json"))) >= MIN_RECORDINGS
 
 
 @pytest.mark.live
-def test_live(capsys: pytest.CaptureFixture[str]) -> None:
-    """The same cases by a real model; prints what it got right. Fails below three quarters."""
+def test_a_live_model_passes_most_checks(capsys: pytest.CaptureFixture[str]) -> None:
+    """Plays the same cases with a real model and prints the failed checks. Fails if less than three quarters pass."""
     key, url = os.environ.get("OPENAI_API_KEY"), os.environ.get("OPENAI_BASE_URL", "https://api.openai.com/v1")
     if not key:
         pytest.skip("set OPENAI_API_KEY, and OPENAI_BASE_URL and OPENAI_MODEL if need be")
     model = os.environ.get("OPENAI_MODEL", "gpt-4o-mini")
-    right, lines = [], []
+    outcomes, lines = [], []
     for example in EXAMPLES:
-        texts, added = decided(example, url, model, key)
-        right.append((tuple(texts), tuple(added)) == (example.becomes, example.added))
-        lines.append(f"{'ok  ' if right[-1] else 'FAIL'} example {example.name}")
+        texts, added_texts = decide_example(example, url, model, key)
+        outcomes.append((tuple(texts), tuple(added_texts)) == (example.expected_texts, example.added_texts))
+        lines.append(f"{'ok  ' if outcomes[-1] else 'FAIL'} example {example.name}")
     for case in CASES:
         checks = play(case, url, model, key)
-        right += checks.values()
-        wrong = [name for name, good in checks.items() if not good]
-        lines.append(f"{'FAIL' if wrong else 'ok  '} {case.name} {', '.join(wrong)}")
+        outcomes += checks.values()
+        failed_checks = [name for name, good in checks.items() if not good]
+        lines.append(f"{'FAIL' if failed_checks else 'ok  '} {case.name} {', '.join(failed_checks)}")
     with capsys.disabled():
-        print(f"\n{model}: {sum(right)} of {len(right)} checks\n" + "\n".join(lines))
-    assert sum(right) >= 0.75 * len(right)
+        print(f"\n{model}: {sum(outcomes)} of {len(outcomes)} checks\n" + "\n".join(lines))
+    assert sum(outcomes) >= 0.75 * len(outcomes)

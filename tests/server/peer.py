@@ -1,7 +1,8 @@
-"""Another process on a ledger: `python peer.py URL HOME ORDER NAME`. It says "ready", waits for a line, then does it.
+"""Another process on a ledger: `python peer.py URL HOME ORDER NAME`. It prints "ready", waits for a line, then executes
+the order.
 
-`open` prints the ledger's id; `write` adds and prints ids; `linger` adds one, and in the middle of its transaction says
-"inside" and waits for another line.
+`open` prints the ledger's id; `write` adds memories and prints their ids; `linger` adds one, and in the middle of its
+transaction prints "inside" and waits for another line.
 """
 
 from __future__ import annotations
@@ -23,14 +24,12 @@ from graphmem.stores.ledger.postgres import parse_url
 WRITTEN = 15
 
 
-def say(what: object) -> None:
-    print(json.dumps(what), flush=True)
+def say(message: object) -> None:
+    print(json.dumps(message), flush=True)
 
 
 def linger() -> None:
-    """Holds the next transaction open at its last statement but few: its sequence number is taken,
-    its rows are there.
-    """
+    """Holds the next transaction open near its end: it has its sequence number, and its rows are written."""
     real = unit_of_work.events.add_event
 
     def waiting(*args: object, **more: object) -> None:

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from exploring import EXPLORE, FILES, found, go_on, parameters, partition, told
 from neo4j import Driver, Record
 from neo4j.graph import Node, Path, Relationship
-from neo4j_servers import VARIABLES, Server
+from support.exploring import EXPLORE, FILES, continue_conversation, demo_memory, find_memory, parameters, partition
+from support.neo4j_servers import VARIABLES, Server
 
 from graphmem import Memory
 
@@ -26,8 +26,8 @@ def at(request: Any) -> Server:
 
 @pytest.fixture(scope="module")
 def memory(at: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Memory]:
-    with told(at, tmp_path_factory.mktemp("home")) as memory:
-        go_on(memory)
+    with demo_memory(at, tmp_path_factory.mktemp("home")) as memory:
+        continue_conversation(memory)
         yield memory
 
 
@@ -38,27 +38,27 @@ def driver(at: Server) -> Iterator[Driver]:
 
 
 class Explorer:
-    """Runs files about the demo's partition. Returns rows, or the words of what is drawn."""
+    """Runs files about the demo's partition. Returns rows, or the captions of the drawing."""
 
     def __init__(self, driver: Driver, partition: str) -> None:
         self._driver, self._partition = driver, partition
 
-    def rows(self, file: str, /, **given: Any) -> list[Record]:
+    def rows(self, file: str, /, **values: Any) -> list[Record]:
         path = EXPLORE / f"{file}.cypher"
-        asked = {**parameters(path), "user": self._partition, **given}
-        return self._driver.execute_query(path.read_text("utf-8"), asked).records
+        params = {**parameters(path), "user": self._partition, **values}
+        return self._driver.execute_query(path.read_text("utf-8"), params).records
 
-    def column(self, file: str, column: str, /, **given: Any) -> list[Any]:
-        return [row[column] for row in self.rows(file, **given)]
+    def column(self, file: str, column: str, /, **values: Any) -> list[Any]:
+        return [row[column] for row in self.rows(file, **values)]
 
-    def drawn(self, file: str, /, **given: Any) -> set[str]:
+    def drawn(self, file: str, /, **values: Any) -> set[str]:
         """The captions: names, texts, and arrows as "from -type or predicate-> to"."""
-        shown = [part for row in self.rows(file, **given) for value in row.values() for part in parts(value)]
-        return {words for part in shown for words in captions(part)}
+        drawn_parts = [part for row in self.rows(file, **values) for value in row.values() for part in parts(value)]
+        return {words for part in drawn_parts for words in captions(part)}
 
-    def names(self, file: str, /, **given: Any) -> set[str]:
+    def names(self, file: str, /, **values: Any) -> set[str]:
         """The drawn names only."""
-        return {words for words in self.drawn(file, **given) if "->" not in words and not words.endswith((".", "was"))}
+        return {words for words in self.drawn(file, **values) if "->" not in words and not words.endswith((".", "was"))}
 
 
 def parts(value: Any) -> Iterator[Any]:
@@ -91,7 +91,7 @@ def explore(driver: Driver, memory: Memory) -> Explorer:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_says_what_it_answers_and_answers_it_with_the_parameters_it_names(
+def test_each_file_names_its_question_and_answers_it_with_its_parameters(
     driver: Driver, memory: Memory, explore: Explorer, name: str
 ) -> None:
     path = EXPLORE / f"{name}.cypher"
@@ -107,11 +107,11 @@ def test_each_says_what_it_answers_and_answers_it_with_the_parameters_it_names(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_none_writes_or_draws_warnings(driver: Driver, name: str) -> None:
+def test_no_file_writes_or_draws_warnings(driver: Driver, name: str) -> None:
     path = EXPLORE / f"{name}.cypher"
     summary = driver.execute_query("EXPLAIN " + path.read_text("utf-8"), parameters(path)).summary
     assert summary.query_type == "r"
-    assert not [said for said in summary.gql_status_objects if said.is_notification]
+    assert not [status for status in summary.gql_status_objects if status.is_notification]
 
 
 def test_nobody_elses_memories_are_shown(explore: Explorer, memory: Memory) -> None:
@@ -132,7 +132,7 @@ def test_a_part_inside_a_word_is_no_name(explore: Explorer) -> None:
     assert not explore.rows("around", name="eyes")
 
 
-# --- what they show ---------------------------------------------------------------------------------------------------
+# --- results of each file ---------------------------------------------------------------------------------------------
 
 
 def test_partitions(explore: Explorer, memory: Memory) -> None:
@@ -180,7 +180,7 @@ def test_connection(explore: Explorer) -> None:
 
 
 def test_way_to_memory(explore: Explorer, memory: Memory) -> None:
-    wanted = found(memory, "insist on Hannah Osei")
+    wanted = find_memory(memory, "insist on Hannah Osei")
     assert {"Paulo Reyes", "Marlow Clinic"} <= explore.drawn("way_to_memory", memory=wanted)
     assert explore.drawn("way_to_memory", memory=wanted) == explore.drawn("way_to_memory", memory="INSIST ON hannah")
 
@@ -244,11 +244,11 @@ def test_the_guide_shows_all_of_them_as_they_are() -> None:
     guide = html.unescape((EXPLORE / "guide.html").read_text("utf-8"))
     blocks = re.findall(r'<pre class="code runnable">(.*?)</pre>', guide, re.DOTALL)
     assert {block for block in blocks if not block.startswith(":")} == {
-        shown(path.read_text("utf-8")) for path in FILES
+        strip_parameter_comments(path.read_text("utf-8")) for path in FILES
     }
 
 
-def shown(text: str) -> str:
-    """A file as the guide has it: what is said of parameters stands beside it there."""
+def strip_parameter_comments(text: str) -> str:
+    """A file as the guide has it: without the comments about parameters, which stand beside it there."""
     first, *lines = text.splitlines()
     return "\n".join([first, *(line for line in lines if not line.startswith("//"))])

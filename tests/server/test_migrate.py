@@ -18,7 +18,7 @@ from graphmem.cli.app import app
 pytestmark = [
     pytest.mark.server,
     pytest.mark.skipif("QDRANT_URL" not in os.environ, reason="needs QDRANT_URL"),
-    # mem0's client is newer than the server, and says so.
+    # mem0's client is newer than the server, and warns of it.
     pytest.mark.filterwarnings("ignore:Qdrant client version"),
 ]
 runner = CliRunner()
@@ -42,10 +42,10 @@ def theirs(tmp_path, collection):
 
 
 def migrate(tmp_path, *arguments, status=0):
-    given = ["migrate", "mem0", "--qdrant", os.environ["QDRANT_URL"], "--history", str(tmp_path / "history.db")]
-    done = runner.invoke(app, [*given, *arguments])
-    assert done.exit_code == status, (done.stdout, done.stderr, done.exception)
-    return done
+    options = ["migrate", "mem0", "--qdrant", os.environ["QDRANT_URL"], "--history", str(tmp_path / "history.db")]
+    result = runner.invoke(app, [*options, *arguments])
+    assert result.exit_code == status, (result.stdout, result.stderr, result.exception)
+    return result
 
 
 def test_memories_on_a_server_are_taken_over_page_by_page(tmp_path, theirs, collection, monkeypatch):

@@ -1,4 +1,4 @@
-"""What only a real Neo4j shows: plans, hubs, other applications beside us, what breaks and comes back."""
+"""Behaviour that only a real Neo4j shows: plans, hubs, other applications' nodes, outages and their end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from uuid import uuid4
 
 import pytest
 from neo4j import Driver
-from neo4j_servers import VARIABLES, Server
+from support.neo4j_servers import VARIABLES, Server
 from support.waiting import PATIENCE, wait_until
 
 from graph_index_conformance import NOON, SPACE, VIEW, memory, relation, told  # isort: skip
@@ -53,7 +53,7 @@ def ask(driver: Driver, text: str, **parameters: Any) -> list[dict[str, Any]]:
     return [record.data() for record in driver.execute_query(text, parameters).records]
 
 
-def seen(graph: Neo4jIndex, *keys: str, memories: Any = (), limits: GraphBounds = GraphBounds()) -> Any:
+def neighbourhood(graph: Neo4jIndex, *keys: str, memories: Any = (), limits: GraphBounds = GraphBounds()) -> Any:
     return graph.neighbourhood(VIEW, Seeds(keys, memories), limits)
 
 
@@ -73,8 +73,8 @@ def operators(plan: Any) -> Iterator[dict[str, Any]]:
         yield from operators(child)
 
 
-def hold_everything(graph: Neo4jIndex) -> None:
-    """Writes each property that statements name: a server that has never seen one warns of it."""
+def write_every_property(graph: Neo4jIndex) -> None:
+    """Writes each property that statements name: a server warns of property names that it has never stored."""
     full = memory("m", "anna", "acme", speaker="Ada", valid_to=NOON, expires_at=NOON)
     full = replace(full, record=replace(full.record, scope=Scope("alice", "bot", "run"), further_runs=("other",)))
     later = memory("n", seq=2, minute=1, previous="m", drawn_from=("m",), replaces=("m",))
@@ -84,13 +84,13 @@ def hold_everything(graph: Neo4jIndex) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(CYPHER.glob("runtime/*.cypher")), ids=lambda path: path.stem)
-def test_no_statement_reads_all_there_is(graph: Neo4jIndex, driver: Driver, path: Path) -> None:
-    hold_everything(graph)
+def test_no_statement_scans_all_nodes_or_relationships(graph: Neo4jIndex, driver: Driver, path: Path) -> None:
+    write_every_property(graph)
     text = statement(f"runtime/{path.stem}")
     summary = driver.execute_query("EXPLAIN " + text, PARAMETERS).summary
     names = [operator["operatorType"] for operator in operators(summary.plan or {})]
     assert not [name for name in names if any(scan in name for scan in SCANS)]
-    assert not [said for said in summary.gql_status_objects if said.is_notification]
+    assert not [status for status in summary.gql_status_objects if status.is_notification]
 
 
 @pytest.mark.parametrize("path", sorted(CYPHER.glob("*/*.cypher")), ids=lambda path: f"{path.parent.stem}/{path.stem}")
@@ -114,20 +114,20 @@ def test_a_hub_costs_no_more_than_its_best_mentions(graph: Neo4jIndex, driver: D
         ledger=graph._ledger, partition=f"{graph._ledger}/{SPACE}", at=micros(NOON), shift=10**17 + micros(NOON),
     )  # fmt: skip
     for seeds in (Seeds(["hub"], ["n"]), Seeds(["rare"], ["m"])):
-        asked = rows.neighbourhood_parameters(graph._ledger, VIEW, seeds, GraphBounds(frontier=10))
-        result = driver.execute_query("PROFILE " + statement("runtime/neighbourhood"), asked)
+        params = rows.neighbourhood_parameters(graph._ledger, VIEW, seeds, GraphBounds(frontier=10))
+        result = driver.execute_query("PROFILE " + statement("runtime/neighbourhood"), params)
         hits = sum(operator["args"].get("DbHits", 0) for operator in operators(result.summary.profile))
-        (found,) = result.records
-        assert len(found["memories"]) > 10
-        assert hits < 40 * len(found["memories"]) + 100
+        (record,) = result.records
+        assert len(record["memories"]) > 10
+        assert hits < 40 * len(record["memories"]) + 100
 
 
 def test_searches_of_other_shapes_are_not_planned_anew(graph: Neo4jIndex) -> None:
-    """Planning takes a second or more, and would count against those searches' time: they would not end in it."""
-    seen(graph, "anna")
+    """Planning takes a second or more, and would exceed those searches' timeout."""
+    neighbourhood(graph, "anna")
     for count in (1, 2, 12, 120):
         ids = [str(n) for n in range(count)]
-        seen(graph, *ids, memories=ids)
+        neighbourhood(graph, *ids, memories=ids)
     graph.neighbourhood(
         VIEW.__class__(VIEW.scope, NOON, "user:b", frozenset(list(VIEW.kinds)[:1]), NOON, show_expired=True),
         Seeds(["x" * 1000], ["y"]),
@@ -139,7 +139,7 @@ def test_searches_of_other_shapes_are_not_planned_anew(graph: Neo4jIndex) -> Non
 
 
 def test_other_applications_nodes_are_left_alone(at: Server, graph: Neo4jIndex, driver: Driver) -> None:
-    """Same labels, same property names, even the same ids; and things of theirs tied to ours."""
+    """Same labels, same property names, even the same ids; and relationships between their nodes and ours."""
     theirs = str(uuid4())
     try:
         for _ in range(2):  # ours constrain nothing of theirs
@@ -148,12 +148,12 @@ def test_other_applications_nodes_are_left_alone(at: Server, graph: Neo4jIndex, 
         ask(driver, "CREATE (:Person {name: 'Anna', app: $app})-[:RELATES_TO {id: 'r'}]->(:Other {app: $app})",
             app=theirs)  # fmt: skip
         graph.upsert([memory("m", "anna", "acme")], [relation("r", "anna", "acme", "m")])
-        assert seen(graph, "anna").memories == ("m",)
+        assert neighbourhood(graph, "anna").memories == ("m",)
         graph.delete(["m"], ["r"])
         graph.upsert([memory("m", "anna", "acme")], [relation("r", "anna", "acme", "m")])
         graph.wipe()
-        counted = ask(driver, "MATCH (n {app: $app}) RETURN count(n) AS n, sum(COUNT { (n)--() }) AS edges", app=theirs)
-        assert counted == [{"n": 6, "edges": 6}]
+        counts = ask(driver, "MATCH (n {app: $app}) RETURN count(n) AS n, sum(COUNT { (n)--() }) AS edges", app=theirs)
+        assert counts == [{"n": 6, "edges": 6}]
     finally:
         ask(driver, "MATCH (n {app: $app}) DETACH DELETE n", app=theirs)
 
@@ -164,15 +164,15 @@ def test_two_ledgers_never_see_each_other(at: Server, graph: Neo4jIndex) -> None
         graph.upsert(mine, [relation("r", "anna", "acme", "m")], [told("anna", "Anna K.", "acme"), told("acme", "A")])
         other.upsert([memory("m", "anna", "bob", seq=9)])
         assert list(other.list_held()) == [("m", 9)]
-        assert seen(other, "anna").frequencies == {"anna": 1}
-        assert seen(other, "anna", memories=["m", "n"]).memories == ("m",)
+        assert neighbourhood(other, "anna").frequencies == {"anna": 1}
+        assert neighbourhood(other, "anna", memories=["m", "n"]).memories == ("m",)
         other.delete(["m", "n"], ["r"])
         before = sorted(graph.list_held())
         other.wipe()
         assert sorted(graph.list_held()) == before
-        assert seen(graph, "anna").frequencies == {"anna": 2, "acme": 1} or seen(graph, "anna").frequencies == {
-            "anna": 2
-        }
+        assert neighbourhood(graph, "anna").frequencies == {"anna": 2, "acme": 1} or neighbourhood(
+            graph, "anna"
+        ).frequencies == {"anna": 2}
 
 
 def test_eight_threads_write_overlapping_entities(graph: Neo4jIndex) -> None:
@@ -187,38 +187,38 @@ def test_eight_threads_write_overlapping_entities(graph: Neo4jIndex) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(write, range(8)))
-    assert seen(graph, "hub", limits=GraphBounds(seed_mentions=1)).frequencies["hub"] == 160
-    held = dict(graph.list_held())
-    assert len([uid for uid in held if "-" in uid]) == 160
+    assert neighbourhood(graph, "hub", limits=GraphBounds(seed_mentions=1)).frequencies["hub"] == 160
+    seqs = dict(graph.list_held())
+    assert len([uid for uid in seqs if "-" in uid]) == 160
 
 
-# --- lost, broken off ------------------------------------------------------------------------------------------------
+# --- lost, interrupted -----------------------------------------------------------------------------------------------
 
 
-def test_what_was_emptied_behind_our_back_is_noticed(graph: Neo4jIndex, driver: Driver) -> None:
+def test_a_graph_emptied_by_others_is_lost(graph: Neo4jIndex, driver: Driver) -> None:
     graph.upsert([memory("m", "anna")])
     ask(driver, "MATCH (n {ledger: $ledger}) DETACH DELETE n", ledger=graph._ledger)
     for act in (
-        lambda: seen(graph, "anna"), lambda: graph.upsert([memory("m", "anna")]), lambda: graph.delete(["m"]),
+        lambda: neighbourhood(graph, "anna"), lambda: graph.upsert([memory("m", "anna")]), lambda: graph.delete(["m"]),
         graph.count, lambda: list(graph.list_held()),
     ):  # fmt: skip
         with pytest.raises(StoreLost):
             act()
     graph.wipe()
     graph.upsert([memory("m", "anna")])
-    assert seen(graph, "anna").memories == ("m",)
+    assert neighbourhood(graph, "anna").memories == ("m",)
 
 
-def test_before_anything_was_written_it_is_lost_too(at: Server) -> None:
+def test_a_graph_that_was_never_written_is_lost(at: Server) -> None:
     graph = at.graph()
     graph.check()
     with pytest.raises(StoreLost):
-        seen(graph, "anna")
+        neighbourhood(graph, "anna")
     graph.close()
 
 
-def test_without_indexes_it_is_lost(at: Server, graph: Neo4jIndex, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new server, or one that was emptied with its schema: what names an index does not even parse."""
+def test_a_graph_without_indexes_is_lost(at: Server, graph: Neo4jIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a new server, or one emptied with its schema, a statement that names an index does not even parse."""
     graph.upsert([memory("m", "anna")])
     elsewhere = lambda path: (
         statement(path)
@@ -226,7 +226,7 @@ def test_without_indexes_it_is_lost(at: Server, graph: Neo4jIndex, monkeypatch: 
         .replace("RELATES_TO(ledger, id)", "RELATES_TO(ledger, none)")
     )
     monkeypatch.setattr("graphmem.stores.neo4j.index.statement", elsewhere)
-    for act in (lambda: seen(graph, "anna"), lambda: list(graph.list_held())):
+    for act in (lambda: neighbourhood(graph, "anna"), lambda: list(graph.list_held())):
         with pytest.raises(StoreLost):
             act()
     graph = at.graph()
@@ -244,19 +244,19 @@ def test_another_schema(graph: Neo4jIndex, driver: Driver) -> None:
     graph.upsert([memory("m", "anna")])
     mark = "MATCH (n:GraphmemLedger {ledger: $ledger}) SET n.schema = $schema"
     ask(driver, mark, ledger=graph._ledger, schema=writer.SCHEMA + 1)
-    for act in (graph.check, graph.wipe, lambda: seen(graph, "anna"), lambda: graph.upsert([memory("n")])):
+    for act in (graph.check, graph.wipe, lambda: neighbourhood(graph, "anna"), lambda: graph.upsert([memory("n")])):
         with pytest.raises(StoreError, match="upgrade graphmem") as caught:
             act()
         assert not isinstance(caught.value, StoreUnavailable)
     ask(driver, mark, ledger=graph._ledger, schema=writer.SCHEMA - 1)
     graph.check()
     with pytest.raises(StoreLost):
-        seen(graph, "anna")
+        neighbourhood(graph, "anna")
     graph.wipe()
     assert list(graph.list_held()) == []
 
 
-def test_a_wipe_that_was_broken_off_goes_on(graph: Neo4jIndex, driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_wipe_is_continued(graph: Neo4jIndex, driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     graph.upsert([memory(f"m{n}", "anna", f"e{n}", minute=n) for n in range(30)])
     monkeypatch.setattr("graphmem.stores.neo4j.index.WIPE_CHUNK", 7)
     left = "MATCH (n {ledger: $ledger}) RETURN count(n) AS n"
@@ -276,19 +276,19 @@ def test_a_wipe_that_was_broken_off_goes_on(graph: Neo4jIndex, driver: Driver, m
     assert ask(driver, left, ledger=graph._ledger) == [{"n": 1}]
 
 
-def test_many_are_deleted_in_transactions_of_some(graph: Neo4jIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_memories_are_deleted_in_several_transactions(graph: Neo4jIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     graph.upsert([memory(f"m{n}", "anna", minute=n) for n in range(25)])
     monkeypatch.setattr("graphmem.stores.neo4j.index.CHUNK", 10)
     assert graph.delete([f"m{n}" for n in range(24)]) == 48
-    assert seen(graph, "anna").memories == ("m24",)
+    assert neighbourhood(graph, "anna").memories == ("m24",)
     assert graph.delete(["m24"]) == 3  # with the mention and the entity
 
 
 # --- out of reach ----------------------------------------------------------------------------------------------------
 
 
-class Freezing:
-    """A way to the server that can hang: what is sent arrives, but nothing comes back."""
+class FreezingProxy:
+    """A proxy of the server that can hang: it accepts requests and returns no answers."""
 
     def __init__(self, uri: str) -> None:
         host, _, port = uri.partition("//")[2].partition(":")
@@ -301,8 +301,8 @@ class Freezing:
         self._threads: list[Thread] = []
         self._start(self._accept)
 
-    def _start(self, act: Any, *given: Any) -> None:
-        self._threads.append(Thread(target=act, args=given, daemon=True))
+    def _start(self, act: Any, *args: Any) -> None:
+        self._threads.append(Thread(target=act, args=args, daemon=True))
         self._threads[-1].start()
 
     def _accept(self) -> None:
@@ -341,74 +341,74 @@ class Freezing:
             one.close()
 
 
-def is_seen(graph: Neo4jIndex) -> bool:
+def is_readable(graph: Neo4jIndex) -> bool:
     with suppress(StoreUnavailable):
-        return seen(graph, "anna").memories == ("m",)
+        return neighbourhood(graph, "anna").memories == ("m",)
     return False
 
 
-def test_a_server_that_hangs_in_the_middle_is_left(at: Server) -> None:
-    way = Freezing(at.uri)
+def test_a_server_that_hangs_during_a_read_is_given_up(at: Server) -> None:
+    proxy = FreezingProxy(at.uri)
     with at.filled() as direct:
-        graph = Neo4jIndex(way.uri, at.username, at.password, "neo4j", direct._ledger)
+        graph = Neo4jIndex(proxy.uri, at.username, at.password, "neo4j", direct._ledger)
         direct.upsert([memory("m", "anna")])
-        assert seen(graph, "anna").memories == ("m",)
-        way.moving.clear()
+        assert neighbourhood(graph, "anna").memories == ("m",)
+        proxy.moving.clear()
         for _ in range(2):
             began = monotonic()
             with pytest.raises(StoreUnavailable):
-                seen(graph, "anna")
+                neighbourhood(graph, "anna")
             assert monotonic() - began > 1
-        way.moving.set()
-        wait_until(lambda: is_seen(graph))
-        way.moving.clear()
+        proxy.moving.set()
+        wait_until(lambda: is_readable(graph))
+        proxy.moving.clear()
         graph.close()
-    way.close()
+    proxy.close()
 
 
-def reading() -> int:
-    """How many threads wait for a server."""
+def count_readers() -> int:
+    """Counts the threads that wait for a server."""
     return sum(thread.name == "graphmem-neo4j" for thread in enumerate_threads())
 
 
 def test_readers_lost_to_a_hanging_server_are_bounded(at: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "READERS", 2)
     monkeypatch.setattr(client, "READ_TIMEOUT", 0.3)
-    way = Freezing(at.uri)
-    hung = client.Neo4jClient(way.uri, at.username, at.password, "neo4j", user_agent="test")
+    proxy = FreezingProxy(at.uri)
+    hung = client.Neo4jClient(proxy.uri, at.username, at.password, "neo4j", user_agent="test")
     hung.read("RETURN 1", {}, 5)
-    way.moving.clear()
-    before = reading()
+    proxy.moving.clear()
+    before = count_readers()
     with ThreadPoolExecutor(6) as pool:
         jobs = [pool.submit(hung.read, "RETURN 1", {}, 0.3) for _ in range(6)]
         assert all(isinstance(job.exception(), StoreUnavailable) for job in jobs)
-    assert reading() - before <= 2
+    assert count_readers() - before <= 2
     hung.close()
-    way.close()
+    proxy.close()
 
 
 def test_a_connection_that_was_being_made_at_the_closing_is_closed(at: Server) -> None:
-    way = Freezing(at.uri)
-    way.moving.clear()
-    hung = client.Neo4jClient(way.uri, at.username, at.password, "neo4j", user_agent="test")
+    proxy = FreezingProxy(at.uri)
+    proxy.moving.clear()
+    hung = client.Neo4jClient(proxy.uri, at.username, at.password, "neo4j", user_agent="test")
     with ThreadPoolExecutor(1) as pool:
         writing = pool.submit(hung.write, lambda transaction: transaction.run("RETURN 1").consume())
-        wait_until(lambda: way._open)
+        wait_until(lambda: proxy._open)
         hung.close()
-        way.moving.set()
+        proxy.moving.set()
         writing.exception()
-    # Both of the way's ends read until somebody hangs up.
-    for thread in way._threads[1:]:
+    # Both ends of the proxy read until the connection is closed.
+    for thread in proxy._threads[1:]:
         thread.join(PATIENCE)
-    assert not any(thread.is_alive() for thread in way._threads[1:])
-    way.close()
+    assert not any(thread.is_alive() for thread in proxy._threads[1:])
+    proxy.close()
 
 
-def test_nobody_there(at: Server) -> None:
+def test_no_server_at_the_address(at: Server) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     graph = Neo4jIndex(f"bolt://127.0.0.1:{port}", "neo4j", "secret", "neo4j", "x")
-    for act in (graph.check, lambda: seen(graph, "anna")):
+    for act in (graph.check, lambda: neighbourhood(graph, "anna")):
         with pytest.raises(StoreUnavailable, match="out of reach") as caught:
             act()
         assert "secret" not in str(caught.value)
@@ -425,7 +425,9 @@ def test_the_wrong_database(at: Server) -> None:
 
 
 def test_the_wrong_password(at: Server) -> None:
-    graph = Neo4jIndex(at.uri, "nosuchuser", "wrong-secret", "neo4j", "x")  # not the real one: it would be locked
+    graph = Neo4jIndex(
+        at.uri, "nosuchuser", "wrong-secret", "neo4j", "x"
+    )  # not the real user, which the server would lock
     with pytest.raises(ConfigError, match="Unauthorized|RateLimit") as caught:
         graph.check()
     assert "wrong-secret" not in str(caught.value)
@@ -433,7 +435,7 @@ def test_the_wrong_password(at: Server) -> None:
 
 
 @pytest.mark.parametrize("url", ["http://x", "nonsense", "bolt://u:secret@h:1/?x=y", "bolt://h:abc"])
-def test_no_url(url: str) -> None:
+def test_an_invalid_url_is_a_configuration_error(url: str) -> None:
     with pytest.raises(ConfigError, match="graph_store.config.url") as caught:
         Neo4jIndex(url, "neo4j", "p", "neo4j", "x")
     assert "secret" not in str(caught.value)

@@ -1,17 +1,17 @@
-"""The graph in Neo4j keeps the contract, in the oldest and the newest version we name."""
+"""The graph in Neo4j passes the conformance class, in the oldest and the newest supported version."""
 
 from __future__ import annotations
 
 import pytest
-from neo4j_servers import Server  # first: it shows the way to the contracts
 from support.databases import SQLITE_ONLY
+from support.neo4j_servers import Server  # first: it puts the conformance classes on the path
 
 from graph_index_conformance import GraphIndexContract  # isort: skip
 
 from graphmem.stores.ledger import Ledger
 from graphmem.stores.protocols import GraphIndex
 
-# What the ledger tells a graph is the same from both databases; `test_neo4j_same.py` has it from PostgreSQL.
+# Both databases deliver the same states to a graph; `test_neo4j_same.py` uses PostgreSQL, too.
 pytestmark = [pytest.mark.server, SQLITE_ONLY]
 
 

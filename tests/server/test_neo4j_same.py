@@ -1,4 +1,4 @@
-"""What people see in Neo4j is what the ledger says, whatever happened to it and in whichever steps it was delivered."""
+"""The graph in Neo4j equals the ledger after any changes, delivered in any steps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from neo4j_servers import VARIABLES, Server
+from support.neo4j_servers import VARIABLES, Server
 
 from graph_conformance import ALICE, enrich, fill, tell  # isort: skip
 
@@ -60,25 +60,27 @@ CHAIN = "MATCH (a:Memory)-[r:NEXT {ledger: $ledger}]->(b:Memory) RETURN a.id, b.
 OTHERS = """MATCH (n {ledger: $ledger}) WHERE n.version IS NULL AND NOT n:Entity AND NOT n:GraphmemLedger RETURN n.id"""
 
 
-def shown(at: Server, ledger: Any) -> dict[str, Any]:
-    """What somebody in the Browser sees."""
-    found = {}
+def read_graph(at: Server, ledger: Any) -> dict[str, Any]:
+    """Reads the nodes and relationships of a ledger from Neo4j."""
+    rows = {}
     with at.driver() as driver:
         for name, text in (
             ("memories", MEMORIES), ("mentions", MENTIONS), ("entities", ENTITIES), ("same", SAME),
             ("relations", RELATIONS), ("chain", CHAIN), ("others", OTHERS),
         ):  # fmt: skip
             records = driver.execute_query(text, {"ledger": ledger.uuid}).records
-            found[name] = sorted(_line(name, record.values()) for record in records)
-    return found
+            rows[name] = sorted(_line(name, record.values()) for record in records)
+    return rows
 
 
 def _line(name: str, values: list[Any]) -> str:
-    return repr((values[0], *sorted(values[1:])) if name == "same" else tuple(values))  # which way a link goes is open
+    return repr(
+        (values[0], *sorted(values[1:])) if name == "same" else tuple(values)
+    )  # the direction of a link does not matter
 
 
-def said(ledger: Any) -> dict[str, Any]:
-    """The same from the ledger."""
+def read_ledger(ledger: Any) -> dict[str, Any]:
+    """Reads the same from the ledger."""
     with ledger.read() as connection:
         uids = list(connection.scalars(select(memories_table.c.uid)))
         records = list(memories.records(connection, uids).values())
@@ -113,15 +115,15 @@ def said(ledger: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def delivered(clerk: Any, graph: Neo4jIndex) -> Projection:
+def open_projection(clerk: Any, graph: Neo4jIndex) -> Projection:
     return Projection("graph", clerk.ledger, GraphSink(graph), shared=True)
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_everything_the_ledger_holds_is_there(at: Server, clerk: Any, graph: Neo4jIndex, seed: int) -> None:
     fill(clerk, seed)
-    delivered(clerk, graph).catch_up([])
-    assert shown(at, clerk.ledger) == said(clerk.ledger)
+    open_projection(clerk, graph).catch_up([])
+    assert read_graph(at, clerk.ledger) == read_ledger(clerk.ledger)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -129,27 +131,27 @@ def test_whatever_happens_and_in_whichever_steps_it_comes(
     at: Server, clerk: Any, graph: Neo4jIndex, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("graphmem.stores.projection.BATCH", 3)
-    chance, projection = random.Random(seed), delivered(clerk, graph)
-    keys, told = [f"e{n}" for n in range(6)], []
+    chance, projection = random.Random(seed), open_projection(clerk, graph)
+    keys, ids = [f"e{n}" for n in range(6)], []
     for n in range(60):
-        what = chance.choice(["tell", "tell", "erase", "revise", "retire", "restore", "alias", "unalias", "rename"])
-        some, pair = chance.choice(told or [None]), chance.sample(keys, 2)
+        action = chance.choice(["add", "add", "delete", "update", "retire", "restore", "alias", "unalias", "rename"])
+        chosen, pair = chance.choice(ids or [None]), chance.sample(keys, 2)
         try:
-            if what == "tell" or some is None:
-                told.append(tell(clerk, *chance.sample(keys, chance.randint(0, 3)), at=chance.randint(0, 99)).id)
-            elif what == "erase":
-                clerk.commit(DeleteMemory(some))
-                told.remove(some)
-            elif what == "revise":
-                clerk.commit(UpdateMemory(some, text=f"words {n}"))
-                enrich(clerk, clerk.record(some), chance.sample(keys, 2))
-            elif what == "retire":
-                clerk.commit(RetireMemory(some, at=clerk.record(some).at + timedelta(hours=1), reason="x"))
-            elif what == "restore":
-                clerk.commit(RestoreMemory(some, reason="x"))
-            elif what == "alias":
+            if action == "add" or chosen is None:
+                ids.append(tell(clerk, *chance.sample(keys, chance.randint(0, 3)), at=chance.randint(0, 99)).id)
+            elif action == "delete":
+                clerk.commit(DeleteMemory(chosen))
+                ids.remove(chosen)
+            elif action == "update":
+                clerk.commit(UpdateMemory(chosen, text=f"words {n}"))
+                enrich(clerk, clerk.record(chosen), chance.sample(keys, 2))
+            elif action == "retire":
+                clerk.commit(RetireMemory(chosen, at=clerk.record(chosen).at + timedelta(hours=1), reason="x"))
+            elif action == "restore":
+                clerk.commit(RestoreMemory(chosen, reason="x"))
+            elif action == "alias":
                 clerk.commit(AddAlias(ALICE, *pair))
-            elif what == "unalias":
+            elif action == "unalias":
                 clerk.commit(RemoveAlias(ALICE, *pair))
             else:
                 clerk.commit(RenameEntity(ALICE, pair[0], f"Name {n}"))
@@ -157,40 +159,40 @@ def test_whatever_happens_and_in_whichever_steps_it_comes(
             continue
         if chance.random() < 0.3:
             projection.catch_up([])
-            assert shown(at, clerk.ledger) == said(clerk.ledger)
+            assert read_graph(at, clerk.ledger) == read_ledger(clerk.ledger)
     projection.catch_up([])
-    now = said(clerk.ledger)
-    assert shown(at, clerk.ledger) == now
+    expected = read_ledger(clerk.ledger)
+    assert read_graph(at, clerk.ledger) == expected
     assert not any(projection.verify().values())
     projection.rebuild([])
-    assert shown(at, clerk.ledger) == now
+    assert read_graph(at, clerk.ledger) == expected
 
 
-def test_through_the_door(at: Server, tmp_path: Path, make_memory: Any) -> None:
-    """A Memory whose graph is in Neo4j: it finds, it forgets, it resets; and what it needs is said when it is wrong."""
+def test_a_memory_with_its_graph_in_neo4j(at: Server, tmp_path: Path, make_memory: Any) -> None:
+    """A Memory whose graph is in Neo4j: search, alias, rename, rebuild, delete and reset."""
     config = {"url": at.uri, "username": at.username, "password": at.password}
     memory = make_memory(tmp_path, graph_store={"provider": "neo4j", "config": config}, extractor={"provider": "spacy"})
     ledger = memory._engine.ledger
     try:
         for words in ("My sister Anna works at Nordlicht.", "Nordlicht is building a new lab in Bergen."):
             memory.add(words, user_id="tom")
-        found = memory.search("Where does Anna's company build?", user_id="tom", explain=True)
-        assert "degraded" not in found
-        assert len(found["results"]) == 2
+        response = memory.search("Where does Anna's company build?", user_id="tom", explain=True)
+        assert "degraded" not in response
+        assert len(response["results"]) == 2
         memory.alias("Nordlicht", "Anna", user_id="tom")
         memory.rename_entity("Nordlicht", "Nordlicht AS", user_id="tom")
         assert memory.flush() == {"pending": []}
         assert memory.verify()["ok"]
-        assert shown(at, ledger) == said(ledger)
-        assert len(shown(at, ledger)["same"]) == 1
+        assert read_graph(at, ledger) == read_ledger(ledger)
+        assert len(read_graph(at, ledger)["same"]) == 1
         memory.rebuild("graph")
-        assert shown(at, ledger) == said(ledger)
+        assert read_graph(at, ledger) == read_ledger(ledger)
         memory.delete_all(user_id="tom")
         assert memory.flush() == {"pending": []}
-        assert {name: lines for name, lines in shown(at, ledger).items() if lines} == {}
+        assert {name: lines for name, lines in read_graph(at, ledger).items() if lines} == {}
         memory.add("Anna sings.", user_id="tom")
         memory.reset()
-        assert {name: lines for name, lines in shown(at, ledger).items() if lines} == {}
+        assert {name: lines for name, lines in read_graph(at, ledger).items() if lines} == {}
     finally:
         memory.close()
         at.remove(ledger.uuid)

@@ -1,4 +1,4 @@
-"""Real servers that are killed, that hang, and that come back empty; with writers and readers at work.
+"""Real servers that are killed, that hang, and that come back empty, while others write and read.
 
 TEST_SERVERS names a program that starts and stops them: `up|kill|pause|resume|wipe NAME...`, for the names
 neo4j and qdrant; NEO4J_URI and QDRANT_URL say where they are. Nothing else may use them meanwhile.
@@ -50,7 +50,7 @@ def _all_up() -> Iterator[None]:
 @pytest.fixture
 def opened(tmp_path: Path, hashed_models: dict[str, Any]) -> Iterator[Callable[..., Memory]]:
     """`opened(**config)`: a Memory of one ledger on both servers, closed and emptied at the end."""
-    made: list[Memory] = []
+    memories: list[Memory] = []
     collection = f"outages-{uuid4().hex[:8]}"
 
     def open_memory(**config: Any) -> Memory:
@@ -62,13 +62,13 @@ def opened(tmp_path: Path, hashed_models: dict[str, Any]) -> Iterator[Callable[.
             "graph_store": graph_config(),
             **config,
         }
-        made.append(Memory(settings=Settings.from_dict(settings)))
-        return made[-1]
+        memories.append(Memory(settings=Settings.from_dict(settings)))
+        return memories[-1]
 
     yield open_memory
     control("resume", *SERVERS.values())
     control("up", *SERVERS.values())
-    for memory in made:
+    for memory in memories:
         memory.close()
     with open_memory() as last:
         last.reset()
@@ -80,26 +80,26 @@ def opened(tmp_path: Path, hashed_models: dict[str, Any]) -> Iterator[Callable[.
 
 
 def until(condition: Callable[[], object]) -> None:
-    wait_until(condition, patience=SERVER_PATIENCE)
+    wait_until(condition, timeout=SERVER_PATIENCE)
 
 
-def is_known_to_be_away(memory: Memory, projection: str) -> bool:
-    """Whether nobody waits for its server any more."""
+def is_reported_unavailable(memory: Memory, projection: str) -> bool:
+    """Whether calls no longer wait for the server of this projection."""
     (worker,) = [one for one in memory._engine._backends.projection_workers if one.name == projection]
     return worker.is_unavailable or worker.is_overdue
 
 
-def found(memory: Memory, question: str) -> list[str]:
+def search_texts(memory: Memory, question: str) -> list[str]:
     return [hit["memory"] for hit in memory.search(question, user_id="ana")["results"]]
 
 
-def settle(memory: Memory) -> None:
-    """Everything delivered, without anybody asking for it."""
+def wait_until_delivered(memory: Memory) -> None:
+    """Waits until everything is delivered, without a call that delivers."""
     until(lambda: not memory.stats()["pending"])
 
 
-def wrong(memory: Memory) -> dict[str, Any] | None:
-    """What `verify` finds wrong, once nobody is away any more."""
+def find_errors(memory: Memory) -> dict[str, Any] | None:
+    """The report of `verify` if it is not ok, once all servers are reachable."""
     until(lambda: not any(lines["unreachable"] for lines in memory.verify()["projections"].values()))
     report = memory.verify()
     return None if report["ok"] else report
@@ -107,12 +107,14 @@ def wrong(memory: Memory) -> dict[str, Any] | None:
 
 @pytest.mark.parametrize("outage", ["kill", "pause"])
 @pytest.mark.parametrize("projection", ["graph", "vectors"])
-def test_an_outage_costs_no_words_and_ends_no_call(projection: str, outage: str, opened: Callable[..., Memory]) -> None:
+def test_an_outage_loses_no_memory_and_fails_no_call(
+    projection: str, outage: str, opened: Callable[..., Memory]
+) -> None:
     memory, server = opened(), SERVERS[projection]
     memory.add("Clara moved to Lisbon.", user_id="ana")
-    gone = memory.add("Clara dislikes rain.", user_id="ana")["results"][0]["id"]
-    assert found(memory, "Where did Clara move?")
-    settle(memory)
+    deleted = memory.add("Clara dislikes rain.", user_id="ana")["results"][0]["id"]
+    assert search_texts(memory, "Where did Clara move?")
+    wait_until_delivered(memory)
 
     control(outage, server)
     added = memory.add("Clara paints boats.", user_id="ana")
@@ -120,9 +122,9 @@ def test_an_outage_costs_no_words_and_ends_no_call(projection: str, outage: str,
     answer = memory.search("What does Clara paint?", user_id="ana")
     assert answer["degraded"] == [projection]
     assert any("Clara" in hit["memory"] for hit in answer["results"])
-    assert is_known_to_be_away(memory, projection)
+    assert is_reported_unavailable(memory, projection)
     again = memory.add("Clara sings.", user_id="ana")
-    receipt = memory.delete(gone)
+    receipt = memory.delete(deleted)
     answer = memory.search("Does Clara sing?", user_id="ana")
     assert again["pending"] == receipt["pending"] == answer["degraded"] == [projection]
     with pytest.raises(PartialWrite) as partial:
@@ -131,26 +133,26 @@ def test_an_outage_costs_no_words_and_ends_no_call(projection: str, outage: str,
     assert memory.get_all(user_id="ana")["total"] == 4
 
     control("resume" if outage == "pause" else "up", server)
-    settle(memory)
-    assert wrong(memory) is None
-    assert "Clara paints boats." in found(memory, "What does Clara paint?")
+    wait_until_delivered(memory)
+    assert find_errors(memory) is None
+    assert "Clara paints boats." in search_texts(memory, "What does Clara paint?")
     assert "degraded" not in memory.search("Does Clara sing?", user_id="ana")
-    assert "Clara dislikes rain." not in found(memory, "Does Clara dislike rain?")
+    assert "Clara dislikes rain." not in search_texts(memory, "Does Clara dislike rain?")
 
 
 @pytest.mark.parametrize("outage", [pytest.param("kill", marks=pytest.mark.quick), "pause"])
-def test_both_are_away(outage: str, opened: Callable[..., Memory]) -> None:
+def test_both_servers_are_away(outage: str, opened: Callable[..., Memory]) -> None:
     memory = opened()
     memory.add("Clara moved to Lisbon.", user_id="ana")
-    settle(memory)
+    wait_until_delivered(memory)
     control(outage, *SERVERS.values())
     answer = memory.search("Where did Clara move?", user_id="ana")
     assert answer["degraded"] == ["graph", "vectors"]
     added = memory.add("Clara sings.", user_id="ana")
     assert sorted(added["pending"]) == ["graph", "vectors"]
     control("resume" if outage == "pause" else "up", *SERVERS.values())
-    settle(memory)
-    assert wrong(memory) is None
+    wait_until_delivered(memory)
+    assert find_errors(memory) is None
 
 
 @pytest.mark.parametrize("projection", ["graph", "vectors"])
@@ -160,8 +162,8 @@ def test_opening_without_a_server(projection: str, opened: Callable[..., Memory]
     memory = opened()
     assert memory.add("Clara moved to Lisbon.", user_id="ana")["pending"] == [projection]
     control("up", SERVERS[projection])
-    settle(memory)
-    assert wrong(memory) is None
+    wait_until_delivered(memory)
+    assert find_errors(memory) is None
 
 
 @pytest.mark.parametrize("projection", ["graph", "vectors"])
@@ -173,8 +175,8 @@ def test_a_program_ends_although_a_server_is_away(projection: str, opened: Calla
     memory.close()
     control("resume", SERVERS[projection])
     again = opened()
-    settle(again)
-    assert wrong(again) is None
+    wait_until_delivered(again)
+    assert find_errors(again) is None
 
 
 @pytest.mark.parametrize("projection", ["graph", "vectors"])
@@ -182,14 +184,14 @@ def test_a_disk_that_is_wiped_while_we_work(projection: str, opened: Callable[..
     memory = opened()
     for number in range(30):
         memory.add(f"Clara paints boat number {number}.", user_id="ana")
-    settle(memory)
+    wait_until_delivered(memory)
     control("wipe", SERVERS[projection])
     control("up", SERVERS[projection])
     report = memory.verify()
     assert report["projections"][projection]["missing"] or report["projections"][projection]["unreachable"]
     until(lambda: memory.verify()["ok"])
     until(lambda: "degraded" not in memory.search("What does Clara paint?", user_id="ana"))
-    assert len(found(memory, "What does Clara paint?")) == 10
+    assert len(search_texts(memory, "What does Clara paint?")) == 10
 
 
 @pytest.mark.parametrize("projection", ["graph", "vectors"])
@@ -197,7 +199,7 @@ def test_a_disk_that_was_wiped_is_noticed_at_opening(projection: str, opened: Ca
     first = opened()
     for number in range(30):
         first.add(f"Clara paints boat number {number}.", user_id="ana")
-    settle(first)
+    wait_until_delivered(first)
     first.close()
     control("wipe", SERVERS[projection])
     control("up", SERVERS[projection])
@@ -210,7 +212,7 @@ def test_a_disk_that_was_wiped_is_noticed_at_opening(projection: str, opened: Ca
 def test_repair_after_a_wipe(projection: str, opened: Callable[..., Memory]) -> None:
     memory = opened()
     memory.add("Clara paints boats.", user_id="ana")
-    settle(memory)
+    wait_until_delivered(memory)
     control("wipe", SERVERS[projection])
     control("up", SERVERS[projection])
     report = memory.verify(repair=True)
@@ -218,7 +220,7 @@ def test_repair_after_a_wipe(projection: str, opened: Callable[..., Memory]) -> 
     assert report["repaired"]["ok"] is False
 
 
-def test_a_wrong_password_is_told_at_opening(opened: Callable[..., Memory]) -> None:
+def test_a_wrong_password_is_reported_at_opening(opened: Callable[..., Memory]) -> None:
     opened().add("Clara paints boats.", user_id="ana")
     secret = "wrong-" + uuid4().hex
     with pytest.raises(ConfigError) as error:
@@ -232,7 +234,7 @@ def test_a_wrong_password_is_told_at_opening(opened: Callable[..., Memory]) -> N
 
 
 class Writer:
-    """Adds, updates and deletes in a partition of its own, and remembers what was acknowledged."""
+    """Adds, updates and deletes in a partition of its own, and keeps the acknowledged texts."""
 
     def __init__(self, memory: Memory, number: int) -> None:
         self._memory, self._user = memory, f"user{number}"
@@ -247,7 +249,7 @@ class Writer:
             self.calls += 1
             try:
                 self._act()
-            except GraphmemError as error:  # nothing may fail: the ledger is up all the time
+            except GraphmemError as error:  # an error of this test: the ledger is up all the time
                 self.errors.append(repr(error))
 
     def _act(self) -> None:
@@ -265,29 +267,31 @@ class Writer:
             self._memory.delete(uid)
             self.deleted[uid] = self.texts.pop(uid)
 
-    def lost(self) -> set[str]:
-        there = {one["id"]: one["memory"] for one in self._memory.get_all(user_id=self._user, limit=100_000)["results"]}
-        return {uid for uid in there.keys() | self.texts.keys() if there.get(uid) != self.texts.get(uid)}
+    def list_lost(self) -> set[str]:
+        stored = {
+            one["id"]: one["memory"] for one in self._memory.get_all(user_id=self._user, limit=100_000)["results"]
+        }
+        return {uid for uid in stored.keys() | self.texts.keys() if stored.get(uid) != self.texts.get(uid)}
 
 
 class Reader:
-    """Searches, and sees to it that what was deleted does not come back."""
+    """Searches, and reports deleted memories among the hits."""
 
     def __init__(self, memory: Memory, writer: Writer) -> None:
         self._memory, self._writer = memory, writer
-        self.wrong: list[str] = []
+        self.errors: list[str] = []
         self.calls = 0
 
     def run(self, stop: Event) -> None:
         while not stop.is_set():
-            gone = set(self._writer.deleted)
+            deleted = set(self._writer.deleted)
             try:
                 answer = self._memory.search("Who sold Clara a boat?", user_id=self._writer._user)
             except GraphmemError as error:
-                self.wrong.append(repr(error))
+                self.errors.append(repr(error))
                 continue
             self.calls += 1
-            self.wrong += [hit["id"] for hit in answer["results"] if hit["id"] in gone]
+            self.errors += [hit["id"] for hit in answer["results"] if hit["id"] in deleted]
 
 
 def test_servers_are_killed_at_random_under_load(opened: Callable[..., Memory]) -> None:
@@ -299,25 +303,25 @@ def test_servers_are_killed_at_random_under_load(opened: Callable[..., Memory]) 
     threads = [Thread(target=one.run, args=(stop,)) for one in (*writers, *readers)]
     for thread in threads:
         thread.start()
-    chance, end, kills = random.Random(7), time.monotonic() + LOAD_SECONDS, 0
+    dice, end, kills = random.Random(7), time.monotonic() + LOAD_SECONDS, 0
     while time.monotonic() < end or kills < 3:  # a busy machine starts a server slowly
-        server = chance.choice(list(SERVERS.values()))
+        server = dice.choice(list(SERVERS.values()))
         control("kill", server)
         kills += 1
-        time.sleep(chance.uniform(0.2, 3))
+        time.sleep(dice.uniform(0.2, 3))
         control("up", server)
-        time.sleep(chance.uniform(0.2, 3))
+        time.sleep(dice.uniform(0.2, 3))
     stop.set()
     for thread in threads:
         thread.join(PATIENCE)
     assert not any(thread.is_alive() for thread in threads)
     assert [writer.errors for writer in writers] == [[]] * 4
-    assert [reader.wrong for reader in readers] == [[]] * 4
-    settle(memory)
-    assert wrong(memory) is None
-    assert [writer.lost() for writer in writers] == [set()] * 4
+    assert [reader.errors for reader in readers] == [[]] * 4
+    wait_until_delivered(memory)
+    assert find_errors(memory) is None
+    assert [writer.list_lost() for writer in writers] == [set()] * 4
     for writer in writers:
         memory.delete_all(user_id=writer._user)
-    settle(memory)
-    assert wrong(memory) is None
+    wait_until_delivered(memory)
+    assert find_errors(memory) is None
     assert min(one.calls for one in (*writers, *readers)) > 10

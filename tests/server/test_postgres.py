@@ -1,4 +1,4 @@
-"""What only a PostgreSQL server can show: several processes, broken connections, other people's tables."""
+"""Behaviour that only a PostgreSQL server shows: several processes, broken connections, other applications' tables."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ pytestmark = pytest.mark.server
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    with postgres() as made:
-        yield made
+    with postgres() as new_url:
+        yield new_url
 
 
 @contextmanager
@@ -54,8 +54,8 @@ def ledger_on(url: str) -> Iterator[Ledger]:
 
 def sql(url: str, statement: str) -> list[Any]:
     with psycopg.connect(url, autocommit=True) as connection:
-        found = connection.execute(statement)
-        return found.fetchall() if found.description else []
+        cursor = connection.execute(statement)
+        return cursor.fetchall() if cursor.description else []
 
 
 class Peer:
@@ -103,23 +103,23 @@ def test_two_processes_open_an_empty_database_at_once(url: str, tmp_path: Path) 
 
 
 def test_two_machines_need_one_secret(url: str, tmp_path: Path) -> None:
-    def on(machine: str, **config: Any) -> Memory:
+    def open_on(machine: str, **config: Any) -> Memory:
         return Memory(tmp_path / machine, settings=Settings.from_dict(fake_models(ledger_url=url, **config)))
 
-    said = {"role": "user", "content": "My PIN is 4711", "timestamp": "2024-03-01"}
-    with on("one") as memory:
-        memory.delete(memory.add(said, user_id="u")["results"][0]["id"])
+    message = {"role": "user", "content": "My PIN is 4711", "timestamp": "2024-03-01"}
+    with open_on("one") as memory:
+        memory.delete(memory.add(message, user_id="u")["results"][0]["id"])
     with pytest.raises(ConfigError, match="secret_key: .*another machine .*configure its text as secret_key on all"):
-        on("two")
+        open_on("two")
     assert not (tmp_path / "two" / "secret.key").exists()
     key = (tmp_path / "one" / "secret.key").read_text()
-    with on("two", secret_key=key) as memory:
-        assert memory.add(said, user_id="u")["results"][0]["reason"] == "erased"
-    with on("two", secret_key=KEY, replace_secret_key=True) as memory:
+    with open_on("two", secret_key=key) as memory:
+        assert memory.add(message, user_id="u")["results"][0]["reason"] == "erased"
+    with open_on("two", secret_key=KEY, replace_secret_key=True) as memory:
         assert memory.stats()["unguarded"] == 1
-        assert memory.add(said, user_id="u")["results"][0]["event"] == "ADD"
+        assert memory.add(message, user_id="u")["results"][0]["event"] == "ADD"
     with pytest.raises(ConfigError, match="secret_key: .*was configured, and none is"):
-        on("one")
+        open_on("one")
 
 
 @pytest.mark.quick
@@ -128,33 +128,33 @@ def test_processes_that_write_at_once_lose_and_double_nothing(url: str, tmp_path
     peers = [Peer(url, tmp_path, "write", name) for name in names]
     for peer in peers:
         peer.go()
-    told = [uid for peer in peers for uid in peer.answer()]
+    ids = [uid for peer in peers for uid in peer.answer()]
     for peer in peers:
         peer.end()
     with ledger_on(url) as ledger, ledger.read() as connection:
-        found = rows.changed_after(connection, 0, 1000)
+        records = rows.changed_after(connection, 0, 1000)
         last = outbox.last_change(connection)
-    assert sorted(record.id for record in found) == sorted(told)
-    texts = [record.text for record in found]
-    for name in names:  # each process's own in its order
-        mine = [int(said.split()[-1]) for said in texts if said.startswith(name)]
-        assert sorted(mine) == list(range(len(told) // 2))
-    numbers = [record.seq for record in found]
+    assert sorted(record.id for record in records) == sorted(ids)
+    texts = [record.text for record in records]
+    for name in names:  # each process's texts in its order
+        mine = [int(one.split()[-1]) for one in texts if one.startswith(name)]
+        assert sorted(mine) == list(range(len(ids) // 2))
+    numbers = [record.seq for record in records]
     assert numbers == sorted(set(numbers))
-    assert numbers[-1] <= last <= 4 * len(told)  # each add takes a few, and none is given out for nothing
+    assert numbers[-1] <= last <= 4 * len(ids)  # each add takes a few numbers
     with opened(url, tmp_path / "p0") as memory:
         memory.repair()
         assert memory.verify()["ok"]
-        assert len(memory.search("says", user_id="u1", top_k=100)["results"]) == len(told)
+        assert len(memory.search("says", user_id="u1", top_k=100)["results"]) == len(ids)
 
 
 def test_no_cursor_passes_a_transaction_that_lingers(url: str, tmp_path: Path) -> None:
-    """One has its sequence number and is not committed; what another wants to commit after it has to wait."""
+    """One transaction has its sequence number and is not committed: later ones wait for it."""
     with ledger_on(url) as ledger:
         copy = NetworkxIndex()
         projection = Projection("graph", ledger, GraphSink(copy), shared=True)
         with opened(url, tmp_path / "mine") as memory:
-            known = memory.add("I like tea", user_id="u1")["results"][0]["id"]
+            delivered_id = memory.add("I like tea", user_id="u1")["results"][0]["id"]
         projection.catch_up([])
         slow, fast = Peer(url, tmp_path, "linger", "slow"), Peer(url, tmp_path, "write", "fast")
         slow.go()
@@ -163,19 +163,19 @@ def test_no_cursor_passes_a_transaction_that_lingers(url: str, tmp_path: Path) -
         for _ in range(5):
             projection.catch_up([])
             time.sleep(0.1)
-        assert [uid for uid, _ in copy.list_held()] == [known]
+        assert [uid for uid, _ in copy.list_held()] == [delivered_id]
         slow.go()
         (first,) = slow.answer()
         later = fast.answer()
         for peer in (slow, fast):
             peer.end()
         projection.catch_up([])
-        assert {uid for uid, _ in copy.list_held()} == {known, first, *later}
+        assert {uid for uid, _ in copy.list_held()} == {delivered_id, first, *later}
         assert not projection.has_pending()
         assert projection.verify() == dict.fromkeys(projection.verify(), [])
         with ledger.read() as connection:
-            found = rows.records(connection, [first, *later])
-        assert found[first].row < min(found[uid].row for uid in later)
+            records = rows.records(connection, [first, *later])
+        assert records[first].row < min(records[uid].row for uid in later)
 
 
 def test_a_writer_killed_in_the_middle_leaves_nothing_and_nobody_waits(url: str, tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_a_writer_killed_in_the_middle_leaves_nothing_and_nobody_waits(url: str,
         assert memory.verify()["ok"]
 
 
-# --- what goes wrong -------------------------------------------------------------------------------------------------
+# --- errors ----------------------------------------------------------------------------------------------------------
 
 
 def terminate(url: str) -> None:
@@ -226,21 +226,21 @@ def test_a_connection_that_is_cut_in_a_transaction_is_our_error_and_the_next_cal
             assert outbox.last_change(reading) == 1
 
 
-def told_by(error: BaseException) -> str:
-    """All that a traceback would print of it."""
+def format_traceback(error: BaseException) -> str:
+    """The traceback as Python prints it, causes included."""
     return "".join(traceback.format_exception(error))
 
 
-def test_a_wrong_password_is_told_without_it(url: str) -> None:
+def test_a_wrong_password_is_reported_without_quoting_it(url: str) -> None:
     wrong = make_url(url).set(password="Xanthippe").render_as_string(hide_password=False)
     with suppress(psycopg.OperationalError), psycopg.connect(wrong):
         pytest.skip("this server lets everybody in")
     with pytest.raises(ConfigError, match="password authentication failed") as caught:
         Ledger(parse_url(wrong))
-    assert "Xanthippe" not in told_by(caught.value)
+    assert "Xanthippe" not in format_traceback(caught.value)
 
 
-def test_what_a_row_holds_is_in_no_error(url: str) -> None:
+def test_no_error_quotes_the_values_of_a_row(url: str) -> None:
     with ledger_on(url) as ledger:
         values = {"key": "Xanthippe", "memory": "x", "content_digest": None}
         with pytest.raises(StoreUnavailable, match="duplicate key") as caught, ledger.write() as connection:
@@ -279,7 +279,7 @@ def test_closing_leaves_no_connection_behind(url: str, tmp_path: Path) -> None:
     wait_until(lambda: sql(url, count) == [(0,)])
 
 
-# --- where it lives --------------------------------------------------------------------------------------------------
+# --- schemas and tables ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.quick
@@ -292,8 +292,8 @@ def test_other_peoples_tables_are_never_touched(url: str, tmp_path: Path) -> Non
         assert memory.get_all(user_id="u1")["total"] == 0
     assert sql(url, "SELECT * FROM public.memories") == [("theirs",)]
     assert sql(url, "SELECT * FROM public.alembic_version") == [("17",)]
-    found = sql(url, "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'")
-    assert sorted(found) == [("alembic_version",), ("memories",)]
+    tables = sql(url, "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'")
+    assert sorted(tables) == [("alembic_version",), ("memories",)]
 
 
 def test_a_schema_that_was_made_for_us_is_enough(url: str) -> None:
@@ -329,7 +329,7 @@ def test_a_database_that_cannot_hold_all_text_is_refused() -> None:
 KEYS = ["ann", "ann b", "ann-b", "Ann c", "anna", "änn", "ann ä", "ann Z", "ann a", "ann \U0001f600", "ann \U0010fffe"]
 
 
-def beginning(ledger: Ledger, prefix: str) -> list[str]:
+def list_keys_with_prefix(ledger: Ledger, prefix: str) -> list[str]:
     with ledger.write() as connection:
         partition = connection.scalar(select(schema.partitions.c.id)) or rows.ensure_partition(connection, "user:u")
         if connection.scalar(select(schema.entities.c.id).limit(1)) is None:
@@ -337,8 +337,8 @@ def beginning(ledger: Ledger, prefix: str) -> list[str]:
             connection.execute(schema.entities.insert(), [{**record, "key": key} for key in KEYS])
             connection.execute(text(MENTIONED))
         return [
-            found.key
-            for found in entity_names.entities_with_prefix(connection, partition, prefix, list(EntityType), 100)
+            entity.key
+            for entity in entity_names.entities_with_prefix(connection, partition, prefix, list(EntityType), 100)
         ]
 
 
@@ -352,10 +352,10 @@ MENTIONED = (
 
 def test_text_is_compared_by_its_bytes_whatever_the_databases_language() -> None:
     with postgres("TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en-US' LOCALE 'C.UTF-8'") as url:
-        assert sql(url, "SELECT 'a' < 'Z'") == [(True,)]  # as people sort
+        assert sql(url, "SELECT 'a' < 'Z'") == [(True,)]  # the language's order, not the bytes'
         with ledger_on(url) as ledger:
             for prefix in ("ann", "ann ", "a", "Ä", ""):
-                assert beginning(ledger, prefix) == sorted(key for key in KEYS if key.startswith(prefix))
+                assert list_keys_with_prefix(ledger, prefix) == sorted(key for key in KEYS if key.startswith(prefix))
 
 
 ODD = ["\x01\x1f\x7f", "a\r\n\tb", "e\u0301 \ufeff\u200b\u2028", "\U0010ffff\ufffe", "%s %(x)s :name $1 \\ ' \" {}"]
@@ -364,15 +364,15 @@ ODD = ["\x01\x1f\x7f", "a\r\n\tb", "e\u0301 \ufeff\u200b\u2028", "\U0010ffff\uff
 @pytest.mark.parametrize("odd", ODD)
 def test_odd_text_is_kept_as_it_is(url: str, tmp_path: Path, odd: str) -> None:
     with opened(url, tmp_path) as memory:
-        said = f"I like {odd} tea"
-        uid = memory.add(said, user_id="u1", metadata={odd: [odd, {"n": 2**70, "x": 1e300}]})["results"][0]["id"]
-        found = memory.get(uid)
-        assert (found["memory"], found["metadata"]) == (said, {odd: [odd, {"n": 2**70, "x": 1e300}]})
-        assert memory.history(uid)[0]["new_memory"] == said
+        content = f"I like {odd} tea"
+        uid = memory.add(content, user_id="u1", metadata={odd: [odd, {"n": 2**70, "x": 1e300}]})["results"][0]["id"]
+        record = memory.get(uid)
+        assert (record["memory"], record["metadata"]) == (content, {odd: [odd, {"n": 2**70, "x": 1e300}]})
+        assert memory.history(uid)[0]["new_memory"] == content
 
 
 @pytest.mark.parametrize("bad", ["a\x00b", "\ud800"])
-def test_what_no_store_can_keep_is_refused_before_it_gets_there(url: str, tmp_path: Path, bad: str) -> None:
+def test_text_that_no_store_can_hold_is_refused_before_it_is_sent(url: str, tmp_path: Path, bad: str) -> None:
     with opened(url, tmp_path) as memory:
         for call in (
             lambda: memory.add(bad, user_id="u1"),
@@ -405,7 +405,7 @@ def test_history_reads_as_in_sqlite(url: str, tmp_path: Path) -> None:
             uid = memory.add("I like tea", user_id="u1")["results"][0]["id"]
             memory.update(uid, "I like cake")
             memory.delete(uid)
-            told = memory.history(uid)
+            listed = memory.history(uid)
             if config:
                 with memory._engine.ledger.read() as connection:
                     history = list(events.history(connection, uid))
@@ -413,19 +413,19 @@ def test_history_reads_as_in_sqlite(url: str, tmp_path: Path) -> None:
         cursor = lite.execute("SELECT * FROM history")
         names, theirs = [column[0] for column in cursor.description], cursor.fetchall()
     with psycopg.connect(url) as connection:
-        found = connection.execute("SELECT * FROM graphmem.history")
-        assert [column.name for column in found.description] == names
-        mine = found.fetchall()
+        cursor = connection.execute("SELECT * FROM graphmem.history")
+        assert [column.name for column in cursor.description] == names
+        mine = cursor.fetchall()
     assert [(row[2:5], row[7:]) for row in mine] == [(row[2:5], row[7:]) for row in theirs]
     assert [type(value) for row in mine for value in row] == [type(value) for row in theirs for value in row]
-    assert [row[5:7] for row in theirs] == [(one["created_at"], one["updated_at"]) for one in told]
+    assert [row[5:7] for row in theirs] == [(one["created_at"], one["updated_at"]) for one in listed]
     assert [row[5:7] for row in mine] == [
         (e.created_at.isoformat(timespec="microseconds"), e.updated_at.isoformat(timespec="microseconds"))
         for e in history
     ]
 
 
-def test_size_and_compacting(url: str, tmp_path: Path) -> None:
+def test_resetting_shrinks_the_database(url: str, tmp_path: Path) -> None:
     with opened(url, tmp_path) as memory:
         memory.add([f"I like tea number {n} " * 20 for n in range(60)], user_id="u1")
         full = memory.stats()["bytes"]
@@ -434,7 +434,7 @@ def test_size_and_compacting(url: str, tmp_path: Path) -> None:
 
 
 def test_two_homes_with_vectors_of_their_own_share_a_ledger(tmp_path: Path) -> None:
-    """Each home's index has a cursor of its own: what one was given, the other still has to get."""
+    """Each home's index has a cursor of its own: a delivery to one is none to the other."""
     with postgres() as url:
         one, other = (Memory(tmp_path / home, settings=_settings(url)) for home in ("one", "other"))
         with one, other:
@@ -442,8 +442,8 @@ def test_two_homes_with_vectors_of_their_own_share_a_ledger(tmp_path: Path) -> N
                 one.add(f"Anna paints boat {number}", user_id="u")
                 other.add(f"Bo sells boat {number}", user_id="u")
                 for memory in (one, other):
-                    found = {hit["memory"] for hit in memory.search("boat", user_id="u", top_k=50)["results"]}
-                    assert len(found) == 2 * (number + 1)
+                    hit_texts = {hit["memory"] for hit in memory.search("boat", user_id="u", top_k=50)["results"]}
+                    assert len(hit_texts) == 2 * (number + 1)
             assert one.verify()["ok"]
             assert other.verify()["ok"]
 

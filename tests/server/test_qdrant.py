@@ -1,4 +1,4 @@
-"""A Qdrant server shared with others: ledgers, applications and processes; one that changes, hangs or goes away."""
+"""A Qdrant server shared by ledgers, applications and processes; a server that changes, hangs or is stopped."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def open_index(request: pytest.FixtureRequest, name: str) -> Iterator[Callable[.
     opened: list[Any] = []
 
     def open_one(ledger: str | None = None, model: str = "fake", dims: int = DIMS, **more: Any) -> Any:
-        told = {"url": URL, "collection": name, "grpc_port": GRPC_PORT, "prefer_grpc": request.param, **more}
-        opened.append(ServerIndex(QdrantOptions(**told), ledger or str(uuid4()), model, dims))
+        options = {"url": URL, "collection": name, "grpc_port": GRPC_PORT, "prefer_grpc": request.param, **more}
+        opened.append(ServerIndex(QdrantOptions(**options), ledger or str(uuid4()), model, dims))
         return opened[-1]
 
     yield open_one
@@ -70,7 +70,7 @@ def open_index(request: pytest.FixtureRequest, name: str) -> Iterator[Callable[.
         index.close()
 
 
-# --- whose is what ----------------------------------------------------------------------------------------------------
+# --- shared collections -----------------------------------------------------------------------------------------------
 
 
 def test_two_ledgers_in_one_collection_never_see_each_other(open_index: Callable[..., Any]) -> None:
@@ -90,7 +90,9 @@ def test_two_ledgers_in_one_collection_never_see_each_other(open_index: Callable
     assert one.count() == 0
 
 
-def test_what_is_not_graphmems_is_left_as_it_is(client: Any, name: str, open_index: Callable[..., Any]) -> None:
+def test_a_collection_of_another_application_is_left_as_it_is(
+    client: Any, name: str, open_index: Callable[..., Any]
+) -> None:
     from qdrant_client import models
 
     client.create_collection(
@@ -137,35 +139,35 @@ def test_a_ledger_alone_may_change_its_model(open_index: Callable[..., Any]) -> 
 
 def test_a_newer_schema_is_refused(client: Any, name: str, open_index: Callable[..., Any]) -> None:
     open_index().check()
-    told = client.get_collection(name).config.metadata["graphmem"]
-    client.update_collection(name, metadata={"graphmem": {**told, "schema": 2}})
+    marker = client.get_collection(name).config.metadata["graphmem"]
+    client.update_collection(name, metadata={"graphmem": {**marker, "schema": 2}})
     with pytest.raises(StoreError, match="upgrade") as caught:
         open_index().wipe()
     assert not isinstance(caught.value, StoreUnavailable)
 
 
-def test_two_processes_may_make_it_at_once(name: str, open_index: Callable[..., Any]) -> None:
+def test_several_processes_may_create_the_collection_at_once(name: str, open_index: Callable[..., Any]) -> None:
     program = (
         "import sys; from graphmem.stores.qdrant.server import *\n"
         "index = ServerIndex(QdrantOptions(sys.argv[1], collection=sys.argv[2]), sys.argv[3], 'fake', 8)\n"
         "print(index.count()); index.close()"
     )
-    made = [
+    processes = [
         subprocess.Popen(
             [sys.executable, "-W", "error", "-c", program, URL, name, str(uuid4())], stdout=subprocess.PIPE
         )
         for _ in range(3)
     ]
-    assert [process.communicate()[0].strip() for process in made] == [b"0"] * 3
+    assert [process.communicate()[0].strip() for process in processes] == [b"0"] * 3
     index = open_index()
     index.upsert([point(1)])
     assert near(index) == [uid(1)]
 
 
-# --- what changes behind our back -------------------------------------------------------------------------------------
+# --- changes by others ------------------------------------------------------------------------------------------------
 
 
-def test_a_collection_that_went_is_lost_until_it_is_filled_again(
+def test_a_deleted_collection_is_lost_until_it_is_filled_again(
     client: Any, name: str, open_index: Callable[..., Any]
 ) -> None:
     index = open_index()
@@ -195,17 +197,19 @@ def test_missing_field_indexes_are_made(client: Any, name: str, open_index: Call
     assert fields["partition"].params.is_tenant
 
 
-# --- what it keeps ----------------------------------------------------------------------------------------------------
+# --- stored data ------------------------------------------------------------------------------------------------------
 
 
-def test_no_words_reach_the_server(client: Any, name: str, open_index: Callable[..., Any]) -> None:
+def test_no_text_or_metadata_reaches_the_server(client: Any, name: str, open_index: Callable[..., Any]) -> None:
     open_index().upsert([point(1, text="xylophone", metadata={"note": "quagmire"})])
     (record,) = client.scroll(name, with_vectors=True)[0]
     assert "xylophone" not in str(record)
     assert "quagmire" not in str(record)
 
 
-def test_quantised_on_disk_it_finds_the_same(client: Any, name: str, open_index: Callable[..., Any]) -> None:
+def test_a_quantised_collection_on_disk_returns_the_same_hits(
+    client: Any, name: str, open_index: Callable[..., Any]
+) -> None:
     from qdrant_client import models
 
     index = open_index(on_disk=True, quantized=True)
@@ -213,13 +217,13 @@ def test_quantised_on_disk_it_finds_the_same(client: Any, name: str, open_index:
     config = client.get_collection(name).config
     assert config.params.vectors["dense"].on_disk
     assert config.quantization_config.scalar.always_ram
-    # Quantised are segments above a threshold: here, all that hold anything.
+    # The server quantises segments above a threshold: here, all that are not empty.
     client.update_collection(name, optimizers_config=models.OptimizersConfigDiff(indexing_threshold=1))
     points = [point(n, at_cosine(1 - n / 2000)) for n in range(1, 1500)]
     index.upsert(points)
-    found = index.dense(view(), towards(1), 20)
-    assert [one for one, _ in found] == [uid(n) for n in range(1, 21)]
-    assert [score for _, score in found] == pytest.approx([1 - n / 2000 for n in range(1, 21)], abs=1e-5)
+    hits = index.dense(view(), towards(1), 20)
+    assert [one for one, _ in hits] == [uid(n) for n in range(1, 21)]
+    assert [score for _, score in hits] == pytest.approx([1 - n / 2000 for n in range(1, 21)], abs=1e-5)
 
 
 def test_a_point_that_is_refused_is_no_outage(open_index: Callable[..., Any]) -> None:
@@ -257,18 +261,18 @@ def test_by_agent_or_run_alone_all_partitions_are_searched(open_index: Callable[
 # --- connections ------------------------------------------------------------------------------------------------------
 
 
-def test_grpc_is_taken_where_it_answers_and_rest_elsewhere(open_index: Callable[..., Any]) -> None:
-    for told, taken in (({"prefer_grpc": None}, True), ({"prefer_grpc": None, "grpc_port": 1}, False)):
-        index = open_index(**told)
+def test_grpc_is_used_where_it_answers_and_rest_elsewhere(open_index: Callable[..., Any]) -> None:
+    for options, is_grpc in (({"prefer_grpc": None}, True), ({"prefer_grpc": None, "grpc_port": 1}, False)):
+        index = open_index(**options)
         index.upsert([point(1)])
-        assert index._collection._connection.reader._client._prefer_grpc is taken
+        assert index._collection._connection.reader._client._prefer_grpc is is_grpc
         assert near(index) == [uid(1)]
     with pytest.raises(ConfigError, match="does not answer gRPC on port 1"):
         open_index(prefer_grpc=True, grpc_port=1).check()
 
 
 class Gate:
-    """Stands before a server's port: can let nothing through, or be gone."""
+    """A proxy of a server's port that can hang, or be stopped."""
 
     def __init__(self, port: int) -> None:
         self._to, self._open, self._pairs = port, Event(), []
@@ -287,10 +291,10 @@ class Gate:
                 one, _ = listening.accept()
                 other = socket.create_connection(("127.0.0.1", self._to))
                 self._pairs += [one, other]
-                Thread(target=self._carry, args=(one, other), daemon=True).start()
-                Thread(target=self._carry, args=(other, one), daemon=True).start()
+                Thread(target=self._forward, args=(one, other), daemon=True).start()
+                Thread(target=self._forward, args=(other, one), daemon=True).start()
 
-    def _carry(self, one: socket.socket, other: socket.socket) -> None:
+    def _forward(self, one: socket.socket, other: socket.socket) -> None:
         with suppress(OSError):
             while data := one.recv(65_536):
                 self._open.wait()
@@ -327,7 +331,7 @@ def behind(gates: tuple[Gate, Gate]) -> dict[str, Any]:
 
 
 def give_up(call: Callable[[], object]) -> None:
-    """The call gives up a server that is away or hangs, which it still does afterwards."""
+    """Asserts that a call gives up a server that is stopped or hangs."""
     with pytest.raises(StoreUnavailable, match="out of reach"):
         call()
 
@@ -366,10 +370,10 @@ def test_threads_wait_for_a_server_that_hangs_once(
     monkeypatch.setattr(index._collection, "_connect", try_to_connect)
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(give_up, [look] * 4))
-    assert len(tries) < 4  # one, but for a thread that comes when the others have given up
+    assert len(tries) < 4  # one, or more if a thread starts after the others have given up
 
 
-def is_found(index: Any) -> bool:
+def finds_the_point(index: Any) -> bool:
     with suppress(StoreUnavailable):
         return near(index) == [uid(1)]
     return False
@@ -385,7 +389,7 @@ def test_a_restarted_server_is_found_again(open_index: Callable[..., Any], gates
             give_up(lambda: near(index))
         for gate in gates:
             gate.start()
-        wait_until(lambda: is_found(index))  # gRPC tries again twice a second
+        wait_until(lambda: finds_the_point(index))  # gRPC tries again twice a second
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://no-such-host.invalid:6333"])
@@ -432,41 +436,41 @@ def test_a_key_over_plain_http_is_warned_about_once() -> None:
 
 
 @pytest.fixture
-def remember(tmp_path: Path, name: str) -> Iterator[Callable[..., Memory]]:
-    """`remember(folder="one", **config)`: a Memory with fake models on the server."""
+def open_memory(tmp_path: Path, name: str) -> Iterator[Callable[..., Memory]]:
+    """`open_memory(folder="one", **overrides)`: a Memory with fake models on the server."""
     from support.fakes import fake_models
 
-    made: list[Memory] = []
+    memories: list[Memory] = []
 
-    def make(folder: str = "one", **config: Any) -> Memory:
+    def make(folder: str = "one", **overrides: Any) -> Memory:
         store = {"config": {"url": URL, "grpc_port": GRPC_PORT, "collection_name": name}}
-        told = fake_models(**{"home": tmp_path / folder, "vector_store": store, **config})
-        made.append(Memory(settings=Settings.from_dict(told)))
-        return made[-1]
+        config = fake_models(**{"home": tmp_path / folder, "vector_store": store, **overrides})
+        memories.append(Memory(settings=Settings.from_dict(config)))
+        return memories[-1]
 
     yield make
-    for memory in made:
+    for memory in memories:
         memory.close()
 
 
-def found(memory: Memory, words: str, **scope: str) -> list[str]:
+def search_texts(memory: Memory, words: str, **scope: str) -> list[str]:
     return [hit["memory"] for hit in memory.search(words, **(scope or {"user_id": "ana"}))["results"]]
 
 
-def test_a_life_on_the_server(client: Any, name: str, remember: Callable[..., Memory]) -> None:
-    memory = remember()
+def test_the_life_of_a_memory_on_the_server(client: Any, name: str, open_memory: Callable[..., Memory]) -> None:
+    memory = open_memory()
     added = memory.add("I like tea", user_id="ana", agent_id="bot")
     assert "pending" not in added
     memory.add("I live in Bergen", user_id="ana")
     memory.add("I like coffee", user_id="bo", agent_id="bot")
-    assert found(memory, "tea")[0] == "I like tea"
-    assert set(found(memory, "like", agent_id="bot")) == {"I like tea", "I like coffee"}
+    assert search_texts(memory, "tea")[0] == "I like tea"
+    assert set(search_texts(memory, "like", agent_id="bot")) == {"I like tea", "I like coffee"}
     uid = added["results"][0]["id"]
     memory.update(uid, "I like cocoa")
-    assert found(memory, "cocoa")[0] == "I like cocoa"
+    assert search_texts(memory, "cocoa")[0] == "I like cocoa"
     assert memory.verify()["ok"]
     assert memory.delete(uid)["erased"]["vectors"] == 1
-    assert "I like cocoa" not in found(memory, "cocoa")
+    assert "I like cocoa" not in search_texts(memory, "cocoa")
     memory.rebuild()
     assert memory.verify()["ok"]
     assert client.count(name).count == 2
@@ -474,67 +478,67 @@ def test_a_life_on_the_server(client: Any, name: str, remember: Callable[..., Me
     assert client.count(name).count == 0
 
 
-def test_two_memories_on_one_server(remember: Callable[..., Memory]) -> None:
-    one, other = remember("one"), remember("other")
+def test_two_memories_on_one_server(open_memory: Callable[..., Memory]) -> None:
+    one, other = open_memory("one"), open_memory("other")
     one.add("I like tea", user_id="ana")
     other.add("I like coffee", user_id="ana")
-    assert found(one, "like") == ["I like tea"]
+    assert search_texts(one, "like") == ["I like tea"]
     one.reset()
-    assert found(other, "like") == ["I like coffee"]
+    assert search_texts(other, "like") == ["I like coffee"]
     assert other.verify()["ok"]
 
 
-def test_a_second_process_shares_the_index(remember: Callable[..., Memory]) -> None:
-    one, two = remember(), remember()
+def test_a_second_process_shares_the_index(open_memory: Callable[..., Memory]) -> None:
+    one, two = open_memory(), open_memory()
     one.add("I like tea", user_id="ana")
-    assert found(two, "tea") == ["I like tea"]
+    assert search_texts(two, "tea") == ["I like tea"]
 
 
-def test_from_embedded_to_the_server(remember: Callable[..., Memory]) -> None:
-    embedded = remember(vector_store={"config": {}})
+def test_from_embedded_to_the_server(open_memory: Callable[..., Memory]) -> None:
+    embedded = open_memory(vector_store={"config": {}})
     embedded.add("I like tea", user_id="ana")
     embedded.close()
-    moved = remember()
-    assert found(moved, "tea") == ["I like tea"]
+    moved = open_memory()
+    assert search_texts(moved, "tea") == ["I like tea"]
     assert moved.verify()["ok"]
 
 
-def test_a_changed_embedder_is_rebuilt(client: Any, name: str, remember: Callable[..., Memory]) -> None:
-    memory = remember()
+def test_a_changed_embedder_is_rebuilt(client: Any, name: str, open_memory: Callable[..., Memory]) -> None:
+    memory = open_memory()
     memory.add("I like tea", user_id="ana")
     memory.close()
     embedder = {"embed": lambda texts: [[1.0, 2.0] for _ in texts], "embedding_dims": 2, "model": "two"}
-    changed = remember(embedder={"provider": "callable", "config": embedder})
+    changed = open_memory(embedder={"provider": "callable", "config": embedder})
     with pytest.raises(ConfigError, match="call rebuild"):
         changed.search("tea", user_id="ana")
     changed.rebuild()
-    assert found(changed, "tea") == ["I like tea"]
+    assert search_texts(changed, "tea") == ["I like tea"]
     assert client.get_collection(name).config.params.vectors["dense"].size == 2
 
 
-def test_a_collection_that_went_is_filled_by_rebuild(client: Any, name: str, remember: Callable[..., Memory]) -> None:
-    memory = remember()
+def test_a_deleted_collection_is_filled_by_rebuild(client: Any, name: str, open_memory: Callable[..., Memory]) -> None:
+    memory = open_memory()
     memory.add("I like tea", user_id="ana")
     client.delete_collection(name)
     assert memory.verify()["projections"]["vectors"]["missing"]
     memory.add("I like cocoa", user_id="ana")
     memory.rebuild()
-    assert sorted(found(memory, "like")) == ["I like cocoa", "I like tea"]
+    assert sorted(search_texts(memory, "like")) == ["I like cocoa", "I like tea"]
 
 
-def test_a_memory_of_another_model_is_refused_at_opening(remember: Callable[..., Memory]) -> None:
-    remember().add("I like tea", user_id="ana")
+def test_a_memory_of_another_model_is_refused_at_opening(open_memory: Callable[..., Memory]) -> None:
+    open_memory().add("I like tea", user_id="ana")
     embedder = {"embed": lambda texts: [[1.0, 2.0] for _ in texts], "embedding_dims": 2, "model": "two"}
     with pytest.raises(ConfigError, match=r"64 dimensions of 'hash'.*choose another vector_store.config.collection"):
-        remember("other", embedder={"provider": "callable", "config": embedder})
+        open_memory("other", embedder={"provider": "callable", "config": embedder})
 
 
-def test_an_unreachable_server_is_no_obstacle_to_remembering(remember: Callable[..., Memory]) -> None:
-    away = remember(vector_store={"config": {"url": "http://127.0.0.1:1"}})
+def test_memories_are_stored_while_the_server_is_unreachable(open_memory: Callable[..., Memory]) -> None:
+    away = open_memory(vector_store={"config": {"url": "http://127.0.0.1:1"}})
     assert away.add("I like tea", user_id="ana")["pending"] == ["vectors"]
     assert away.search("tea", user_id="ana")["degraded"]
     away.close()
-    assert found(remember(), "tea") == ["I like tea"]
+    assert search_texts(open_memory(), "tea") == ["I like tea"]
 
 
 def test_nothing_on_disk_leaves_nothing_on_a_server() -> None:
@@ -542,11 +546,11 @@ def test_nothing_on_disk_leaves_nothing_on_a_server() -> None:
         Memory(":memory:", settings=Settings.from_dict({"vector_store": {"config": {"url": URL}}}))
 
 
-def test_without_the_client_it_says_what_to_install(
-    remember: Callable[..., Memory], monkeypatch: pytest.MonkeyPatch
+def test_without_the_client_the_error_names_the_extra_to_install(
+    open_memory: Callable[..., Memory], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in ("graphmem.stores.qdrant.server", "graphmem.stores.qdrant.client"):
         monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.setitem(sys.modules, "qdrant_client", None)
     with pytest.raises(ConfigError, match=r"pip install 'graphmem\[qdrant\]'"):
-        remember()
+        open_memory()

@@ -22,9 +22,9 @@ HIT = {**RECORD, "score": float, "similarity": float}
 RELATION = {"source": str, "relationship": str, "target": str, "memory_ids": list}
 
 
-def check(found: Any, shape: dict[str, Any]) -> None:
+def check(record: Any, shape: dict[str, Any]) -> None:
     for name, kind in shape.items():
-        assert isinstance(found[name], kind), f"{name}: {found[name]!r}"
+        assert isinstance(record[name], kind), f"{name}: {record[name]!r}"
 
 
 def added(memory: Memory, words: Any, **more: Any) -> str:
@@ -32,12 +32,12 @@ def added(memory: Memory, words: Any, **more: Any) -> str:
     return str(one["id"])
 
 
-def ids(found: Any) -> list[str]:
-    return [one["id"] for one in found["results"]]
+def ids(response: Any) -> list[str]:
+    return [one["id"] for one in response["results"]]
 
 
-def texts(found: Any) -> list[str]:
-    return [one["memory"] for one in found["results"]]
+def texts(response: Any) -> list[str]:
+    return [one["memory"] for one in response["results"]]
 
 
 SCOPED: dict[str, Callable[..., Any]] = {

@@ -1,4 +1,4 @@
-"""Where tests keep their ledgers: SQLite, and PostgreSQL where POSTGRES_URL names a server to make databases on."""
+"""Databases for ledgers: SQLite, and PostgreSQL where POSTGRES_URL names a server to create databases on."""
 
 from __future__ import annotations
 
@@ -15,46 +15,46 @@ from graphmem.stores.ledger.secret_key import SecretKeySource
 
 SQLITE = "sqlite"
 POSTGRES = pytest.param("postgresql", marks=pytest.mark.server)
-# What several processes on one server have in common.
+# The secret key that several processes on one server share.
 KEY = "a key that is for tests only, and so no secret"
 KEYRING = SecretKeySource(configured=KEY, is_local=False)
-# For tests that look into the file.
+# For tests that read the SQLite file itself.
 SQLITE_ONLY = pytest.mark.parametrize("database", [SQLITE], indirect=True)
 
 
 @contextmanager
 def postgres(template: str = "") -> Iterator[str]:
-    """The URL of an empty database; `template` is what CREATE DATABASE says further.
+    """The URL of an empty database; `template` are further options of CREATE DATABASE.
 
-    A database that was used is emptied and lent again: to drop one takes a checkpoint of the whole server.
+    A used database is emptied and reused: dropping one takes a checkpoint of the whole server.
     """
-    given = os.environ.get("POSTGRES_URL")
-    if not given:
+    server_url = os.environ.get("POSTGRES_URL")
+    if not server_url:
         pytest.skip("POSTGRES_URL names no PostgreSQL server")
-    name = _empty.pop() if _empty and not template else _created(given, template)
-    url = make_url(given).set(database=name).render_as_string(hide_password=False)
+    name = _empty_databases.pop() if _empty_databases and not template else _create(server_url, template)
+    url = make_url(server_url).set(database=name).render_as_string(hide_password=False)
     try:
         yield url
     finally:
         if template:
-            _drop(given, [name])
+            _drop(server_url, [name])
         else:
             _clear(url)
-            _empty.append(name)
+            _empty_databases.append(name)
 
 
-_empty: list[str] = []
+_empty_databases: list[str] = []
 
 
-def _created(given: str, template: str) -> str:
+def _create(server_url: str, template: str) -> str:
     import psycopg
 
-    if not _empty:
-        atexit.register(lambda: _drop(given, _empty))
+    if not _empty_databases:
+        atexit.register(lambda: _drop(server_url, _empty_databases))
     name = f"graphmem_test_{uuid4().hex[:12]}"
-    with psycopg.connect(given, autocommit=True) as server:
+    with psycopg.connect(server_url, autocommit=True) as server:
         server.execute(f"CREATE DATABASE {name} {template}")
-        if not template:  # what is tested here is not the disk
+        if not template:  # these tests are not about durability
             server.execute(f"ALTER DATABASE {name} SET synchronous_commit = off")
     return name
 
@@ -70,9 +70,9 @@ def _clear(url: str) -> None:
         database.execute("CREATE SCHEMA public")
 
 
-def _drop(given: str, names: list[str]) -> None:
+def _drop(server_url: str, names: list[str]) -> None:
     import psycopg
 
-    with psycopg.connect(given, autocommit=True) as server:
+    with psycopg.connect(server_url, autocommit=True) as server:
         while names:
             server.execute(f"DROP DATABASE IF EXISTS {names.pop()} WITH (FORCE)")

@@ -1,4 +1,4 @@
-"""What an error tells whoever prints it, or has it reported."""
+"""All text by which an error may reach a log or an error report."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import traceback
 
 
 def told(error: BaseException | None) -> str:
-    """An error with all that led to it: as text, as repr, its arguments, and the traceback as Python prints it."""
+    """Formats an error with its causes: text, repr, arguments, notes and traceback."""
     if error is None:
         return ""
-    before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    shown = "".join(traceback.format_exception(error))
-    return f"{error} {error!r} {error.args} {getattr(error, '__notes__', '')}\n{shown}\n{told(before)}"
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    trace = "".join(traceback.format_exception(error))
+    return f"{error} {error!r} {error.args} {getattr(error, '__notes__', '')}\n{trace}\n{told(cause)}"

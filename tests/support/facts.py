@@ -22,15 +22,15 @@ def store(memory: Memory, text: str, *, sources: Any = (), **more: Any) -> str:
 
 
 def heard(memory: Memory, text: str, **more: Any) -> str:
-    """A message of which facts were made: a mere source."""
+    """Stores a source message: a message from which facts were drawn."""
     return store(memory, text, source_only=True, role="user", **more)
 
 
 def fact(memory: Memory, text: str, *sources: str, **more: Any) -> str:
-    """A fact drawn from messages."""
+    """Stores a fact drawn from messages."""
     return store(memory, text, sources=sources, kind="fact", **more)
 
 
 def summary(memory: Memory, text: str, *sources: str, **more: Any) -> str:
-    """A summary drawn from others."""
+    """Stores a summary drawn from other memories."""
     return store(memory, text, sources=sources, kind="summary", **more)

@@ -1,6 +1,6 @@
-"""Language models whose answers tests choose: by what they find in which words, or one and the same.
+"""Fake language models: with an answer for each message and each pair of fact and memory, or with one answer for all.
 
-And an embedding function for which everything is near, so that every fact is compared with what there is.
+And an embedding function for which all texts are near, so that each fact is compared with all stored memories.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Decision = Mapping[str, Any]
 
 
 def fact(text: str, *relations: tuple[str, str, str], **more: Any) -> dict[str, Any]:
-    """A fact as an answer has it; the messages it comes from are filled in."""
+    """A fact in the form of a model's answer, without the numbers of its source messages."""
     stated = [
         {"subject": a, "predicate": how, "object": b, "valid_at": None, "invalid_at": None} for a, how, b in relations
     ]
@@ -42,37 +42,37 @@ class Scripted:
         self.asked: list[dict[str, Any]] = []
 
     def __call__(self, body: Mapping[str, Any]) -> str:
-        said = json.loads(body["messages"][-1]["content"])
-        self.asked.append(said)
+        request = json.loads(body["messages"][-1]["content"])
+        self.asked.append(request)
         if self.broken:
             return "I would rather talk about the weather."
-        if "facts" in said:
-            return self._decide(said)
-        if "about" in said:
-            return self._find(said)
-        return json.dumps({"summary": "Of " + ", ".join(one["text"] for one in said["messages"])})
+        if "facts" in request:
+            return self._decide(request)
+        if "about" in request:
+            return self._extract(request)
+        return json.dumps({"summary": "Of " + ", ".join(one["text"] for one in request["messages"])})
 
-    def _find(self, said: Mapping[str, Any]) -> str:
+    def _extract(self, request: Mapping[str, Any]) -> str:
         facts = []
-        for message in said["messages"]:
+        for message in request["messages"]:
             for one in self.found.get(message["text"], ()):
-                told = fact(one) if isinstance(one, str) else one
-                facts.append({"messages": [message["n"]], **told})
+                entry = fact(one) if isinstance(one, str) else one
+                facts.append({"messages": [message["n"]], **entry})
         return json.dumps({"facts": facts}, ensure_ascii=False)
 
-    def _decide(self, said: Mapping[str, Any]) -> str:
+    def _decide(self, request: Mapping[str, Any]) -> str:
         if self.before_deciding is not None:
             self.before_deciding()
         entries = []
-        for new in said["facts"]:
-            mine = []
-            for known in said["memories"]:
-                decision = self.decided.get((new["text"], known["text"]))
+        for new in request["facts"]:
+            decisions = []
+            for memory in request["memories"]:
+                decision = self.decided.get((new["text"], memory["text"]))
                 if decision is not None:
-                    mine.append({"fact": new["fact"], "id": known["id"], "text": known["text"], **decision})
-            if not mine or any(one.get("and_add") for one in mine):
-                mine.append({"fact": new["fact"], "event": "ADD", "id": None, "text": new["text"]})
-            entries += mine
+                    decisions.append({"fact": new["fact"], "id": memory["id"], "text": memory["text"], **decision})
+            if not decisions or any(one.get("and_add") for one in decisions):
+                decisions.append({"fact": new["fact"], "event": "ADD", "id": None, "text": new["text"]})
+            entries += decisions
         return json.dumps({"memory": entries}, ensure_ascii=False)
 
 

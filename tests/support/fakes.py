@@ -53,7 +53,7 @@ class Clerk:
         enrich: bool = True,
         **more: Any,
     ) -> MemoryRecord:
-        """Stores one message; `at` may be minutes after noon. Nobody's id counts as a speaker's name here."""
+        """Stores one message; `at` may be minutes after noon. Without `name` the memory has no speaker."""
         moment = at if isinstance(at, datetime) else NOON + timedelta(minutes=at)
         (step,) = message_commands([Message("user", text, moment, name=name)], scope, self.ledger.digests, **more)
         record = self.commit(replace(step, speaker=name))[0].record
@@ -67,9 +67,9 @@ class Clerk:
 
     def record(self, uid: str) -> MemoryRecord:
         with self.ledger.read() as connection:
-            found = memories.find(connection, uid)
-        assert found is not None
-        return found
+            record = memories.find(connection, uid)
+        assert record is not None
+        return record
 
     def rows(self, statement: Any) -> list[Any]:
         with self.ledger.read() as connection:

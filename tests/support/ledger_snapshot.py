@@ -1,4 +1,4 @@
-"""What a ledger holds as a whole, to compare two of them."""
+"""The whole content of a ledger, to compare two ledgers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from graphmem.stores.ledger import schema as s
 
 
 def contents(memory: Memory) -> dict[str, list[Any]]:
-    """Every table, without row ids, sequence numbers and what follows from the ledger's own UUID."""
+    """Every table, without row ids, sequence numbers and values derived from the ledger's own UUID."""
     with memory._engine.ledger.read() as c:
         uids = dict(c.execute(select(s.memories.c.id, s.memories.c.uid)).all())
         partitions = dict(c.execute(select(s.partitions.c.id, s.partitions.c.key)).all())
@@ -23,22 +23,22 @@ def contents(memory: Memory) -> dict[str, list[Any]]:
             for row in c.execute(select(s.relations))
         }
 
-        def rows(table: Any, leave: str = "", **resolved: dict[Any, Any]) -> list[Any]:
-            found = []
+        def rows(table: Any, omit: str = "", **resolved: dict[Any, Any]) -> list[Any]:
+            records = []
             for row in c.execute(select(table)).mappings():
                 values = {
-                    k: resolved[k].get(v) if k in resolved else v for k, v in row.items() if k not in leave.split()
+                    k: resolved[k].get(v) if k in resolved else v for k, v in row.items() if k not in omit.split()
                 }
                 if values.get("previous_state"):
                     values["previous_state"] = {**values["previous_state"], "seq": 0}
-                found.append({k: bytes(v) if isinstance(v, memoryview) else v for k, v in values.items()})
-            return sorted(found, key=lambda row: json.dumps(row, default=repr, sort_keys=True))
+                records.append({k: bytes(v) if isinstance(v, memoryview) else v for k, v in values.items()})
+            return sorted(records, key=lambda row: json.dumps(row, default=repr, sort_keys=True))
 
-        stones = select(s.tombstones).where(s.tombstones.c.kind == "memory")
+        tombstones = select(s.tombstones).where(s.tombstones.c.kind == "memory")
         return {
             "order": [uids[row] for row in sorted(uids)],
             "memories": rows(s.memories, "id seq", partition=partitions, previous=uids),
-            # What recognises the messages of the erased is of use in their own ledger only.
+            # Digests of erased messages are of use in their own ledger only.
             "messages": sorted(row.memory for row in c.execute(select(s.messages)) if row.content_digest is not None),
             "links": rows(s.links, memory=uids, other=uids),
             "events": rows(s.events, "id seq"),
@@ -47,7 +47,7 @@ def contents(memory: Memory) -> dict[str, list[Any]]:
             ],
             "further_runs": rows(s.further_runs, memory=uids),
             "tombstones": sorted(
-                (t.uid, t.partition, t.user_id, t.agent_id, t.run_id, t.at) for t in c.execute(stones)
+                (t.uid, t.partition, t.user_id, t.agent_id, t.run_id, t.at) for t in c.execute(tombstones)
             ),
             "entities": rows(s.entities, "id seq", partition=partitions),
             "mentions": rows(s.mentions, memory=uids, entity=keys),

@@ -1,7 +1,8 @@
-"""What may be logged: our own sentences, with names of ours and numbers in them. Every test listens (see conftest).
+"""Allowed log records: literal messages of the package, with its own names and numbers as arguments. Checked in every
+test (see conftest).
 
-The sentences are read out of the source, so nobody has to list them; words that tests store, ask or name are noted
-where they come in, at the checks of arguments.
+The messages are read from the source, so nobody has to list them. Texts, ids and names that tests pass in are recorded
+by the argument checks.
 """
 
 from __future__ import annotations
@@ -21,23 +22,27 @@ from graphmem.errors import GraphmemError
 
 LEVELS = {"debug", "info", "warning", "error", "critical"}
 OUR_NAMES = frozenset({"vectors", "graph"})
-# Shorter ones are in every sentence; of longer ones the beginning will do.
-TELLING, NOTED = 6, 200
+# Texts shorter than the first occur in any message; of longer ones a prefix of the second length is searched for.
+MIN_LENGTH, PREFIX_LENGTH = 6, 200
 
 
 def calls(source: str) -> Iterator[ast.Call]:
-    """What a source calls a logger with."""
+    """The calls of loggers in a source text."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            of = node.func.value
-            if isinstance(of, ast.Name) and of.id in {"logger", "logging", "log"} and hasattr(logging, node.func.attr):
+            target = node.func.value
+            if (
+                isinstance(target, ast.Name)
+                and target.id in {"logger", "logging", "log"}
+                and hasattr(logging, node.func.attr)
+            ):
                 yield node
 
 
 @cache
 def sentences() -> frozenset[str]:
     """The sentences that the package logs: literals, or this fails."""
-    found = set()
+    messages = set()
     for file in Path(graphmem.__file__).parent.rglob("*.py"):
         for call in calls(file.read_text("utf-8")):
             name = call.func.attr  # type: ignore[attr-defined]
@@ -47,12 +52,12 @@ def sentences() -> frozenset[str]:
             first = call.args[0]
             assert isinstance(first, ast.Constant), f"{file}:{call.lineno}: a literal, and values as its arguments"
             assert not call.keywords, f"{file}:{call.lineno}: no stack, nothing besides"
-            found.add(str(first.value))
-    return frozenset(found)
+            messages.add(str(first.value))
+    return frozenset(messages)
 
 
 class Listener(logging.Handler):
-    """Keeps what anybody logs."""
+    """Keeps all log records."""
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
@@ -63,13 +68,13 @@ class Listener(logging.Handler):
 
     @property
     def lines(self) -> list[str]:
-        """As a file would hold it, tracebacks included."""
+        """The records as a log file has them, tracebacks included."""
         return [logging.Formatter().format(record) for record in self.records]
 
 
 @contextmanager
 def listening() -> Iterator[Listener]:
-    """Ours at any level, everybody else's from INFO on."""
+    """Keeps records of the package at any level, of other loggers from INFO on."""
     root, ours, listener = logging.getLogger(), logging.getLogger("graphmem"), Listener()
     before = root.level, ours.level
     root.addHandler(listener)
@@ -84,7 +89,7 @@ def listening() -> Iterator[Listener]:
 
 
 class Censor:
-    """Finds in logs what should not be there."""
+    """Finds log records that are not allowed."""
 
     def __init__(self) -> None:
         self._sentences = sentences()
@@ -92,23 +97,23 @@ class Censor:
 
     @contextmanager
     def noting(self) -> Iterator[None]:
-        """Notes every text, id and name that is handed in."""
+        """Records every text, id and name that is passed in."""
 
-        def noted(check: Callable[..., Any]) -> Callable[..., Any]:
-            def checked(value: Any, *more: Any) -> Any:
-                if isinstance(value, str) and len(text := value.strip()) >= TELLING:
-                    self._texts.add(text[:NOTED])
+        def wrap(check: Callable[..., Any]) -> Callable[..., Any]:
+            def note_and_check(value: Any, *more: Any) -> Any:
+                if isinstance(value, str) and len(text := value.strip()) >= MIN_LENGTH:
+                    self._texts.add(text[:PREFIX_LENGTH])
                 return check(value, *more)
 
-            return checked
+            return note_and_check
 
         with patch.multiple(
-            validation, _checked_text=noted(validation._checked_text), _checked_name=noted(validation._checked_name)
+            validation, _checked_text=wrap(validation._checked_text), _checked_name=wrap(validation._checked_name)
         ):
             yield
 
     def complaint(self, record: logging.LogRecord) -> str:
-        """What is wrong with a record; "" if nothing is."""
+        """Says why a record is not allowed; "" if it is."""
         line = logging.Formatter().format(record)
         if record.exc_info or record.stack_info:
             return f"a stack: {line}"
@@ -118,10 +123,10 @@ class Censor:
             values = record.args if isinstance(record.args, tuple) else (record.args,)
             if unknown := [one for one in values if not _is_ours(one)]:
                 return f"{unknown!r} is neither a number nor a name of ours: {line}"
-        if record.name.startswith(("alembic", "mem0")):  # the titles of our migrations; what a mem0 in a test says
+        if record.name.startswith(("alembic", "mem0")):  # titles of our migrations; records of mem0 in its tests
             return ""
-        told = sorted(text for text in self._texts if text in line and not any(text in one for one in self._sentences))
-        return f"{told!r} was handed in: {line}" if told else ""
+        leaks = sorted(text for text in self._texts if text in line and not any(text in one for one in self._sentences))
+        return f"{leaks!r} was handed in: {line}" if leaks else ""
 
 
 def _is_ours(value: object) -> bool:
@@ -132,10 +137,10 @@ def _is_ours(value: object) -> bool:
 
 def _errors() -> set[str]:
     """The names of all classes of exceptions that there are (several may have one name: mem0 has an LLMError, too)."""
-    found, todo = set[type[BaseException]](), list[type[BaseException]]([BaseException])
+    classes, todo = set[type[BaseException]](), list[type[BaseException]]([BaseException])
     while todo:
         one = todo.pop()
-        if one not in found:
-            found.add(one)
+        if one not in classes:
+            classes.add(one)
             todo += type.__subclasses__(one)
-    return {one.__name__ for one in found}
+    return {one.__name__ for one in classes}

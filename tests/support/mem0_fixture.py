@@ -1,7 +1,7 @@
 """Real mem0ai, without network: its models are replaced by ones that need none. Works with every version since 0.1.
 
-`python tests/support/mem0_fixture.py FOLDER` lives a life of it in a folder; tests/data/mem0-* are what older versions
-wrote so.
+`python tests/support/mem0_fixture.py FOLDER` adds, updates and deletes some memories in a folder; older versions wrote
+tests/data/mem0-* so.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Embedder:
 
 
 class Model:
-    """A language model that finds one thing in whatever it is asked, in the words of every version's prompts."""
+    """A language model that draws one fact from any message, in the answer formats of all versions' prompts."""
 
     found = "Likes hiking in Norway"
 
@@ -49,7 +49,7 @@ class Model:
 
 
 def opened(folder: Path, **qdrant: Any) -> Any:
-    """A mem0 in a folder (or with its collection elsewhere), as its configuration makes it but for the models."""
+    """Opens a mem0 in a folder, or with its collection elsewhere; only its models are replaced."""
     from mem0 import Memory
 
     with suppress(ImportError):  # since 2.0
@@ -65,9 +65,9 @@ def opened(folder: Path, **qdrant: Any) -> Any:
         "history_db_path": str(folder / "history.db"),
     }
     with warnings.catch_warnings():
-        # Qdrant's local mode forgets to close a database that it only asks a question.
+        # Qdrant's local mode does not close a database that it only reads.
         warnings.simplefilter("ignore", ResourceWarning)
-        gc.freeze()  # so that only what is made now is gone through
+        gc.freeze()  # the collection below then visits new objects only
         memory = Memory.from_config(config)
         gc.collect()
         gc.unfreeze()
@@ -76,7 +76,7 @@ def opened(folder: Path, **qdrant: Any) -> Any:
 
 
 def closed(memory: Any) -> None:
-    """Lets go of all it holds; older versions do not do it themselves."""
+    """Closes all connections; older versions do not do it themselves."""
     memory.vector_store.client.close()
     connection = getattr(memory.db, "connection", None)
     if connection is not None:
@@ -85,15 +85,15 @@ def closed(memory: Any) -> None:
 
 
 def live(memory: Any) -> list[str]:
-    """Some weeks of a mem0 1 or older: what was said, drawn from it, corrected, deleted. Returns the ids in order."""
-    said = [
+    """Adds verbatim and extracted memories to a mem0 1 or older, updates one, deletes one. Returns the ids in order."""
+    messages = [
         {"role": "user", "name": "Tom", "content": "My sister Anna works at Nordlicht."},
         {"role": "assistant", "content": "Nordlicht has an office in Bergen."},
         {"role": "user", "content": "I like tea."},
         {"role": "user", "content": "Forget this one."},
     ]
     ids = []
-    for message in said:
+    for message in messages:
         (one,) = memory.add([message], user_id="tom", agent_id="bot", metadata={"topic": "family"}, infer=False)[
             "results"
         ]

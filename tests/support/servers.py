@@ -1,4 +1,4 @@
-"""Memories whose stores are all on servers: PostgreSQL, Qdrant and Neo4j, where variables say that they are there."""
+"""Memories whose stores are all on servers: PostgreSQL, Qdrant and Neo4j, where environment variables name them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def vector_config(collection: str) -> dict[str, Any]:
 
 
 class Servers:
-    """What a session's tests leave on servers that they share: removed at its end."""
+    """The collections and ledgers that a session's tests create on shared servers: removed at its end."""
 
     def __init__(self) -> None:
         self._name = f"journeys-{uuid4().hex[:8]}"
@@ -36,14 +36,14 @@ class Servers:
         self._ledgers: set[str] = set()
 
     def laid_under(self, config: dict[str, Any]) -> dict[str, Any]:
-        """A configuration with the servers' stores where it names none; a collection for each model."""
+        """Adds the servers' stores to a configuration that names none; each embedding model has a collection."""
         if not (NEO4J and QDRANT):
             return config
         model = config["embedder"]["config"]
         # Named by number: drivers log a collection's name, and the model's is one that tests hand in.
-        of = (model["model"], model["embedding_dims"])
-        collection = self._collections.setdefault(of, f"{self._name}-{len(self._collections)}")
-        # What takes long here is a busy machine, which is no outage.
+        key = (model["model"], model["embedding_dims"])
+        collection = self._collections.setdefault(key, f"{self._name}-{len(self._collections)}")
+        # A slow answer means a busy machine here, not an outage.
         on_servers = {
             "vector_store": vector_config(collection),
             "graph_store": graph_config(),
@@ -55,7 +55,7 @@ class Servers:
         self._ledgers.add(memory._engine.ledger.uuid)
 
     def warm(self) -> None:
-        """Lets servers that have just started plan and load what a first write needs, which is no outage either."""
+        """Waits for a first write: servers that have just started take long to plan and load it, which is no outage."""
         if not (NEO4J and QDRANT):
             return
         embedder = {"embed": lambda texts: [[1.0, 0.0] for _ in texts], "embedding_dims": 2, "model": "warm"}

@@ -19,17 +19,17 @@ _statements: LRUCache[Any, Any] = LRUCache(2000)
 
 
 def share_compiled_statements() -> None:
-    """Gives all ledgers of this process one cache.
+    """Gives all ledgers of this process one cache of compiled statements.
 
     Its keys hold the dialect, so all dialects of one class become equal.
     """
     for dialect in (SQLiteDialect_pysqlite, PGDialect_psycopg):
         dialect.__eq__ = lambda self, other: type(self) is type(other)  # type: ignore[method-assign,assignment]
         dialect.__hash__ = lambda self: hash(type(self))  # type: ignore[method-assign,assignment]
-    opened = Database.__init__
+    init_database = Database.__init__
 
     def with_shared_cache(self: Database, name: str, engine: Engine, **options: Any) -> None:
         engine.update_execution_options(compiled_cache=_statements)
-        opened(self, name, engine, **options)
+        init_database(self, name, engine, **options)
 
     Database.__init__ = with_shared_cache  # type: ignore[method-assign]

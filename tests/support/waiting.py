@@ -1,4 +1,4 @@
-"""Waiting in tests: they poll, and give up late. No test asserts how long something took.
+"""Waiting in tests: polling with a long timeout. No test asserts how long something took.
 
 `TEST_SLOWNESS` stretches every wait, for machines that are slower than a busy laptop.
 """
@@ -16,9 +16,9 @@ PATIENCE = 60 * SLOWNESS
 SERVER_PATIENCE = 3 * PATIENCE
 
 
-def wait_until(condition: Callable[[], object], what: str = "it did not happen", patience: float = PATIENCE) -> None:
-    """Returns as soon as the condition holds. Raises AssertionError, with `what`, after `patience` seconds."""
-    deadline = time.monotonic() + patience
+def wait_until(condition: Callable[[], object], message: str = "it did not happen", timeout: float = PATIENCE) -> None:
+    """Returns as soon as the condition holds. Raises AssertionError, with `message`, after `timeout` seconds."""
+    deadline = time.monotonic() + timeout
     while not condition():
-        assert time.monotonic() < deadline, what
+        assert time.monotonic() < deadline, message
         time.sleep(0.005)

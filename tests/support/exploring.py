@@ -1,4 +1,4 @@
-"""What is explored: the demo conversation and what came of it, stored in a Neo4j, and the files that people run."""
+"""The demo conversation with later changes, stored in a Neo4j, and the Cypher files that people run on it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from neo4j_servers import Server
-
 from graphmem import Memory
 from graphmem.cli.demo import USER, messages
 from graphmem.commands.types import RetireMemory
 from graphmem.model import Kind
 from graphmem.stores.ledger import memories, outbox
 from graphmem.stores.ledger.schema import links
+from support.neo4j_servers import Server
 
 EXPLORE = Path(__file__).parents[2] / "cypher" / "explore"
 FILES = sorted(EXPLORE.glob("*.cypher"))
@@ -26,7 +25,7 @@ MOVED = datetime(2025, 6, 2, 12, 10, tzinfo=UTC)
 
 
 @contextmanager
-def told(server: Server, home: Path) -> Iterator[Memory]:
+def demo_memory(server: Server, home: Path) -> Iterator[Memory]:
     """A memory of the demo conversation, with the usual models and its graph on a server; removed at the end."""
     neo4j = {"url": server.uri, "username": server.username, "password": server.password}
     config = {
@@ -45,18 +44,18 @@ def told(server: Server, home: Path) -> Iterator[Memory]:
 
 
 def partition(memory: Memory) -> str:
-    """The full name of the demo's partition: others on the server may have told the demo, too."""
+    """The full name of the demo's partition: other ledgers on the server may hold the demo, too."""
     return f"{memory._engine.ledger.uuid}/user:{USER}"
 
 
-def found(memory: Memory, words: str) -> str:
-    """The id of the memory with these words."""
+def find_memory(memory: Memory, words: str) -> str:
+    """The id of the memory whose text contains these words."""
     (uid,) = (hit["id"] for hit in memory.get_all(user_id=USER, top_k=1000)["results"] if words in hit["memory"])
     return str(uid)
 
 
-def go_on(memory: Memory) -> None:
-    """What the conversation lacks: a change, a contradiction, a summary, an assistant, two names of one man."""
+def continue_conversation(memory: Memory) -> None:
+    """Adds to the demo: a change, a contradiction, a summary, an assistant, two names of one man."""
     for when, words in (
         ("2025-06-03T09:00:00+00:00", "Hannah Osei lives in Bergen."),
         ("2025-06-04T09:00:00+00:00", "Hannah Osei lives in Oslo."),
@@ -72,14 +71,19 @@ def go_on(memory: Memory) -> None:
         agent_id="helper",
     )
     memory.alias("Mr Moravec", "Bela Moravec", user_id=USER)
-    cellar, gone = found(memory, "Harbour Street"), found(memory, "gone to live")
-    memory._engine.commit([RetireMemory(cellar, at=MOVED, reason="moved", successor=gone)])
-    _summarise(memory, found(memory, "cannot make it"), found(memory, "itches"), found(memory, "glued the crack"))
+    retired, successor = find_memory(memory, "Harbour Street"), find_memory(memory, "gone to live")
+    memory._engine.commit([RetireMemory(retired, at=MOVED, reason="moved", successor=successor)])
+    _summarise(
+        memory,
+        find_memory(memory, "cannot make it"),
+        find_memory(memory, "itches"),
+        find_memory(memory, "glued the crack"),
+    )
     assert memory.flush() == {"pending": []}
 
 
 def _summarise(memory: Memory, summary: str, *sources: str) -> None:
-    """Makes a memory one that was drawn from others, as a language model would have done."""
+    """Makes a memory the summary of others, as a language model would have done."""
     with memory._engine.ledger.write() as connection:
         record = memories.find(connection, summary)
         assert record is not None

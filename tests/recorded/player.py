@@ -1,4 +1,7 @@
-"""Plays the cases against an endpoint: recordings, a desk that makes them, or a live model."""
+"""Plays the cases against an endpoint: the recordings, a manual endpoint for new recordings, or a live model.
+
+`desk`, the default model name, is a part of each recorded request.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from recorded.cases import NOON, Case, Told
+from recorded.cases import NOON, Case, CaseRun
 from recorded.examples import Example
 from support.fake_llm import NEAR_DIMS, all_near
 
@@ -21,8 +24,8 @@ from graphmem.model import Kind, MemoryRecord, Scope
 from graphmem.models.openai_chat import OpenaiChatModel
 
 RECORDINGS = Path(__file__).parent / "recordings"
-HOW = (
-    "a prompt, a case or what is sent has changed: record anew as tests/README.md says, "
+RECORD_HINT = (
+    "a prompt, a case or the form of a request has changed: record anew as tests/README.md says, "
     "with replies written from the requests alone"
 )
 
@@ -40,38 +43,40 @@ def config(url: str, model: str, key: str, more: Mapping[str, Any]) -> dict[str,
 
 
 def play(case: Case, url: str, model: str = "desk", key: str = "any") -> dict[str, bool]:
-    """What came of each check."""
+    """Plays a case. Returns whether each check passes, by its name."""
     with Memory(":memory:", settings=Settings.from_dict(config(url, model, key, case.config))) as memory:
         results = [
             memory.add(one.messages, **one.scope, timestamp=NOON + timedelta(days=one.days), **one.more)
             for one in case.adds
         ]
         memory.flush()
-        told = Told(memory, results)
+        run = CaseRun(memory, results)
         if any("failed" in result for result in results):
             return {"answered": False}
-        return {name: bool(check(told)) for name, check in case.checks.items()}
+        return {name: bool(check(run)) for name, check in case.checks.items()}
 
 
-def decided(example: Example, url: str, model: str = "desk", key: str = "any") -> tuple[list[str | None], list[str]]:
-    """What becomes of the known, and what is added."""
-    known = [KnownMemory(_record(text)) for text in example.known]
+def decide_example(
+    example: Example, url: str, model: str = "desk", key: str = "any"
+) -> tuple[list[str | None], list[str]]:
+    """Asks for the decisions of an example. Returns the texts of its memories afterwards, and the added texts."""
+    memories = [KnownMemory(_record(text)) for text in example.memories]
     drafts = [FactDraft(Fact(text, None, 1.0, (0,)), _record(text, 1)) for text in example.facts]
     endpoint = OpenaiChatModel(model, api_key=key, base_url=url, timeout=1200)
     try:
-        answer = endpoint.answer(decision.build_request(drafts, known))
+        answer = endpoint.answer(decision.build_request(drafts, memories))
     finally:
         endpoint.close()
-    texts: list[str | None] = list(example.known)
-    added = []
-    for action in decision.parse_answer(answer.value, drafts, known).actions:
+    texts: list[str | None] = list(example.memories)
+    added_texts = []
+    for action in decision.parse_answer(answer.value, drafts, memories).actions:
         if action.type is DecisionType.ADD:
-            added.append(drafts[action.fact].fact.text)
+            added_texts.append(drafts[action.fact].fact.text)
         elif action.type is DecisionType.DELETE:
             texts[action.memory or 0] = None
         elif action.type is DecisionType.UPDATE:
             texts[action.memory or 0] = action.text
-    return texts, added
+    return texts, added_texts
 
 
 def _record(text: str, days: int = 0) -> MemoryRecord:
@@ -80,14 +85,14 @@ def _record(text: str, days: int = 0) -> MemoryRecord:
     return MemoryRecord("id", scope.partition, scope, Kind.FACT, text, at, at, at, at, "s")
 
 
-def sha_of(body: Mapping[str, Any]) -> str:
-    """The name of a request's recording, as the desk has it."""
+def hash_request(body: Mapping[str, Any]) -> str:
+    """The file name of a request's recording: the start of the SHA-256 of its canonical JSON."""
     canonical = json.dumps(body, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(canonical.encode()).hexdigest()[:20]
 
 
-class Recorded:
-    """Answers from recordings; `missing` are requests that there is none for, `used` those that there was."""
+class RecordedAnswers:
+    """Answers requests from recordings; `missing`: hashes of requests without a recording, `used`: the others."""
 
     def __init__(self, folder: Path = RECORDINGS) -> None:
         self._folder = folder
@@ -95,7 +100,7 @@ class Recorded:
         self.used: set[str] = set()
 
     def __call__(self, body: Mapping[str, Any]) -> str:
-        sha = sha_of(body)
+        sha = hash_request(body)
         path = self._folder / f"{sha}.json"
         if not path.exists():
             self.missing.append(sha)

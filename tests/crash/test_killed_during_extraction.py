@@ -1,4 +1,4 @@
-"""A process that dies while a language model thinks: the words are there, and the facts are drawn by the next one."""
+"""A process killed while it waits for a language model: the message is stored, the next process extracts the facts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from graphmem import Memory, Settings
 from graphmem.testing import ModelEndpoint, behaviours
 
 TESTS = Path(__file__).parents[1]
-DYING = """
+SCRIPT = """
 import sys
 sys.path.insert(0, sys.argv[3])
 from support.fakes import fake_models
@@ -27,18 +27,18 @@ memory.add("I drink matcha.", user_id="ann7")
 """
 
 
-def test_a_process_that_dies_while_the_model_thinks(tmp_path: Path) -> None:
+def test_facts_of_a_process_killed_during_the_model_call_are_extracted_by_the_next(tmp_path: Path) -> None:
     answer = json.dumps({"facts": [{"messages": [0], **fact("Drinks matcha")}]})
     with ModelEndpoint([behaviours.silent()], default=answer) as endpoint:
-        words = [sys.executable, "-c", DYING, endpoint.url, str(tmp_path / "home"), str(TESTS)]
-        with subprocess.Popen(words) as dying:
+        command = [sys.executable, "-c", SCRIPT, endpoint.url, str(tmp_path / "home"), str(TESTS)]
+        with subprocess.Popen(command) as process:
             wait_until(lambda: endpoint.requests)
-            dying.send_signal(signal.SIGKILL)
-            dying.wait(PATIENCE)
+            process.send_signal(signal.SIGKILL)
+            process.wait(PATIENCE)
         llm = {"openai_base_url": endpoint.url, "api_key": "any", "model": "silent"}
         with Memory(str(tmp_path / "home"), settings=Settings.from_dict(fake_models(llm={"config": llm}))) as memory:
             assert memory.search("matcha", user_id="ann7")["results"][0]["memory"] == "I drink matcha."
-            # It may be somebody else's, who is at it: until its time is over it is left to them.
+            # The dead process's claim on the job has not expired, so the job is left alone.
             assert memory.flush() == {"pending": ["facts"]}
             assert len(endpoint.requests) == 1
             assert memory.retry_failed() == {"done": 1, "failed": {}, "pending": []}

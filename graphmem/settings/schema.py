@@ -1,15 +1,12 @@
-"""Configuration: builds one checked `Settings` from a dict in mem0's shape, a file, or GRAPHMEM_* variables.
+"""The configuration: one checked `Settings` with a section for each store and model.
 
 Nothing is opened here and no backend is imported. Error messages never contain a value: it could be a secret.
 """
 
 from __future__ import annotations
 
-import importlib
-import json
 import os
 import re
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -32,10 +29,14 @@ from graphmem.boundary import validation
 from graphmem.boundary.validation import LIMITS, is_encodable
 from graphmem.errors import ConfigError
 from graphmem.ingest.hooks import BeforeStore
-
-ENVIRONMENT_PREFIX = "GRAPHMEM_"
-# Variables with the prefix that are no settings: GRAPHMEM_SERVERS has the addresses of the test servers.
-_NOT_SETTINGS = frozenset({"GRAPHMEM_SERVERS"})
+from graphmem.settings.sources import (
+    ENVIRONMENT_PREFIX,
+    has_path,
+    mem0_config_as_dict,
+    merge,
+    nested_variables,
+    read_file,
+)
 
 # Enough for random characters; a sentence of this length could be guessed.
 MIN_SECRET_CHARS = 32
@@ -559,7 +560,7 @@ class Settings(_Section):
 
         Raises `ConfigError` naming each unusable key.
         """
-        return _checked(_mem0_config_as_dict(data) if isinstance(data, BaseModel) else data, "configuration")
+        return _checked(mem0_config_as_dict(data) if isinstance(data, BaseModel) else data, "configuration")
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> Settings:
@@ -568,13 +569,13 @@ class Settings(_Section):
         Environment variables (see `from_env`) add the keys that the file leaves out, so that secrets can stay out of
         it.
         """
-        file_values, variables = _read_file(Path(validation.folder(path))), _nested_variables(os.environ)
+        file_values, variables = read_file(Path(validation.folder(path))), nested_variables(os.environ)
         if not isinstance(file_values, Mapping):
             return _checked(file_values, str(path))
         return _checked(
-            _merged(variables, file_values),
+            merge(variables, file_values),
             str(path),
-            lambda key_path: _has_path(variables, key_path) and not _has_path(file_values, key_path),
+            lambda key_path: has_path(variables, key_path) and not has_path(file_values, key_path),
         )
 
     @classmethod
@@ -588,7 +589,7 @@ class Settings(_Section):
         put the ledger elsewhere are then refused, so that no call meant for the folder changes another ledger. Raises
         `ConfigError`.
         """
-        variables = _nested_variables(os.environ if environ is None else environ)
+        variables = nested_variables(os.environ if environ is None else environ)
         settings = _checked(variables, f"{ENVIRONMENT_PREFIX}* variables", lambda _: True)
         if home is None:
             return settings
@@ -606,20 +607,6 @@ class Settings(_Section):
         if self.ledger_url is not None and not self.ledger_url.get_secret_value().startswith(prefixes):
             message = "ledger_url: this release cannot open such a URL; use 'sqlite:///…' or 'postgresql://…'"
             raise ConfigError(message)
-
-
-def _mem0_config_as_dict(config: BaseModel) -> dict[str, Any]:
-    """Returns the dict from which a `MemoryConfig` of mem0 was made."""
-    values = config.model_dump(exclude_unset=True, warnings=False)
-    for name in values.keys() & {"llm", "embedder", "vector_store"}:
-        section = values[name]
-        if isinstance(section, dict):
-            section.setdefault("provider", getattr(getattr(config, name), "provider", None))
-            # The default that mem0 fills in.
-            store = section.get("config")
-            if isinstance(store, dict) and store.get("path") == f"/tmp/{section['provider']}":  # noqa: S108
-                del store["path"]
-    return values
 
 
 def _checked(data: object, source: str, is_variable: Callable[[Sequence[str]], bool] = lambda _: False) -> Settings:
@@ -668,70 +655,3 @@ def _variable_path(kind: str, key_path: Sequence[str], context: Mapping[str, Any
     if kind == "unknown_key" and context["key"] is not None:
         return [*key_path, context["key"]]
     return [*key_path, "*"] if key_path and kind == "conflict" else key_path
-
-
-def _has_path(nested: object, key_path: Sequence[str]) -> bool:
-    for key in key_path:
-        if not isinstance(nested, Mapping) or key not in nested:
-            return False
-        nested = nested[key]
-    return True
-
-
-def _read_file(path: Path) -> Any:
-    loaders: Mapping[str, Callable[[str], Any]] = {
-        ".toml": tomllib.loads,
-        ".json": json.loads,
-        ".yaml": _load_yaml,
-        ".yml": _load_yaml,
-    }
-    suffix = path.suffix.lower()
-    if suffix not in loaders:
-        message = f"{path}: a configuration file ends in {', '.join(loaders)}; rename or convert it"
-        raise ConfigError(message)
-    try:
-        return loaders[suffix](path.read_text("utf-8-sig"))
-    except OSError as error:
-        message = f"{path}: cannot be read ({error.strerror}); check the path and its permissions"
-        raise ConfigError(message) from error
-    except (ValueError, RecursionError) as error:  # TOML, JSON and UTF-8 errors name the place, not the content
-        message = f"{path}: is not valid {suffix[1:].upper()}: {error}"
-        raise ConfigError(message) from None
-
-
-def _load_yaml(text: str) -> Any:
-    try:
-        yaml = importlib.import_module("yaml")
-    except ImportError as error:
-        message = "YAML configuration needs PyYAML: pip install 'graphmem[yaml]', or use TOML or JSON"
-        raise ConfigError(message) from error
-    try:
-        return yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError) as error:
-        mark = getattr(error, "problem_mark", None)
-        # The error's own text quotes the file, which may contain secrets.
-        raise ValueError(f"see line {mark.line + 1}" if mark else "unreadable") from None
-
-
-def _merged(defaults: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Merges two nested dicts; the values of `overrides` win."""
-    merged_sections = {name: _merged(defaults[name], overrides[name]) for name in defaults.keys() & overrides.keys()
-            if isinstance(defaults[name], Mapping) and isinstance(overrides[name], Mapping)}  # fmt: skip
-    return {**defaults, **overrides, **merged_sections}
-
-
-def _nested_variables(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the GRAPHMEM_* variables as nested dicts: GRAPHMEM_A__B=c becomes {"a": {"b": "c"}}."""
-    nested: dict[str, Any] = {}
-    for name, value in sorted(environ.items()):
-        if not name.startswith(ENVIRONMENT_PREFIX) or name in _NOT_SETTINGS or not value:
-            continue
-        *sections, key = name.removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
-        inner = nested
-        for section in sections:
-            inner = inner.setdefault(section, {})
-            if not isinstance(inner, dict):
-                message = f"{name}: {section} is set to a plain value by another variable; keep one of the two"
-                raise ConfigError(message)
-        inner[key] = value
-    return nested

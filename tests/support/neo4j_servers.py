@@ -1,4 +1,4 @@
-"""Where the Neo4j servers are, and graphs on them that leave nothing behind."""
+"""The Neo4j servers that the environment names, and graphs on them that are removed at the end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from neo4j import Driver, GraphDatabase
 
 from graphmem.stores.neo4j.index import Neo4jIndex
 
-# The contracts that every backend runs.
+# The conformance classes that every backend runs.
 sys.path.insert(0, str(Path(__file__).parents[1] / "stores"))
 
 VARIABLES = ["NEO4J_URI", "NEO4J2026_URI"]
@@ -23,7 +23,7 @@ VARIABLES = ["NEO4J_URI", "NEO4J2026_URI"]
 
 @dataclass(frozen=True)
 class Server:
-    """A server, as the environment names it."""
+    """A server that an environment variable names."""
 
     uri: str
     username: str
@@ -51,7 +51,7 @@ class Server:
             self.remove(named)
 
     def remove(self, ledger: str) -> None:
-        """Removes what a test has made for a ledger, the marker too."""
+        """Removes all nodes of a ledger, the marker too."""
         graph = self.graph(ledger)
         graph.wipe()
         graph.close()

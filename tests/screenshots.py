@@ -1,0 +1,94 @@
+"""Makes the pictures of the documentation from the demo's conversation: `python tests/screenshots.py`.
+
+`docs/graph.png` is the page of `graphmem graph` with one person chosen; it needs Chromium. `docs/browser-*.png` are of
+Neo4j Browser, with a server that NEO4J_URI, NEO4J_PASSWORD and NEO4J_BROWSER name (see README.md beside this file);
+without one they stay as they are. Memories have random ids, by which the graph is laid out: another run gives another
+layout.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic
+from typing import Any
+
+from support.chromium import find_chromium, open_page
+from support.waiting import PATIENCE
+
+from graphmem import Memory
+from graphmem.cli.demo import USER, messages
+
+DOCS = Path(__file__).parents[1] / "docs"
+CHOSEN = "Greta Lindholm"
+QUESTIONS = ("map", "connection", "facts")
+
+
+def take(page: Any, name: str) -> None:
+    """Writes a picture once two of them, a second apart, are the same: when the nodes have come to rest."""
+    path, previous, until = DOCS / f"{name}.png", b"", monotonic() + PATIENCE
+    while (picture := page.screenshot()) != previous and monotonic() < until:
+        previous = picture
+        page.wait_for_timeout(1000)
+    path.write_bytes(picture)
+    print(f"wrote {path.relative_to(DOCS.parent)}")
+
+
+def picture_of_the_page(chromium: str, folder: Path) -> None:
+    home, file = folder / "home", folder / "graph.html"
+    with Memory(home) as memory:
+        memory.add(list(messages()), user_id=USER)
+    command = [sys.executable, "-m", "graphmem", "graph", "--user", USER, "--home", home, "--output", file]
+    subprocess.run(command, check=True)
+    with open_page(chromium, 1280, 780) as page:
+        page.goto(file.as_uri())
+        page.fill("#search", CHOSEN)
+        page.press("#search", "Enter")
+        page.get_by_role("heading", name=CHOSEN).wait_for()
+        page.fill("#search", "")
+        page.locator("#search").blur()
+        take(page, "graph")
+
+
+def pictures_of_neo4j_browser(chromium: str, home: Path, url: str) -> None:
+    from support.exploring import demo_memory, partition  # needs the driver
+    from support.neo4j_browser import Browser
+    from support.neo4j_servers import Server
+
+    server = Server.at("NEO4J_URI")
+    with demo_memory(server, home) as memory, open_page(chromium, 1400, 900, url) as page:
+        browser = Browser(page, partition(memory))
+        browser.log_in(url, server)
+
+        def show_whole(frame: Any) -> None:
+            frame.get_by_label("Collapse the node properties display").click()
+            frame.get_by_label("zoom-to-fit").click()
+
+        for name in QUESTIONS:
+            frame = browser.ask(name)
+            frame.get_by_title("Fullscreen").click()
+            show_whole(frame)
+            take(page, f"browser-{name}")
+            page.get_by_title("Close fullscreen").click()
+        with browser.guide() as frame:
+            show_whole(frame)
+            take(page, "browser-guide")
+
+
+def main() -> None:
+    if not (chromium := find_chromium()):
+        sys.exit("there is no chromium")
+    with TemporaryDirectory() as folder:
+        picture_of_the_page(chromium, Path(folder))
+    if not (os.environ.get("NEO4J_URI") and (url := os.environ.get("NEO4J_BROWSER"))):
+        print("NEO4J_URI and NEO4J_BROWSER name no server: docs/browser-*.png are as they were")
+        return
+    with TemporaryDirectory() as home:
+        pictures_of_neo4j_browser(chromium, Path(home), url)
+
+
+if __name__ == "__main__":
+    main()
