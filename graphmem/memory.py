@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import islice
 from typing import IO, TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
 
 from pydantic import BaseModel
@@ -37,14 +36,17 @@ from graphmem.engine import PROJECTION_NAMES, Engine
 from graphmem.errors import ConfigError, NotFoundError, PartialWrite, StoreError, ValidationError
 from graphmem.ingest.hooks import apply_before_store
 from graphmem.ingest.messages import message_commands
-from graphmem.model import ALL_KINDS, Event, Kind, MemoryRecord, Message, Scope, View, iso
-from graphmem.queries import graph
+from graphmem.model import ALL_KINDS, Kind, MemoryRecord, Message, Scope, View
+from graphmem.queries.entities import find_entity, list_entities
+from graphmem.queries.graph import build_graph
+from graphmem.queries.history import events_of_memory, trace_origin
+from graphmem.queries.memories import find_memory, list_memories
 from graphmem.retrieval import context
 from graphmem.retrieval.pipeline import search
 from graphmem.retrieval.sentence_matching import UNSPLIT_CHARS
 from graphmem.retrieval.types import SearchQuery
 from graphmem.settings import Settings
-from graphmem.stores.ledger import entity_queries, events, graph_reads, memories, tombstones
+from graphmem.stores.ledger import graph_reads, memories
 from graphmem.stores.ledger.jobs import JobKind
 from graphmem.stores.projection import Progress
 from graphmem.text import normalise_key
@@ -59,8 +61,6 @@ if TYPE_CHECKING:
 R = TypeVar("R", types.AddResult, types.SearchResult, types.ListResult)
 TOP_K, CONTEXT_MEMORIES = 10, 20
 DEFAULT_LIST_LIMIT, MAX_LIST_LIMIT = 100, 100_000
-# Relations in one result of `get_all`, the newest; `graph()` returns all.
-RELATION_LIMIT = 100
 DELETE_BATCH = 500
 
 
@@ -339,7 +339,7 @@ class Memory:
         hook = self._engine.settings.before_store
         if hook is None or (command.text is None and command.metadata is None):
             return command
-        record = self._find(command.id, scope)
+        record = find_memory(self._engine.ledger, command.id, scope)
         if record is None:  # the commit raises NotFoundError
             return command
         text = record.text if command.text is None else command.text
@@ -508,13 +508,9 @@ class Memory:
     ) -> types.MemoryDict | None:
         """Returns a memory by its id, also a retired or expired one; None if the scope has none with this id."""
         self._engine.check_open()
-        record = self._find(validation.memory_id(memory_id), _optional_scope(user_id, agent_id, run_id))
+        uid, scope = validation.memory_id(memory_id), _optional_scope(user_id, agent_id, run_id)
+        record = find_memory(self._engine.ledger, uid, scope)
         return None if record is None else responses.memory(record)
-
-    def _find(self, memory_id: str, scope: Scope | None) -> MemoryRecord | None:
-        with self._engine.ledger.read() as connection:
-            record = memories.find(connection, memory_id)
-        return record if record is not None and (scope is None or record.is_in(scope)) else None
 
     def get_all(
         self,
@@ -544,17 +540,15 @@ class Memory:
         start = validation.count(offset, "offset", 0, 2**31)
         view = _view(scope, kinds, as_of, show_expired=show_expired, default={Kind.FACT, Kind.EPISODE})
         metadata_filter = filtering.parse(conditions, limits=self.limits)
-        with self._engine.ledger.read() as connection:
-            records = memories.list_records(connection, view, with_sources=kinds is not None)
-            matching = [
-                record
-                for record in records
-                if metadata_filter is None or metadata_filter.matches(filtering.fields_of(record))
-            ]
-            relations = graph_reads.relations_in(connection, view, RELATION_LIMIT)
-        page = [responses.memory(record) for record in islice(matching, start, start + page_size)]
+        page = list_memories(
+            self._engine.ledger, view, metadata_filter, start=start, limit=page_size, with_sources=kinds is not None
+        )
         return self._shaped(
-            types.ListResult(results=page, relations=responses.relations(relations), total=len(matching))
+            types.ListResult(
+                results=[responses.memory(record) for record in page.records],
+                relations=responses.relations(page.relations),
+                total=page.total,
+            )
         )
 
     def history(
@@ -567,18 +561,8 @@ class Memory:
         does, is a RETIRE here, with `is_retired`; `is_deleted` means erased.
         """
         self._engine.check_open()
-        uid = validation.memory_id(memory_id)
-        return [responses.event(event) for event in self._events(uid, _optional_scope(user_id, agent_id, run_id))]
-
-    def _events(self, memory_id: str, scope: Scope | None) -> list[Any]:
-        with self._engine.ledger.read() as connection:
-            record = memories.find(connection, memory_id)
-            if record is None:
-                tombstone = tombstones.find_tombstone(connection, memory_id)
-                is_visible = tombstone is not None and (scope is None or scope.sees(tombstone.scope))
-            else:
-                is_visible = scope is None or record.is_in(scope)
-            return events.history(connection, memory_id) if is_visible else []
+        uid, scope = validation.memory_id(memory_id), _optional_scope(user_id, agent_id, run_id)
+        return [responses.event(event) for event in events_of_memory(self._engine.ledger, uid, scope)]
 
     def explain(
         self, memory_id: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
@@ -591,32 +575,10 @@ class Memory:
         """
         self._engine.check_open()
         uid, scope = validation.memory_id(memory_id), _optional_scope(user_id, agent_id, run_id)
-        record = self._find(uid, scope)
+        record = find_memory(self._engine.ledger, uid, scope)
         if record is None:
             raise NotFoundError(f"no memory {uid!r:.80} in this scope; search() and get_all() give the ids that exist")
-        view = View(scope or record.scope, datetime.now(UTC), show_expired=True, as_of=record.valid_from)
-
-        def visible(records: Sequence[MemoryRecord]) -> list[MemoryRecord]:
-            return [record for record in records if scope is None or record.is_in(scope)]
-
-        with self._engine.ledger.read() as connection:
-            drawn_from = memories.records_linked_from(connection, record.row, "drawn_from")
-            entities = [entity for _, entity, _ in graph_reads.mentions_of(connection, [uid], view.scope.partition)]
-            relations = graph_reads.relations_stated_by(connection, view, [uid])
-            history = events.history(connection, uid)
-            replaced = memories.records_linked_from(connection, record.row, "replaces")
-            successors = memories.records_linking_to(connection, record.row, "replaces")
-        sources = visible(drawn_from) if drawn_from else [record]
-        return {
-            "id": uid,
-            "memory": record.text,
-            "messages": [_message_dict(source, _original_text(source, history)) for source in sources],
-            "mentions": [{"key": e.key, "name": e.name, "type": e.type.value} for e in entities],
-            "relations": responses.relations(relations),
-            "replaces": [record.id for record in visible(replaced)],
-            "replaced_by": [record.id for record in visible(successors)],
-            "events": [{**responses.event(event), "reason": event.reason} for event in history],
-        }
+        return responses.origin(record, trace_origin(self._engine.ledger, record, scope, datetime.now(UTC)))
 
     def entities(
         self,
@@ -639,10 +601,7 @@ class Memory:
         name_part = None if query is None else normalise_key(validation.query(query)) or query.casefold()
         max_entities = validation.count(limit, "limit", 1, MAX_LIST_LIMIT)
         entity_type = None if type is None else validation.entity_type(type)
-        with self._engine.ledger.read() as connection:
-            entities = entity_queries.entities_in(
-                connection, view, words=name_part, kind=entity_type, limit=max_entities
-            )
+        entities = list_entities(self._engine.ledger, view, name_part=name_part, type_=entity_type, limit=max_entities)
         return [responses.entity(entity) for entity in entities]
 
     def entity(
@@ -658,17 +617,10 @@ class Memory:
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
         view = _view(scope, None, None, show_expired=False)
         normalised_key = normalise_key(validation.entity_key(key, "key"))
-        return self._entity_details(view, normalised_key, validation.count(limit, "limit", 1, MAX_LIST_LIMIT))
-
-    def _entity_details(self, view: View, key: str, limit: int) -> types.EntityDetails | None:
-        with self._engine.ledger.read() as connection:
-            entity = entity_queries.entity_in(connection, view, key)
-            if entity is None:
-                return None
-            ids = entity_queries.memories_mentioning(connection, view, entity.keys, limit)
-            records = memories.records(connection, ids)
-            relations = graph_reads.relations_about(connection, view, entity.keys)
-        return responses.entity_details(entity, [records[uid] for uid in ids], relations)
+        details = find_entity(
+            self._engine.ledger, view, normalised_key, validation.count(limit, "limit", 1, MAX_LIST_LIMIT)
+        )
+        return None if details is None else responses.entity_details(details)
 
     def alias(
         self, a: str, b: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None
@@ -709,10 +661,11 @@ class Memory:
 
     def _commit_for_entity(self, command: EntityCommand) -> types.EntityDetails:
         key = self._engine.commit([command])[0].id
-        details = self._entity_details(_view(command.scope, None, None, show_expired=False), key, DEFAULT_LIST_LIMIT)
+        view = _view(command.scope, None, None, show_expired=False)
+        details = find_entity(self._engine.ledger, view, key, DEFAULT_LIST_LIMIT)
         if details is None:  # another caller erased it after the commit
             raise NotFoundError(f"{key!r} was erased meanwhile; entities() lists the entities of a scope")
-        return details
+        return responses.entity_details(details)
 
     def graph(
         self,
@@ -736,7 +689,7 @@ class Memory:
         centre = None if around is None else validation.entity_key(around, "around")
         max_hops = validation.count(hops, "hops", 0, 10)
         max_memories = validation.count(limit, "limit", 1, MAX_LIST_LIMIT)
-        return graph.build_graph(self._engine.ledger, view, centre, max_hops, max_memories)
+        return build_graph(self._engine.ledger, view, centre, max_hops, max_memories)
 
     # --- housekeeping -------------------------------------------------------------------------------------------
 
@@ -926,20 +879,3 @@ def _two_keys(a: object, b: object) -> tuple[str, str]:
     if key == other:
         validation.refuse("b", b, "is the same name as a; give two names that memories use")
     return key, other
-
-
-def _original_text(record: MemoryRecord, events: Sequence[Event]) -> str:
-    """Returns the message's text as it was said, from before any update of the memory."""
-    first = events[0] if events and events[0].memory_id == record.id else None
-    return record.text if first is None or first.new_text is None else first.new_text
-
-
-def _message_dict(record: MemoryRecord, content: str) -> dict[str, Any]:
-    return {
-        "id": record.message_id,
-        "memory_id": record.id,
-        "role": record.role,
-        "name": record.actor_id,
-        "content": content,
-        "at": iso(record.at),
-    }

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from typing import Any
 
 from graphmem.boundary.filters import text_hash
 from graphmem.commands.types import AddMessage, ErasureReport, Outcome, OutcomeType
 from graphmem.ingest.facts.pipeline import JobResult
 from graphmem.model import Entity, Event, MemoryRecord, Relation, iso, optional_iso
 from graphmem.models.protocols import Usage
+from graphmem.queries.entities import EntityMemories
+from graphmem.queries.history import MemoryOrigin
 from graphmem.retrieval.types import Hit, SearchOutcome
 from graphmem.types import (
     AddResultItem,
@@ -234,13 +237,37 @@ def aliases(item: Entity) -> list[AliasDict]:
     return [AliasDict(key=alias.key, name=alias.name, origin=alias.origin.value) for alias in item.aliases]
 
 
-def entity_details(item: Entity, records: Iterable[MemoryRecord], stated: Iterable[Relation]) -> EntityDetails:
-    """Converts an entity, its memories and the relations that they state to one result dict."""
+def entity_details(item: EntityMemories) -> EntityDetails:
+    """Converts an entity with its memories and relations to one result dict."""
     return EntityDetails(
-        key=item.key,
-        name=item.name,
-        type=item.type.value,
-        aliases=aliases(item),
-        memories=[memory(record) for record in records],
-        relations=relations(stated),
+        key=item.entity.key,
+        name=item.entity.name,
+        type=item.entity.type.value,
+        aliases=aliases(item.entity),
+        memories=[memory(record) for record in item.records],
+        relations=relations(item.relations),
     )
+
+
+def origin(record: MemoryRecord, item: MemoryOrigin) -> dict[str, Any]:
+    """Converts a memory and where it comes from to the result of `explain`."""
+    return {
+        "id": record.id,
+        "memory": record.text,
+        "messages": [
+            {
+                "id": source.message_id,
+                "memory_id": source.id,
+                "role": source.role,
+                "name": source.actor_id,
+                "content": item.source_text(source),
+                "at": iso(source.at),
+            }
+            for source in item.sources
+        ],
+        "mentions": [{"key": e.key, "name": e.name, "type": e.type.value} for e in item.entities],
+        "relations": relations(item.relations),
+        "replaces": [replaced.id for replaced in item.replaced],
+        "replaced_by": [successor.id for successor in item.successors],
+        "events": [{**event(entry), "reason": entry.reason} for entry in item.events],
+    }

@@ -1,0 +1,40 @@
+"""Reads of entities: a list of those inside a view, and one with its memories and relations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from graphmem.model import Entity, EntityType, MemoryRecord, Relation, View
+from graphmem.stores.ledger import Ledger, entity_queries, graph_reads, memories
+
+
+@dataclass(frozen=True, slots=True)
+class EntityMemories:
+    """An entity with the newest memories that mention it, by any of its names, and the relations about it."""
+
+    entity: Entity
+    records: list[MemoryRecord]
+    relations: list[Relation]
+
+
+def list_entities(
+    ledger: Ledger, view: View, *, name_part: str | None, type_: EntityType | None, limit: int
+) -> list[Entity]:
+    """Returns up to `limit` entities that memories inside the view mention, those with the most memories first.
+
+    `name_part` (case-folded) keeps the entities of which a key or the displayed name contains it.
+    """
+    with ledger.read() as connection:
+        return entity_queries.entities_in(connection, view, words=name_part, kind=type_, limit=limit)
+
+
+def find_entity(ledger: Ledger, view: View, key: str, limit: int) -> EntityMemories | None:
+    """Returns an entity by any of its keys, with up to `limit` memories; None if no memory in the view mentions it."""
+    with ledger.read() as connection:
+        entity = entity_queries.entity_in(connection, view, key)
+        if entity is None:
+            return None
+        ids = entity_queries.memories_mentioning(connection, view, entity.keys, limit)
+        records = memories.records(connection, ids)
+        relations = graph_reads.relations_about(connection, view, entity.keys)
+    return EntityMemories(entity, [records[uid] for uid in ids], relations)

@@ -1,0 +1,63 @@
+"""Reads where a memory comes from: its events, its source messages and the memories that it replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from graphmem.model import Entity, Event, MemoryRecord, Relation, Scope, View
+from graphmem.stores.ledger import Ledger, events, graph_reads, memories, tombstones
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryOrigin:
+    """Where a memory comes from. `sources` are its source messages; a memory that was not drawn from any is its own.
+
+    `replaced` are the memories that it retired, `successors` those that retired it, as far as the scope sees them.
+    """
+
+    sources: list[MemoryRecord]
+    entities: list[Entity]
+    relations: list[Relation]
+    replaced: list[MemoryRecord]
+    successors: list[MemoryRecord]
+    events: Sequence[Event]
+
+    def source_text(self, source: MemoryRecord) -> str:
+        """Returns a source message as it was said, from before any update of the memory."""
+        first = self.events[0] if self.events and self.events[0].memory_id == source.id else None
+        return source.text if first is None or first.new_text is None else first.new_text
+
+
+def events_of_memory(ledger: Ledger, memory_id: str, scope: Scope | None) -> Sequence[Event]:
+    """Returns a memory's events, oldest first, also those of an erased memory; none if the scope has no such memory."""
+    with ledger.read() as connection:
+        record = memories.find(connection, memory_id)
+        if record is None:
+            tombstone = tombstones.find_tombstone(connection, memory_id)
+            is_visible = tombstone is not None and (scope is None or scope.sees(tombstone.scope))
+        else:
+            is_visible = scope is None or record.is_in(scope)
+        return events.history(connection, memory_id) if is_visible else []
+
+
+def trace_origin(ledger: Ledger, record: MemoryRecord, scope: Scope | None, now: datetime) -> MemoryOrigin:
+    """Returns where a memory comes from, as far as the scope sees it; without a scope all of it."""
+    view = View(scope or record.scope, now, show_expired=True, as_of=record.valid_from)
+
+    def visible(records: Sequence[MemoryRecord]) -> list[MemoryRecord]:
+        return [record for record in records if scope is None or record.is_in(scope)]
+
+    with ledger.read() as connection:
+        drawn_from = memories.records_linked_from(connection, record.row, "drawn_from")
+        return MemoryOrigin(
+            sources=visible(drawn_from) if drawn_from else [record],
+            entities=[
+                entity for _, entity, _ in graph_reads.mentions_of(connection, [record.id], view.scope.partition)
+            ],
+            relations=graph_reads.relations_stated_by(connection, view, [record.id]),
+            replaced=visible(memories.records_linked_from(connection, record.row, "replaces")),
+            successors=visible(memories.records_linking_to(connection, record.row, "replaces")),
+            events=events.history(connection, record.id),
+        )
