@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from support import mem0_fixture  # noqa: F401  (before anything imports mem0, which would write into the home folder)
 from support.databases import POSTGRES, SQLITE, postgres
-from support.fakes import DIMS, Clerk, fake_models, hashed
+from support.fakes import DIMS, Clerk, fake_models, hash_texts
 from support.log_guard import Censor, Listener, listening
 from support.servers import Servers, session
 from support.statement_cache import share_compiled_statements
@@ -84,7 +84,7 @@ def database(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def hashed_models() -> dict[str, Any]:
+def hash_models() -> dict[str, Any]:
     """A configuration whose models are fakes."""
     return fake_models()
 
@@ -115,7 +115,7 @@ def make_memory(
             if database != SQLITE:
                 place = place if path is not None else str(tmp_path_factory.mktemp("home"))
                 config["ledger_url"] = urls.get(place) or urls.setdefault(place, stack.enter_context(postgres()))
-                config = servers.laid_under(fake_models(**config))
+                config = servers.with_stores(fake_models(**config))
             memories.append(Memory(place, settings=Settings.from_dict(fake_models(**config))))
             servers.note(memories[-1])
             return memories[-1]
@@ -143,7 +143,11 @@ def make(make_memory: Callable[..., Memory], monkeypatch: pytest.MonkeyPatch) ->
 
     def open_memory(path: Path | None = None, size: int = DIMS) -> Memory:
         dims[0] = size
-        config = {"embed": hashed, "embedding_dims": size, "model": f"hash-{size}"}  # names the collection on a server
+        config = {
+            "embed": hash_texts,
+            "embedding_dims": size,
+            "model": f"hash-{size}",
+        }  # names the collection on a server
         return make_memory(path, embedder={"provider": "callable", "config": config})
 
     return open_memory

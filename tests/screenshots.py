@@ -17,7 +17,7 @@ from time import monotonic
 from typing import Any
 
 from support.chromium import find_chromium, open_page
-from support.waiting import PATIENCE
+from support.waiting import TIMEOUT
 
 from graphmem import Memory
 from graphmem.cli.demo import USER, messages
@@ -29,7 +29,7 @@ QUESTIONS = ("map", "connection", "facts")
 
 def take(page: Any, name: str) -> None:
     """Writes a picture once two of them, a second apart, are the same: when the nodes have come to rest."""
-    path, previous, until = DOCS / f"{name}.png", b"", monotonic() + PATIENCE
+    path, previous, until = DOCS / f"{name}.png", b"", monotonic() + TIMEOUT
     while (picture := page.screenshot()) != previous and monotonic() < until:
         previous = picture
         page.wait_for_timeout(1000)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from support.contract import SCOPED, Make, added, with_embedder
 from support.databases import SQLITE_ONLY
-from support.fakes import fake_models, hashed
-from support.waiting import PATIENCE
+from support.fakes import fake_models, hash_texts
+from support.waiting import TIMEOUT
 
 from graphmem import Memory, Settings
 from graphmem.errors import (
@@ -54,8 +54,8 @@ def test_closing_under_a_running_call_lets_only_our_errors_out(
 
     def slow(texts: list[str]) -> Any:
         started.set()
-        assert go_on.wait(PATIENCE)
-        return hashed(texts)
+        assert go_on.wait(TIMEOUT)
+        return hash_texts(texts)
 
     memory = make_memory(tmp_path if on_disk else None, **with_embedder(slow))
     caught: list[BaseException | None] = []
@@ -69,13 +69,13 @@ def test_closing_under_a_running_call_lets_only_our_errors_out(
 
     adding = threading.Thread(target=add)
     adding.start()
-    assert started.wait(PATIENCE)
+    assert started.wait(TIMEOUT)
     closing = threading.Thread(target=memory.close)
     closing.start()
     closing.join(1)
     go_on.set()
-    adding.join(PATIENCE)
-    closing.join(PATIENCE)
+    adding.join(TIMEOUT)
+    closing.join(TIMEOUT)
     assert len(caught) == 1
     assert caught[0] is None or isinstance(caught[0], GraphmemError)
 

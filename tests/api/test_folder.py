@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from support.contract import JUNE, Make, added, ids, texts
 from support.databases import SQLITE_ONLY
-from support.waiting import PATIENCE
+from support.waiting import TIMEOUT
 
 from graphmem.errors import (
     ConfigError,
@@ -163,7 +163,7 @@ from support.fakes import *
 def run(program: str, *arguments: Any, ok: bool = True) -> str:
     process = subprocess.run(
         [sys.executable, "-c", PRELUDE + program, str(Path(__file__).parents[1]), *map(str, arguments)],
-        capture_output=True, text=True, timeout=2 * PATIENCE, check=False,
+        capture_output=True, text=True, timeout=2 * TIMEOUT, check=False,
     )  # fmt: skip
     assert (process.returncode == 0) is ok, process.stderr
     return process.stdout.strip()
@@ -197,7 +197,7 @@ def test_two_processes_share_a_folder(tmp_path: Path, make_memory: Make) -> None
         other.stdin.write("go\n")
         other.stdin.flush()
         assert other.stdout.readline().strip() == f"{sorted([third, 'tea again'])} None True"
-        assert other.wait(PATIENCE) == 0
+        assert other.wait(TIMEOUT) == 0
     assert mine.verify()["ok"]
 
 

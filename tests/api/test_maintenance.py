@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.contract import Make, added, ids, texts, with_embedder
 from support.databases import SQLITE_ONLY
-from support.fakes import hashed
+from support.fakes import hash_texts
 
 from graphmem import Memory
 from graphmem.errors import (
@@ -82,7 +82,7 @@ def test_another_embedding_model_raises_until_a_rebuild(tmp_path: Path, make_mem
     first = make_memory(tmp_path)
     uid = added(first, "tea")
     first.close()
-    other = make_memory(tmp_path, **with_embedder(lambda texts: [v[:32] + 0.01 for v in hashed(texts)], "half", 32))
+    other = make_memory(tmp_path, **with_embedder(lambda texts: [v[:32] + 0.01 for v in hash_texts(texts)], "half", 32))
     for call in (lambda: other.search("tea", user_id="u1"), lambda: other.add("cake", user_id="u1")):
         with pytest.raises(ConfigError, match="rebuild"):
             call()

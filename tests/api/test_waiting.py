@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.contract import Make, added, ids, sqlite_rows, texts, with_embedder
 from support.databases import SQLITE_ONLY
-from support.fakes import hashed
+from support.fakes import hash_texts
 
 from graphmem import Memory
 from graphmem.errors import (
@@ -43,7 +43,7 @@ def failing_after(calls: int) -> Callable[[list[str]], Any]:
 
     def embed(texts: list[str]) -> Any:
         left[0] -= 1
-        return fail_to_embed(texts) if left[0] < 0 else hashed(texts)
+        return fail_to_embed(texts) if left[0] < 0 else hash_texts(texts)
 
     return embed
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from support.waiting import PATIENCE
+from support.waiting import TIMEOUT
 
 CHECKOUT = Path(__file__).parents[2]
 WORKFLOW: dict[Any, Any] = yaml.safe_load((CHECKOUT / ".github/workflows/ci.yml").read_text("utf-8"))
@@ -42,7 +42,7 @@ def test_actions_are_pinned() -> None:
 
 def run_steps(*names: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [CHECKOUT / ".ci" / "run", *names], check=False, capture_output=True, text=True, timeout=PATIENCE
+        [CHECKOUT / ".ci" / "run", *names], check=False, capture_output=True, text=True, timeout=TIMEOUT
     )
 
 

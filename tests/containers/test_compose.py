@@ -28,7 +28,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
-from support.waiting import PATIENCE, SLOWNESS
+from support.waiting import SLOWNESS, TIMEOUT
 
 from graphmem import Settings
 
@@ -85,7 +85,7 @@ def test_no_secret_has_a_default_nor_stands_in_the_file() -> None:
 def compose(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The command that runs Compose."""
     if shutil.which("docker"):
-        installed = subprocess.run(["docker", "compose", "version"], check=False, capture_output=True, timeout=PATIENCE)
+        installed = subprocess.run(["docker", "compose", "version"], check=False, capture_output=True, timeout=TIMEOUT)
         if installed.returncode == 0:
             return ["docker", "compose"]
     if not (os.environ.get("BUILD_COMPOSE") and shutil.which("go")):
@@ -112,7 +112,7 @@ def config(compose: list[str], alone: Path) -> Config:
         inherited = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
         return subprocess.run(
             [*compose, *arguments, "config", "--format", "json"],
-            cwd=alone, env=inherited | variables, check=False, capture_output=True, text=True, timeout=2 * PATIENCE,
+            cwd=alone, env=inherited | variables, check=False, capture_output=True, text=True, timeout=2 * TIMEOUT,
         )  # fmt: skip
 
     return run
@@ -193,7 +193,7 @@ ADDRESSES = {  # the address of each check in its command, and the same for anot
 }
 
 
-def check(name: str, host: str, port: int, timeout: float = PATIENCE, **environment: str) -> bool:
+def check(name: str, host: str, port: int, timeout: float = TIMEOUT, **environment: str) -> bool:
     """Run the health check of this service against another address, as the engine would: is the server healthy?"""
     kind, *command = SERVERS[name]["healthcheck"]["test"]
     if kind == "CMD-SHELL":
@@ -306,7 +306,7 @@ def test_the_server_knows_every_setting() -> None:
         json.dumps(statement).encode(),
         {"Content-Type": "application/json", "Authorization": f"Basic {account}"},
     )
-    with urllib.request.urlopen(request, timeout=PATIENCE) as response:  # noqa: S310
+    with urllib.request.urlopen(request, timeout=TIMEOUT) as response:  # noqa: S310
         (result,) = json.load(response)["results"]
     server_settings = {row["row"][0] for row in result["data"]}
     variables = set(SERVERS["neo4j"]["environment"]) - {"NEO4J_AUTH"}

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import dockerfile_parse
 import pytest
-from support.waiting import PATIENCE, SLOWNESS
+from support.waiting import SLOWNESS, TIMEOUT
 
 CHECKOUT = Path(__file__).parents[2]
 ROOTS = ("/src", "/wheels", "/opt/graphmem", "/data")  # the folders that the Dockerfile writes to
@@ -99,7 +99,7 @@ def test_only_what_an_image_is_made_of_reaches_it() -> None:
 def test_its_steps_make_a_graphmem_that_runs_the_demo(tmp_path: Path) -> None:
     root = tmp_path / "image"
     base = tmp_path / "base"
-    subprocess.run([sys.executable, "-m", "venv", str(base)], check=True, timeout=2 * PATIENCE)
+    subprocess.run([sys.executable, "-m", "venv", str(base)], check=True, timeout=2 * TIMEOUT)
     environment = {"PATH": f"{base / 'bin'}:/usr/bin:/bin", "HOME": str(tmp_path), "LANG": "C.UTF-8"}
     # Of the environment only the settings by which this machine reaches packages are passed on.
     pattern = re.compile(r"PIP_(INDEX_URL|CERT|DEFAULT_TIMEOUT)|SSL_CERT_FILE|https?_proxy|no_proxy", re.IGNORECASE)
@@ -148,7 +148,7 @@ def test_its_steps_make_a_graphmem_that_runs_the_demo(tmp_path: Path) -> None:
     def run_command(*arguments: str) -> str:
         process = subprocess.run(
             [shutil.which(command, path=final["PATH"]) or command, *arguments],
-            cwd="/", env=final, check=False, capture_output=True, text=True, timeout=2 * PATIENCE,
+            cwd="/", env=final, check=False, capture_output=True, text=True, timeout=2 * TIMEOUT,
         )  # fmt: skip
         assert process.returncode == 0, process.stderr
         return process.stdout

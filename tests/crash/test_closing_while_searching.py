@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from support.waiting import PATIENCE
+from support.waiting import TIMEOUT
 
 SCRIPT = """
 import sys, tempfile, threading, time
@@ -47,6 +47,6 @@ with tempfile.TemporaryDirectory() as folder:
 def test_searching_while_closing_raises_store_unavailable(where: str) -> None:
     """In memory all threads share one connection; closing it under a reading thread once crashed the process."""
     process = subprocess.run(
-        [sys.executable, "-c", SCRIPT, where], check=False, capture_output=True, text=True, timeout=2 * PATIENCE
+        [sys.executable, "-c", SCRIPT, where], check=False, capture_output=True, text=True, timeout=2 * TIMEOUT
     )
     assert process.returncode == 0, process.stderr

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from child import SEEDS, open_memory
-from support.waiting import PATIENCE
+from support.waiting import TIMEOUT
 
 from graphmem import Memory
 from graphmem.errors import GraphmemError, StoreUnavailable
@@ -37,7 +37,7 @@ home = Path(sys.argv[1])
 def run(home: Path, body: str) -> None:
     """Runs it in a process of its own: a full disk under a mapped file kills with a signal."""
     process = subprocess.run(
-        [sys.executable, "-c", HEAD + body, str(home)], timeout=2 * PATIENCE, capture_output=True, text=True
+        [sys.executable, "-c", HEAD + body, str(home)], timeout=2 * TIMEOUT, capture_output=True, text=True
     )
     assert process.returncode == 0, process.stderr[:3000]
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.waiting import PATIENCE
+from support.waiting import TIMEOUT
 
 HEAD = f'''
 import gc, os, sys
@@ -55,7 +55,7 @@ def refused(act):
 
 def run(home: Path, body: str) -> None:
     process = subprocess.run(
-        [sys.executable, "-c", HEAD + body, str(home)], timeout=2 * PATIENCE, capture_output=True, text=True
+        [sys.executable, "-c", HEAD + body, str(home)], timeout=2 * TIMEOUT, capture_output=True, text=True
     )
     assert process.returncode == 0, process.stderr
 

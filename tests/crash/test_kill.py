@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import importlib
+import operator
 import os
 import random
 import re
@@ -39,12 +41,12 @@ class Kill:
 KILLS = [
     # add: words → enrich → projections
     Kill("inside the words' transaction", "add", f"after {COMMIT}:execute", False),
-    Kill("inside it, with the message noted, before its task", "add", f"before {OUTBOX}:enqueue", False),
-    Kill("inside it, with the task, before COMMIT", "add", f"after {OUTBOX}:enqueue", False),
+    Kill("inside it, with the message noted, before its task", "add", f"before {OUTBOX}:enqueue_enrichment", False),
+    Kill("inside it, with the task, before COMMIT", "add", f"after {OUTBOX}:enqueue_enrichment", False),
     Kill("after the words commit", "add", f"after {ENGINE}:commit", True),
     Kill("before the embedder is called", "add", "before graphmem.models.callable:CallableEmbedder.embed", True),
     Kill("before the enrich commit", "add", "before graphmem.ingest.enrichment:commit", True),
-    Kill("inside the enrich transaction, task completed", "add", f"after {OUTBOX}:complete", True),
+    Kill("inside the enrich transaction, task completed", "add", f"after {OUTBOX}:complete_enrichment", True),
     Kill("inside it, between vectors and graph", "add", "before graphmem.stores.ledger.graph_writes:add", True),
     Kill("inside it, before COMMIT", "add", f"after {COMMIT}:execute", True, nth=2),
     Kill("after the enrich commit", "add", "after graphmem.ingest.enrichment:commit", True),
@@ -193,6 +195,14 @@ def expected_after(kill: Kill, ids: list[str]) -> dict[str, str]:
     if kill.act in {"delete", "close"}:
         return {uid: text for uid, text in texts.items() if uid != ids[1]}
     return {} if kill.act in {"delete_all", "reset"} else texts
+
+
+@pytest.mark.quick
+def test_every_kill_point_names_something_that_exists():
+    """Else a renaming is noticed only by the thorough tests."""
+    points = [kill.point for kill in KILLS] + [point for _, point, _ in OPENINGS]
+    for module, _, attributes in [point.split(" ", 1)[1].partition(":") for point in points if " shard." not in point]:
+        operator.attrgetter(attributes)(importlib.import_module(module))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from support.fake_llm import fact
 from support.fakes import fake_models
-from support.waiting import PATIENCE, wait_until
+from support.waiting import TIMEOUT, wait_until
 
 from graphmem import Memory, Settings
 from graphmem.testing import ModelEndpoint, behaviours
@@ -34,7 +34,7 @@ def test_facts_of_a_process_killed_during_the_model_call_are_extracted_by_the_ne
         with subprocess.Popen(command) as process:
             wait_until(lambda: endpoint.requests)
             process.send_signal(signal.SIGKILL)
-            process.wait(PATIENCE)
+            process.wait(TIMEOUT)
         llm = {"openai_base_url": endpoint.url, "api_key": "any", "model": "silent"}
         with Memory(str(tmp_path / "home"), settings=Settings.from_dict(fake_models(llm={"config": llm}))) as memory:
             assert memory.search("matcha", user_id="ann7")["results"][0]["memory"] == "I drink matcha."

@@ -12,7 +12,7 @@ from random import Random
 from typing import IO
 
 from child import open_memory
-from support.waiting import PATIENCE, SLOWNESS
+from support.waiting import SLOWNESS, TIMEOUT
 from victims import assert_verified, in_memory, words_in_files
 from worker import COMMON
 
@@ -55,7 +55,7 @@ def run_workers(home: Path) -> list[str]:
 
 
 def read_answer(process: subprocess.Popen, errors: IO[str]) -> str:
-    answer, _ = process.communicate(timeout=SECONDS + 2 * PATIENCE)
+    answer, _ = process.communicate(timeout=SECONDS + 2 * TIMEOUT)
     errors.seek(0)
     assert process.returncode == 0, errors.read()
     return answer

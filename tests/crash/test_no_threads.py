@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from child import open_memory
-from support.waiting import PATIENCE
+from support.waiting import TIMEOUT
 
 HEAD = f"""
 import sys, threading, time
@@ -51,7 +51,7 @@ def run(home: Path, body: str) -> str:
     process = subprocess.run(
         [sys.executable, "-c", HEAD + body, str(home)],
         check=False,
-        timeout=2 * PATIENCE,
+        timeout=2 * TIMEOUT,
         capture_output=True,
         text=True,
     )

@@ -13,7 +13,7 @@ from threading import Barrier, Event, Thread
 
 import pytest
 from child import open_memory, settings
-from support.waiting import PATIENCE, wait_until
+from support.waiting import TIMEOUT, wait_until
 from victims import in_memory, words_in_files
 
 from graphmem import Memory
@@ -55,7 +55,7 @@ class Peer:
 
     def end(self) -> None:
         self._process.kill()
-        self._process.wait(PATIENCE)
+        self._process.wait(TIMEOUT)
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             pipe.close()
 
@@ -169,7 +169,7 @@ def test_a_killed_holder_of_edge_is_followed(home: Path, peers):
     first.ask("add", "one", user_id="u")
     first.send("add", "two", user_id="u")
     first._process.kill()
-    first._process.wait(PATIENCE)
+    first._process.wait(TIMEOUT)
     second.ask("add", "three", user_id="u")
     with open_memory(home) as third:
         assert third._engine._backends.vector_worker.projection.shared
@@ -220,7 +220,7 @@ def work(memory: Memory, name: int, start: Barrier) -> dict[str, str]:
     """One thread's mixed work on a scope that others use too; returns the texts that it has not deleted, by id."""
     dice, remaining = random.Random(name), {}
     user = f"user{name % 3}"
-    start.wait(PATIENCE)
+    start.wait(TIMEOUT)
     for turn in range(TURNS):
         text = f"Thread{name} did turn{turn} with Thing{turn % 4}"
         (uid,) = texts(memory.add(text, user_id=user, metadata={"thread": name}, wait=dice.random() < 0.6))
@@ -258,7 +258,7 @@ def test_threads(where: str, graph: str, home: Path):
         start = Barrier(THREADS)
         with ThreadPoolExecutor(THREADS) as pool:
             jobs = [pool.submit(work, memory, name, start) for name in range(THREADS)]
-            remaining = [job.result(2 * PATIENCE) for job in jobs]
+            remaining = [job.result(2 * TIMEOUT) for job in jobs]
         assert memory.flush() == {"pending": []}
         for user in range(3):
             expected = {
@@ -280,7 +280,7 @@ def test_threads_deleting_the_same_memories(where: str, home: Path):
         start = Barrier(4)
 
         def delete_ids() -> list[str]:
-            start.wait(PATIENCE)
+            start.wait(TIMEOUT)
             deleted = []
             for uid in ids:
                 try:
@@ -291,7 +291,7 @@ def test_threads_deleting_the_same_memories(where: str, home: Path):
 
         with ThreadPoolExecutor(4) as pool:
             jobs = [pool.submit(delete_ids) for _ in range(4)]
-            assert sorted(uid for job in jobs for uid in job.result(PATIENCE)) == sorted(ids)
+            assert sorted(uid for job in jobs for uid in job.result(TIMEOUT)) == sorted(ids)
         assert memory.get_all(user_id="u")["total"] == 0
         assert memory.verify()["ok"]
 
@@ -307,7 +307,7 @@ def test_delete_all_beside_delete(home: Path, monkeypatch):
                 between.set()  # another thread deletes first
                 thread = Thread(target=memory.delete, args=(ids[1],))
                 thread.start()
-                thread.join(PATIENCE)
+                thread.join(TIMEOUT)
             return real(self, steps, *rest)
 
         monkeypatch.setattr(engine_class, "commit", commit)
@@ -334,7 +334,7 @@ def test_close_while_others_work(home: Path):
     wait_until(lambda: len(acknowledged) >= 8)
     memory.close()
     for thread in threads:
-        thread.join(PATIENCE)
+        thread.join(TIMEOUT)
     with open_memory(home) as again:
         again.flush()
         assert set(texts(again.get_all(user_id="u", limit=10_000))) >= set(acknowledged)
@@ -354,7 +354,7 @@ def test_closing_in_the_middle_of_a_call_raises_only_our_errors(call: str, home:
         monkeypatch.setattr(engine_class, name, real)
         closer = Thread(target=memory.close)
         closer.start()
-        closer.join(PATIENCE)
+        closer.join(TIMEOUT)
         return result
 
     monkeypatch.setattr(engine_class, name, close_during_call)

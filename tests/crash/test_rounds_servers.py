@@ -38,7 +38,7 @@ def place(server: Server, servers: on_servers.Servers, home: Path) -> Iterator[P
     with postgres() as url:
         # The model's name selects the collection. It is not the fake's own name, which imported records hold: the
         # client logs the collection's address.
-        server_config = servers.laid_under({"embedder": {"config": {"model": "rounds", "embedding_dims": 64}}})
+        server_config = servers.with_stores({"embedder": {"config": {"model": "rounds", "embedding_dims": 64}}})
         config = {key: value for key, value in server_config.items() if key != "embedder"}
         new_place = Place(home, server, {**config, "ledger_url": url}, PATCHES)
         with new_place.open() as memory:

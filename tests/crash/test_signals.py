@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from child import open_memory
 from qdrant_edge import EdgeShard
-from support.waiting import PATIENCE
+from support.waiting import TIMEOUT
 
 from graphmem import Memory, Settings
 from graphmem.errors import StoreError, StoreUnavailable
@@ -112,7 +112,7 @@ def test_a_signal_during_embedding_is_no_embedding_error(tmp_path: Path) -> None
 
     def slow(texts: list[str]) -> list[Any]:
         signal.setitimer(signal.ITIMER_REAL, 0.05)
-        assert struck.wait(PATIENCE)
+        assert struck.wait(TIMEOUT)
         return [HashEmbedder(8).embed_query(text) for text in texts]
 
     def handle(*_: Any) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from support.waiting import PATIENCE
+from support.waiting import TIMEOUT
 
 from graphmem import Memory
 
@@ -43,7 +43,7 @@ class Server:
     def close(self) -> None:
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.close()
-        self._process.wait(PATIENCE)
+        self._process.wait(TIMEOUT)
         self._process.stdout.close()
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.fakes import fake_models, hashed
+from support.fakes import fake_models, hash_texts
 
 from graphmem import Memory, Settings
 from graphmem.errors import ConfigError, GraphmemError, NotFoundError, ValidationError
@@ -43,7 +43,7 @@ def test_text_that_the_hook_removes_is_stored_nowhere(make_memory, tmp_path):
 
     def embed(texts):
         embedded_texts.extend(texts)
-        return hashed(texts)
+        return hash_texts(texts)
 
     models = fake_models()
     models["embedder"]["config"]["embed"] = embed

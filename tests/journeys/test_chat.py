@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support.databases import SQLITE_ONLY
 from support.fake_llm import OneAnswer
-from support.waiting import PATIENCE
+from support.waiting import TIMEOUT
 
 from graphmem import ChatLink, Memory
 from graphmem.chat import MAX_SECONDS
@@ -21,7 +21,7 @@ from graphmem.retrieval import context
 
 WHO = {"user_id": "u1", "agent_id": "a1"}
 # For links that must not reach their time limit.
-LONG_LIMIT: dict[str, Any] = {"time_limit": min(PATIENCE, MAX_SECONDS)}
+LONG_LIMIT: dict[str, Any] = {"time_limit": min(TIMEOUT, MAX_SECONDS)}
 
 
 def set_model(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +89,7 @@ def test_saving_returns_at_once_and_closing_waits_a_bounded_time(
     release, add = Event(), Memory.add
 
     def add_slowly(*args: Any, **more: Any) -> Any:
-        assert release.wait(PATIENCE), "the test did not release the call"
+        assert release.wait(TIMEOUT), "the test did not release the call"
         return add(*args, **more)
 
     monkeypatch.setattr(Memory, "add", add_slowly)
@@ -191,14 +191,17 @@ def test_rewriting_is_chosen_for_a_call(memory: Memory, monkeypatch: pytest.Monk
     set_model(model, monkeypatch)
     with ChatLink(memory, **WHO, **LONG_LIMIT, rewrite_prompt="Ours.") as link:
         assert link.recall("Hm?", rewrite=False) == ""
-        assert model.asked == []
+        assert model.requests == []
         assert "tea and cake" in link.recall("Hm?")
         assert "tea and cake" in link.recall("Hm?", rewrite_prompt="Mine.")
     with ChatLink(memory, **WHO, **LONG_LIMIT, rewrite=False) as link:
         assert link.recall("Hm?") == ""
         assert "tea and cake" in link.recall("Hm?", rewrite=True)
-    assert [prompt.system == own for prompt, own in zip(model.asked, ("Ours.", "Mine."), strict=False)] == [True, True]
-    assert len(model.asked) == 3
+    assert [prompt.system == own for prompt, own in zip(model.requests, ("Ours.", "Mine."), strict=False)] == [
+        True,
+        True,
+    ]
+    assert len(model.requests) == 3
 
 
 def test_flush_waits_for_saved_messages(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,13 +226,13 @@ def test_at_the_time_limit_the_finished_steps_count(
     class SlowAnswer(OneAnswer):
         def answer(self, prompt: Prompt) -> Reply:
             model_called.set()
-            assert release.wait(PATIENCE), "the test did not release the call"
+            assert release.wait(TIMEOUT), "the test did not release the call"
             return super().answer(prompt)
 
     def wait_for_model_call(jobs: Any, seconds: float) -> Any:
         """Ends the wait once the model is called, as if the time limit were reached."""
         assert 0 < seconds <= LONG_LIMIT["time_limit"]
-        assert model_called.wait(PATIENCE)
+        assert model_called.wait(TIMEOUT)
         return wait(jobs, 0)
 
     memory.add("tea and cake", **WHO)
@@ -249,7 +252,7 @@ def test_a_timeout_before_the_first_finished_step_gives_nothing(
     release = Event()
 
     def search_slowly(*_: Any) -> None:
-        assert release.wait(PATIENCE), "the test did not release the call"
+        assert release.wait(TIMEOUT), "the test did not release the call"
 
     monkeypatch.setattr(chat, "search", search_slowly)
     with ChatLink(memory, **WHO, time_limit=0.1) as link:
@@ -358,19 +361,19 @@ def test_a_vague_question_is_rewritten(make_link: Callable[..., ChatLink]) -> No
     link = make_link(model, "失眠的时候喝一杯热牛奶对我有用")
     question, turns = "你今天有什么不一样？", make_turns("翻来覆去到天亮，眼睛都没合上", "哎呀，辛苦你了")
     assert "热牛奶" in link.recall(question, turns, top_k=2)
-    (prompt,) = model.asked
+    (prompt,) = model.requests
     assert json.loads(prompt.user) == {
         "user_name": "小雨",
         "char_name": "小助手",
         "user_question": question,
         "recent_conversation": "小雨: 翻来覆去到天亮，眼睛都没合上\n小助手: 哎呀，辛苦你了",
     }
-    model.said = LLMUnavailable("away")
+    model.reply = LLMUnavailable("away")
     assert link.recall(question, turns) == ""  # no memory matches the question or its turns
     assert link.recall(question, turns, threshold=None)
     with ChatLink(link._memory, user_id="小雨", agent_id="小助手", rewrite=False, **LONG_LIMIT) as other:
         assert other.recall(question, turns, threshold=None)
-    assert len(model.asked) == 3
+    assert len(model.requests) == 3
 
 
 @SQLITE_ONLY
@@ -387,9 +390,9 @@ def test_a_clear_chinese_question_is_not_rewritten(make_link: Callable[..., Chat
         block = link.recall(question, turns)
         assert word in block
         assert "吉他" not in block
-    assert model.asked == []
+    assert model.requests == []
     link.recall("那件事后来怎么样了？", turns)
-    assert len(model.asked) == 1
+    assert len(model.requests) == 1
 
 
 def test_an_unusable_message_does_not_prevent_saving_the_others(memory: Memory) -> None:

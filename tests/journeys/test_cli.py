@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 import pytest
-from support.waiting import PATIENCE, wait_until
+from support.waiting import TIMEOUT, wait_until
 from typer.testing import CliRunner
 
 from graphmem.cli import bulk_add
@@ -503,7 +503,7 @@ def test_help_and_version_load_nothing_heavy(tmp_path):
         command
     ) in "demo add search context list show history explain update delete graph verify repair rebuild stats".split():
         assert f"  {command} " in output
-    out, _ = start_program(tmp_path, "--version").communicate(timeout=PATIENCE)
+    out, _ = start_program(tmp_path, "--version").communicate(timeout=TIMEOUT)
     assert out.startswith("graphmem 0.")
 
 
@@ -516,7 +516,7 @@ def test_a_reader_that_closes_the_pipe_is_no_error(plain_home):
         process.stdout.close()
         errors = process.stderr.read()
         process.stderr.close()
-        process.wait(timeout=PATIENCE)
+        process.wait(timeout=TIMEOUT)
         assert "Traceback" not in errors
         assert "BrokenPipe" not in errors
 
@@ -525,7 +525,7 @@ def test_a_reader_that_closes_the_pipe_is_no_error(plain_home):
 def test_in_a_pipe_there_are_neither_colours_nor_line_breaks(plain_home):
     long = "a rather long sentence " * 20
     add(long)
-    out, _ = start_program(plain_home, "list", "--user", "ann").communicate(timeout=PATIENCE)
+    out, _ = start_program(plain_home, "list", "--user", "ann").communicate(timeout=TIMEOUT)
     assert "\x1b" not in out
     assert long.strip() in out
 
@@ -536,7 +536,7 @@ def test_ctrl_c_is_quiet_and_130(plain_home):
     process.stdin.write("more than a pipe holds " * 10_000)  # returns once the process reads
     process.stdin.flush()
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=PATIENCE)
+    _, errors = process.communicate(timeout=TIMEOUT)
     assert process.returncode == 130
     assert errors.strip() == ""
 
@@ -549,7 +549,7 @@ def test_ctrl_c_during_a_large_add_loses_no_message(plain_home, tmp_path):
     process = start_program(plain_home, "add", "--file", str(file), "--user", "ann", preexec_fn=restore_sigint)
     wait_until(lambda: (plain_home / "ledger.sqlite").exists() and count_memories(plain_home) == 2000)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=PATIENCE)
+    _, errors = process.communicate(timeout=TIMEOUT)
     assert process.returncode == 130
     assert errors.strip() == ""
     assert count_memories(plain_home) == 2000

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from support.waiting import PATIENCE
+from support.waiting import TIMEOUT
 
 ANSWERS = {
     "Whom should Paulo Reyes see about his sore wrist?": "Hannah Osei",
@@ -24,7 +24,7 @@ def run(*arguments, **environment):
         capture_output=True,
         text=True,
         env={**os.environ, **environment},
-        timeout=PATIENCE,
+        timeout=TIMEOUT,
         check=False,
     )
 

@@ -271,9 +271,9 @@ def test_open_files_of_bytes_and_text_and_compressed(filled_memory: FilledMemory
         same(memory, target)
 
 
-def test_async_export_and_import(tmp_path: Path, hashed_models: dict[str, Any]) -> None:
+def test_async_export_and_import(tmp_path: Path, hash_models: dict[str, Any]) -> None:
     async def round_trip() -> dict[str, Any]:
-        async with AsyncMemory(":memory:", settings=Settings.from_dict(hashed_models)) as memory:
+        async with AsyncMemory(":memory:", settings=Settings.from_dict(hash_models)) as memory:
             await memory.add("tea", user_id="u")
             await memory.export(tmp_path / "x")
             return await memory.import_(tmp_path / "x")

@@ -12,7 +12,7 @@ from support.fake_llm import NEAR_DIMS, NONE, Scripted, all_near
 from support.fake_llm import fact as extracted
 from support.fakes import fake_models
 from support.ledger_snapshot import exported
-from support.waiting import PATIENCE
+from support.waiting import TIMEOUT
 
 from graphmem import Memory
 from graphmem.commands.types import RestoreMemory, RetireMemory
@@ -28,14 +28,14 @@ HAS_SISTER, IS_SISTER = "Has a sister Bea who sings", "Bea, a sister, is a singe
 
 def validated(memory: Memory, **scope: Any) -> list[dict[str, Any]]:
     """Returns the records of an export, each of which the schema accepts as it is, without converting anything."""
-    found = exported(memory, **scope)
-    for record in found:
+    export_lines = exported(memory, **scope)
+    for record in export_lines:
         ADAPTER.validate_json(json.dumps(record), strict=True)
-    return found
+    return export_lines
 
 
-def values(found: list[dict[str, Any]], field: str, inner: str) -> set[str]:
-    return {item[inner] for record in found for item in record.get(field) or ()}
+def values(export_lines: list[dict[str, Any]], field: str, inner: str) -> set[str]:
+    return {item[inner] for record in export_lines for item in record.get(field) or ()}
 
 
 def test_records_of_each_type_are_valid(make: Make) -> None:
@@ -58,12 +58,12 @@ def test_records_of_each_type_are_valid(make: Make) -> None:
     summary(memory, "Anna is in Rome.", fact(memory, "Anna Berg is in Rome", rome, user_id="ana"), user_id="ana")
     memory.add("Hello", agent_id="helper")
 
-    found = validated(memory)
-    assert {record["type"] for record in found} == {"graphmem", "memory", "erased", "alias", "name", "end"}
-    assert {record["kind"] for record in found if record["type"] == "memory"} == {"episode", "fact", "summary"}
-    assert values(found, "events", "event") == {"ADD", "UPDATE", "RETIRE", "RESTORE", "DELETE"}
-    assert values(found, "links", "kind") == {"drawn_from", "replaces"}
-    assert {record["negated"] for record in found if record["type"] == "alias"} == {True, False}
+    export_lines = validated(memory)
+    assert {record["type"] for record in export_lines} == {"graphmem", "memory", "erased", "alias", "name", "end"}
+    assert {record["kind"] for record in export_lines if record["type"] == "memory"} == {"episode", "fact", "summary"}
+    assert values(export_lines, "events", "event") == {"ADD", "UPDATE", "RETIRE", "RESTORE", "DELETE"}
+    assert values(export_lines, "links", "kind") == {"drawn_from", "replaces"}
+    assert {record["negated"] for record in export_lines if record["type"] == "alias"} == {True, False}
     validated(memory, user_id="ana")
     validated(memory, user_id="ana", run_id="r1")
 
@@ -74,19 +74,19 @@ def test_facts_of_several_runs_and_corrections_are_valid(make_memory: Make) -> N
         {SISTER: [extracted(HAS_SISTER, bea)], AGAIN: [extracted(IS_SISTER, bea)]}, {(IS_SISTER, HAS_SISTER): NONE}
     )
     with ModelEndpoint(default=model) as endpoint:
-        llm = {"openai_base_url": endpoint.url, "api_key": "any", "model": "scripted", "timeout": PATIENCE}
+        llm = {"openai_base_url": endpoint.url, "api_key": "any", "model": "scripted", "timeout": TIMEOUT}
         embedder = {"provider": "callable", "config": {"embed": all_near, "embedding_dims": NEAR_DIMS, "model": "near"}}
         memory = make_memory(**fake_models(llm={"provider": "openai", "config": llm}, embedder=embedder))
         (first,) = memory.add(SISTER, user_id="ann", run_id="r1", timestamp=JUNE)["results"]
         memory.add(AGAIN, user_id="ann", run_id="r2", timestamp=JUNE + timedelta(days=1))
         memory.update(first["id"], "Has a sister Bea who dances")
         memory.update(first["id"], "Has a sister Bea who paints")
-        found = validated(memory)
-    (stored,) = [record for record in found if record.get("kind") == "fact"]
+        export_lines = validated(memory)
+    (stored,) = [record for record in export_lines if record.get("kind") == "fact"]
     assert stored["further_runs"] == ["r2"]
     assert [event["event"] for event in stored["events"]] == ["ADD", "SCOPE", "UPDATE", "UPDATE"]
     assert stored["events"][-1]["previous_state"]["corrects"]
-    assert values(found, "links", "kind") == {"drawn_from", "corrects"}
+    assert values(export_lines, "links", "kind") == {"drawn_from", "corrects"}
 
 
 def test_imported_previous_state_without_session_is_exported_as_valid_record(make: Make) -> None:

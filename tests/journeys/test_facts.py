@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from support.fake_llm import CHANGED, DELETE, NEAR_DIMS, NONE, UPDATE, Scripted, all_near, fact
 from support.fakes import fake_models
-from support.waiting import PATIENCE, wait_until
+from support.waiting import TIMEOUT, wait_until
 
 from graphmem import AsyncMemory, Memory, Settings
 from graphmem.commands.types import RetireMemory
@@ -62,7 +62,7 @@ def endpoint(model: Scripted) -> Iterator[ModelEndpoint]:
 
 
 def make_config(url: str, **more: Any) -> dict[str, Any]:
-    llm = {"openai_base_url": url, "api_key": "any", "model": "scripted", "timeout": PATIENCE}
+    llm = {"openai_base_url": url, "api_key": "any", "model": "scripted", "timeout": TIMEOUT}
     embedder = {"provider": "callable", "config": {"embed": all_near, "embedding_dims": NEAR_DIMS, "model": "near"}}
     return fake_models(llm={"provider": "openai", "config": llm}, embedder=embedder, **more)
 
@@ -185,14 +185,14 @@ def test_a_denial_without_a_new_value_retires_in_favour_of_its_message(memory: M
 
 
 def test_a_fact_that_cannot_contradict_retires_nothing(memory: Memory, model: Scripted) -> None:
-    model.decided = {("Sings", "Name is Ann"): CHANGED}
+    model.decisions = {("Sings", "Name is Ann"): CHANGED}
     result = add_texts(memory, "My name is Ann.", "I sing.")[1]
     assert list_facts(memory) == ["Name is Ann", "Sings"]
     assert result["usage"]["dropped"] == {"no contradiction": 1}
 
 
 def test_an_older_message_never_retires_a_newer_fact(memory: Memory, model: Scripted) -> None:
-    model.decided = {("Lives in Paris", "Moved to Rome"): CHANGED}
+    model.decisions = {("Lives in Paris", "Moved to Rome"): CHANGED}
     (newer,) = memory.add(ROME, **ANN, timestamp=THEN)["results"]
     (older,) = memory.add(PARIS, **ANN, timestamp=THEN - timedelta(days=9))["results"]
     assert "valid_to" not in newer
@@ -226,7 +226,7 @@ def test_facts_of_others_are_not_shown_to_the_model(memory: Memory, model: Scrip
     add_texts(memory, PARIS, user_id="somebody")
     add_texts(memory, PARIS, agent_id="other")
     add_texts(memory, ROME, agent_id="mine")
-    assert not [one for one in model.asked if one.get("memories")]
+    assert not [one for one in model.requests if one.get("memories")]
 
 
 def test_facts_take_metadata_type_and_expiry_of_their_messages(memory: Memory) -> None:
@@ -262,7 +262,7 @@ def test_infer_needs_a_language_model() -> None:
 
 def test_the_request_shows_summary_and_earlier_messages(memory: Memory, model: Scripted) -> None:
     add_texts(memory, "I have a sister.", "Her name is Bea.")
-    request = [one for one in model.asked if "about" in one][-1]
+    request = [one for one in model.requests if "about" in one][-1]
     assert [one["text"] for one in request["earlier"]] == ["I have a sister."]
     assert [(one["n"], one["text"], one["at"]) for one in request["messages"]] == [
         (0, "Her name is Bea.", "Wed 2024-05-01 12:01 UTC")
@@ -281,10 +281,10 @@ def test_the_request_shows_summary_and_earlier_messages(memory: Memory, model: S
 def test_facts_are_drawn_from_the_user_or_the_agent(
     memory: Memory, model: Scripted, scope: dict[str, str], whose: str
 ) -> None:
-    model.found = {"I am Ann.": ["Name is Ann"], "I am Robot.": ["Name is Robot"]}
+    model.facts_by_text = {"I am Ann.": ["Name is Ann"], "I am Robot.": ["Name is Robot"]}
     messages = [{"role": "user", "content": "I am Ann."}, {"role": "assistant", "content": "I am Robot."}]
     memory.add(messages, **scope)
-    assert model.asked[0]["about"] == whose
+    assert model.requests[0]["about"] == whose
     texts = [one["memory"] for one in memory.get_all(**scope, kinds="fact")["results"]]
     assert sorted(texts) == {"user": ["Name is Ann"], "assistant": ["Name is Robot"]}.get(
         whose, ["Name is Ann", "Name is Robot"]
@@ -296,7 +296,7 @@ TEA, TEA_TOO, NO_TEA = "I like tea.", "I like tea, too.", "I dislike tea."
 
 @pytest.mark.parametrize("together", [True, False])
 def test_the_same_words_of_user_and_agent_are_two_facts(memory: Memory, model: Scripted, *, together: bool) -> None:
-    model.found = {TEA: ["Likes tea"], TEA_TOO: ["Likes tea"]}
+    model.facts_by_text = {TEA: ["Likes tea"], TEA_TOO: ["Likes tea"]}
     both = {**ANN, "agent_id": "bot9"}
     turns = [{"role": "user", "content": TEA}, {"role": "assistant", "content": TEA_TOO}]
     for messages in [turns] if together else [[one] for one in turns]:
@@ -305,7 +305,7 @@ def test_the_same_words_of_user_and_agent_are_two_facts(memory: Memory, model: S
 
 
 def test_the_same_words_of_two_people_in_one_call_are_two_facts(memory: Memory, model: Scripted) -> None:
-    model.found = {TEA: ["Likes tea"], TEA_TOO: ["Likes tea"]}
+    model.facts_by_text = {TEA: ["Likes tea"], TEA_TOO: ["Likes tea"]}
     messages = [{"role": "user", "name": name, "content": text} for name, text in (("Ana", TEA), ("Bo", TEA_TOO))]
     memory.add(messages, run_id="r")
     assert {one["actor_id"] for one in memory.get_all(run_id="r", kinds="fact")["results"]} == {"Ana", "Bo"}
@@ -313,8 +313,8 @@ def test_the_same_words_of_two_people_in_one_call_are_two_facts(memory: Memory, 
 
 @pytest.mark.parametrize("decision", [DELETE, UPDATE("Dislikes tea"), NONE])
 def test_facts_of_the_agent_change_no_facts_of_the_user(memory: Memory, model: Scripted, decision: Any) -> None:
-    model.found = {TEA: ["Likes tea"], NO_TEA: ["Dislikes tea"]}
-    model.decided = {("Dislikes tea", "Likes tea"): decision}
+    model.facts_by_text = {TEA: ["Likes tea"], NO_TEA: ["Dislikes tea"]}
+    model.decisions = {("Dislikes tea", "Likes tea"): decision}
     both = {**ANN, "agent_id": "bot9"}
     memory.add(TEA, **both)
     result = memory.add({"role": "assistant", "content": NO_TEA}, **both)
@@ -328,7 +328,7 @@ def test_long_input_is_split_into_chunks_without_loss(memory: Memory, model: Scr
     messages.append({"role": "user", "content": "One long message. " + "More of it. " * 3000})
     result = memory.add(messages, **ANN)
     assert result["usage"]["chunks"] > 3
-    request_messages = [message for one in model.asked for message in one["messages"]]
+    request_messages = [message for one in model.requests for message in one["messages"]]
     assert {message["n"] for message in request_messages} == set(range(21))
     words = " ".join(message["text"] for message in request_messages if message["n"] == 20)
     assert words.split() == messages[-1]["content"].split()
@@ -511,14 +511,14 @@ def test_two_at_once_do_not_add_the_same_fact_twice(
 ) -> None:
     memories = [open_memory(), open_memory()] if apart else [open_memory(":memory:")] * 2
     together = Barrier(2)
-    model.found = {"I sing.": ["Sings"], "Singing is what I do.": ["Sings"]}
-    find = model._find
+    model.facts_by_text = {"I sing.": ["Sings"], "Singing is what I do.": ["Sings"]}
+    extract = model._extract
 
-    def find_together(request: Any) -> str:
-        together.wait(PATIENCE)
-        return find(request)
+    def extract_together(request: Any) -> str:
+        together.wait(TIMEOUT)
+        return extract(request)
 
-    model._find = find_together  # type: ignore[method-assign]
+    model._extract = extract_together  # type: ignore[method-assign]
     texts = ["I sing.", "Singing is what I do."]
     threads = [Thread(target=one.add, args=(text,), kwargs=ANN) for one, text in zip(memories, texts, strict=True)]
     for thread in threads:
@@ -531,7 +531,7 @@ def test_two_at_once_do_not_add_the_same_fact_twice(
 @pytest.mark.thorough
 def test_many_at_once_wait_for_each_other_rather_than_give_up(memory: Memory, model: Scripted) -> None:
     numbers = range(8)
-    model.found = {f"I sing song {n}.": [f"Sings song {n}"] for n in numbers}
+    model.facts_by_text = {f"I sing song {n}.": [f"Sings song {n}"] for n in numbers}
     model.before_deciding = lambda: sleep(0.05)
     for n in numbers:
         memory.add(f"I sing song {n}.", **ANN, wait=False)
@@ -541,8 +541,8 @@ def test_many_at_once_wait_for_each_other_rather_than_give_up(memory: Memory, mo
 
 def test_a_decision_on_outdated_facts_is_made_again(any_memory: Memory, model: Scripted) -> None:
     memory = any_memory
-    model.found = {**FACTS_BY_TEXT, "Now in Oslo.": [fact("Lives in Oslo", ("user", "lives in", "Oslo"))]}
-    model.decided = {("Lives in Oslo", "Moved to Rome"): CHANGED, ("Lives in Oslo", "Name is Ann"): None}
+    model.facts_by_text = {**FACTS_BY_TEXT, "Now in Oslo.": [fact("Lives in Oslo", ("user", "lives in", "Oslo"))]}
+    model.decisions = {("Lives in Oslo", "Moved to Rome"): CHANGED, ("Lives in Oslo", "Name is Ann"): None}
     add_texts(memory, "My name is Ann.")
 
     def add_meanwhile() -> None:
@@ -575,7 +575,7 @@ def test_a_session_is_summarised_every_few_messages(open_memory: OpenMemory, mod
     assert summary["memory"] == "Of Hello., I have a sister."
     assert [line["event"] for line in memory.history(summary["id"])] == ["ADD", "UPDATE"]
     memory.add("Her name is Bea.", **ANN, timestamp=THEN + timedelta(minutes=5))
-    assert [one for one in model.asked if "about" in one][-1]["summary"] == "Of Hello., I have a sister."
+    assert [one for one in model.requests if "about" in one][-1]["summary"] == "Of Hello., I have a sister."
     assert "summary" in {one["kind"] for one in memory.search("sister", **ANN)["results"]}
 
 
@@ -606,7 +606,7 @@ def test_a_new_session_begins_with_the_latest_summary_of_the_user(open_memory: O
 
     def add_and_read_summary(text: str, **scope: Any) -> str:
         memory.add(text, timestamp=THEN + timedelta(days=2), **scope)
-        return str([one for one in model.asked if "about" in one][-1]["summary"])
+        return str([one for one in model.requests if "about" in one][-1]["summary"])
 
     assert add_and_read_summary("Hello.", **ANN, run_id="r2") == "Of My name is Ann."
     memory.flush()
@@ -638,7 +638,7 @@ def test_messages_beyond_one_summarys_batch_are_in_the_next(
         memory.flush()
     batches = [
         [message["text"] for message in one["messages"]]
-        for one in model.asked
+        for one in model.requests
         if "about" not in one and "facts" not in one
     ]
     assert [one for one in batches if len(one) == 2] == [["Two.", "One."], ["Four.", "Three."]]
@@ -750,14 +750,16 @@ def test_relations_of_the_extractor_are_dropped_beside_a_models(spacy_memory: Me
 
 def test_the_speaker_is_the_subject_of_a_fact_without_relations(spacy_memory: Memory, model: Scripted) -> None:
     memory = spacy_memory
-    model.found = {"Hello!": ["Name is Ann", "Favourite movies are Inception and Interstellar", "Bea plays the cello"]}
+    model.facts_by_text = {
+        "Hello!": ["Name is Ann", "Favourite movies are Inception and Interstellar", "Bea plays the cello"]
+    }
     (result,) = add_texts(memory, "Hello!")
     about = [
         ("User", "be named", "Ann"),
         *(("User", "favourite movie", film) for film in ("Inception", "Interstellar")),
     ]
     assert list_relations(memory) == [("Bea", "play", "cello"), *about]
-    assert {fact for one in result["relations"] for fact in one["facts"]} == set(model.found["Hello!"])
+    assert {fact for one in result["relations"] for fact in one["facts"]} == set(model.facts_by_text["Hello!"])
     assert list_entity_names(memory) == {"User", "Inception", "Interstellar", "Bea", "cello"}  # Ann is the user
     (speaker,) = [one for one in memory.entities(**ANN) if one["name"] == "User"]
     assert speaker["type"] == "Person"
@@ -765,7 +767,7 @@ def test_the_speaker_is_the_subject_of_a_fact_without_relations(spacy_memory: Me
 
 def test_a_named_speaker_is_the_subject_of_a_fact_without_one(open_memory: OpenMemory, model: Scripted) -> None:
     memory = open_memory(":memory:", extractor={"provider": "spacy"})
-    model.found = {PARIS: ["The user lives in Paris"]}
+    model.facts_by_text = {PARIS: ["The user lives in Paris"]}
     memory.add(PARIS, user_id="maya")
     relations = memory.get_all(user_id="maya")["relations"]
     assert [(one["source"], one["relationship"], one["target"]) for one in relations] == [("Maya", "live in", "Paris")]
@@ -773,11 +775,11 @@ def test_a_named_speaker_is_the_subject_of_a_fact_without_one(open_memory: OpenM
 
 def test_an_update_does_not_keep_the_extractors_relations(spacy_memory: Memory, model: Scripted) -> None:
     memory = spacy_memory
-    model.found = {
+    model.facts_by_text = {
         PARIS: ["Lives in Paris"],
         "In the 5th.": [fact("Lives in the 5th of Paris", ("user", "lives in", "Paris"))],
     }
-    model.decided = {("Lives in the 5th of Paris", "Lives in Paris"): UPDATE("Lives in the 5th of Paris")}
+    model.decisions = {("Lives in the 5th of Paris", "Lives in Paris"): UPDATE("Lives in the 5th of Paris")}
     add_texts(memory, PARIS)
     assert list_relations(memory) == [("User", "live in", "Paris")]
     add_texts(memory, "In the 5th.")
@@ -787,8 +789,8 @@ def test_an_update_does_not_keep_the_extractors_relations(spacy_memory: Memory, 
 
 def test_an_update_extracts_relations_from_the_new_text(spacy_memory: Memory, model: Scripted) -> None:
     memory = spacy_memory
-    model.found = {PARIS: ["Lives in Paris"], "Rome, sorry.": ["Lives in Rome"]}
-    model.decided = {("Lives in Rome", "Lives in Paris"): UPDATE("Lives in Rome")}
+    model.facts_by_text = {PARIS: ["Lives in Paris"], "Rome, sorry.": ["Lives in Rome"]}
+    model.decisions = {("Lives in Rome", "Lives in Paris"): UPDATE("Lives in Rome")}
     for words in (PARIS, "Rome, sorry."):
         add_texts(memory, words)
     assert list_relations(memory) == [("User", "live in", "Rome")]

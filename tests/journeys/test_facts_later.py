@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from support.fake_llm import fact
 from support.fakes import fake_models
-from support.waiting import PATIENCE, wait_until
+from support.waiting import TIMEOUT, wait_until
 
 from graphmem import Memory, Settings
 from graphmem.ingest.facts.pipeline import FactPipeline
@@ -27,7 +27,7 @@ model_names = (f"later-{number}" for number in count())
 
 
 def open_memory(endpoint: ModelEndpoint, place: str = ":memory:", **more: Any) -> Memory:
-    config = {"openai_base_url": endpoint.url, "api_key": "any", "model": next(model_names), "timeout": 3 * PATIENCE}
+    config = {"openai_base_url": endpoint.url, "api_key": "any", "model": next(model_names), "timeout": 3 * TIMEOUT}
     return Memory(place, settings=Settings.from_dict(fake_models(llm={"provider": "openai", "config": config}, **more)))
 
 
@@ -89,7 +89,7 @@ def test_a_job_claimed_by_another_process_is_pending(monkeypatch: pytest.MonkeyP
     home, release = str(tmp_path / "home"), Event()
 
     def answer(_: Any) -> str:
-        release.wait(PATIENCE)
+        release.wait(TIMEOUT)
         return SINGS
 
     with (

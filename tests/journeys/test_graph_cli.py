@@ -17,7 +17,7 @@ from types import SimpleNamespace
 
 import networkx as nx
 import pytest
-from support.waiting import PATIENCE, wait_until
+from support.waiting import TIMEOUT, wait_until
 from typer.testing import CliRunner
 
 from graphmem import Memory
@@ -206,7 +206,7 @@ def test_a_reader_that_closes_the_pipe_is_no_error(home):
     process.stdout.close()
     errors = process.stderr.read()
     process.stderr.close()
-    process.wait(timeout=PATIENCE)
+    process.wait(timeout=TIMEOUT)
     assert errors == ""
 
 

@@ -159,7 +159,7 @@ def test_data_of_an_older_mem0_is_migrated(home, tmp_path):
         ]
         assert {one["agent_id"] for one in toms} == {"bot"}
         assert [one["metadata"] for one in toms][1:] == [{"topic": "family"}] * 2
-        assert [(one["kind"], one["memory"]) for one in idas] == [("fact", mem0_fixture.Model.found)]
+        assert [(one["kind"], one["memory"]) for one in idas] == [("fact", mem0_fixture.Model.fact)]
         assert [one["event"] for one in memory.history(toms[0]["id"])] == ["ADD", "UPDATE"]
 
 
@@ -424,7 +424,7 @@ MANY = 600
 # A migration that stops responding after 300 texts.
 CHILD = """
 import sys, time
-from support.fakes import fake_models, hashed
+from support.fakes import fake_models, hash_texts
 from graphmem import Settings
 from graphmem.cli.app import main
 
@@ -435,7 +435,7 @@ def slowly(texts):
     left -= len(texts)
     if left < 0:
         time.sleep(1000)
-    return hashed(texts)
+    return hash_texts(texts)
 
 models = fake_models(home=sys.argv.pop(1))
 models["embedder"]["config"]["embed"] = slowly

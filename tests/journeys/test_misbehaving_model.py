@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from support.fake_llm import NEAR_DIMS, all_near, fact
 from support.fakes import fake_models
-from support.waiting import PATIENCE, wait_until
+from support.waiting import TIMEOUT, wait_until
 
 from graphmem import Memory, Settings
 from graphmem.testing import Behaviour, ModelEndpoint, behaviours
@@ -127,7 +127,7 @@ def _short_retry_delay(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def settings(endpoint: ModelEndpoint, **llm: Any) -> Settings:
-    config = {"openai_base_url": endpoint.url, "api_key": "any", "model": next(model_names), "timeout": PATIENCE, **llm}
+    config = {"openai_base_url": endpoint.url, "api_key": "any", "model": next(model_names), "timeout": TIMEOUT, **llm}
     return Settings.from_dict(fake_models(llm={"provider": "openai", "config": config}))
 
 
@@ -170,7 +170,7 @@ def test_facts_are_extracted_or_the_job_stays_pending(case: Case, endpoint: Mode
         if case.error is not None and not case.refuses:
             endpoint._script.clear()
             endpoint._default = GOOD
-            memory._engine.llm._connection.client().timeout = PATIENCE
+            memory._engine.llm._connection.client().timeout = TIMEOUT
             assert memory.retry_failed() == {"done": 1, "failed": {}, "pending": []}
             assert set(list_texts(memory, "fact")) == BOTH
         assert memory.verify()["ok"]

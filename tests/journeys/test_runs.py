@@ -9,7 +9,7 @@ import pytest
 from support.fake_llm import CHANGED, NEAR_DIMS, NONE, UPDATE, Scripted, all_near, fact
 from support.fakes import fake_models
 from support.ledger_snapshot import exported, same
-from support.waiting import PATIENCE
+from support.waiting import TIMEOUT
 
 from graphmem import Memory
 from graphmem.errors import NotFoundError, ValidationError
@@ -47,7 +47,7 @@ def model() -> Scripted:
 def make_with_model(make_memory: Make, model: Scripted) -> Iterator[Make]:
     """Makes memories with this model, in memory or with all stores on servers."""
     with ModelEndpoint(default=model) as endpoint:
-        llm = {"openai_base_url": endpoint.url, "api_key": "any", "model": "scripted", "timeout": PATIENCE}
+        llm = {"openai_base_url": endpoint.url, "api_key": "any", "model": "scripted", "timeout": TIMEOUT}
         embedder = {"provider": "callable", "config": {"embed": all_near, "embedding_dims": NEAR_DIMS, "model": "near"}}
 
         def make(path: Any = None, **more: Any) -> Memory:
@@ -85,7 +85,7 @@ def collect_visibility(memory: Memory, uid: str, **scope: Any) -> set[bool]:
 def test_new_facts_are_compared_with_the_users_facts_of_every_run(memory: Memory, model: Scripted) -> None:
     memory.add(SISTER, **ONE)
     memory.add(TEA, **TWO)
-    assert [one["text"] for one in model.asked[-1]["memories"]] == ["Has a sister Bea who sings"]
+    assert [one["text"] for one in model.requests[-1]["memories"]] == ["Has a sister Bea who sings"]
 
 
 @pytest.mark.parametrize(("words", "event"), [(SISTER, "NONE"), (AGAIN, "NONE"), (NAMED, "UPDATE")])
@@ -143,7 +143,7 @@ def test_other_agents_and_other_users_stay_apart(memory: Memory, model: Scripted
         (one,) = memory.add(SISTER, **scope)["results"]
         assert one["event"] == "ADD"
         assert memory.get(one["id"])["run_id"] == scope["run_id"]  # type: ignore[index]
-    assert not [one for one in model.asked if one.get("memories")]
+    assert not [one for one in model.requests if one.get("memories")]
     assert [one["user_id"] for one in memory.get_all(run_id="r2", kinds="fact")["results"]] == [None, "ann7"]
 
 

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import make_url
 from support.databases import postgres
-from support.exception_text import told
+from support.exception_text import full_error_text
 from support.fakes import fake_models
 from support.log_guard import listening
 from support.servers import NEO4J, PASSWORD, QDRANT, graph_config
@@ -50,7 +50,7 @@ def expect_refusal(config: Any, **more: Any) -> None:
     """Opens a memory, which must fail with an error that shows no secret."""
     with pytest.raises(GraphmemError) as error:
         Memory(settings=Settings.from_dict(config)).close()
-    assert_no_secret(told(error.value))
+    assert_no_secret(full_error_text(error.value))
 
 
 # --- settings -------------------------------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ def test_errors_of_configurations_show_no_secret():
         try:
             Settings.from_dict(config).check_available()
         except ConfigError as error:
-            assert_no_secret(told(error))
+            assert_no_secret(full_error_text(error))
             refusals += 1
     assert refusals > 150
 
@@ -114,7 +114,7 @@ def test_errors_of_damaged_configuration_files_show_no_secret(data, form, tmp_pa
         try:
             Settings.from_file(file)
         except ConfigError as error:
-            assert_no_secret(told(error))
+            assert_no_secret(full_error_text(error))
             result = runner.invoke(app, ["stats", "--config", str(file)])
             assert result.exit_code == 1
             assert_no_secret(result.stdout, result.stderr, repr(result.exception))
@@ -127,7 +127,7 @@ def test_errors_of_environment_variables_show_no_secret():
             try:
                 Settings.from_env(environ).check_available()
             except ConfigError as error:
-                assert_no_secret(told(error))
+                assert_no_secret(full_error_text(error))
 
 
 # --- URLs -----------------------------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ def use_failing_servers(config: dict[str, Any]) -> None:
             try:
                 assert_no_secret(attempt())
             except GraphmemError as error:
-                assert_no_secret(told(error))
+                assert_no_secret(full_error_text(error))
     assert_no_secret(*logs.lines)
 
 
@@ -255,7 +255,7 @@ def test_a_refused_password_is_not_shown(tmp_path, servers):
             config = graph_config()
             config["config"] = {**config["config"], "password": SECRET}
             expect_refusal(
-                {**servers.laid_under(fake_models(home=str(tmp_path), ledger_url=url)), "graph_store": config}
+                {**servers.with_stores(fake_models(home=str(tmp_path), ledger_url=url)), "graph_store": config}
             )
             with pytest.raises((ConfigError, StoreError)) as error:
                 config["config"] = {**config["config"], "password": PASSWORD, "database": SECRET.lower()}

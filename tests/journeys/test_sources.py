@@ -8,7 +8,7 @@ from io import StringIO
 from typing import Any
 
 import pytest
-from support.facts import MAY, fact, heard, store, summary
+from support.facts import MAY, fact, source_message, store, summary
 
 from graphmem import Memory
 from graphmem.commands.types import Command, RestoreMemory, RetireMemory, UpdateMemory
@@ -22,7 +22,7 @@ def search_with_sources(memory: Memory, query: str = "tea in Oslo", **more: Any)
 
 
 def test_a_source_message_is_grouped_with_its_fact(memory: Memory) -> None:
-    source = heard(memory, "I drink tea in Oslo, you know", actor_id="Ana")
+    source = source_message(memory, "I drink tea in Oslo, you know", actor_id="Ana")
     fact_id = fact(memory, "Ana drinks tea in Oslo", source)
     (hit,) = memory.search("tea in Oslo", user_id="u")["results"]
     assert hit["id"] == fact_id
@@ -38,7 +38,7 @@ def test_a_source_message_is_grouped_with_its_fact(memory: Memory) -> None:
 
 
 def test_a_fact_takes_the_better_rank_of_itself_and_its_source(memory: Memory) -> None:
-    source = heard(memory, "tea in Oslo")
+    source = source_message(memory, "tea in Oslo")
     store(memory, "tea in Oslo and in Bergen")
     fact_id = fact(memory, "Ana has a favourite drink", source)
     results = memory.search("tea in Oslo", user_id="u")["results"]
@@ -50,13 +50,13 @@ def test_a_fact_takes_the_better_rank_of_itself_and_its_source(memory: Memory) -
 def test_grouped_sources_do_not_count_towards_the_limit(memory: Memory) -> None:
     expected = {}
     for n in range(3):
-        source = heard(memory, f"tea in Oslo {n}")
+        source = source_message(memory, f"tea in Oslo {n}")
         expected[fact(memory, f"tea in Oslo, cup {n}", source)] = [source]
     assert search_with_sources(memory, top_k=3) == expected
 
 
 def test_a_search_by_kinds_groups_no_sources(memory: Memory) -> None:
-    source = heard(memory, "tea in Oslo")
+    source = source_message(memory, "tea in Oslo")
     fact_id = fact(memory, "Ana drinks tea in Oslo", source)
     assert search_with_sources(memory, kinds="episode") == {source: []}
     assert search_with_sources(memory, kinds="fact") == {fact_id: []}
@@ -66,13 +66,13 @@ def test_a_search_by_kinds_groups_no_sources(memory: Memory) -> None:
 def test_a_message_that_is_no_source_message_is_a_hit_of_its_own(memory: Memory) -> None:
     message = store(memory, "tea in Oslo")
     fact_id = fact(memory, "Ana drinks tea in Oslo", message)
-    source = heard(memory, "more tea in Oslo")
+    source = source_message(memory, "more tea in Oslo")
     summary_id = summary(memory, "It is about tea in Oslo", source, fact_id)
     assert search_with_sources(memory) == {message: [], fact_id: [], source: [], summary_id: []}
 
 
 def test_a_threshold_applies_to_the_fact_itself(memory: Memory) -> None:
-    source = heard(memory, "tea in Oslo")
+    source = source_message(memory, "tea in Oslo")
     fact(memory, "Ana has a favourite drink", source)
     assert search_with_sources(memory, threshold=0.9) == {source: []}
 
@@ -85,7 +85,7 @@ def test_without_source_messages_their_facts_are_not_queried(memory: Memory, mon
     message = store(memory, "tea in Oslo")
     fact_id = fact(memory, "Ana drinks tea in Oslo", message)
     assert search_with_sources(memory) == {message: [], fact_id: []}
-    source = heard(memory, "and more tea in Oslo")
+    source = source_message(memory, "and more tea in Oslo")
     assert source in search_with_sources(memory, kinds="episode")
     with pytest.raises(AssertionError):
         search_with_sources(memory)
@@ -118,7 +118,7 @@ def search_ids(memory: Memory, **more: Any) -> set[str]:
 
 
 def test_a_source_message_is_hidden_and_shown_again_with_the_last_of_its_facts(memory: Memory) -> None:
-    source = heard(memory, "tea in Oslo, coffee in Bergen")
+    source = source_message(memory, "tea in Oslo, coffee in Bergen")
     one, other = fact(memory, "Ana drinks tea in Oslo", source), fact(memory, "Ana drinks coffee in Bergen", source)
     commit(memory, RetireMemory(one, MAY + 2 * DAY, "moved"))
     assert search_ids(memory) == {source, other}
@@ -136,7 +136,7 @@ def test_a_source_message_is_hidden_and_shown_again_with_the_last_of_its_facts(m
 
 
 def test_source_messages_without_facts_and_other_messages_stay_visible(memory: Memory) -> None:
-    source, message = heard(memory, "tea in Oslo"), store(memory, "tea in Oslo, said Tom")
+    source, message = source_message(memory, "tea in Oslo"), store(memory, "tea in Oslo, said Tom")
     summary_id = summary(memory, "It is about tea in Oslo", source)
     fact_id = fact(memory, "Ana drinks tea in Oslo", message)
     commit(memory, RetireMemory(fact_id, MAY + DAY, "moved"))
@@ -144,7 +144,7 @@ def test_source_messages_without_facts_and_other_messages_stay_visible(memory: M
 
 
 def test_a_summary_does_not_keep_a_source_message_visible(memory: Memory) -> None:
-    source = heard(memory, "tea in Oslo")
+    source = source_message(memory, "tea in Oslo")
     fact_id, summary_id = (
         fact(memory, "Ana drinks tea in Oslo", source),
         summary(memory, "It is about tea in Oslo", source),
@@ -154,7 +154,7 @@ def test_a_summary_does_not_keep_a_source_message_visible(memory: Memory) -> Non
 
 
 def test_a_correction_hides_the_source_messages_it_corrects(memory: Memory) -> None:
-    source = heard(memory, "tea in Oslo")
+    source = source_message(memory, "tea in Oslo")
     fact_id = fact(memory, "Ana drinks tea in Oslo", source)
     before = datetime.now(UTC)
     memory.update(fact_id, "Ana drinks coffee in Oslo")
@@ -169,7 +169,7 @@ def test_a_correction_hides_the_source_messages_it_corrects(memory: Memory) -> N
 
 
 def test_a_refinement_leaves_the_sources_visible(memory: Memory) -> None:
-    source = heard(memory, "tea in Oslo")
+    source = source_message(memory, "tea in Oslo")
     fact_id = fact(memory, "Ana drinks tea in Oslo", source)
     memory.update(fact_id, metadata={"sure": True})
     commit(memory, UpdateMemory(fact_id, text="Ana drinks green tea in Oslo", reason="said more"))
@@ -177,7 +177,7 @@ def test_a_refinement_leaves_the_sources_visible(memory: Memory) -> None:
 
 
 def test_a_corrected_and_a_retired_fact_keep_no_source_message_visible(memory: Memory) -> None:
-    source = heard(memory, "tea in Oslo, coffee in Bergen")
+    source = source_message(memory, "tea in Oslo, coffee in Bergen")
     one, other = fact(memory, "Ana drinks tea in Oslo", source), fact(memory, "Ana drinks coffee in Bergen", source)
     memory.update(one, "Ana drinks water in Oslo")
     assert search_ids(memory) == {one, other, source}
@@ -190,10 +190,10 @@ def test_a_corrected_and_a_retired_fact_keep_no_source_message_visible(memory: M
 
 
 def test_undoing_corrections_one_by_one_restores_each_earlier_visibility(memory: Memory) -> None:
-    first = heard(memory, "tea in Oslo")
+    first = source_message(memory, "tea in Oslo")
     fact_id = fact(memory, "Ana drinks tea in Oslo", first)
     memory.update(fact_id, "Ana drinks coffee in Oslo")
-    later = heard(memory, "coffee in Oslo, and cake")
+    later = source_message(memory, "coffee in Oslo, and cake")
     with memory._engine.ledger.write() as connection:
         fact_row, later_row = (memories.records(connection, [uid])[uid].row for uid in (fact_id, later))
         memories.add_link(connection, fact_row, "drawn_from", later_row)
@@ -212,7 +212,7 @@ def test_undoing_corrections_one_by_one_restores_each_earlier_visibility(memory:
 def test_a_hidden_source_is_hidden_after_an_import_and_can_be_shown_there(
     memory: Memory, make_memory: Callable[..., Any]
 ) -> None:
-    source = heard(memory, "tea in Oslo")
+    source = source_message(memory, "tea in Oslo")
     fact_id = fact(memory, "Ana drinks tea in Oslo", source)
     memory.update(fact_id, "Ana drinks coffee in Oslo")
     memory.update(fact_id, "Ana drinks water in Oslo")
@@ -231,7 +231,7 @@ def test_a_hidden_source_is_hidden_after_an_import_and_can_be_shown_there(
 
 
 def test_erasing_a_fact_erases_every_summary_with_its_words(memory: Memory) -> None:
-    source, message = heard(memory, "tea in Oslo"), store(memory, "tea in Oslo, said Tom")
+    source, message = source_message(memory, "tea in Oslo"), store(memory, "tea in Oslo, said Tom")
     fact_id, other = fact(memory, "Ana drinks tea in Oslo", source, message), fact(memory, "Ana is in Oslo", source)
     summary_ids = [
         summary(memory, "It is about tea in Oslo", fact_id),
@@ -250,7 +250,7 @@ def test_erasing_a_fact_erases_every_summary_with_its_words(memory: Memory) -> N
 def test_a_short_context_prefers_facts_and_does_not_repeat_their_sources(memory: Memory) -> None:
     for n in range(3):
         store(memory, f"tea in Oslo, said Tom {n}", at=(MAY + n * DAY).isoformat())
-    source = heard(memory, "I drink my tea in Oslo")
+    source = source_message(memory, "I drink my tea in Oslo")
     fact(memory, "Ana drinks tea in Oslo", source, at=(MAY - DAY).isoformat())
     summary(memory, "Everybody is having tea", at=(MAY + DAY * 1.5).isoformat())
     long_context = memory.context("tea in Oslo", user_id="u").splitlines()[2:-1]

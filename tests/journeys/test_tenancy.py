@@ -142,7 +142,7 @@ def worlds(request, servers) -> Iterator[Worlds]:
             if request.param in {"folder", "servers"}:
                 path = stack.enter_context(make_home())
             if request.param == "servers":
-                config = servers.laid_under({**config, "ledger_url": stack.enter_context(postgres())})
+                config = servers.with_stores({**config, "ledger_url": stack.enter_context(postgres())})
             memory = stack.enter_context(Memory(path, settings=Settings.from_dict(config)))
             servers.note(memory)
             return memory

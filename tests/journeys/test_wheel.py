@@ -10,7 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from support.waiting import PATIENCE
+from support.waiting import TIMEOUT
 
 CHECKOUT = Path(__file__).parents[2]
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
@@ -19,7 +19,7 @@ PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
 @pytest.mark.thorough
 def test_the_wheel_runs_the_demo_outside_the_checkout(tmp_path: Path) -> None:
     build = [*PIP, "wheel", "--no-deps", "--no-build-isolation", "-w", str(tmp_path), str(CHECKOUT)]
-    subprocess.run(build, check=True, timeout=2 * PATIENCE)
+    subprocess.run(build, check=True, timeout=2 * TIMEOUT)
     (wheel,) = tmp_path.glob("graphmem-*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     assert "graphmem/_cypher/README.md" in names
@@ -32,7 +32,7 @@ def test_the_wheel_runs_the_demo_outside_the_checkout(tmp_path: Path) -> None:
     subprocess.run(
         [*PIP, "install", "--no-deps", "--no-index", "--target", str(site), str(wheel)],
         check=True,
-        timeout=2 * PATIENCE,
+        timeout=2 * TIMEOUT,
     )
     home = tmp_path / "home"
     home.mkdir()
@@ -40,12 +40,12 @@ def test_the_wheel_runs_the_demo_outside_the_checkout(tmp_path: Path) -> None:
     environment.pop("GRAPHMEM_HOME", None)
     location = subprocess.run(
         [sys.executable, "-c", "import graphmem; print(graphmem.__file__)"],
-        cwd=tmp_path, env=environment, check=True, capture_output=True, text=True, timeout=PATIENCE,
+        cwd=tmp_path, env=environment, check=True, capture_output=True, text=True, timeout=TIMEOUT,
     )  # fmt: skip
     assert Path(location.stdout.strip()).is_relative_to(site)
     demo = subprocess.run(
         [sys.executable, "-m", "graphmem", "demo", "--json"],
-        cwd=tmp_path, env=environment, check=False, capture_output=True, text=True, timeout=2 * PATIENCE,
+        cwd=tmp_path, env=environment, check=False, capture_output=True, text=True, timeout=2 * TIMEOUT,
     )  # fmt: skip
     assert demo.returncode == 0, demo.stderr
     assert json.loads(demo.stdout)

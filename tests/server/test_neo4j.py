@@ -17,9 +17,9 @@ from uuid import uuid4
 import pytest
 from neo4j import Driver
 from support.neo4j_servers import VARIABLES, Server
-from support.waiting import PATIENCE, wait_until
+from support.waiting import TIMEOUT, wait_until
 
-from graph_index_conformance import NOON, SPACE, VIEW, memory, relation, told  # isort: skip
+from graph_index_conformance import NOON, PARTITION, VIEW, entity_state, memory, relation  # isort: skip
 
 from graphmem.errors import ConfigError, StoreError, StoreUnavailable
 from graphmem.model import GraphBounds, Scope, Seeds, micros
@@ -80,7 +80,7 @@ def write_every_property(graph: Neo4jIndex) -> None:
     later = memory("n", seq=2, minute=1, previous="m", drawn_from=("m",), replaces=("m",))
     related = relation("r", "anna", "acme", "m")
     related = replace(related, relation=replace(related.relation, confidence=0.5, invalid_at=NOON))
-    graph.upsert([full, later], [related], [told("anna", "Anna", "acme")])
+    graph.upsert([full, later], [related], [entity_state("anna", "Anna", "acme")])
 
 
 @pytest.mark.parametrize("path", sorted(CYPHER.glob("runtime/*.cypher")), ids=lambda path: path.stem)
@@ -111,7 +111,7 @@ def test_a_hub_costs_no_more_than_its_best_mentions(graph: Neo4jIndex, driver: D
                           at: $at + n, valid_from: $at + n, row: n + 2, seq: 1})
         CREATE (m)-[:MENTIONS {ledger: $ledger, kind: 1, ekey: hub.id, rank: '2' + ($shift + n) + '000000000000'}]
                ->(hub)""",
-        ledger=graph._ledger, partition=f"{graph._ledger}/{SPACE}", at=micros(NOON), shift=10**17 + micros(NOON),
+        ledger=graph._ledger, partition=f"{graph._ledger}/{PARTITION}", at=micros(NOON), shift=10**17 + micros(NOON),
     )  # fmt: skip
     for seeds in (Seeds(["hub"], ["n"]), Seeds(["rare"], ["m"])):
         params = rows.neighbourhood_parameters(graph._ledger, VIEW, seeds, GraphBounds(frontier=10))
@@ -161,7 +161,11 @@ def test_other_applications_nodes_are_left_alone(at: Server, graph: Neo4jIndex, 
 def test_two_ledgers_never_see_each_other(at: Server, graph: Neo4jIndex) -> None:
     with at.filled() as other:
         mine = [memory("m", "anna", "acme"), memory("n", "anna", minute=1, previous="m")]
-        graph.upsert(mine, [relation("r", "anna", "acme", "m")], [told("anna", "Anna K.", "acme"), told("acme", "A")])
+        graph.upsert(
+            mine,
+            [relation("r", "anna", "acme", "m")],
+            [entity_state("anna", "Anna K.", "acme"), entity_state("acme", "A")],
+        )
         other.upsert([memory("m", "anna", "bob", seq=9)])
         assert list(other.list_held()) == [("m", 9)]
         assert neighbourhood(other, "anna").frequencies == {"anna": 1}
@@ -328,7 +332,7 @@ class FreezingProxy:
         self.moving.set()
         for thread in enumerate_threads():
             if thread.name == "graphmem-neo4j":
-                thread.join(PATIENCE)
+                thread.join(TIMEOUT)
         self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
         self._threads[0].join()
@@ -399,7 +403,7 @@ def test_a_connection_that_was_being_made_at_the_closing_is_closed(at: Server) -
         writing.exception()
     # Both ends of the proxy read until the connection is closed.
     for thread in proxy._threads[1:]:
-        thread.join(PATIENCE)
+        thread.join(TIMEOUT)
     assert not any(thread.is_alive() for thread in proxy._threads[1:])
     proxy.close()
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support.neo4j_servers import VARIABLES, Server
 
-from graph_conformance import ALICE, enrich, fill, tell  # isort: skip
+from graph_conformance import ALICE, enrich, fill_ledger, store_memory  # isort: skip
 
 from sqlalchemy import select
 
@@ -121,7 +121,7 @@ def open_projection(clerk: Any, graph: Neo4jIndex) -> Projection:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_everything_the_ledger_holds_is_there(at: Server, clerk: Any, graph: Neo4jIndex, seed: int) -> None:
-    fill(clerk, seed)
+    fill_ledger(clerk, seed)
     open_projection(clerk, graph).catch_up([])
     assert read_graph(at, clerk.ledger) == read_ledger(clerk.ledger)
 
@@ -138,7 +138,7 @@ def test_whatever_happens_and_in_whichever_steps_it_comes(
         chosen, pair = chance.choice(ids or [None]), chance.sample(keys, 2)
         try:
             if action == "add" or chosen is None:
-                ids.append(tell(clerk, *chance.sample(keys, chance.randint(0, 3)), at=chance.randint(0, 99)).id)
+                ids.append(store_memory(clerk, *chance.sample(keys, chance.randint(0, 3)), at=chance.randint(0, 99)).id)
             elif action == "delete":
                 clerk.commit(DeleteMemory(chosen))
                 ids.remove(chosen)

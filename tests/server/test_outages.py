@@ -18,7 +18,7 @@ from uuid import uuid4
 
 import pytest
 from support.servers import NEO4J, QDRANT, graph_config, vector_config
-from support.waiting import PATIENCE, SERVER_PATIENCE, SLOWNESS, wait_until
+from support.waiting import SERVER_TIMEOUT, SLOWNESS, TIMEOUT, wait_until
 
 from graphmem import Memory, Settings
 from graphmem.errors import ConfigError, GraphmemError, PartialWrite
@@ -48,14 +48,14 @@ def _all_up() -> Iterator[None]:
 
 
 @pytest.fixture
-def opened(tmp_path: Path, hashed_models: dict[str, Any]) -> Iterator[Callable[..., Memory]]:
+def opened(tmp_path: Path, hash_models: dict[str, Any]) -> Iterator[Callable[..., Memory]]:
     """`opened(**config)`: a Memory of one ledger on both servers, closed and emptied at the end."""
     memories: list[Memory] = []
     collection = f"outages-{uuid4().hex[:8]}"
 
     def open_memory(**config: Any) -> Memory:
         settings = {
-            **hashed_models,
+            **hash_models,
             "home": str(tmp_path),
             "extractor": {"provider": "spacy"},
             "vector_store": vector_config(collection),
@@ -80,7 +80,7 @@ def opened(tmp_path: Path, hashed_models: dict[str, Any]) -> Iterator[Callable[.
 
 
 def until(condition: Callable[[], object]) -> None:
-    wait_until(condition, timeout=SERVER_PATIENCE)
+    wait_until(condition, timeout=SERVER_TIMEOUT)
 
 
 def is_reported_unavailable(memory: Memory, projection: str) -> bool:
@@ -313,7 +313,7 @@ def test_servers_are_killed_at_random_under_load(opened: Callable[..., Memory]) 
         time.sleep(dice.uniform(0.2, 3))
     stop.set()
     for thread in threads:
-        thread.join(PATIENCE)
+        thread.join(TIMEOUT)
     assert not any(thread.is_alive() for thread in threads)
     assert [writer.errors for writer in writers] == [[]] * 4
     assert [reader.errors for reader in readers] == [[]] * 4

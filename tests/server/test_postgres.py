@@ -19,7 +19,7 @@ from sqlalchemy import make_url, select, text
 from support.databases import KEY, KEYRING, postgres
 from support.fakes import fake_models
 from support.newer_schema import REVISION, use_newer_schema
-from support.waiting import PATIENCE, wait_until
+from support.waiting import TIMEOUT, wait_until
 
 from graphmem import Memory, Settings
 from graphmem.errors import ConfigError, GraphmemError, StoreError, StoreUnavailable, ValidationError
@@ -77,12 +77,12 @@ class Peer:
 
     def end(self) -> None:
         self._process.stdin.close()
-        assert self._process.wait(PATIENCE) == 0
+        assert self._process.wait(TIMEOUT) == 0
         self._process.stdout.close()
 
     def kill(self) -> None:
         self._process.kill()
-        self._process.wait(PATIENCE)
+        self._process.wait(TIMEOUT)
         with suppress(BrokenPipeError):
             self._process.stdin.close()
         self._process.stdout.close()

@@ -18,7 +18,7 @@ from uuid import uuid4
 
 import numpy as np
 import pytest
-from support.waiting import PATIENCE, wait_until
+from support.waiting import TIMEOUT, wait_until
 
 from graphmem import Memory, Settings
 from graphmem.errors import ConfigError, StoreError, StoreUnavailable
@@ -26,7 +26,18 @@ from graphmem.stores.protocols import StoreLost
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "stores"))
 
-from vector_index_conformance import DIMS, Scope, at_cosine, near, point, random_points, towards, uid, view, worded  # noqa: E402
+from vector_index_conformance import (
+    DIMS,
+    Scope,
+    at_cosine,
+    point,
+    random_points,
+    search_dense,
+    search_sparse,
+    uid,
+    unit_vector,
+    view,
+)  # noqa: E402
 
 URL = os.environ.get("QDRANT_URL", "")
 GRPC_PORT = int(os.environ.get("QDRANT_GRPC_PORT", "6334"))
@@ -75,14 +86,14 @@ def open_index(request: pytest.FixtureRequest, name: str) -> Iterator[Callable[.
 
 def test_two_ledgers_in_one_collection_never_see_each_other(open_index: Callable[..., Any]) -> None:
     one, other = open_index(), open_index()
-    one.upsert([point(1), point(2, towards(1), towards(0, 1))])
-    other.upsert([point(1, towards(0, 1), weights={8: 1.0}, seq=40)])
+    one.upsert([point(1), point(2, unit_vector(1), unit_vector(0, 1))])
+    other.upsert([point(1, unit_vector(0, 1), weights={8: 1.0}, seq=40)])
     assert (one.count(), other.count()) == (3, 1)
     assert sorted(one.list_held()) == [(uid(1), 2, 1), (uid(2), 3, 2)]
     assert list(other.list_held()) == list(other.list_held(["user:alice"])) == [(uid(1), 40, 1)]
-    assert near(one) == worded(one) == [uid(1), uid(2)]
-    assert (near(other), worded(other)) == ([uid(1)], [])
-    assert near(other, view(anywhere=True)) == [uid(1)]
+    assert search_dense(one) == search_sparse(one) == [uid(1), uid(2)]
+    assert (search_dense(other), search_sparse(other)) == ([uid(1)], [])
+    assert search_dense(other, view(anywhere=True)) == [uid(1)]
     assert other.delete([uid(1), uid(2)]) == 1
     other.wipe()
     assert (one.count(), other.count()) == (3, 0)
@@ -161,7 +172,7 @@ def test_several_processes_may_create_the_collection_at_once(name: str, open_ind
     assert [process.communicate()[0].strip() for process in processes] == [b"0"] * 3
     index = open_index()
     index.upsert([point(1)])
-    assert near(index) == [uid(1)]
+    assert search_dense(index) == [uid(1)]
 
 
 # --- changes by others ------------------------------------------------------------------------------------------------
@@ -175,8 +186,8 @@ def test_a_deleted_collection_is_lost_until_it_is_filled_again(
     client.delete_collection(name)
     for use in (
         index.count,
-        lambda: near(index),
-        lambda: worded(index),
+        lambda: search_dense(index),
+        lambda: search_sparse(index),
         lambda: list(index.list_held()),
         lambda: index.upsert([point(2)]),
         lambda: index.delete([uid(1)]),
@@ -185,7 +196,7 @@ def test_a_deleted_collection_is_lost_until_it_is_filled_again(
             use()
     index.wipe()
     index.upsert([point(1), point(2)])
-    assert near(index) == worded(index) == [uid(1), uid(2)]
+    assert search_dense(index) == search_sparse(index) == [uid(1), uid(2)]
 
 
 def test_missing_field_indexes_are_made(client: Any, name: str, open_index: Callable[..., Any]) -> None:
@@ -221,7 +232,7 @@ def test_a_quantised_collection_on_disk_returns_the_same_hits(
     client.update_collection(name, optimizers_config=models.OptimizersConfigDiff(indexing_threshold=1))
     points = [point(n, at_cosine(1 - n / 2000)) for n in range(1, 1500)]
     index.upsert(points)
-    hits = index.dense(view(), towards(1), 20)
+    hits = index.dense(view(), unit_vector(1), 20)
     assert [one for one, _ in hits] == [uid(n) for n in range(1, 21)]
     assert [score for _, score in hits] == pytest.approx([1 - n / 2000 for n in range(1, 21)], abs=1e-5)
 
@@ -236,8 +247,8 @@ def test_a_point_that_is_refused_is_no_outage(open_index: Callable[..., Any]) ->
 def test_many_windows_go_in_several_requests(open_index: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     index = open_index()
     monkeypatch.setattr(index, "_points_per_request", 7)
-    index.upsert([point(1, *[towards(0, 1)] * 40), point(2, *[towards(1)] * 3)])
-    index.upsert([point(1, *[towards(0, 1)] * 30, seq=60), point(2, *[towards(1)] * 3)])
+    index.upsert([point(1, *[unit_vector(0, 1)] * 40), point(2, *[unit_vector(1)] * 3)])
+    index.upsert([point(1, *[unit_vector(0, 1)] * 30, seq=60), point(2, *[unit_vector(1)] * 3)])
     assert sorted(index.list_held()) == [(uid(1), 60, 30), (uid(2), 3, 3)]
 
 
@@ -254,8 +265,8 @@ def test_a_large_ledger_is_wiped_in_parts(open_index: Callable[..., Any], monkey
 def test_by_agent_or_run_alone_all_partitions_are_searched(open_index: Callable[..., Any]) -> None:
     index = open_index()
     index.upsert([point(n, scope=Scope(f"u{n}", "a", "r")) for n in range(3)])
-    assert near(index, view(Scope(None, "a"), anywhere=True)) == [uid(0), uid(1), uid(2)]
-    assert near(index, view(Scope(None, None, "r"), anywhere=True)) == [uid(0), uid(1), uid(2)]
+    assert search_dense(index, view(Scope(None, "a"), anywhere=True)) == [uid(0), uid(1), uid(2)]
+    assert search_dense(index, view(Scope(None, None, "r"), anywhere=True)) == [uid(0), uid(1), uid(2)]
 
 
 # --- connections ------------------------------------------------------------------------------------------------------
@@ -266,7 +277,7 @@ def test_grpc_is_used_where_it_answers_and_rest_elsewhere(open_index: Callable[.
         index = open_index(**options)
         index.upsert([point(1)])
         assert index._collection._connection.reader._client._prefer_grpc is is_grpc
-        assert near(index) == [uid(1)]
+        assert search_dense(index) == [uid(1)]
     with pytest.raises(ConfigError, match="does not answer gRPC on port 1"):
         open_index(prefer_grpc=True, grpc_port=1).check()
 
@@ -341,14 +352,14 @@ def test_a_server_that_hangs_is_given_up(open_index: Callable[..., Any], gates: 
     index.upsert([point(1)])
     for gate in gates:
         gate.hang()
-    give_up(lambda: near(index))
+    give_up(lambda: search_dense(index))
     give_up(index.count)
     give_up(lambda: list(index.list_held()))
     give_up(lambda: index.upsert([point(2)]))
     give_up(open_index(**behind(gates)).check)
     for gate in gates:
         gate.go_on()
-    assert uid(1) in near(index)
+    assert uid(1) in search_dense(index)
 
 
 def test_threads_wait_for_a_server_that_hangs_once(
@@ -364,8 +375,8 @@ def test_threads_wait_for_a_server_that_hangs_once(
         return connect()
 
     def look() -> None:
-        together.wait(PATIENCE)
-        near(index)
+        together.wait(TIMEOUT)
+        search_dense(index)
 
     monkeypatch.setattr(index._collection, "_connect", try_to_connect)
     with ThreadPoolExecutor(4) as pool:
@@ -375,7 +386,7 @@ def test_threads_wait_for_a_server_that_hangs_once(
 
 def finds_the_point(index: Any) -> bool:
     with suppress(StoreUnavailable):
-        return near(index) == [uid(1)]
+        return search_dense(index) == [uid(1)]
     return False
 
 
@@ -386,7 +397,7 @@ def test_a_restarted_server_is_found_again(open_index: Callable[..., Any], gates
         for gate in gates:
             gate.stop()
         for _ in range(calls_meanwhile):
-            give_up(lambda: near(index))
+            give_up(lambda: search_dense(index))
         for gate in gates:
             gate.start()
         wait_until(lambda: finds_the_point(index))  # gRPC tries again twice a second

@@ -10,7 +10,18 @@ from itertools import permutations
 from typing import Any
 
 import pytest
-from graph_conformance import ALICE, COMMON_NOUN, NAME, NOUN_PHRASE, GraphContract, enrich, far, fill, tell, unordered
+from graph_conformance import (
+    ALICE,
+    COMMON_NOUN,
+    NAME,
+    NOUN_PHRASE,
+    GraphContract,
+    enrich,
+    far,
+    fill_ledger,
+    store_memory,
+    unordered,
+)
 
 from graphmem.commands.types import DeleteMemory, RetireMemory, UpdateMemory
 from graphmem.errors import StoreUnavailable
@@ -34,9 +45,9 @@ from graphmem.stores.projection import GraphSink, Projection
 from graphmem.stores.protocols import EntityState, Graph, GraphIndex, MemoryState, RelationState, Support
 from graphmem.text import entity_id
 
-SPACE = "user:alice"
+PARTITION = "user:alice"
 NOON = from_micros(1_714_564_800_000_000)
-VIEW = View(ALICE, NOON + timedelta(days=1), partition=SPACE)
+VIEW = View(ALICE, NOON + timedelta(days=1), partition=PARTITION)
 
 
 def memory(uid: str, *keys: str, seq: int = 1, minute: int = 0, previous: str | None = None, **more: Any) -> Any:
@@ -45,7 +56,7 @@ def memory(uid: str, *keys: str, seq: int = 1, minute: int = 0, previous: str | 
     links = {name: more.pop(name) for name in ("drawn_from", "replaces") if name in more}
     row = more.pop("row", minute + 1)
     fields = {"kind": Kind.EPISODE, "text": uid, "at": at, "valid_from": at, "created_at": at, "updated_at": at}
-    record = MemoryRecord(uid, SPACE, ALICE, session="s", seq=seq, row=row, **{**fields, **more})
+    record = MemoryRecord(uid, PARTITION, ALICE, session="s", seq=seq, row=row, **{**fields, **more})
     mentions = tuple((Entity(key, key.title(), EntityType.OTHER, 1), kinds.get(key, NAME)) for key in keys)
     return MemoryState(record, mentions, previous, **links)
 
@@ -57,11 +68,11 @@ def relation(uid: str, source: str, target: str, *memories: str, seq: int = 2, p
         valid_at=NOON, **names,
     )  # fmt: skip
     supports = tuple(Support(memory, "They met.", 1_714_564_800_000_000, None) for memory in memories)
-    return RelationState(edge, SPACE, seq, supports)
+    return RelationState(edge, PARTITION, seq, supports)
 
 
-def told(key: str, name: str, *same_as: str, seq: int = 3) -> EntityState:
-    return EntityState(entity_id(SPACE, key), SPACE, key, name, EntityType.PERSON, seq, same_as)
+def entity_state(key: str, name: str, *same_as: str, seq: int = 3) -> EntityState:
+    return EntityState(entity_id(PARTITION, key), PARTITION, key, name, EntityType.PERSON, seq, same_as)
 
 
 class GraphIndexContract(GraphContract):
@@ -100,21 +111,21 @@ class GraphIndexContract(GraphContract):
         assert isinstance(self.index, GraphIndex)
 
     def test_memories_and_relations_are_listed_with_their_versions(self, clerk: Any) -> None:
-        record = tell(clerk, "anna", "acme")
+        record = store_memory(clerk, "anna", "acme")
         self.reading(clerk)
         versions = dict(self.index.list_held())
         assert versions.pop(record.id) == record.seq
         assert len(versions) == 1
         assert list(self.index.list_held(["user:bob"])) == []
-        assert sorted(self.index.list_held([SPACE])) == sorted(self.index.list_held())
+        assert sorted(self.index.list_held([PARTITION])) == sorted(self.index.list_held())
 
     def test_its_contents_match_the_ledger(self, clerk: Any) -> None:
-        fill(clerk, 5, 20)
+        fill_ledger(clerk, 5, 20)
         self.reading(clerk)
         assert not any(self.projection.verify().values())
 
     def test_deleting_counts_nodes_and_edges_and_ignores_unknown_ids(self, clerk: Any) -> None:
-        record = tell(clerk, "anna", "acme")
+        record = store_memory(clerk, "anna", "acme")
         self.reading(clerk)
         (relation,) = [uid for uid, _ in self.index.list_held() if uid != record.id]
         assert self.index.delete(["no such"], ["no such"], ["no such"]) == 0
@@ -124,7 +135,7 @@ class GraphIndexContract(GraphContract):
 
     def test_wiping_empties_it_and_it_can_be_filled_again(self, clerk: Any) -> None:
         state = memory("m", "anna")
-        self.index.upsert([state], [relation("r", "anna", "acme", "m")], [told("anna", "Anna K.")])
+        self.index.upsert([state], [relation("r", "anna", "acme", "m")], [entity_state("anna", "Anna K.")])
         assert len(list(self.index.list_held())) == 3
         self.index.wipe()
         assert list(self.index.list_held()) == []
@@ -147,7 +158,7 @@ class GraphIndexContract(GraphContract):
                 act()
 
     def test_erasing_the_last_support_removes_the_relation(self, clerk: Any) -> None:
-        one, two = tell(clerk, "anna", "acme"), tell(clerk, "anna", "acme", at=far(1))
+        one, two = store_memory(clerk, "anna", "acme"), store_memory(clerk, "anna", "acme", at=far(1))
         self.reading(clerk)
         clerk.commit(DeleteMemory(one.id))
         self.reading(clerk)
@@ -170,12 +181,12 @@ class GraphIndexContract(GraphContract):
         assert self.neighbourhood("anna") == Subgraph(("m",), {"anna": 1}, (MentionEdge("m", "anna", NAME),))
 
     def test_an_older_relation_and_older_names_change_nothing(self) -> None:
-        newer = relation("r", "anna", "acme", "m", "n", seq=9), told("anna", "Anna K.", seq=9)
-        older = relation("r", "anna", "acme", "m", seq=8), told("anna", "Anna", seq=8)
+        newer = relation("r", "anna", "acme", "m", "n", seq=9), entity_state("anna", "Anna K.", seq=9)
+        older = relation("r", "anna", "acme", "m", seq=8), entity_state("anna", "Anna", seq=8)
         self.index.upsert([memory("m", "anna", "acme"), memory("n", "anna", "acme")])
         for related, named in (newer, older):
             self.index.upsert((), [related], [named])
-        assert dict(self.index.list_held()) == {"m": 1, "n": 1, "r": 9, entity_id(SPACE, "anna"): 9}
+        assert dict(self.index.list_held()) == {"m": 1, "n": 1, "r": 9, entity_id(PARTITION, "anna"): 9}
 
     def test_of_two_versions_in_one_call_the_newer_is_written(self) -> None:
         self.index.upsert([memory("m", "anna", seq=2), memory("m", "bob", seq=1)])
@@ -197,7 +208,7 @@ class GraphIndexContract(GraphContract):
         assert self.neighbourhood(memories=["b"]).next_pairs == (("a", "b"),)
 
     def test_a_relation_outlives_a_new_version_of_its_memory(self, clerk: Any) -> None:
-        record = tell(clerk, "anna", "acme")
+        record = store_memory(clerk, "anna", "acme")
         self.reading(clerk)
         clerk.commit(UpdateMemory(record.id, metadata={"seen": True}))
         self.reading(clerk)
@@ -231,7 +242,7 @@ class GraphIndexContract(GraphContract):
         assert list(self.index.list_held()) == []
 
     def test_an_entity_state_may_be_delivered_before_any_memory(self) -> None:
-        self.index.upsert((), (), [told("anna", "Anna K.", "ann"), told("ann", "Ann", "anna")])
+        self.index.upsert((), (), [entity_state("anna", "Anna K.", "ann"), entity_state("ann", "Ann", "anna")])
         assert self.neighbourhood("anna") == Subgraph()
         self.index.upsert([memory("m", "anna"), memory("n", "ann")])
         assert len(dict(self.index.list_held())) == 4
@@ -239,8 +250,10 @@ class GraphIndexContract(GraphContract):
         assert (set(subgraph.memories), subgraph.frequencies) == ({"m", "n"}, {"anna": 1, "ann": 1})
 
     def test_an_entity_state_can_be_deleted(self) -> None:
-        self.index.upsert([memory("m", "anna")], (), [told("anna", "Anna K."), told("ann", "Ann", "anna")])
-        self.index.delete([], [], [entity_id(SPACE, "ann"), entity_id(SPACE, "anna")])
+        self.index.upsert(
+            [memory("m", "anna")], (), [entity_state("anna", "Anna K."), entity_state("ann", "Ann", "anna")]
+        )
+        self.index.delete([], [], [entity_id(PARTITION, "ann"), entity_id(PARTITION, "anna")])
         assert list(self.index.list_held()) == [("m", 1)]
         assert self.neighbourhood("anna").memories == ("m",)
 
@@ -253,11 +266,13 @@ class GraphIndexContract(GraphContract):
         steps = [
             lambda: self.index.upsert(states[:1]),
             lambda: self.index.upsert(states[1:]),
-            lambda: self.index.upsert((), [relation("r", "anna", "acme", "b", seq=3)], [told("anna", "A.", seq=4)]),
+            lambda: self.index.upsert(
+                (), [relation("r", "anna", "acme", "b", seq=3)], [entity_state("anna", "A.", seq=4)]
+            ),
         ]
         for step in list(permutations(steps))[order]:
             step()
-        assert dict(self.index.list_held()) == {"a": 7, "b": 2, "r": 3, entity_id(SPACE, "anna"): 4}
+        assert dict(self.index.list_held()) == {"a": 7, "b": 2, "r": 3, entity_id(PARTITION, "anna"): 4}
         subgraph = self.neighbourhood("anna")
         assert subgraph.memories == ("b", "a")
         assert (subgraph.frequencies, subgraph.next_pairs) == ({"anna": 2}, (("a", "b"),))
@@ -288,7 +303,7 @@ class GraphIndexContract(GraphContract):
 
     @pytest.mark.parametrize("seed", range(3))
     def test_it_gives_the_same_neighbourhoods_as_the_ledger(self, clerk: Any, seed: int) -> None:
-        records = fill(clerk, seed)
+        records = fill_ledger(clerk, seed)
         mine, copy = EmbeddedGraph(clerk.ledger), self.reading(clerk)
         chance = random.Random(seed)
         for _ in range(25):
@@ -312,7 +327,7 @@ class GraphIndexContract(GraphContract):
     def test_step_by_step_delivery_gives_the_same_contents_as_a_rebuild(self, clerk: Any) -> None:
         records = []
         for n in range(12):
-            records.append(tell(clerk, f"e{n % 3}", f"e{n % 4 + 3}", at=(n * 7) % 12))
+            records.append(store_memory(clerk, f"e{n % 3}", f"e{n % 4 + 3}", at=(n * 7) % 12))
             self.projection.catch_up([])
             if n % 4 == 3:
                 clerk.commit(DeleteMemory(records.pop(0).id))

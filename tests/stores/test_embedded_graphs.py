@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from graph_conformance import GraphContract, tell
+from graph_conformance import GraphContract, store_memory
 from graph_index_conformance import GraphIndexContract
 from support.databases import SQLITE_ONLY
 
@@ -26,7 +26,7 @@ class TestNetworkxGraph(GraphIndexContract):
         return NetworkxIndex()
 
     def test_a_memory_delivered_again_keeps_the_relations_it_supports(self, clerk: Any) -> None:
-        record = tell(clerk, "anna", "acme")
+        record = store_memory(clerk, "anna", "acme")
         self.reading(clerk)
         clerk.commit(UpdateMemory(record.id, metadata={"seen": True}))
         self.reading(clerk)

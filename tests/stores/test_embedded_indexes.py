@@ -20,12 +20,12 @@ from vector_index_conformance import (
     DIMS,
     VectorIndexContract,
     check_ranks_like_the_exact_index,
-    near,
     point,
-    towards,
+    search_dense,
+    search_sparse,
     uid,
+    unit_vector,
     view,
-    worded,
 )
 
 from graphmem.errors import StoreLocked, StoreUnavailable
@@ -73,7 +73,7 @@ def folder(memory_folder: Path) -> Path:
 
 def write_index(folder: Path) -> None:
     index = EmbeddedIndex(folder, DIMS)
-    index.upsert([point(1, towards(1), towards(0, 1)), point(2, towards(0, 1))])
+    index.upsert([point(1, unit_vector(1), unit_vector(0, 1)), point(2, unit_vector(0, 1))])
     index.delete([uid(2)])
     index.close()
 
@@ -82,7 +82,7 @@ def test_edge_keeps_its_contents_when_closed(folder: Path) -> None:
     write_index(folder)
     again = EmbeddedIndex(folder, DIMS)
     assert list(again.list_held()) == [(uid(1), 2, 2)]
-    assert near(again) == worded(again) == [uid(1)]
+    assert search_dense(again) == search_sparse(again) == [uid(1)]
     again.close()
 
 
@@ -105,7 +105,7 @@ def test_edge_can_be_opened_once_at_a_time(folder: Path) -> None:
     with pytest.raises(StoreLocked, match="another process"):
         EmbeddedIndex(folder, DIMS)
     first.upsert([point(1)])
-    assert near(first) == [uid(1)]
+    assert search_dense(first) == [uid(1)]
     first.close()
     EmbeddedIndex(folder, DIMS).close()
 
@@ -129,7 +129,7 @@ def test_edge_without_its_folder_opens_empty(folder: Path) -> None:
     again = EmbeddedIndex(folder, DIMS)
     assert again.count() == 0
     again.upsert([point(3)])
-    assert near(again) == [uid(3)]
+    assert search_dense(again) == [uid(3)]
     again.close()
 
 
@@ -153,7 +153,7 @@ def test_edge_is_merged_less_often_as_it_grows(folder: Path, monkeypatch: pytest
     index = EmbeddedIndex(folder, DIMS)
     index._shard = shard = CountingShard(index._shard)
     for number in range(64):
-        index.upsert([point(number + 1, towards(1, number))])
+        index.upsert([point(number + 1, unit_vector(1, number))])
     # After 2, 4, 8, 16, 32 and 64 points.
     assert shard.merges == 6
     assert index.count() == 64
@@ -182,7 +182,7 @@ def test_a_damaged_edge_opens_empty_and_usable(folder: Path, name: str, damage: 
         )
     again = EmbeddedIndex(folder, DIMS)
     again.upsert([point(3)])
-    assert uid(3) in near(again)
+    assert uid(3) in search_dense(again)
     again.close()
 
 
@@ -232,7 +232,7 @@ def test_both_rank_random_points_alike(folder: Path, seed: int) -> None:
 def test_equal_scores_come_in_the_order_of_ids(folder: Path, kind: str) -> None:
     index: VectorIndex = NumpyIndex() if kind == "exact" else EmbeddedIndex(folder, DIMS)
     index.upsert([point(n) for n in (5, 3, 9, 1)])
-    assert near(index) == worded(index) == [uid(1), uid(3), uid(5), uid(9)]
+    assert search_dense(index) == search_sparse(index) == [uid(1), uid(3), uid(5), uid(9)]
     index.close()
 
 
@@ -245,4 +245,4 @@ def test_a_closed_index_is_unavailable(kind: str, folder: Path) -> None:
     with pytest.raises(StoreUnavailable):
         index.upsert([point(1)])
     with pytest.raises(StoreUnavailable):
-        index.dense(view(), towards(1), 1)
+        index.dense(view(), unit_vector(1), 1)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from graph_conformance import far, tell
+from graph_conformance import far, store_memory
 
 from graphmem.commands.types import DeleteMemory, RetireMemory, UpdateMemory
 from graphmem.errors import StoreError, StoreUnavailable
@@ -229,7 +229,7 @@ def test_erasures_reach_a_private_projection(clerk: Any, index: Picky) -> None:
 def test_two_projections_keep_cursors_of_their_own(clerk: Any, shared: Projection, index: Picky) -> None:
     graph = NetworkxIndex()
     other = Projection("graph", clerk.ledger, GraphSink(graph), shared=True)
-    record = tell(clerk, "anna", "acme")
+    record = store_memory(clerk, "anna", "acme")
     shared.catch_up([])
     assert (cursor(clerk), cursor(clerk, "graph"), other.has_pending()) == (last(clerk), None, True)
     other.catch_up([])
@@ -294,7 +294,7 @@ def test_a_reset_by_anyone_empties_a_projection_at_its_next_delivery(clerk: Any,
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
 def test_batches_of_any_size_deliver_everything(clerk: Any, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     monkeypatch.setattr(delivery, "BATCH", size)
-    records = [tell(clerk, f"e{n % 3}", f"e{n % 5 + 3}", at=far(n % 4)) for n in range(20)]
+    records = [store_memory(clerk, f"e{n % 3}", f"e{n % 5 + 3}", at=far(n % 4)) for n in range(20)]
     for record in records[:6]:
         clerk.commit(DeleteMemory(record.id))
     index, graph = Picky(), NetworkxIndex()
@@ -407,8 +407,8 @@ def test_a_refused_relation_holds_up_no_memories(clerk: Any) -> None:
     graph = PickyGraph()
     graph.refuses_relations = True
     projection = Projection("graph", clerk.ledger, GraphSink(graph), shared=True)
-    tell(clerk, "anna", "acme")
-    later = tell(clerk, "bob", at=far(1))
+    store_memory(clerk, "anna", "acme")
+    later = store_memory(clerk, "bob", at=far(1))
     projection.catch_up([])
     assert later.id in list_versions(graph)
     assert cursor(clerk, "graph") == last(clerk)
@@ -420,11 +420,11 @@ def test_a_relations_dead_letter_is_removed_when_it_is_accepted_or_erased(clerk:
     graph = PickyGraph()
     graph.refuses_relations = True
     projection = Projection("graph", clerk.ledger, GraphSink(graph), shared=True)
-    record = tell(clerk, "anna", "acme")
+    record = store_memory(clerk, "anna", "acme")
     projection.catch_up([])
     graph.refuses_relations = False
     if then == "changes":
-        tell(clerk, "anna", "acme", at=far(1))
+        store_memory(clerk, "anna", "acme", at=far(1))
     else:
         clerk.commit(DeleteMemory(record.id))
     projection.catch_up([])
@@ -498,7 +498,7 @@ def test_repair_delivers_in_batches(
 def test_repair_restores_memories_and_relations_of_a_graph(clerk: Any) -> None:
     graph = NetworkxIndex()
     projection = Projection("graph", clerk.ledger, GraphSink(graph), shared=True)
-    tell(clerk, "anna", "acme")
+    store_memory(clerk, "anna", "acme")
     projection.catch_up([])
     ids = list(list_versions(graph))
     graph.delete(ids, ids)

@@ -8,7 +8,7 @@ from threading import Event, Semaphore, Thread
 from typing import Any
 
 import pytest
-from support.waiting import PATIENCE, wait_until
+from support.waiting import TIMEOUT, wait_until
 
 from graphmem.errors import CLOSED, ConfigError, StoreUnavailable
 from graphmem.stores import projection as delivery
@@ -20,7 +20,7 @@ from graphmem.stores.projection_worker import ProjectionWorker
 from graphmem.stores.protocols import Point, StoreLost
 
 # Seconds of a lease that outlasts any test.
-LONG = 100 * PATIENCE
+LONG = 100 * TIMEOUT
 
 
 class Server(NumpyIndex):
@@ -42,7 +42,7 @@ class Server(NumpyIndex):
             raise ConfigError(self.refuses)
 
     def _answer(self, *, lost_matters: bool = True) -> None:
-        self.may_proceed.wait(PATIENCE)
+        self.may_proceed.wait(TIMEOUT)
         if self.down:
             raise StoreUnavailable("connection refused")
         if self.lost and lost_matters:
@@ -96,7 +96,7 @@ def worker(clerk: Any, server: Server) -> Iterator[ProjectionWorker]:
     projection_worker = ProjectionWorker(projection(clerk, server), server.check)
     yield projection_worker
     server.may_proceed.set()
-    projection_worker.close(PATIENCE)
+    projection_worker.close(TIMEOUT)
 
 
 def ids(server: Server) -> set[str]:
@@ -113,7 +113,7 @@ def holder(clerk: Any) -> str | None:
 
 def test_a_worker_delivers_and_reports_it(clerk: Any, server: Server, worker: ProjectionWorker) -> None:
     record = clerk.say("Anna paints")
-    assert worker.wait_for(worker.schedule([]), PATIENCE)
+    assert worker.wait_for(worker.schedule([]), TIMEOUT)
     assert ids(server) == {record.id}
     assert not worker.is_unavailable
 
@@ -121,10 +121,10 @@ def test_a_worker_delivers_and_reports_it(clerk: Any, server: Server, worker: Pr
 def test_an_unavailable_store_is_not_called(clerk: Any, server: Server, worker: ProjectionWorker) -> None:
     server.down = True
     clerk.say("Anna paints")
-    assert not worker.wait_for(worker.schedule([]), PATIENCE)
+    assert not worker.wait_for(worker.schedule([]), TIMEOUT)
     wait_until(lambda: worker.is_unavailable)
     assert worker.schedule([]) is None
-    assert not worker.wait_for(None, PATIENCE)
+    assert not worker.wait_for(None, TIMEOUT)
     with pytest.raises(StoreUnavailable, match="background"):
         worker.read(lambda: pytest.fail("it was asked"))
 
@@ -134,7 +134,7 @@ def test_pending_changes_are_delivered_when_the_store_is_back(
 ) -> None:
     server.down = True
     first = clerk.say("Anna paints")
-    worker.wait_for(worker.schedule([]), PATIENCE)
+    worker.wait_for(worker.schedule([]), TIMEOUT)
     second = clerk.say("Bo sings")
     wait_until(lambda: server.checks > 3)
     server.down = False
@@ -177,13 +177,13 @@ def test_an_overdue_delivery_is_not_waited_for_again(clerk: Any, server: Server,
     assert not worker.wait_for(worker.schedule([]), 0.05)
     assert worker.is_overdue
     # A second wait here would last until the store goes on by itself, and would return True.
-    assert not worker.wait_for(worker.schedule([]), 3 * PATIENCE)
+    assert not worker.wait_for(worker.schedule([]), 3 * TIMEOUT)
     assert worker.verify()["unreachable"]
     assert worker.is_overdue
     server.may_proceed.set()
     wait_until(lambda: not worker.is_overdue)
     assert ids(server) == {record.id}
-    assert worker.wait_for(worker.schedule([]), PATIENCE)
+    assert worker.wait_for(worker.schedule([]), TIMEOUT)
 
 
 def test_a_write_during_an_overdue_delivery_is_delivered_after_it(
@@ -202,7 +202,7 @@ def test_a_write_during_an_overdue_delivery_is_delivered_after_it(
 
 def test_a_read_that_meets_a_lost_store_refills_it(clerk: Any, server: Server, worker: ProjectionWorker) -> None:
     record = clerk.say("Anna paints")
-    worker.wait_for(worker.schedule([]), PATIENCE)
+    worker.wait_for(worker.schedule([]), TIMEOUT)
     NumpyIndex.wipe(server)
     server.lost = True
     with pytest.raises(StoreLost):
@@ -214,17 +214,17 @@ def test_a_read_that_meets_a_lost_store_refills_it(clerk: Any, server: Server, w
 
 def test_a_write_that_meets_a_lost_store_refills_it(clerk: Any, server: Server, worker: ProjectionWorker) -> None:
     first = clerk.say("Anna paints")
-    worker.wait_for(worker.schedule([]), PATIENCE)
+    worker.wait_for(worker.schedule([]), TIMEOUT)
     NumpyIndex.wipe(server)
     server.lost = True
     second = clerk.say("Bo sings")
-    assert worker.wait_for(worker.schedule([]), PATIENCE)
+    assert worker.wait_for(worker.schedule([]), TIMEOUT)
     assert ids(server) == {first.id, second.id}
 
 
 def test_verify_reports_a_lost_store_and_refills_it(clerk: Any, server: Server, worker: ProjectionWorker) -> None:
     record = clerk.say("Anna paints")
-    worker.wait_for(worker.schedule([]), PATIENCE)
+    worker.wait_for(worker.schedule([]), TIMEOUT)
     NumpyIndex.wipe(server)
     server.lost = True
     assert worker.verify()["missing"] == [record.id]
@@ -233,7 +233,7 @@ def test_verify_reports_a_lost_store_and_refills_it(clerk: Any, server: Server, 
 
 def test_opening_notices_an_empty_store(clerk: Any, server: Server, worker: ProjectionWorker) -> None:
     record = clerk.say("Anna paints")
-    worker.wait_for(worker.schedule([]), PATIENCE)
+    worker.wait_for(worker.schedule([]), TIMEOUT)
     NumpyIndex.wipe(server)
     worker.open()
     wait_until(lambda: ids(server) == {record.id})
@@ -244,7 +244,7 @@ def test_opening_notices_a_lost_store(
     down_at_first: bool, clerk: Any, server: Server, worker: ProjectionWorker
 ) -> None:
     record = clerk.say("Anna paints")
-    worker.wait_for(worker.schedule([]), PATIENCE)
+    worker.wait_for(worker.schedule([]), TIMEOUT)
     NumpyIndex.wipe(server)
     server.lost, server.down = True, down_at_first
     worker.open()
@@ -254,7 +254,7 @@ def test_opening_notices_a_lost_store(
 
 def test_opening_notices_missing_memories(clerk: Any, server: Server, worker: ProjectionWorker) -> None:
     first, second = clerk.say("Anna paints"), clerk.say("Bo sings")
-    worker.wait_for(worker.schedule([]), PATIENCE)
+    worker.wait_for(worker.schedule([]), TIMEOUT)
     NumpyIndex.delete(server, [first.id])
     worker.open()
     wait_until(lambda: ids(server) == {first.id, second.id})
@@ -282,7 +282,7 @@ def test_a_password_corrected_on_the_server_ends_the_outage(
 ) -> None:
     server.down = True
     record = clerk.say("Anna paints")
-    worker.wait_for(worker.schedule([]), PATIENCE)
+    worker.wait_for(worker.schedule([]), TIMEOUT)
     server.refuses, server.down = "wrong", False
     wait_until(lambda: server.checks > 3)
     assert worker.is_unavailable
@@ -296,7 +296,7 @@ def test_closing_ends_the_reconnection(clerk: Any, server: Server) -> None:
     server.down = True
     with pytest.raises(StoreUnavailable):
         projection_worker.read(server.count)
-    projection_worker.close(PATIENCE)
+    projection_worker.close(TIMEOUT)
     wait_until(lambda: not projection_worker.is_unavailable)
     with pytest.raises(StoreUnavailable, match=CLOSED):
         projection_worker.schedule([])
@@ -313,9 +313,9 @@ def test_closing_starts_no_last_delivery(clerk: Any, server: Server, monkeypatch
     projection_worker.cancel_waits()
     wait_until(lambda: not projection_worker.is_unavailable)
     assert projection_worker._reconnect_thread is not None
-    projection_worker._reconnect_thread.join(PATIENCE)
+    projection_worker._reconnect_thread.join(TIMEOUT)
     assert deliveries == []
-    projection_worker.close(PATIENCE)
+    projection_worker.close(TIMEOUT)
 
 
 def test_closing_waits_for_a_hanging_delivery_until_the_timeout(clerk: Any, server: Server) -> None:
@@ -371,8 +371,8 @@ def test_without_the_lease_a_projection_waits_for_the_holder_to_deliver(clerk: A
     time.sleep(0.1)
     assert waiting_thread.is_alive()
     server.may_proceed.set()
-    holding_thread.join(PATIENCE)
-    waiting_thread.join(PATIENCE)
+    holding_thread.join(TIMEOUT)
+    waiting_thread.join(TIMEOUT)
     assert server.upserts == 1
 
 
@@ -434,19 +434,19 @@ def test_a_process_that_lost_its_lease_cannot_restore_old_states(
     def slow(points: Sequence[Point]) -> None:
         monkeypatch.setattr(server, "upsert", real)
         asleep.set()
-        assert awake.wait(PATIENCE)
+        assert awake.wait(TIMEOUT)
         real(points)
 
     monkeypatch.setattr(server, "upsert", slow)
     monkeypatch.setattr(delivery, "LEASE", 0.2)
     sleeper = Thread(target=late.catch_up, args=([],))
     sleeper.start()
-    assert asleep.wait(PATIENCE)
+    assert asleep.wait(TIMEOUT)
     clerk.commit(DeleteMemory(record.id))
     quick.catch_up([])
     assert ids(server) == {other_record.id}
     awake.set()
-    sleeper.join(PATIENCE)
+    sleeper.join(TIMEOUT)
     quick.catch_up([])
     assert ids(server) == {other_record.id}
     with clerk.ledger.read() as connection:
@@ -461,7 +461,7 @@ def test_drain_waits_as_long_as_batches_are_delivered(
     real, turns = server.upsert, Semaphore(0)
 
     def slow(points: Sequence[Point]) -> None:
-        assert turns.acquire(timeout=PATIENCE)
+        assert turns.acquire(timeout=TIMEOUT)
         real(points)
 
     def wait_for_one_batch(job: Any, timeout: float) -> bool:

@@ -13,10 +13,10 @@ from vector_index_conformance import (
     DIMS,
     VectorIndexContract,
     check_ranks_like_the_exact_index,
-    near,
     point,
+    search_dense,
+    search_sparse,
     uid,
-    worded,
 )
 
 from graphmem.errors import StoreUnavailable
@@ -76,7 +76,7 @@ def test_the_server_index_ranks_like_the_exact_index(empty_index: VectorIndex, s
 
 def test_equal_scores_come_in_the_order_of_ids(empty_index: VectorIndex) -> None:
     empty_index.upsert([point(n) for n in (5, 3, 9, 1)])
-    assert near(empty_index) == worded(empty_index) == [uid(1), uid(3), uid(5), uid(9)]
+    assert search_dense(empty_index) == search_sparse(empty_index) == [uid(1), uid(3), uid(5), uid(9)]
 
 
 def test_an_older_version_changes_nothing(empty_index: VectorIndex) -> None:
@@ -84,7 +84,7 @@ def test_an_older_version_changes_nothing(empty_index: VectorIndex) -> None:
     empty_index.upsert([newer])
     empty_index.upsert([point(1, np.eye(DIMS)[2], weights={8: 1.0}, seq=8)])
     assert list(empty_index.list_held()) == [(uid(1), 9, 2)]
-    assert worded(empty_index) == [uid(1)]
+    assert search_sparse(empty_index) == [uid(1)]
 
 
 def test_a_closed_server_index_is_unavailable(over_grpc: bool) -> None:
@@ -96,4 +96,4 @@ def test_a_closed_server_index_is_unavailable(over_grpc: bool) -> None:
     with pytest.raises(StoreUnavailable, match="closed"):
         index.upsert([point(1)])
     with pytest.raises(StoreUnavailable, match="closed"):
-        near(index)
+        search_dense(index)

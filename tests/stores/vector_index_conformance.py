@@ -26,7 +26,7 @@ def uid(number: int) -> str:
     return str(UUID(int=number + 1))
 
 
-def towards(*parts: float) -> Any:
+def unit_vector(*parts: float) -> Any:
     """A unit vector along the given leading parts."""
     vector = np.zeros(DIMS, np.float32)
     vector[: len(parts)] = parts
@@ -34,8 +34,8 @@ def towards(*parts: float) -> Any:
 
 
 def at_cosine(cosine: float) -> Any:
-    """A vector with this cosine to `towards(1)`."""
-    return towards(cosine, (1 - cosine**2) ** 0.5)
+    """A vector with this cosine to `unit_vector(1)`."""
+    return unit_vector(cosine, (1 - cosine**2) ** 0.5)
 
 
 def record(number: int, scope: Scope = ALICE, **more: Any) -> MemoryRecord:
@@ -55,7 +55,7 @@ def record(number: int, scope: Scope = ALICE, **more: Any) -> MemoryRecord:
 def point(
     number: int, *vectors: Any, weights: dict[int, float] | None = None, scope: Scope = ALICE, **more: Any
 ) -> Point:
-    rows = np.stack(vectors or (towards(1),)).astype(np.float32)
+    rows = np.stack(vectors or (unit_vector(1),)).astype(np.float32)
     return Point(record(number, scope, **more), rows, {7: 1.0} if weights is None else weights)
 
 
@@ -63,14 +63,14 @@ def view(scope: Scope = ALICE, *, anywhere: bool = False, **more: Any) -> View:
     return View(scope, **{"now": NOON + HOUR, "partition": None if anywhere else scope.partition, **more})
 
 
-QUESTION = towards(1)
+QUESTION = unit_vector(1)
 
 
-def near(index: VectorIndex, search_view: View | None = None, limit: int = 10) -> list[str]:
+def search_dense(index: VectorIndex, search_view: View | None = None, limit: int = 10) -> list[str]:
     return [memory_id for memory_id, _ in index.dense(search_view or view(), QUESTION, limit)]
 
 
-def worded(index: VectorIndex, search_view: View | None = None, limit: int = 10) -> list[str]:
+def search_sparse(index: VectorIndex, search_view: View | None = None, limit: int = 10) -> list[str]:
     return [memory_id for memory_id, _ in index.sparse(search_view or view(), {7: 1.0}, limit)]
 
 
@@ -84,13 +84,13 @@ class VectorIndexContract:
     # --- contents ---------------------------------------------------------------------------------------------
 
     def test_a_new_index_is_empty(self, index: VectorIndex) -> None:
-        assert (index.count(), list(index.list_held()), near(index), worded(index)) == (0, [], [], [])
+        assert (index.count(), list(index.list_held()), search_dense(index), search_sparse(index)) == (0, [], [], [])
 
     def test_upserted_memories_are_found_by_both_arms(self, index: VectorIndex) -> None:
-        index.upsert([point(1), point(2, towards(0, 1), weights={8: 1.0})])
+        index.upsert([point(1), point(2, unit_vector(0, 1), weights={8: 1.0})])
         assert index.count() == 2
-        assert near(index) == [uid(1), uid(2)]
-        assert worded(index) == [uid(1)]
+        assert search_dense(index) == [uid(1), uid(2)]
+        assert search_sparse(index) == [uid(1)]
 
     def test_upserting_nothing_changes_nothing(self, index: VectorIndex) -> None:
         index.upsert([])
@@ -98,39 +98,39 @@ class VectorIndexContract:
         assert index.count() == 0
 
     def test_upserting_twice_equals_upserting_once(self, index: VectorIndex) -> None:
-        one = point(1, towards(1), towards(0, 1))
+        one = point(1, unit_vector(1), unit_vector(0, 1))
         index.upsert([one])
         index.upsert([one])
         assert list(index.list_held()) == [(uid(1), 2, 2)]
         assert index.count() == 2
 
     def test_a_new_version_replaces_all_of_the_old_one(self, index: VectorIndex) -> None:
-        index.upsert([point(1, towards(1), weights={7: 1.0})])
-        index.upsert([point(1, towards(0, 1), weights={8: 1.0}, seq=9)])
+        index.upsert([point(1, unit_vector(1), weights={7: 1.0})])
+        index.upsert([point(1, unit_vector(0, 1), weights={8: 1.0}, seq=9)])
         assert list(index.list_held()) == [(uid(1), 9, 1)]
         assert index.dense(view(), QUESTION, 5)[0][1] == pytest.approx(0, abs=1e-6)
-        assert worded(index) == []
+        assert search_sparse(index) == []
         assert [memory_id for memory_id, _ in index.sparse(view(), {8: 1.0}, 5)] == [uid(1)]
 
     def test_a_new_version_may_move_to_another_scope(self, index: VectorIndex) -> None:
         index.upsert([point(1)])
         index.upsert([point(1, scope=Scope("bob"))])
-        assert near(index) == []
-        assert near(index, view(Scope("bob"))) == [uid(1)]
+        assert search_dense(index) == []
+        assert search_dense(index, view(Scope("bob"))) == [uid(1)]
         assert index.count() == 1
 
     def test_stale_windows_are_removed_when_a_new_version_has_fewer(self, index: VectorIndex) -> None:
-        index.upsert([point(1, towards(0, 1), towards(0, 0, 1), towards(1))])
-        index.upsert([point(1, towards(0, 1), seq=5)])
+        index.upsert([point(1, unit_vector(0, 1), unit_vector(0, 0, 1), unit_vector(1))])
+        index.upsert([point(1, unit_vector(0, 1), seq=5)])
         assert index.count() == 1
         assert list(index.list_held()) == [(uid(1), 5, 1)]
         assert index.dense(view(), QUESTION, 5)[0][1] == pytest.approx(0, abs=1e-6)
 
     def test_delete_returns_the_number_of_points(self, index: VectorIndex) -> None:
-        index.upsert([point(1, towards(1), towards(0, 1)), point(2)])
+        index.upsert([point(1, unit_vector(1), unit_vector(0, 1)), point(2)])
         assert index.delete([uid(1), uid(3)]) == 2
         assert index.delete([uid(1)]) == 0
-        assert near(index) == worded(index) == [uid(2)]
+        assert search_dense(index) == search_sparse(index) == [uid(2)]
 
     def test_a_deleted_memory_can_be_upserted_again(self, index: VectorIndex) -> None:
         index.upsert([point(1)])
@@ -139,7 +139,7 @@ class VectorIndexContract:
         assert list(index.list_held()) == [(uid(1), 7, 1)]
 
     def test_list_held_yields_versions_and_windows_by_partition(self, index: VectorIndex) -> None:
-        index.upsert([point(1, towards(1), towards(0, 1)), point(2, scope=Scope("bob"), seq=44)])
+        index.upsert([point(1, unit_vector(1), unit_vector(0, 1)), point(2, scope=Scope("bob"), seq=44)])
         assert sorted(index.list_held()) == [(uid(1), 2, 2), (uid(2), 44, 1)]
         assert list(index.list_held(["user:bob"])) == [(uid(2), 44, 1)]
         assert list(index.list_held(["user:nobody"])) == []
@@ -152,9 +152,9 @@ class VectorIndexContract:
     def test_wiping_removes_everything_and_leaves_it_usable(self, index: VectorIndex) -> None:
         index.upsert([point(1), point(2, scope=Scope("bob"))])
         index.wipe()
-        assert (index.count(), list(index.list_held()), near(index)) == (0, [], [])
+        assert (index.count(), list(index.list_held()), search_dense(index)) == (0, [], [])
         index.upsert([point(3)])
-        assert near(index) == worded(index) == [uid(3)]
+        assert search_dense(index) == search_sparse(index) == [uid(3)]
 
     # --- order and scores -------------------------------------------------------------------------------------
 
@@ -173,7 +173,7 @@ class VectorIndexContract:
 
     def test_a_memory_of_very_many_windows_does_not_crowd_out_the_others(self, index: VectorIndex) -> None:
         index.upsert([point(1, *[at_cosine(0.9)] * 120), point(2, at_cosine(0.8)), point(3, at_cosine(0.7))])
-        assert near(index, limit=3) == [uid(1), uid(2), uid(3)]
+        assert search_dense(index, limit=3) == [uid(1), uid(2), uid(3)]
 
     def test_sparse_gives_sums_of_products_best_first(self, index: VectorIndex) -> None:
         index.upsert([
@@ -187,7 +187,7 @@ class VectorIndexContract:
         assert [score for _, score in hits] == pytest.approx([4.5, 1.5, 1.0], rel=1e-5)
 
     def test_words_of_a_memory_with_several_windows_count_once(self, index: VectorIndex) -> None:
-        index.upsert([point(1, towards(1), towards(0, 1), weights={7: 2.0})])
+        index.upsert([point(1, unit_vector(1), unit_vector(0, 1), weights={7: 2.0})])
         assert index.sparse(view(), {7: 1.5}, 10) == [(uid(1), pytest.approx(3.0))]
 
     def test_a_query_without_matching_words_finds_nothing(self, index: VectorIndex) -> None:
@@ -197,7 +197,7 @@ class VectorIndexContract:
 
     def test_a_memory_without_words_is_found_by_its_vector(self, index: VectorIndex) -> None:
         index.upsert([point(1, weights={})])
-        assert near(index) == [uid(1)]
+        assert search_dense(index) == [uid(1)]
 
     def test_term_numbers_may_be_as_large_as_31_bits(self, index: VectorIndex) -> None:
         index.upsert([point(1, weights={2**31 - 1: 1.0, 0: 1.0})])
@@ -205,17 +205,17 @@ class VectorIndexContract:
 
     def test_limits_cut_the_worst(self, index: VectorIndex) -> None:
         index.upsert([point(n, at_cosine(n / 20), weights={7: float(n)}) for n in range(1, 11)])
-        assert near(index, limit=3) == worded(index, limit=3) == [uid(10), uid(9), uid(8)]
+        assert search_dense(index, limit=3) == search_sparse(index, limit=3) == [uid(10), uid(9), uid(8)]
 
     # --- views ------------------------------------------------------------------------------------------------
 
-    @pytest.mark.parametrize("arm", [near, worded])
+    @pytest.mark.parametrize("arm", [search_dense, search_sparse])
     def test_a_view_is_applied_before_the_limit(self, index: VectorIndex, arm: Any) -> None:
         hidden = [point(n, at_cosine(0.99), weights={7: 9.0}, scope=Scope("bob")) for n in range(1, 200)]
         index.upsert([*hidden, point(500, at_cosine(0.1), weights={7: 0.1})])
         assert arm(index, limit=2) == [uid(500)]
 
-    @pytest.mark.parametrize("arm", [near, worded])
+    @pytest.mark.parametrize("arm", [search_dense, search_sparse])
     def test_a_scope_sees_the_memories_that_have_its_ids(self, index: VectorIndex, arm: Any) -> None:
         scopes = [
             Scope("alice"),
@@ -234,7 +234,7 @@ class VectorIndexContract:
         assert arm(index, view(Scope(None, "a"))) == [uid(4)]
         assert arm(index, view(Scope(None, None, "r"), anywhere=True)) == [uid(2), uid(3)]
 
-    @pytest.mark.parametrize("arm", [near, worded])
+    @pytest.mark.parametrize("arm", [search_dense, search_sparse])
     def test_a_run_sees_memories_reaffirmed_in_it(self, index: VectorIndex, arm: Any) -> None:
         runs = [(None, ()), ("r", ("s", "t")), (None, ("s",)), ("s", ()), ("t", ("r",))]
         index.upsert(
@@ -255,14 +255,14 @@ class VectorIndexContract:
         index.upsert([point(1, scope=Scope("alice", None, "r"), seq=77)])
         assert arm(index, view(Scope("alice", None, "t"))) == [uid(4)]
 
-    @pytest.mark.parametrize("arm", [near, worded])
+    @pytest.mark.parametrize("arm", [search_dense, search_sparse])
     def test_kinds_are_filtered(self, index: VectorIndex, arm: Any) -> None:
         index.upsert([point(n, kind=kind) for n, kind in enumerate(Kind)])
         for number, kind in enumerate(Kind):
             assert arm(index, view(kinds=frozenset({kind}))) == [uid(number)]
         assert set(arm(index, view(kinds=frozenset({Kind.FACT, Kind.EPISODE})))) == {uid(0), uid(1)}
 
-    @pytest.mark.parametrize("arm", [near, worded])
+    @pytest.mark.parametrize("arm", [search_dense, search_sparse])
     def test_retired_memories_are_hidden_unless_as_of_shows_them(self, index: VectorIndex, arm: Any) -> None:
         tick = timedelta(microseconds=1)
         index.upsert([point(1, valid_from=NOON, valid_to=NOON + HOUR)])
@@ -273,13 +273,13 @@ class VectorIndexContract:
         assert arm(index, view(now=NOON + 9 * HOUR, as_of=NOON + HOUR)) == []
         assert arm(index, view(now=NOON + 9 * HOUR, as_of=NOON - tick)) == []
 
-    @pytest.mark.parametrize("arm", [near, worded])
+    @pytest.mark.parametrize("arm", [search_dense, search_sparse])
     def test_a_memory_valid_from_later_is_visible_now_but_not_as_of_before(self, index: VectorIndex, arm: Any) -> None:
         index.upsert([point(1, valid_from=NOON + 5 * HOUR)])
         assert arm(index, view(now=NOON)) == [uid(1)]
         assert arm(index, view(as_of=NOON)) == []
 
-    @pytest.mark.parametrize("arm", [near, worded])
+    @pytest.mark.parametrize("arm", [search_dense, search_sparse])
     def test_expired_memories_are_hidden_unless_requested(self, index: VectorIndex, arm: Any) -> None:
         index.upsert([point(1, valid_from=NOON - 2 * HOUR, expires_at=NOON)])
         assert arm(index, view(now=NOON)) == []
@@ -287,7 +287,7 @@ class VectorIndexContract:
         assert arm(index, view(now=NOON, show_expired=True)) == [uid(1)]
         assert arm(index, view(now=NOON + HOUR, as_of=NOON - HOUR)) == [uid(1)]
 
-    @pytest.mark.parametrize("arm", [near, worded])
+    @pytest.mark.parametrize("arm", [search_dense, search_sparse])
     def test_dates_far_away_do_no_harm(self, index: VectorIndex, arm: Any) -> None:
         first, last = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, tzinfo=UTC)
         index.upsert([point(1, valid_from=first, valid_to=last, expires_at=last)])
@@ -298,7 +298,7 @@ class VectorIndexContract:
         names = ["alice", "Alice", "alice ", "ali", "älice", "a:b", "a/b", "alice\u200b"]
         index.upsert([point(n, scope=Scope(name)) for n, name in enumerate(names)])
         for number, name in enumerate(names):
-            assert near(index, view(Scope(name))) == [uid(number)]
+            assert search_dense(index, view(Scope(name))) == [uid(number)]
 
 
 def random_points(seed: int, count: int = 150) -> list[Point]:

@@ -21,7 +21,7 @@ def store(memory: Memory, text: str, *, sources: Any = (), **more: Any) -> str:
     return uid
 
 
-def heard(memory: Memory, text: str, **more: Any) -> str:
+def source_message(memory: Memory, text: str, **more: Any) -> str:
     """Stores a source message: a message from which facts were drawn."""
     return store(memory, text, source_only=True, role="user", **more)
 

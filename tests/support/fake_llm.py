@@ -32,18 +32,18 @@ class Scripted:
 
     def __init__(
         self,
-        found: Mapping[str, Sequence[Fact]],
-        decided: Mapping[tuple[str, str], Decision | None] | None = None,
+        facts_by_text: Mapping[str, Sequence[Fact]],
+        decisions: Mapping[tuple[str, str], Decision | None] | None = None,
         before_deciding: Callable[[], None] | None = None,
     ) -> None:
-        self.found, self.decided = found, decided or {}
+        self.facts_by_text, self.decisions = facts_by_text, decisions or {}
         self.before_deciding = before_deciding
         self.broken = False
-        self.asked: list[dict[str, Any]] = []
+        self.requests: list[dict[str, Any]] = []
 
     def __call__(self, body: Mapping[str, Any]) -> str:
         request = json.loads(body["messages"][-1]["content"])
-        self.asked.append(request)
+        self.requests.append(request)
         if self.broken:
             return "I would rather talk about the weather."
         if "facts" in request:
@@ -55,7 +55,7 @@ class Scripted:
     def _extract(self, request: Mapping[str, Any]) -> str:
         facts = []
         for message in request["messages"]:
-            for one in self.found.get(message["text"], ()):
+            for one in self.facts_by_text.get(message["text"], ()):
                 entry = fact(one) if isinstance(one, str) else one
                 facts.append({"messages": [message["n"]], **entry})
         return json.dumps({"facts": facts}, ensure_ascii=False)
@@ -67,7 +67,7 @@ class Scripted:
         for new in request["facts"]:
             decisions = []
             for memory in request["memories"]:
-                decision = self.decided.get((new["text"], memory["text"]))
+                decision = self.decisions.get((new["text"], memory["text"]))
                 if decision is not None:
                     decisions.append({"fact": new["fact"], "id": memory["id"], "text": memory["text"], **decision})
             if not decisions or any(one.get("and_add") for one in decisions):
@@ -87,15 +87,15 @@ class OneAnswer:
 
     name = "fake"
 
-    def __init__(self, said: Any) -> None:
-        self.said = said
-        self.asked: list[Prompt] = []
+    def __init__(self, reply: Any) -> None:
+        self.reply = reply
+        self.requests: list[Prompt] = []
 
     def answer(self, prompt: Prompt) -> Reply:
-        self.asked.append(prompt)
-        if isinstance(self.said, Exception):
-            raise self.said
-        return Reply(self.said, Usage(1))
+        self.requests.append(prompt)
+        if isinstance(self.reply, Exception):
+            raise self.reply
+        return Reply(self.reply, Usage(1))
 
 
 def all_near(texts: list[str]) -> list[Any]:

@@ -19,14 +19,14 @@ DIMS = 64
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 
 
-def hashed(texts: list[str]) -> list[Any]:
+def hash_texts(texts: list[str]) -> list[Any]:
     """An embedding function for `embedder: callable`: one vector for each text, by its words."""
     return [HashEmbedder(DIMS).embed_query(text) for text in texts]
 
 
 def fake_models(**config: Any) -> dict[str, Any]:
     """A configuration whose models are fakes; `config` is laid over it."""
-    embedder = {"provider": "callable", "config": {"embed": hashed, "embedding_dims": DIMS, "model": "hash"}}
+    embedder = {"provider": "callable", "config": {"embed": hash_texts, "embedding_dims": DIMS, "model": "hash"}}
     return {"embedder": embedder, "extractor": {"provider": "none"}, **config}
 
 
@@ -79,7 +79,7 @@ class Clerk:
         with self.ledger.read() as connection:
             return integrity.counts(connection)
 
-    def wrong(self) -> list[str]:
+    def find_damage(self) -> list[str]:
         with self.ledger.read() as connection:
             return integrity.inconsistent_columns(connection)
 

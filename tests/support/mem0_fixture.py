@@ -41,11 +41,11 @@ class Embedder:
 class Model:
     """A language model that draws one fact from any message, in the answer formats of all versions' prompts."""
 
-    found = "Likes hiking in Norway"
+    fact = "Likes hiking in Norway"
 
     def generate_response(self, *_: Any, **__: Any) -> str:
-        memory = {"id": "0", "text": self.found, "event": "ADD", "attributed_to": "user"}
-        return json.dumps({"facts": [self.found], "memory": [memory]})
+        memory = {"id": "0", "text": self.fact, "event": "ADD", "attributed_to": "user"}
+        return json.dumps({"facts": [self.fact], "memory": [memory]})
 
 
 def opened(folder: Path, **qdrant: Any) -> Any:

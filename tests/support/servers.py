@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from graphmem import Memory, Settings
 from graphmem.errors import GraphmemError
-from support.waiting import PATIENCE, SERVER_PATIENCE
+from support.waiting import SERVER_TIMEOUT, TIMEOUT
 
 NEO4J, QDRANT = os.environ.get("NEO4J_URI", ""), os.environ.get("QDRANT_URL", "")
 PASSWORD = os.environ.get("NEO4J_PASSWORD", "")
@@ -35,7 +35,7 @@ class Servers:
         self._collections: dict[tuple[str, int], str] = {}
         self._ledgers: set[str] = set()
 
-    def laid_under(self, config: dict[str, Any]) -> dict[str, Any]:
+    def with_stores(self, config: dict[str, Any]) -> dict[str, Any]:
         """Adds the servers' stores to a configuration that names none; each embedding model has a collection."""
         if not (NEO4J and QDRANT):
             return config
@@ -47,7 +47,7 @@ class Servers:
         on_servers = {
             "vector_store": vector_config(collection),
             "graph_store": graph_config(),
-            "delivery_wait": PATIENCE,
+            "delivery_wait": TIMEOUT,
         }
         return {**on_servers, **config}
 
@@ -60,9 +60,12 @@ class Servers:
             return
         embedder = {"embed": lambda texts: [[1.0, 0.0] for _ in texts], "embedding_dims": 2, "model": "warm"}
         models = {"embedder": {"provider": "callable", "config": embedder}, "extractor": {"provider": "none"}}
-        with TemporaryDirectory() as home, Memory(home, settings=Settings.from_dict(self.laid_under(models))) as memory:
+        with (
+            TemporaryDirectory() as home,
+            Memory(home, settings=Settings.from_dict(self.with_stores(models))) as memory,
+        ):
             self.note(memory)
-            until = monotonic() + SERVER_PATIENCE
+            until = monotonic() + SERVER_TIMEOUT
             memory.add("Warm words.", user_id="warm")
             while memory.flush()["pending"] and monotonic() < until:
                 sleep(1)
@@ -72,7 +75,7 @@ class Servers:
         if self._collections:
             from qdrant_client import QdrantClient
 
-            client = QdrantClient(QDRANT, check_compatibility=False, timeout=int(PATIENCE))
+            client = QdrantClient(QDRANT, check_compatibility=False, timeout=int(TIMEOUT))
             for collection in self._collections.values():
                 client.delete_collection(collection)
             client.close()

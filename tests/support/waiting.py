@@ -11,12 +11,12 @@ from collections.abc import Callable
 
 SLOWNESS = float(os.environ.get("TEST_SLOWNESS", "1"))
 # Seconds after which a test gives up on something that should happen at once.
-PATIENCE = 60 * SLOWNESS
+TIMEOUT = 60 * SLOWNESS
 # The same where a server has to start for it.
-SERVER_PATIENCE = 3 * PATIENCE
+SERVER_TIMEOUT = 3 * TIMEOUT
 
 
-def wait_until(condition: Callable[[], object], message: str = "it did not happen", timeout: float = PATIENCE) -> None:
+def wait_until(condition: Callable[[], object], message: str = "it did not happen", timeout: float = TIMEOUT) -> None:
     """Returns as soon as the condition holds. Raises AssertionError, with `message`, after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while not condition():

@@ -56,7 +56,7 @@ WITH_TALK = "My landlord raises the rent.\nDid you write to him?\n" + QUESTION
 def test_a_sufficient_query_is_the_only_one(enough: SearchOutcome) -> None:
     model = OneAnswer("never asked")
     (step,) = run_fallback(ConversationQuery(QUESTION, TALK), {QUESTION: enough}, model)
-    assert (step.query, step.hits, step.is_sufficient, model.asked) == (QUESTION, enough.hits, True, [])
+    assert (step.query, step.hits, step.is_sufficient, model.requests) == (QUESTION, enough.hits, True, [])
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_query_that_stays_insufficient_is_rewritten() -> None:
     steps = run_fallback(ConversationQuery(QUESTION, TALK, "Ana", "Max"), answers, model)
     assert [step.query for step in steps] == [QUESTION, WITH_TALK, "What became of the rent?"]
     assert texts(steps[-1]) == ["rent"]
-    (prompt,) = model.asked
+    (prompt,) = model.requests
     assert (prompt.operation, prompt.schema, prompt.timeout) == ("rewrite", None, 2.5)
     assert json.loads(prompt.user) == {
         "user_name": "Ana",
@@ -121,7 +121,7 @@ def test_without_a_rewritten_query_the_earlier_hits_remain(model: Any) -> None:
 def test_without_a_conversation_an_insufficient_query_is_rewritten_if_there_is_a_model() -> None:
     assert len(run_fallback(ConversationQuery(QUESTION), {QUESTION: WEAK})) == 1
     model = OneAnswer("What became of the rent?")
-    assert len(run_fallback(ConversationQuery(QUESTION), {QUESTION: WEAK, model.said: WEAK}, model)) == 2
+    assert len(run_fallback(ConversationQuery(QUESTION), {QUESTION: WEAK, model.reply: WEAK}, model)) == 2
 
 
 def test_unrelated_hits_are_left_out() -> None:
@@ -149,16 +149,16 @@ def test_without_any_hits_no_further_query_is_tried() -> None:
     assert [
         step.hits for step in run_fallback(ConversationQuery(QUESTION, TALK), {QUESTION: SearchOutcome()}, model)
     ] == [()]
-    assert model.asked == []
+    assert model.requests == []
 
 
 def test_a_step_needs_enough_time_to_begin() -> None:
     model = OneAnswer("What became of the rent?")
-    answers = {QUESTION: WEAK, WITH_TALK: WEAK, model.said: WEAK}
+    answers = {QUESTION: WEAK, WITH_TALK: WEAK, model.reply: WEAK}
     assert len(run_fallback(ConversationQuery(QUESTION, TALK), answers, model, seconds_left=0.2)) == 1
     assert len(run_fallback(ConversationQuery(QUESTION, TALK), answers, model, seconds_left=0.4)) == 2
     assert len(run_fallback(ConversationQuery(QUESTION, TALK), answers, model, seconds_left=1.0)) == 3
-    assert [prompt.timeout for prompt in model.asked] == [0.75]
+    assert [prompt.timeout for prompt in model.requests] == [0.75]
 
 
 # --- the query with the last turns ------------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.exception_text import told
-from support.waiting import PATIENCE
+from support.exception_text import full_error_text
+from support.waiting import TIMEOUT
 
 from graphmem.errors import LLMError, LLMTruncated, LLMUnusable
 from graphmem.models import lenient_json
@@ -94,7 +94,7 @@ def test_long_repetitive_answers_are_handled_in_linear_time(text: str) -> None:
     try:
         parse_json(text, SCHEMA)
     except LLMError as error:
-        assert "{{" not in told(error)
+        assert "{{" not in full_error_text(error)
 
 
 ENDLESS = [
@@ -125,7 +125,7 @@ def test_hostile_answers_are_refused_in_time() -> None:
         "    except LLMError:\n        print('refused')\n    else:\n        print('read')\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], input=repr(ENDLESS), capture_output=True, text=True, timeout=PATIENCE, check=True
+        [sys.executable, "-c", code], input=repr(ENDLESS), capture_output=True, text=True, timeout=TIMEOUT, check=True
     )
     assert done.stdout.split() == ["refused"] * len(ENDLESS)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.waiting import PATIENCE
+from support.waiting import TIMEOUT
 
 from graphmem.errors import EmbeddingError
 from graphmem.models import minilm
@@ -167,7 +167,7 @@ def test_a_forked_process_embeds() -> None:
         "if not child: os._exit(0 if (MiniLM().embed_query('text') == before).all() else 1)\n"
         "raise SystemExit(os.waitpid(child, 0)[1])\n"
     )
-    assert subprocess.run([sys.executable, "-c", script], timeout=PATIENCE, check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", script], timeout=TIMEOUT, check=False).returncode == 0
 
 
 def test_telemetry_of_the_runtime_is_off(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from support.exception_text import told
+from support.exception_text import full_error_text
 from support.fakes import fake_models
 from support.log_guard import listening
-from support.waiting import PATIENCE, wait_until
+from support.waiting import TIMEOUT, wait_until
 
 from graphmem import Memory, Settings
 from graphmem.errors import (
@@ -82,7 +82,7 @@ def check_failure(model: LanguageModel, kind: type[LLMError], prompt: Prompt = P
     error = caught.value
     assert type(error) is kind
     assert isinstance(error.usage, Usage)
-    error_text = told(error) + told(error.__context__)
+    error_text = full_error_text(error) + full_error_text(error.__context__)
     for private in (SECRET, TEXT, "List the facts", "matcha", "127.0.0.1"):
         assert private not in error_text, error_text
     return error
@@ -108,7 +108,7 @@ def test_a_prompt_is_one_request(serve: Any) -> None:
         1, prompt_tokens, completion_tokens, 10,
     )  # fmt: skip
     assert usage.cost == pytest.approx((1000 * (prompt_tokens - 10) + 100 * 10 + 5000 * completion_tokens) / 1e6)
-    assert 0 < usage.seconds < PATIENCE
+    assert 0 < usage.seconds < TIMEOUT
 
 
 def test_impossible_token_counts_are_capped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -332,17 +332,17 @@ def test_an_unreachable_endpoint() -> None:
 # --- time ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("behaviour", [behaviours.silent(), behaviours.slow(PATIENCE)])
+@pytest.mark.parametrize("behaviour", [behaviours.silent(), behaviours.slow(TIMEOUT)])
 def test_a_prompt_with_a_timeout_ends_in_time(serve: Any, behaviour: Behaviour) -> None:
-    _, model = serve(behaviour, timeout=2 * PATIENCE)
+    _, model = serve(behaviour, timeout=2 * TIMEOUT)
     model._connection.client()  # loads the SDK and its certificates before the timeout begins
     error = check_failure(model, LLMUnavailable, Prompt("rewrite", "", TEXT, timeout=0.3))
-    assert error.usage.seconds < PATIENCE
+    assert error.usage.seconds < TIMEOUT
 
 
 def test_a_prompt_with_a_timeout_is_not_retried(serve: Any) -> None:
     endpoint, model = serve(behaviours.rate_limited(0.01))
-    error = check_failure(model, LLMUnavailable, Prompt("rewrite", "", TEXT, timeout=PATIENCE))
+    error = check_failure(model, LLMUnavailable, Prompt("rewrite", "", TEXT, timeout=TIMEOUT))
     assert (len(endpoint.requests), error.usage.calls) == (1, 1)
 
 
@@ -359,7 +359,7 @@ def test_a_prompt_with_a_timeout_ends_during_a_slow_answer(monkeypatch: pytest.M
                 with connection:
                     connection.recv(65536)
                     connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
-                    for _ in range(int(PATIENCE * 50)):
+                    for _ in range(int(TIMEOUT * 50)):
                         connection.sendall(b" ")
                         if enough.wait(0.02):
                             break
@@ -375,12 +375,12 @@ def test_a_prompt_with_a_timeout_ends_during_a_slow_answer(monkeypatch: pytest.M
         model.close()
         with suppress(OSError):
             server.shutdown(socket.SHUT_RDWR)  # ends accept() if no request came
-        thread.join(PATIENCE)
+        thread.join(TIMEOUT)
 
 
 def test_a_prompt_with_a_timeout_is_answered(serve: Any) -> None:
     endpoint, model = serve(refuses=("json_schema",))
-    assert model.answer(Prompt("facts", "", TEXT, SCHEMA, timeout=PATIENCE)).value == FACTS
+    assert model.answer(Prompt("facts", "", TEXT, SCHEMA, timeout=TIMEOUT)).value == FACTS
     assert len(endpoint.requests) == 2
 
 
@@ -430,7 +430,7 @@ def test_openai_variables_are_not_sent_to_a_configured_url(
             model = OpenaiChatModel("m", base_url=endpoint.url, **config)
             try:
                 model.answer(Prompt("x", "", "y"))
-                model.answer(Prompt("x", "", "y", timeout=PATIENCE))
+                model.answer(Prompt("x", "", "y", timeout=TIMEOUT))
             except LLMRejected as error:
                 return str(error)
             finally:
@@ -471,14 +471,14 @@ def test_the_key_of_the_environment_is_sent_to_openai_only(url: str, key: str, m
 def test_invalid_urls(url: str) -> None:
     with pytest.raises(ConfigError, match=r"llm\.config\.openai_base_url") as caught:
         OpenaiChatModel("m", base_url=url)
-    assert SECRET not in told(caught.value)
+    assert SECRET not in full_error_text(caught.value)
 
 
 @pytest.mark.parametrize("key", [f"{SECRET}\nx", f"{SECRET}é"])
 def test_invalid_keys(key: str) -> None:
     with pytest.raises(ConfigError, match="api_key") as caught:
         OpenaiChatModel("m", api_key=key)
-    assert SECRET not in told(caught.value)
+    assert SECRET not in full_error_text(caught.value)
 
 
 def test_a_password_in_the_url_is_sent_but_not_shown() -> None:
@@ -519,7 +519,7 @@ def test_a_memory_opens_and_closes_it() -> None:
     prices = {"prompt": 1, "completion": 2}
     with ModelEndpoint(default="hi") as endpoint:
         config = {"openai_base_url": endpoint.url, "max_tokens": 5, "temperature": 0, "top_p": 0.3, "prices": prices}
-        config["timeout"] = PATIENCE
+        config["timeout"] = TIMEOUT
         parts = open_backends(Settings.from_dict(fake_models(llm={"config": config})), in_memory=True)
         assert parts.llm is not None
         assert parts.llm.answer(Prompt("x", "", "y")).usage.cost > 0

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.exception_text import told
-from support.waiting import PATIENCE, wait_until
+from support.exception_text import full_error_text
+from support.waiting import TIMEOUT, wait_until
 
 from graphmem import Memory, Settings
 from graphmem.errors import ConfigError, EmbeddingError
@@ -72,7 +72,7 @@ def check_failure(embedder: Embedder, *phrases: str) -> None:
         embedder.embed([TEXT, "b"])
     for phrase in phrases:
         assert phrase in str(caught.value)
-    error_text = told(caught.value) + told(caught.value.__context__)
+    error_text = full_error_text(caught.value) + full_error_text(caught.value.__context__)
     assert not [private for private in (SECRET, TEXT, "127.0.0.1") if private in error_text], error_text
 
 
@@ -171,7 +171,7 @@ def test_a_known_model_name_with_another_length() -> None:
 
 def test_a_memory_opens_with_it(tmp_path: Any) -> None:
     with ModelEndpoint(dims=32) as endpoint:
-        config = {"openai_base_url": endpoint.url, "model": next(names), "timeout": PATIENCE, "batch_size": 7}
+        config = {"openai_base_url": endpoint.url, "model": next(names), "timeout": TIMEOUT, "batch_size": 7}
         chosen = {"embedder": {"provider": "openai", "config": config}, "extractor": {"provider": "none"}}
         with Memory(tmp_path / "m", settings=Settings.from_dict(chosen)) as memory:
             memory.add("I drink matcha tea", user_id="u")
@@ -201,7 +201,7 @@ def test_a_memory_opens_with_it(tmp_path: Any) -> None:
     ],
 )
 def test_failures_name_the_remedy(serve: Any, behaviour: Behaviour, requests: int, phrase: str) -> None:
-    endpoint, embedder = serve({"timeout": 0.1 if behaviour.end == "silent" else PATIENCE})
+    endpoint, embedder = serve({"timeout": 0.1 if behaviour.end == "silent" else TIMEOUT})
     body = json.dumps({"error": dict(behaviour.error or {})}).encode()
     endpoint.answer = lambda _: (behaviour, body)
     check_failure(embedder, phrase)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 from support.fakes import NOON, fake_models
-from support.waiting import PATIENCE
+from support.waiting import TIMEOUT
 
 from graphmem import Memory, Settings, atomic_files
 from graphmem.commands.types import DeleteMemory, RenameEntity
@@ -116,7 +116,7 @@ def test_processes_that_open_at_once_agree_on_one_key(tmp_path: Path) -> None:
     command = [sys.executable, "-c", OPEN]
     files = [tmp_path / name for name in ("a.sqlite", "a.sqlite", "b.sqlite", "b.sqlite")]
     peers = [subprocess.Popen([*command, str(file)], stdout=subprocess.PIPE, text=True) for file in files]
-    key_ids = [peer.communicate(timeout=PATIENCE)[0].strip() for peer in peers]
+    key_ids = [peer.communicate(timeout=TIMEOUT)[0].strip() for peer in peers]
     assert len(set(key_ids)) == 1
     assert key_ids[0]
 

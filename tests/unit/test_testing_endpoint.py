@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.waiting import PATIENCE, wait_until
+from support.waiting import TIMEOUT, wait_until
 
 from graphmem.testing import Behaviour, HashEmbedder, ModelEndpoint, behaviours
 
@@ -20,7 +20,7 @@ def send_request(
     endpoint: ModelEndpoint, path: str = "/chat/completions", body: Any = REQUEST_BODY
 ) -> tuple[int, Any, Any]:
     host = endpoint.url.removeprefix("http://").removesuffix("/v1")
-    connection = http.client.HTTPConnection(host, timeout=PATIENCE)
+    connection = http.client.HTTPConnection(host, timeout=TIMEOUT)
     try:
         connection.request("GET" if body is None else "POST", f"/v1{path}", json.dumps(body), {"X-Who": "me"})
         response = connection.getresponse()
@@ -109,7 +109,7 @@ def test_closing_releases_waiting_clients() -> None:
             waiting = pool.submit(send_request, endpoint)
             wait_until(lambda: endpoint.requests)
         with pytest.raises((http.client.HTTPException, ConnectionError)):
-            waiting.result(PATIENCE)
+            waiting.result(TIMEOUT)
         endpoint.close()
 
 
@@ -120,7 +120,7 @@ def test_closing_ends_keep_alive_connections() -> None:
     before = alive()
     with ModelEndpoint(default="hi") as endpoint:
         host = endpoint.url.removeprefix("http://").removesuffix("/v1")
-        connections = [http.client.HTTPConnection(host, timeout=PATIENCE) for _ in range(3)]
+        connections = [http.client.HTTPConnection(host, timeout=TIMEOUT) for _ in range(3)]
         for connection in connections:
             connection.request("POST", "/v1/chat/completions", json.dumps(REQUEST_BODY))
             connection.getresponse().read()

@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from support.fakes import fake_models
-from support.waiting import PATIENCE
+from support.waiting import TIMEOUT
 
 from graphmem import Memory, Settings
 from graphmem.errors import LLMUnavailable
@@ -60,7 +60,7 @@ def test_a_chat_is_a_span(spans: InMemorySpanExporter) -> None:
     with ModelEndpoint(["hi", "hi", behaviours.length("hi")], cached_tokens=2) as endpoint, span("add"):
         model = OpenaiChatModel("m", base_url=endpoint.url, temperature=0.5)
         usage = model.answer(Prompt("x", "", TEXT)).usage
-        model.answer(Prompt("x", "", TEXT, timeout=PATIENCE))
+        model.answer(Prompt("x", "", TEXT, timeout=TIMEOUT))
         with pytest.raises(Exception):
             model.answer(Prompt("x", "", TEXT))
         model.close()

@@ -140,7 +140,7 @@ def test_enriching_adds_vectors_terms_and_graph_and_completes_the_task(clerk: An
     assert list_relations(clerk) == {("anna", "meets", "bob")}
     assert (list_uses(clerk), clerk.counts()["tasks"]) == ([1], 0)
     assert clerk.rows(select(partitions.c.size)) == [(1,)]
-    assert clerk.wrong() == []
+    assert clerk.find_damage() == []
 
 
 def enrichment(clerk: Any, record: Any, **more: Any) -> StoreEnrichment:
@@ -153,7 +153,7 @@ def test_enriching_twice_counts_once(clerk: Any) -> None:
     record = clerk.say("Anna meets Bob")
     outcome = clerk.commit(enrichment(clerk, record))[0]
     assert (outcome.event, outcome.reason) == ("NONE", "done already")
-    assert (list_uses(clerk), clerk.wrong()) == ([1], [])
+    assert (list_uses(clerk), clerk.find_damage()) == ([1], [])
 
 
 def test_an_enrichment_of_changed_words_is_dropped(clerk: Any) -> None:
@@ -182,7 +182,7 @@ def test_vectors_erased_in_the_meantime_are_computed_again(clerk: Any) -> None:
     assert clerk.commit(without_vectors)[0].event == "NONE"
     assert clerk.counts()["tasks"] == 1
     clerk.enrich()
-    assert (list_uses(clerk), clerk.wrong()) == ([1], [])
+    assert (list_uses(clerk), clerk.find_damage()) == ([1], [])
 
 
 def test_reindexing_derives_everything_again(clerk: Any) -> None:
@@ -192,7 +192,7 @@ def test_reindexing_derives_everything_again(clerk: Any) -> None:
     clerk.enrich()
     assert (list_uses(clerk), count_mentions(clerk)) == ([1], {"anna": 1, "bob": 1})
     assert [event.event for event in history(clerk, record.id)] == ["ADD"]
-    assert clerk.wrong() == []
+    assert clerk.find_damage() == []
 
 
 # --- counts of use ---------------------------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ def test_terms_are_counted_once_for_each_memory_and_partition(clerk: Any) -> Non
     assert list_frequencies() == [1, 1, 2]  # bob's tea; time; alice's tea
     clerk.commit(DeleteMemory(erased_record.id))
     assert list_frequencies() == [1, 1]
-    assert clerk.wrong() == []
+    assert clerk.find_damage() == []
 
 
 def test_an_entity_lives_as_long_as_it_is_mentioned(clerk: Any) -> None:
@@ -278,7 +278,7 @@ def test_an_update_keeps_the_old_words_in_history_and_nowhere_else(clerk: Any) -
         "UPDATE", "Anna meets Bob", "Carl meets Dora", "misheard",
     )  # fmt: skip
     assert event.previous_state["text"] == "Anna meets Bob"
-    assert clerk.wrong() == []
+    assert clerk.find_damage() == []
 
 
 def test_updating_metadata_embeds_nothing_again(clerk: Any) -> None:
@@ -346,7 +346,7 @@ def test_a_retired_memory_can_be_restored(clerk: Any) -> None:
     with clerk.ledger.read() as connection:
         assert memories.records_linked_from(connection, new.row, "replaces") == []
     assert clerk.commit(RestoreMemory(old.id, "again"))[0].event == "NONE"
-    assert clerk.wrong() == []
+    assert clerk.find_damage() == []
 
 
 def test_a_retired_memory_stays_retired_when_updated(clerk: Any) -> None:
@@ -373,7 +373,7 @@ def test_erasing_leaves_a_tombstone_and_a_history_without_words(clerk: Any) -> N
     left = clerk.counts()
     assert {left[name] for name in ("memories", "entities", "mentions", "relations", "embeddings", "tasks")} == {0}
     assert clerk.rows(select(func.count()).select_from(terms)) == [(0,)]
-    assert clerk.wrong() == []
+    assert clerk.find_damage() == []
 
 
 def test_erasing_an_unknown_id_is_not_found(clerk: Any) -> None:
@@ -418,7 +418,7 @@ def test_erasing_a_fact_erases_its_source_messages(clerk: Any) -> None:
     assert (outcome.erased.ids, outcome.erased.rows) == ((fact.id, source.id), 2)
     with clerk.ledger.read() as connection:
         assert set(memories.records(connection, [source.id, visible_message.id, fact.id])) == {visible_message.id}
-    assert clerk.wrong() == []
+    assert clerk.find_damage() == []
 
 
 def test_erasing_a_source_erases_the_summaries_but_not_the_facts(clerk: Any) -> None:
@@ -545,7 +545,7 @@ def test_counts_are_right_after_any_sequence_of_commands(clerk: Any, seed: int) 
             clerk.commit(ReindexMemory(memory_id))
         else:
             clerk.enrich()
-        assert clerk.wrong() == []
+        assert clerk.find_damage() == []
     for uid in memory_ids:
         clerk.commit(DeleteMemory(uid))
     left = clerk.counts()
@@ -562,10 +562,16 @@ def test_wrong_counts_are_named_and_repaired(clerk: Any) -> None:
         connection.execute(embeddings.update().values(uses=7))
         connection.execute(partitions.update().values(size=7))
         connection.execute(terms.update().values(df=7))
-    assert clerk.wrong() == ["memories.previous", "entities.mentions", "embeddings.uses", "partitions.size", "terms.df"]
+    assert clerk.find_damage() == [
+        "memories.previous",
+        "entities.mentions",
+        "embeddings.uses",
+        "partitions.size",
+        "terms.df",
+    ]
     with clerk.ledger.write() as connection:
         integrity.recompute_derived(connection)
-    assert clerk.wrong() == []
+    assert clerk.find_damage() == []
     assert (count_mentions(clerk), list_uses(clerk)) == ({"anna": 1, "bob": 1}, [1])
 
 
