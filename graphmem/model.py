@@ -422,7 +422,7 @@ class Seeds:
 
 @dataclass(frozen=True, slots=True)
 class GraphBounds:
-    """How much of the graph one `neighbourhood` may read. Measured; see README, "Why it is built so"."""
+    """How much of the graph one `neighbourhood` may read. Measured; see docs/decisions, 0021."""
 
     steps: int = 3
     seed_mentions: int = 30

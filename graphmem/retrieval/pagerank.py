@@ -1,7 +1,7 @@
 """Personalised PageRank over a bounded neighbourhood, and the path behind each memory that it reaches. Pure.
 
-The weights (README, "Why it is built so"; other values of restart, rounds, hub share and mention weights brought
-nothing, benchmarks/ABLATIONS.md, "Left out"): an edge between a memory and an entity weighs tau · ln(n / df) / ln(n),
+The weights (docs/decisions, 0021; other values of restart, rounds, hub share and mention weights brought nothing,
+benchmarks/ABLATIONS.md, "Left out"): an edge between a memory and an entity weighs tau · ln(n / df) / ln(n),
 where tau is the `MENTION_WEIGHTS` of the mention's kind, n the partition's number of memories and df the number that
 mention the entity; consecutive memories of a session are linked by 1. Each node passes its score on in proportion to
 its full out-weight, edges outside the neighbourhood included: so a hub passes little on, however few of its edges were

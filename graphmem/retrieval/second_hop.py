@@ -1,6 +1,6 @@
 """The second hop: candidates that share a rare entity with a top candidate and match words that it lacks. Pure.
 
-The limits and weights were measured (README, "Why it is built so", and benchmarks/ABLATIONS.md, "Kept").
+The limits and weights were measured (benchmarks/ABLATIONS.md, "Kept").
 """
 
 from __future__ import annotations

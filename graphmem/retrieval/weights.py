@@ -1,8 +1,8 @@
 """The weights of the features and the switches of a search, as data. All weighing is done with these numbers.
 
-The weights were fitted on chats among people, chats with an assistant and passages together (README, "Why it is built
-so", and benchmarks/ABLATIONS.md). A feature without a column (no tokens, no graph, a script that the embedder does not
-read) is ignored.
+The weights were fitted on chats among people, chats with an assistant and passages together (docs/decisions, 0020,
+and benchmarks/ABLATIONS.md). A feature without a column (no tokens, no graph, a script that the embedder does not read)
+is ignored.
 
 Many weights give about this recall. These were chosen because small changes to them alter it least: with each
 multiplied by a random factor (lognormal, sigma .3), recall falls by less than a point on the average of every set.
