@@ -130,7 +130,10 @@ class Engine:
     def job_worker(self) -> JobWorker:
         """Returns the worker that runs the language model's jobs. Raises ConfigError without a model."""
         if self._job_worker is None:
-            raise ConfigError("this needs a language model, and none is configured; set llm (README, 'Configuration')")
+            raise ConfigError(
+                "this needs a language model, and none is configured; set llm (docs/reference/configuration.md, "
+                "'Configuration' in the documentation)"
+            )
         return self._job_worker
 
     @property

@@ -120,9 +120,9 @@ class Memory:
 
     @classmethod
     def from_config(cls, config_dict: Mapping[str, Any] | BaseModel) -> Memory:
-        """Opens a memory that a dict in mem0's shape (README, "Configuration") or a `MemoryConfig` of mem0 configures.
+        """Opens a memory that a dict in mem0's shape or a `MemoryConfig` of mem0 configures.
 
-        Raises ConfigError.
+        The keys are in docs/reference/configuration.md ("Configuration" in the documentation). Raises ConfigError.
         """
         return cls(settings=Settings.from_dict(config_dict))
 
@@ -209,8 +209,8 @@ class Memory:
         is_wanted = validation.flag(infer, "infer")
         if is_wanted and self._engine.llm is None:
             raise ConfigError(
-                "infer=True needs a language model, and none is configured: set llm (README, 'Configuration'), "
-                "or leave infer out (or False) to remember the words as spoken"
+                "infer=True needs a language model, and none is configured: set llm (docs/reference/configuration.md, "
+                "'Configuration' in the documentation), or leave infer out (or False) to remember the words as spoken"
             )
         return is_wanted
 
@@ -440,9 +440,9 @@ class Memory:
 
         Returns `{"results": [{"id", "memory", "score", "similarity", "sources"?, …}], "relations": […], "degraded"?:
         […]}`. `sources` are the source messages of a fact that were found as well; they are hits of their own only if
-        `kinds` is given. `degraded` names the arms that failed. `explain=True` adds `{"arms", "path", "why"}` to each
-        hit, and to a long one "part", the matching sentences. Raises ConfigError for `rerank=True`: there is no
-        reranker yet.
+        `kinds` is given. `degraded` names what the search had to do without: "vectors" (the embedder or the vector
+        index), "graph" or "extractor". `explain=True` adds `{"arms", "path", "why"}` to each hit, and to a long one
+        "part", the matching sentences. Raises ConfigError for `rerank=True`: there is no reranker yet.
         """
         self._engine.check_open()
         if validation.flag(rerank, "rerank"):
@@ -482,11 +482,13 @@ class Memory:
         Facts and summaries come before episodes when room is short. The block has at most `max_chars` characters, about
         90 of which frame it; it is "" when nothing is found or nothing fits.
 
-        By default unrelated memories are left out: those that share no word with the question, are not near in meaning,
-        do not stand beside a related memory in its session, and are not on a path from one or from an entity that the
-        question names. A question without any content word ("What do you know?"; judged by English and Chinese words)
-        gets all hits. A `threshold` replaces this rule by a lowest cosine similarity, as in `search`; None keeps all
-        hits.
+        By default unrelated memories are left out. A memory is related if it, or the question of another speaker just
+        before it in its session (unless the memory is an assistant's), shares a word with the query or has a similarity
+        of at least .35; or if a short path over entities leads to it from an entity that the query names, or from a
+        memory that shares rare words with the query or has a similarity of at least .5. Other neighbours in the session
+        do not count, nor do similarities where the embedder does not read the query's script. A query without any
+        content word ("What do you know?"; judged by English and Chinese words) gets all hits. A `threshold` replaces
+        this rule by a lowest cosine similarity, as in `search`; None keeps all hits.
         """
         self._engine.check_open()
         char_limit = validation.count(max_chars, "max_chars", 1, 1_000_000)
@@ -799,8 +801,8 @@ class Memory:
         erased here stay erased, unless `restore=True` brings them back with their history. No model is called for data
         that the export brings; embeddings of another model are computed again. A path is refused as a whole if the file
         was cut off or altered; an open file is read line by line. An iterable of dicts is accepted as well, for example
-        from a converter (`graphmem.transfer.format` documents the records). `progress("import", done, total)` is called
-        every few records; where the total is unknown, `done` stands for it.
+        from a converter; `graphmem.transfer.records` and docs/reference/export-format.md document their fields.
+        `progress("import", done, total)` is called every few records; where the total is unknown, `done` stands for it.
 
         Returns `{"added", "known", "erased", "refused", "tombstones", "named", "skipped_links", "unenriched",
         "pending"?}`, documented in `graphmem.types.ImportResult`. Raises ValidationError that names the line and the

@@ -121,8 +121,9 @@ class AddResult(TypedDict):
 
     `pending`: projections that do not have the stored memories yet; "facts" or "procedure": not drawn yet. `failed`:
     the error's name for each failed step; its "answer" counts the unusable parts of a language model's answer by
-    reason, and the facts they may concern are stored as extracted. `skipped`: messages that were not stored because
-    they hold only images or other attachments.
+    reason. A fact whose decision is unusable is stored as extracted; a fact without readable text, one beyond the limit
+    of an answer, or one that names only messages which were not shown ("from no message shown") is not stored.
+    `skipped`: messages that were not stored because they hold only images or other attachments.
     """
 
     results: list[AddResultItem]
@@ -134,7 +135,7 @@ class AddResult(TypedDict):
 
 
 class SearchResult(TypedDict):
-    """The result of `search`. `degraded`: the arms that the search had to leave out."""
+    """The result of `search`. `degraded`: "vectors", "graph" or "extractor", if the search had to do without them."""
 
     results: list[HitDict]
     relations: list[RelationDict]

@@ -19,7 +19,7 @@ MAIL = "ann.quillonbar@example.org"
 
 
 def remove_addresses(message: dict[str, Any]) -> dict[str, Any] | None:
-    """Removes e-mail addresses, as in the README, and refuses messages that are off the record."""
+    """Removes e-mail addresses, as docs/how-to/before-store.md does, and refuses messages that are off the record."""
     if "off the record" in message["content"]:
         return None
     message["content"] = ADDRESS.sub("[address]", message["content"])
