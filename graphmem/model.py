@@ -422,7 +422,7 @@ class Seeds:
 
 @dataclass(frozen=True, slots=True)
 class GraphBounds:
-    """How much of the graph one `neighbourhood` may read. Measured: docs/decisions/0021-pagerank-over-mentions.md."""
+    """How much of the graph one `neighbourhood` may read. Measured: docs/decisions/0018-pagerank-over-mentions.md."""
 
     steps: int = 3
     seed_mentions: int = 30

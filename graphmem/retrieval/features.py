@@ -20,7 +20,7 @@ NEIGHBOUR_WEIGHT = 0.7
 NEIGHBOUR_TOKEN_WEIGHT = 0.7225
 # The least range that is stretched to 0..1, of cosines, of token matches, and of keyword scores as parts of the best.
 # Smaller differences stay small: among three like memories the date that was asked for must count more than a hundredth
-# of cosine (docs/decisions/0020-one-sum-of-features.md).
+# of cosine (docs/decisions/0017-one-sum-of-features.md).
 MIN_RANGE = 0.25
 IS_QUESTION = int(AnswerType.ASKS)  # plain numbers: a search compares thousands
 

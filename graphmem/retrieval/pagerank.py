@@ -1,6 +1,6 @@
 """Personalised PageRank over a bounded neighbourhood, and the path behind each memory that it reaches. Pure.
 
-The weights (docs/decisions/0021-pagerank-over-mentions.md; other values of restart, rounds, hub share and mention
+The weights (docs/decisions/0018-pagerank-over-mentions.md; other values of restart, rounds, hub share and mention
 weights brought nothing, benchmarks/ABLATIONS.md, "Left out"): an edge between a memory and an entity weighs
 tau · ln(n / df) / ln(n), where tau is the `MENTION_WEIGHTS` of the mention's kind, n the partition's number of memories
 and df the number that mention the entity; consecutive memories of a session are linked by 1. Each node passes its score

@@ -2,7 +2,7 @@
 
 A fact and its source messages say the same; side by side they would take two places. The messages outrank the facts,
 having neighbours and a speaker. So grouping is done over the whole ranking and not among the hits only: on a LOCOMO
-conversation facts went from 11 % to 54 % of the first ten hits (docs/decisions/0022-source-grouping-before-the-cut.md).
+conversation facts went from 11 % to 54 % of the first ten hits (docs/decisions/0019-source-grouping-before-the-cut.md).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The weights of the features and the switches of a search, as data. All weighing is done with these numbers.
 
 The weights were fitted on chats among people, chats with an assistant and passages together
-(docs/decisions/0020-one-sum-of-features.md and benchmarks/ABLATIONS.md). A feature without a column (no tokens, no
+(docs/decisions/0017-one-sum-of-features.md and benchmarks/ABLATIONS.md). A feature without a column (no tokens, no
 graph, a script that the embedder does not read) is ignored.
 
 Many weights give about this recall. These were chosen because small changes to them alter it least: with each
