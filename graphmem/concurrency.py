@@ -24,7 +24,7 @@ _limiters: list[Any] = []
 
 
 class Pool(ThreadPoolExecutor):
-    """A thread pool that raises StoreUnavailable after `shutdown`, or if no thread can start."""
+    """A thread pool whose `submit` raises StoreUnavailable after `shutdown`, or if no thread can be started."""
 
     _is_closed = False
 

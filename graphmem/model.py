@@ -204,9 +204,9 @@ class CandidateRow(NamedTuple):
 class Message:
     """One message as a caller adds it.
 
-    `at` is the observation time; `has_own_time` tells whether the caller gave it, by which a repeated message is
-    recognised. `metadata` came with the message itself, beside the call's. `document` names the document of which
-    the words are a part, if nobody said them.
+    `at` is the observation time, `has_own_time` is True if the caller gave it. A message that has neither `id` nor its
+    own time is never recognised as a repetition. `metadata` is the message's own, without that of the call. `document`
+    is the id of the document of which the content is a paragraph, None for a message that somebody said.
     """
 
     role: str
@@ -441,13 +441,13 @@ class MentionEdge(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Subgraph:
-    """A bounded neighbourhood of seeds.
+    """The part of the graph around the seeds of a search, bounded in size.
 
-    `mentions` are those of entities that several memories of the partition mention, and those of the seeds. Entities
-    that one memory alone mentions are only counted, in `unshared_mentions`, {(memory, kind): count}: they lead nowhere,
-    but take a share of the weight that the memory passes on. `frequencies` is the document frequency of every key that
-    occurs. `next_pairs` are consecutive memories of a session, both inside the view, at least one of them in
-    `memories`.
+    `mentions` are the mentions of seed entities and of entities that several memories of the partition mention. From an
+    entity that only one memory mentions, no other memory can be reached. Mentions of such entities are only counted, in
+    `unshared_mentions`, {(memory, kind of mention): count}, because PageRank needs the sum of a memory's edge weights.
+    `frequencies` is the document frequency of every entity key that occurs. `next_pairs` are consecutive memories of a
+    session, both inside the view, at least one of them in `memories`.
 
     Relations are left out: a memory that supports one mentions both its ends, so they would lead to no further node.
     Readers load the relations of the hits.

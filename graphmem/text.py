@@ -111,7 +111,11 @@ def _is_function_bigram(token: str) -> bool:
 
 
 def bm25_weights(counts: Mapping[int, int]) -> dict[int, float]:
-    """Returns the document's part of BM25 by term; the score is the sum of weight times `idf` over a query's terms."""
+    """Returns the weight of each term of a document in BM25: its count, saturated and normalised by document length.
+
+    `counts` maps numbers of terms to occurrences. A document's score is the sum of weight times `idf` over the terms
+    of the query.
+    """
     length = K1 * (1 - B + B * sum(counts.values()) / AVERAGE_LENGTH)
     return {term: count * (K1 + 1) / (count + length) for term, count in counts.items()}
 

@@ -95,9 +95,10 @@ class Not(Filter):
 
 @dataclass(frozen=True, slots=True)
 class Equals(Filter):
-    """`eq` and `in`: the field equals one of `values`, which are comparable forms (see `_comparable_form`).
+    """Compares a field with operands, for `eq` and `in`: it has to equal one of `values` in type and value.
 
-    With `compares_moments`, a text that names a moment is also compared as that moment.
+    `values` holds the operands in the hashable form that `_comparable_form` returns. With `compares_moments`, a text
+    that is a date or time in ISO 8601 is also compared as a UTC datetime, so that its other notations are equal to it.
     """
 
     key: str

@@ -38,8 +38,8 @@ bench = typer.Typer(
 def locomo(call: CommandContext, path: Locomo) -> None:
     """Asks questions about long conversations.
 
-    Each conversation is a partition of its own. The data is stored in a temporary folder, or with --home
-    in that one, which is kept to be measured again.
+    Each conversation is a partition of its own. The data is stored in a temporary folder, or in the folder
+    given with --home, which is kept and can be measured again.
     """
     from graphmem.evaluation import locomo  # noqa: PLC0415
 
@@ -50,8 +50,8 @@ def locomo(call: CommandContext, path: Locomo) -> None:
 def chats(call: CommandContext, path: Chats) -> None:
     """Asks questions about chats, with an assistant or among friends.
 
-    Each chat is a partition of its own. The data is stored in a temporary folder, or with --home
-    in that one, which is kept to be measured again.
+    Each chat is a partition of its own. The data is stored in a temporary folder, or in the folder
+    given with --home, which is kept and can be measured again.
     """
     from graphmem.evaluation import chats  # noqa: PLC0415
 
@@ -62,8 +62,8 @@ def chats(call: CommandContext, path: Chats) -> None:
 def multihop(call: CommandContext, path: Multihop, corpus: Corpus = None) -> None:
     """Asks questions that need several passages.
 
-    All passages are in one partition. The data is stored in a temporary folder, or with --home
-    in that one, which is kept to be measured again.
+    All passages are in one partition. The data is stored in a temporary folder, or in the folder
+    given with --home, which is kept and can be measured again.
     """
     from graphmem.evaluation import multihop  # noqa: PLC0415
 
@@ -74,8 +74,8 @@ def multihop(call: CommandContext, path: Multihop, corpus: Corpus = None) -> Non
 def pooled(call: CommandContext, locomo_path: Locomo, multihop_path: Multihop, corpus: Corpus = None) -> None:
     """Asks the questions of locomo and multihop together.
 
-    All conversations and passages are in one partition. The data is stored in a temporary folder, or with --home
-    in that one, which is kept to be measured again.
+    All conversations and passages are in one partition. The data is stored in a temporary folder, or in the folder
+    given with --home, which is kept and can be measured again.
     """
     from graphmem.evaluation import datasets, locomo, multihop  # noqa: PLC0415
 

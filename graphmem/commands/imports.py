@@ -100,7 +100,7 @@ def _add_link(link: ImportLink, record: MemoryRecord, uow: UnitOfWork) -> bool:
 def _store_derived(command: ImportMemory, record: MemoryRecord, uow: UnitOfWork) -> None:
     """Stores an imported memory's extraction and vectors, or records the task to compute the missing ones.
 
-    No rule links names here: the aliases of the other ledger are imported with their own commands.
+    No aliases are added by rule here, because the export contains those of its ledger as records of their own.
     """
     connection, partition, extraction = uow.connection, uow.partition_row(record), command.extraction
     if extraction is not None:

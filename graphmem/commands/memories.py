@@ -47,7 +47,11 @@ if TYPE_CHECKING:
 
 
 def add_message(command: AddMessage, uow: UnitOfWork) -> Outcome:
-    """Stores a message as an episode, unless its key is known (reason "known") or its memory was erased ("erased")."""
+    """Stores a message as an episode, unless a message with its key was stored before.
+
+    Then the outcome is NONE, with the reason "known", or "erased" if that message's memory was erased. Raises
+    ValidationError if that message had the same id but other words.
+    """
     connection = uow.connection
     stored = None if command.key is None else tombstones.message_lookup(connection, command.key)
     if stored is not None:

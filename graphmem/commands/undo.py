@@ -1,8 +1,8 @@
 """Finds the command that reverses an UPDATE or RETIRE event, for `graphmem.commands.unit_of_work`.
 
-Only the fields that the event changed are reversed: those that differ between the state before it and the state after
-it, which is the state before the next event, or the current one. If a later event changed one of these fields again,
-the undo is refused, because it would discard that change.
+Only the fields that the event changed are reversed. They are found by comparing the state before the event with the
+state before the next event, or with the current state if there is no next event. If a later event changed one of these
+fields again, the undo is refused, because it would discard that change.
 
 An update of a fact's text removes the mentions and relations that a language model found in it; no extractor would find
 these again. So the event keeps them in its previous state, beside the columns, under "derived".

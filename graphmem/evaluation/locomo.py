@@ -55,7 +55,10 @@ def load(path: Path) -> Dataset:
 
 
 def _messages(conversation: dict[str, Any], where: str) -> Iterator[Message]:
-    """Yields every turn with words, in the order of sessions. Turns get the time of their session, the only one."""
+    """Yields every turn with words, in the order of sessions, at the time of its session: LOCOMO dates no turns.
+
+    Raises ValidationError for a conversation without sessions.
+    """
     sessions = [match for key in conversation if (match := _SESSION.fullmatch(key))]
     if not sessions:
         raise ValidationError(f"{where}: expected 'session_1', a list of turns, and 'session_1_date_time'")

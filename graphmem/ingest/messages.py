@@ -30,7 +30,7 @@ def message_commands(
     expires_at: datetime | None = None,
     before_store: BeforeStore | None = None,
 ) -> tuple[AddMessage, ...]:
-    """Returns one command for each message that `before_store` does not refuse, in order, as it returns it.
+    """Returns a command for each message that `before_store` accepts, in order and with the changes made by it.
 
     A repeated message is recognised by its id or, without one, by speaker, words, its own time and its ordinal among
     equal messages of this call. A message with neither id nor own time is always new.

@@ -147,7 +147,7 @@ class JobWorker:
         return result
 
     def _schedule_summary(self) -> None:
-        """Starts the summary that new facts may have made due."""
+        """Starts the due jobs after new facts, which may have made a session's summary due. Errors are only logged."""
         try:
             self.schedule()
         except GraphmemError as error:  # closed meanwhile: the job stays recorded

@@ -25,7 +25,7 @@ class MemoryOrigin:
     events: Sequence[Event]
 
     def source_text(self, source: MemoryRecord) -> str:
-        """Returns a source message as it was said, from before any update of the memory."""
+        """Returns the text of a source; if the memory is its own source, the text before its first update."""
         first = self.events[0] if self.events and self.events[0].memory_id == source.id else None
         return source.text if first is None or first.new_text is None else first.new_text
 
@@ -43,7 +43,10 @@ def events_of_memory(ledger: Ledger, memory_id: str, scope: Scope | None) -> Seq
 
 
 def trace_origin(ledger: Ledger, record: MemoryRecord, scope: Scope | None, now: datetime) -> MemoryOrigin:
-    """Returns where a memory comes from, as far as the scope sees it; without a scope all of it."""
+    """Returns a memory's sources, mentions, relations, events, and the memories that it replaced or was replaced by.
+
+    With a scope, memories outside it are left out.
+    """
     view = View(scope or record.scope, now, show_expired=True, as_of=record.valid_from)
 
     def visible(records: Sequence[MemoryRecord]) -> list[MemoryRecord]:

@@ -153,9 +153,10 @@ class Evidence:
         return before if self.rows[before].speaker != self.rows[uid].speaker else None
 
     def _query_columns(self, ids: Sequence[str], query: AnalyzedQuery) -> dict[str, Column]:
-        """Returns the features that depend on the speaker, the time and the kind of answer that the query names.
+        """Returns features of speaker, time, kind of answer, questions and assistants; one number of 0..1 for each id.
 
-        `unasked` is normalised: if all candidates are an assistant's, it is 0 for all.
+        `unasked`, for an assistant's message that the query does not ask for, is normalised over the candidates: if it
+        is the same for all of them, it is 0.
         """
         rows = [self.rows[uid] for uid in ids]
         named_speakers = query.speakers_named({row.speaker for row in rows})

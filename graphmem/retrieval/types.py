@@ -128,7 +128,7 @@ class SearchOutcome:
 
     `named`: keys of the entities that the query names and memories mention. `is_supported_script`: whether the embedder
     reads the query's script; similarities mean little otherwise. `has_query_terms`: whether the query has a word that
-    names something; without one, no hit can be told to be unrelated.
+    names something. Without one, all hits count as related.
     """
 
     hits: tuple[Hit, ...] = ()

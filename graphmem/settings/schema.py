@@ -121,7 +121,11 @@ _CHAT_ONLY = frozenset({"anthropic", "deepseek", "groq", "xai"})
 
 
 def _refuse_other_providers(section: str, *providers: str) -> BeforeValidator:
-    """Returns a validator that refuses other providers and names the address that reaches them through "openai"."""
+    """Returns a validator that refuses every provider of a section ("llm", "embedder") but the given ones.
+
+    Its error names the OpenAI-compatible endpoint of the refused provider, if one is known, for use with the provider
+    "openai".
+    """
 
     def check(data: object) -> object:
         name = data.get("provider") if isinstance(data, Mapping) else None
@@ -355,7 +359,7 @@ class CallableEmbedder(_Section):
 
 
 class SpacyConfig(_Section):
-    """Options of spaCy."""
+    """The spaCy pipeline that finds entities and relations."""
 
     model: Text | None = Field(
         default=None,

@@ -1,6 +1,7 @@
 """Answers of a `ModelEndpoint` to chat requests: good ones, and the faults that language models have.
 
-Most functions take the content of the answer; by default it is the endpoint's `default`. Either gets the fault named.
+Most functions are named after a fault, and return an answer that has it. Their argument `content` is the content of the
+answer before the fault is applied, by default the endpoint's `default`.
 """
 
 from __future__ import annotations

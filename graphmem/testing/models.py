@@ -112,7 +112,7 @@ class WordExtractor:
 
     @property
     def name(self) -> str:
-        """The extractor's name."""
+        """The constant "words"; no model's name is part of it, as no model is used."""
         return "words"
 
     def extract(self, utterances: Sequence[Utterance]) -> list[Extraction]:

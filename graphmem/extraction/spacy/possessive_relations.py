@@ -201,7 +201,11 @@ def _role_and_name(token: Token, other: Token) -> Iterator[tuple[Token, Token]]:
 
 
 def _names_in_role(role: Token, name: Token) -> Iterator[Token]:
-    """Yields Miso and Tofu of "my cats Miso and Tofu", but only Sam of "my brother Sam and Ken"."""
+    """Yields the name for which a role holds, and the names coordinated with it if the role holds for them as well.
+
+    It does if the role is plural ("my cats Miso and Tofu", but only Sam of "my brother Sam and Ken"), or if the name is
+    no proper noun.
+    """
     yield name
     if name.dep_ != "conj" and (role.tag_ == "NNS" or name.pos_ != "PROPN"):
         yield from (token for token in name.conjuncts if token.pos_ == name.pos_)

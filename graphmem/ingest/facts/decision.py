@@ -389,7 +389,10 @@ class _ActionBuilder:
 
 
 def renumber(decided: DecisionResult, facts: Sequence[int], memories: Sequence[int]) -> tuple[Action, ...]:
-    """Replaces the numbers of one request by those of the whole run: `facts[n]` and `memories[n]` for number n."""
+    """Returns the actions with other numbers: `facts[n]` in place of fact n, `memories[n]` in place of memory n.
+
+    Needed if several requests are made for a job, because each request numbers its facts and memories from 0.
+    """
     return tuple(
         replace(action, fact=facts[action.fact], memory=None if action.memory is None else memories[action.memory])
         for action in decided.actions

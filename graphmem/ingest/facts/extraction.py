@@ -98,10 +98,10 @@ class MessagePart:
 
 
 def subject_of(scope: Scope, records: Sequence[MemoryRecord]) -> str:
-    """Returns whose messages facts are drawn from: "user", "assistant" or "both".
+    """Returns the role from whose messages facts are drawn: "user", "assistant" or "both".
 
-    The assistant's count only if the scope names an agent and one of the messages is its; then the user's count only if
-    the scope names a user.
+    It is "user" if the scope names no agent or no message is an assistant's; otherwise "both" if the scope names a user
+    as well, else "assistant".
     """
     if scope.agent_id is None or not any(record.role == "assistant" for record in records):
         return "user"
@@ -177,7 +177,10 @@ def build_request(
 
 
 def message_view(record: MemoryRecord, text: str) -> dict[str, str]:
-    """Returns a message as shown in requests."""
+    """Returns the JSON object that stands for a message in a request: role, name, time in UTC, and `text`.
+
+    `text` is the message's, or the part of it that belongs to the request.
+    """
     name = {} if record.speaker is None else {"name": record.speaker}
     return {"role": record.role or "user", **name, "at": f"{record.at:%a %Y-%m-%d %H:%M} UTC", "text": text}
 

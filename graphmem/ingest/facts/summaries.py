@@ -113,9 +113,9 @@ def procedure_request(previous: str, parts: Sequence[MessagePart], instructions:
 
 
 def read_procedure(value: Any) -> str:
-    """Returns the record of an answer with its line breaks, shortened to `MAX_PROCEDURE_CHARS` characters.
+    """Returns the summary of a procedure from a model's answer, cut to at most `MAX_PROCEDURE_CHARS` characters.
 
-    Raises LLMUnusable for an answer without one.
+    Line breaks are kept. Raises LLMUnusable for an answer without a summary.
     """
     summary = _summary_value(value)
     text = summary.strip() if isinstance(summary, str) else ""

@@ -19,7 +19,10 @@ BATCH = 500
 
 
 class History:
-    """The history's rows as dicts, with None for columns that this mem0 version lacks; without a database, no rows."""
+    """Reads rows of mem0's table `history` by memory, as dicts; a connection of None means a history without rows.
+
+    Columns that this version of mem0 lacks are None.
+    """
 
     def __init__(self, connection: sqlite3.Connection | None) -> None:
         self._connection = connection
