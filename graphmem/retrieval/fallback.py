@@ -86,7 +86,7 @@ def search_with_fallback(
     """Searches by one query after the other and yields the result after each; the last one is final.
 
     Ends with the first sufficient query, with one that has no hits at all, or when `seconds_left()` is used up. If the
-    language model fails or is too slow, the rewritten query is left out without a report. Raises what `search` raises.
+    language model fails or is too slow, the rewritten query is left out without a report. Raises as `search` does.
     """
     outcomes: list[SearchOutcome] = []
     for query in _queries(conversation, model, seconds_left):

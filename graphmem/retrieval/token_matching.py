@@ -14,7 +14,7 @@ from graphmem.text import term_id, tokens
 Row = npt.NDArray[np.float64]
 # Token vectors are unit rows stored as int8, multiplied by 127.
 _SCALE = 127.0
-# The factor of what a memory merely repeats, in `MatchMatrix.gain`.
+# The factor of matches that a memory only repeats, in `MatchMatrix.gain`.
 REPEAT_WEIGHT = 0.1
 # See `length_penalty`. From 64 tokens on it would cost passages 1.5 points of R@5, from 128 on nothing
 # (benchmarks/ABLATIONS.md, "Chats with an assistant").

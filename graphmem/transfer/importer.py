@@ -142,7 +142,7 @@ class _ImportProgress:
         return f"{text} ({known_count:,} known already)" if known_count else text
 
     def result(self, refused: int) -> types.ImportResult:
-        """Delivers what is pending, and returns the result of `Memory.import_`."""
+        """Delivers pending changes, and returns the result of `Memory.import_`."""
         counts = self._counts
         result = types.ImportResult(
             added=counts[OutcomeType.ADD],

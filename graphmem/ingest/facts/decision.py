@@ -34,7 +34,7 @@ _SYNONYMS = {"NOOP": "NONE", "NO CHANGE": "NONE", "NOCHANGE": "NONE", "UNCHANGED
 
 
 class DecisionType(StrEnum):
-    """What happens to a fact or to the memory it is compared with, in mem0's terms: DELETE retires the memory."""
+    """The change to a fact or to the memory it is compared with, in mem0's terms: DELETE retires the memory."""
 
     ADD = "ADD"
     UPDATE = "UPDATE"

@@ -1,4 +1,4 @@
-"""The ledger, the SQL database that holds the truth.
+"""The ledger, the SQL database that is the system of record.
 
 `Ledger` opens it. Each module beside it holds the statements of one subject.
 """

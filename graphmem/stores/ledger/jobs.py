@@ -25,7 +25,7 @@ FIRST_CLAIM_SECONDS = 10
 
 
 class JobKind(StrEnum):
-    """What a job makes: facts from messages, a summary of the procedure in them, or a session's running summary."""
+    """The result of a job: facts from messages, a summary of the procedure in them, or a session's running summary."""
 
     FACTS = "facts"
     PROCEDURE = "procedure"
