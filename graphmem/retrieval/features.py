@@ -169,7 +169,9 @@ class Evidence:
             "date": dates,
             # Without another word in the query, all other features are chance.
             "only_date": (dates == 1.0) * float(query.is_only_temporal),
-            "asks": np.array([0.0 if self._is_beside_assistant(row.id) else row.question_share for row in rows]),
+            "question_share": np.array(
+                [0.0 if self._is_beside_assistant(row.id) else row.question_share for row in rows]
+            ),
             "unasked": min_max_normalized(
                 np.array([float(_is_unasked_assistant(row, query, named_speakers)) for row in rows])
             ),

@@ -40,7 +40,7 @@ FULL = SearchWeights(
                 "only_date": 9.0},
     seeds={
         "tokens": 1.0, "tokens_beside": 1.0, "dense": 0.4, "dense_beside": 0.7, "keyword_beside": 0.5,
-        "speaker": 1.0, "type": 0.5, "date": 1.3, "asks": -0.4, "reply": 0.6,
+        "speaker": 1.0, "type": 0.5, "date": 1.3, "question_share": -0.4, "reply": 0.6,
         "unasked": -0.5,
     },
     final={
@@ -48,7 +48,7 @@ FULL = SearchWeights(
         "tokens": 1.1, "tokens_beside": 2.3, "dense": 1.4, "dense_beside": 1.2, "keyword": 0.2, "keyword_beside": 0.2,
         # The speaker, the kind of answer and the time that the query names (the time first of all if it names nothing
         # else); a question answers nothing, a reply to a question may.
-        "speaker": 2.4, "type": 1.0, "date": 3.2, "only_date": 9.0, "asks": -1.5, "reply": 0.9,
+        "speaker": 2.4, "type": 1.0, "date": 3.2, "only_date": 9.0, "question_share": -1.5, "reply": 0.9,
         # An assistant's messages: the user said four fifths of all that is asked for in chats with an assistant, unless
         # the query asks what "you" said.
         "unasked": -2.8,
@@ -57,12 +57,12 @@ FULL = SearchWeights(
     },
     seeds_without_tokens={
         "dense": 1.0, "dense_beside": 1.0, "keyword": 0.7, "keyword_beside": 0.7,
-        "speaker": 1.0, "type": 0.5, "date": 1.3, "asks": -0.4, "unasked": -0.5,
+        "speaker": 1.0, "type": 0.5, "date": 1.3, "question_share": -0.4, "unasked": -0.5,
     },
     final_without_tokens={
         # As `final`, with more weight on cosines in place of token matches.
         "dense": 2.2, "dense_beside": 1.9, "keyword": 0.7, "keyword_beside": 0.8,
-        "speaker": 2.4, "type": 1.2, "date": 3.2, "only_date": 9.0, "asks": -1.2, "unasked": -3.6,
+        "speaker": 2.4, "type": 1.2, "date": 3.2, "only_date": 9.0, "question_share": -1.2, "unasked": -3.6,
         "graph": 4.2, "hop": 0.5,
     },
 )  # fmt: skip
@@ -93,7 +93,7 @@ CONFIGURATIONS: Mapping[str, SearchWeights] = {
         speaker=0.34,
         type=0.17,
         date=0.6,
-        asks=-0.34,
+        question_share=-0.34,
         unasked=-0.8,
     ),
     "order": replace(FULL, uses_graph=False),

@@ -243,7 +243,7 @@ class RecordReader:
         """
         first_text = events[0].new_text if events and events[0].event == "ADD" else None
         content = record.text if first_text is None else first_text
-        recognition = fields.optional("said", lambda value, path: _message_recognition(FieldReader(value, path)))
+        recognition = fields.optional("recognition", lambda value, path: _message_recognition(FieldReader(value, path)))
         key, ordinal = recognition or (None, None)
         if key is not None and self._has_own_keys:
             return key, content

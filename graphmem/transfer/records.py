@@ -255,7 +255,7 @@ class MemoryRecord(MemoryScope, State):
     type: Literal["memory"]
     id: Annotated[Uuid, Field(description="The id of the memory, a UUID in lower case.")]
     kind: NotRequired[Annotated[Kind | None, Field(description="The kind of the memory. By default `episode`.")]]
-    said: NotRequired[
+    recognition: NotRequired[
         Annotated[MessageRecognition | None, Field(description="Recognises its message when it is added again.")]
     ]
     events: NotRequired[

@@ -52,7 +52,7 @@ def memory(exported: ExportedMemory, digests: Digests, model: str | None) -> rec
         **_memory_scope(record),
         "kind": record.kind,
         **_state_fields(record),
-        "said": _message_recognition(exported, digests),
+        "recognition": _message_recognition(exported, digests),
         "events": [_event(event) for event in exported.events],
         "answer_types": exported.answer_types,
         "mentions": _mentions(exported),

@@ -201,9 +201,9 @@ HOSTILE: list[tuple[dict[str, Any], str]] = [
     ({"session": "a\nb"}, "session"),
     ({"source_only": 1}, "source_only"),
     ({"tags": ["x"]}, "tags"),
-    ({"said": {"ordinal": 0}}, "said.ordinal"),
-    ({"said": "x"}, "said"),
-    ({"said": {"ordinal": 1, "x": 1}}, "said.'x'"),
+    ({"recognition": {"ordinal": 0}}, "recognition.ordinal"),
+    ({"recognition": "x"}, "recognition"),
+    ({"recognition": {"ordinal": 1, "x": 1}}, "recognition.'x'"),
     ({"events": {}}, "events"),
     ({"events": [7]}, "events[0]"),
     ({"events": [{**EVENT, "event": "DROP"}]}, "events[0].event"),
@@ -294,7 +294,7 @@ def test_records_at_the_limits_can_be_stored(make: Make) -> None:
     record = {
         "type": "memory", "id": str(uuid4()), "user_id": name, "agent_id": name, "run_id": name, **state,
         "answer_types": 127, "events": [event], "mentions": mentions, "statements": [statement],
-        "said": {"ordinal": 10_000, "key": name},
+        "recognition": {"ordinal": 10_000, "key": name},
     }  # fmt: skip
     smallest_record = {**MEMORY, "user_id": name, "at": "0001-01-01", "mentions": [{"key": "a"}]}
     records = [

@@ -207,11 +207,11 @@ def two_tokens() -> token_matching.TokenMatches:
 def test_a_request_to_an_assistant_is_no_question_to_people() -> None:
     """Such a message often states facts and ends with "can you help?" in the same sentence."""
     evidence = make_evidence(candidate_row(1, question_share=1.0, role="user"), candidate_row(2, role="assistant"))
-    assert columns(evidence)["asks"] == [0.0, 0.0]
+    assert columns(evidence)["question_share"] == [0.0, 0.0]
     evidence = make_evidence(
         candidate_row(1, "Anna", question_share=1.0, role="user"), candidate_row(2, "Tom", role="user")
     )
-    assert columns(evidence)["asks"] == [1.0, 0.0]
+    assert columns(evidence)["question_share"] == [1.0, 0.0]
 
 
 @pytest.mark.parametrize(

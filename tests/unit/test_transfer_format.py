@@ -96,7 +96,7 @@ def test_message_keys_are_computed_for_the_importing_ledger() -> None:
     assert by_id.content_digest == DIGESTS.content_digest("Tea is ready")
     message = Message("user", "Tea was ready", datetime(2024, 1, 1, 10, tzinfo=UTC))
     events = [{"id": "e", "event": "ADD", "new_memory": message.content, "at": 0}]
-    record = {**MINIMAL, "role": "user", "events": events, "said": {"key": "theirs", "ordinal": 3}}
+    record = {**MINIMAL, "role": "user", "events": events, "recognition": {"key": "theirs", "ordinal": 3}}
     command = read_record(record)
     assert command.key == DIGESTS.key_by_content(message, scope, 3)
     assert DIGESTS.ordinal_of(command.key, message, scope, 5) == 3
@@ -117,7 +117,7 @@ def test_message_keys_are_computed_for_the_importing_ledger() -> None:
 def test_message_keys_count_only_in_their_own_ledger_with_their_secret(header: dict[str, str], key: str | None) -> None:
     reader = RecordReader(TARGET, NOW)
     reader.command({"type": "graphmem", "format": 1, **header})
-    assert reader.command({**MINIMAL, "said": {"key": "theirs", "ordinal": None}}).key == key
+    assert reader.command({**MINIMAL, "recognition": {"key": "theirs", "ordinal": None}}).key == key
     tombstone = {"type": "erased", "id": UID, "user_id": "u", "at": 0, "keys": ["theirs"]}
     assert reader.command(tombstone).keys == (() if key is None else (key,))
 

@@ -38,7 +38,7 @@ OBJECTS: dict[str, tuple[Record, Callable[[Record], Record]]] = {
     "NameRecord": ({"type": "name", **SCOPE, "key": "tea", "name": "Tea"}, lambda value: value),
     "Event": (EVENT, lambda value: in_memory(events=[value])),
     "PreviousState": (STATE, lambda value: in_memory(events=[{**EVENT, "previous_state": value}])),
-    "MessageRecognition": ({}, lambda value: in_memory(said=value)),
+    "MessageRecognition": ({}, lambda value: in_memory(recognition=value)),
     "Mention": ({"key": "tea"}, lambda value: in_memory(mentions=[value])),
     "Statement": (
         {"subject": "tea", "predicate": "be in", "object": "pot", "fact": "Tea is in the pot"},
