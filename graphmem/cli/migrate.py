@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from graphmem.cli.render import Renderer
     from graphmem.memory import Memory
-    from graphmem.transfer.sources.records import Record, SkippedRecords
+    from graphmem.transfer.sources.skipped_records import Record, SkippedRecords
 
 # Skipped records that are named for each reason; --json lists all of them.
 MAX_IDS_SHOWN = 5

@@ -16,7 +16,7 @@ from uuid import NAMESPACE_OID, uuid5
 from graphmem.boundary import validation
 from graphmem.errors import ValidationError
 from graphmem.transfer.sources.message_files import MessageDefaults, is_lines, numbered_lines, parse_line, read_file
-from graphmem.transfer.sources.records import SkippedRecords
+from graphmem.transfer.sources.skipped_records import SkippedRecords
 
 
 def messages(path: Path, text: str, limits: validation.InputLimits, skipped: SkippedRecords) -> list[Any]:

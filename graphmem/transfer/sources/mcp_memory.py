@@ -18,7 +18,7 @@ from graphmem.errors import ValidationError
 from graphmem.model import EntityType, Kind, Scope, iso
 from graphmem.text import normalise_key
 from graphmem.transfer.sources.message_files import numbered_lines
-from graphmem.transfer.sources.records import Record, SkippedRecords, validated
+from graphmem.transfer.sources.skipped_records import Record, SkippedRecords, validated
 
 _KINDS = ("entity", "relation")
 _TYPE_WORDS = {

@@ -13,7 +13,7 @@ from graphmem.model import SCOPE_NAMES, Scope
 from graphmem.transfer.sources.mem0_collection import Key, Point, PointCollection
 from graphmem.transfer.sources.mem0_history import History
 from graphmem.transfer.sources.mem0_payloads import created_at, memory, tombstone
-from graphmem.transfer.sources.records import Record, SkippedRecords, validated
+from graphmem.transfer.sources.skipped_records import Record, SkippedRecords, validated
 
 BATCH = 500
 

@@ -16,7 +16,7 @@ from graphmem.errors import ValidationError
 from graphmem.ingest.messages import speaker_of
 from graphmem.model import SCOPE_NAMES, Kind, Message, Scope, iso, optional_iso
 from graphmem.transfer.sources.mem0_history import Row
-from graphmem.transfer.sources.records import Record
+from graphmem.transfer.sources.skipped_records import Record
 
 _CONVERTED_KEYS = frozenset({"data", "created_at", "updated_at", "expiration_date", *SCOPE_NAMES})
 _DERIVED_KEYS = frozenset({"hash", "text_lemmatized"})
