@@ -110,13 +110,13 @@ def _read(path: Path) -> tuple[str, datetime]:
 def _add_chat(call: CommandContext, path: Path, text: str, at: datetime) -> None:
     from graphmem.cli.bulk_add import add_all  # noqa: PLC0415
     from graphmem.cli.write import show_added  # noqa: PLC0415
-    from graphmem.transfer.sources import chat, records  # noqa: PLC0415
+    from graphmem.transfer.sources import chat, skipped_records  # noqa: PLC0415
 
     def show(renderer: Renderer) -> None:
         show_added(renderer, result, len(messages))
         _print_skipped(renderer, skipped)
 
-    skipped = records.SkippedRecords()
+    skipped = skipped_records.SkippedRecords()
     with call.memory() as memory:
         messages = chat.messages(path, text, memory.limits, skipped)
         result = add_all(memory, str(path), messages, {**call.scope, "timestamp": at}, wait=True)
