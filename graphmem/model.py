@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum, IntFlag, StrEnum
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 # The role of messages that an assistant wrote.
 ASSISTANT = "assistant"
@@ -44,6 +44,11 @@ class Kind(StrEnum):
     EPISODE = "episode"
     FACT = "fact"
     SUMMARY = "summary"
+
+
+MemoryType: TypeAlias = Literal["semantic", "episodic", "preference", "procedural"]
+Role: TypeAlias = Literal["user", "assistant", "tool", "function"]
+"""The roles whose messages are stored."""
 
 
 class EntityType(StrEnum):

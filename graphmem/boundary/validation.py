@@ -16,17 +16,17 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar, get_args
 
 from graphmem.errors import ValidationError
-from graphmem.model import EPOCH, SCOPE_NAMES, EntityType, Kind, Message, Scope
+from graphmem.model import EPOCH, SCOPE_NAMES, EntityType, Kind, MemoryType, Message, Role, Scope
 
 T = TypeVar("T")
 
-REMEMBERED_ROLES = frozenset({"user", "assistant", "tool", "function"})
+REMEMBERED_ROLES: frozenset[str] = frozenset(get_args(Role))
 IGNORED_ROLES = frozenset({"system", "developer"})
 _ROLES = REMEMBERED_ROLES | IGNORED_ROLES
-MEMORY_TYPES = ("semantic", "episodic", "preference", "procedural")
+MEMORY_TYPES: tuple[str, ...] = get_args(MemoryType)
 # mem0's name for a memory type: with a language model, `add` writes a summary of an agent's actions instead of facts.
 PROCEDURAL_MEMORY = "procedural_memory"
 LOGIC = ("AND", "OR", "NOT")

@@ -15,15 +15,13 @@ from pydantic.config import JsonDict
 from typing_extensions import TypedDict
 
 from graphmem.boundary.validation import MAX_CONTENT_CHARS, MAX_KEY_CHARS, MAX_MESSAGES, MAX_NAME_CHARS
-from graphmem.model import AnswerType, EntityType, Kind, Origin
+from graphmem.model import SCOPE_NAMES, AnswerType, EntityType, Kind, MemoryType, Origin, Role
 
 MAX_VERSION = 2**31 - 1
 
 EventName: TypeAlias = Literal["ADD", "UPDATE", "RETIRE", "RESTORE", "SCOPE", "DELETE"]
 LinkKind: TypeAlias = Literal["drawn_from", "corrects", "replaces"]
 MentionKindName: TypeAlias = Literal["title", "name", "noun_phrase", "common_noun"]
-MemoryType: TypeAlias = Literal["semantic", "episodic", "preference", "procedural"]
-Role: TypeAlias = Literal["user", "assistant", "tool", "function"]
 
 _UUID = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 Uuid: TypeAlias = Annotated[str, Field(pattern=_UUID)]
@@ -37,9 +35,7 @@ Time: TypeAlias = str | float
 Base64: TypeAlias = Annotated[str, Field(json_schema_extra={"contentEncoding": "base64"})]
 
 _HAS_SCOPE: JsonDict = {
-    "anyOf": [
-        {"required": [name], "properties": {name: {"type": "string"}}} for name in ("user_id", "agent_id", "run_id")
-    ]
+    "anyOf": [{"required": [name], "properties": {name: {"type": "string"}}} for name in SCOPE_NAMES]
 }
 _scoped = with_config(ConfigDict(extra="forbid", json_schema_extra=_HAS_SCOPE))
 

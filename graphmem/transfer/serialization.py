@@ -13,6 +13,7 @@ from graphmem.digests import Digests
 from graphmem.model import Event, MemoryRecord, MentionKind, Message, Scope, iso, optional_iso
 from graphmem.stores.ledger.decoding import moment
 from graphmem.stores.ledger.export_queries import ExportedMemory, ExportedName, ExportedTombstone
+from graphmem.stores.ledger.memories import encode_record
 from graphmem.transfer import records
 from graphmem.transfer.format import FORMAT
 
@@ -51,7 +52,7 @@ def memory(exported: ExportedMemory, digests: Digests, model: str | None) -> rec
         "id": record.id,
         **_memory_scope(record),
         "kind": record.kind,
-        **_state_fields(record),
+        **_state_fields(encode_record(record)),
         "recognition": _message_recognition(exported, digests),
         "events": [_event(event) for event in exported.events],
         "answer_types": exported.answer_types,
@@ -85,26 +86,31 @@ def _memory_scope(record: MemoryRecord) -> records.MemoryScope:
     return fields
 
 
-def _state_fields(record: MemoryRecord) -> records.State:
+def _state_fields(state: Mapping[str, Any]) -> records.State:
+    """Converts a memory's state, of now or before an event, from the form of the ledger, where times are numbers."""
     return {
-        "text": record.text,
-        "memory_type": cast("records.MemoryType | None", record.memory_type),
-        "metadata": dict(record.metadata),
-        "speaker": record.speaker,
-        "actor_id": record.actor_id,
-        "role": cast("records.Role | None", record.role),
-        "message_id": record.message_id,
-        "session": record.session,
-        "source_only": record.source_only,
-        "confidence": record.confidence,
-        "version": record.version,
-        "at": iso(record.at),
-        "valid_from": iso(record.valid_from),
-        "created_at": iso(record.created_at),
-        "updated_at": iso(record.updated_at),
-        "valid_to": optional_iso(record.valid_to),
-        "expires_at": optional_iso(record.expires_at),
+        "text": state["text"],
+        "memory_type": state.get("memory_type"),
+        "metadata": state.get("metadata"),
+        "speaker": state.get("speaker"),
+        "actor_id": state.get("actor_id"),
+        "role": state.get("role"),
+        "message_id": state.get("message_id"),
+        "session": state.get("session") or None,  # "": the import that brought this earlier state named none
+        "source_only": state.get("source_only"),
+        "confidence": state.get("confidence"),
+        "version": state.get("version"),
+        "at": iso(moment(state["at"])),
+        "valid_from": iso(moment(state["valid_from"])),
+        "created_at": iso(moment(state["created_at"])),
+        "updated_at": iso(moment(state["updated_at"])),
+        "valid_to": _optional_time(state.get("valid_to")),
+        "expires_at": _optional_time(state.get("expires_at")),
     }
+
+
+def _optional_time(micros: int | None) -> str | None:
+    return None if micros is None else iso(moment(micros))
 
 
 def _link(kind: str, uid: str, is_incoming: bool) -> records.MemoryLink:  # noqa: FBT001  (a row of the ledger)
@@ -147,32 +153,8 @@ def _event(event: Event) -> records.Event:
 
 
 def _previous_state(state: Mapping[str, Any]) -> records.PreviousState:
-    """Converts the state before an event, as stored in the ledger (times are numbers), to the fields of a memory."""
     corrected: records.Corrected = {"corrects": state["corrects"]} if "corrects" in state else {}
-    return {
-        **corrected,
-        "text": state["text"],
-        "memory_type": state.get("memory_type"),
-        "metadata": state.get("metadata"),
-        "speaker": state.get("speaker"),
-        "actor_id": state.get("actor_id"),
-        "role": state.get("role"),
-        "message_id": state.get("message_id"),
-        "session": state.get("session") or None,  # "": the import that brought this state named none
-        "source_only": state.get("source_only"),
-        "confidence": state.get("confidence"),
-        "version": state.get("version"),
-        "at": iso(moment(state["at"])),
-        "valid_from": iso(moment(state["valid_from"])),
-        "created_at": iso(moment(state["created_at"])),
-        "updated_at": iso(moment(state["updated_at"])),
-        "valid_to": _optional_time(state.get("valid_to")),
-        "expires_at": _optional_time(state.get("expires_at")),
-    }
-
-
-def _optional_time(micros: int | None) -> str | None:
-    return None if micros is None else iso(moment(micros))
+    return {**corrected, **_state_fields(state)}
 
 
 def _mentions(exported: ExportedMemory) -> list[records.Mention] | None:

@@ -81,7 +81,7 @@ KILLS = [
     Kill("update: flushed, cursor behind", "update", "after shard.flush", True),
     # delete
     Kill("delete: inside the transaction, words forgotten", "delete", f"after {EVENTS}:erase_content", False),
-    Kill("delete: buried, before COMMIT", "delete", f"after {TOMBSTONES}:add_tombstone", False),
+    Kill("delete: tombstone added, before COMMIT", "delete", f"after {TOMBSTONES}:add_tombstone", False),
     Kill("delete: committed, Edge still has it", "delete", f"after {ENGINE}:commit", True),
     Kill("delete: before Edge's delete", "delete", f"before {EDGE}:EmbeddedIndex.delete", True),
     Kill("delete: Edge deleted, not flushed", "delete", "after shard.update", True),

@@ -17,6 +17,7 @@ from types import SimpleNamespace
 
 import networkx as nx
 import pytest
+from support.chromium import find_chromium, open_page
 from support.waiting import TIMEOUT, wait_until
 from typer.testing import CliRunner
 
@@ -425,38 +426,29 @@ def test_cypher_rebuilds_the_graph_in_neo4j(database, request, words):
 
 # --- a real browser ------------------------------------------------------------------------------------------------
 
-CHROMIUM = next((Path(one) for one in ("/usr/bin/chromium", "/usr/bin/google-chrome") if Path(one).exists()), None)
-FLAGS = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-).split()
-
 
 @pytest.fixture
-def open_page():
+def open_file():
     """Opens a page in a browser. Checks at the end that it requested nothing from the network and logged no error."""
-    if CHROMIUM is None:
+    if not (chromium := find_chromium()):
         pytest.skip("no Chromium is installed")
-    playwright = pytest.importorskip("playwright.sync_api", reason="the Python package playwright is not installed")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=str(CHROMIUM), headless=True, args=FLAGS)
-        tab = browser.new_page(viewport={"width": 1200, "height": 800})
+    pytest.importorskip("playwright.sync_api", reason="the Python package playwright is not installed")
+    with open_page(chromium, 1200, 800) as tab:
         errors, requests = [], []
         tab.on("console", lambda message: errors.extend([message.text] if message.type == "error" else []))
         tab.on("pageerror", lambda error: errors.append(str(error)))
         tab.on("dialog", lambda dialog: (errors.append(dialog.message), dialog.dismiss()))
         tab.on("request", lambda request: requests.append(request.url))
 
-        def open_file(path):
+        def open_path(path):
             tab.goto(path.as_uri())
             tab.wait_for_timeout(700)
             return tab
 
-        yield open_file
+        yield open_path
         assert errors == []
         assert [url for url in requests if not url.startswith("file:")] == []
         assert len(requests) == 1
-        browser.close()
 
 
 def count_pixels(tab):
@@ -473,10 +465,10 @@ def count_pixels(tab):
 
 
 @pytest.mark.server
-def test_in_a_browser_the_graph_is_shown(home, tmp_path, open_page):
+def test_in_a_browser_the_graph_is_shown(home, tmp_path, open_file):
     file = tmp_path / "graph.html"
     run(home, "--output", str(file))
-    tab = open_page(file)
+    tab = open_file(file)
     wait_until(lambda: count_pixels(tab) > 5_000)
     tab.fill("#search", "greta")
     assert "Greta Lindholm" in tab.inner_text("#panel")
@@ -496,10 +488,10 @@ def test_in_a_browser_the_graph_is_shown(home, tmp_path, open_page):
 
 
 @pytest.mark.server
-def test_in_a_browser_a_click_selects_a_node_and_dark_mode_is_dark(home, tmp_path, open_page):
+def test_in_a_browser_a_click_selects_a_node_and_dark_mode_is_dark(home, tmp_path, open_file):
     file = tmp_path / "graph.html"
     run(home, "--around", "Greta Lindholm", "--hops", "0", "--output", str(file))
-    tab = open_page(file)
+    tab = open_file(file)
     box = tab.locator("#graph").bounding_box()
     legend = tab.locator("#legend").bounding_box()
 
@@ -516,10 +508,10 @@ def test_in_a_browser_a_click_selects_a_node_and_dark_mode_is_dark(home, tmp_pat
 
 
 @pytest.mark.server
-def test_in_a_browser_hostile_text_is_shown_as_text(hostile_graph, tmp_path, open_page):
+def test_in_a_browser_hostile_text_is_shown_as_text(hostile_graph, tmp_path, open_file):
     file = tmp_path / "graph.html"
     file.write_text(page.page(hostile_graph), "utf-8", errors="replace")
-    tab = open_page(file)
+    tab = open_file(file)
     assert "</script><script>alert(1)</script>" in tab.inner_text("#panel")
     tab.click("#panel button.entity")
     tab.click("#panel button.memory")

@@ -25,9 +25,9 @@ def open_page(chromium: str, width: int, height: int, url: str = "") -> Iterator
     from playwright.sync_api import sync_playwright
 
     def stay_here(route: Any) -> None:
-        asked = urlsplit(route.request.url)
-        here = asked.scheme in {"file", "data", "blob"} or asked.hostname in {urlsplit(url).hostname, "localhost"}
-        route.continue_() if here else route.abort()
+        target = urlsplit(route.request.url)
+        is_local = target.scheme in {"file", "data", "blob"} or target.hostname in {urlsplit(url).hostname, "localhost"}
+        route.continue_() if is_local else route.abort()
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)

@@ -22,7 +22,7 @@ DROP = """([editor, name, text]) => {
 
 
 class Browser:
-    """A page of it, for the questions about one partition."""
+    """A page of Neo4j Browser, for the questions about one partition."""
 
     def __init__(self, page: Any, partition: str) -> None:
         self.page, self._partition = page, partition
@@ -37,7 +37,7 @@ class Browser:
         page.get_by_test_id("connect").click()
         page.get_by_test_id("disconnectedBanner").wait_for(state="detached")
         page.get_by_test_id("frame").filter(has_text=":server connect").wait_for()
-        with suppress(Exception):  # soon it names its database, on a server of 5
+        with suppress(Exception):  # on a server of version 5 the prompt soon names its database
             page.locator("[data-testid=activeEditor]", has_text="neo4j$").wait_for(timeout=4000)
         self.drop(EXPLORE / "style.grass")
 
@@ -46,7 +46,7 @@ class Browser:
         self.page.evaluate(DROP, ["[data-testid=activeEditor]", path.name, path.read_text("utf-8")])
 
     def run(self, text: str) -> Any:
-        """Runs it; returns its frame, without those from before."""
+        """Runs a statement in the editor; returns its result frame, after clearing earlier frames."""
         page = self.page
         if text != ":clear":
             self.run(":clear")
@@ -58,21 +58,21 @@ class Browser:
         return page.get_by_test_id("frame").filter(has_text=text.splitlines()[0]).first
 
     def ask(self, name: str) -> Any:
-        """Runs a file with the parameters its head names; returns what is drawn."""
+        """Runs a file with the parameters its head names; returns the result frame with the drawing."""
         path = EXPLORE / f"{name}.cypher"
         self.set(**parameters(path))
         frame = self.run(path.read_text("utf-8"))
         frame.locator("g.node").first.wait_for()
         return frame
 
-    def set(self, **given: Any) -> None:
+    def set(self, **values: Any) -> None:
         """Sets parameters, and `user` to the partition."""
-        asked = json.dumps({**given, "user": self._partition})
-        self.run(f":params {asked}").get_by_text("Successfully set your parameters").wait_for()
+        params = json.dumps({**values, "user": self._partition})
+        self.run(f":params {params}").get_by_text("Successfully set your parameters").wait_for()
 
     @contextmanager
     def guide(self) -> Iterator[Any]:
-        """Opens the guide, runs its first question, and returns what is drawn."""
+        """Opens the guide and runs its first question; yields the result frame with the drawing."""
         spec = spec_from_file_location("serve", EXPLORE / "serve.py")
         assert spec is not None and spec.loader is not None
         serve = module_from_spec(spec)

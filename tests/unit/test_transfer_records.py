@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, get_args
 
 import pydantic
 import pytest
@@ -12,8 +12,8 @@ import pytest
 from graphmem.digests import Digests
 from graphmem.errors import ValidationError
 from graphmem.model import EmbeddingSpec
-from graphmem.transfer.format import ImportTarget, RecordReader
-from graphmem.transfer.records import record_adapter
+from graphmem.transfer.format import MENTION_KINDS, ImportTarget, RecordReader
+from graphmem.transfer.records import MentionKindName, record_adapter
 
 ADAPTER = record_adapter()
 DEFINITIONS = ADAPTER.json_schema()["$defs"]
@@ -69,6 +69,10 @@ def is_valid(record: Record) -> bool:
     except pydantic.ValidationError:
         return False
     return True
+
+
+def test_kinds_of_mentions_are_those_of_the_model() -> None:
+    assert set(get_args(MentionKindName)) == set(MENTION_KINDS)
 
 
 def test_all_objects_are_probed() -> None:
