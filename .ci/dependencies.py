@@ -19,7 +19,7 @@ STALE_DAYS = 90
 # As expressions of SPDX, as classifiers, and as some wrote it before there were any.
 ALLOWED = frozenset(
     """0BSD; Apache-2.0; Apache License 2.0; Apache Software License; BSD License; BSD-2-Clause; BSD-3-Clause;
-    3-Clause BSD License; CC0-1.0; ISC; ISC License (ISCL); MIT; MIT License; MPL-2.0;
+    3-Clause BSD License; CC0-1.0; ISC; ISC License (ISCL); MIT; MIT-0; MIT License; MPL-2.0;
     Mozilla Public License 2.0 (MPL 2.0); PSF-2.0; Python Software Foundation License; Python-2.0; Zlib;
     The Unlicense (Unlicense); Unlicense""".replace("\n    ", " ").split("; ")
 )

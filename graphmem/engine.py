@@ -14,7 +14,7 @@ from time import monotonic
 from typing import Any
 from weakref import WeakSet, finalize
 
-from graphmem.commands.types import ChangeSet, Command, Outcome, ReindexMemory
+from graphmem.commands.types import ChangeSet, Command, DeleteExpiredItems, Outcome, ReindexMemory
 from graphmem.commands.unit_of_work import commit
 from graphmem.concurrency import Pool
 from graphmem.errors import CLOSED, FORKED, ConfigError, GraphmemError, ModelError, StoreError, StoreUnavailable
@@ -26,7 +26,7 @@ from graphmem.models.protocols import LanguageModel
 from graphmem.models.script_support import ScriptSupport
 from graphmem.retrieval.types import SearchDeps
 from graphmem.settings import Settings
-from graphmem.stores.ledger import embeddings, integrity, jobs, memories, model_usage, outbox
+from graphmem.stores.ledger import embeddings, integrity, items, jobs, memories, model_usage, outbox
 from graphmem.stores.ledger.jobs import JobKind
 from graphmem.stores.projection import Progress, Projection
 from graphmem.stores.projection_worker import ProjectionWorker
@@ -38,6 +38,8 @@ PROJECTION_NAMES = ("vectors", "graph")
 # Seconds that `flush` waits for a store to take one batch: a server that has just started is slow to plan its first
 # statements.
 FLUSH_TIMEOUT = 30.0
+# Items whose time is over, deleted in one transaction.
+EXPIRED_BATCH = 200
 # Another process may claim a job of the language model after 6 x `timeout` + 30 s: time for the calls of one job, each
 # with its retries.
 CLAIM_TIMEOUTS, CLAIM_MARGIN = 6, 30.0
@@ -274,13 +276,17 @@ class Engine:
         ]
 
     def schedule_background_work(self) -> None:
-        """Schedules enrichment and delivery in the background; has no effect while a scheduled run has not begun."""
+        """Schedules enrichment, delivery and the deletion of expired items in the background.
+
+        Has no effect while a scheduled run has not begun.
+        """
         with self._schedule_lock:
             if self._scheduled_work is None or self._scheduled_work.running() or self._scheduled_work.done():
                 self._scheduled_work = self._background.submit(self._run_background_work)
 
     def _run_background_work(self) -> None:
         try:
+            self._delete_expired_items()
             self._enricher.process_pending()
         except GraphmemError as error:
             logger.warning("background work failed (%s) and stays recorded", type(error).__name__)
@@ -288,6 +294,13 @@ class Engine:
             self._pool.submit(worker.drain, self.settings.delivery_wait) for worker in self.projection_workers
         ]:
             draining.result()
+
+    def _delete_expired_items(self) -> None:
+        while True:
+            with self.ledger.read() as connection:
+                if not items.expired(connection, datetime.now(UTC), 1):
+                    return
+            self.commit([DeleteExpiredItems(EXPIRED_BATCH)])
 
     def flush(self) -> list[str]:
         """Finishes background work and jobs and waits for both.

@@ -20,10 +20,10 @@ from graphmem.commands.types import (
     UNSET,
     AddAlias,
     AddMessage,
+    DeleteItems,
     DeleteMemory,
     EnqueueExtraction,
     EntityCommand,
-    ErasureReport,
     Outcome,
     OutcomeType,
     RemoveAlias,
@@ -389,14 +389,14 @@ class Memory:
         )
 
     def delete_all(self, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None) -> types.Receipt:
-        """Erases all memories of a scope, of every kind and state, in batches; a call that was interrupted can be
-        repeated.
+        """Erases all memories and items of a scope, of every kind and state, in batches; a call that was interrupted
+        can be repeated.
 
         With a `run_id`, a fact that was also said in other runs stays in those. Returns a receipt as `delete` does.
         """
         self._engine.check_open()
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
-        erased, partitions = ErasureReport(), set[str]()
+        erased, partitions = self._engine.commit([DeleteItems(scope)])[0].erased, set[str]()
         while True:
             with self._engine.ledger.read() as connection:
                 batch = memories.records_in_scope(connection, scope, DELETE_BATCH)
@@ -777,7 +777,8 @@ class Memory:
         memory itself is stored, is refused. An open file (text or bytes) is written to and stays open.
         `progress("export", done, total)` is called every few memories.
 
-        Returns `{"memories", "erased", "aliases", "names", "path"}`. Raises StoreError when the file cannot be written.
+        Returns `{"memories", "erased", "aliases", "names", "items", "path"}`. Raises StoreError when the file cannot be
+        written.
         """
         self._engine.check_open()
         scope, progress = _optional_scope(user_id, agent_id, run_id), _checked_progress(progress)
@@ -804,7 +805,7 @@ class Memory:
         from a converter; `graphmem.transfer.records` and docs/reference/export-format.md document their fields.
         `progress("import", done, total)` is called every few records; where the total is unknown, `done` stands for it.
 
-        Returns `{"added", "known", "erased", "refused", "tombstones", "named", "skipped_links", "unenriched",
+        Returns `{"added", "known", "erased", "refused", "tombstones", "named", "skipped_links", "items", "unenriched",
         "pending"?}`, documented in `graphmem.types.ImportResult`. Raises ValidationError that names the line and the
         number of memories added before it.
         """

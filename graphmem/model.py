@@ -418,6 +418,25 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
+class Item:
+    """An exact value that an adapter of an agent framework stores, under a namespace and a key of exactly one scope.
+
+    `namespace` is a path of labels, `value` JSON text, `memory_id` the id of the memory made of the value's text, None
+    without one. An item is deleted `ttl_minutes` after its last access, at `expires_at`; None: never.
+    """
+
+    scope: Scope
+    namespace: tuple[str, ...]
+    key: str
+    value: str
+    created_at: datetime
+    updated_at: datetime
+    memory_id: str | None = None
+    ttl_minutes: float | None = None
+    expires_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Seeds:
     """The nodes from which the graph is read: entity keys and memory ids of one partition."""
 

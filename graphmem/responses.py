@@ -206,6 +206,7 @@ def export_result(counts: Mapping[str, int], path: str | None) -> ExportResult:
         erased=counts["erased"],
         aliases=counts["aliases"],
         names=counts["names"],
+        items=counts["items"],
         path=path,
     )
 

@@ -317,5 +317,5 @@ def entity_id(partition: str, key: str) -> str:
 
 
 def content_hash(text: str) -> str:
-    """Returns the hash under which a text's embeddings are stored."""
+    """Returns the hash of a text: its embeddings, for example, are stored under it."""
     return blake2b(text.encode(), digest_size=16).hexdigest()

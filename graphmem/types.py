@@ -186,6 +186,7 @@ class ExportResult(TypedDict):
     erased: int
     aliases: int
     names: int
+    items: int
     path: str | None
 
 
@@ -195,8 +196,8 @@ class ImportResult(TypedDict):
     Memories: `added`; `known` (the ledger has their id or message, in any scope; they stay unchanged); `erased` (erased
     here before; they are not imported); `refused` by `before_store`. `tombstones`: erased memories of the export,
     stored so that they do not come back. `named`: aliases and names of entities. `skipped_links`: links to memories
-    that the ledger does not have. `unenriched`: memories still without vectors and entities. `pending`: projections
-    that do not have the imported memories yet.
+    that the ledger does not have. `items`: exact values of adapters. `unenriched`: memories still without vectors and
+    entities. `pending`: projections that do not have the imported memories yet.
     """
 
     added: int
@@ -206,6 +207,7 @@ class ImportResult(TypedDict):
     tombstones: int
     named: int
     skipped_links: int
+    items: int
     unenriched: int
     pending: NotRequired[list[str]]
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TypeVar, get_args
 
 from graphmem.errors import ValidationError
+from graphmem.escapes import json_text
 from graphmem.model import EPOCH, SCOPE_NAMES, EntityType, Kind, MemoryType, Message, Role, Scope
 
 T = TypeVar("T")
@@ -43,6 +44,10 @@ MAX_FILTER_CONDITIONS = 200
 MAX_TOP_K = 1000
 MAX_LINK_CHARS = 2048
 MAX_INT_BITS = 1024
+MAX_NAMESPACE_CHARS = 400
+MAX_ITEM_KEY_CHARS = 4096
+MAX_VALUE_CHARS = 10_000_000
+MAX_MINUTES = 100 * 366 * 24 * 60
 DATA_URL_CHARS = 64
 
 _UNSTORABLE_CHARS = re.compile("[\x00\ud800-\udfff]")
@@ -454,6 +459,11 @@ def content(value: object, argument: str, max_chars: int = MAX_CONTENT_CHARS) ->
     return text if text.strip() else refuse(argument, value, "is empty; to remove a memory use delete()")
 
 
+def storable_part(text: str, max_chars: int) -> str:
+    """Returns as much of a text as a memory can hold: without the characters that no store can keep, and cut."""
+    return _UNSTORABLE_CHARS.sub("", text)[:max_chars]
+
+
 # --- fields of export records --------------------------------------------------------------------------------------
 
 
@@ -479,6 +489,48 @@ def stored_metadata(value: object, argument: str) -> dict[str, Any]:
     """Returns a copy of stored metadata: of any size, and two levels deeper than a caller's for its `attachments`."""
     document: dict[str, Any] = json_ready(_checked_mapping(value, argument), argument, depth=-1)
     return document
+
+
+def namespace(value: object, argument: str = "namespace") -> tuple[str, ...]:
+    """Checks a namespace of items: strings that, quoted, have at most 400 characters in all, for the indexes."""
+    labels = tuple(_checked_text(label, argument, MAX_NAMESPACE_CHARS) for label in as_list(value, argument))
+    if sum(len(label) + len('"",') for label in labels) > MAX_NAMESPACE_CHARS:
+        refuse(argument, value, f"is longer than {MAX_NAMESPACE_CHARS:,} characters; use shorter labels")
+    return labels
+
+
+def item_key(value: object, argument: str = "key") -> str:
+    """Checks the key of an item: a string of at most 4,096 characters."""
+    return _checked_text(value, argument, MAX_ITEM_KEY_CHARS)
+
+
+def json_value(value: object, argument: str = "value") -> str:
+    """Returns a value as JSON text from which it can be read back unchanged, apart from tuples, which become lists."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as error:
+        refuse(
+            argument, type(error).__name__, "is not JSON; use str, int, float, bool, None, and lists and dicts of them"
+        )
+    if len(text) > MAX_VALUE_CHARS:
+        refuse(argument, len(text), f"characters as JSON are too many; use at most {MAX_VALUE_CHARS:,}")
+    unvisited: list[object] = [value]
+    while unvisited:
+        node = unvisited.pop()
+        if isinstance(node, dict):
+            if not all(isinstance(name, str) for name in node):
+                refuse(argument, "a dict", "has a key that is no string; JSON has only strings as keys")
+            unvisited += node.values()
+        elif isinstance(node, list | tuple):
+            unvisited += node
+    return json_text(text)
+
+
+def minutes(value: object, argument: str) -> float:
+    """Checks a positive, finite number of minutes."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MAX_MINUTES:
+        refuse(argument, value, f"must be a number of minutes, above 0 and up to {MAX_MINUTES:,}")
+    return float(value)
 
 
 def uuid(value: object, argument: str) -> str:

@@ -33,6 +33,7 @@ from graphmem.stores.ledger import (
     entity_names,
     events,
     graph_writes,
+    items,
     memories,
     outbox,
     term_stats,
@@ -293,6 +294,7 @@ def _erase(record: MemoryRecord, uow: UnitOfWork) -> ErasureReport:
     connection.execute(links.delete().where(or_(links.c.memory == row, links.c.other == row)))
     connection.execute(tasks.delete().where(tasks.c.memory == row))
     connection.execute(dead_letters.delete().where(dead_letters.c.memory == record.id))
+    erased_items = items.delete_of_memory(connection, row)
     memories.set_further_runs(connection, row, ())
     uow.remove_from_session(record)
     seq = uow.next_seq()
@@ -300,4 +302,4 @@ def _erase(record: MemoryRecord, uow: UnitOfWork) -> ErasureReport:
     events.erase_content(connection, record.id)
     tombstones.add_tombstone(connection, "memory", record.id, record.partition, record.scope, uow.now, seq)
     connection.execute(memories_table.delete().where(memories_table.c.id == row))
-    return derived + ErasureReport(ids=(record.id,), rows=1, graph=1)
+    return derived + ErasureReport(ids=(record.id,), rows=1 + erased_items, graph=1)

@@ -11,7 +11,18 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from graphmem.model import EMPTY_MAPPING, EmbeddingSpec, Event, Extraction, Kind, Link, MemoryRecord, Message, Scope
+from graphmem.model import (
+    EMPTY_MAPPING,
+    EmbeddingSpec,
+    Event,
+    Extraction,
+    Item,
+    Kind,
+    Link,
+    MemoryRecord,
+    Message,
+    Scope,
+)
 
 if TYPE_CHECKING:
     from graphmem.models.protocols import Embedded, Matrix
@@ -179,6 +190,70 @@ class ReindexMemory:
 
 
 @dataclass(frozen=True, slots=True)
+class PutItem:
+    """Stores a value (JSON text) under a namespace and a key of exactly this scope, in place of the value there.
+
+    `remember` has the text that becomes the item's memory, or the new text of the memory that the item has. Without it
+    the item gets no memory, and the one that it had is erased. `ttl_minutes`: see `model.Item`.
+    """
+
+    scope: Scope
+    namespace: tuple[str, ...]
+    key: str
+    value: str
+    remember: AddMessage | None = None
+    ttl_minutes: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteItem:
+    """Deletes an item; `with_memory`: erases its memory, too. An absent item is no error."""
+
+    scope: Scope
+    namespace: tuple[str, ...]
+    key: str
+    with_memory: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteItems:
+    """Deletes all items of a scope (those that carry its ids) below a namespace. Their memories stay."""
+
+    scope: Scope
+    namespace: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteExpiredItems:
+    """Deletes up to `limit` items whose time is over, and erases their memories."""
+
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshItem:
+    """Postpones the expiration of an item that was read: `ttl_minutes` from now."""
+
+    scope: Scope
+    namespace: tuple[str, ...]
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImportItem:
+    """Stores an item of another ledger, unless its key is taken here.
+
+    `item.memory_id` None, or of a memory that is not here: the item has no memory. If that memory was erased here, the
+    item is not stored, either.
+    """
+
+    item: Item
+
+
+ItemCommand = PutItem | DeleteItem | DeleteItems | DeleteExpiredItems | RefreshItem
+
+
+@dataclass(frozen=True, slots=True)
 class AddAlias:
     """Adds a user's alias: two keys mean one entity."""
 
@@ -272,7 +347,7 @@ class ImportEntityName:
     at: datetime
 
 
-ImportCommand = ImportMemory | ImportTombstone | ImportAlias | ImportEntityName
+ImportCommand = ImportMemory | ImportTombstone | ImportAlias | ImportEntityName | ImportItem
 FactCommand = EnqueueExtraction | CompleteJob | AddFact | ReaffirmFact
 Command = (
     AddMessage
@@ -285,6 +360,7 @@ Command = (
     | UndoEvent
     | DeleteMemory
     | EntityCommand
+    | ItemCommand
     | ImportCommand
 )
 
@@ -334,6 +410,8 @@ class OutcomeType(StrEnum):
     IMPORT_TOMBSTONE = "IMPORT_TOMBSTONE"
     ENQUEUE_JOB = "ENQUEUE_JOB"
     COMPLETE_JOB = "COMPLETE_JOB"
+    PUT_ITEM = "PUT_ITEM"
+    DELETE_ITEM = "DELETE_ITEM"
     NONE = "NONE"
 
 
@@ -341,8 +419,9 @@ class OutcomeType(StrEnum):
 class Outcome:
     """The result of one command.
 
-    `id` is the memory's; for NAME_ENTITY the entity's key, for ENQUEUE_JOB and COMPLETE_JOB the job's row. For NONE,
-    `reason` says why nothing changed. `record` is the memory afterwards (for DELETE: before), None if there is none.
+    `id` is the memory's; for NAME_ENTITY the entity's key, for ENQUEUE_JOB and COMPLETE_JOB the job's row, for PUT_ITEM
+    and DELETE_ITEM the item's key. For NONE, `reason` says why nothing changed. `record` is the memory afterwards (for
+    DELETE: before), None if there is none; for PUT_ITEM the memory that is new or has a new text.
     `previous` is its earlier text, `skipped_links` the number of an imported memory's links to unknown memories,
     `successor` the id of the memory that replaced a retired one.
     """

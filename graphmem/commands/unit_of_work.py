@@ -1,7 +1,7 @@
 """Carries out a change set in one transaction. All writes of memories go through `commit`.
 
-A handler for each command type (`memories`, `facts`, `imports`, `entities`) writes rows, events, sequence numbers and
-enrichment tasks on the connection of a `UnitOfWork`.
+A handler for each command type (`memories`, `facts`, `imports`, `entities`, `items`) writes rows, events, sequence
+numbers and enrichment tasks on the connection of a `UnitOfWork`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,14 @@ from graphmem.commands import entities
 from graphmem.commands.entities import execute_entity_command
 from graphmem.commands.facts import add_fact, complete_job, enqueue_extraction, reaffirm_fact
 from graphmem.commands.imports import import_alias, import_entity_name, import_memory, import_tombstone
+from graphmem.commands.items import (
+    delete_expired_items,
+    delete_item,
+    delete_items,
+    import_item,
+    put_item,
+    refresh_item,
+)
 from graphmem.commands.memories import (
     add_message,
     delete_memory,
@@ -34,14 +42,20 @@ from graphmem.commands.types import (
     ChangeSet,
     Command,
     CompleteJob,
+    DeleteExpiredItems,
+    DeleteItem,
+    DeleteItems,
     DeleteMemory,
     EnqueueExtraction,
     ImportAlias,
     ImportEntityName,
+    ImportItem,
     ImportMemory,
     ImportTombstone,
     Outcome,
+    PutItem,
     ReaffirmFact,
+    RefreshItem,
     ReindexMemory,
     RemoveAlias,
     RenameEntity,
@@ -169,6 +183,12 @@ execute.register(ImportMemory, import_memory)
 execute.register(ImportTombstone, import_tombstone)
 execute.register(ImportAlias, import_alias)
 execute.register(ImportEntityName, import_entity_name)
+execute.register(ImportItem, import_item)
+execute.register(PutItem, put_item)
+execute.register(DeleteItem, delete_item)
+execute.register(DeleteItems, delete_items)
+execute.register(DeleteExpiredItems, delete_expired_items)
+execute.register(RefreshItem, refresh_item)
 execute.register(AddAlias, execute_entity_command)
 execute.register(RemoveAlias, execute_entity_command)
 execute.register(RenameEntity, execute_entity_command)

@@ -1,4 +1,4 @@
-"""Exports a scope's memories, tombstones, aliases and entity names as records, page by page from one snapshot."""
+"""Exports a scope's memories, tombstones, aliases, entity names and items as records, from one snapshot."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from graphmem.model import Scope
-from graphmem.stores.ledger import Ledger, export_queries
+from graphmem.stores.ledger import Ledger, export_queries, items
 from graphmem.stores.projection import Progress
 from graphmem.transfer import serialization
 from graphmem.transfer.records import Record
@@ -19,7 +19,7 @@ def export_records(
     """Passes the records of a scope (None: of all scopes) to `write`, in an order in which they can be imported.
 
     A memory follows those with which it is linked; aliases and chosen names follow the memories that mention their
-    entities. Calls `progress("export", memories written, memories in all)` after each page.
+    entities, items those of their texts. Calls `progress("export", memories written, memories in all)` after each page.
     """
     with ledger.read() as connection:  # all reads inside it see one snapshot
         model = recorded_embedder(ledger)
@@ -36,3 +36,5 @@ def export_records(
                 write(serialization.tombstone(tombstone))
         for name in export_queries.list_entity_names(connection, scope):
             write(serialization.entity_name(name))
+        for item in items.all_items(connection, scope):
+            write(serialization.item(item))

@@ -22,6 +22,7 @@ from graphmem.commands.types import (
     ImportAlias,
     ImportCommand,
     ImportEntityName,
+    ImportItem,
     ImportLink,
     ImportMemory,
     ImportTombstone,
@@ -38,6 +39,7 @@ from graphmem.model import (
     EntityType,
     Event,
     Extraction,
+    Item,
     Kind,
     Link,
     MemoryRecord,
@@ -84,6 +86,12 @@ class FieldReader:
         """Returns a field, converted by `check`, or None if it is missing or null."""
         value = self._unread.pop(name, None)
         return None if value is None else check(value, f"{self._path}{name}")
+
+    def json(self, name: str) -> str:
+        """Returns a required field, which may be null, as JSON text."""
+        if not self.has_unread(name):
+            raise ValidationError(f"{self._path}{name}: is missing; every such record has one")
+        return validation.json_value(self._unread.pop(name), f"{self._path}{name}")
 
     def list_of(self, name: str, check: Check[T]) -> tuple[T, ...] | None:
         """Returns a field that is a list, each item converted by `check`, or None if it is missing or null."""
@@ -280,6 +288,24 @@ class RecordReader:
         name = fields.required("name", validation.stored_name)
         return ImportEntityName(fields.scope(), key, name, fields.optional("at", validation.moment) or self._now)
 
+    def item(self, fields: FieldReader) -> ImportItem:
+        """Reads an exact value of an adapter."""
+        created_at = fields.optional("created_at", validation.moment) or self._now
+        namespace = fields.required("namespace", validation.as_list)
+        return ImportItem(
+            Item(
+                fields.scope(),
+                validation.namespace(namespace, "namespace"),
+                fields.required("key", validation.item_key),
+                fields.json("value"),
+                created_at,
+                fields.optional("updated_at", validation.moment) or created_at,
+                fields.optional("memory", validation.uuid),
+                fields.optional("ttl_minutes", validation.minutes),
+                fields.optional("expires_at", validation.moment),
+            )
+        )
+
 
 _READERS: dict[str, Callable[[RecordReader, FieldReader], ImportCommand | None]] = {
     "graphmem": RecordReader.header,
@@ -287,6 +313,7 @@ _READERS: dict[str, Callable[[RecordReader, FieldReader], ImportCommand | None]]
     "erased": RecordReader.tombstone,
     "alias": RecordReader.alias,
     "name": RecordReader.name,
+    "item": RecordReader.item,
     "end": RecordReader.trailer,
 }
 

@@ -152,6 +152,7 @@ class _ImportProgress:
             tombstones=counts[OutcomeType.IMPORT_TOMBSTONE],
             named=counts[OutcomeType.NAME_ENTITY],
             skipped_links=counts["skipped"],
+            items=counts[OutcomeType.PUT_ITEM],
             unenriched=self._unenriched,
         )
         pending = list(PROJECTION_NAMES) if self._unenriched else self._engine.deliver(sorted(self._partitions))

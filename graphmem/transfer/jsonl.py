@@ -26,7 +26,7 @@ from graphmem.transfer.format import FieldReader, check_format
 MAX_LINE = 256 * 1024 * 1024
 # Bytes of the first line. The limit recognises a file of another kind without reading much of it.
 MAX_HEADER = 64 * 1024
-_COUNT_NAMES = {"memory": "memories", "erased": "erased", "alias": "aliases", "name": "names"}
+_COUNT_NAMES = {"memory": "memories", "erased": "erased", "alias": "aliases", "name": "names", "item": "items"}
 
 
 class ChecksumTrailer:
@@ -73,7 +73,7 @@ class JsonlWriter:
         self._write(line)
 
     def close(self) -> Mapping[str, int]:
-        """Writes the trailer; returns the number of records by kind ("memories", "erased", "aliases", "names")."""
+        """Writes the trailer; returns the number of records by the names of `_COUNT_NAMES`."""
         self._write(self._trailer.line())
         return self._trailer.counts
 

@@ -329,6 +329,35 @@ class NameRecord(ScopeIds):
     at: NotRequired[Annotated[Time | None, Field(description="When it was chosen. By default the time of the import.")]]
 
 
+@_scoped
+class ItemRecord(ScopeIds):
+    """An exact value that an adapter of an agent framework stored."""
+
+    type: Literal["item"]
+    namespace: Annotated[list[str], Field(min_length=1, description="The labels of its namespace.")]
+    key: Annotated[AnyText, Field(description="Its key, unique in its scope and namespace.")]
+    value: Annotated[Any, Field(description="The value: any JSON.")]
+    memory: NotRequired[
+        Annotated[
+            Uuid | None,
+            Field(description="The memory made of its text. An import that has erased this memory skips the item."),
+        ]
+    ]
+    created_at: NotRequired[
+        Annotated[Time | None, Field(description="When it was first stored. By default the time of the import.")]
+    ]
+    updated_at: NotRequired[
+        Annotated[Time | None, Field(description="When it was last stored. By default `created_at`.")]
+    ]
+    ttl_minutes: NotRequired[
+        Annotated[
+            Annotated[float, Field(gt=0)] | None,
+            Field(description="The minutes after its last access when it expires. Null: never."),
+        ]
+    ]
+    expires_at: NotRequired[Annotated[Time | None, Field(description="When it expires. Null: never.")]]
+
+
 class EndRecord(TypedDict):
     """The last record of a file, the trailer: the numbers of records by type, and the digest."""
 
@@ -337,12 +366,13 @@ class EndRecord(TypedDict):
     erased: Annotated[int, Field(ge=0, description='The number of records of the type "erased".')]
     aliases: Annotated[int, Field(ge=0, description='The number of records of the type "alias".')]
     names: Annotated[int, Field(ge=0, description='The number of records of the type "name".')]
+    items: Annotated[int, Field(ge=0, description='The number of records of the type "item".')]
     sha256: Annotated[
         str, Field(pattern="^[0-9a-f]{64}$", description="The SHA-256 of all bytes before this line, in hexadecimal.")
     ]
 
 
-Record: TypeAlias = HeaderRecord | MemoryRecord | ErasedRecord | AliasRecord | NameRecord | EndRecord
+Record: TypeAlias = HeaderRecord | MemoryRecord | ErasedRecord | AliasRecord | NameRecord | ItemRecord | EndRecord
 
 
 def record_adapter() -> TypeAdapter[Record]:

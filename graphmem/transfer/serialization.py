@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from base64 import b64encode
 from collections.abc import Mapping
 from datetime import datetime
@@ -10,7 +11,7 @@ from typing import Any, cast
 from graphmem import __version__
 from graphmem.boundary import validation
 from graphmem.digests import Digests
-from graphmem.model import Event, MemoryRecord, MentionKind, Message, Scope, iso, optional_iso
+from graphmem.model import Event, Item, MemoryRecord, MentionKind, Message, Scope, iso, optional_iso
 from graphmem.stores.ledger.decoding import moment
 from graphmem.stores.ledger.export_queries import ExportedMemory, ExportedName, ExportedTombstone
 from graphmem.stores.ledger.memories import encode_record
@@ -40,6 +41,7 @@ def trailer(counts: Mapping[str, int], digest: str) -> records.EndRecord:
         "erased": counts["erased"],
         "aliases": counts["aliases"],
         "names": counts["names"],
+        "items": counts["items"],
         "sha256": digest,
     }
 
@@ -205,6 +207,22 @@ def entity_name(exported: ExportedName) -> records.AliasRecord | records.NameRec
         "origin": origin,
         "negated": negated,
         "at": at,
+    }
+
+
+def item(stored: Item) -> records.ItemRecord:
+    """Converts an exact value of an adapter."""
+    return {
+        "type": "item",
+        **_scope_fields(stored.scope),
+        "namespace": list(stored.namespace),
+        "key": stored.key,
+        "value": json.loads(stored.value),
+        "memory": stored.memory_id,
+        "created_at": iso(stored.created_at),
+        "updated_at": iso(stored.updated_at),
+        "ttl_minutes": stored.ttl_minutes,
+        "expires_at": optional_iso(stored.expires_at),
     }
 
 

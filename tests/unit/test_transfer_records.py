@@ -36,6 +36,7 @@ OBJECTS: dict[str, tuple[Record, Callable[[Record], Record]]] = {
     "ErasedRecord": ({"type": "erased", "id": UID, **SCOPE, "at": 0}, lambda value: value),
     "AliasRecord": ({"type": "alias", **SCOPE, "key": "tea", "other": "chai"}, lambda value: value),
     "NameRecord": ({"type": "name", **SCOPE, "key": "tea", "name": "Tea"}, lambda value: value),
+    "ItemRecord": ({"type": "item", **SCOPE, "namespace": ["teas"], "key": "tea", "value": 1}, lambda value: value),
     "Event": (EVENT, lambda value: in_memory(events=[value])),
     "PreviousState": (STATE, lambda value: in_memory(events=[{**EVENT, "previous_state": value}])),
     "MessageRecognition": ({}, lambda value: in_memory(recognition=value)),

@@ -20,6 +20,7 @@ from graphmem.stores.ledger.schema import (
     entities,
     events,
     further_runs,
+    items,
     jobs,
     leases,
     ledger,
@@ -41,7 +42,7 @@ from graphmem.text import content_hash, term_counts
 
 def counts(connection: Connection) -> dict[str, int]:
     """Returns the number of rows by table, for the tables that `stats` and `verify` show."""
-    tables = (memories, events, entities, mentions, relations, supports, embeddings, partitions, tasks, jobs)
+    tables = (memories, events, entities, mentions, relations, supports, embeddings, partitions, items, tasks, jobs)
     return {table.name: connection.scalar(select(func.count()).select_from(table)) or 0 for table in tables}
 
 
@@ -110,8 +111,8 @@ def recompute_derived(connection: Connection) -> None:
 def wipe(connection: Connection) -> None:
     """Empties every table but `ledger`: its UUID and secret stay, and its sequence numbers go on, never back."""
     for table in (
-        tasks, jobs, usage, dead_letters, cursors, leases, links, further_runs, aliases, names, supports, relations,
-        mentions, entities, terms, embeddings, messages, events, tombstones, memories, partitions,
+        tasks, jobs, usage, dead_letters, cursors, leases, links, further_runs, items, aliases, names, supports,
+        relations, mentions, entities, terms, embeddings, messages, events, tombstones, memories, partitions,
     ):  # fmt: skip
         connection.execute(table.delete())
     connection.execute(ledger.update().values(embedder=None, unguarded=0, epoch=ledger.c.epoch + 1))

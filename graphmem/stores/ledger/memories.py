@@ -248,7 +248,7 @@ def set_seq(connection: Connection, row_id: int, seq: int) -> None:
 
 def exact_scope(table: Table, scope: Scope) -> list[ColumnElement[bool]]:
     """Returns the conditions that a row was written under exactly this scope: ids that `scope` omits are NULL."""
-    return [table.c[name].is_not_distinct_from(getattr(scope, name)) for name in SCOPE_NAMES]
+    return [table.c[name] == getattr(scope, name) for name in SCOPE_NAMES]
 
 
 def nearest_session(connection: Connection, partition: int, scope: Scope, at: datetime, gap: timedelta) -> str | None:

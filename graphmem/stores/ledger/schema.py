@@ -136,6 +136,30 @@ links = Table(
     sqlite_with_rowid=False,
 )
 
+# Exact values that adapters of agent frameworks store: entries of a store, messages of a chat. The row ids give the
+# order in which items were stored.
+items = Table(
+    "items",
+    metadata,
+    _row_id(),
+    Column("digest", Text, nullable=False, unique=True),  # of scope, namespace and key, which are too long for an index
+    Column("user_id", Text),
+    Column("agent_id", Text),
+    Column("run_id", Text),
+    Column("namespace", Text, nullable=False),  # items.encode_namespace
+    Column("key", Text, nullable=False),
+    Column("value", Text, nullable=False),  # JSON
+    Column("memory", ForeignKey("memories.id")),  # the memory of its text
+    Column("created_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    Column("ttl_minutes", Float),
+    Column("expires_at", BigInteger),
+    Index("items_user", "user_id", "namespace"),
+    Index("items_agent", "agent_id", "namespace"),
+    Index("items_memory", "memory"),
+    Index("items_expires", "expires_at"),
+)
+
 events = Table(
     "events",
     metadata,

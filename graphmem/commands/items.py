@@ -1,0 +1,125 @@
+"""The handlers of item commands, for `graphmem.commands.unit_of_work`: exact values, with the memories of their texts.
+
+An item and the memory of its text change in one transaction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Row
+
+from graphmem.commands.memories import add_message, delete_memory, update_memory
+from graphmem.commands.types import (
+    AddMessage,
+    DeleteExpiredItems,
+    DeleteItem,
+    DeleteItems,
+    DeleteMemory,
+    ErasureReport,
+    ImportItem,
+    Outcome,
+    OutcomeType,
+    PutItem,
+    RefreshItem,
+    UpdateMemory,
+)
+from graphmem.model import Item
+from graphmem.stores.ledger import items, memories, tombstones
+
+if TYPE_CHECKING:
+    from graphmem.commands.unit_of_work import UnitOfWork
+
+
+def put_item(command: PutItem, uow: UnitOfWork) -> Outcome:
+    """Stores a value, new or in place of the one under its key, and its text as the item's memory."""
+    item = Item(
+        command.scope,
+        command.namespace,
+        command.key,
+        command.value,
+        created_at=uow.now,
+        updated_at=uow.now,
+        ttl_minutes=command.ttl_minutes,
+        expires_at=items.expiration(uow.now, command.ttl_minutes),
+    )
+    stored = items.find_row(uow.connection, command.scope, command.namespace, command.key)
+    if stored is not None and items.is_expired(stored, uow.now):
+        _delete(stored, uow)
+        stored = None
+    former_memory = None if stored is None else stored.memory_uid
+    outcome = None if command.remember is None else _remember(command.remember, item, former_memory, uow)
+    memory_row = None if outcome is None or outcome.record is None else outcome.record.row
+    if stored is None:
+        items.insert(uow.connection, item, memory_row)
+    else:
+        items.update(uow.connection, stored.id, item, memory_row)
+    if former_memory is not None and command.remember is None:
+        # After the item has lost this memory: a memory that is erased takes its items along.
+        delete_memory(DeleteMemory(former_memory, missing_ok=True), uow)
+    remembered = None if outcome is None or outcome.event is OutcomeType.NONE else outcome.record
+    return Outcome(OutcomeType.PUT_ITEM, item.key, record=remembered)
+
+
+def _remember(message: AddMessage, item: Item, former_memory: str | None, uow: UnitOfWork) -> Outcome:
+    """Stores a message as the memory of an item, or as the new text of the memory that the item has."""
+    if former_memory is None:
+        return add_message(replace(message, expires_at=item.expires_at), uow)
+    text, metadata = message.message.content, message.metadata
+    return update_memory(UpdateMemory(former_memory, text, metadata, expires_at=item.expires_at), uow)
+
+
+def delete_item(command: DeleteItem, uow: UnitOfWork) -> Outcome:
+    """Deletes an item and, unless it is to stay, its memory."""
+    stored = items.find_row(uow.connection, command.scope, command.namespace, command.key)
+    if stored is None:
+        return Outcome(OutcomeType.NONE, command.key, reason="not there")
+    erased = _delete(stored, uow, with_memory=command.with_memory)
+    return Outcome(OutcomeType.DELETE_ITEM, command.key, erased=erased)
+
+
+def _delete(stored: Row[Any], uow: UnitOfWork, *, with_memory: bool = True) -> ErasureReport:
+    items.delete(uow.connection, [stored.id])
+    if stored.memory_uid is None or not with_memory:
+        return ErasureReport(rows=1)
+    return ErasureReport(rows=1) + delete_memory(DeleteMemory(stored.memory_uid, missing_ok=True), uow).erased
+
+
+def delete_items(command: DeleteItems, uow: UnitOfWork) -> Outcome:
+    """Deletes the items of a scope below a namespace. Their memories stay."""
+    deleted = items.delete_below(uow.connection, command.scope, command.namespace)
+    return Outcome(OutcomeType.DELETE_ITEM, "", erased=ErasureReport(rows=deleted))
+
+
+def delete_expired_items(command: DeleteExpiredItems, uow: UnitOfWork) -> Outcome:
+    """Deletes the items whose time is over, and erases their memories."""
+    expired = items.expired(uow.connection, uow.now, command.limit)
+    erased = sum((_delete(stored, uow) for stored in expired), ErasureReport())
+    return Outcome(OutcomeType.DELETE_ITEM if expired else OutcomeType.NONE, "", erased=erased)
+
+
+def refresh_item(command: RefreshItem, uow: UnitOfWork) -> Outcome:
+    """Postpones the expiration of an item and of its memory. The memory's history does not show it."""
+    stored = items.find_row(uow.connection, command.scope, command.namespace, command.key)
+    expires_at = None if stored is None else items.expiration(uow.now, stored.ttl_minutes)
+    if stored is None or expires_at is None or items.is_expired(stored, uow.now):
+        return Outcome(OutcomeType.NONE, command.key, reason="nothing to postpone")
+    items.set_expiration(uow.connection, stored.id, expires_at)
+    if stored.memory_uid is not None and (memory := memories.find(uow.connection, stored.memory_uid)) is not None:
+        memories.update(uow.connection, replace(memory, expires_at=expires_at, seq=uow.next_seq()))
+    return Outcome(OutcomeType.PUT_ITEM, command.key)
+
+
+def import_item(command: ImportItem, uow: UnitOfWork) -> Outcome:
+    """Stores an imported item, unless its key is taken here or its memory was erased here."""
+    connection, item = uow.connection, command.item
+    if items.find_row(connection, item.scope, item.namespace, item.key) is not None:
+        return Outcome(OutcomeType.NONE, item.key, reason="item known")
+    memory = None if item.memory_id is None else memories.find(connection, item.memory_id)
+    if memory is None and item.memory_id is not None and tombstones.find_tombstone(connection, item.memory_id):
+        return Outcome(OutcomeType.NONE, item.key, reason="item erased")
+    # A memory of another scope would let the item be found, and erased, by the wrong user.
+    is_own = memory is not None and memory.is_in(item.scope)
+    items.insert(connection, item, memory.row if memory is not None and is_own else None)
+    return Outcome(OutcomeType.PUT_ITEM, item.key)

@@ -1,0 +1,119 @@
+"""The exact values of adapters: what a framework stores, it reads back unchanged, and the text in it is remembered.
+
+An item is no memory: it has a table of its own in the ledger. It and the memory of its text change in one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from graphmem.async_memory import AsyncMemory
+from graphmem.boundary import validation
+from graphmem.commands.types import AddMessage, EnqueueExtraction, ItemCommand, OutcomeType, PutItem
+from graphmem.ingest.messages import message_commands
+from graphmem.memory import Memory
+from graphmem.model import Item, Scope
+from graphmem.stores.ledger import items
+from graphmem.stores.ledger.jobs import JobKind
+
+
+class ItemStore:
+    """Reads and writes the items of a memory. Safe to use from several threads.
+
+    Methods raise StoreError when the ledger fails, StoreUnavailable after the memory was closed.
+    """
+
+    def __init__(self, memory: Memory | AsyncMemory) -> None:
+        self.memory = memory.sync if isinstance(memory, AsyncMemory) else memory
+        self._engine = self.memory._engine  # noqa: SLF001  (same package)
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
+    def put_command(
+        self,
+        scope: Scope,
+        namespace: Sequence[str],
+        key: str,
+        value: object,
+        *,
+        message: Mapping[str, Any] | None = None,
+        ttl_minutes: float | None = None,
+    ) -> PutItem:
+        """Returns the command that stores a JSON value under a namespace and a key.
+
+        `message`, in the form of `Memory.add`, has the text to remember. Characters that no store can keep are left out
+        of it, and it is cut at `Memory.limits.max_message_chars`; the value keeps all. A message without an id is new
+        with every item. Raises ValidationError for unusable arguments.
+        """
+        return PutItem(
+            scope,
+            validation.namespace(namespace),
+            validation.item_key(key),
+            validation.json_value(value),
+            None if message is None else self._message_command(message, scope),
+            None if ttl_minutes is None else validation.minutes(ttl_minutes, "ttl_minutes"),
+        )
+
+    def _message_command(self, message: Mapping[str, Any], scope: Scope) -> AddMessage | None:
+        """Returns the command that remembers a message; None if it has no text, or `before_store` refuses it."""
+        limits = self.memory.limits
+        content = validation.storable_part(message["content"], limits.max_message_chars)
+        messages = validation.message_list({**message, "content": content}, now=datetime.now(UTC), limits=limits)
+        engine = self._engine
+        hook = engine.settings.before_store
+        commands = message_commands(messages, scope, engine.ledger.digests, before_store=hook)
+        return commands[0] if commands else None
+
+    def write(self, commands: Sequence[ItemCommand], *, extract_for: Scope | None = None) -> None:
+        """Carries out commands in one transaction; what they remember is enriched in the background.
+
+        `extract_for`: a language model, if one is configured, draws facts from the remembered messages, which are all
+        of this scope.
+        """
+        engine = self._engine
+        engine.check_open()
+        if any(isinstance(command, PutItem) and command.remember is not None for command in commands):
+            engine.check_embedder()
+        extraction = [] if extract_for is None or engine.llm is None else [EnqueueExtraction(extract_for)]
+        if extraction:
+            commands = [_as_source(command) for command in commands]
+        outcomes = engine.commit([*commands, *extraction])
+        new_records = [outcome.record for outcome in outcomes if outcome.record is not None]
+        if outcomes and outcomes[-1].event is OutcomeType.ENQUEUE_JOB:
+            engine.run_job(int(outcomes[-1].id), new_records, JobKind.FACTS, wait=False)
+        else:
+            engine.schedule_background_work()
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def get(self, scope: Scope, namespace: Sequence[str], key: str) -> Item | None:
+        """Returns the item under a namespace and a key of exactly this scope; None if it is absent or expired."""
+        with self.reading() as connection:
+            return items.find(connection, scope, namespace, key, datetime.now(UTC))
+
+    def last_stored(self, scope: Scope, namespace: Sequence[str], limit: int | None = None) -> list[Item]:
+        """Returns the items of exactly this scope and namespace, in the order in which they were stored.
+
+        With a `limit`, the last ones.
+        """
+        with self.reading() as connection:
+            return items.last_stored(connection, scope, namespace, datetime.now(UTC), limit)
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Opens a snapshot for reads of `graphmem.stores.ledger.items`; the reads of this thread share it."""
+        self._engine.check_open()
+        with self._engine.ledger.read() as connection:
+            yield connection
+
+
+def _as_source(command: ItemCommand) -> ItemCommand:
+    if not isinstance(command, PutItem) or command.remember is None:
+        return command
+    return replace(command, remember=replace(command.remember, source_only=True))
