@@ -1,9 +1,8 @@
 """ChatLink joins a chat application to a `Memory`: it stores saved chats and recalls memories for a question.
 
-`ChatWorker` does both in the background; the adapters of `graphmem.integrations` use it as well.
-
-Neither delays the chat or raises for a memory that is slow, broken or out of reach: the log gets a warning (without any
-text of the chat), and recall returns no memories.
+Its `ChatWorker` has the threads for both; the adapters of `graphmem.integrations` use it as well. Neither delays the
+chat or raises for a memory that is slow, broken or out of reach: the log gets a warning (without any text of the chat),
+and recall returns no memories.
 """
 
 from __future__ import annotations
@@ -99,12 +98,12 @@ class ChatLink:
 
     def saved(self, messages: Sequence[Mapping[str, Any]]) -> None:
         """Stores the last rounds of a saved chat in the background and returns at once; never raises for an unusable
-        chat.
+        chat. Of more than 1,000 savings that wait for a slow memory, the oldest is dropped.
 
         `messages` is the chat or its end, in the form of `Memory.add`. Calls are stored in their order, each message
         once however often it is saved. A message is recognised by its "id", or by its words and "timestamp"; one with
-        neither, by its position in the chat, which requires the whole chat, or an end of it that begins inside the chat
-        of the former call.
+        neither, by its words and the two messages before it, which requires the whole chat, or an end of it that begins
+        inside the chat of the former calls.
         """
         try:
             with self._lock:

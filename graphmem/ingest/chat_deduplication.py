@@ -98,13 +98,13 @@ def _position(previous: Sequence[str], current: Sequence[str]) -> int:
     That is where most of the first of them agree; not all need to, as an answer may have been regenerated. Of several
     such places it is 0, the beginning, or else the last.
     """
-    best = _agreement(previous, current, 0)
-    position = 0
-    if best < min(len(previous), len(current)):
-        for n in range(1, len(previous)):
-            agreement = _agreement(previous, current, n)
-            if agreement > best or (agreement == best and position > 0):
-                best, position = agreement, n
+    best, position = _agreement(previous, current, 0), 0
+    if best == len(current):
+        return position
+    for n in range(1, len(previous) - best):  # further on there are not more messages than that
+        agreement = _agreement(previous, current, n)
+        if agreement > best or (agreement == best and position > 0):
+            best, position = agreement, n
     return position
 
 

@@ -1,4 +1,1 @@
-"""Adapters for agent frameworks, one optional module for each; each needs the extra of its framework.
-
-An adapter translates between the types of its framework and plain messages; all else is in `base` and `turns`.
-"""
+"""Adapters of agent frameworks, one module for each; every framework is an extra of its own."""

@@ -63,6 +63,7 @@ def test_ids_come_from_the_runs_context(memory: Memory, make_recollection: Calla
     recollection.capture({"user": "ana", "thread": 7}, make_turns("I like tea"), "s")
     recollection.capture({"user": "tom", "thread": 7}, make_turns("I like milk"), "s")
     assert recollection.flush()
+    memory.flush()
     assert list_texts(memory, user_id="ana", agent_id="max", run_id="7") == ["I like tea"]
     assert "milk" in recollection.recall({"user": "tom", "thread": 7}, "Who likes milk or tea?")
     assert "tea" not in recollection.recall({"user": "tom", "thread": 7}, "Do I like tea?")
@@ -343,6 +344,7 @@ def test_an_async_memory_and_the_awaited_methods(memory: Memory) -> None:
         async with Recollection(AsyncMemory._wrapping(memory), user_id=lambda run: run, **LONG_LIMIT) as recollection:
             recollection.capture("ana", make_turns("I like tea"), "s")
             assert await recollection.aflush()
+            memory.flush()
             return await recollection.arecall("ana", "Do I like tea?")
 
     assert "I like tea" in asyncio.run(run())
