@@ -98,7 +98,7 @@ def test_saving_returns_at_once_and_closing_waits_a_bounded_time(
         link.saved(make_turns(*(f"message {k}" for k in range(2 * n))))
     link.close()
     release.set()
-    link._writer.shutdown(wait=True)
+    link._worker._writer.shutdown(wait=True)
     assert list_texts(memory) == [f"message {k}" for k in range(10)]
 
 
@@ -340,7 +340,7 @@ def test_a_clear_question_the_next_day(make_link: Callable[..., ChatLink]) -> No
     link = make_link()
     link.saved(make_turns("我海鲜过敏，别推荐海鲜", "好的，记住了，以后不推荐海鲜。"))
     link._memory.flush()
-    link._writer.submit(lambda: None).result()
+    link._worker._writer.submit(lambda: None).result()
     link._memory.flush()
     assert "海鲜过敏" in link.recall("晚饭推荐什么？")
     assert "海鲜过敏" in link.recall("晚饭推荐什么？", make_turns("早上好", "早上好！今天过得怎么样？"))
