@@ -77,6 +77,35 @@ def required(package: str, extra: str) -> Iterator[None]:
         raise ConfigError(f"{package} is not installed: pip install 'graphmem[{extra}]'") from error
 
 
+def sync_memory(memory: Memory | AsyncMemory) -> Memory:
+    """Returns the Memory behind an AsyncMemory, and a Memory itself. Raises ValidationError for anything else."""
+    memory = memory.sync if isinstance(memory, AsyncMemory) else memory
+    if not isinstance(memory, Memory):
+        validation.refuse("memory", type(memory).__name__, "must be a Memory or an AsyncMemory")
+    return memory
+
+
+def checked_ids(ids: Mapping[str, Any]) -> dict[str, Id]:
+    """Leaves out ids that are None. Raises ValidationError for one that no scope can have, and an async function."""
+    for name, value in ids.items():
+        if iscoroutinefunction(value):
+            validation.refuse(name, value, "must be a string or a plain function, not an async one")
+        if not callable(value):
+            validation.scope(**{name: value})
+    return {name: value for name, value in ids.items() if value is not None}
+
+
+def run_scope(ids: Mapping[str, Id], run_context: Any) -> Scope | None:
+    """Returns the scope that ids (from `checked_ids`) name for a run; None if one of them is not known."""
+    try:
+        values = {name: value(run_context) if callable(value) else value for name, value in ids.items()}
+        if None not in values.values():
+            return validation.required_scope(**values)[0]
+    except Exception:  # noqa: BLE001, S110  (whatever a caller's function raises about a run without a user)
+        pass
+    return None
+
+
 class Recollection:
     """Recalls memories for the runs of an agent, and captures their messages. Never raises for a memory or a run.
 
@@ -106,19 +135,17 @@ class Recollection:
         time_limit: float = 2.0,
         placement: Placement = "user",
     ) -> None:
-        sync_memory = memory.sync if isinstance(memory, AsyncMemory) else memory
-        if not isinstance(sync_memory, Memory):
-            validation.refuse("memory", type(memory).__name__, "must be a Memory or an AsyncMemory")
+        memory = sync_memory(memory)
         if user_id is None:
             validation.refuse("user_id", user_id, "give a string, or a function of the run's context")
-        self._ids = _checked_ids({"user_id": user_id, "agent_id": agent_id, "run_id": run_id})
+        self._ids = checked_ids({"user_id": user_id, "agent_id": agent_id, "run_id": run_id})
         recalled = user_id if recall_user_id is None else recall_user_id
-        self._recall_ids = _checked_ids({"user_id": recalled, "agent_id": agent_id, "run_id": run_id})
-        validation.top_k(top_k, maximum=sync_memory.limits.max_top_k)
+        self._recall_ids = checked_ids({"user_id": recalled, "agent_id": agent_id, "run_id": run_id})
+        validation.top_k(top_k, maximum=memory.limits.max_top_k)
         self._top_k = top_k
         self._max_chars = validation.count(max_chars, "max_chars", 1, 1_000_000)
         self._placement: Any = validation.one_of(placement, "placement", get_args(Placement))
-        self._worker = ChatWorker(sync_memory, validation.seconds(time_limit, "time_limit", MAX_SECONDS))
+        self._worker = ChatWorker(memory, validation.seconds(time_limit, "time_limit", MAX_SECONDS))
         self._lock = Lock()
         self._is_warned = False
         self._sessions = _Recent[tuple[Scope, str], Session](MAX_SESSIONS)
@@ -274,12 +301,9 @@ class Recollection:
 
     def _scope(self, ids: Mapping[str, Id], run_context: Any) -> Scope | None:
         """Returns the scope of a run; None, with a warning for the first such run, if one of its ids is not known."""
-        try:
-            values = {name: value(run_context) if callable(value) else value for name, value in ids.items()}
-            if None not in values.values():
-                return validation.required_scope(**values)[0]
-        except Exception:  # noqa: BLE001, S110  (whatever a caller's function raises about a run without a user)
-            pass
+        scope = run_scope(ids, run_context)
+        if scope is not None:
+            return scope
         with self._lock:
             is_warned, self._is_warned = self._is_warned, True
         if not is_warned:
@@ -288,13 +312,3 @@ class Recollection:
                 "function that finds it in the run's context, and likewise agent_id and run_id, or leave these out"
             )
         return None
-
-
-def _checked_ids(ids: Mapping[str, Any]) -> dict[str, Id]:
-    """Leaves out ids that are None. Raises ValidationError for one that no scope can have, and an async function."""
-    for name, value in ids.items():
-        if iscoroutinefunction(value):
-            validation.refuse(name, value, "must be a string or a plain function, not an async one")
-        if not callable(value):
-            validation.scope(**{name: value})
-    return {name: value for name, value in ids.items() if value is not None}

@@ -21,7 +21,7 @@ MIN_CHARS = 60
 # Characters of "… " before an excerpt and " …" after it.
 ELLIPSIS_CHARS = 4
 _TAG, _MARKER = OPEN.splitlines()
-# The lines of a block hold no angle brackets (`_one_line`). White space may have been changed on the way.
+# The lines of a block hold no angle brackets (`one_line`). White space may have been changed on the way.
 _BLOCK = re.compile(rf"{re.escape(_TAG)}\s*{re.escape(_MARKER)}[^<>]*(?:{re.escape(CLOSE)}|\Z)")
 
 
@@ -51,10 +51,10 @@ def _line(hit: Hit, max_chars: int, *, may_cut: bool) -> str:
     """
     record = hit.record
     label = record.speaker or (ASSISTANT if record.role == ASSISTANT else None)
-    head = f"- [{record.at:%Y-%m-%d}] " + (f"{_one_line(label)}: " if label else "")
+    head = f"- [{record.at:%Y-%m-%d}] " + (f"{one_line(label)}: " if label else "")
     room = max_chars - len(head) - 1
     is_long = record.kind is Kind.EPISODE and len(record.text) > UNSPLIT_CHARS and hit.sentence_match is not None
-    text = "" if is_long else _one_line(record.text)
+    text = "" if is_long else one_line(record.text)
     if is_long or len(text) > room:
         text = _excerpt(hit, min(room, CONTEXT_CHARS + ELLIPSIS_CHARS), may_cut=may_cut)
     return f"{head}{text}\n" if text else ""
@@ -76,10 +76,10 @@ def _excerpt(hit: Hit, max_chars: int, *, may_cut: bool) -> str:
     if room < MIN_CHARS or end <= start:
         return ""
     before, after = text[:start].strip(), text[end:].strip()
-    return f"{'… ' if before else ''}{_one_line(text[start:end])}{' …' if after else ''}"
+    return f"{'… ' if before else ''}{one_line(text[start:end])}{' …' if after else ''}"
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
     """Joins lines and replaces angle brackets, so that no memory looks like two or closes the block."""
     return " ".join(text.split()).replace("<", "‹").replace(">", "›")
 
