@@ -6,7 +6,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from threading import Lock
@@ -283,6 +283,16 @@ class Engine:
         with self._schedule_lock:
             if self._scheduled_work is None or self._scheduled_work.running() or self._scheduled_work.done():
                 self._scheduled_work = self._background.submit(self._run_background_work)
+
+    def wait_for_background_work(self) -> None:
+        """Waits up to `delivery_wait` seconds for the work in the background that this process has scheduled.
+
+        Returns at once if there is none, as after `flush`.
+        """
+        with self._schedule_lock:
+            scheduled_work = self._scheduled_work
+        if scheduled_work is not None:
+            wait([scheduled_work], self.settings.delivery_wait)
 
     def _run_background_work(self) -> None:
         try:
