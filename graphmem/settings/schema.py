@@ -327,7 +327,8 @@ class OpenaiEmbedderConfig(_Section):
         default=None, description="The API key; by default OPENAI_API_KEY, for OpenAI's own endpoint."
     )
     openai_base_url: SecretUrl | None = Field(
-        default=None, description="The URL of the endpoint; by default OPENAI_BASE_URL, else OpenAI's own."
+        default=None,
+        description="The URL of the endpoint; by default OPENAI_BASE_URL or OPENAI_API_BASE, else OpenAI's own.",
     )
     embedding_dims: Dimensions | None = Field(
         default=None,
@@ -408,7 +409,8 @@ class OpenaiLlmConfig(_Section):
         default=None, description="The API key; by default OPENAI_API_KEY, for OpenAI's own endpoint."
     )
     openai_base_url: SecretUrl | None = Field(
-        default=None, description="The URL of the endpoint; by default OPENAI_BASE_URL, else OpenAI's own."
+        default=None,
+        description="The URL of the endpoint; by default OPENAI_BASE_URL or OPENAI_API_BASE, else OpenAI's own.",
     )
     temperature: Annotated[float, Field(ge=0, le=2)] | None = Field(
         default=None, description="The sampling temperature; not sent by default."
