@@ -28,7 +28,7 @@ def _short_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     import openai._base_client
 
     monkeypatch.setattr(openai._base_client, "INITIAL_RETRY_DELAY", 0.01)
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_API_BASE"):
         monkeypatch.delenv(name, raising=False)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import graphmem
 import graphmem.testing
+from graphmem.types import ImportResult
 
 DOCS = Path(__file__).parents[2] / "docs"
 spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
@@ -32,3 +33,9 @@ def test_the_api_page_has_each_public_name() -> None:
     public = {f"graphmem.{name}" for name in graphmem.__all__} - {"graphmem.__version__"}
     tools = {f"graphmem.testing.{name}" for name in graphmem.testing.__all__}
     assert named == public | tools | {"graphmem.types", "graphmem.testing"}
+
+
+def test_each_count_of_an_import_is_documented() -> None:
+    page = (DOCS / "how-to" / "export-and-import.md").read_text("utf-8")
+    section = page.partition("### Read the counts")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(ImportResult.__annotations__)

@@ -40,7 +40,7 @@ from qdrant_edge import (
     Point as EdgePoint,
 )
 
-from graphmem.errors import CLOSED, StoreError, StoreLocked, StoreUnavailable
+from graphmem.errors import CLOSED, ConfigError, StoreError, StoreLocked, StoreUnavailable
 from graphmem.model import View
 from graphmem.stores.ledger.sqlite import file_identity, private_folder
 from graphmem.stores.protocols import Point
@@ -63,12 +63,26 @@ _MIN_FREE_BYTES = 32 * 2**20
 
 
 class EmbeddedIndex:
-    """A `VectorIndex` in a folder. Opening raises StoreLocked when another process has the folder open."""
+    """A `VectorIndex` in a folder.
+
+    Opening raises StoreLocked when another process has the folder open, and ConfigError when a new index would lie
+    beside the collections of qdrant-client's local mode.
+    """
 
     def __init__(self, folder: Path, dims: int) -> None:
         private_folder(folder.parent)
         self._folder = folder
         self._dims = dims
+        self._closed = False
+        with self._translated_errors():
+            place = folder.parent
+            # qdrant-client's local mode keeps its collections in these.
+            is_local_qdrant = (place / "meta.json").is_file() or (place / "collection").is_dir()
+            if is_local_qdrant and not folder.exists():
+                raise ConfigError(
+                    f"vector_store.config.path: {str(place)!r} holds a local Qdrant that graphmem did not make, "
+                    "such as mem0's; choose another folder (`graphmem migrate mem0` imports mem0's memories)"
+                )
         self._lock = FileLock(f"{folder}.lock", timeout=0, mode=0o600)
         try:
             self._lock.acquire()
@@ -80,7 +94,6 @@ class EmbeddedIndex:
             ) from error
         self._points_since_optimized = 0
         self._unflushed = False
-        self._closed = False
         try:
             with self._translated_errors():
                 self._shard = self._open()
