@@ -156,6 +156,8 @@ class Renderer:
             self.line(
                 (message["at"][:10], "green"), "  ", (speaker, "bold"), "  ", quoted(message["content"]), indent=2
             )
+        if "note" in explained:
+            self.line((explained["note"], "dim"), indent=2)
         if explained["mentions"]:
             self.title("mentions")
             entities = (f"{one_line(entity['name'])} ({entity['type']})" for entity in explained["mentions"])
