@@ -60,9 +60,7 @@ def trace_origin(ledger: Ledger, record: MemoryRecord, scope: Scope | None, now:
         return MemoryOrigin(
             sources=visible(sources),
             lost_sources=not sources,
-            entities=[
-                entity for _, entity, _ in graph_reads.mentions_of(connection, [record.id], view.scope.partition)
-            ],
+            entities=[entity for _, entity, _ in graph_reads.mentions_in(connection, view, [record.id])],
             relations=graph_reads.relations_stated_by(connection, view, [record.id]),
             replaced=visible(memories.records_linked_from(connection, record.row, "replaces")),
             successors=visible(memories.records_linking_to(connection, record.row, "replaces")),
