@@ -16,7 +16,9 @@ def ask_model(messages: list[dict[str, str]]) -> str:
 
     Put the call of your model here.
     """
-    remembered = [line for message in messages if message["role"] == "system" for line in message["content"].split("\n")]
+    remembered = [
+        line for message in messages if message["role"] == "system" for line in message["content"].split("\n")
+    ]
     return "\n".join(remembered) or "I know nothing about that yet."
 
 

@@ -571,9 +571,11 @@ class Memory:
     ) -> dict[str, Any]:
         """Explains where a memory comes from.
 
-        Returns `{"id", "memory", "messages", "mentions", "relations", "replaces", "replaced_by", "events"}`: `messages`
-        are its source messages, `replaces` the ids of memories that it retired, `replaced_by` of those that retired it,
-        `events` its changes with ids and reasons. Raises NotFoundError.
+        Returns `{"id", "memory", "messages", "note"?, "mentions", "relations", "replaces", "replaced_by", "events"}`:
+        `messages` are its source messages (an episode is its own), `replaces` the ids of memories that it retired,
+        `replaced_by` of those that retired it, `events` its changes with ids and reasons. A fact or summary has a
+        `note` if none of its source messages is stored: they were deleted, or it was imported without them. Raises
+        NotFoundError.
         """
         self._engine.check_open()
         uid, scope = validation.memory_id(memory_id), _optional_scope(user_id, agent_id, run_id)

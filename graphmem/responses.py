@@ -252,6 +252,7 @@ def entity_details(item: EntityMemories) -> EntityDetails:
 
 def origin(record: MemoryRecord, item: MemoryOrigin) -> dict[str, Any]:
     """Converts a memory and where it comes from to the result of `explain`."""
+    note = {"note": "its source messages were deleted, or it was imported without them"} if item.lost_sources else {}
     return {
         "id": record.id,
         "memory": record.text,
@@ -266,6 +267,7 @@ def origin(record: MemoryRecord, item: MemoryOrigin) -> dict[str, Any]:
             }
             for source in item.sources
         ],
+        **note,
         "mentions": [{"key": e.key, "name": e.name, "type": e.type.value} for e in item.entities],
         "relations": relations(item.relations),
         "replaces": [replaced.id for replaced in item.replaced],

@@ -147,19 +147,27 @@ class RecordReader:
         fields = FieldReader(record)
         record_type = fields.required("type", _record_type)
         command = _READERS[record_type](self, fields)
-        if command is not None:
+        if record_type != "end":  # `jsonl` has compared the trailer byte by byte
             fields.refuse_unknown()
         return command
 
     def header(self, fields: FieldReader) -> None:
-        """Reads the header record: checks the format, and notes whether this ledger wrote the file."""
+        """Reads the header record: checks the format, and notes whether this ledger wrote the file.
+
+        The fields about the file's origin are only checked.
+        """
         check_format(fields)
+        for name, check in (
+            ("graphmem", validation.stored_name), ("embedder", validation.stored_text),
+            ("exported_at", validation.moment), ("scope", validation.as_object),
+        ):  # fmt: skip
+            fields.optional(name, check)
         ledger, secret_id = (fields.optional(name, validation.stored_name) for name in ("ledger", "secret"))
         if ledger == self.digests.ledger and secret_id == self.digests.id:
             self._has_own_keys = True
 
     def trailer(self, fields: FieldReader) -> None:
-        """Ignores the trailer record, which `jsonl` has checked already."""
+        """Ignores the trailer record."""
 
     def memory(self, fields: FieldReader) -> ImportMemory:
         """Reads a memory with its history, links, extraction and embeddings."""

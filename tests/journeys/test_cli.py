@@ -97,6 +97,14 @@ def test_life_of_a_memory_from_add_to_delete(home):
     assert run_json("list", "--user", "ann")["total"] == 0
 
 
+def test_explain_says_that_a_fact_has_no_message(plain_home, tmp_path):
+    file = tmp_path / "memory.jsonl"
+    file.write_text(json.dumps({"type": "entity", "name": "Bo", "entityType": "person", "observations": ["Bo sings"]}))
+    run("migrate", "jsonl", str(file), "--user", "ann")
+    imported = run_json("list", "--user", "ann")["results"][0]
+    assert "its source messages were deleted, or it was imported without them" in run("explain", imported["id"]).stdout
+
+
 def test_stats_verify_repair_and_rebuild(home):
     add("Nothing hurries here.")
     assert run_json("stats")["memories"] == 1

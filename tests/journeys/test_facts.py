@@ -123,6 +123,16 @@ def test_a_fact_is_a_memory_with_a_source_message(memory: Memory) -> None:
     assert memory.verify()["ok"]
 
 
+def test_explain_says_that_the_message_of_a_fact_was_deleted(memory: Memory) -> None:
+    uid = add_texts(memory, "My name is Ann.")[0]["results"][0]["id"]
+    explained = memory.explain(uid)
+    assert "note" not in explained
+    memory.delete(explained["messages"][0]["memory_id"])
+    explained = memory.explain(uid)
+    assert (explained["memory"], explained["messages"]) == ("Name is Ann", [])
+    assert explained["note"] == "its source messages were deleted, or it was imported without them"
+
+
 def test_small_talk_gives_nothing_and_costs_one_call(memory: Memory) -> None:
     result = add_texts(memory, "Hello there!")[0]
     assert result["results"] == []
