@@ -292,7 +292,8 @@ class _Search:
         ranked = [RankedMemory(table.ids[i], float(scored[i])) for i in np.argsort(-totals, kind="stable")]
         explainer = ExplanationBuilder(self._arms, [walk.result for walk in self._walks], table)
         grouped = self._grouped([memory for memory in ranked if self._passes_threshold(memory.id, explainer)])
-        best = grouped[: scoring.automatic_cutoff(scored) if self._query.limit is None else self._query.limit]
+        limit = self._query.limit
+        best = grouped[: scoring.automatic_cutoff([memory.score for memory in grouped]) if limit is None else limit]
         hits, relations = self._read_hits(best, explainer)
         words = term_overlap.query_words(self._query.text)
         if self._query.with_relevance:

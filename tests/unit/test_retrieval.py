@@ -488,8 +488,8 @@ def test_turns_of_a_conversation_are_not_passages() -> None:
 
 
 def test_automatic_cutoff_keeps_scores_near_the_best() -> None:
-    assert scoring.automatic_cutoff(np.array([1.0, 0.9, 0.8, 0.66, 0.6])) == 4
-    assert scoring.automatic_cutoff(np.array([1.0, 0.5, 0.2, 0.1])) == scoring.AUTO_MIN
-    assert scoring.automatic_cutoff(np.array([1.0, 0.5])) == 2
-    assert scoring.automatic_cutoff(np.array([])) == 0
-    assert scoring.automatic_cutoff(np.ones(80)) == scoring.AUTO_MAX
+    assert scoring.automatic_cutoff([1.0, 0.9, 0.8, 0.66, 0.6]) == 4
+    assert scoring.automatic_cutoff([1.0, 0.5, 0.2, 0.1]) == scoring.AUTO_MIN
+    assert scoring.automatic_cutoff([1.0, 0.5]) == 2
+    assert scoring.automatic_cutoff([]) == 0
+    assert scoring.automatic_cutoff([1.0] * 80) == scoring.AUTO_MAX
