@@ -172,8 +172,9 @@ class Memory:
         model: one result for each message with text, in order, except those of the roles "system" and "developer",
         which are not stored; `event` is ADD, or NONE for a message already stored. With a model: one result for each
         change, which is ADD (a new fact), UPDATE (with "previous_memory"), DELETE (a retired memory, with "valid_to",
-        "reason", "replaced_by") or NONE (already stated), and `usage` with the model's calls, tokens and cost. If the
-        model fails, the words are kept, `pending` names "facts" and `failed` the error.
+        "reason", "replaced_by") or NONE (already stated), and `usage` with the model's calls, tokens and cost, the
+        parts into which long input was split (`chunks`) and the `repeated_decisions`, as `graphmem.types.UsageDict`
+        documents them. If the model fails, the words are kept, `pending` names "facts" and `failed` the error.
 
         Raises ValidationError (nothing is stored), ConfigError for `infer=True` without a model, and with `strict=True`
         PartialWrite when a projection or the facts are pending (not with `wait=False`).
@@ -432,7 +433,8 @@ class Memory:
         """Returns the memories that answer a question best, also over several hops.
 
         `top_k` (`limit` is the same): 1 to 1000 hits, default 10; "auto" gives the 3 to 50 whose scores are near the
-        best. `filters`: conditions on metadata and on `kind`, `memory_type`, `created_at`, `actor_id`, `role`, `tags`.
+        best. `filters`: conditions on metadata and on `at` (when it was said), `created_at`, `updated_at`, `kind`,
+        `memory_type`, `actor_id`, `role`, `tags`, `hash`.
         `threshold`: the lowest cosine similarity (-1 to 1) of a hit, or of the memory at which its path starts.
         `kinds`: any of "episode", "fact", "summary". `as_of`: search the memories valid at that time (a bare date is
         its first moment). `reference_date`: the moment from which "last week" and the like are counted, in its own time

@@ -124,11 +124,12 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class SearchOutcome:
-    """Hits, best first; the relations that they and their sources state; the names of degraded arms.
+    """Hits, best first; the relations that they and their sources state.
 
-    `named`: keys of the entities that the query names and memories mention. `is_supported_script`: whether the embedder
-    reads the query's script; similarities mean little otherwise. `has_query_terms`: whether the query has a word that
-    names something. Without one, all hits count as related.
+    `degraded`: the names of the arms, stores and models that failed and were left out. `named`: keys of the entities
+    that the query names and memories mention. `is_supported_script`: whether the embedder reads the query's script;
+    similarities mean little otherwise. `has_query_terms`: whether the query has a word that names something. Without
+    one, all hits count as related.
     """
 
     hits: tuple[Hit, ...] = ()

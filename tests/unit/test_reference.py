@@ -8,6 +8,9 @@ from pathlib import Path
 
 import graphmem
 import graphmem.testing
+from graphmem import AsyncMemory, Memory
+from graphmem.boundary.filters import SPECIAL_FIELDS
+from graphmem.types import UsageDict
 
 DOCS = Path(__file__).parents[2] / "docs"
 spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
@@ -32,3 +35,13 @@ def test_the_api_page_has_each_public_name() -> None:
     public = {f"graphmem.{name}" for name in graphmem.__all__} - {"graphmem.__version__"}
     tools = {f"graphmem.testing.{name}" for name in graphmem.testing.__all__}
     assert named == public | tools | {"graphmem.types", "graphmem.testing"}
+
+
+def test_search_documents_each_field_that_filters_know() -> None:
+    for method in (Memory.search, AsyncMemory.search):
+        assert [name for name in SPECIAL_FIELDS if f"`{name}`" not in method.__doc__] == []
+
+
+def test_each_key_of_usage_is_documented() -> None:
+    page = (DOCS / "how-to" / "language-models.md").read_text("utf-8")
+    assert [name for name in UsageDict.__annotations__ if f"`{name}`" not in page] == []
