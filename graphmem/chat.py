@@ -38,13 +38,14 @@ MAX_ROUNDS, MAX_SECONDS = 100, 600.0
 class _RecallRequest:
     """The arguments of one recall.
 
-    `limit` is the number of hits (None: "auto"), `threshold` the lowest cosine similarity (None: none), `deadline` a
-    time of the monotonic clock in seconds.
+    `limit` is the number of hits (None: "auto"), `threshold` the lowest cosine similarity (None: none), `now` the
+    moment from which the query counts (None: now in UTC), `deadline` a time of the monotonic clock in seconds.
     """
 
     query: ConversationQuery
     limit: int | None
     threshold: float | None
+    now: datetime | None
     may_rewrite: bool
     deadline: float
 
@@ -168,6 +169,7 @@ class ChatLink:
         max_chars: int = 1200,
         *,
         threshold: float | Unset | None = UNSET,
+        reference_date: datetime | str | float | None = None,
         rewrite: bool | None = None,
         rewrite_prompt: str | None = None,
     ) -> str:
@@ -178,8 +180,9 @@ class ChatLink:
         one is configured (`graphmem.retrieval.fallback`). At the time limit, or after an error, the block has the hits
         of the steps finished before. Errors and unusable arguments are logged, never raised.
 
-        `threshold` works as in `Memory.context`: by default unrelated memories are left out. `rewrite` and
-        `rewrite_prompt` override the link's for this call.
+        `threshold` works as in `Memory.context`: by default unrelated memories are left out. `reference_date`: the
+        moment from which "last week" and the like are counted, as in `Memory.search`. `rewrite` and `rewrite_prompt`
+        override the link's for this call.
         """
         deadline = monotonic() + self._time_limit
         steps: list[FallbackStep] = []
@@ -188,11 +191,13 @@ class ChatLink:
             char_limit = validation.count(max_chars, "max_chars", 1, 1_000_000)
             only_related = isinstance(threshold, Unset)
             min_similarity = None if isinstance(threshold, Unset) else validation.threshold(threshold)
+            now = validation.reference_date(reference_date)
             may_rewrite = self._rewrite if rewrite is None else validation.flag(rewrite, "rewrite")
             query = self._conversation_query(
                 question, recent, _checked_prompt(rewrite_prompt) or self._rewrite_prompt, only_related=only_related
             )
-            self._search_until_deadline(_RecallRequest(query, max_hits, min_similarity, may_rewrite, deadline), steps)
+            request = _RecallRequest(query, max_hits, min_similarity, now, may_rewrite, deadline)
+            self._search_until_deadline(request, steps)
             return context.context_block(steps[-1].hits[:max_hits], char_limit) if steps else ""
         except GraphmemError as error:
             logger.warning("a recall failed (%s)", type(error).__name__)
@@ -252,6 +257,7 @@ class ChatLink:
                 view,
                 request.limit,
                 threshold=request.threshold,
+                now=request.now,
                 with_relevance=True,
                 match_sentences_over=context.MIN_CHARS,
             )

@@ -461,7 +461,7 @@ class Memory:
             threshold=validation.threshold(threshold),
             explain=validation.flag(explain, "explain"),
             match_sentences_over=UNSPLIT_CHARS if explain else None,
-            now=None if reference_date is None else validation.zoned_moment(reference_date, "reference_date"),
+            now=validation.reference_date(reference_date),
         )
         self._engine.check_embedder()
         with traced_operation("search_memory") as span:
@@ -478,6 +478,7 @@ class Memory:
         run_id: Any = None,
         max_chars: int = 1200,
         threshold: float | Unset | None = UNSET,
+        reference_date: datetime | str | float | None = None,
     ) -> str:
         """Returns a prompt block for a question: the relevant memories, newest first, delimited and marked as data.
 
@@ -490,7 +491,8 @@ class Memory:
         memory that shares rare words with the query or has a similarity of at least .5. Other neighbours in the session
         do not count, nor do similarities where the embedder does not read the query's script. A query without any
         content word ("What do you know?"; judged by English and Chinese words) gets all hits. A `threshold` replaces
-        this rule by a lowest cosine similarity, as in `search`; None keeps all hits.
+        this rule by a lowest cosine similarity, as in `search`; None keeps all hits. `reference_date`: the moment from
+        which "last week" and the like are counted, as in `search`.
         """
         self._engine.check_open()
         char_limit = validation.count(max_chars, "max_chars", 1, 1_000_000)
@@ -498,7 +500,11 @@ class Memory:
         view = _view(scope, None, None, show_expired=False)
         self._engine.check_embedder()
         search_query = SearchQuery(
-            validation.query(query), view, CONTEXT_MEMORIES, match_sentences_over=context.MIN_CHARS
+            validation.query(query),
+            view,
+            CONTEXT_MEMORIES,
+            match_sentences_over=context.MIN_CHARS,
+            now=validation.reference_date(reference_date),
         )
         if isinstance(threshold, Unset):
             hits = search(replace(search_query, with_relevance=True), self._engine.search_deps).related
