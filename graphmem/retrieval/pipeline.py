@@ -21,6 +21,7 @@ from graphmem.retrieval import (
     token_matching,
 )
 from graphmem.retrieval.candidates import Candidates
+from graphmem.retrieval.character_matching import CharacterMatches
 from graphmem.retrieval.explanation import ExplanationBuilder
 from graphmem.retrieval.features import Column, FeatureTable
 from graphmem.retrieval.pagerank import MENTION_WEIGHTS, WalkResult, personalized_pagerank, rarity
@@ -31,7 +32,7 @@ from graphmem.retrieval.source_grouping import RankedMemory, group_sources
 from graphmem.retrieval.types import EncodedQuery, Hit, SearchDeps, SearchOutcome, SearchPartition, SearchQuery
 from graphmem.retrieval.weights import FULL, SearchWeights, Weights
 from graphmem.stores.ledger import candidate_rows, graph_reads, memories, term_stats
-from graphmem.text import query_term_counts, term_counts, term_id
+from graphmem.text import is_unspaced, query_term_counts, term_counts, term_id
 
 # The best of the keyword arm that become candidates, all candidates of the arms, and those that PageRank may add. More
 # (250 to 400 in all) cost time and gain nothing (benchmarks/ABLATIONS.md, "Left out").
@@ -290,7 +291,13 @@ class _Search:
         totals = table.total(weights)
         scored = scoring.scores(totals)
         ranked = [RankedMemory(table.ids[i], float(scored[i])) for i in np.argsort(-totals, kind="stable")]
-        explainer = ExplanationBuilder(self._arms, [walk.result for walk in self._walks], table)
+        explainer = ExplanationBuilder(
+            self._arms,
+            [walk.result for walk in self._walks],
+            table,
+            matches_characters=isinstance(self._candidates.evidence.matches, CharacterMatches),
+            is_unspaced=is_unspaced(self._query.text),
+        )
         grouped = self._grouped([memory for memory in ranked if self._passes_threshold(memory.id, explainer)])
         limit = self._query.limit
         best = grouped[: scoring.automatic_cutoff([memory.score for memory in grouped]) if limit is None else limit]

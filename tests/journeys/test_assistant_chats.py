@@ -191,6 +191,16 @@ def test_a_question_about_a_day_finds_messages_of_that_day_first(question: str, 
         assert {hit["at"][5:10] for hit in hits[: 2 * len(days)]} == days
 
 
+def test_matches_of_characters_are_explained_as_such(memory: Memory) -> None:
+    memory.add(["我海鲜过敏，别推荐海鲜", "周三有一场面试，要穿正式一点"], user_id="chars")
+    hit, _ = memory.search("我对海鲜过敏吗?", user_id="chars", explain=True)["results"]
+    assert {"keyword", "characters"} <= hit["explain"]["arms"].keys()
+    assert "tokens" not in hit["explain"]["arms"]
+    assert hit["explain"]["why"].startswith(
+        "shares words or pairs of characters (rank 1); shares characters or beginnings of words (rank 1)"
+    )
+
+
 def test_latin_words_count_in_a_question_in_another_script(memory: Memory) -> None:
     texts = [
         "今天天气不错，我去公园跑步了五公里。",

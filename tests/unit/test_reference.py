@@ -6,13 +6,17 @@ import importlib.util
 import re
 from pathlib import Path
 
+import pytest
+
 import graphmem
 import graphmem.testing
 from graphmem import AsyncMemory, Memory
 from graphmem.boundary.filters import SPECIAL_FIELDS
+from graphmem.retrieval import explanation
 from graphmem.types import UsageDict
 
 DOCS = Path(__file__).parents[2] / "docs"
+RETRIEVAL_PAGE = (DOCS / "concepts" / "retrieval.md").read_text("utf-8")
 spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
 generate = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(generate)
@@ -45,3 +49,23 @@ def test_search_documents_each_field_that_filters_know() -> None:
 def test_each_key_of_usage_is_documented() -> None:
     page = (DOCS / "how-to" / "language-models.md").read_text("utf-8")
     assert [name for name in UsageDict.__annotations__ if f"`{name}`" not in page] == []
+
+
+@pytest.mark.parametrize("name", sorted({*explanation.REASONS, *explanation.PATH_ARMS}))
+def test_each_name_in_an_explanation_is_documented(name: str) -> None:
+    rows = [line.split(" | ") for line in RETRIEVAL_PAGE.splitlines() if line.startswith("| `")]
+    (cells,) = [cells for cells in rows if f"`{name}`" in cells[0]]
+    assert explanation.REASONS.get(name, "(the path)") in cells[1]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        explanation.UNSPACED_REASONS["keyword"],
+        explanation.NO_REASON,
+        explanation.REACHED_FROM,
+        explanation.NEXT_MESSAGE,
+    ],
+)
+def test_each_other_phrase_of_an_explanation_is_documented(words: str) -> None:
+    assert f'"{words}"' in " ".join(RETRIEVAL_PAGE.split())
