@@ -176,9 +176,10 @@ class ChatLink:
         """Returns the prompt block for a question, of at most `top_k` memories and `max_chars` characters; "" for none.
 
         `recent`: the turns of the conversation, oldest first; the question itself may be the last of them. A question
-        that finds too little is searched again together with these turns, and then rewritten by the language model, if
-        one is configured (`graphmem.retrieval.fallback`). At the time limit, or after an error, the block has the hits
-        of the steps finished before. Errors and unusable arguments are logged, never raised.
+        that finds too little is searched again together with these turns, if it may depend on them ("And when is it?"),
+        and then rewritten by the language model, if one is configured (`graphmem.retrieval.fallback`). At the time
+        limit, or after an error, the block has the hits of the steps finished before. Errors and unusable arguments are
+        logged, never raised.
 
         `threshold` works as in `Memory.context`: by default unrelated memories are left out. `reference_date`: the
         moment from which "last week" and the like are counted, as in `Memory.search`. `rewrite` and `rewrite_prompt`
