@@ -489,10 +489,12 @@ class Memory:
         before it in its session (unless the memory is an assistant's), shares a word with the query or has a similarity
         of at least .35; or if a short path over entities leads to it from an entity that the query names, or from a
         memory that shares rare words with the query or has a similarity of at least .5. Other neighbours in the session
-        do not count, nor do similarities where the embedder does not read the query's script. A query without any
-        content word ("What do you know?"; judged by English and Chinese words) gets all hits. A `threshold` replaces
-        this rule by a lowest cosine similarity, as in `search`; None keeps all hits. `reference_date`: the moment from
-        which "last week" and the like are counted, as in `search`.
+        do not count, nor do similarities where the embedder does not read the query's script. For a query that asks
+        what the assistant said ("Which wine did you recommend?") the best hit of its messages is kept as well. A stored
+        question with the query's own words gives its place to the reply to it. A query without any content word ("What
+        do you know?"; judged by English and Chinese words) gets all hits. A `threshold` replaces this rule by a lowest
+        cosine similarity, as in `search`; None keeps all hits. `reference_date`: the moment from which "last week" and
+        the like are counted, as in `search`.
         """
         self._engine.check_open()
         char_limit = validation.count(max_chars, "max_chars", 1, 1_000_000)
@@ -503,14 +505,13 @@ class Memory:
             validation.query(query),
             view,
             CONTEXT_MEMORIES,
+            threshold=None if isinstance(threshold, Unset) else validation.threshold(threshold),
+            with_relevance=True,
             match_sentences_over=context.MIN_CHARS,
             now=validation.reference_date(reference_date),
         )
-        if isinstance(threshold, Unset):
-            hits = search(replace(search_query, with_relevance=True), self._engine.search_deps).related
-        else:
-            min_similarity = validation.threshold(threshold)
-            hits = search(replace(search_query, threshold=min_similarity), self._engine.search_deps).hits
+        outcome = search(search_query, self._engine.search_deps)
+        hits = outcome.related if isinstance(threshold, Unset) else outcome.hits
         return context.context_block(hits, char_limit)
 
     def get(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support.fakes import fake_models
 
-from graphmem import Memory, Settings
+from graphmem import ChatLink, Memory, Settings
 from graphmem.retrieval import sentence_matching
 
 FILLER = (
@@ -153,6 +153,28 @@ def test_a_context_does_not_leave_room_unused_that_a_shorter_part_would_fill() -
         assert "180 grit" in block
         assert len(list_lines(block)) == 2
         assert any(line.split("] ")[1].startswith("assistant: …") for line in list_lines(block))
+
+
+WINE = (
+    "For grilled fish I would go for a dry Riesling from the Mosel, as its acidity cuts the oil. "
+    + "Serve it at ten degrees in a small glass, and open it half an hour before the guests arrive. " * 12
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "is_shown"),
+    [("Which wine did you recommend?", True), ("您推荐的是哪种酒？", True), ("Which wine does Odile like?", False)],
+)
+def test_a_context_keeps_the_reply_asked_for_although_it_shares_no_word(question: str, is_shown: bool) -> None:
+    with Memory(":memory:") as memory:
+        turns = [("user", "We have guests on Saturday and I grill trout."), ("assistant", WINE)]
+        turns += [("user", "I bought a red bicycle."), ("assistant", "Enjoy the ride and wear a helmet!")]
+        memory.add([{"role": role, "content": text} for role, text in turns], user_id="u")
+        block = memory.context(question, user_id="u")
+        assert ("Riesling" in block) == is_shown
+        assert len(list_lines(block)) <= 1
+        with ChatLink(memory, user_id="u") as link:
+            assert ("Riesling" in link.recall(question)) == is_shown
 
 
 DAYS = [
