@@ -42,14 +42,15 @@ MAX_ROUNDS, MAX_SECONDS = 100, 600.0
 class _RecallRequest:
     """The arguments of one recall.
 
-    `limit` is the number of hits (None: "auto"), `threshold` the lowest cosine similarity (None: none), `deadline` a
-    time of the monotonic clock in seconds.
+    `limit` is the number of hits (None: "auto"), `threshold` the lowest cosine similarity (None: none), `now` the
+    moment from which the query counts (None: now in UTC), `deadline` a time of the monotonic clock in seconds.
     """
 
     scope: Scope
     query: ConversationQuery
     limit: int | None
     threshold: float | None
+    now: datetime | None
     may_rewrite: bool
     deadline: float
 
@@ -137,18 +138,21 @@ class ChatLink:
         max_chars: int = 1200,
         *,
         threshold: float | Unset | None = UNSET,
+        reference_date: datetime | str | float | None = None,
         rewrite: bool | None = None,
         rewrite_prompt: str | None = None,
     ) -> str:
         """Returns the prompt block for a question, of at most `top_k` memories and `max_chars` characters; "" for none.
 
         `recent`: the turns of the conversation, oldest first; the question itself may be the last of them. A question
-        that finds too little is searched again together with these turns, and then rewritten by the language model, if
-        one is configured (`graphmem.retrieval.fallback`). At the time limit, or after an error, the block has the hits
-        of the steps finished before. Errors and unusable arguments are logged, never raised.
+        that finds too little is searched again together with these turns, if it may depend on them ("And when is it?"),
+        and then rewritten by the language model, if one is configured (`graphmem.retrieval.fallback`). At the time
+        limit, or after an error, the block has the hits of the steps finished before. Errors and unusable arguments are
+        logged, never raised.
 
-        `threshold` works as in `Memory.context`: by default unrelated memories are left out. `rewrite` and
-        `rewrite_prompt` override the link's for this call.
+        `threshold` works as in `Memory.context`: by default unrelated memories are left out. `reference_date`: the
+        moment from which "last week" and the like are counted, as in `Memory.search`. `rewrite` and `rewrite_prompt`
+        override the link's for this call.
         """
         return self._worker.recall(
             self._scope,
@@ -157,6 +161,7 @@ class ChatLink:
             top_k=top_k,
             max_chars=max_chars,
             threshold=threshold,
+            reference_date=reference_date,
             rewrite=self._rewrite if rewrite is None else rewrite,
             rewrite_prompt=self._rewrite_prompt if rewrite_prompt is None else rewrite_prompt,
             names=self._names,
@@ -255,6 +260,7 @@ class ChatWorker:
         top_k: int,
         max_chars: int,
         threshold: float | Unset | None = UNSET,
+        reference_date: datetime | str | float | None = None,
         rewrite: bool = True,
         rewrite_prompt: str | None = None,
         names: Mapping[str, str | None] = EMPTY_MAPPING,
@@ -272,10 +278,11 @@ class ChatWorker:
             char_limit = validation.count(max_chars, "max_chars", 1, 1_000_000)
             only_related = isinstance(threshold, Unset)
             min_similarity = None if isinstance(threshold, Unset) else validation.threshold(threshold)
+            now = validation.reference_date(reference_date)
             may_rewrite = validation.flag(rewrite, "rewrite")
             prompt = _checked_prompt(rewrite_prompt)
             query = self._conversation_query(scope, question, recent, names, prompt, only_related=only_related)
-            request = _RecallRequest(scope, query, max_hits, min_similarity, may_rewrite, deadline)
+            request = _RecallRequest(scope, query, max_hits, min_similarity, now, may_rewrite, deadline)
             self._search_until_deadline(request, steps)
             return context.context_block(steps[-1].hits[:max_hits], char_limit) if steps else ""
         except GraphmemError as error:
@@ -330,7 +337,7 @@ class ChatWorker:
     def _run_search_steps(self, request: _RecallRequest, steps: list[FallbackStep]) -> None:
         engine = self._memory._engine  # noqa: SLF001  (same package)
         engine.check_embedder()
-        model: LanguageModel | None = getattr(engine, "llm", None) if request.may_rewrite else None
+        model: LanguageModel | None = engine.llm if request.may_rewrite else None
         scope = request.scope
         partition = scope.partition if scope.user_id is not None else None
 
@@ -342,6 +349,7 @@ class ChatWorker:
                 view,
                 request.limit,
                 threshold=request.threshold,
+                now=request.now,
                 with_relevance=True,
                 match_sentences_over=context.MIN_CHARS,
             )

@@ -168,7 +168,7 @@ def usage(job_result: JobResult) -> UsageDict:
         cost=total.cost,
         by_operation={name: asdict(operation_usage) for name, operation_usage in job_result.usage.items()},
         chunks=job_result.chunks,
-        again=job_result.repeated_decisions,
+        repeated_decisions=job_result.repeated_decisions,
         dropped=dict(job_result.dropped),
     )
 

@@ -92,9 +92,9 @@ class AddResultItem(TypedDict):
 class UsageDict(TypedDict):
     """The language model's usage by one call of `Memory`, in all and by operation ("facts", "decide").
 
-    `chunks`: the number of requests among which the messages were divided. `again`: how often the decision was repeated
-    because another caller had stored a similar memory meanwhile. `dropped`: unusable parts of the model's answers,
-    counted by reason.
+    `chunks`: the number of parts into which the messages were split; each part is a request of its own, with about
+    3,000 tokens of messages at most. `repeated_decisions`: how often the model decided again because another caller had
+    stored a similar memory meanwhile. `dropped`: unusable parts of the model's answers, counted by reason.
     """
 
     calls: int
@@ -105,7 +105,7 @@ class UsageDict(TypedDict):
     cost: float
     by_operation: dict[str, dict[str, float]]
     chunks: int
-    again: int
+    repeated_decisions: int
     dropped: dict[str, int]
 
 

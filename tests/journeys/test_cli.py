@@ -105,6 +105,14 @@ def test_explain_says_that_a_fact_has_no_message(plain_home, tmp_path):
     assert "its source messages were deleted, or it was imported without them" in run("explain", imported["id"]).stdout
 
 
+def test_relative_dates_count_from_the_reference_date(plain_home):
+    add("We had dinner at the castle.", "--timestamp", "2024-03-06")
+    add("We had dinner at the mill.", "--timestamp", "2024-04-03")
+    question = ("Where did we have dinner last week?", "--user", "ann", "--reference-date", "2024-03-13")
+    assert "castle" in run("search", *question, "--top-k", "1").stdout
+    assert "castle" in run("context", *question, "--max-chars", "150").stdout
+
+
 def test_stats_verify_repair_and_rebuild(home):
     add("Nothing hurries here.")
     assert run_json("stats")["memories"] == 1

@@ -561,7 +561,7 @@ def test_a_decision_on_outdated_facts_is_made_again(any_memory: Memory, model: S
 
     model.before_deciding = add_meanwhile
     result = memory.add("Now in Oslo.", **ANN, timestamp=THEN + timedelta(minutes=9))
-    assert result["usage"]["again"] == 1
+    assert result["usage"]["repeated_decisions"] == 1
     assert list_facts(memory) == ["Name is Ann", "Lives in Oslo"]
 
 
