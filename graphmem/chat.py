@@ -20,6 +20,7 @@ from graphmem.commands.types import UNSET, Unset
 from graphmem.concurrency import Pool
 from graphmem.errors import GraphmemError, ValidationError
 from graphmem.ingest.chat_deduplication import ChatHistory
+from graphmem.logs import log_text
 from graphmem.memory import Memory
 from graphmem.model import Message, View
 from graphmem.models.protocols import LanguageModel
@@ -137,13 +138,13 @@ class ChatLink:
             for message in messages:
                 self._store_one(message)
         except GraphmemError as error:
-            logger.warning("a saved chat was not stored (%s)", type(error).__name__)
+            logger.warning("a saved chat was not stored (%s)", log_text(error))
 
     def _store_one(self, message: Mapping[str, Any]) -> None:
         try:
             self._add([message])
         except GraphmemError as error:
-            logger.warning("a message of a saved chat was not stored (%s)", type(error).__name__)
+            logger.warning("a message of a saved chat was not stored (%s)", log_text(error))
 
     def _add(self, messages: Sequence[Mapping[str, Any]]) -> None:
         # The engine enriches and delivers in the background, so that the next chat need not wait.
@@ -195,7 +196,7 @@ class ChatLink:
             self._search_until_deadline(_RecallRequest(query, max_hits, min_similarity, may_rewrite, deadline), steps)
             return context.context_block(steps[-1].hits[:max_hits], char_limit) if steps else ""
         except GraphmemError as error:
-            logger.warning("a recall failed (%s)", type(error).__name__)
+            logger.warning("a recall failed (%s)", log_text(error))
             return ""
 
     def _conversation_query(
@@ -234,7 +235,7 @@ class ChatLink:
         if not job.done():
             logger.warning("a recall was not done within its time limit")
         elif isinstance(error := job.exception(), GraphmemError):
-            logger.warning("a recall failed (%s)", type(error).__name__)
+            logger.warning("a recall failed (%s)", log_text(error))
         else:
             job.result()
 

@@ -20,7 +20,8 @@ from graphmem.concurrency import Pool
 from graphmem.errors import CLOSED, FORKED, ConfigError, GraphmemError, ModelError, StoreError, StoreUnavailable
 from graphmem.ingest.enrichment import Enricher
 from graphmem.ingest.facts.pipeline import FactPipeline, JobResult, PipelineConfig
-from graphmem.jobs.worker import JobWorker
+from graphmem.jobs.worker import JobFailure, JobWorker
+from graphmem.logs import log_text
 from graphmem.model import EmbeddingSpec, MemoryRecord, Scope
 from graphmem.models.protocols import LanguageModel
 from graphmem.models.script_support import ScriptSupport
@@ -193,15 +194,14 @@ class Engine:
 
     def run_job(
         self, job: int, records: Sequence[MemoryRecord], kind: JobKind, *, wait: bool
-    ) -> tuple[JobResult | str, list[str]]:
+    ) -> tuple[JobResult | JobFailure, list[str]]:
         """Runs a job (facts or procedure) on newly stored messages while enriching them; then delivers both.
 
-        `job` is the job's number, `records` the source messages. Returns the job's result, or the class name of the
-        error that stopped it, and the pending parts: the job's kind, projections. With `wait=False` it returns an empty
-        result at once.
+        `job` is the job's number, `records` the source messages. Returns the job's result, or its failure, and the
+        pending parts: the job's kind, projections. With `wait=False` it returns an empty result at once.
         """
         job_worker = self.job_worker()
-        future: Future[JobResult | str] | None = None
+        future: Future[JobResult | JobFailure] | None = None
         with _log_and_leave_pending():
             future = job_worker.run(job, in_background=not wait)
         pending = self.enrich_and_deliver(records, wait=wait)
@@ -209,9 +209,9 @@ class Engine:
             return JobResult(), [kind.value, *pending]
         try:
             result = future.result()
-            is_unfinished = isinstance(result, str) or (not result.usage and self._is_unfinished(job))
+            is_unfinished = isinstance(result, JobFailure) or (not result.usage and self._is_unfinished(job))
         except StoreError as error:
-            result, is_unfinished = type(error).__name__, True
+            result, is_unfinished = JobFailure.of(error), True
         if is_unfinished:
             return result, [kind.value, *pending]
         with _log_and_leave_pending():
@@ -227,7 +227,7 @@ class Engine:
     def retry_failed(self) -> dict[str, Any]:
         """Runs all jobs of the language model now, and waits for them; see `Memory.retry_failed`."""
         results = self.job_worker().drain(by_force=True)
-        failed = Counter(result for result in results if isinstance(result, str))
+        failed = Counter(result.error for result in results if isinstance(result, JobFailure))
         return {"done": len(results) - failed.total(), "failed": dict(failed), "pending": self._flush_background()}
 
     def enrich_and_deliver(self, records: Sequence[MemoryRecord], *, wait: bool) -> list[str]:
@@ -283,7 +283,7 @@ class Engine:
         try:
             self._enricher.process_pending()
         except GraphmemError as error:
-            logger.warning("background work failed (%s) and stays recorded", type(error).__name__)
+            logger.warning("background work failed (%s) and stays recorded", log_text(error))
         for draining in [
             self._pool.submit(worker.drain, self.settings.delivery_wait) for worker in self.projection_workers
         ]:
@@ -427,7 +427,7 @@ def _log_and_leave_pending() -> Iterator[None]:
     try:
         yield
     except (ModelError, StoreError) as error:
-        logger.warning("work after a write failed (%s); it stays recorded and is tried again", type(error).__name__)
+        logger.warning("work after a write failed (%s); it stays recorded and is tried again", log_text(error))
 
 
 def _close_projections(backends: Backends) -> None:

@@ -36,6 +36,7 @@ from graphmem.engine import PROJECTION_NAMES, Engine
 from graphmem.errors import ConfigError, NotFoundError, PartialWrite, StoreError, ValidationError
 from graphmem.ingest.hooks import apply_before_store
 from graphmem.ingest.messages import message_commands
+from graphmem.jobs.worker import JobFailure
 from graphmem.model import ALL_KINDS, Kind, MemoryRecord, Message, Scope, View
 from graphmem.queries.entities import find_entity, list_entities
 from graphmem.queries.graph import build_graph
@@ -173,7 +174,7 @@ class Memory:
         which are not stored; `event` is ADD, or NONE for a message already stored. With a model: one result for each
         change, which is ADD (a new fact), UPDATE (with "previous_memory"), DELETE (a retired memory, with "valid_to",
         "reason", "replaced_by") or NONE (already stated), and `usage` with the model's calls, tokens and cost. If the
-        model fails, the words are kept, `pending` names "facts" and `failed` the error.
+        model fails, the words are kept, `pending` names "facts", `failed` the error and `causes` its cause.
 
         Raises ValidationError (nothing is stored), ConfigError for `infer=True` without a model, and with `strict=True`
         PartialWrite when a projection or the facts are pending (not with `wait=False`).
@@ -246,8 +247,10 @@ class Memory:
         kind = JobKind.PROCEDURE if extraction.procedure else JobKind.FACTS
         job_result, pending = self._engine.run_job(int(job_outcome.id), new_records, kind, wait=wait)
         result = types.AddResult(results=duplicates, relations=[])
-        if isinstance(job_result, str):
-            result["failed"] = {kind.value: job_result}
+        if isinstance(job_result, JobFailure):
+            result["failed"] = {kind.value: job_result.error}
+            if job_result.cause is not None:
+                result["causes"] = {kind.value: job_result.cause}
         else:
             result["results"] += responses.fact_result_items(job_result.outcomes)
             result["relations"] = self._relations_stated_by(
@@ -836,8 +839,8 @@ class Memory:
         warnings.warn(
             'version "v1.0" returns bare lists; set version "v1.1" for {"results": …}', DeprecationWarning, stacklevel=3
         )
-        if failed := cast("dict[str, Any]", result).get("failed"):
-            reasons = ", ".join(f"{name}: {why}" for name, why in failed.items())
+        if failures := responses.failure_texts(cast("dict[str, Any]", result)):
+            reasons = ", ".join(f"{name}: {why}" for name, why in failures.items())
             warnings.warn(f"add: the language model's work failed ({reasons})", RuntimeWarning, stacklevel=3)
         return cast("R", types.ResultList(result))
 

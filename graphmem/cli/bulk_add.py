@@ -23,7 +23,7 @@ def add_all(
 ) -> dict[str, Any]:
     """Adds messages in batches of `max_messages`; returns the results of all calls of `add` in the shape of one.
 
-    `usage` and `failed` are those of the last call that has them.
+    `usage`, `failed` and `causes` are those of the last call that has them.
     `options` are further arguments of `add`; `source` names the input in errors. All messages are checked first:
     after a ValidationError nothing is stored. More than PROGRESS_FROM messages are all stored, which is quick, before
     their enrichment is waited for; enrichment that an interruption leaves undone is done when the memory is opened
@@ -45,7 +45,7 @@ def add_all(
         "results": [item for result in results for item in result["results"]],
         "relations": [relation for result in results for relation in result["relations"]],
     }
-    for name in ("failed", "usage"):
+    for name in ("failed", "causes", "usage"):
         values = [result[name] for result in results if name in result]
         added |= {name: values[-1]} if values else {}
     return added | ({"pending": pending} if pending else {})
