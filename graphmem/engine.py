@@ -28,10 +28,11 @@ from graphmem.models.script_support import ScriptSupport
 from graphmem.retrieval.types import SearchDeps
 from graphmem.settings import Settings
 from graphmem.stores.ledger import embeddings, integrity, jobs, memories, model_usage, outbox
+from graphmem.stores.ledger.embedder import check_embedder, record_embedder, recorded_embedder
 from graphmem.stores.ledger.jobs import JobKind
 from graphmem.stores.projection import Progress, Projection
 from graphmem.stores.projection_worker import ProjectionWorker
-from graphmem.wiring import Backends, open_backends, record_embedder, recorded_embedder, storage_paths
+from graphmem.wiring import Backends, open_backends, storage_paths
 
 logger = logging.getLogger("graphmem")
 POOL_SIZE = 8
@@ -142,11 +143,6 @@ class Engine:
         """The embeddings stored for each text."""
         return self._enricher.spec
 
-    @property
-    def dims(self) -> int:
-        """The length of a vector."""
-        return self._backends.embedder.dims
-
     def check_open(self) -> None:
         """Raises StoreUnavailable after `close`, and in a process that was forked after opening."""
         if self in _inherited:
@@ -155,15 +151,8 @@ class Engine:
             raise StoreUnavailable(CLOSED)
 
     def check_embedder(self) -> None:
-        """Raises ConfigError when the ledger's vectors are of another model than the configured one."""
-        recorded, configured = recorded_embedder(self.ledger), self._backends.embedder.model
-        if recorded is None:
-            record_embedder(self.ledger, configured)
-        elif recorded != configured:
-            raise ConfigError(
-                f"embedder: this ledger's vectors are of {recorded!r}, the configuration says {configured!r}; "
-                f"call rebuild() to embed everything anew, or configure {recorded!r} again"
-            )
+        """Raises ConfigError when the ledger's vectors are of another embedder; records the first one."""
+        check_embedder(self.ledger, self.embedding_spec.embedder)
 
     def _open_projections(self) -> None:
         """Connects to the servers, all at the same time, and schedules the work that an ended process left behind."""
@@ -311,25 +300,26 @@ class Engine:
         return pending_jobs + [projection.name for projection in self.projections if projection.has_pending()]
 
     def rebuild(self, projection: str | None, progress: Progress | None) -> None:
-        """Drops projections (`projection`, or None for all) and fills them again; embeds only texts that have no
-        vectors yet.
+        """Drops projections (`projection`, or None for all) and fills them again.
 
+        Embeds texts that have no vectors of the configured embedder, unless only the graph is rebuilt.
         `progress(name, done, total)` is called after each batch.
         """
-        self._embed_for_this_model()
+        if projection != "graph":
+            self._embed_for_this_embedder()
         with self.ledger.write() as connection:
             integrity.recompute_derived(connection)
         for target in self.projections:
             if projection in {None, target.name}:
                 target.rebuild(self.partitions(), progress)
 
-    def _embed_for_this_model(self) -> None:
+    def _embed_for_this_embedder(self) -> None:
         with self.ledger.read() as connection:
             rows = embeddings.rows_without_embeddings(connection, self._enricher.spec)
             outdated = list(memories.records_by_row(connection, rows).values())
         if outdated:
             self.commit([ReindexMemory(record.id) for record in outdated])
-        record_embedder(self.ledger, self._backends.embedder.model)
+        record_embedder(self.ledger, self._enricher.spec.embedder)
         self._enricher.process_pending()
         with self.ledger.write() as connection:
             deleted = embeddings.delete_other_embeddings(connection, self._enricher.spec)
@@ -375,9 +365,14 @@ class Engine:
             counts, embedding_bytes = integrity.counts(connection), integrity.embedding_bytes(connection)
             usage, pending_jobs = model_usage.usage_totals(connection, scope), jobs.pending_kinds(connection)
             unguarded = integrity.count_unprotected_tombstones(connection)
+            configured = self.embedding_spec.embedder
+            recorded = recorded_embedder(connection) or configured
+        other = {"configured_embedder": configured.model, "configured_embedder_dims": configured.dims}
         return {
             **counts,
-            "embedder": self._backends.embedder.model,
+            "embedder": recorded.model,
+            "embedder_dims": recorded.dims,
+            **(other if recorded != configured else {}),
             "embedding_bytes": embedding_bytes,
             "bytes": self.ledger.size(),
             "unguarded": unguarded,
@@ -423,10 +418,13 @@ class Engine:
 
 @contextmanager
 def _log_and_leave_pending() -> Iterator[None]:
-    """Logs a failure of a model or store after a commit; the unfinished work stays recorded and is tried again."""
+    """Logs a failure of a model or store after a commit; the unfinished work stays recorded and is tried again.
+
+    A changed embedder (ConfigError) is one, too: `undo` does not check it, but its words are embedded again.
+    """
     try:
         yield
-    except (ModelError, StoreError) as error:
+    except (ModelError, StoreError, ConfigError) as error:
         logger.warning("work after a write failed (%s); it stays recorded and is tried again", log_text(error))
 
 

@@ -716,6 +716,8 @@ class Memory:
         """Returns counts, the sizes of the ledger's file and of its embeddings (bytes), the pending work and the
         models' usage.
 
+        `embedder` is the model of the ledger's vectors, `embedder_dims` their length; `configured_embedder` and
+        `configured_embedder_dims` are there if another one is configured: `rebuild` changes to it.
         `unguarded` counts erased messages that would not be recognised if they came again, because the ledger's secret
         key was lost. `usage` has a line for each operation and model: `{"operation", "model", "calls", "prompt_tokens",
         "completion_tokens", "cached_tokens", "seconds", "cost"}`; with a scope, only the calls made for it. All else is
@@ -755,8 +757,9 @@ class Memory:
         """Drops a projection ("vectors", "graph"; default: all) and fills it again from the ledger, without calling a
         model.
 
-        After a change of the embedding model it embeds every text again. `progress(name, done, total)` is called after
-        each batch, in sequence numbers. Returns the report of `verify` afterwards.
+        After a change of the embedder it embeds every text again, unless only the graph is rebuilt.
+        `progress(name, done, total)` is called after each batch, in sequence numbers. Returns the report of `verify`
+        afterwards.
         """
         self._engine.check_open()
         if projection is not None and (not isinstance(projection, str) or projection not in PROJECTION_NAMES):
