@@ -22,6 +22,7 @@ from graphmem.commands.types import UNSET, Unset
 from graphmem.concurrency import DrainablePool
 from graphmem.errors import GraphmemError, ValidationError
 from graphmem.ingest.chat_deduplication import ChatHistory
+from graphmem.logs import log_text
 from graphmem.memory import Memory
 from graphmem.model import EMPTY_MAPPING, Message, Scope, View
 from graphmem.models.protocols import LanguageModel
@@ -237,13 +238,13 @@ class ChatWorker:
             for message in messages:
                 self._store_one(scope, message)
         except GraphmemError as error:
-            logger.warning("a saved chat was not stored (%s)", type(error).__name__)
+            logger.warning("a saved chat was not stored (%s)", log_text(error))
 
     def _store_one(self, scope: Scope, message: Mapping[str, Any]) -> None:
         try:
             self._add(scope, [message])
         except GraphmemError as error:
-            logger.warning("a message of a saved chat was not stored (%s)", type(error).__name__)
+            logger.warning("a message of a saved chat was not stored (%s)", log_text(error))
 
     def _add(self, scope: Scope, messages: Sequence[Mapping[str, Any]]) -> None:
         # The engine enriches and delivers in the background, so that the next chat need not wait.
@@ -286,7 +287,7 @@ class ChatWorker:
             self._search_until_deadline(request, steps)
             return context.context_block(steps[-1].hits[:max_hits], char_limit) if steps else ""
         except GraphmemError as error:
-            logger.warning("a recall failed (%s)", type(error).__name__)
+            logger.warning("a recall failed (%s)", log_text(error))
             return ""
 
     def _conversation_query(
@@ -330,7 +331,7 @@ class ChatWorker:
             job.cancel()  # one that has not begun, because others hang, must not search later for nobody
             logger.warning("a recall was not done within its time limit")
         elif isinstance(error := job.exception(), GraphmemError):
-            logger.warning("a recall failed (%s)", type(error).__name__)
+            logger.warning("a recall failed (%s)", log_text(error))
         else:
             job.result()
 

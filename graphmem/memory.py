@@ -36,6 +36,7 @@ from graphmem.engine import PROJECTION_NAMES, Engine
 from graphmem.errors import ConfigError, NotFoundError, PartialWrite, StoreError, ValidationError
 from graphmem.ingest.hooks import apply_before_store
 from graphmem.ingest.messages import message_commands
+from graphmem.jobs.worker import JobFailure
 from graphmem.model import ALL_KINDS, Kind, MemoryRecord, Message, Scope, View
 from graphmem.queries.entities import find_entity, list_entities
 from graphmem.queries.graph import build_graph
@@ -174,7 +175,8 @@ class Memory:
         change, which is ADD (a new fact), UPDATE (with "previous_memory"), DELETE (a retired memory, with "valid_to",
         "reason", "replaced_by") or NONE (already stated), and `usage` with the model's calls, tokens and cost, the
         parts into which long input was split (`chunks`) and the `repeated_decisions`, as `graphmem.types.UsageDict`
-        documents them. If the model fails, the words are kept, `pending` names "facts" and `failed` the error.
+        documents them. If the model fails, the words are kept, `pending` names "facts", `failed` the error and `causes`
+        its cause.
 
         Raises ValidationError (nothing is stored), ConfigError for `infer=True` without a model, and with `strict=True`
         PartialWrite when a projection or the facts are pending (not with `wait=False`).
@@ -247,8 +249,10 @@ class Memory:
         kind = JobKind.PROCEDURE if extraction.procedure else JobKind.FACTS
         job_result, pending = self._engine.run_job(int(job_outcome.id), new_records, kind, wait=wait)
         result = types.AddResult(results=duplicates, relations=[])
-        if isinstance(job_result, str):
-            result["failed"] = {kind.value: job_result}
+        if isinstance(job_result, JobFailure):
+            result["failed"] = {kind.value: job_result.error}
+            if job_result.cause is not None:
+                result["causes"] = {kind.value: job_result.cause}
         else:
             result["results"] += responses.fact_result_items(job_result.outcomes)
             result["relations"] = self._relations_stated_by(
@@ -724,6 +728,8 @@ class Memory:
         """Returns counts, the sizes of the ledger's file and of its embeddings (bytes), the pending work and the
         models' usage.
 
+        `embedder` is the model of the ledger's vectors, `embedder_dims` their length; `configured_embedder` and
+        `configured_embedder_dims` are there if another one is configured: `rebuild` changes to it.
         `unguarded` counts erased messages that would not be recognised if they came again, because the ledger's secret
         key was lost. `usage` has a line for each operation and model: `{"operation", "model", "calls", "prompt_tokens",
         "completion_tokens", "cached_tokens", "seconds", "cost"}`; with a scope, only the calls made for it. All else is
@@ -763,8 +769,9 @@ class Memory:
         """Drops a projection ("vectors", "graph"; default: all) and fills it again from the ledger, without calling a
         model.
 
-        After a change of the embedding model it embeds every text again. `progress(name, done, total)` is called after
-        each batch, in sequence numbers. Returns the report of `verify` afterwards.
+        After a change of the embedder it embeds every text again, unless only the graph is rebuilt.
+        `progress(name, done, total)` is called after each batch, in sequence numbers. Returns the report of `verify`
+        afterwards.
         """
         self._engine.check_open()
         if projection is not None and (not isinstance(projection, str) or projection not in PROJECTION_NAMES):
@@ -848,8 +855,8 @@ class Memory:
         warnings.warn(
             'version "v1.0" returns bare lists; set version "v1.1" for {"results": …}', DeprecationWarning, stacklevel=3
         )
-        if failed := cast("dict[str, Any]", result).get("failed"):
-            reasons = ", ".join(f"{name}: {why}" for name, why in failed.items())
+        if failures := responses.failure_texts(cast("dict[str, Any]", result)):
+            reasons = ", ".join(f"{name}: {why}" for name, why in failures.items())
             warnings.warn(f"add: the language model's work failed ({reasons})", RuntimeWarning, stacklevel=3)
         return cast("R", types.ResultList(result))
 

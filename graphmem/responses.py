@@ -156,6 +156,15 @@ def _fact_result_item(outcome: Outcome) -> AddResultItem:
     return result
 
 
+def failure_texts(result: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the failed steps of a call of `add`, each with the error's name and, if known, its cause."""
+    causes = result.get("causes", {})
+    return {
+        step: f"{error}: {causes[step]}" if step in causes else error
+        for step, error in result.get("failed", {}).items()
+    }
+
+
 def usage(job_result: JobResult) -> UsageDict:
     """Returns the calls, tokens, seconds and cost of a job's language model, in all and by operation."""
     total = sum(job_result.usage.values(), Usage())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from datetime import UTC, datetime
@@ -24,11 +24,11 @@ def add_all(
 ) -> dict[str, Any]:
     """Adds messages in batches of `max_messages`; returns the results of all calls of `add` in the shape of one.
 
-    `usage` is the sum; `failed` has the different errors of all calls, and `skipped` counts from the first message.
-    `options` are further arguments of `add`; `source` names the input in errors. All messages are checked first:
-    after a ValidationError nothing is stored. More than PROGRESS_FROM messages are all stored, which is quick, before
-    their enrichment is waited for; enrichment that an interruption leaves undone is done when the memory is opened
-    next.
+    `usage` is the sum; `failed` and `causes` have the different errors of all calls and their causes, and `skipped`
+    counts from the first message. `options` are further arguments of `add`; `source` names the input in errors. All
+    messages are checked first: after a ValidationError nothing is stored. More than PROGRESS_FROM messages are all
+    stored, which is quick, before their enrichment is waited for; enrichment that an interruption leaves undone is done
+    when the memory is opened next.
     """
     batch_size = memory.limits.max_messages
     batches = [messages[start : start + batch_size] for start in range(0, len(messages), batch_size)] or [[]]
@@ -46,22 +46,27 @@ def add_all(
         "results": [item for result in results for item in result["results"]],
         "relations": [relation for result in results for relation in result["relations"]],
     }
-    failures = [failure for result in results for failure in result.get("failed", {}).items()]
+    if failed := _joined(result.get("failed", {}) for result in results):
+        added["failed"] = failed
+    if causes := _joined(result.get("causes", {}) for result in results):
+        added["causes"] = causes
     usages = [result["usage"] for result in results if "usage" in result]
     skipped = [
         {**item, "message": number * batch_size + item["message"]}
         for number, result in enumerate(results)
         for item in result.get("skipped", ())
     ]
-    if failures:
-        added["failed"] = {
-            step: "; ".join(dict.fromkeys(error for name, error in failures if name == step)) for step, _ in failures
-        }
     if usages:
         added["usage"] = reduce(_sum_nested, usages)
     if skipped:
         added["skipped"] = skipped
     return added | ({"pending": pending} if pending else {})
+
+
+def _joined(texts: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """Joins the different texts of each key."""
+    pairs = [pair for by_key in texts for pair in by_key.items()]
+    return {key: "; ".join(dict.fromkeys(text for other, text in pairs if other == key)) for key, _ in pairs}
 
 
 def _sum_nested(one: Any, other: Any) -> Any:

@@ -246,7 +246,7 @@ class EndpointError:
         if self.is_too_large:
             return f"finds the request too large (HTTP {self.status}); use a model that takes more"
         if self.code == "insufficient_quota":
-            return "says that the account has no credit left; add some, or use another key"
+            return f"says that the account has no credit left (HTTP {self.status}); add some, or use another key"
         if self.status in _REDIRECTS:
             return (
                 f"answers that it is at another address (HTTP {self.status}), which is not followed: words and keys go "

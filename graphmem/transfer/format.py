@@ -34,6 +34,7 @@ from graphmem.model import (
     EMPTY_MAPPING,
     NO_ANSWER_TYPES,
     SCOPE_NAMES,
+    VECTOR_BYTES,
     AnswerType,
     EmbeddingSpec,
     EntityType,
@@ -62,7 +63,6 @@ FORMAT = 1
 EVENTS: tuple[str, ...] = get_args(EventName)
 LINK_KINDS: tuple[str, ...] = get_args(LinkKind)
 MENTION_KINDS = {kind.name.lower(): kind for kind in MentionKind}
-VECTOR_BYTES = 4
 
 
 class FieldReader:
@@ -116,11 +116,10 @@ class FieldReader:
 
 @dataclass(frozen=True, slots=True)
 class ImportTarget:
-    """The importing ledger: its digests, its embeddings, and the number of dimensions of its vectors."""
+    """The importing ledger: its digests and its embeddings."""
 
     digests: Digests
     spec: EmbeddingSpec
-    dims: int
 
 
 class RecordReader:
@@ -458,7 +457,7 @@ def _embeddings_for(fields: FieldReader, target: ImportTarget) -> Embedded | Non
     model = fields.required("model", validation.stored_name)
     if model != spec.model or not all(map(fields.has_unread, spec.names)):
         return None
-    vectors = fields.list_of("vector", lambda value, path: _vector(value, path, target.dims)) or ()
+    vectors = fields.list_of("vector", lambda value, path: _vector(value, path, spec.dims)) or ()
     tokens: tuple[Tokens, ...] = ()
     if spec.tokens is not None:
         tokens = fields.list_of(spec.tokens, lambda value, path: _tokens(value, path, spec.token_dims)) or ()
@@ -470,7 +469,8 @@ def _embeddings_for(fields: FieldReader, target: ImportTarget) -> Embedded | Non
 def _vector(value: object, path: str, dims: int) -> Matrix:
     data = _from_base64(value, path)
     if len(data) != VECTOR_BYTES * dims:
-        validation.refuse(path, len(data), f"bytes are no vector of {dims} dimensions; export it again")
+        remedy = "configure the embedder of the export, or export it again"
+        validation.refuse(path, len(data), f"bytes are no vector of {dims} dimensions; {remedy}")
     vector = np.frombuffer(data, "<f4")
     if not np.isfinite(vector).all():
         validation.refuse(path, "not a number", "a vector has finite numbers; export it again")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from threading import Event
 from typing import Any
 
 import pytest
+from support.contract import Make, with_embedder
 from support.databases import SQLITE_ONLY
 from support.fake_llm import OneAnswer
+from support.fakes import hash_texts
 from support.waiting import TIMEOUT
 
 from graphmem import ChatLink, Memory
@@ -127,6 +130,20 @@ def test_a_failing_memory_raises_nothing(memory: Memory, caplog: pytest.LogCaptu
     link.close()
     log_texts = sorted(record.getMessage() for record in caplog.records if record.name == "graphmem")
     assert log_texts == ["a recall failed (StoreUnavailable)", "a saved chat was not stored (StoreUnavailable)"]
+
+
+def test_the_log_says_to_rebuild_after_a_change_of_the_embedder(
+    make_memory: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = make_memory(tmp_path)
+    first.add("I like tea", **WHO)
+    first.close()
+    with ChatLink(make_memory(tmp_path, **with_embedder(hash_texts, "other")), **WHO, **LONG_LIMIT) as link:
+        link.saved(make_turns("I like cake"))
+        link.recall("What do I like?")
+    warnings = sorted(record.getMessage() for record in caplog.records if record.name == "graphmem")
+    assert [warning.partition(" (")[0] for warning in warnings] == ["a recall failed", "a saved chat was not stored"]
+    assert all("call rebuild()" in warning for warning in warnings)
 
 
 # --- recall() ---------------------------------------------------------------------------------------------------------

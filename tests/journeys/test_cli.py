@@ -12,9 +12,11 @@ import subprocess
 import sys
 
 import pytest
+from support.fakes import hash_texts
 from support.waiting import TIMEOUT, wait_until
 from typer.testing import CliRunner
 
+from graphmem import Memory
 from graphmem.cli import bulk_add
 from graphmem.cli.app import app
 from graphmem.cli.render import Renderer, escape_controls, one_line, quoted
@@ -123,6 +125,20 @@ def test_stats_verify_repair_and_rebuild(home):
     assert run_json("rebuild")["ok"]
     assert "change nothing" in run("verify", "--repair", "--user", "ann").stderr
     run("rebuild", "everything", status=2)
+
+
+def test_rebuild_keeps_the_vectors_of_an_embedder_that_nobody_replaced(plain_home, monkeypatch):
+    function = {"embed": hash_texts, "embedding_dims": 64, "model": "mine"}
+    config = {"home": str(plain_home), "embedder": {"provider": "callable", "config": function}}
+    with Memory.from_config({**config, "extractor": {"provider": "none"}}) as memory:
+        memory.add("Nothing hurries here.", user_id="ann")
+    error = run("rebuild", status=1).stderr
+    assert "'mine'" in error and "Memory.rebuild()" in error and "GRAPHMEM_EMBEDDER__PROVIDER" in error
+    assert run_json("rebuild", "graph")["ok"]
+    assert run_json("stats")["embedder"] == "mine"
+    monkeypatch.setenv("GRAPHMEM_EMBEDDER__PROVIDER", "minilm")
+    assert run_json("rebuild")["ok"]
+    assert run_json("stats")["embedder"].startswith("minilm")
 
 
 def test_verify_exits_with_status_one_if_something_is_wrong(plain_home):

@@ -724,7 +724,7 @@ def test_facts_on_the_command_line(endpoint: ModelEndpoint, model: Scripted, tmp
     assert run("undo", event).exit_code == 1
     model.broken = True
     result = run("add", "I sing.", "--user", "ann7")
-    assert "the model failed (LLMUnusable): retry-failed" in result.output
+    assert "the model failed (LLMUnusable: the model's answer" in result.output
     assert run("retry-failed").exit_code == 1
     model.broken = False
     assert json.loads(run("retry-failed", "--json").stdout)["done"] == 1

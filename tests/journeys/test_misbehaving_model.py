@@ -120,6 +120,14 @@ CASES = {
 }
 
 
+def test_a_rejected_request_is_reported_with_its_status(caplog: pytest.LogCaptureFixture) -> None:
+    with ModelEndpoint([behaviours.failed(401)]) as endpoint, Memory(":memory:", settings=settings(endpoint)) as memory:
+        result = memory.add("I drink matcha", user_id="ann")
+    assert result["failed"] == {"facts": "LLMRejected"}
+    assert result["causes"]["facts"].endswith("(HTTP 401)")
+    assert f"(LLMRejected: {result['causes']['facts']})" in caplog.text
+
+
 @pytest.fixture(autouse=True)
 def _short_retry_delay(monkeypatch: pytest.MonkeyPatch) -> None:
     import openai._base_client

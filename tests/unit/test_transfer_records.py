@@ -56,7 +56,7 @@ ALL_FIELDS = {name for definition in DEFINITIONS.values() for name in definition
 def refusal(record: Record) -> str:
     """The reader's error for a record, "" for none."""
     reader = RecordReader(
-        ImportTarget(Digests("a-ledger", bytes(32)), EmbeddingSpec("hash-64"), 64), datetime(2024, 6, 1, tzinfo=UTC)
+        ImportTarget(Digests("a-ledger", bytes(32)), EmbeddingSpec("hash-64", 64)), datetime(2024, 6, 1, tzinfo=UTC)
     )
     try:
         reader.command(record)
