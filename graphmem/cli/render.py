@@ -132,7 +132,7 @@ class Renderer:
 
     def pair(self, name: str, value: object, indent: int = 2) -> None:
         """Prints a name and its value."""
-        self.line((f"{one_line(name):<16}", "dim"), one_line(str(value)), indent=indent)
+        self.line((f"{one_line(name):<15} ", "dim"), one_line(str(value)), indent=indent)
 
     def history(self, events: Iterable[Json]) -> None:
         """Prints events of a memory, each with the old and the new text."""

@@ -135,6 +135,7 @@ def test_rebuild_keeps_the_vectors_of_an_embedder_that_nobody_replaced(plain_hom
     error = run("rebuild", status=1).stderr
     assert "'mine'" in error and "Memory.rebuild()" in error and "GRAPHMEM_EMBEDDER__PROVIDER" in error
     assert run_json("rebuild", "graph")["ok"]
+    assert "configured_embedder minilm" in run("stats").stdout
     assert run_json("stats")["embedder"] == "mine"
     monkeypatch.setenv("GRAPHMEM_EMBEDDER__PROVIDER", "minilm")
     assert run_json("rebuild")["ok"]
