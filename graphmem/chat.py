@@ -211,6 +211,8 @@ class ChatWorker:
         # One thread, so that messages are stored in the order of the calls. Recalls have threads of their own.
         self._writer = DrainablePool(1, thread_name_prefix="graphmem-chat-saving")
         self._readers = DrainablePool(RECALL_THREADS, thread_name_prefix="graphmem-chat-recall")
+        # The first recall would spend its time limit on that.
+        self._readers.submit(memory._engine.load_models)  # noqa: SLF001  (same package)
 
     # --- storing --------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from threading import Lock
 from time import monotonic
@@ -23,7 +23,7 @@ from graphmem.ingest.facts.pipeline import FactPipeline, JobResult, PipelineConf
 from graphmem.jobs.worker import JobFailure, JobWorker
 from graphmem.logs import log_text
 from graphmem.model import EmbeddingSpec, MemoryRecord, Scope
-from graphmem.models.protocols import LanguageModel
+from graphmem.models.protocols import LanguageModel, TokenEmbedder
 from graphmem.models.script_support import ScriptSupport
 from graphmem.retrieval.types import SearchDeps
 from graphmem.settings import Settings
@@ -166,6 +166,18 @@ class Engine:
             self.schedule_background_work()
         if self._job_worker is not None:
             self._job_worker.schedule()
+
+    def load_models(self) -> None:
+        """Loads the models that run in this process; without that, the first search does and takes longer.
+
+        Never raises: the search that needs a broken model says so.
+        """
+        with suppress(ModelError):
+            if self._backends.extractor is not None:
+                self._backends.extractor.keys("Anna")
+            # Only such an embedder runs in this process; another would send the word to its host.
+            if isinstance(self._backends.embedder, TokenEmbedder):
+                self._backends.embedder.embed_question("Anna")
 
     def _check_index(self) -> None:
         if self._index_is_checked:
