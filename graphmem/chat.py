@@ -1,14 +1,16 @@
 """ChatLink joins a chat application to a `Memory`: it stores saved chats and recalls memories for a question.
 
-Neither delays the chat or raises for a memory that is slow, broken or out of reach: the log gets a warning (without any
-text of the chat), and recall returns no memories.
+Its `ChatWorker` has the threads for both; the adapters of `graphmem.integrations` use it as well. Neither delays the
+chat or raises for a memory that is slow, broken or out of reach: the log gets a warning (without any text of the chat),
+and recall returns no memories.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import wait
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from threading import Lock
@@ -17,11 +19,12 @@ from typing import Any, Self
 
 from graphmem.boundary import validation
 from graphmem.commands.types import UNSET, Unset
-from graphmem.concurrency import Pool
+from graphmem.concurrency import DrainablePool
 from graphmem.errors import GraphmemError, ValidationError
 from graphmem.ingest.chat_deduplication import ChatHistory
+from graphmem.logs import log_text
 from graphmem.memory import Memory
-from graphmem.model import Message, View
+from graphmem.model import EMPTY_MAPPING, Message, Scope, View
 from graphmem.models.protocols import LanguageModel
 from graphmem.retrieval import context
 from graphmem.retrieval.fallback import ConversationQuery, FallbackStep, search_with_fallback
@@ -31,6 +34,8 @@ from graphmem.retrieval.types import SearchOutcome, SearchQuery
 logger = logging.getLogger("graphmem")
 
 RECALL_THREADS = 4
+# Calls of `ChatWorker.store` that wait for the thread that stores.
+MAX_QUEUED = 1000
 MAX_ROUNDS, MAX_SECONDS = 100, 600.0
 
 
@@ -38,13 +43,15 @@ MAX_ROUNDS, MAX_SECONDS = 100, 600.0
 class _RecallRequest:
     """The arguments of one recall.
 
-    `limit` is the number of hits (None: "auto"), `threshold` the lowest cosine similarity (None: none), `deadline` a
-    time of the monotonic clock in seconds.
+    `limit` is the number of hits (None: "auto"), `threshold` the lowest cosine similarity (None: none), `now` the
+    moment from which the query counts (None: now in UTC), `deadline` a time of the monotonic clock in seconds.
     """
 
+    scope: Scope
     query: ConversationQuery
     limit: int | None
     threshold: float | None
+    now: datetime | None
     may_rewrite: bool
     deadline: float
 
@@ -79,15 +86,11 @@ class ChatLink:
         self._scope = validation.required_scope(user_id, agent_id, run_id)[0]
         self._names = {"user": user_name, "assistant": agent_name}
         self._rounds = validation.count(rounds, "rounds", 1, MAX_ROUNDS)
-        self._time_limit = _checked_time_limit(time_limit)
         self._rewrite = validation.flag(rewrite, "rewrite")
         self._rewrite_prompt = _checked_prompt(rewrite_prompt)
-        self._chat_history = ChatHistory(memory._engine.ledger.digests.keyed)  # noqa: SLF001  (same package)
+        self._worker = ChatWorker(memory, validation.seconds(time_limit, "time_limit", MAX_SECONDS))
+        self._chat_history = ChatHistory(self._worker.keyed)
         self._lock = Lock()
-        self._running_jobs: set[Future[None]] = set()
-        # One thread, so that chats are stored in the order of the calls. Recalls have threads of their own.
-        self._writer = Pool(1, thread_name_prefix="graphmem-chat-saving")
-        self._readers = Pool(RECALL_THREADS, thread_name_prefix="graphmem-chat-recall")
 
     def __enter__(self) -> Self:
         return self
@@ -97,67 +100,35 @@ class ChatLink:
 
     def saved(self, messages: Sequence[Mapping[str, Any]]) -> None:
         """Stores the last rounds of a saved chat in the background and returns at once; never raises for an unusable
-        chat.
+        chat. Of more than 1,000 savings that wait for a slow memory, the oldest is dropped.
 
         `messages` is the chat or its end, in the form of `Memory.add`. Calls are stored in their order, each message
         once however often it is saved. A message is recognised by its "id", or by its words and "timestamp"; one with
-        neither, by its position in the chat, which requires the whole chat, or an end of it that begins inside the chat
-        of the former call.
+        neither, by its words and the two messages before it, which requires the whole chat, or an end of it that begins
+        inside the chat of the former calls.
         """
-        now = datetime.now(UTC)
         try:
             with self._lock:
                 readable = [message for message in messages if isinstance(message, Mapping)]
                 if len(readable) < len(messages):
                     logger.warning("%d messages of a saved chat could not be read", len(messages) - len(readable))
                 last_rounds = self._chat_history.with_keys(readable, self._rounds)
-                job = self._writer.submit(
-                    self._store, [self._with_name_and_time(message, now) for message in last_rounds]
-                )
-                self._running_jobs.add(job)
-            job.add_done_callback(self._forget_job)
+                self._worker.store(self._scope, [self._with_name(message) for message in last_rounds])
         # Everything but GraphmemError: `messages` is not a list of messages.
         except (GraphmemError, TypeError, AttributeError, ValueError, RecursionError) as error:
             logger.warning("a saved chat could not be taken (%s)", type(error).__name__)
 
-    def _with_name_and_time(self, message: Mapping[str, Any], now: datetime) -> dict[str, Any]:
-        """Adds the configured name and the current time to a message that lacks them."""
+    def _with_name(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Adds the configured name to a message that lacks one."""
         name = message.get("name") or self._names.get(message.get("role", ""))
-        timestamp = message.get("timestamp")
-        return {**message, "timestamp": now if timestamp is None else timestamp, **({"name": name} if name else {})}
-
-    def _forget_job(self, job: Future[None]) -> None:
-        with self._lock:
-            self._running_jobs.discard(job)
-
-    def _store(self, messages: Sequence[Mapping[str, Any]]) -> None:
-        try:
-            self._add(messages)
-        except ValidationError:  # one message that cannot be stored must not keep the others out
-            for message in messages:
-                self._store_one(message)
-        except GraphmemError as error:
-            logger.warning("a saved chat was not stored (%s)", type(error).__name__)
-
-    def _store_one(self, message: Mapping[str, Any]) -> None:
-        try:
-            self._add([message])
-        except GraphmemError as error:
-            logger.warning("a message of a saved chat was not stored (%s)", type(error).__name__)
-
-    def _add(self, messages: Sequence[Mapping[str, Any]]) -> None:
-        # The engine enriches and delivers in the background, so that the next chat need not wait.
-        scope = self._scope
-        self._memory.add(messages, user_id=scope.user_id, agent_id=scope.agent_id, run_id=scope.run_id, wait=False)
+        return {**message, "name": name} if name else message
 
     def flush(self) -> dict[str, list[str]]:
         """Waits for all chats given to `saved` and for the memory's background work (facts, summaries, delivery).
 
         It has no time limit. Returns and raises as `Memory.flush` does.
         """
-        with self._lock:
-            running_jobs = set(self._running_jobs)
-        wait(running_jobs)
+        self._worker.drain()
         return self._memory.flush()
 
     def recall(
@@ -168,97 +139,34 @@ class ChatLink:
         max_chars: int = 1200,
         *,
         threshold: float | Unset | None = UNSET,
+        reference_date: datetime | str | float | None = None,
         rewrite: bool | None = None,
         rewrite_prompt: str | None = None,
     ) -> str:
         """Returns the prompt block for a question, of at most `top_k` memories and `max_chars` characters; "" for none.
 
         `recent`: the turns of the conversation, oldest first; the question itself may be the last of them. A question
-        that finds too little is searched again together with these turns, and then rewritten by the language model, if
-        one is configured (`graphmem.retrieval.fallback`). At the time limit, or after an error, the block has the hits
-        of the steps finished before. Errors and unusable arguments are logged, never raised.
+        that finds too little is searched again together with these turns, if it may depend on them ("And when is it?"),
+        and then rewritten by the language model, if one is configured (`graphmem.retrieval.fallback`). At the time
+        limit, or after an error, the block has the hits of the steps finished before. Errors and unusable arguments are
+        logged, never raised.
 
-        `threshold` works as in `Memory.context`: by default unrelated memories are left out. `rewrite` and
-        `rewrite_prompt` override the link's for this call.
+        `threshold` works as in `Memory.context`: by default unrelated memories are left out. `reference_date`: the
+        moment from which "last week" and the like are counted, as in `Memory.search`. `rewrite` and `rewrite_prompt`
+        override the link's for this call.
         """
-        deadline = monotonic() + self._time_limit
-        steps: list[FallbackStep] = []
-        try:
-            max_hits = validation.top_k(top_k, maximum=self._memory.limits.max_top_k)
-            char_limit = validation.count(max_chars, "max_chars", 1, 1_000_000)
-            only_related = isinstance(threshold, Unset)
-            min_similarity = None if isinstance(threshold, Unset) else validation.threshold(threshold)
-            may_rewrite = self._rewrite if rewrite is None else validation.flag(rewrite, "rewrite")
-            query = self._conversation_query(
-                question, recent, _checked_prompt(rewrite_prompt) or self._rewrite_prompt, only_related=only_related
-            )
-            self._search_until_deadline(_RecallRequest(query, max_hits, min_similarity, may_rewrite, deadline), steps)
-            return context.context_block(steps[-1].hits[:max_hits], char_limit) if steps else ""
-        except GraphmemError as error:
-            logger.warning("a recall failed (%s)", type(error).__name__)
-            return ""
-
-    def _conversation_query(
-        self, question: str, recent: Sequence[Mapping[str, Any]], prompt: str | None, *, only_related: bool
-    ) -> ConversationQuery:
-        checked_question = validation.query(question)
-        turns = self._readable_turns(recent)
-        if turns and turns[-1].content.strip() == checked_question.strip():
-            turns.pop()
-        user, agent = self._names["user"] or self._scope.user_id, self._names["assistant"] or self._scope.agent_id
-        return ConversationQuery(checked_question, turns, user or "", agent or "", prompt, only_related)
-
-    def _readable_turns(self, recent: Sequence[Mapping[str, Any]]) -> list[Message]:
-        """Returns the latest messages of a conversation, without those that are no valid messages."""
-        limits, now = self._memory.limits, datetime.now(UTC)
-        try:
-            latest = list(recent)[-limits.max_messages :]
-        except TypeError:
-            validation.refuse("recent", recent, "must be a list of messages")
-        turns: list[Message] = []
-        for message in latest:
-            try:
-                turns += validation.message_list([message], now=now, limits=limits)
-            except ValidationError:
-                logger.warning("a message of a recent conversation could not be read, and is left out")
-        return turns
-
-    def _search_until_deadline(self, request: _RecallRequest, steps: list[FallbackStep]) -> None:
-        """Appends each finished search step to `steps` until the deadline; a running step then ends by itself."""
-        deadline = request.deadline
-        job = self._readers.submit(self._run_search_steps, request, steps)
-        with self._lock:
-            self._running_jobs.add(job)
-        job.add_done_callback(self._forget_job)
-        wait([job], deadline - monotonic())
-        if not job.done():
-            logger.warning("a recall was not done within its time limit")
-        elif isinstance(error := job.exception(), GraphmemError):
-            logger.warning("a recall failed (%s)", type(error).__name__)
-        else:
-            job.result()
-
-    def _run_search_steps(self, request: _RecallRequest, steps: list[FallbackStep]) -> None:
-        engine = self._memory._engine  # noqa: SLF001  (same package)
-        engine.check_embedder()
-        model: LanguageModel | None = getattr(engine, "llm", None) if request.may_rewrite else None
-        partition = self._scope.partition if self._scope.user_id is not None else None
-
-        def find(query: str) -> SearchOutcome:
-            engine.check_open()
-            view = View(self._scope, datetime.now(UTC), partition)
-            search_query = SearchQuery(
-                query,
-                view,
-                request.limit,
-                threshold=request.threshold,
-                with_relevance=True,
-                match_sentences_over=context.MIN_CHARS,
-            )
-            return search(search_query, engine.search_deps)
-
-        for step in search_with_fallback(request.query, find, model, lambda: request.deadline - monotonic()):
-            steps.append(step)  # noqa: PERF402  (one by one: at its deadline `recall` reads the list while this runs)
+        return self._worker.recall(
+            self._scope,
+            question,
+            recent,
+            top_k=top_k,
+            max_chars=max_chars,
+            threshold=threshold,
+            reference_date=reference_date,
+            rewrite=self._rewrite if rewrite is None else rewrite,
+            rewrite_prompt=self._rewrite_prompt if rewrite_prompt is None else rewrite_prompt,
+            names=self._names,
+        )
 
     def inject(self, messages: Sequence[Mapping[str, Any]], block: str) -> list[dict[str, Any]]:
         """Returns a copy of the messages with the block at the end of the first system message, or of a new one in
@@ -284,19 +192,190 @@ class ChatLink:
 
         Unfinished ones go on in the background as long as the memory is open.
         """
+        self._worker.close()
+
+
+class ChatWorker:
+    """Stores messages of chats and recalls memories for them, in threads of its own; `time_limit` is in seconds.
+
+    Whatever fails or is slow is logged, without texts and ids. Safe to use from several threads.
+    """
+
+    def __init__(self, memory: Memory, time_limit: float) -> None:
+        self._memory = memory
+        self.time_limit = time_limit
+        # Makes the ids of messages.
+        self.keyed = memory._engine.ledger.digests.keyed  # noqa: SLF001  (same package)
+        self._lock = Lock()
+        self._queue: deque[tuple[Scope, list[dict[str, Any]]]] = deque()
+        # One thread, so that messages are stored in the order of the calls. Recalls have threads of their own.
+        self._writer = DrainablePool(1, thread_name_prefix="graphmem-chat-saving")
+        self._readers = DrainablePool(RECALL_THREADS, thread_name_prefix="graphmem-chat-recall")
+        # The first recall would spend its time limit on that.
+        self._readers.submit(memory._engine.load_models)  # noqa: SLF001  (same package)
+
+    # --- storing --------------------------------------------------------------------------------------------------
+
+    def store(self, scope: Scope, messages: Sequence[Mapping[str, Any]]) -> None:
+        """Stores messages in the background and returns at once. Messages without a "timestamp" get the present time.
+
+        At most `MAX_QUEUED` calls wait: another one displaces the oldest. Raises StoreUnavailable after `close`.
+        """
+        now = datetime.now(UTC)
+        dated = [{**one, "timestamp": now if one.get("timestamp") is None else one["timestamp"]} for one in messages]
+        with self._lock:
+            if len(self._queue) >= MAX_QUEUED:
+                self._queue.popleft()  # the task submitted for it stores the next ones
+                logger.warning("messages of a chat are not stored: too many wait for a slow memory")
+            else:
+                self._writer.submit(self._store_next)
+            self._queue.append((scope, dated))
+
+    def _store_next(self) -> None:
+        with self._lock:
+            scope, messages = self._queue.popleft()
+        try:
+            self._add(scope, messages)
+        except ValidationError:  # one message that cannot be stored must not keep the others out
+            for message in messages:
+                self._store_one(scope, message)
+        except GraphmemError as error:
+            logger.warning("a saved chat was not stored (%s)", log_text(error))
+
+    def _store_one(self, scope: Scope, message: Mapping[str, Any]) -> None:
+        try:
+            self._add(scope, [message])
+        except GraphmemError as error:
+            logger.warning("a message of a saved chat was not stored (%s)", log_text(error))
+
+    def _add(self, scope: Scope, messages: Sequence[Mapping[str, Any]]) -> None:
+        # The engine enriches and delivers in the background, so that the next chat need not wait.
+        self._memory.add(messages, user_id=scope.user_id, agent_id=scope.agent_id, run_id=scope.run_id, wait=False)
+
+    # --- recalling ------------------------------------------------------------------------------------------------
+
+    def recall(
+        self,
+        scope: Scope,
+        question: str,
+        recent: Sequence[Mapping[str, Any]] = (),
+        *,
+        top_k: int,
+        max_chars: int,
+        threshold: float | Unset | None = UNSET,
+        reference_date: datetime | str | float | None = None,
+        rewrite: bool = True,
+        rewrite_prompt: str | None = None,
+        names: Mapping[str, str | None] = EMPTY_MAPPING,
+        deadline: float | None = None,
+    ) -> str:
+        """Returns the prompt block for a question, as `ChatLink.recall` describes it; "" for none.
+
+        `names` has the names of users and assistants, by role; `deadline`, a time of the monotonic clock, is by default
+        that of the time limit.
+        """
+        deadline = monotonic() + self.time_limit if deadline is None else deadline
+        steps: list[FallbackStep] = []
+        try:
+            max_hits = validation.top_k(top_k, maximum=self._memory.limits.max_top_k)
+            char_limit = validation.count(max_chars, "max_chars", 1, 1_000_000)
+            only_related = isinstance(threshold, Unset)
+            min_similarity = None if isinstance(threshold, Unset) else validation.threshold(threshold)
+            now = validation.reference_date(reference_date)
+            may_rewrite = validation.flag(rewrite, "rewrite")
+            prompt = _checked_prompt(rewrite_prompt)
+            query = self._conversation_query(scope, question, recent, names, prompt, only_related=only_related)
+            request = _RecallRequest(scope, query, max_hits, min_similarity, now, may_rewrite, deadline)
+            self._search_until_deadline(request, steps)
+            return context.context_block(steps[-1].hits[:max_hits], char_limit) if steps else ""
+        except GraphmemError as error:
+            logger.warning("a recall failed (%s)", log_text(error))
+            return ""
+
+    def _conversation_query(
+        self,
+        scope: Scope,
+        question: str,
+        recent: Sequence[Mapping[str, Any]],
+        names: Mapping[str, str | None],
+        prompt: str | None,
+        *,
+        only_related: bool,
+    ) -> ConversationQuery:
+        checked_question = validation.query(question)
+        turns = self._readable_turns(recent)
+        if turns and turns[-1].content.strip() == checked_question.strip():
+            turns.pop()
+        user, agent = names.get("user") or scope.user_id, names.get("assistant") or scope.agent_id
+        return ConversationQuery(checked_question, turns, user or "", agent or "", prompt, only_related)
+
+    def _readable_turns(self, recent: Sequence[Mapping[str, Any]]) -> list[Message]:
+        """Returns the latest messages of a conversation, without those that are no valid messages."""
+        limits, now = self._memory.limits, datetime.now(UTC)
+        try:
+            latest = list(recent)[-limits.max_messages :]
+        except TypeError:
+            validation.refuse("recent", recent, "must be a list of messages")
+        turns: list[Message] = []
+        for message in latest:
+            try:
+                turns += validation.message_list([message], now=now, limits=limits)
+            except ValidationError:
+                logger.warning("a message of a recent conversation could not be read, and is left out")
+        return turns
+
+    def _search_until_deadline(self, request: _RecallRequest, steps: list[FallbackStep]) -> None:
+        """Appends each finished search step to `steps` until the deadline; a running step then ends by itself."""
+        deadline = request.deadline
+        job = self._readers.submit(self._run_search_steps, request, steps)
+        wait([job], deadline - monotonic())
+        if not job.done():
+            job.cancel()  # one that has not begun, because others hang, must not search later for nobody
+            logger.warning("a recall was not done within its time limit")
+        elif isinstance(error := job.exception(), GraphmemError):
+            logger.warning("a recall failed (%s)", log_text(error))
+        else:
+            job.result()
+
+    def _run_search_steps(self, request: _RecallRequest, steps: list[FallbackStep]) -> None:
+        engine = self._memory._engine  # noqa: SLF001  (same package)
+        engine.check_embedder()
+        model: LanguageModel | None = engine.llm if request.may_rewrite else None
+        scope = request.scope
+        partition = scope.partition if scope.user_id is not None else None
+
+        def find(query: str) -> SearchOutcome:
+            engine.check_open()
+            view = View(scope, datetime.now(UTC), partition)
+            search_query = SearchQuery(
+                query,
+                view,
+                request.limit,
+                threshold=request.threshold,
+                now=request.now,
+                with_relevance=True,
+                match_sentences_over=context.MIN_CHARS,
+            )
+            return search(search_query, engine.search_deps)
+
+        for step in search_with_fallback(request.query, find, model, lambda: request.deadline - monotonic()):
+            steps.append(step)  # noqa: PERF402  (one by one: at its deadline `recall` reads the list while this runs)
+
+    # --- ending ---------------------------------------------------------------------------------------------------
+
+    def drain(self, timeout: float | None = None) -> bool:
+        """Waits for all calls of `store` and `recall` so far; returns False if `timeout` seconds were not enough."""
+        deadline = None if timeout is None else monotonic() + timeout
+        is_stored = self._writer.drain(timeout)
+        return self._readers.drain(None if deadline is None else deadline - monotonic()) and is_stored
+
+    def close(self) -> None:
+        """Waits for running calls, at most for the time limit; unfinished ones go on as long as the memory is open."""
         self._writer.shutdown(wait=False)
         self._readers.shutdown(wait=False)
-        with self._lock:
-            running_jobs = set(self._running_jobs)
-        if wait(running_jobs, self._time_limit).not_done:
+        if not self.drain(self.time_limit):
             logger.warning("a chat was closed while a saving or recall of it was running")
 
 
 def _checked_prompt(value: str | None) -> str | None:
     return None if value is None else validation.content(value, "rewrite_prompt")
-
-
-def _checked_time_limit(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MAX_SECONDS:
-        validation.refuse("time_limit", value, f"must be a number of seconds, above 0 and up to {MAX_SECONDS:g}")
-    return float(value)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache
 from threading import Lock, Thread, current_thread, main_thread
@@ -37,6 +37,32 @@ class Pool(ThreadPoolExecutor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002
         self._is_closed = True
         super().shutdown(wait, cancel_futures=cancel_futures)
+
+
+class DrainablePool(Pool):
+    """A pool whose tasks can be waited for, also after `shutdown`."""
+
+    def __init__(self, max_workers: int, thread_name_prefix: str) -> None:
+        super().__init__(max_workers, thread_name_prefix)
+        self._tasks_lock = Lock()
+        self._tasks: set[Future[Any]] = set()
+
+    def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+        task = super().submit(fn, *args, **kwargs)
+        with self._tasks_lock:
+            self._tasks.add(task)
+        task.add_done_callback(self._forget)
+        return task
+
+    def _forget(self, task: Future[Any]) -> None:
+        with self._tasks_lock:
+            self._tasks.discard(task)
+
+    def drain(self, timeout: float | None = None) -> bool:
+        """Waits for the tasks submitted so far; returns False if `timeout` seconds were not enough."""
+        with self._tasks_lock:
+            tasks = set(self._tasks)
+        return not wait(tasks, timeout).not_done
 
 
 def start_thread(thread: Thread) -> None:

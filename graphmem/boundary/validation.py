@@ -52,7 +52,7 @@ DATA_URL_CHARS = 64
 
 _UNSTORABLE_CHARS = re.compile("[\x00\ud800-\udfff]")
 _CONTROL_CHARS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-_TEXT_PART_TYPES = frozenset({"text", "input_text", "output_text"})
+TEXT_PART_TYPES = frozenset({"text", "input_text", "output_text"})
 _KEYS_INSTEAD_OF_CONTENT = frozenset({"tool_calls", "function_call", "refusal", "audio"})
 _UUID = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # Each level of AND / OR / NOT is two containers, a mapping and its list; an operand adds up to MAX_DOCUMENT_DEPTH;
@@ -293,7 +293,7 @@ def _content(value: object, argument: str, limits: InputLimits) -> tuple[str, tu
             texts.append(_checked_text(part, part_path, limits.max_message_chars))
         elif not isinstance(part, Mapping) or not isinstance(part.get("type"), str):
             refuse(part_path, _RedactedText(part), 'must be a content part such as {"type": "text", "text": "…"}')
-        elif part["type"] in _TEXT_PART_TYPES:
+        elif part["type"] in TEXT_PART_TYPES:
             texts.append(_checked_text(part.get("text"), f"{part_path}.text", limits.max_message_chars))
         else:
             attachments.append(_json_object(part, part_path, _shorten_link, limits.max_metadata_bytes))
@@ -354,9 +354,14 @@ def moment(value: object, argument: str) -> datetime:
     refuse(argument, value, "must be a datetime, ISO 8601 text or epoch seconds (not milliseconds), years 1..9999")
 
 
-def zoned_moment(value: object, argument: str) -> datetime:
-    """Returns a datetime in the caller's time zone (UTC without one), on which the meaning of "yesterday" depends."""
-    utc = moment(value, argument)
+def reference_date(value: object) -> datetime | None:
+    """Returns the moment from which a query counts, in the caller's time zone (UTC without one); None if not given.
+
+    The meaning of "yesterday" depends on the zone.
+    """
+    if value is None:
+        return None
+    utc = moment(value, "reference_date")
     parsed = datetime.fromisoformat(value.strip()) if isinstance(value, str) else value
     return parsed if isinstance(parsed, datetime) and parsed.utcoffset() is not None else utc
 
@@ -588,6 +593,13 @@ def count(value: object, argument: str, minimum: int, maximum: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
         refuse(argument, value, f"must be a whole number from {minimum} to {maximum}")
     return int(value)
+
+
+def seconds(value: object, argument: str, maximum: float) -> float:
+    """Checks a number of seconds, above 0 and up to `maximum`."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= maximum:
+        refuse(argument, value, f"must be a number of seconds, above 0 and up to {maximum:g}")
+    return float(value)
 
 
 def top_k(value: object, argument: str = "top_k", maximum: int = MAX_TOP_K) -> int | None:

@@ -1,4 +1,4 @@
-"""A graph whose node recalls and stores notes; as a program: `notes_graph.py HOME USER TEXT…` prints what it recalls."""
+"""A graph whose node recalls and stores notes. `notes_graph.py HOME USER TEXT…` runs it and prints what it recalls."""
 
 from __future__ import annotations
 

@@ -264,7 +264,7 @@ def test_an_erased_pin_cannot_be_confirmed_from_the_ledgers_file(make_memory: Ma
 
 @SQLITE_ONLY
 def test_ids_of_saved_messages_do_not_reveal_earlier_messages(make_memory: Make, tmp_path: Path) -> None:
-    """A message's id depends on the message before it and outlives that one."""
+    """A message's id depends on the messages before it and outlives them."""
     messages = [{"role": "user", "content": PIN}, {"role": "assistant", "content": "Thank you."}]
     with make_memory(tmp_path / "home") as memory:
         with ChatLink(memory, user_id="ana") as link:
@@ -278,9 +278,10 @@ def test_ids_of_saved_messages_do_not_reveal_earlier_messages(make_memory: Make,
     def make_digest(value: Any) -> str:
         return blake2b(json.dumps(value, default=str).encode(), digest_size=16).hexdigest()
 
-    digests = [make_digest([one["role"], None, one["content"], None]) for one in messages]
-    assert message["id"] is not None
-    assert message["id"] != make_digest([*digests, 1])
+    fingerprints = [make_digest([one["role"], None, one["content"]]) for one in messages]
+    with make_memory(tmp_path / "home") as memory:  # the id is this digest, of guessable words, but a keyed one
+        assert message["id"] == memory._engine.ledger.digests.keyed("", "", *fingerprints, 1)
+    assert message["id"] != make_digest(["", "", *fingerprints, 1])
 
 
 @pytest.mark.thorough

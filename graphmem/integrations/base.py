@@ -1,0 +1,301 @@
+"""What all adapters share: `Recollection` recalls memories for a run of an agent and stores its messages.
+
+An adapter translates the types of its framework, and takes from here whose memories a run is about, the time limit, the
+thread that stores, the ids of messages and the placement of the block.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from inspect import iscoroutinefunction
+from threading import Lock
+from time import monotonic
+from typing import Any, NamedTuple, Self, TypeAlias, TypeVar, get_args
+
+from graphmem.async_memory import AsyncMemory
+from graphmem.boundary import validation
+from graphmem.chat import MAX_SECONDS, ChatWorker
+from graphmem.errors import ConfigError
+from graphmem.integrations.turns import Session, plain_turns
+from graphmem.logs import log_text
+from graphmem.memory import Memory
+from graphmem.model import Scope
+from graphmem.retrieval.context import Placement, inject_block, strip_block
+
+logger = logging.getLogger("graphmem")
+
+# A block is reused for this many seconds, and only within a turn; of sessions and blocks so many are kept.
+BLOCK_SECONDS = 300.0
+MAX_BLOCKS, MAX_SESSIONS = 256, 256
+# Seconds above the time limit after which `arecall` no longer waits for a thread.
+THREAD_GRACE = 0.1
+
+Id: TypeAlias = str | int | Callable[[Any], Any]
+"""An id of a scope, or the function that gets it from a run's context."""
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class _Turn(NamedTuple):
+    """A user message: whose memories are read for it, its session, the digest of its text, the turns before it."""
+
+    scope: Scope
+    session_key: str
+    question: str
+    turns_before: int
+
+
+class _Recent(OrderedDict[K, V]):
+    """A dict that keeps the `size` entries that were set last."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self._size = size
+
+    def __setitem__(self, key: K, value: V) -> None:
+        super().__setitem__(key, value)
+        self.move_to_end(key)
+        if len(self) > self._size:
+            self.popitem(last=False)
+
+
+@contextmanager
+def required(package: str, extra: str) -> Iterator[None]:
+    """Turns the failure to import a package that is not installed into a ConfigError that says how to install it.
+
+    `package` is the name that is imported, `extra` the extra of graphmem that brings it:
+    `with required("langchain", "langchain"): from langchain.agents import create_agent`.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != package:
+            raise  # an installed package that lacks one of its own
+        raise ConfigError(f"{package} is not installed: pip install 'graphmem[{extra}]'") from error
+
+
+class Recollection:
+    """Recalls memories for the runs of an agent, and captures their messages. Never raises for a memory or a run.
+
+    `memory` is a Memory or an AsyncMemory, and stays open. `user_id` is whose memories are written, `recall_user_id`
+    whose are read (default: the same); `agent_id` and `run_id` narrow both, as in `Memory.search`. Each is a string or
+    a function of the run's context, the object that the caller passes to `recall` and `capture`. A run for which one of
+    the given ids is not known recalls and stores nothing; the first one is logged.
+
+    A recall takes at most `time_limit` seconds (above 0, up to 600) and gives a block of at most `top_k` memories and
+    `max_chars` characters. `placement` says where `place` puts it: "user", in front of the text of the last user
+    message, or "system", at the end of the system message.
+
+    Safe to use from several threads, for any number of users and sessions. Raises ValidationError for an unusable
+    argument.
+    """
+
+    def __init__(
+        self,
+        memory: Memory | AsyncMemory,
+        *,
+        user_id: Id,
+        recall_user_id: Id | None = None,
+        agent_id: Id | None = None,
+        run_id: Id | None = None,
+        top_k: int = 5,
+        max_chars: int = 1200,
+        time_limit: float = 2.0,
+        placement: Placement = "user",
+    ) -> None:
+        sync_memory = memory.sync if isinstance(memory, AsyncMemory) else memory
+        if not isinstance(sync_memory, Memory):
+            validation.refuse("memory", type(memory).__name__, "must be a Memory or an AsyncMemory")
+        if user_id is None:
+            validation.refuse("user_id", user_id, "give a string, or a function of the run's context")
+        self._ids = _checked_ids({"user_id": user_id, "agent_id": agent_id, "run_id": run_id})
+        recalled = user_id if recall_user_id is None else recall_user_id
+        self._recall_ids = _checked_ids({"user_id": recalled, "agent_id": agent_id, "run_id": run_id})
+        validation.top_k(top_k, maximum=sync_memory.limits.max_top_k)
+        self._top_k = top_k
+        self._max_chars = validation.count(max_chars, "max_chars", 1, 1_000_000)
+        self._placement: Any = validation.one_of(placement, "placement", get_args(Placement))
+        self._worker = ChatWorker(sync_memory, validation.seconds(time_limit, "time_limit", MAX_SECONDS))
+        self._lock = Lock()
+        self._is_warned = False
+        self._sessions = _Recent[tuple[Scope, str], Session](MAX_SESSIONS)
+        # Blocks with the time (of the monotonic clock) until which they are reused.
+        self._blocks = _Recent[_Turn, tuple[str, float]](MAX_BLOCKS)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    # --- recall ---------------------------------------------------------------------------------------------------
+
+    def recall(
+        self,
+        run_context: Any,
+        question: str,
+        recent: Sequence[Mapping[str, Any]] = (),
+        *,
+        session_key: str = "",
+    ) -> str:
+        """Returns the prompt block for the last user message, `question`; "" for none, at the time limit or an error.
+
+        `recent` has the messages before it, oldest first. `graphmem.integrations.turns.last_question` finds both.
+
+        It searches once for each user message: the next calls for the same question in the same `session_key`, with as
+        many turns before it, get the same block, so that a prompt keeps its beginning while a model calls tools. That
+        ends with `capture`, which ends a turn, and after five minutes. A framework without sessions has to give
+        something narrower, such as the id of the run, or else "".
+        """
+        return self._recall(run_context, question, recent, session_key, monotonic() + self._worker.time_limit)
+
+    async def arecall(
+        self,
+        run_context: Any,
+        question: str,
+        recent: Sequence[Mapping[str, Any]] = (),
+        *,
+        session_key: str = "",
+    ) -> str:
+        """Awaits `recall` in a thread, within the same time limit."""
+        limit = self._worker.time_limit
+        job = asyncio.to_thread(self._recall, run_context, question, recent, session_key, monotonic() + limit)
+        try:
+            return await asyncio.wait_for(job, limit + THREAD_GRACE)
+        except TimeoutError:  # all threads of the event loop are busy
+            logger.warning("a recall was not done within its time limit")
+            return ""
+
+    def _recall(
+        self, run_context: Any, question: str, recent: Sequence[Mapping[str, Any]], session_key: str, deadline: float
+    ) -> str:
+        try:
+            scope, text, turns = self._scope(self._recall_ids, run_context), strip_block(question), plain_turns(recent)
+            if scope is None or not text.strip():
+                return ""
+            turn = _Turn(scope, session_key, self._worker.keyed(text), len(turns))
+            with self._lock:
+                block, reusable_until = self._blocks.get(turn, ("", 0.0))
+            if reusable_until < monotonic():
+                block = self._worker.recall(
+                    scope, text, turns, top_k=self._top_k, max_chars=self._max_chars, deadline=deadline
+                )
+                with self._lock:
+                    self._blocks[turn] = block, monotonic() + BLOCK_SECONDS
+        except Exception as error:  # noqa: BLE001  (nothing of a memory's may end a run)
+            logger.warning("a recall failed (%s)", log_text(error))
+            return ""
+        return block
+
+    def place(self, messages: Sequence[Mapping[str, Any]], block: str) -> list[dict[str, Any]]:
+        """Returns copies of plain messages with the block in its place; "" changes nothing.
+
+        With `placement="user"` the block stands in front of the text of the last user message, with "system" at the end
+        of the first system message, or in a new one in front.
+        """
+        return inject_block(messages, block, self._placement)
+
+    # --- capture --------------------------------------------------------------------------------------------------
+
+    def capture(
+        self,
+        run_context: Any,
+        messages: Sequence[Mapping[str, Any]],
+        session_key: str,
+        *,
+        rounds: int | None = None,
+        ends_turn: bool = True,
+    ) -> None:
+        """Stores the texts of users and assistants in the background, each message once; returns at once.
+
+        `messages` is the conversation as far as it is known, or its end, in the form of `graphmem.integrations.turns`;
+        `rounds` limits what is stored to the last rounds (user messages with their answers). Our own blocks are left
+        out. A message is recognised by its durable "id" or its place in the session: two lists with the same words, and
+        nothing before them, are taken for a repetition. `session_key` is the framework's key of the conversation; where
+        it has none, the id of the run.
+
+        `ends_turn=False` says that the run goes on, and keeps the block of `recall`.
+        """
+        try:
+            scope = self._scope(self._ids, run_context)
+            turns = plain_turns(messages)
+            if scope is not None and turns:
+                session = self._session(scope, session_key)
+                with session.lock:  # so that messages are stored in the order of their ids
+                    self._worker.store(scope, session.with_ids(turns, rounds))
+            if ends_turn:
+                self._forget_blocks(self._scope(self._recall_ids, run_context), session_key)
+        except Exception as error:  # noqa: BLE001  (nothing of a memory's may end a run)
+            logger.warning("messages of a run were not stored (%s)", log_text(error))
+
+    def _session(self, scope: Scope, session_key: str) -> Session:
+        with self._lock:
+            session = self._sessions.get((scope, session_key)) or Session(self._worker.keyed, session_key)
+            self._sessions[scope, session_key] = session
+            return session
+
+    def _forget_blocks(self, scope: Scope | None, session_key: str) -> None:
+        with self._lock:
+            for turn in [turn for turn in self._blocks if (turn.scope, turn.session_key) == (scope, session_key)]:
+                del self._blocks[turn]
+
+    def flush(self) -> bool:
+        """Waits until captured messages are durable; returns False if the time limit was not enough.
+
+        `Memory.flush` waits for what follows from them (facts, summaries, delivery to the stores).
+        """
+        return self._worker.drain(self._worker.time_limit)
+
+    async def aflush(self) -> bool:
+        """Awaits `flush` in a thread."""
+        return await asyncio.to_thread(self.flush)
+
+    def close(self) -> None:
+        """Waits for running captures and recalls, at most for the time limit; does not close the memory.
+
+        Unfinished ones go on in the background as long as the memory is open.
+        """
+        self._worker.close()
+
+    async def aclose(self) -> None:
+        """Awaits `close` in a thread."""
+        await asyncio.to_thread(self.close)
+
+    # --- identity -------------------------------------------------------------------------------------------------
+
+    def _scope(self, ids: Mapping[str, Id], run_context: Any) -> Scope | None:
+        """Returns the scope of a run; None, with a warning for the first such run, if one of its ids is not known."""
+        try:
+            values = {name: value(run_context) if callable(value) else value for name, value in ids.items()}
+            if None not in values.values():
+                return validation.required_scope(**values)[0]
+        except Exception:  # noqa: BLE001, S110  (whatever a caller's function raises about a run without a user)
+            pass
+        with self._lock:
+            is_warned, self._is_warned = self._is_warned, True
+        if not is_warned:
+            logger.warning(
+                "the user of a run is not known, so nothing is recalled or stored for it: give user_id, a string or a "
+                "function that finds it in the run's context, and likewise agent_id and run_id, or leave these out"
+            )
+        return None
+
+
+def _checked_ids(ids: Mapping[str, Any]) -> dict[str, Id]:
+    """Leaves out ids that are None. Raises ValidationError for one that no scope can have, and an async function."""
+    for name, value in ids.items():
+        if iscoroutinefunction(value):
+            validation.refuse(name, value, "must be a string or a plain function, not an async one")
+        if not callable(value):
+            validation.scope(**{name: value})
+    return {name: value for name, value in ids.items() if value is not None}
