@@ -22,7 +22,7 @@ from graphmem.boundary import validation
 from graphmem.commands.types import DeleteItem, PutItem
 from graphmem.errors import GraphmemError, ValidationError
 from graphmem.ingest.chat_deduplication import message_text
-from graphmem.integrations.base import Id, checked_ids, required, run_scope, sync_memory
+from graphmem.integrations.base import Id, RunScope, required, sync_memory, user_in_context
 from graphmem.integrations.items import ItemStore
 from graphmem.integrations.turns import Session, plain_turns
 from graphmem.memory import Memory
@@ -85,8 +85,7 @@ def _role(message: BaseMessage) -> str:
 
 def user_of_run(runtime: Any) -> Any:
     """Returns the `user_id` of a run's context (an attribute or a key), else of `config["configurable"]`, else None."""
-    given = getattr(runtime, "context", None)
-    user_id = given.get("user_id") if isinstance(given, Mapping) else getattr(given, "user_id", None)
+    user_id = user_in_context(getattr(runtime, "context", None))
     return ensure_config().get("configurable", {}).get("user_id") if user_id is None else user_id
 
 
@@ -256,13 +255,13 @@ def memory_tools(
     fails, give the model an error to read. Content and artifact of a result hold no ids unless `ids=True`.
     """
     user = user_of_run if user_id is None else user_id
-    narrowed = {"agent_id": agent_id, "run_id": run_id}
-    searched = checked_ids({"user_id": user if recall_user_id is None else recall_user_id, **narrowed})
-    added = checked_ids({"user_id": user, **narrowed})
+    added = searched = RunScope(user_id=user, agent_id=agent_id, run_id=run_id)
+    if recall_user_id is not None:
+        searched = RunScope(user_id=recall_user_id, agent_id=agent_id, run_id=run_id)
     memory, show_ids = sync_memory(memory), validation.flag(ids, "ids")
     return [
-        SearchMemories(memory=memory, ids=searched, show_ids=show_ids),
-        AddMemory(memory=memory, ids=added, show_ids=show_ids),
+        SearchMemories(memory=memory, scope_of=searched, show_ids=show_ids),
+        AddMemory(memory=memory, scope_of=added, show_ids=show_ids),
     ]
 
 
@@ -285,7 +284,7 @@ class _MemoryTool(BaseTool):
     """A tool whose user comes from the run, never from an argument that a model writes."""
 
     memory: Memory = Field(exclude=True, repr=False)
-    ids: dict[str, Any] = Field(exclude=True, repr=False)
+    scope_of: Any = Field(exclude=True, repr=False)
     show_ids: bool = False
     response_format: Literal["content", "content_and_artifact"] = "content_and_artifact"
     handle_tool_error: Any = True
@@ -296,7 +295,7 @@ class _MemoryTool(BaseTool):
 
         Raises ToolException, whose text the model reads.
         """
-        scope = run_scope(self.ids, _current_runtime())
+        scope = self.scope_of(_current_runtime())
         if scope is None:
             raise ToolException("The user of this run is not known, so there are no memories to use.")
         try:

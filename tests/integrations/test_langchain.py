@@ -28,7 +28,6 @@ from langchain_core.runnables.history import RunnableWithMessageHistory
 from langchain_core.tools import BaseTool
 from langchain_tests.integration_tests import RetrieversIntegrationTests, ToolsIntegrationTests
 from langchain_tests.unit_tests import ToolsUnitTests
-from support.databases import SQLITE_ONLY
 from support.fake_llm import Scripted
 
 from graphmem import AsyncMemory, Memory
@@ -219,7 +218,6 @@ def test_a_block_in_a_message_is_not_remembered(
     assert make_history().messages == [message]
 
 
-@SQLITE_ONLY
 def test_added_messages_and_their_memories_survive_the_process(tmp_path: Path) -> None:
     code = """
 import os, sys
