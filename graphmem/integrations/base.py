@@ -77,6 +77,53 @@ def required(package: str, extra: str) -> Iterator[None]:
         raise ConfigError(f"{package} is not installed: pip install 'graphmem[{extra}]'") from error
 
 
+def sync_memory(memory: Memory | AsyncMemory) -> Memory:
+    """Returns a memory, or the one behind an AsyncMemory. Raises ValidationError for anything else."""
+    if isinstance(memory, AsyncMemory):
+        return memory.sync
+    if not isinstance(memory, Memory):
+        validation.refuse("memory", type(memory).__name__, "must be a Memory or an AsyncMemory")
+    return memory
+
+
+class RunScope:
+    """Finds the scope of a run: each id is a string, or a function of the run's context. Logs the first unknown one.
+
+    Safe to use from several threads. Raises ValidationError for an unusable id.
+    """
+
+    def __init__(self, *, user_id: Id, agent_id: Id | None = None, run_id: Id | None = None) -> None:
+        if user_id is None:
+            validation.refuse("user_id", user_id, "give a string, or a function of the run's context")
+        self._ids = _checked_ids({"user_id": user_id, "agent_id": agent_id, "run_id": run_id})
+        self._lock = Lock()
+        self._is_warned = False
+
+    def __call__(self, run_context: Any) -> Scope | None:
+        """Returns the scope of a run; None, with a warning for the first such run, if one of its ids is not known."""
+        try:
+            values = {name: value(run_context) if callable(value) else value for name, value in self._ids.items()}
+            if None not in values.values():
+                return validation.required_scope(**values)[0]
+        except Exception:  # noqa: BLE001, S110  (whatever a caller's function raises about a run without a user)
+            pass
+        with self._lock:
+            is_warned, self._is_warned = self._is_warned, True
+        if not is_warned:
+            logger.warning(
+                "the user of a run is not known, so nothing is recalled or stored for it: give user_id, a string or a "
+                "function that finds it in the run's context, and likewise agent_id and run_id, or leave these out"
+            )
+        return None
+
+
+def user_in_context(run_context: Any) -> Any:
+    """Returns the attribute or key `user_id` of a run's context; None if it has none."""
+    if isinstance(run_context, Mapping):
+        return run_context.get("user_id")
+    return getattr(run_context, "user_id", None)
+
+
 class Recollection:
     """Recalls memories for the runs of an agent, and captures their messages. Never raises for a memory or a run.
 
@@ -106,21 +153,16 @@ class Recollection:
         time_limit: float = 2.0,
         placement: Placement = "user",
     ) -> None:
-        sync_memory = memory.sync if isinstance(memory, AsyncMemory) else memory
-        if not isinstance(sync_memory, Memory):
-            validation.refuse("memory", type(memory).__name__, "must be a Memory or an AsyncMemory")
-        if user_id is None:
-            validation.refuse("user_id", user_id, "give a string, or a function of the run's context")
-        self._ids = _checked_ids({"user_id": user_id, "agent_id": agent_id, "run_id": run_id})
-        recalled = user_id if recall_user_id is None else recall_user_id
-        self._recall_ids = _checked_ids({"user_id": recalled, "agent_id": agent_id, "run_id": run_id})
-        validation.top_k(top_k, maximum=sync_memory.limits.max_top_k)
+        checked_memory = sync_memory(memory)
+        self._scope = self._recall_scope = RunScope(user_id=user_id, agent_id=agent_id, run_id=run_id)
+        if recall_user_id is not None:
+            self._recall_scope = RunScope(user_id=recall_user_id, agent_id=agent_id, run_id=run_id)
+        validation.top_k(top_k, maximum=checked_memory.limits.max_top_k)
         self._top_k = top_k
         self._max_chars = validation.count(max_chars, "max_chars", 1, 1_000_000)
         self._placement: Any = validation.one_of(placement, "placement", get_args(Placement))
-        self._worker = ChatWorker(sync_memory, validation.seconds(time_limit, "time_limit", MAX_SECONDS))
+        self._worker = ChatWorker(checked_memory, validation.seconds(time_limit, "time_limit", MAX_SECONDS))
         self._lock = Lock()
-        self._is_warned = False
         self._sessions = _Recent[tuple[Scope, str], Session](MAX_SESSIONS)
         # Blocks with the time (of the monotonic clock) until which they are reused.
         self._blocks = _Recent[_Turn, tuple[str, float]](MAX_BLOCKS)
@@ -146,6 +188,7 @@ class Recollection:
         recent: Sequence[Mapping[str, Any]] = (),
         *,
         session_key: str = "",
+        starts_turn: bool = False,
     ) -> str:
         """Returns the prompt block for the last user message, `question`; "" for none, at the time limit or an error.
 
@@ -154,9 +197,11 @@ class Recollection:
         It searches once for each user message: the next calls for the same question in the same `session_key`, with as
         many turns before it, get the same block, so that a prompt keeps its beginning while a model calls tools. That
         ends with `capture`, which ends a turn, and after five minutes. A framework without sessions has to give
-        something narrower, such as the id of the run, or else "".
+        something narrower, such as the id of the run, or else "". `starts_turn=True` says that no model has been asked
+        this question yet, and searches in any case.
         """
-        return self._recall(run_context, question, recent, session_key, monotonic() + self._worker.time_limit)
+        deadline = monotonic() + self._worker.time_limit
+        return self._recall(run_context, question, recent, session_key, deadline, starts_turn=starts_turn)
 
     async def arecall(
         self,
@@ -165,10 +210,12 @@ class Recollection:
         recent: Sequence[Mapping[str, Any]] = (),
         *,
         session_key: str = "",
+        starts_turn: bool = False,
     ) -> str:
         """Awaits `recall` in a thread, within the same time limit."""
         limit = self._worker.time_limit
-        job = asyncio.to_thread(self._recall, run_context, question, recent, session_key, monotonic() + limit)
+        arguments = run_context, question, recent, session_key, monotonic() + limit
+        job = asyncio.to_thread(self._recall, *arguments, starts_turn=starts_turn)
         try:
             return await asyncio.wait_for(job, limit + THREAD_GRACE)
         except TimeoutError:  # all threads of the event loop are busy
@@ -176,16 +223,23 @@ class Recollection:
             return ""
 
     def _recall(
-        self, run_context: Any, question: str, recent: Sequence[Mapping[str, Any]], session_key: str, deadline: float
+        self,
+        run_context: Any,
+        question: str,
+        recent: Sequence[Mapping[str, Any]],
+        session_key: str,
+        deadline: float,
+        *,
+        starts_turn: bool,
     ) -> str:
         try:
-            scope, text, turns = self._scope(self._recall_ids, run_context), strip_block(question), plain_turns(recent)
+            scope, text, turns = self._recall_scope(run_context), strip_block(question), plain_turns(recent)
             if scope is None or not text.strip():
                 return ""
             turn = _Turn(scope, session_key, self._worker.keyed(text), len(turns))
             with self._lock:
                 block, reusable_until = self._blocks.get(turn, ("", 0.0))
-            if reusable_until < monotonic():
+            if starts_turn or reusable_until < monotonic():
                 block = self._worker.recall(
                     scope, text, turns, top_k=self._top_k, max_chars=self._max_chars, deadline=deadline
                 )
@@ -226,14 +280,14 @@ class Recollection:
         `ends_turn=False` says that the run goes on, and keeps the block of `recall`.
         """
         try:
-            scope = self._scope(self._ids, run_context)
+            scope = self._scope(run_context)
             turns = plain_turns(messages)
             if scope is not None and turns:
                 session = self._session(scope, session_key)
                 with session.lock:  # so that messages are stored in the order of their ids
                     self._worker.store(scope, session.with_ids(turns, rounds))
             if ends_turn:
-                self._forget_blocks(self._scope(self._recall_ids, run_context), session_key)
+                self._forget_blocks(self._recall_scope(run_context), session_key)
         except Exception as error:  # noqa: BLE001  (nothing of a memory's may end a run)
             logger.warning("messages of a run were not stored (%s)", type(error).__name__)
 
@@ -269,25 +323,6 @@ class Recollection:
     async def aclose(self) -> None:
         """Awaits `close` in a thread."""
         await asyncio.to_thread(self.close)
-
-    # --- identity -------------------------------------------------------------------------------------------------
-
-    def _scope(self, ids: Mapping[str, Id], run_context: Any) -> Scope | None:
-        """Returns the scope of a run; None, with a warning for the first such run, if one of its ids is not known."""
-        try:
-            values = {name: value(run_context) if callable(value) else value for name, value in ids.items()}
-            if None not in values.values():
-                return validation.required_scope(**values)[0]
-        except Exception:  # noqa: BLE001, S110  (whatever a caller's function raises about a run without a user)
-            pass
-        with self._lock:
-            is_warned, self._is_warned = self._is_warned, True
-        if not is_warned:
-            logger.warning(
-                "the user of a run is not known, so nothing is recalled or stored for it: give user_id, a string or a "
-                "function that finds it in the run's context, and likewise agent_id and run_id, or leave these out"
-            )
-        return None
 
 
 def _checked_ids(ids: Mapping[str, Any]) -> dict[str, Id]:
