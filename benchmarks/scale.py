@@ -38,7 +38,7 @@ from graphmem.models.protocols import embedding_spec_of
 from graphmem.retrieval import retrievers
 from graphmem.settings import Settings
 from graphmem.stores.ledger import Ledger, integrity, outbox, schema
-from graphmem.wiring import record_embedder
+from graphmem.stores.ledger.embedder import record_embedder
 
 SEED, DIMS, TOPICS, DISTINCT = 0, 384, 1000, 100_000
 SESSION, WORDS, VOCABULARY, TOKENS = 20, 12, 30_000, 12
@@ -89,7 +89,7 @@ class MadeUpLedger:
             for first in range(0, self.memories, ROWS):
                 self._insert_rows(connection, range(first, min(self.memories, first + ROWS)))
             connection.execute(schema.ledger.update().values(seq=2 * self.memories + 10))
-        record_embedder(ledger, TokenMiniLM().model)
+        record_embedder(ledger, embedding_spec_of(TokenMiniLM()).embedder)
         with ledger.write() as connection:
             connection.execute(schema.entities.update().values(mentions=_mentions_of()))
             connection.execute(schema.entities.delete().where(schema.entities.c.mentions == 0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from pydantic import BaseModel
@@ -27,7 +27,8 @@ def _awaited(method: Callable[Concatenate[Memory, P], R]) -> Callable[Concatenat
 class AsyncMemory:
     """`Memory` for asyncio, with the same arguments, results and errors; `async with` closes it.
 
-    `sync` is the Memory behind it. Cancelling a call does not stop the method that its thread has begun.
+    `sync` is the Memory behind it. Awaiting an AsyncMemory returns it: `await AsyncMemory.from_config(…)` works as in
+    mem0. Cancelling a call does not stop the method that its thread has begun.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -48,6 +49,9 @@ class AsyncMemory:
         wrapper = cls.__new__(cls)
         wrapper.sync = memory
         return wrapper
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.__aenter__().__await__()
 
     async def __aenter__(self) -> Self:
         return self

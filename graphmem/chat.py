@@ -22,6 +22,7 @@ from graphmem.commands.types import UNSET, Unset
 from graphmem.concurrency import DrainablePool
 from graphmem.errors import GraphmemError, ValidationError
 from graphmem.ingest.chat_deduplication import ChatHistory
+from graphmem.logs import log_text
 from graphmem.memory import Memory
 from graphmem.model import EMPTY_MAPPING, Message, Scope, View
 from graphmem.models.protocols import LanguageModel
@@ -42,14 +43,15 @@ MAX_ROUNDS, MAX_SECONDS = 100, 600.0
 class _RecallRequest:
     """The arguments of one recall.
 
-    `limit` is the number of hits (None: "auto"), `threshold` the lowest cosine similarity (None: none), `deadline` a
-    time of the monotonic clock in seconds.
+    `limit` is the number of hits (None: "auto"), `threshold` the lowest cosine similarity (None: none), `now` the
+    moment from which the query counts (None: now in UTC), `deadline` a time of the monotonic clock in seconds.
     """
 
     scope: Scope
     query: ConversationQuery
     limit: int | None
     threshold: float | None
+    now: datetime | None
     may_rewrite: bool
     deadline: float
 
@@ -137,18 +139,21 @@ class ChatLink:
         max_chars: int = 1200,
         *,
         threshold: float | Unset | None = UNSET,
+        reference_date: datetime | str | float | None = None,
         rewrite: bool | None = None,
         rewrite_prompt: str | None = None,
     ) -> str:
         """Returns the prompt block for a question, of at most `top_k` memories and `max_chars` characters; "" for none.
 
         `recent`: the turns of the conversation, oldest first; the question itself may be the last of them. A question
-        that finds too little is searched again together with these turns, and then rewritten by the language model, if
-        one is configured (`graphmem.retrieval.fallback`). At the time limit, or after an error, the block has the hits
-        of the steps finished before. Errors and unusable arguments are logged, never raised.
+        that finds too little is searched again together with these turns, if it may depend on them ("And when is it?"),
+        and then rewritten by the language model, if one is configured (`graphmem.retrieval.fallback`). At the time
+        limit, or after an error, the block has the hits of the steps finished before. Errors and unusable arguments are
+        logged, never raised.
 
-        `threshold` works as in `Memory.context`: by default unrelated memories are left out. `rewrite` and
-        `rewrite_prompt` override the link's for this call.
+        `threshold` works as in `Memory.context`: by default unrelated memories are left out. `reference_date`: the
+        moment from which "last week" and the like are counted, as in `Memory.search`. `rewrite` and `rewrite_prompt`
+        override the link's for this call.
         """
         return self._worker.recall(
             self._scope,
@@ -157,6 +162,7 @@ class ChatLink:
             top_k=top_k,
             max_chars=max_chars,
             threshold=threshold,
+            reference_date=reference_date,
             rewrite=self._rewrite if rewrite is None else rewrite,
             rewrite_prompt=self._rewrite_prompt if rewrite_prompt is None else rewrite_prompt,
             names=self._names,
@@ -205,6 +211,8 @@ class ChatWorker:
         # One thread, so that messages are stored in the order of the calls. Recalls have threads of their own.
         self._writer = DrainablePool(1, thread_name_prefix="graphmem-chat-saving")
         self._readers = DrainablePool(RECALL_THREADS, thread_name_prefix="graphmem-chat-recall")
+        # The first recall would spend its time limit on that.
+        self._readers.submit(memory._engine.load_models)  # noqa: SLF001  (same package)
 
     # --- storing --------------------------------------------------------------------------------------------------
 
@@ -232,13 +240,13 @@ class ChatWorker:
             for message in messages:
                 self._store_one(scope, message)
         except GraphmemError as error:
-            logger.warning("a saved chat was not stored (%s)", type(error).__name__)
+            logger.warning("a saved chat was not stored (%s)", log_text(error))
 
     def _store_one(self, scope: Scope, message: Mapping[str, Any]) -> None:
         try:
             self._add(scope, [message])
         except GraphmemError as error:
-            logger.warning("a message of a saved chat was not stored (%s)", type(error).__name__)
+            logger.warning("a message of a saved chat was not stored (%s)", log_text(error))
 
     def _add(self, scope: Scope, messages: Sequence[Mapping[str, Any]]) -> None:
         # The engine enriches and delivers in the background, so that the next chat need not wait.
@@ -255,6 +263,7 @@ class ChatWorker:
         top_k: int,
         max_chars: int,
         threshold: float | Unset | None = UNSET,
+        reference_date: datetime | str | float | None = None,
         rewrite: bool = True,
         rewrite_prompt: str | None = None,
         names: Mapping[str, str | None] = EMPTY_MAPPING,
@@ -272,14 +281,15 @@ class ChatWorker:
             char_limit = validation.count(max_chars, "max_chars", 1, 1_000_000)
             only_related = isinstance(threshold, Unset)
             min_similarity = None if isinstance(threshold, Unset) else validation.threshold(threshold)
+            now = validation.reference_date(reference_date)
             may_rewrite = validation.flag(rewrite, "rewrite")
             prompt = _checked_prompt(rewrite_prompt)
             query = self._conversation_query(scope, question, recent, names, prompt, only_related=only_related)
-            request = _RecallRequest(scope, query, max_hits, min_similarity, may_rewrite, deadline)
+            request = _RecallRequest(scope, query, max_hits, min_similarity, now, may_rewrite, deadline)
             self._search_until_deadline(request, steps)
             return context.context_block(steps[-1].hits[:max_hits], char_limit) if steps else ""
         except GraphmemError as error:
-            logger.warning("a recall failed (%s)", type(error).__name__)
+            logger.warning("a recall failed (%s)", log_text(error))
             return ""
 
     def _conversation_query(
@@ -323,14 +333,14 @@ class ChatWorker:
             job.cancel()  # one that has not begun, because others hang, must not search later for nobody
             logger.warning("a recall was not done within its time limit")
         elif isinstance(error := job.exception(), GraphmemError):
-            logger.warning("a recall failed (%s)", type(error).__name__)
+            logger.warning("a recall failed (%s)", log_text(error))
         else:
             job.result()
 
     def _run_search_steps(self, request: _RecallRequest, steps: list[FallbackStep]) -> None:
         engine = self._memory._engine  # noqa: SLF001  (same package)
         engine.check_embedder()
-        model: LanguageModel | None = getattr(engine, "llm", None) if request.may_rewrite else None
+        model: LanguageModel | None = engine.llm if request.may_rewrite else None
         scope = request.scope
         partition = scope.partition if scope.user_id is not None else None
 
@@ -342,6 +352,7 @@ class ChatWorker:
                 view,
                 request.limit,
                 threshold=request.threshold,
+                now=request.now,
                 with_relevance=True,
                 match_sentences_over=context.MIN_CHARS,
             )

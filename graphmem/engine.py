@@ -6,8 +6,8 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
-from contextlib import contextmanager
+from concurrent.futures import Future, wait
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from threading import Lock
 from time import monotonic
@@ -20,17 +20,19 @@ from graphmem.concurrency import Pool
 from graphmem.errors import CLOSED, FORKED, ConfigError, GraphmemError, ModelError, StoreError, StoreUnavailable
 from graphmem.ingest.enrichment import Enricher
 from graphmem.ingest.facts.pipeline import FactPipeline, JobResult, PipelineConfig
-from graphmem.jobs.worker import JobWorker
+from graphmem.jobs.worker import JobFailure, JobWorker
+from graphmem.logs import log_text
 from graphmem.model import EmbeddingSpec, MemoryRecord, Scope
-from graphmem.models.protocols import LanguageModel
+from graphmem.models.protocols import LanguageModel, TokenEmbedder
 from graphmem.models.script_support import ScriptSupport
 from graphmem.retrieval.types import SearchDeps
 from graphmem.settings import Settings
 from graphmem.stores.ledger import embeddings, integrity, items, jobs, memories, model_usage, outbox
+from graphmem.stores.ledger.embedder import check_embedder, record_embedder, recorded_embedder
 from graphmem.stores.ledger.jobs import JobKind
 from graphmem.stores.projection import Progress, Projection
 from graphmem.stores.projection_worker import ProjectionWorker
-from graphmem.wiring import Backends, open_backends, record_embedder, recorded_embedder, storage_paths
+from graphmem.wiring import Backends, open_backends, storage_paths
 
 logger = logging.getLogger("graphmem")
 POOL_SIZE = 8
@@ -143,11 +145,6 @@ class Engine:
         """The embeddings stored for each text."""
         return self._enricher.spec
 
-    @property
-    def dims(self) -> int:
-        """The length of a vector."""
-        return self._backends.embedder.dims
-
     def check_open(self) -> None:
         """Raises StoreUnavailable after `close`, and in a process that was forked after opening."""
         if self in _inherited:
@@ -156,15 +153,8 @@ class Engine:
             raise StoreUnavailable(CLOSED)
 
     def check_embedder(self) -> None:
-        """Raises ConfigError when the ledger's vectors are of another model than the configured one."""
-        recorded, configured = recorded_embedder(self.ledger), self._backends.embedder.model
-        if recorded is None:
-            record_embedder(self.ledger, configured)
-        elif recorded != configured:
-            raise ConfigError(
-                f"embedder: this ledger's vectors are of {recorded!r}, the configuration says {configured!r}; "
-                f"call rebuild() to embed everything anew, or configure {recorded!r} again"
-            )
+        """Raises ConfigError when the ledger's vectors are of another embedder; records the first one."""
+        check_embedder(self.ledger, self.embedding_spec.embedder)
 
     def _open_projections(self) -> None:
         """Connects to the servers, all at the same time, and schedules the work that an ended process left behind."""
@@ -176,6 +166,18 @@ class Engine:
             self.schedule_background_work()
         if self._job_worker is not None:
             self._job_worker.schedule()
+
+    def load_models(self) -> None:
+        """Loads the models that run in this process; without that, the first search does and takes longer.
+
+        Never raises: the search that needs a broken model says so.
+        """
+        with suppress(ModelError):
+            if self._backends.extractor is not None:
+                self._backends.extractor.keys("Anna")
+            # Only such an embedder runs in this process; another would send the word to its host.
+            if isinstance(self._backends.embedder, TokenEmbedder):
+                self._backends.embedder.embed_question("Anna")
 
     def _check_index(self) -> None:
         if self._index_is_checked:
@@ -195,15 +197,14 @@ class Engine:
 
     def run_job(
         self, job: int, records: Sequence[MemoryRecord], kind: JobKind, *, wait: bool
-    ) -> tuple[JobResult | str, list[str]]:
+    ) -> tuple[JobResult | JobFailure, list[str]]:
         """Runs a job (facts or procedure) on newly stored messages while enriching them; then delivers both.
 
-        `job` is the job's number, `records` the source messages. Returns the job's result, or the class name of the
-        error that stopped it, and the pending parts: the job's kind, projections. With `wait=False` it returns an empty
-        result at once.
+        `job` is the job's number, `records` the source messages. Returns the job's result, or its failure, and the
+        pending parts: the job's kind, projections. With `wait=False` it returns an empty result at once.
         """
         job_worker = self.job_worker()
-        future: Future[JobResult | str] | None = None
+        future: Future[JobResult | JobFailure] | None = None
         with _log_and_leave_pending():
             future = job_worker.run(job, in_background=not wait)
         pending = self.enrich_and_deliver(records, wait=wait)
@@ -211,9 +212,9 @@ class Engine:
             return JobResult(), [kind.value, *pending]
         try:
             result = future.result()
-            is_unfinished = isinstance(result, str) or (not result.usage and self._is_unfinished(job))
+            is_unfinished = isinstance(result, JobFailure) or (not result.usage and self._is_unfinished(job))
         except StoreError as error:
-            result, is_unfinished = type(error).__name__, True
+            result, is_unfinished = JobFailure.of(error), True
         if is_unfinished:
             return result, [kind.value, *pending]
         with _log_and_leave_pending():
@@ -229,7 +230,7 @@ class Engine:
     def retry_failed(self) -> dict[str, Any]:
         """Runs all jobs of the language model now, and waits for them; see `Memory.retry_failed`."""
         results = self.job_worker().drain(by_force=True)
-        failed = Counter(result for result in results if isinstance(result, str))
+        failed = Counter(result.error for result in results if isinstance(result, JobFailure))
         return {"done": len(results) - failed.total(), "failed": dict(failed), "pending": self._flush_background()}
 
     def enrich_and_deliver(self, records: Sequence[MemoryRecord], *, wait: bool) -> list[str]:
@@ -284,12 +285,22 @@ class Engine:
             if self._scheduled_work is None or self._scheduled_work.running() or self._scheduled_work.done():
                 self._scheduled_work = self._background.submit(self._run_background_work)
 
+    def wait_for_background_work(self) -> None:
+        """Waits up to `delivery_wait` seconds for the work in the background that this process has scheduled.
+
+        Returns at once if there is none, as after `flush`.
+        """
+        with self._schedule_lock:
+            scheduled_work = self._scheduled_work
+        if scheduled_work is not None:
+            wait([scheduled_work], self.settings.delivery_wait)
+
     def _run_background_work(self) -> None:
         try:
             self._delete_expired_items()
             self._enricher.process_pending()
         except GraphmemError as error:
-            logger.warning("background work failed (%s) and stays recorded", type(error).__name__)
+            logger.warning("background work failed (%s) and stays recorded", log_text(error))
         for draining in [
             self._pool.submit(worker.drain, self.settings.delivery_wait) for worker in self.projection_workers
         ]:
@@ -324,25 +335,26 @@ class Engine:
         return pending_jobs + [projection.name for projection in self.projections if projection.has_pending()]
 
     def rebuild(self, projection: str | None, progress: Progress | None) -> None:
-        """Drops projections (`projection`, or None for all) and fills them again; embeds only texts that have no
-        vectors yet.
+        """Drops projections (`projection`, or None for all) and fills them again.
 
+        Embeds texts that have no vectors of the configured embedder, unless only the graph is rebuilt.
         `progress(name, done, total)` is called after each batch.
         """
-        self._embed_for_this_model()
+        if projection != "graph":
+            self._embed_for_this_embedder()
         with self.ledger.write() as connection:
             integrity.recompute_derived(connection)
         for target in self.projections:
             if projection in {None, target.name}:
                 target.rebuild(self.partitions(), progress)
 
-    def _embed_for_this_model(self) -> None:
+    def _embed_for_this_embedder(self) -> None:
         with self.ledger.read() as connection:
             rows = embeddings.rows_without_embeddings(connection, self._enricher.spec)
             outdated = list(memories.records_by_row(connection, rows).values())
         if outdated:
             self.commit([ReindexMemory(record.id) for record in outdated])
-        record_embedder(self.ledger, self._backends.embedder.model)
+        record_embedder(self.ledger, self._enricher.spec.embedder)
         self._enricher.process_pending()
         with self.ledger.write() as connection:
             deleted = embeddings.delete_other_embeddings(connection, self._enricher.spec)
@@ -388,9 +400,14 @@ class Engine:
             counts, embedding_bytes = integrity.counts(connection), integrity.embedding_bytes(connection)
             usage, pending_jobs = model_usage.usage_totals(connection, scope), jobs.pending_kinds(connection)
             unguarded = integrity.count_unprotected_tombstones(connection)
+            configured = self.embedding_spec.embedder
+            recorded = recorded_embedder(connection) or configured
+        other = {"configured_embedder": configured.model, "configured_embedder_dims": configured.dims}
         return {
             **counts,
-            "embedder": self._backends.embedder.model,
+            "embedder": recorded.model,
+            "embedder_dims": recorded.dims,
+            **(other if recorded != configured else {}),
             "embedding_bytes": embedding_bytes,
             "bytes": self.ledger.size(),
             "unguarded": unguarded,
@@ -436,11 +453,14 @@ class Engine:
 
 @contextmanager
 def _log_and_leave_pending() -> Iterator[None]:
-    """Logs a failure of a model or store after a commit; the unfinished work stays recorded and is tried again."""
+    """Logs a failure of a model or store after a commit; the unfinished work stays recorded and is tried again.
+
+    A changed embedder (ConfigError) is one, too: `undo` does not check it, but its words are embedded again.
+    """
     try:
         yield
-    except (ModelError, StoreError) as error:
-        logger.warning("work after a write failed (%s); it stays recorded and is tried again", type(error).__name__)
+    except (ModelError, StoreError, ConfigError) as error:
+        logger.warning("work after a write failed (%s); it stays recorded and is tried again", log_text(error))
 
 
 def _close_projections(backends: Backends) -> None:

@@ -21,7 +21,7 @@ GraphmemError
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 CLOSED = "this Memory is closed; open a new one"
 NO_THREAD = (
@@ -32,7 +32,12 @@ FORKED = "this Memory was opened before this process was forked; open a Memory i
 
 
 class GraphmemError(Exception):
-    """The base class of all errors."""
+    """The base class of all errors.
+
+    `is_loggable`: whether the text quotes nothing that a caller passed, so that logs and results may hold it.
+    """
+
+    is_loggable: ClassVar[bool] = False
 
 
 class ConfigError(GraphmemError):
@@ -72,6 +77,8 @@ class PartialWrite(GraphmemError):
 
 class ModelError(GraphmemError):
     """A model failed; the words for it are safe in the ledger."""
+
+    is_loggable = True
 
 
 class EmbeddingError(ModelError):

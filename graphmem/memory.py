@@ -36,6 +36,7 @@ from graphmem.engine import PROJECTION_NAMES, Engine
 from graphmem.errors import ConfigError, NotFoundError, PartialWrite, StoreError, ValidationError
 from graphmem.ingest.hooks import apply_before_store
 from graphmem.ingest.messages import message_commands
+from graphmem.jobs.worker import JobFailure
 from graphmem.model import ALL_KINDS, Kind, MemoryRecord, Message, Scope, View
 from graphmem.queries.entities import find_entity, list_entities
 from graphmem.queries.graph import build_graph
@@ -172,8 +173,10 @@ class Memory:
         model: one result for each message with text, in order, except those of the roles "system" and "developer",
         which are not stored; `event` is ADD, or NONE for a message already stored. With a model: one result for each
         change, which is ADD (a new fact), UPDATE (with "previous_memory"), DELETE (a retired memory, with "valid_to",
-        "reason", "replaced_by") or NONE (already stated), and `usage` with the model's calls, tokens and cost. If the
-        model fails, the words are kept, `pending` names "facts" and `failed` the error.
+        "reason", "replaced_by") or NONE (already stated), and `usage` with the model's calls, tokens and cost, the
+        parts into which long input was split (`chunks`) and the `repeated_decisions`, as `graphmem.types.UsageDict`
+        documents them. If the model fails, the words are kept, `pending` names "facts", `failed` the error and `causes`
+        its cause.
 
         Raises ValidationError (nothing is stored), ConfigError for `infer=True` without a model, and with `strict=True`
         PartialWrite when a projection or the facts are pending (not with `wait=False`).
@@ -246,8 +249,10 @@ class Memory:
         kind = JobKind.PROCEDURE if extraction.procedure else JobKind.FACTS
         job_result, pending = self._engine.run_job(int(job_outcome.id), new_records, kind, wait=wait)
         result = types.AddResult(results=duplicates, relations=[])
-        if isinstance(job_result, str):
-            result["failed"] = {kind.value: job_result}
+        if isinstance(job_result, JobFailure):
+            result["failed"] = {kind.value: job_result.error}
+            if job_result.cause is not None:
+                result["causes"] = {kind.value: job_result.cause}
         else:
             result["results"] += responses.fact_result_items(job_result.outcomes)
             result["relations"] = self._relations_stated_by(
@@ -432,7 +437,8 @@ class Memory:
         """Returns the memories that answer a question best, also over several hops.
 
         `top_k` (`limit` is the same): 1 to 1000 hits, default 10; "auto" gives the 3 to 50 whose scores are near the
-        best. `filters`: conditions on metadata and on `kind`, `memory_type`, `created_at`, `actor_id`, `role`, `tags`.
+        best. `filters`: conditions on metadata and on `at` (when it was said), `created_at`, `updated_at`, `kind`,
+        `memory_type`, `actor_id`, `role`, `tags`, `hash`.
         `threshold`: the lowest cosine similarity (-1 to 1) of a hit, or of the memory at which its path starts.
         `kinds`: any of "episode", "fact", "summary". `as_of`: search the memories valid at that time (a bare date is
         its first moment). `reference_date`: the moment from which "last week" and the like are counted, in its own time
@@ -459,7 +465,7 @@ class Memory:
             threshold=validation.threshold(threshold),
             explain=validation.flag(explain, "explain"),
             match_sentences_over=UNSPLIT_CHARS if explain else None,
-            now=None if reference_date is None else validation.zoned_moment(reference_date, "reference_date"),
+            now=validation.reference_date(reference_date),
         )
         self._engine.check_embedder()
         with traced_operation("search_memory") as span:
@@ -476,6 +482,7 @@ class Memory:
         run_id: Any = None,
         max_chars: int = 1200,
         threshold: float | Unset | None = UNSET,
+        reference_date: datetime | str | float | None = None,
     ) -> str:
         """Returns a prompt block for a question: the relevant memories, newest first, delimited and marked as data.
 
@@ -486,9 +493,12 @@ class Memory:
         before it in its session (unless the memory is an assistant's), shares a word with the query or has a similarity
         of at least .35; or if a short path over entities leads to it from an entity that the query names, or from a
         memory that shares rare words with the query or has a similarity of at least .5. Other neighbours in the session
-        do not count, nor do similarities where the embedder does not read the query's script. A query without any
-        content word ("What do you know?"; judged by English and Chinese words) gets all hits. A `threshold` replaces
-        this rule by a lowest cosine similarity, as in `search`; None keeps all hits.
+        do not count, nor do similarities where the embedder does not read the query's script. For a query that asks
+        what the assistant said ("Which wine did you recommend?") the best hit of its messages is kept as well. A stored
+        question with the query's own words gives its place to the reply to it. A query without any content word ("What
+        do you know?"; judged by English and Chinese words) gets all hits. A `threshold` replaces this rule by a lowest
+        cosine similarity, as in `search`; None keeps all hits. `reference_date`: the moment from which "last week" and
+        the like are counted, as in `search`.
         """
         self._engine.check_open()
         char_limit = validation.count(max_chars, "max_chars", 1, 1_000_000)
@@ -496,13 +506,16 @@ class Memory:
         view = _view(scope, None, None, show_expired=False)
         self._engine.check_embedder()
         search_query = SearchQuery(
-            validation.query(query), view, CONTEXT_MEMORIES, match_sentences_over=context.MIN_CHARS
+            validation.query(query),
+            view,
+            CONTEXT_MEMORIES,
+            threshold=None if isinstance(threshold, Unset) else validation.threshold(threshold),
+            with_relevance=True,
+            match_sentences_over=context.MIN_CHARS,
+            now=validation.reference_date(reference_date),
         )
-        if isinstance(threshold, Unset):
-            hits = search(replace(search_query, with_relevance=True), self._engine.search_deps).related
-        else:
-            min_similarity = validation.threshold(threshold)
-            hits = search(replace(search_query, threshold=min_similarity), self._engine.search_deps).hits
+        outcome = search(search_query, self._engine.search_deps)
+        hits = outcome.related if isinstance(threshold, Unset) else outcome.hits
         return context.context_block(hits, char_limit)
 
     def get(
@@ -571,9 +584,11 @@ class Memory:
     ) -> dict[str, Any]:
         """Explains where a memory comes from.
 
-        Returns `{"id", "memory", "messages", "mentions", "relations", "replaces", "replaced_by", "events"}`: `messages`
-        are its source messages, `replaces` the ids of memories that it retired, `replaced_by` of those that retired it,
-        `events` its changes with ids and reasons. Raises NotFoundError.
+        Returns `{"id", "memory", "messages", "note"?, "mentions", "relations", "replaces", "replaced_by", "events"}`:
+        `messages` are its source messages (an episode is its own), `replaces` the ids of memories that it retired,
+        `replaced_by` of those that retired it, `events` its changes with ids and reasons. A fact or summary has a
+        `note` if none of its source messages is stored: they were deleted, or it was imported without them. Raises
+        NotFoundError.
         """
         self._engine.check_open()
         uid, scope = validation.memory_id(memory_id), _optional_scope(user_id, agent_id, run_id)
@@ -713,6 +728,8 @@ class Memory:
         """Returns counts, the sizes of the ledger's file and of its embeddings (bytes), the pending work and the
         models' usage.
 
+        `embedder` is the model of the ledger's vectors, `embedder_dims` their length; `configured_embedder` and
+        `configured_embedder_dims` are there if another one is configured: `rebuild` changes to it.
         `unguarded` counts erased messages that would not be recognised if they came again, because the ledger's secret
         key was lost. `usage` has a line for each operation and model: `{"operation", "model", "calls", "prompt_tokens",
         "completion_tokens", "cached_tokens", "seconds", "cost"}`; with a scope, only the calls made for it. All else is
@@ -752,8 +769,9 @@ class Memory:
         """Drops a projection ("vectors", "graph"; default: all) and fills it again from the ledger, without calling a
         model.
 
-        After a change of the embedding model it embeds every text again. `progress(name, done, total)` is called after
-        each batch, in sequence numbers. Returns the report of `verify` afterwards.
+        After a change of the embedder it embeds every text again, unless only the graph is rebuilt.
+        `progress(name, done, total)` is called after each batch, in sequence numbers. Returns the report of `verify`
+        afterwards.
         """
         self._engine.check_open()
         if projection is not None and (not isinstance(projection, str) or projection not in PROJECTION_NAMES):
@@ -837,8 +855,8 @@ class Memory:
         warnings.warn(
             'version "v1.0" returns bare lists; set version "v1.1" for {"results": …}', DeprecationWarning, stacklevel=3
         )
-        if failed := cast("dict[str, Any]", result).get("failed"):
-            reasons = ", ".join(f"{name}: {why}" for name, why in failed.items())
+        if failures := responses.failure_texts(cast("dict[str, Any]", result)):
+            reasons = ", ".join(f"{name}: {why}" for name, why in failures.items())
             warnings.warn(f"add: the language model's work failed ({reasons})", RuntimeWarning, stacklevel=3)
         return cast("R", types.ResultList(result))
 

@@ -164,19 +164,36 @@ class View:
         return self.show_expired or expires_at is None or expires_at > self.moment
 
 
-VECTOR = "vector"
+# The form of a text's vectors, and the bytes of one number of them.
+VECTOR, VECTOR_BYTES = "vector", 4
+
+
+class EmbedderId(NamedTuple):
+    """The name of an embedding model and the length of its vectors. Vectors of different ones are never compared."""
+
+    model: str
+    dims: int
+
+    def __str__(self) -> str:
+        return f"{self.model!r} ({self.dims} dimensions)"
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingSpec:
     """The embeddings stored for each text: the vectors of `model` and, unless `tokens` is None, token matrices.
 
-    `tokens` is the name of the token matrices' form, `token_dims` their width.
+    `dims` is the length of a vector. `tokens` is the name of the token matrices' form, `token_dims` their width.
     """
 
     model: str
+    dims: int
     tokens: str | None = None
     token_dims: int = 0
+
+    @property
+    def embedder(self) -> EmbedderId:
+        """The model's name and the length of its vectors."""
+        return EmbedderId(self.model, self.dims)
 
     @property
     def names(self) -> list[str]:

@@ -156,6 +156,15 @@ def _fact_result_item(outcome: Outcome) -> AddResultItem:
     return result
 
 
+def failure_texts(result: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the failed steps of a call of `add`, each with the error's name and, if known, its cause."""
+    causes = result.get("causes", {})
+    return {
+        step: f"{error}: {causes[step]}" if step in causes else error
+        for step, error in result.get("failed", {}).items()
+    }
+
+
 def usage(job_result: JobResult) -> UsageDict:
     """Returns the calls, tokens, seconds and cost of a job's language model, in all and by operation."""
     total = sum(job_result.usage.values(), Usage())
@@ -168,7 +177,7 @@ def usage(job_result: JobResult) -> UsageDict:
         cost=total.cost,
         by_operation={name: asdict(operation_usage) for name, operation_usage in job_result.usage.items()},
         chunks=job_result.chunks,
-        again=job_result.repeated_decisions,
+        repeated_decisions=job_result.repeated_decisions,
         dropped=dict(job_result.dropped),
     )
 
@@ -252,6 +261,7 @@ def entity_details(item: EntityMemories) -> EntityDetails:
 
 def origin(record: MemoryRecord, item: MemoryOrigin) -> dict[str, Any]:
     """Converts a memory and where it comes from to the result of `explain`."""
+    note = {"note": "its source messages were deleted, or it was imported without them"} if item.lost_sources else {}
     return {
         "id": record.id,
         "memory": record.text,
@@ -266,6 +276,7 @@ def origin(record: MemoryRecord, item: MemoryOrigin) -> dict[str, Any]:
             }
             for source in item.sources
         ],
+        **note,
         "mentions": [{"key": e.key, "name": e.name, "type": e.type.value} for e in item.entities],
         "relations": relations(item.relations),
         "replaces": [replaced.id for replaced in item.replaced],

@@ -84,6 +84,11 @@ def tokens(text: str) -> list[str]:
     return list(_split_terms(case_folded(text)))
 
 
+def words_of(text: str) -> list[str]:
+    """Returns the words of a text in lower case, in order: runs of letters, digits and "_", without punctuation."""
+    return re.findall(r"\w+", text.casefold())
+
+
 @lru_cache(maxsize=_CACHE_SIZE)
 def term_id(token: str) -> int:
     """Returns a term's stable number, 0 to 2**31 - 1, which fits a signed and an unsigned 32-bit field."""

@@ -92,9 +92,9 @@ class AddResultItem(TypedDict):
 class UsageDict(TypedDict):
     """The language model's usage by one call of `Memory`, in all and by operation ("facts", "decide").
 
-    `chunks`: the number of requests among which the messages were divided. `again`: how often the decision was repeated
-    because another caller had stored a similar memory meanwhile. `dropped`: unusable parts of the model's answers,
-    counted by reason.
+    `chunks`: the number of parts into which the messages were split; each part is a request of its own, with about
+    3,000 tokens of messages at most. `repeated_decisions`: how often the model decided again because another caller had
+    stored a similar memory meanwhile. `dropped`: unusable parts of the model's answers, counted by reason.
     """
 
     calls: int
@@ -105,7 +105,7 @@ class UsageDict(TypedDict):
     cost: float
     by_operation: dict[str, dict[str, float]]
     chunks: int
-    again: int
+    repeated_decisions: int
     dropped: dict[str, int]
 
 
@@ -120,16 +120,17 @@ class AddResult(TypedDict):
     """The result of `add`.
 
     `pending`: projections that do not have the stored memories yet; "facts" or "procedure": not drawn yet. `failed`:
-    the error's name for each failed step; its "answer" counts the unusable parts of a language model's answer by
-    reason. A fact whose decision is unusable is stored as extracted; a fact without readable text, one beyond the limit
-    of an answer, or one that names only messages which were not shown ("from no message shown") is not stored.
-    `skipped`: messages that were not stored because they hold only images or other attachments.
+    the error's name for each failed step, and `causes` its cause; "answer" in `failed` counts the unusable parts of a
+    language model's answer by reason. A fact whose decision is unusable is stored as extracted; a fact without readable
+    text, one beyond the limit of an answer, or one that names only messages which were not shown ("from no message
+    shown") is not stored. `skipped`: messages that were not stored because they hold only images or other attachments.
     """
 
     results: list[AddResultItem]
     relations: list[RelationDict]
     pending: NotRequired[list[str]]
     failed: NotRequired[dict[str, str]]
+    causes: NotRequired[dict[str, str]]
     skipped: NotRequired[list[SkippedDict]]
     usage: NotRequired[UsageDict]
 
@@ -153,7 +154,7 @@ class ListResult(TypedDict):
 class ResultList(list[Any]):
     """The list of results that version "v1.0" returns in place of the result dict.
 
-    `details` has the dict's other keys: "pending", "failed", "usage", "relations", "total".
+    `details` has the dict's other keys: "pending", "failed", "causes", "usage", "relations", "total".
     """
 
     def __init__(self, result: AddResult | SearchResult | ListResult) -> None:

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
-from sqlalchemy import URL, select
+from sqlalchemy import URL
 
 from graphmem.boundary.validation import is_encodable
 from graphmem.errors import ConfigError, StoreLocked
 from graphmem.extraction.protocols import Extractor
-from graphmem.models.protocols import Closeable, Embedder, LanguageModel
+from graphmem.models.protocols import Closeable, Embedder, LanguageModel, embedding_spec_of
 from graphmem.settings import CallableEmbedder as CallableSettings
 from graphmem.settings import MinilmEmbedder as MinilmSettings
 from graphmem.settings import Neo4jConfig, QdrantConfig, Settings
@@ -28,8 +28,8 @@ from graphmem.settings import OpenaiEmbedder as OpenaiEmbedderSettings
 from graphmem.settings import SpacyExtractor as SpacySettings
 from graphmem.stores.ledger import Ledger, secret_key
 from graphmem.stores.ledger.embedded_graph import EmbeddedGraph
+from graphmem.stores.ledger.embedder import recorded_embedder
 from graphmem.stores.ledger.postgres import parse_url
-from graphmem.stores.ledger.schema import ledger as ledger_table
 from graphmem.stores.ledger.secret_key import SecretKeySource
 from graphmem.stores.ledger.sqlite import private_folder
 from graphmem.stores.numpy_index import NumpyIndex
@@ -218,7 +218,7 @@ def _open_vectors(
 
     A second process on one folder gets an index in its own memory.
     """
-    config = settings.vector_store.config
+    config, configured = settings.vector_store.config, embedding_spec_of(embedder).embedder
     if not _FOLDER_NAME.fullmatch(config.collection_name):
         raise ConfigError(
             f"vector_store.config.collection_name {config.collection_name!r}: use letters, digits, '-' and '_', "
@@ -229,10 +229,13 @@ def _open_vectors(
         server = _qdrant(config, ledger, embedder)
 
         def check() -> None:
-            if recorded_embedder(ledger) in {None, embedder.model}:  # else `check_embedder` asks for a rebuild
+            with ledger.read() as connection:
+                recorded = recorded_embedder(connection)
+            if recorded in {None, configured}:  # else `check_embedder` asks for a rebuild
                 server.check()
 
-        server_place, sink = f"qdrant/{config.collection_name}", VectorSink(server, embedder.model)
+        sink = VectorSink(server, configured, takes_configured_only=True)
+        server_place = f"qdrant/{config.collection_name}"
         return server, ProjectionWorker(
             Projection("vectors", ledger, sink, shared=True, leased=True, place=server_place), check
         )
@@ -240,11 +243,11 @@ def _open_vectors(
     if index is None:
         index_in_memory = NumpyIndex()
         return index_in_memory, ProjectionWorker(
-            Projection("vectors", ledger, VectorSink(index_in_memory, embedder.model), shared=False)
+            Projection("vectors", ledger, VectorSink(index_in_memory, configured), shared=False)
         )
     place = index.place if ledger.on_server else None  # a ledger in a file has one such folder
     return index, ProjectionWorker(
-        Projection("vectors", ledger, VectorSink(index, embedder.model), shared=True, place=place)
+        Projection("vectors", ledger, VectorSink(index, configured), shared=True, place=place)
     )
 
 
@@ -257,15 +260,17 @@ def _refuse_in_memory(key: str, *, in_memory: bool) -> None:
 
 
 def _embedded_index(settings: Settings, ledger: Ledger, embedder: Embedder) -> EmbeddedIndex | None:
-    """Opens embedded Qdrant; returns None if another process holds its folder."""
+    """Opens embedded Qdrant for vectors of the recorded embedder; returns None if another process holds its folder."""
     from graphmem.stores.qdrant.embedded import EmbeddedIndex  # noqa: PLC0415
 
     config = settings.vector_store.config
     folder = Path(config.path).expanduser() if config.path is not None else home_folder(settings) / "vectors"
     private_folder(folder.parent)  # creates home where the ledger is elsewhere
+    with ledger.read() as connection:
+        recorded = recorded_embedder(connection)
     try:
         # The folder's name has the ledger's UUID: two ledgers configured with one path never touch each other's points.
-        return EmbeddedIndex(folder / f"{config.collection_name}-{ledger.uuid}", embedder.dims)
+        return EmbeddedIndex(folder / f"{config.collection_name}-{ledger.uuid}", (recorded or embedder).dims)
     except StoreLocked:
         return None
 
@@ -315,15 +320,3 @@ def _neo4j(config: Neo4jConfig, ledger: Ledger) -> Neo4jIndex:
         raise ConfigError("graph_store: neo4j needs its driver: pip install 'graphmem[neo4j]'") from error
     url, password = config.url.get_secret_value(), config.password.get_secret_value()
     return Neo4jIndex(url, config.username, password, config.database, ledger.uuid)
-
-
-def recorded_embedder(ledger: Ledger) -> str | None:
-    """Returns the model whose vectors the ledger's projections hold; None before the first."""
-    with ledger.read() as connection:
-        return connection.scalar(select(ledger_table.c.embedder))
-
-
-def record_embedder(ledger: Ledger, model: str) -> None:
-    """Records that the projections hold this model's vectors."""
-    with ledger.write() as connection:
-        connection.execute(ledger_table.update().values(embedder=model))

@@ -354,9 +354,14 @@ def moment(value: object, argument: str) -> datetime:
     refuse(argument, value, "must be a datetime, ISO 8601 text or epoch seconds (not milliseconds), years 1..9999")
 
 
-def zoned_moment(value: object, argument: str) -> datetime:
-    """Returns a datetime in the caller's time zone (UTC without one), on which the meaning of "yesterday" depends."""
-    utc = moment(value, argument)
+def reference_date(value: object) -> datetime | None:
+    """Returns the moment from which a query counts, in the caller's time zone (UTC without one); None if not given.
+
+    The meaning of "yesterday" depends on the zone.
+    """
+    if value is None:
+        return None
+    utc = moment(value, "reference_date")
     parsed = datetime.fromisoformat(value.strip()) if isinstance(value, str) else value
     return parsed if isinstance(parsed, datetime) and parsed.utcoffset() is not None else utc
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from datetime import UTC, datetime
+from functools import reduce
 from typing import Any
 
 from graphmem.boundary import validation
@@ -23,11 +24,11 @@ def add_all(
 ) -> dict[str, Any]:
     """Adds messages in batches of `max_messages`; returns the results of all calls of `add` in the shape of one.
 
-    `usage` and `failed` are those of the last call that has them.
-    `options` are further arguments of `add`; `source` names the input in errors. All messages are checked first:
-    after a ValidationError nothing is stored. More than PROGRESS_FROM messages are all stored, which is quick, before
-    their enrichment is waited for; enrichment that an interruption leaves undone is done when the memory is opened
-    next.
+    `usage` is the sum; `failed` and `causes` have the different errors of all calls and their causes, and `skipped`
+    counts from the first message. `options` are further arguments of `add`; `source` names the input in errors. All
+    messages are checked first: after a ValidationError nothing is stored. More than PROGRESS_FROM messages are all
+    stored, which is quick, before their enrichment is waited for; enrichment that an interruption leaves undone is done
+    when the memory is opened next.
     """
     batch_size = memory.limits.max_messages
     batches = [messages[start : start + batch_size] for start in range(0, len(messages), batch_size)] or [[]]
@@ -45,10 +46,34 @@ def add_all(
         "results": [item for result in results for item in result["results"]],
         "relations": [relation for result in results for relation in result["relations"]],
     }
-    for name in ("failed", "usage"):
-        values = [result[name] for result in results if name in result]
-        added |= {name: values[-1]} if values else {}
+    if failed := _joined(result.get("failed", {}) for result in results):
+        added["failed"] = failed
+    if causes := _joined(result.get("causes", {}) for result in results):
+        added["causes"] = causes
+    usages = [result["usage"] for result in results if "usage" in result]
+    skipped = [
+        {**item, "message": number * batch_size + item["message"]}
+        for number, result in enumerate(results)
+        for item in result.get("skipped", ())
+    ]
+    if usages:
+        added["usage"] = reduce(_sum_nested, usages)
+    if skipped:
+        added["skipped"] = skipped
     return added | ({"pending": pending} if pending else {})
+
+
+def _joined(texts: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """Joins the different texts of each key."""
+    pairs = [pair for by_key in texts for pair in by_key.items()]
+    return {key: "; ".join(dict.fromkeys(text for other, text in pairs if other == key)) for key, _ in pairs}
+
+
+def _sum_nested(one: Any, other: Any) -> Any:
+    """Returns the sum of two numbers, or of two dicts of them by key, at any depth."""
+    if not isinstance(one, Mapping):
+        return one + other
+    return {**one, **other, **{key: _sum_nested(one[key], other[key]) for key in one if key in other}}
 
 
 def _flush_with_progress(memory: Memory) -> list[str]:

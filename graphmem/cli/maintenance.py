@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from graphmem.cli.options import CommandContext, command
+from graphmem.errors import ConfigError
 
 
 class ProjectionName(StrEnum):
@@ -44,13 +45,26 @@ def rebuild(
 ) -> None:
     """Rebuilds vector index and graph from the ledger.
 
-    This is needed after a change of the embedding model, for example.
+    This is needed after a change of the embedder, for example. The change has to be configured: a rebuild never
+    replaces another embedder's vectors by those of the default.
     """
     from graphmem.cli.render import ProgressBar  # noqa: PLC0415
 
     with call.whole_memory() as memory, ProgressBar() as bar:
+        if projection is not ProjectionName.GRAPH and "embedder" not in call.settings().model_fields_set:
+            _refuse_other_embedder(memory.stats())
         report = memory.rebuild(None if projection is None else projection.value, bar.update)
     _print_report(call, report)
+
+
+def _refuse_other_embedder(stats: Mapping[str, Any]) -> None:
+    """Raises ConfigError if the ledger's vectors are not of the default embedder, which nobody has named."""
+    if "configured_embedder" in stats:
+        raise ConfigError(
+            f"embedder: this ledger's vectors are of {stats['embedder']!r}, and none is configured; configure that one "
+            "(if it is a function: call Memory.rebuild() from Python instead), or, to replace its vectors by those of "
+            f"{stats['configured_embedder']!r}, set GRAPHMEM_EMBEDDER__PROVIDER=minilm"
+        )
 
 
 def _print_report(call: CommandContext, report: Mapping[str, Any]) -> None:

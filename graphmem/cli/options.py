@@ -28,6 +28,9 @@ Filters = Annotated[str | None, typer.Option(metavar="JSON", help='Conditions, s
 Kinds = Annotated[
     str | None, typer.Option(metavar="KINDS", help="Kinds of memories: fact, episode, summary, separated by commas.")
 ]
+ReferenceDate = Annotated[
+    str | None, typer.Option(metavar="TIME", help='The time from which "last week" and the like are counted.')
+]
 Metadata = Annotated[str | None, typer.Option(metavar="JSON", help="A JSON object to store with the memory.")]
 # The exit status after Ctrl+C: 128 + SIGINT, as shells report it.
 INTERRUPTED = 130

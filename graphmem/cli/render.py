@@ -132,7 +132,7 @@ class Renderer:
 
     def pair(self, name: str, value: object, indent: int = 2) -> None:
         """Prints a name and its value."""
-        self.line((f"{one_line(name):<16}", "dim"), one_line(str(value)), indent=indent)
+        self.line((f"{one_line(name):<15} ", "dim"), one_line(str(value)), indent=indent)
 
     def history(self, events: Iterable[Json]) -> None:
         """Prints events of a memory, each with the old and the new text."""
@@ -156,6 +156,8 @@ class Renderer:
             self.line(
                 (message["at"][:10], "green"), "  ", (speaker, "bold"), "  ", quoted(message["content"]), indent=2
             )
+        if "note" in explained:
+            self.line((explained["note"], "dim"), indent=2)
         if explained["mentions"]:
             self.title("mentions")
             entities = (f"{one_line(entity['name'])} ({entity['type']})" for entity in explained["mentions"])
@@ -186,7 +188,8 @@ class Renderer:
         for node in sorted(entities, key=lambda entity: (-len(mentions[entity]), entity)):
             name, kind = entities[node]["name"], entities[node]["type"]
             pairs = [pair for pair in aliases if node in pair]
-            other_names = [entities[target if source == node else source]["name"] for source, target in pairs]
+            others = [entities[target if source == node else source] for source, target in pairs]
+            other_names = [other["key"] if other["name"] == name else other["name"] for other in others]
             alias_part = [(f"  = {one_line(', '.join(sorted(other_names)))}", "yellow")] if other_names else []
             self.line((one_line(name), "bold yellow"), (f"  {kind}, {len(mentions[node])}", "dim"), *alias_part)
             for memory in sorted(mentions[node], key=lambda memory: str(graph.nodes[memory]["at"])):

@@ -6,7 +6,17 @@ from typing import Annotated
 
 import typer
 
-from graphmem.cli.options import CommandContext, Filters, Id, Kinds, comma_separated, command, error_exit, json_object
+from graphmem.cli.options import (
+    CommandContext,
+    Filters,
+    Id,
+    Kinds,
+    ReferenceDate,
+    comma_separated,
+    command,
+    error_exit,
+    json_object,
+)
 
 
 def _checked_top_k(value: str) -> str:
@@ -31,6 +41,7 @@ def search(
     filters: Filters = None,
     threshold: Annotated[float | None, typer.Option(help="The minimum cosine similarity, -1 to 1.")] = None,
     as_of: Annotated[str | None, typer.Option(metavar="TIME", help="Search in the state of that time.")] = None,
+    reference_date: ReferenceDate = None,
     kinds: Kinds = None,
     explain: Annotated[bool, typer.Option("--explain", help="Print why each hit matches, and its path.")] = False,  # noqa: FBT002
 ) -> None:
@@ -44,6 +55,7 @@ def search(
             filters=conditions,
             threshold=threshold,
             as_of=as_of,
+            reference_date=reference_date,
             kinds=comma_separated(kinds),
             explain=explain,
         )
@@ -59,10 +71,11 @@ def context(
     call: CommandContext,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="What to search for.")],
     max_chars: Annotated[int, typer.Option(help="The maximum number of characters.")] = 1200,
+    reference_date: ReferenceDate = None,
 ) -> None:
     """Prints the memories for a query as a block for a prompt."""
     with call.memory() as memory:
-        block = memory.context(query, **call.scope, max_chars=max_chars)
+        block = memory.context(query, **call.scope, max_chars=max_chars, reference_date=reference_date)
     call.print_answer({"context": block}, lambda renderer: renderer.plain(block))
 
 

@@ -73,6 +73,8 @@ def add(
 
 def show_added(renderer: Renderer, result: Mapping[str, Any], message_count: int) -> None:
     """Prints the result of adding `message_count` messages: counts by event, failures, pending projections, and ids."""
+    from graphmem.responses import failure_texts  # noqa: PLC0415
+
     items = result["results"]
     counts = Counter("erased" if item.get("reason") == "erased" else item["event"] for item in items)
     model_used = "usage" in result or "failed" in result
@@ -83,7 +85,7 @@ def show_added(renderer: Renderer, result: Mapping[str, Any], message_count: int
     parts += [f"{counts['NONE']} known already"] if counts["NONE"] else []
     parts += [f"{counts['erased']} erased before, not added again"] if counts["erased"] else []
     parts += [f"{skipped} skipped (system messages, or without words)"] if skipped else []
-    parts += [f"the model failed ({error}): retry-failed asks it again" for error in result.get("failed", {}).values()]
+    parts += [f"the model failed ({why}): retry-failed asks it again" for why in failure_texts(result).values()]
     parts += [f"not yet in {' and '.join(result['pending'])}"] if result.get("pending") else []
     renderer.line("; ".join(parts))
     for item in items if model_used else []:

@@ -144,18 +144,21 @@ def remove_from_run(run: str, record: MemoryRecord, uow: UnitOfWork) -> MemoryRe
     """Takes a memory out of a deleted run. Returns None, without a change, if it was said nowhere else: it is to be
     erased.
 
-    If that run was the memory's own, its first further run becomes its own. A memory without an own run gets none.
+    If that run was the memory's own, its first further run becomes its own. A memory without an own run gets none. Its
+    session is then one of its source messages' of that run (or of no run); without any that of a message said now.
     """
-    own_run = record.scope.run_id
-    other_runs = tuple(other for other in record.further_runs if other != run)
-    if own_run != run:
-        return _save_scope(replace(record, further_runs=other_runs), record, RUN_DELETED, uow)
-    if not other_runs:
-        return None
-    next_run = other_runs[0]
-    session = next_run if record.session == own_run else record.session
-    scope = replace(record.scope, run_id=next_run)
-    moved = replace(record, scope=scope, session=session, further_runs=other_runs[1:])
+    own_run, other_runs = record.scope.run_id, [other for other in record.further_runs if other != run]
+    if own_run == run:
+        if not other_runs:
+            return None
+        own_run = other_runs.pop(0)
+    scope = replace(record.scope, run_id=own_run)
+    sources = memories.records_linked_from(uow.connection, record.row, "drawn_from")
+    sessions = [source.session for source in sources if source.scope.run_id == own_run]
+    if not sessions:
+        sessions = [uow.session_for(scope, record.at, record.actor_id, record.text)]
+    session = record.session if record.session in sessions else sessions[0]
+    moved = replace(record, scope=scope, session=session, further_runs=tuple(other_runs))
     return _save_scope(moved, record, RUN_DELETED, uow)
 
 

@@ -15,6 +15,7 @@ from graphmem.extraction.protocols import Extractor
 from graphmem.model import Extraction, Kind, MemoryRecord, Utterance
 from graphmem.models.protocols import Embedded, Embedder, TokenEmbedder, embedding_spec_of
 from graphmem.stores.ledger import Ledger, embeddings, memories, outbox
+from graphmem.stores.ledger.embedder import check_embedder
 from graphmem.text import content_hash, normalise_key
 
 # Texts per commit. Models batch texts of similar length, so 256 is a fifth faster than 64; a crash repeats one batch.
@@ -35,6 +36,7 @@ class Enricher:
         """Enriches the memories of these rows that have a task, or all that have one.
 
         Raises ModelError if a model fails; the failed tasks stay, with the error's name, and are tried again later.
+        Raises EmbedderChanged, as `compute` does.
         """
         pending = self._pending_rows(rows)
         commits: list[Future[list[Outcome]]] = []
@@ -73,9 +75,11 @@ class Enricher:
     def compute(self, records: Sequence[MemoryRecord]) -> tuple[StoreEnrichment, ...]:
         """Computes the enrichment of memories, stored or not, as one command for each, in order.
 
-        A text whose vectors are in the ledger is not embedded again. Raises ModelError.
+        A text whose vectors are in the ledger is not embedded again. Raises ModelError, and EmbedderChanged where the
+        ledger's vectors are of another embedder.
         """
         hashes = [content_hash(record.embedded_text) for record in records]
+        check_embedder(self._ledger, self.spec.embedder)  # after `reset`, this records it again
         with self._ledger.read() as connection:
             cached = embeddings.cached_hashes(connection, self.spec, list(set(hashes)))
         new_texts = {h: record.embedded_text for h, record in zip(hashes, records, strict=True) if h not in cached}

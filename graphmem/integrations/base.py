@@ -21,6 +21,7 @@ from graphmem.boundary import validation
 from graphmem.chat import MAX_SECONDS, ChatWorker
 from graphmem.errors import ConfigError
 from graphmem.integrations.turns import Session, plain_turns
+from graphmem.logs import log_text
 from graphmem.memory import Memory
 from graphmem.model import Scope
 from graphmem.retrieval.context import Placement, inject_block, strip_block
@@ -246,7 +247,7 @@ class Recollection:
                 with self._lock:
                     self._blocks[turn] = block, monotonic() + BLOCK_SECONDS
         except Exception as error:  # noqa: BLE001  (nothing of a memory's may end a run)
-            logger.warning("a recall failed (%s)", type(error).__name__)
+            logger.warning("a recall failed (%s)", log_text(error))
             return ""
         return block
 
@@ -289,7 +290,7 @@ class Recollection:
             if ends_turn:
                 self._forget_blocks(self._recall_scope(run_context), session_key)
         except Exception as error:  # noqa: BLE001  (nothing of a memory's may end a run)
-            logger.warning("messages of a run were not stored (%s)", type(error).__name__)
+            logger.warning("messages of a run were not stored (%s)", log_text(error))
 
     def _session(self, scope: Scope, session_key: str) -> Session:
         with self._lock:

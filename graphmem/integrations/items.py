@@ -14,12 +14,15 @@ from typing import Any
 from sqlalchemy import Connection
 
 from graphmem.async_memory import AsyncMemory
+from graphmem.boundary import filters as filtering
 from graphmem.boundary import validation
 from graphmem.commands.types import AddMessage, EnqueueExtraction, ItemCommand, Outcome, OutcomeType, PutItem
 from graphmem.ingest.messages import message_commands
 from graphmem.integrations.base import sync_memory
 from graphmem.memory import Memory
-from graphmem.model import Item, Scope
+from graphmem.model import Item, Scope, View
+from graphmem.retrieval.pipeline import search
+from graphmem.retrieval.types import SearchQuery
 from graphmem.stores.ledger import items
 from graphmem.stores.ledger.jobs import JobKind
 
@@ -108,6 +111,21 @@ class ItemStore:
         """
         with self.reading() as connection:
             return items.last_stored(connection, scope, namespace, datetime.now(UTC), limit)
+
+    def search(self, query: str, scope: Scope, filters: Mapping[str, Any]) -> dict[str, float]:
+        """Returns the scores of the memories that `Memory.search` finds, by memory id, best first.
+
+        As many as `Memory.limits.max_top_k`. Waits up to `delivery_wait` seconds for the enrichment of this process's
+        writes. Raises ValidationError for an unusable query or filter.
+        """
+        engine, limits = self._engine, self.memory.limits
+        engine.check_open()
+        engine.check_embedder()
+        engine.wait_for_background_work()
+        view = View(scope, datetime.now(UTC), scope.partition if scope.user_id is not None else None)
+        conditions = filtering.parse(filters, limits=limits)
+        search_query = SearchQuery(validation.query(query), view, limits.max_top_k, conditions)
+        return {hit.record.id: hit.score for hit in search(search_query, engine.search_deps).hits}
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextvars import copy_context
+from dataclasses import dataclass
 from threading import RLock, Timer
 from uuid import uuid4
 
@@ -16,6 +17,7 @@ from graphmem.concurrency import Pool, start_thread
 from graphmem.errors import GraphmemError
 from graphmem.ingest.facts.pipeline import FactPipeline, JobResult
 from graphmem.ingest.facts.summaries import record_procedure, summarise
+from graphmem.logs import cause_of, log_text
 from graphmem.stores.ledger import Ledger, jobs
 from graphmem.stores.ledger.jobs import Job, JobKind
 
@@ -26,6 +28,19 @@ WORKER_THREADS = 8
 RETRY_BASE, RETRY_MAX = 30.0, 3600.0
 # At most so many doublings: after thousands of failures 2 ** attempts would be too large for a float.
 MAX_DOUBLINGS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class JobFailure:
+    """The failure of a job: the name of the error's class, and its text (None if that may quote messages)."""
+
+    error: str
+    cause: str | None
+
+    @classmethod
+    def of(cls, error: Exception) -> JobFailure:
+        """Returns the failure that an error is."""
+        return cls(type(error).__name__, cause_of(error))
 
 
 class JobWorker:
@@ -46,12 +61,12 @@ class JobWorker:
         self._holder = str(uuid4())
         self._pool = Pool(WORKER_THREADS, thread_name_prefix="graphmem-model")
         self._lock = RLock()  # reentrant: the callback of a future that is done already runs at once, in this thread
-        self._running: dict[int, Future[JobResult | str]] = {}
+        self._running: dict[int, Future[JobResult | JobFailure]] = {}
         self._timer: Timer | None = None
         self._closed = False
 
-    def run(self, row: int, *, in_background: bool = True, by_force: bool = False) -> Future[JobResult | str]:
-        """Starts a job, unless it is running here; its future has the result, or the name of the error's class.
+    def run(self, row: int, *, in_background: bool = True, by_force: bool = False) -> Future[JobResult | JobFailure]:
+        """Starts a job, unless it is running here; its future has the result, or the failure.
 
         `in_background`: no caller waits, so the worker also has the result delivered and due summaries started.
         `by_force`: runs the job even if another process has claimed it.
@@ -65,7 +80,7 @@ class JobWorker:
                 running.add_done_callback(lambda future: self._forget(row, future))
             return running
 
-    def _forget(self, row: int, future: Future[JobResult | str]) -> None:
+    def _forget(self, row: int, future: Future[JobResult | JobFailure]) -> None:
         with self._lock:
             if self._running.get(row) is future:
                 del self._running[row]
@@ -78,13 +93,12 @@ class JobWorker:
             self.run(row)
         self._set_timer_for_next_job()
 
-    def drain(self, *, by_force: bool = False) -> list[JobResult | str]:
+    def drain(self, *, by_force: bool = False) -> list[JobResult | JobFailure]:
         """Runs all jobs once, also those that wait after a failure, waits for them, and returns their results.
 
-        A failed job has the name of its error's class as result. `by_force`: also jobs claimed by another process,
-        which may have died.
+        `by_force`: also jobs claimed by another process, which may have died.
         """
-        results: list[JobResult | str] = []
+        results: list[JobResult | JobFailure] = []
         failed: set[int] = set()
         while True:  # a job may record another one, and the ledger may reuse the row of a job that is done
             with self._ledger.read() as connection:
@@ -96,7 +110,7 @@ class JobWorker:
                 return results
             started = {**running, **{row: self.run(row, by_force=by_force) for row in rows}}
             done = {row: future.result() for row, future in started.items()}
-            failed |= {row for row, result in done.items() if isinstance(result, str)}
+            failed |= {row for row, result in done.items() if isinstance(result, JobFailure)}
             results += done.values()
 
     def close(self) -> None:
@@ -130,7 +144,7 @@ class JobWorker:
             logger.warning("a language model's work could not be taken up (%s)", type(error).__name__)
             self._set_timer(RETRY_BASE)
 
-    def _run_claimed(self, row: int, *, in_background: bool, by_force: bool) -> JobResult | str:
+    def _run_claimed(self, row: int, *, in_background: bool, by_force: bool) -> JobResult | JobFailure:
         with self._ledger.write() as connection:
             is_claimed = jobs.claim(connection, row, self._holder, self._claim_seconds, by_force=by_force)
             job = jobs.get(connection, row) if is_claimed else None
@@ -161,11 +175,11 @@ class JobWorker:
             return JobResult()
         return self._pipeline.run(job)
 
-    def _record_failure(self, row: int, attempts: int, error: Exception) -> str:
-        error_name = type(error).__name__
-        logger.warning("a language model's work failed (%s); it stays recorded and is tried again", error_name)
+    def _record_failure(self, row: int, attempts: int, error: Exception) -> JobFailure:
+        failure = JobFailure.of(error)
+        logger.warning("a language model's work failed (%s); it stays recorded and is tried again", log_text(error))
         delay = min(RETRY_MAX, RETRY_BASE * 2 ** min(attempts, MAX_DOUBLINGS))
         with self._ledger.write() as connection:
-            jobs.record_failure(connection, row, error_name, delay)
+            jobs.record_failure(connection, row, failure.error, delay)
         self._set_timer_for_next_job()  # no other call may start the worker for a long time
-        return error_name
+        return failure

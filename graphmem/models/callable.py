@@ -8,6 +8,7 @@ import numpy as np
 
 from graphmem.errors import EmbeddingError
 from graphmem.models.protocols import Matrix
+from graphmem.models.vectors import unit_rows
 
 
 class CallableEmbedder:
@@ -26,18 +27,26 @@ class CallableEmbedder:
         if not texts:
             return []
         try:
-            vectors = np.asarray(self._embed(list(texts)), dtype=np.float32)
+            vectors = self._embed(list(texts))
         except Exception as error:
-            raise EmbeddingError(f"the embedder function failed with {type(error).__name__}") from error
-        if vectors.shape != (len(texts), self.dims):
             raise EmbeddingError(
-                f"the embedder function returned shape {vectors.shape} for {len(texts)} texts; "
-                f"expected ({len(texts)}, {self.dims}): check embedding_dims"
-            )
-        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        if not np.isfinite(vectors).all() or (lengths == 0).any():
-            raise EmbeddingError("the embedder function returned a vector that is not finite, or all zeros")
-        return list((vectors / lengths)[:, None, :])
+                f"the embedder function failed with {type(error).__name__}{_http_status(error)}"
+            ) from error
+        rows = unit_rows(
+            vectors,
+            len(texts),
+            self.dims,
+            source="the embedder function",
+            remedy="embedder.config.embedding_dims: set it to {length}",
+        )
+        return list(rows[:, None, :])
 
     def embed_query(self, text: str) -> Matrix:
         return np.asarray(self.embed([text])[0][0])
+
+
+def _http_status(error: Exception) -> str:
+    """Returns " (HTTP 429)", for example, if the error of an HTTP client carries a status, else ""."""
+    holders = error, getattr(error, "response", None)
+    statuses = [status for holder in holders if isinstance(status := getattr(holder, "status_code", None), int)]
+    return f" (HTTP {statuses[0]})" if statuses else ""

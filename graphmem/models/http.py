@@ -71,10 +71,11 @@ class Endpoint:
 def resolve_endpoint(section: str, api_key: str | None, base_url: str | None) -> Endpoint:
     """Returns the configured endpoint, else the one of OPENAI_BASE_URL and OPENAI_API_KEY.
 
-    OPENAI_API_KEY is sent only to OpenAI and to URLs that an environment variable contains; any other URL gets only the
-    configured key. Raises ConfigError for an invalid URL or key, or if OpenAI's endpoint has no key.
+    OPENAI_API_BASE, the older name, counts if OPENAI_BASE_URL is not set. OPENAI_API_KEY is sent only to OpenAI and to
+    URLs that an environment variable contains; any other URL gets only the configured key. Raises ConfigError for an
+    invalid URL or key, or if OpenAI's endpoint has no key.
     """
-    url, headers = _parse_url(section, base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL)
+    url, headers = _parse_url(section, base_url or _environment_url() or OPENAI_URL)
     uses_environment = not base_url or _is_openai_host(url) or _is_in_environment(section, base_url)
     key = (api_key or (os.environ.get("OPENAI_API_KEY") if uses_environment else None) or "").strip()
     if not key and url == OPENAI_URL:
@@ -87,6 +88,10 @@ def resolve_endpoint(section: str, api_key: str | None, base_url: str | None) ->
     return Endpoint(section, url, key or NO_KEY, headers, uses_environment)
 
 
+def _environment_url() -> str | None:
+    return os.environ.get("OPENAI_BASE_URL") or os.environ.get("OPENAI_API_BASE")
+
+
 def _is_openai_host(url: str) -> bool:
     """Whether a URL belongs to OpenAI, in any region."""
     parts = urlsplit(url)
@@ -95,8 +100,8 @@ def _is_openai_host(url: str) -> bool:
 
 def _is_in_environment(section: str, url: str) -> bool:
     """Whether an environment variable contains the configured URL."""
-    variables = "OPENAI_BASE_URL", f"GRAPHMEM_{section.replace('.', '__').upper()}__OPENAI_BASE_URL"
-    return any((os.environ.get(name) or "").strip().rstrip("/") == url.strip().rstrip("/") for name in variables)
+    ours = os.environ.get(f"GRAPHMEM_{section.replace('.', '__').upper()}__OPENAI_BASE_URL")
+    return any((one or "").strip().rstrip("/") == url.strip().rstrip("/") for one in (_environment_url(), ours))
 
 
 def _parse_url(section: str, configured_url: str) -> tuple[str, dict[str, str]]:
@@ -109,7 +114,7 @@ def _parse_url(section: str, configured_url: str) -> tuple[str, dict[str, str]]:
     if hostname is None or parts.scheme not in {"http", "https"} or parts.query or parts.fragment:
         raise ConfigError(
             f"{section}.openai_base_url: must be like https://host/v1, without '?' and '#'; correct it, or "
-            "OPENAI_BASE_URL (not shown: it may hold a password)"
+            "OPENAI_BASE_URL or OPENAI_API_BASE (not shown: it may hold a password)"
         )
     host = f"[{hostname}]" if ":" in hostname else hostname
     url = f"{parts.scheme}://{host}{'' if port is None else f':{port}'}{parts.path.rstrip('/')}"
@@ -241,11 +246,12 @@ class EndpointError:
         if self.is_too_large:
             return f"finds the request too large (HTTP {self.status}); use a model that takes more"
         if self.code == "insufficient_quota":
-            return "says that the account has no credit left; add some, or use another key"
+            return f"says that the account has no credit left (HTTP {self.status}); add some, or use another key"
         if self.status in _REDIRECTS:
             return (
                 f"answers that it is at another address (HTTP {self.status}), which is not followed: words and keys go "
-                f"only where the configuration says; correct {section}.openai_base_url, or OPENAI_BASE_URL"
+                f"only where the configuration says; correct {section}.openai_base_url, or OPENAI_BASE_URL or "
+                "OPENAI_API_BASE"
             )
         other = "or OPENAI_API_KEY" if endpoint.uses_environment else "beside its URL (OPENAI_API_KEY is not sent)"
         explanations = {

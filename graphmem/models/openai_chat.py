@@ -284,7 +284,9 @@ class OpenaiChatModel:
         if error.is_transient:
             return LLMUnavailable(f"the language model {error.describe(self._endpoint, self.name)}")
         if error.code in _CONTENT_FILTER_CODES:
-            return LLMRefused("the endpoint's content filter withheld the request; nothing was answered")
+            return LLMRefused(
+                f"the endpoint's content filter withheld the request (HTTP {error.status}); nothing was answered"
+            )
         if not error.is_too_large:
             for key, value, names in (
                 ("temperature", self._temperature, ("temperature",)),

@@ -11,6 +11,7 @@ import numpy as np
 from graphmem.errors import EmbeddingError
 from graphmem.models.http import Connection, EndpointError, resolve_endpoint, send, strip_surrogates
 from graphmem.models.protocols import Matrix
+from graphmem.models.vectors import unit_rows
 from graphmem.tracing import span
 
 # Default lengths of vectors, from https://platform.openai.com/docs/guides/embeddings
@@ -23,6 +24,7 @@ OVERLAP = 200
 OPENAI_BATCH, BATCH = 256, 32
 _MAX_TOKENS = 300_000
 _MIN_BYTES_PER_TOKEN = 2
+_SOURCE = "the embedding model"
 
 # The endpoints, by URL and model, that do not accept `dimensions`.
 _fixed_dims: set[tuple[str, str]] = set()
@@ -82,7 +84,10 @@ class OpenaiEmbedder:
 
     def _measure_dims(self) -> int:
         try:
-            return len(self._request_vectors(["length"])[0])
+            (vector,) = self._request_vectors(["length"])
+            if not isinstance(vector, list) or not vector:
+                raise self._error("returned something else than a vector of numbers")
+            return len(vector)
         except EmbeddingError as error:
             self.close()
             raise EmbeddingError(f"{error}; with embedder.config.embedding_dims set, opening asks nothing") from None
@@ -101,21 +106,10 @@ class OpenaiEmbedder:
 
     def _embed_batch(self, texts: Sequence[str]) -> Matrix:
         """Returns a matrix (texts x dims, float32, unit rows) from one request. Raises EmbeddingError."""
-        try:
-            rows = np.asarray(self._request_vectors(texts), dtype=np.float32)
-        except (ValueError, TypeError, OverflowError):
-            rows = np.empty(0, np.float32)
-        if rows.ndim != 2 or not np.isfinite(rows).all() or not rows.any(axis=1).all():  # noqa: PLR2004
-            raise self._error("answers with something else than a vector of numbers for each text")
-        if rows.shape[1] != self.dims:
-            remedy = (
-                f"set it to {rows.shape[1]}, or leave it out" if self._configured_dims else f"set it to {rows.shape[1]}"
-            )
-            raise self._error(
-                f"gives vectors of {rows.shape[1]} numbers where {self.dims} are expected; "
-                f"embedder.config.embedding_dims: {remedy}"
-            )
-        return _unit(rows)
+        remedy = "embedder.config.embedding_dims: set it to {length}"
+        if self._configured_dims:
+            remedy += ", or leave it out"
+        return unit_rows(self._request_vectors(texts), len(texts), self.dims, source=_SOURCE, remedy=remedy)
 
     def _request_vectors(self, texts: Sequence[str]) -> list[Any]:
         """Returns the endpoint's vectors for the texts in order, unchecked. Raises EmbeddingError."""
@@ -133,10 +127,12 @@ class OpenaiEmbedder:
             traced.set_attributes(
                 **{"gen_ai.usage.input_tokens": usage.get("prompt_tokens") if isinstance(usage, dict) else None}
             )
-            vectors = _vectors_by_index(body.get("data"), len(texts))
+            data = body.get("data")
+            vectors = _vectors_by_index(data, len(texts))
             if vectors is None:
+                count = len(data) if isinstance(data, list) else "none"
                 raise self._error(
-                    f"does not answer with one vector for each of {len(texts)} texts; check "
+                    f"does not answer with one vector for each text (it gave {count} for {len(texts)} texts); check "
                     "embedder.config.openai_base_url (mostly it ends in /v1) and the model"
                 )
             return vectors
@@ -161,15 +157,18 @@ class OpenaiEmbedder:
         return error.describe(self._endpoint, self._name)
 
     def _error(self, description: str) -> EmbeddingError:
-        return EmbeddingError(f"the embedding model {description}")
+        return EmbeddingError(f"{_SOURCE} {description}")
 
 
 def _vectors_by_index(data: Any, count: int) -> list[Any] | None:
     """Returns the vectors in the order of their indices; None unless there is exactly one for each text."""
     if not isinstance(data, list) or not all(isinstance(item, dict) for item in data):
         return None
-    vectors = {item.get("index", position): item.get("embedding") for position, item in enumerate(data)}
-    return [vectors[index] for index in range(count)] if vectors.keys() == set(range(count)) else None
+    indices = [item.get("index", position) for position, item in enumerate(data)]
+    if not all(isinstance(index, int) for index in indices) or sorted(indices) != list(range(count)):
+        return None
+    vectors = {index: item.get("embedding") for index, item in zip(indices, data, strict=True)}
+    return [vectors[index] for index in range(count)]
 
 
 def _windows(text: str) -> Iterator[str]:

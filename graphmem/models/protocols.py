@@ -166,5 +166,5 @@ class Closeable(Protocol):
 def embedding_spec_of(embedder: Embedder) -> EmbeddingSpec:
     """Returns the kinds of embeddings that are stored for each text with this embedder."""
     if isinstance(embedder, TokenEmbedder):
-        return EmbeddingSpec(embedder.model, embedder.token_form, embedder.token_dims)
-    return EmbeddingSpec(embedder.model)
+        return EmbeddingSpec(embedder.model, embedder.dims, embedder.token_form, embedder.token_dims)
+    return EmbeddingSpec(embedder.model, embedder.dims)

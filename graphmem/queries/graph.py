@@ -12,7 +12,7 @@ from graphmem.text import normalise_key
 if TYPE_CHECKING:
     import networkx as nx
 
-# How many memories' mentions one statement reads: SQLite takes at most 32,766 parameters.
+# How many memories' neighbours one statement reads: SQLite takes at most 32,766 parameters.
 BATCH = 5_000
 
 
@@ -32,10 +32,12 @@ def build_graph(ledger: Ledger, view: View, around: str | None, hops: int, limit
             for record, _ in zip(memories.list_records(connection, view, with_sources=True), range(limit), strict=False)
         ]
         ids = [record.id for record in records]
-        mentions, pairs = [], []
-        for start in range(0, len(ids), BATCH):
-            mentions += graph_reads.mentions_of(connection, ids[start : start + BATCH], view.scope.partition)
-            pairs += graph_neighbourhood.next_pairs(connection, view, ids[start : start + BATCH])
+        mentions = graph_reads.mentions_in(connection, view, ids)
+        pairs = [
+            pair
+            for start in range(0, len(ids), BATCH)
+            for pair in graph_neighbourhood.next_pairs(connection, view, ids[start : start + BATCH])
+        ]
         relations = graph_reads.all_relations(connection, view)
         links = entity_names.all_links(connection, memories.partition_row(connection, view.scope.partition))
         centre_entity = (

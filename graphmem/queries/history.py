@@ -6,18 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from graphmem.model import Entity, Event, MemoryRecord, Relation, Scope, View
+from graphmem.model import Entity, Event, Kind, MemoryRecord, Relation, Scope, View
 from graphmem.stores.ledger import Ledger, events, graph_reads, memories, tombstones
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryOrigin:
-    """Where a memory comes from. `sources` are its source messages; a memory that was not drawn from any is its own.
+    """Where a memory comes from. `sources` are the source messages of a fact or summary; an episode is its own.
 
-    `replaced` are the memories that it retired, `successors` those that retired it, as far as the scope sees them.
+    `lost_sources`: the ledger holds no source message of this fact or summary, in any scope. `replaced` are the
+    memories that it retired, `successors` those that retired it, as far as the scope sees them.
     """
 
     sources: list[MemoryRecord]
+    lost_sources: bool
     entities: list[Entity]
     relations: list[Relation]
     replaced: list[MemoryRecord]
@@ -54,11 +56,11 @@ def trace_origin(ledger: Ledger, record: MemoryRecord, scope: Scope | None, now:
 
     with ledger.read() as connection:
         drawn_from = memories.records_linked_from(connection, record.row, "drawn_from")
+        sources = [record] if record.kind is Kind.EPISODE and not drawn_from else drawn_from
         return MemoryOrigin(
-            sources=visible(drawn_from) if drawn_from else [record],
-            entities=[
-                entity for _, entity, _ in graph_reads.mentions_of(connection, [record.id], view.scope.partition)
-            ],
+            sources=visible(sources),
+            lost_sources=not sources,
+            entities=[entity for _, entity, _ in graph_reads.mentions_in(connection, view, [record.id])],
             relations=graph_reads.relations_stated_by(connection, view, [record.id]),
             replaced=visible(memories.records_linked_from(connection, record.row, "replaces")),
             successors=visible(memories.records_linking_to(connection, record.row, "replaces")),

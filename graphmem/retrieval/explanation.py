@@ -19,6 +19,33 @@ MAX_PATH_LENGTH = 9
 # Entity, memory, entity, memory.
 SHORT_PATH_LENGTH = 4
 
+# The arms and features that `Explanation.arms` may name, with their words in `Explanation.why`, in their order there.
+# docs/concepts/retrieval.md explains each.
+REASONS = {
+    "dense": "close in meaning",
+    "keyword": "shares words",
+    "tokens": "says it in near words",
+    "characters": "shares characters or beginnings of words",
+    "dense_beside": "beside what is close in meaning",
+    "keyword_beside": "beside what shares words",
+    "tokens_beside": "beside what says it in near words",
+    "characters_beside": "beside what shares characters or beginnings of words",
+    "reply": "answers a question like it",
+    "named": "named by what was found",
+    "speaker": "said by who is asked about",
+    "date": "from the time asked about",
+}
+# Their words for a query in a script without spaces, of which the keyword arm compares pairs of characters.
+UNSPACED_REASONS = {
+    "keyword": "shares words or pairs of characters",
+    "keyword_beside": "beside what shares words or pairs of characters",
+}
+# Arms that `why` leaves to the path.
+PATH_ARMS = frozenset({"graph", "hop"})
+NO_REASON, REACHED_FROM, NEXT_MESSAGE = "next to what matches the question", "reached from", "next in the conversation"
+# The names of token matches where the embedder does not read the query's script and characters are compared instead.
+_CHARACTER_NAMES = {"tokens": "characters", "tokens_beside": "characters_beside"}
+
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
@@ -34,14 +61,26 @@ class Explanation:
 
 
 class ExplanationBuilder:
-    """Explains the hits of one search by its arms' scores {arm: {id: score}}, its PageRanks and its feature table."""
+    """Explains the hits of one search by its arms' scores {arm: {id: score}}, its PageRanks and its feature table.
+
+    `matches_characters`: whether the token columns are `CharacterMatches`. `is_unspaced`: whether the query has
+    characters of a script without spaces.
+    """
 
     def __init__(
-        self, arms: Mapping[str, Mapping[str, float]], walks: Sequence[WalkResult], table: FeatureTable
+        self,
+        arms: Mapping[str, Mapping[str, float]],
+        walks: Sequence[WalkResult],
+        table: FeatureTable,
+        *,
+        matches_characters: bool = False,
+        is_unspaced: bool = False,
     ) -> None:
         self._arms = arms
         self._walks = walks
         self._table = table
+        self._names = _CHARACTER_NAMES if matches_characters else {}
+        self._reasons = {**REASONS, **UNSPACED_REASONS} if is_unspaced else REASONS
         self._nearest = next(iter(arms.get("dense", {})), None)
         self._paths: dict[str, list[Node]] = {}
 
@@ -71,20 +110,27 @@ class ExplanationBuilder:
             if uid in scores
         }
         steps = _steps(self._path(uid), records, names)
-        return Explanation(arms, tuple(steps), _why(arms, steps))
+        return Explanation(arms, tuple(steps), self._why(arms, steps))
+
+    def _why(self, arms: Mapping[str, Mapping[str, float]], steps: Sequence[Mapping[str, Any]]) -> str:
+        reasons = [f"{words} (rank {arms[name]['rank']:.0f})" for name, words in self._reasons.items() if name in arms]
+        if len(steps) > 1:
+            reasons.append(f"{REACHED_FROM} {' → '.join(_step_label(step) for step in steps[:-1])}")
+        return "; ".join(reasons) or NO_REASON
 
     @cached_property
     def _ranked(self) -> dict[str, tuple[Mapping[str, float], Mapping[str, int]]]:
         """The positive scores of each arm and each explained feature, by id, best first, with their ranks."""
         columns = {
-            name: dict(zip(self._table.ids, column.tolist(), strict=True))
+            self._names.get(name, name): dict(zip(self._table.ids, column.tolist(), strict=True))
             for name, column in self._table.columns.items()
-            if name in _WORDS
+            if name in REASONS
         }
         # A day next to the one that the query names has a score, but is not from the time asked about.
         columns["date"] = {uid: score for uid, score in columns.get("date", {}).items() if score == 1.0}
         scores_and_ranks: dict[str, tuple[Mapping[str, float], Mapping[str, int]]] = {}
-        for name, scores in {**columns, **self._arms}.items():
+        shown_arms = {name: scores for name, scores in self._arms.items() if name in REASONS or name in PATH_ARMS}
+        for name, scores in {**columns, **shown_arms}.items():
             ranked = sorted(((uid, score) for uid, score in scores.items() if score > 0), key=lambda pair: -pair[1])
             scores_and_ranks[name] = dict(ranked), {uid: rank for rank, (uid, _) in enumerate(ranked, 1)}
         return scores_and_ranks
@@ -107,20 +153,13 @@ def _steps(path: Sequence[Node], records: Mapping[str, MemoryRecord], names: Map
     steps: list[dict[str, Any]] = []
     for kind, name in path:
         if kind == "memory" and steps and steps[-1]["type"] == "memory":
-            steps.append({"type": "relation", "predicate": "next in the conversation"})
+            steps.append({"type": "relation", "predicate": NEXT_MESSAGE})
         if kind == "memory":
             text = records[name].text if name in records else ""
             steps.append({"type": "memory", "id": name, "memory": text})
         else:
             steps.append({"type": "entity", "key": name, "name": names.get(name, name)})
     return steps
-
-
-def _why(arms: Mapping[str, Mapping[str, float]], steps: Sequence[Mapping[str, Any]]) -> str:
-    reasons = [f"{_WORDS[name]} (rank {arms[name]['rank']:.0f})" for name in _WORDS if name in arms]
-    if len(steps) > 1:
-        reasons.append(f"reached from {' → '.join(_step_label(step) for step in steps[:-1])}")
-    return "; ".join(reasons) or "next to what matches the question"
 
 
 def _step_label(step: Mapping[str, Any]) -> str:
@@ -132,18 +171,3 @@ def _step_label(step: Mapping[str, Any]) -> str:
 def _quoted(text: str) -> str:
     line = " ".join(text.split())
     return f"“{line[: QUOTED_CHARS - 1]}…”" if len(line) > QUOTED_CHARS else f"“{line}”"
-
-
-# The words of an arm or feature in `Explanation.why`, in their order there.
-_WORDS = {
-    "dense": "close in meaning",
-    "keyword": "shares words",
-    "tokens": "says it in near words",
-    "dense_beside": "beside what is close in meaning",
-    "keyword_beside": "beside what shares words",
-    "tokens_beside": "beside what says it in near words",
-    "reply": "answers a question like it",
-    "named": "named by what was found",
-    "speaker": "said by who is asked about",
-    "date": "from the time asked about",
-}

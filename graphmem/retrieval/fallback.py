@@ -3,7 +3,8 @@
 Each query costs more than the one before and is tried only if that was insufficient:
 
 1. the query as it is;
-2. with the last messages of the conversation in front;
+2. with the last messages of the conversation in front, if it may depend on them (`dependence`): a query that can be
+   understood by itself would only find what was talked about before it;
 3. rewritten by a language model into a query that can be understood without the conversation.
 
 A search is sufficient (`is_sufficient`) if its query names an entity that memories mention, or if one of its hits
@@ -24,6 +25,7 @@ from graphmem.errors import LLMError
 from graphmem.model import Message
 from graphmem.models.protocols import LanguageModel, Prompt
 from graphmem.retrieval import term_overlap
+from graphmem.retrieval.dependence import depends_on_conversation
 from graphmem.retrieval.types import Hit, SearchOutcome
 
 # Characters of a query with the last messages in front: a longer one matches everything.
@@ -106,10 +108,11 @@ def _queries(
     """Yields the queries; each is made only when it is needed."""
     tried = {conversation.question}
     yield conversation.question
-    with_turns = prepend_turns(conversation.question, conversation.recent)
-    if with_turns not in tried and seconds_left() > SEARCH_SECONDS:
-        tried.add(with_turns)
-        yield with_turns
+    if depends_on_conversation(conversation.question):
+        with_turns = prepend_turns(conversation.question, conversation.recent)
+        if with_turns not in tried and seconds_left() > SEARCH_SECONDS:
+            tried.add(with_turns)
+            yield with_turns
     rewritten = "" if model is None else _rewritten(conversation, model, seconds_left() - SEARCH_SECONDS)
     if rewritten and rewritten not in tried and seconds_left() > 0:
         yield rewritten

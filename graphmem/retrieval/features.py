@@ -152,6 +152,14 @@ class Evidence:
             return None
         return before if self.rows[before].speaker != self.rows[uid].speaker else None
 
+    def reply_to(self, uid: str) -> str | None:
+        """Returns the memory just after this one in its session if somebody else or an assistant says it, else None."""
+        after = self.neighbours.get(uid, (None, None))[1]
+        if after is None:
+            return None
+        question, reply = self.rows[uid], self.rows[after]
+        return after if (reply.speaker, reply.role) != (question.speaker, question.role) else None
+
     def _query_columns(self, ids: Sequence[str], query: AnalyzedQuery) -> dict[str, Column]:
         """Returns features of speaker, time, kind of answer, questions and assistants; one number of 0..1 for each id.
 

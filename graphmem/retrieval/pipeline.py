@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
 
 from graphmem.concurrency import single_blas_thread
-from graphmem.model import ALL_KINDS, MemoryRecord, MentionKind, Relation, Seeds, Subgraph, micros
+from graphmem.model import ALL_KINDS, ASSISTANT, MemoryRecord, MentionKind, Relation, Seeds, Subgraph, micros
 from graphmem.models.protocols import embedding_spec_of
 from graphmem.retrieval import (
     character_matching,
@@ -21,21 +21,24 @@ from graphmem.retrieval import (
     token_matching,
 )
 from graphmem.retrieval.candidates import Candidates
+from graphmem.retrieval.character_matching import CharacterMatches
 from graphmem.retrieval.explanation import ExplanationBuilder
 from graphmem.retrieval.features import Column, FeatureTable
 from graphmem.retrieval.pagerank import MENTION_WEIGHTS, WalkResult, personalized_pagerank, rarity
 from graphmem.retrieval.query_analysis import analyze_query
 from graphmem.retrieval.retrievers import DENSE_LIMIT, KEYWORD_LIMIT, MAX_PARTITIONS, MAX_READ_CHARS, Retrievers
 from graphmem.retrieval.sentence_matching import SentenceMatch
-from graphmem.retrieval.source_grouping import RankedMemory, group_sources
+from graphmem.retrieval.source_grouping import RankedMemory, group_sources, raise_replies
 from graphmem.retrieval.types import EncodedQuery, Hit, SearchDeps, SearchOutcome, SearchPartition, SearchQuery
 from graphmem.retrieval.weights import FULL, SearchWeights, Weights
 from graphmem.stores.ledger import candidate_rows, graph_reads, memories, term_stats
-from graphmem.text import query_term_counts, term_counts, term_id
+from graphmem.text import is_unspaced, query_term_counts, term_counts, term_id, words_of
 
 # The best of the keyword arm that become candidates, all candidates of the arms, and those that PageRank may add. More
 # (250 to 400 in all) cost time and gain nothing (benchmarks/ABLATIONS.md, "Left out").
 KEYWORD_CANDIDATE_LIMIT, CANDIDATE_LIMIT, WALK_CANDIDATE_LIMIT = 100, 150, 100
+# The best candidates among which repetitions of the query are looked for.
+REPETITION_LIMIT = 50
 # Memories of each period that the query names, the newest first (benchmarks/ABLATIONS.md, "Times").
 DATED_LIMIT = 50
 # Paths start at named entities and at so many of the best memories with at least this part of the best one's share.
@@ -95,6 +98,8 @@ class _Search:
         self._arms: dict[str, Mapping[str, float]] = {}
         self._walks: list[_PartitionWalk] = []
         self._ids: list[str] = []
+        self._repetitions: list[str] = []
+        self._replies: dict[str, str] = {}
 
     def resolve_event(self) -> None:
         """Finds the time of the event from which the query counts ("a week after the wedding") by a search of its own.
@@ -145,7 +150,29 @@ class _Search:
         self._ids = scoring.top_rows(
             evidence.table(with_neighbours, self._analysis), self._weights.candidates, CANDIDATE_LIMIT
         )
+        if self._query.with_relevance and self._analysis.is_question:
+            self._find_repetitions()
         self._weigh_tokens(encoded)
+
+    def _find_repetitions(self) -> None:
+        """Finds the candidates that repeat the query, a question; the replies to them become candidates.
+
+        A repetition has the query's own words. It matches best of all and answers nothing.
+        """
+        evidence = self._candidates.evidence
+        texts, query_words = self._texts(self._ids[:REPETITION_LIMIT]), words_of(self._query.text)
+        self._repetitions = [uid for uid, text in texts.items() if words_of(text) == query_words]
+        replies = {uid: reply for uid in self._repetitions if (reply := evidence.reply_to(uid)) is not None}
+        visible = self._candidates.visible_ids(replies.values())
+        self._replies = {uid: reply for uid, reply in replies.items() if reply in visible}
+        self._ids = scoring.union_in_order(self._ids, visible)
+
+    def _texts(self, ids: Collection[str]) -> dict[str, str]:
+        """Reads the texts of candidates, by id."""
+        rows = {uid: self._candidates.evidence.rows[uid].row for uid in ids}
+        with self._deps.ledger.read() as connection:
+            texts = candidate_rows.read_texts(connection, list(rows.values()))
+        return {uid: texts[row] for uid, row in rows.items() if row in texts}
 
     def _dated(self) -> list[str]:
         """Returns the newest memories of each period that the query names."""
@@ -290,9 +317,18 @@ class _Search:
         totals = table.total(weights)
         scored = scoring.scores(totals)
         ranked = [RankedMemory(table.ids[i], float(scored[i])) for i in np.argsort(-totals, kind="stable")]
-        explainer = ExplanationBuilder(self._arms, [walk.result for walk in self._walks], table)
-        grouped = self._grouped([memory for memory in ranked if self._passes_threshold(memory.id, explainer)])
-        best = grouped[: scoring.automatic_cutoff(scored) if self._query.limit is None else self._query.limit]
+        explainer = ExplanationBuilder(
+            self._arms,
+            [walk.result for walk in self._walks],
+            table,
+            matches_characters=isinstance(self._candidates.evidence.matches, CharacterMatches),
+            is_unspaced=is_unspaced(self._query.text),
+        )
+        passing = [memory for memory in ranked if self._passes_threshold(memory.id, explainer)]
+        grouped = self._grouped(raise_replies(passing, self._replies))
+        grouped = [memory for memory in grouped if memory.id not in self._repetitions]
+        limit = self._query.limit
+        best = grouped[: scoring.automatic_cutoff([memory.score for memory in grouped]) if limit is None else limit]
         hits, relations = self._read_hits(best, explainer)
         words = term_overlap.query_words(self._query.text)
         if self._query.with_relevance:
@@ -339,7 +375,9 @@ class _Search:
 
         A hit is related if it, or another speaker's question just before it, shares a word with the query or has a
         cosine of at least `MIN_SIMILARITY_WITH_TERMS`; or if a short path leads to it from an entity that the query
-        names, or over an entity from a memory that is relevant by itself (`term_overlap.is_relevant`).
+        names, or over an entity from a memory that is relevant by itself (`term_overlap.is_relevant`). Related are also
+        the reply to a repetition of the query and, if the query asks what the assistant said, the best hit of the
+        assistant's words, as well as facts drawn from these.
         """
         if not hits:
             return ()
@@ -347,12 +385,10 @@ class _Search:
         questions = {hit.record.id: evidence.replies_to(hit.record.id) for hit in hits}
         starts = {hit.record.id: explainer.near_start(hit.record.id) for hit in hits}
         others = {*filter(None, questions.values()), *(name for kind, name in starts.values() if kind == "memory")}
-        with self._deps.ledger.read() as connection:
-            rows = {uid: evidence.rows[uid].row for uid in others}
-            texts = candidate_rows.read_texts(connection, list(rows.values()))
+        texts = self._texts(others)
         frequencies = self._frequencies(map(term_id, words))
         terms = term_overlap.weigh_terms(words, *frequencies, inflected=not evidence.is_supported_script)
-        overlaps = {uid: terms.overlap([texts[row]]) for uid, row in rows.items() if row in texts}
+        overlaps = {uid: terms.overlap([text]) for uid, text in texts.items()}
         overlaps |= {
             hit.record.id: terms.overlap([record.embedded_text for record in (hit.record, *hit.sources)])
             for hit in hits
@@ -374,11 +410,19 @@ class _Search:
                 is_supported_script=evidence.is_supported_script,
             )
 
+        answers = set(self._replies.values())
+        if self._analysis.asks_assistant_said:
+            said = (hit.record.id for hit in hits if any(one.role == ASSISTANT for one in (hit.record, *hit.sources)))
+            answers.update(islice(said, 1))
+
         return tuple(
             replace(
                 hit,
                 term_overlap=overlaps[uid],
-                is_related=is_close(uid) or is_close(questions[uid] or "") or is_relevant_start(*starts[uid]),
+                is_related=is_close(uid)
+                or is_close(questions[uid] or "")
+                or is_relevant_start(*starts[uid])
+                or not answers.isdisjoint([uid, *(source.id for source in hit.sources)]),
             )
             for hit in hits
             for uid in [hit.record.id]
@@ -423,12 +467,9 @@ class _Search:
         if not passage_ids:
             return
         shares = scoring.top_shares(table, totals, passages.HIT_LIMIT)
-        with self._deps.ledger.read() as connection:
-            read_ids = {*passage_ids, *shares}
-            texts_by_row = candidate_rows.read_texts(connection, [evidence.rows[uid].row for uid in read_ids])
-            texts = {uid: texts_by_row[evidence.rows[uid].row] for uid in read_ids}
-            titles = {uid: passages.title_terms(texts[uid]) for uid in passage_ids}
-            terms = {term for title in titles.values() for term in title}
+        texts = self._texts({*passage_ids, *shares})
+        titles = {uid: passages.title_terms(texts[uid]) for uid in passage_ids}
+        terms = {term for title in titles.values() for term in title}
         size, frequencies = self._frequencies(terms)
         top_hits = {uid: (share, frozenset(term_counts(texts[uid]))) for uid, share in shares.items()}
         table.add("named", passages.named_by_hits(evidence, top_hits, titles, size, frequencies))

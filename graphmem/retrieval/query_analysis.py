@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from graphmem.model import AnswerType, from_micros, micros
 from graphmem.retrieval.temporal import EventOffset, Period, find_offset, periods_in, proximity, strip_times
 from graphmem.retrieval.term_overlap import query_words
-from graphmem.text import is_unspaced
+from graphmem.text import is_question, is_unspaced, words_of
 
 # The first pattern that matches decides.
 _ANSWER_TYPES: tuple[tuple[re.Pattern[str], AnswerType], ...] = tuple(
@@ -36,9 +36,33 @@ _ASSISTANT = re.compile(
 # Phrases in which "you" does not ask for the assistant's words: "can you tell me" addresses whoever answers now, "what
 # did I tell you" asks for the user's words.
 _NOT_ASSISTANT = re.compile(
-    r"\b(?:can|could|would|will|do|if|are) you\b|\b(?:tell|remind|show) me\b|\b(?:thank you|you know)\b"
+    r"\b(?:can|could|would|will|do|if|are) you\b|\b(?:thank you|you know)\b"
     r"|\bI (?:\w+ )?(?:told|tell|gave|asked|showed|sent|mention(?:ed)? to) you\b"
     r"|[请請][你您]|[你您](?:能|可以|还?[记記]得|還記得|知道)|我[^，。？?]{0,4}[跟和给給对對告][诉訴]?[你您]",
+    re.IGNORECASE,
+)
+# "You" (or the assistant) as the one who did, recommended or said something: in English, then in other languages.
+_SAY = (
+    r"(?:recommend|suggest|advis|propos|mention|sa(?:y|id)|t(?:ell|old)|explain|nam|list|wr[io]te|g[ia]ve|answer|describ"
+    r"|warn|call|show|point)\w*"
+)
+_ASSISTANT_SAID = re.compile(
+    r"\b(?:did|had|have) you\b"
+    rf"|\b(?:you(?:['’]ve)?|(?:the|my) (?:assistant|chatbot|bot))(?: \w+){{0,2}}? {_SAY}"
+    r"|\byour (?:\w+ ){0,2}(?:recommendations?|suggestions?|advice|tips?|proposals?|answers?|ideas?|words|list)\b"
+    rf"|\b{_SAY} (?:to me )?by (?:you|(?:the|my) (?:assistant|chatbot|bot))\b"
+    r"|\bdu\b.*\b(?:empfohlen|empfahlst|vorgeschlagen|gesagt|sagtest|geraten|erwähnt|genannt|erzählt|erklärt)\b"
+    r"|\b(?:empfahlst|sagtest|nanntest|erwähntest) du\b"
+    r"|\b(?:tu|vous|[tm]'as)\b.*\b(?:recommand|conseill|propos|suggér|mentionn|dit\b)"
+    r"|\busted\b.*\b(?:recomend|sugiri|aconsej|mencion|dijo\b|propuso\b)"
+    r"|\b(?:ты|вы)\b.*\b(?:посовет|порекоменд|рекоменд|предлож|сказал|упомян|назва)"
+    r"|(?:[你您]|助手)[^，。？?！!]{0,10}?(?:推[荐薦]|建[议議]|[说說][过過的]|提[到过過议議]|告[诉訴]我|[讲講][过過的]|介[绍紹]|教我|首推)",
+    re.IGNORECASE,
+)
+# A question also without a question mark.
+_QUESTION = re.compile(
+    r"^\W*(?:what|which|who|whom|whose|when|where|why|how|is|are|was|were|do|does|did|can|could|will|would|should|has|have"
+    r"|had)(?:n['’]t|['’]s)?\b|[吗嗎呢谁誰哪]|什[么麼]|怎[么麼样樣]|几[个次点岁]|多[少久大]",
     re.IGNORECASE,
 )
 # Characters from which on a name without spaces is a full name, whose first character (the surname) friends leave out.
@@ -53,6 +77,8 @@ class AnalyzedQuery:
     asks, which is `zone` ahead of UTC, written as if it were UTC. `offset`: the distance from an event, if the query
     counts from one. `asks_assistant`: whether it asks for the assistant's words. `is_only_temporal`: whether it has no
     other word that names something ("What did we do last Friday?"), so that it asks for everything from these periods.
+    `asks_assistant_said`: whether it asks for what the assistant recommended, said or the like. `is_question`: whether
+    it is a question by its first word or its end.
     """
 
     text: str
@@ -63,6 +89,8 @@ class AnalyzedQuery:
     zone: timedelta = timedelta(0)
     asks_assistant: bool = False
     is_only_temporal: bool = False
+    asks_assistant_said: bool = False
+    is_question: bool = False
 
     def speakers_named(self, speakers: Iterable[str | None]) -> set[str]:
         """Returns the speakers whose first name stands in the query."""
@@ -101,17 +129,20 @@ def analyze_query(query: str, now: datetime) -> AnalyzedQuery:
     zone = now.utcoffset() or timedelta(0)
     clock = _by_clock(now.astimezone(UTC), zone)
     periods = periods_in(query, clock)
+    about_assistant = _NOT_ASSISTANT.sub(" ", query)
     return AnalyzedQuery(
         text=query,
-        words=frozenset(re.findall(r"\w+", query.casefold())),
+        words=frozenset(words_of(query)),
         answer_types=next(
             (answer_type for pattern, answer_type in _ANSWER_TYPES if pattern.search(query)), AnswerType(0)
         ),
         periods=periods,
         offset=find_offset(query),
         zone=zone,
-        asks_assistant=bool(_ASSISTANT.search(_NOT_ASSISTANT.sub(" ", query))),
+        asks_assistant=bool(_ASSISTANT.search(about_assistant)),
         is_only_temporal=bool(periods) and not query_words(strip_times(query, clock)),
+        asks_assistant_said=bool(_ASSISTANT_SAID.search(about_assistant)),
+        is_question=is_question(query) or bool(_QUESTION.search(query)),
     )
 
 

@@ -1,4 +1,4 @@
-"""The arms of a search: each returns scored ids from its index. An arm that fails is left out and named as degraded."""
+"""The arms of a search: each returns scored ids from its index. One that fails is left out and named in `degraded`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CATCH_UP_SECONDS = 0.3
 
 
 class Retrievers:
-    """Runs the arms of one query. `degraded` has the names of the arms and stores that failed."""
+    """Runs the arms of one query. `degraded` has the names of the arms, stores and models that failed."""
 
     def __init__(self, query: SearchQuery, deps: SearchDeps) -> None:
         self._query = query
@@ -52,12 +52,12 @@ class Retrievers:
         dense = self.dense(encoded.vector, DENSE_LIMIT)
         return RetrievedSet(replace(encoded, entity_keys=parsing.result()), partitions, dense, keyword.result())
 
-    def degrade_on_error(self, arm: str, call: Callable[[], T], otherwise: T) -> T:
-        """Returns the call's result; if a store or model fails, adds `arm` to `degraded` and returns `otherwise`."""
+    def degrade_on_error(self, name: str, call: Callable[[], T], otherwise: T) -> T:
+        """Returns the call's result; if a store or model fails, adds `name` to `degraded` and returns `otherwise`."""
         try:
             return call()
         except (StoreError, ModelError):
-            self.degraded.add(arm)
+            self.degraded.add(name)
             return otherwise
 
     def _up_to_date_partitions(self) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -85,12 +85,12 @@ def scores(totals: Column) -> Column:
     return np.ones_like(totals) if totals.max() <= 0 else np.clip(totals / totals.max(), 0.0, 1.0)
 
 
-def automatic_cutoff(scored: Column) -> int:
+def automatic_cutoff(hit_scores: Sequence[float]) -> int:
     """Returns the number of hits for top_k="auto": scores of at least `AUTO_SHARE`, within `AUTO_MIN` and `AUTO_MAX`.
 
-    Never more than there are scores.
+    Never more than there are scores. `hit_scores` are those of the hits, after `threshold` and source grouping.
     """
-    return min(max(int((scored >= AUTO_SHARE).sum()), AUTO_MIN), AUTO_MAX, len(scored))
+    return min(max(sum(score >= AUTO_SHARE for score in hit_scores), AUTO_MIN), AUTO_MAX, len(hit_scores))
 
 
 def top_ids(scores_by_id: Mapping[str, float], limit: int) -> list[str]:

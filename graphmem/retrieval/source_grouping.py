@@ -1,4 +1,4 @@
-"""Groups source messages under the facts drawn from them, as one hit. Pure.
+"""Groups source messages under the facts drawn from them, as one hit; raises replies to their questions. Pure.
 
 A fact and its source messages say the same; side by side they would take two places. The messages outrank the facts,
 having neighbours and a speaker. So grouping is done over the whole ranking and not among the hits only: on a LOCOMO
@@ -42,3 +42,23 @@ def group_sources(ranked: Sequence[RankedMemory], facts_of: Mapping[str, Iterabl
         hit_id = facts_by_source[memory.id][0] if memory.id in facts_by_source else memory.id
         grouped.setdefault(hit_id, RankedMemory(hit_id, memory.score, tuple(sources_by_fact.get(hit_id, ()))))
     return list(grouped.values())
+
+
+def raise_replies(ranked: Sequence[RankedMemory], replies: Mapping[str, str]) -> list[RankedMemory]:
+    """Returns the ranking, best first, with each reply at least directly after its question, with the same score.
+
+    `replies`: {question's id: id of the reply}.
+    """
+    places = {memory.id: place for place, memory in enumerate(ranked)}
+    raised = {
+        reply: question
+        for question, reply in replies.items()
+        if question in places and reply in places and places[question] < places[reply]
+    }
+    result: list[RankedMemory] = []
+    for memory in ranked:
+        if memory.id not in raised:
+            result.append(memory)
+        if (reply := replies.get(memory.id)) in raised:
+            result.append(RankedMemory(reply, memory.score))
+    return result

@@ -31,6 +31,8 @@ turn work help need good better best way lot really please sure new different ch
 結果 情況 樣子 辦法 應該 還是 已經 其實 一樣 一點 變化 解決 處理 開始
 """
 _EMPTY_WORDS = frozenset(token for word in _EMPTY.split() for token in tokens(word))
+# Those of them that are written without spaces.
+EMPTY_UNSPACED_WORDS = tuple(word for word in _EMPTY.split() if is_unspaced(word))
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,9 @@ class SearchQuery:
     `limit`: the number of hits; None keeps the hits that are not far behind the best (`scoring.automatic_cutoff`).
     `filter`: the metadata filter. `threshold`: the least cosine of a hit or of the memory at which its path starts.
     `explain`: gives each hit its explanation. `now`: the moment from which "last week" and the like are counted (None:
-    the view's moment). `with_relevance`: sets `term_overlap` and `is_related` of the hits. `match_sentences_over`: hits
-    with more characters than this get their `sentence_match` (None: no hit does).
+    the view's moment). `with_relevance`: sets `term_overlap` and `is_related` of the hits, and replaces stored
+    repetitions of the query by the replies to them. `match_sentences_over`: hits with more characters than this get
+    their `sentence_match` (None: no hit does).
     """
 
     text: str
@@ -124,11 +125,12 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class SearchOutcome:
-    """Hits, best first; the relations that they and their sources state; the names of degraded arms.
+    """Hits, best first; the relations that they and their sources state.
 
-    `named`: keys of the entities that the query names and memories mention. `is_supported_script`: whether the embedder
-    reads the query's script; similarities mean little otherwise. `has_query_terms`: whether the query has a word that
-    names something. Without one, all hits count as related.
+    `degraded`: the names of the arms, stores and models that failed and were left out. `named`: keys of the entities
+    that the query names and memories mention. `is_supported_script`: whether the embedder reads the query's script;
+    similarities mean little otherwise. `has_query_terms`: whether the query has a word that names something. Without
+    one, all hits count as related.
     """
 
     hits: tuple[Hit, ...] = ()

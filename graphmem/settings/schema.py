@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import pydantic
 from pydantic import (
@@ -161,7 +161,10 @@ class _Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _known_keys_only(cls, data: object) -> object:
-        """Refuses unknown keys, naming the nearest known one; removes keys whose value is None."""
+        """Refuses unknown keys, naming the nearest known one; removes keys whose value is None.
+
+        Adds a missing section with required keys as an empty one, so that the errors name these keys.
+        """
         if not isinstance(data, Mapping):
             return data
         for key in data:
@@ -174,7 +177,12 @@ class _Section(BaseModel):
                 key_text = repr(str(key)) if is_plausible_name else "that is no name (not shown)"
                 context = {"text": f"unknown key {key_text}; {hint}", "key": str(key) if is_plausible_name else None}
                 raise PydanticCustomError("unknown_key", "{text}", context)
-        return {key: value for key, value in data.items() if value is not None}
+        required_sections: dict[Any, Any] = {
+            name: {}
+            for name, field in cls.model_fields.items()
+            if field.is_required() and isinstance(field.annotation, type) and issubclass(field.annotation, _Section)
+        }
+        return required_sections | {key: value for key, value in data.items() if value is not None}
 
     def keys_with_values(self, *names: str) -> list[str]:
         """Returns those of the named fields whose value is set and true."""
@@ -319,7 +327,8 @@ class OpenaiEmbedderConfig(_Section):
         default=None, description="The API key; by default OPENAI_API_KEY, for OpenAI's own endpoint."
     )
     openai_base_url: SecretUrl | None = Field(
-        default=None, description="The URL of the endpoint; by default OPENAI_BASE_URL, else OpenAI's own."
+        default=None,
+        description="The URL of the endpoint; by default OPENAI_BASE_URL or OPENAI_API_BASE, else OpenAI's own.",
     )
     embedding_dims: Dimensions | None = Field(
         default=None,
@@ -400,7 +409,8 @@ class OpenaiLlmConfig(_Section):
         default=None, description="The API key; by default OPENAI_API_KEY, for OpenAI's own endpoint."
     )
     openai_base_url: SecretUrl | None = Field(
-        default=None, description="The URL of the endpoint; by default OPENAI_BASE_URL, else OpenAI's own."
+        default=None,
+        description="The URL of the endpoint; by default OPENAI_BASE_URL or OPENAI_API_BASE, else OpenAI's own.",
     )
     temperature: Annotated[float, Field(ge=0, le=2)] | None = Field(
         default=None, description="The sampling temperature; not sent by default."
@@ -613,10 +623,11 @@ class Settings(_Section):
             raise ConfigError(message)
 
 
-def _checked(data: object, source: str, is_variable: Callable[[Sequence[str]], bool] = lambda _: False) -> Settings:
+def _checked(data: object, source: str, is_variable: Callable[[Sequence[str]], bool] | None = None) -> Settings:
     """Validates a nested dict.
 
-    `is_variable` tells of a path of keys whether an environment variable sets it: then an error names the variable.
+    `is_variable` tells of a path of keys whether an environment variable sets it: then an error names the variable. It
+    is None if no variables are read.
     """
     if not isinstance(data, Mapping):
         message = f"{source}: must be a dict of settings, not {type(data).__name__}"
@@ -629,7 +640,7 @@ def _checked(data: object, source: str, is_variable: Callable[[Sequence[str]], b
 
 
 def _error_lines(
-    validation_error: pydantic.ValidationError, source: str, is_variable: Callable[[Sequence[str]], bool]
+    validation_error: pydantic.ValidationError, source: str, is_variable: Callable[[Sequence[str]], bool] | None
 ) -> list[str]:
     """Formats each problem as "source: key.path: message", or with the variable's name in place of source and path.
 
@@ -646,12 +657,41 @@ def _error_lines(
         if error_details["type"].startswith("union_tag"):
             key_path.append("provider")
             message = f"must be one of {error_details['ctx']['expected_tags']}"
-        variable_path = _variable_path(error_details["type"], key_path, error_details.get("ctx", {}))
-        if variable_path and is_variable(variable_path):
-            lines.append(f"{ENVIRONMENT_PREFIX}{'__'.join(variable_path).upper()}: {message}")
+        context = error_details.get("ctx", {})
+        variable_path = _variable_path(error_details["type"], key_path, context)
+        is_set_by_variable = bool(variable_path) and is_variable is not None and is_variable(variable_path)
+        if error_details["type"] == "missing":
+            is_alternative = is_variable is not None and not is_set_by_variable
+            message = f"is missing; set it{f', or {_variable_name(variable_path)}' if is_alternative else ''}"
+        elif error_details["type"] == "unknown_key" and (providers := _providers_with(key_path, context["key"])):
+            message = f"needs the {key_path[0]}.provider {' or '.join(map(repr, providers))}; "
+            if is_set_by_variable:
+                message += f"set {_variable_name([key_path[0], 'provider'])}={providers[0]} too, or unset this variable"
+            else:
+                message = f"{context['key']!r} {message}set that too, or leave the key out"
+        if is_set_by_variable:
+            lines.append(f"{_variable_name(variable_path)}: {message}")
         else:
             lines.append(": ".join([source, ".".join(key_path), message] if key_path else [source, message]))
     return lines
+
+
+def _providers_with(key_path: Sequence[str], key: str | None) -> list[str]:
+    """Returns the providers whose configuration has a key, if the path is that of a section with several providers."""
+    section, *rest = key_path or [""]
+    field = Settings.model_fields.get(section)
+    if field is None or field.discriminator is None or rest != ["config"]:
+        return []
+    return [
+        provider
+        for alternative in get_args(field.annotation)
+        for provider in get_args(alternative.model_fields["provider"].annotation)
+        if key in alternative.model_fields["config"].annotation.model_fields
+    ]
+
+
+def _variable_name(key_path: Sequence[str]) -> str:
+    return f"{ENVIRONMENT_PREFIX}{'__'.join(key_path).upper()}"
 
 
 def _variable_path(kind: str, key_path: Sequence[str], context: Mapping[str, Any]) -> Sequence[str]:

@@ -19,8 +19,10 @@ from uuid import uuid4
 from sqlalchemy import Connection
 
 from graphmem.errors import CLOSED, StoreError, StoreUnavailable
+from graphmem.model import EmbedderId
 from graphmem.stores.ledger import Ledger, change_feed, embeddings, memories, outbox, tombstones
-from graphmem.stores.protocols import EntityState, GraphIndex, MemoryState, RelationState, StoreLost, VectorIndex
+from graphmem.stores.ledger.embedder import recorded_embedder
+from graphmem.stores.protocols import EntityState, GraphIndex, MemoryState, Point, RelationState, StoreLost, VectorIndex
 
 logger = logging.getLogger("graphmem")
 T = TypeVar("T")
@@ -68,14 +70,22 @@ class ProjectionSink(Protocol):
 
 
 class VectorSink:
-    """The `ProjectionSink` of a vector index. The signature is (sequence number, number of windows)."""
+    """The `ProjectionSink` of a vector index. The signature is (sequence number, number of windows).
 
-    def __init__(self, index: VectorIndex, model: str) -> None:
+    It delivers the vectors of the recorded embedder, or of the configured one (`embedder`) before any is recorded.
+    An index on a server (`takes_configured_only`) gets no points while they are of another than the configured one.
+    """
+
+    def __init__(self, index: VectorIndex, embedder: EmbedderId, *, takes_configured_only: bool = False) -> None:
         self._index = index
-        self._model = model
+        self._embedder = embedder
+        self._takes_configured_only = takes_configured_only
 
     def prepare_write(self, connection: Connection, batch: change_feed.ChangeBatch) -> Callable[[], dict[str, str]]:
-        points = change_feed.points(connection, self._model, batch.records)
+        embedder = recorded_embedder(connection) or self._embedder
+        points: list[Point] = []
+        if embedder == self._embedder or not self._takes_configured_only:
+            points = change_feed.points(connection, embedder.model, batch.records)
         with_point = {point.record.id for point in points}
         without_point = [record.id for record in batch.records if record.id not in with_point]
         removed = [*batch.tombstones_of_kind("memory"), *without_point]

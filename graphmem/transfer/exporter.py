@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 from graphmem.model import Scope
 from graphmem.stores.ledger import Ledger, export_queries, items
+from graphmem.stores.ledger.embedder import recorded_embedder
 from graphmem.stores.projection import Progress
 from graphmem.transfer import serialization
 from graphmem.transfer.records import Record
-from graphmem.wiring import recorded_embedder
 
 
 def export_records(
@@ -22,7 +22,8 @@ def export_records(
     entities, items those of their texts. Calls `progress("export", memories written, memories in all)` after each page.
     """
     with ledger.read() as connection:  # all reads inside it see one snapshot
-        model = recorded_embedder(ledger)
+        embedder = recorded_embedder(connection)
+        model = None if embedder is None else embedder.model
         total, done = export_queries.count(connection, scope), 0
         write(serialization.header(ledger.digests, model, scope, datetime.now(UTC)))
         for page in export_queries.memory_pages(connection, scope, model):

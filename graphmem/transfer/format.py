@@ -34,6 +34,7 @@ from graphmem.model import (
     EMPTY_MAPPING,
     NO_ANSWER_TYPES,
     SCOPE_NAMES,
+    VECTOR_BYTES,
     AnswerType,
     EmbeddingSpec,
     EntityType,
@@ -62,7 +63,6 @@ FORMAT = 1
 EVENTS: tuple[str, ...] = get_args(EventName)
 LINK_KINDS: tuple[str, ...] = get_args(LinkKind)
 MENTION_KINDS = {kind.name.lower(): kind for kind in MentionKind}
-VECTOR_BYTES = 4
 
 
 class FieldReader:
@@ -116,11 +116,10 @@ class FieldReader:
 
 @dataclass(frozen=True, slots=True)
 class ImportTarget:
-    """The importing ledger: its digests, its embeddings, and the number of dimensions of its vectors."""
+    """The importing ledger: its digests and its embeddings."""
 
     digests: Digests
     spec: EmbeddingSpec
-    dims: int
 
 
 class RecordReader:
@@ -147,19 +146,27 @@ class RecordReader:
         fields = FieldReader(record)
         record_type = fields.required("type", _record_type)
         command = _READERS[record_type](self, fields)
-        if command is not None:
+        if record_type != "end":  # `jsonl` has compared the trailer byte by byte
             fields.refuse_unknown()
         return command
 
     def header(self, fields: FieldReader) -> None:
-        """Reads the header record: checks the format, and notes whether this ledger wrote the file."""
+        """Reads the header record: checks the format, and notes whether this ledger wrote the file.
+
+        The fields about the file's origin are only checked.
+        """
         check_format(fields)
+        for name, check in (
+            ("graphmem", validation.stored_name), ("embedder", validation.stored_text),
+            ("exported_at", validation.moment), ("scope", validation.as_object),
+        ):  # fmt: skip
+            fields.optional(name, check)
         ledger, secret_id = (fields.optional(name, validation.stored_name) for name in ("ledger", "secret"))
         if ledger == self.digests.ledger and secret_id == self.digests.id:
             self._has_own_keys = True
 
     def trailer(self, fields: FieldReader) -> None:
-        """Ignores the trailer record, which `jsonl` has checked already."""
+        """Ignores the trailer record."""
 
     def memory(self, fields: FieldReader) -> ImportMemory:
         """Reads a memory with its history, links, extraction and embeddings."""
@@ -450,7 +457,7 @@ def _embeddings_for(fields: FieldReader, target: ImportTarget) -> Embedded | Non
     model = fields.required("model", validation.stored_name)
     if model != spec.model or not all(map(fields.has_unread, spec.names)):
         return None
-    vectors = fields.list_of("vector", lambda value, path: _vector(value, path, target.dims)) or ()
+    vectors = fields.list_of("vector", lambda value, path: _vector(value, path, spec.dims)) or ()
     tokens: tuple[Tokens, ...] = ()
     if spec.tokens is not None:
         tokens = fields.list_of(spec.tokens, lambda value, path: _tokens(value, path, spec.token_dims)) or ()
@@ -462,7 +469,8 @@ def _embeddings_for(fields: FieldReader, target: ImportTarget) -> Embedded | Non
 def _vector(value: object, path: str, dims: int) -> Matrix:
     data = _from_base64(value, path)
     if len(data) != VECTOR_BYTES * dims:
-        validation.refuse(path, len(data), f"bytes are no vector of {dims} dimensions; export it again")
+        remedy = "configure the embedder of the export, or export it again"
+        validation.refuse(path, len(data), f"bytes are no vector of {dims} dimensions; {remedy}")
     vector = np.frombuffer(data, "<f4")
     if not np.isfinite(vector).all():
         validation.refuse(path, "not a number", "a vector has finite numbers; export it again")

@@ -38,24 +38,22 @@ def import_records(
     """Imports records of the export format (`transfer.format`) from a file or from a converter of another program.
 
     With `restore`, also imports memories that were erased here. Calls `progress("import", records done, total)` after
-    each batch, with the records done in place of an unknown `total`. `record_name` is the word for a record in errors:
-    "line" (of a file) or "record". Raises ValidationError for an invalid record, and ConfigError if `before_store`
-    fails; the records before it stay imported.
+    each batch, without header and trailer, and with the records done in place of an unknown `total`. `record_name` is
+    the word for a record in errors: "line" (of a file) or "record". Raises ValidationError for an invalid record, and
+    ConfigError if `before_store` fails; the records before it stay imported.
     """
     engine.check_embedder()
     import_progress = _ImportProgress(engine)
     done = 0
     batches = _CommandBatches(
         records,
-        RecordReader(
-            ImportTarget(engine.ledger.digests, engine.embedding_spec, engine.dims), datetime.now(UTC), restore=restore
-        ),
+        RecordReader(ImportTarget(engine.ledger.digests, engine.embedding_spec), datetime.now(UTC), restore=restore),
         engine.settings.before_store,
         record_name,
     )
     for batch in batches:
         import_progress.store(batch)
-        done = batches.records_read
+        done = batches.commands_read
         if progress is not None:
             progress("import", done, total or done)
     log_refused(batches.refused, batches.hook_calls)
@@ -70,13 +68,14 @@ def import_records(
 class _CommandBatches:
     """Iterates over batches of commands read from records, up to the first record that fails; `error` is its error.
 
-    `hook_calls`: memories for which `before_store` was called; `refused`: how many of them it refused.
+    `commands_read` leaves out header and trailer. `hook_calls`: memories for which `before_store` was called;
+    `refused`: how many of them it refused.
     """
 
     def __init__(
         self, records: Iterable[Mapping[str, Any]], reader: RecordReader, hook: BeforeStore | None, record_name: str
     ) -> None:
-        self.records_read = self.refused = self.hook_calls = 0
+        self.records_read = self.commands_read = self.refused = self.hook_calls = 0
         self.error: ValidationError | ConfigError | None = None
         self._records = records
         self._reader = reader
@@ -96,6 +95,7 @@ class _CommandBatches:
                 self.records_read += 1
                 chars += length
                 if command is not None:
+                    self.commands_read += 1
                     batch.append(command)
         except (ValidationError, ConfigError) as error:
             self.error = error

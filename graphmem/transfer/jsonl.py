@@ -166,7 +166,8 @@ def is_record_iterable(source: object) -> TypeGuard[Iterable[Mapping[str, Any]]]
 
 @contextmanager
 def open_reader(source: object) -> Iterator[tuple[Iterator[Mapping[str, Any]], int | None]]:
-    """Opens an export file and yields an iterator over its records and their number, which is None for an open file.
+    """Opens an export file and yields an iterator over its records, and their number without the header (None for an
+    open file).
 
     A path is read twice, so that an incomplete file is refused before any of it is imported. An open file is read once;
     iterating raises ValidationError where it is incomplete. Raises StoreError if the file cannot be read.
@@ -189,6 +190,7 @@ def open_reader(source: object) -> Iterator[tuple[Iterator[Mapping[str, Any]], i
 
 
 def _count_records(path: Path, readline: Callable[[int], bytes]) -> int:
+    """Returns the number of records behind the header. Raises ValidationError for an incomplete file."""
     count = 0
     try:
         for _ in read_records(readline):
@@ -197,7 +199,7 @@ def _count_records(path: Path, readline: Callable[[int], bytes]) -> int:
         raise ValidationError(
             f"{path}: {error}; nothing was imported{_PARTIAL_IMPORT_ADVICE if count else ''}"
         ) from error
-    return count
+    return count - 1
 
 
 # Advice for a damaged file. It is left out for a bad first line: nothing precedes that, and its error has a remedy.

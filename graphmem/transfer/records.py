@@ -220,7 +220,7 @@ class Embeddings(TypedDict):
 
 @with_config(ConfigDict(extra="forbid"))
 class HeaderRecord(TypedDict):
-    """The first record of a file. An import ignores further fields of it."""
+    """The first record of a file."""
 
     type: Literal["graphmem"]
     format: Annotated[int, Field(ge=1, description="The version of the format. A newer one than ours is refused.")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
+from pathlib import Path
 
 import pytest
 from support.fakes import fake_models
@@ -48,6 +49,17 @@ def test_async_memory_adds_searches_updates_and_deletes() -> None:
         with pytest.raises(StoreUnavailable):
             await memory.stats()
         await memory.close()
+
+    asyncio.run(live())
+
+
+@pytest.mark.parametrize("awaits", [False, True])
+def test_from_config_may_be_awaited_as_in_mem0(tmp_path: Path, awaits: bool) -> None:
+    async def live() -> None:
+        opened = AsyncMemory.from_config(fake_models(home=str(tmp_path)))
+        async with (await opened) if awaits else opened as memory:
+            assert memory is opened
+            assert (await memory.add("tea", user_id="u1"))["results"]
 
     asyncio.run(live())
 

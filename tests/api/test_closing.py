@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.contract import SCOPED, Make, added, with_embedder
+from support.contract import SCOPED, Make, added, damage, with_embedder
 from support.databases import SQLITE_ONLY
 from support.fakes import fake_models, hash_texts
 from support.waiting import TIMEOUT
@@ -88,6 +89,21 @@ def test_a_broken_index_does_not_keep_the_ledger_from_closing(tmp_path: Path, ma
     with contextlib.suppress(StoreError):
         memory.close()
     assert not (tmp_path / "ledger.sqlite-wal").exists()
+
+
+@SQLITE_ONLY
+def test_closing_a_damaged_ledger_logs_one_warning_and_releases_all_files(
+    tmp_path: Path, make_memory: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    memory = make_memory(tmp_path)
+    added(memory, "tea")
+    damage(tmp_path)
+    with pytest.raises(StoreUnavailable, match="it is damaged"):
+        memory.get_all(user_id="u1")
+    memory.close()
+    assert ["it is damaged" in record.message for record in caplog.records] == [True]
+    descriptors = [os.path.realpath(descriptor) for descriptor in Path("/proc/self/fd").iterdir()]
+    assert not [path for path in descriptors if path.startswith(str(tmp_path))]
 
 
 @pytest.mark.parametrize("config", [{}, {"graph_store": {"provider": "networkx"}}])

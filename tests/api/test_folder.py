@@ -217,6 +217,21 @@ def test_the_next_process_finishes_the_jobs_of_a_dead_one(tmp_path: Path, make_m
     assert memory.verify()["ok"]
 
 
+def test_a_process_that_leaves_a_damaged_ledger_open_ends_without_a_traceback(tmp_path: Path) -> None:
+    program = (
+        "from support.contract import damage\n"
+        "memory = Memory(sys.argv[2], settings=Settings.from_dict(fake_models()))\n"
+        "memory.add('tea', user_id='u1')\n"
+        "damage(Path(sys.argv[2]))\n"
+        "sys.stderr = sys.stdout\n"
+        "try: memory.get_all(user_id='u1')\n"
+        "except Exception as error: print(type(error).__name__)"
+    )
+    name, warning = run(program, tmp_path).splitlines()
+    assert name == "StoreUnavailable"
+    assert warning.startswith("closed without emptying the write-ahead log")
+
+
 def test_importing_is_light() -> None:
     program = (
         "import sys, graphmem\n"

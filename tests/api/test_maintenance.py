@@ -93,6 +93,83 @@ def test_another_embedding_model_raises_until_a_rebuild(tmp_path: Path, make_mem
     assert response["results"][0]["similarity"] == pytest.approx(1, abs=1e-5)
 
 
+def shorter(texts: list[str]) -> Any:
+    return [vector[:32] + 0.01 for vector in hash_texts(texts)]
+
+
+@pytest.mark.parametrize("call", ["search", "add", "update", "context"])
+def test_the_same_model_name_with_another_length_asks_for_a_rebuild(
+    tmp_path: Path, make_memory: Make, call: str
+) -> None:
+    first = make_memory(tmp_path)
+    uid = added(first, "tea")
+    first.close()
+    other = make_memory(tmp_path, **with_embedder(shorter, dims=32))
+    arguments = (uid, "cake") if call == "update" else ("cake",)
+    with pytest.raises(ConfigError, match=r"'hash' \(64 dimensions\).*'hash' \(32 dimensions\).*rebuild"):
+        getattr(other, call)(*arguments, user_id="u1")
+
+
+def test_a_ledger_is_whole_after_a_visit_with_another_length(tmp_path: Path, make_memory: Make) -> None:
+    first = make_memory(tmp_path)
+    added(first, "tea")
+    erased = added(first, "cake")
+    first.close()
+    visitor = make_memory(tmp_path, **with_embedder(shorter, dims=32))
+    assert "pending" not in visitor.delete(erased)
+    assert visitor.verify()["ok"]
+    visitor.close()
+    assert make_memory(tmp_path).verify()["ok"]
+
+
+def test_rebuild_embeds_anew_with_another_length_under_the_same_name(tmp_path: Path, make_memory: Make) -> None:
+    first = make_memory(tmp_path)
+    uid = added(first, "tea")
+    first.close()
+    other = make_memory(tmp_path, **with_embedder(shorter, dims=32))
+    assert other.rebuild()["ok"]
+    assert ids(other.search("tea", user_id="u1")) == [uid]
+    other.close()
+    with pytest.raises(ConfigError, match=r"'hash' \(32 dimensions\).*rebuild"):
+        make_memory(tmp_path).search("tea", user_id="u1")
+
+
+def test_words_restored_under_another_embedder_wait_for_that_of_the_ledger(tmp_path: Path, make_memory: Make) -> None:
+    first = make_memory(tmp_path)
+    uid = added(first, "tea")
+    first.update(uid, "coffee")
+    event = first.explain(uid)["events"][-1]["id"]
+    first.close()
+    visitor = make_memory(tmp_path, **with_embedder(hash_texts, "other"))
+    assert "vectors" in visitor.undo(event)["pending"]
+    visitor.close()
+    again = make_memory(tmp_path)
+    assert again.flush()["pending"] == []
+    assert again.search("tea", user_id="u1")["results"][0]["similarity"] == pytest.approx(1, abs=1e-5)
+
+
+def test_a_rebuild_of_the_graph_alone_keeps_the_vectors(tmp_path: Path, make_memory: Make) -> None:
+    first = make_memory(tmp_path)
+    added(first, "tea")
+    first.close()
+    visitor = make_memory(tmp_path, **with_embedder(shorter, dims=32))
+    assert visitor.rebuild("graph")["ok"]
+    visitor.close()
+    assert texts(make_memory(tmp_path).search("tea", user_id="u1")) == ["tea"]
+
+
+def test_stats_name_the_embedder_of_the_vectors_and_the_configured_one(tmp_path: Path, make_memory: Make) -> None:
+    first = make_memory(tmp_path)
+    added(first, "tea")
+    stats = first.stats()
+    assert (stats["embedder"], stats["embedder_dims"]) == ("hash", 64)
+    assert "configured_embedder" not in stats
+    first.close()
+    stats = make_memory(tmp_path, **with_embedder(shorter, "half", 32)).stats()
+    assert (stats["embedder"], stats["embedder_dims"]) == ("hash", 64)
+    assert (stats["configured_embedder"], stats["configured_embedder_dims"]) == ("half", 32)
+
+
 def test_stats_count(memory: Memory) -> None:
     memory.add(["tea", "cake"], user_id="u1")
     stats = memory.stats()

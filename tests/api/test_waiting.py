@@ -58,6 +58,12 @@ def test_with_a_failing_model_the_text_is_stored_and_pending(make_memory: Make) 
     assert (report["ok"], report["failed"]) == (False, 1)
 
 
+def test_the_log_has_the_cause_of_a_failing_embedder(make_memory: Make, caplog: pytest.LogCaptureFixture) -> None:
+    memory = make_memory(**with_embedder(hash_texts, dims=32))
+    memory.add("tea", user_id="u1")
+    assert "(EmbeddingError: the embedder function returned vectors of 64 numbers where 32 are expected" in caplog.text
+
+
 def test_verify_does_not_count_pending_work_as_a_fault(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory._engine, "schedule_background_work", lambda: None)
     memory.add("tea", user_id="u1", wait=False)

@@ -78,6 +78,13 @@ def test_no_secret_has_a_default_nor_stands_in_the_file() -> None:
     assert ".env" in (CHECKOUT / ".gitignore").read_text("utf-8").split()
 
 
+@pytest.mark.parametrize("name", ["GRAPHMEM_LEDGER_URL", "GRAPHMEM_SECRET_KEY"])
+def test_the_command_line_gets_an_optional_setting_that_is_unset_when_empty(name: str) -> None:
+    assert SERVICES["graphmem"]["environment"][name] == f"${{{name}:-}}"
+    assert f"# {name}=" in (CHECKOUT / ".env.example").read_text("utf-8")
+    assert Settings.from_env({name: ""}) == Settings()
+
+
 # --- validation by Compose -----------------------------------------------------------------------------------------
 
 

@@ -114,6 +114,20 @@ def test_a_group_has_the_name_chosen_last(memory: Memory) -> None:
     assert memory.entity("beta", user_id="u1")["name"] == "Two"
 
 
+def test_every_node_of_a_renamed_entity_has_the_new_name(memory: Memory) -> None:
+    add_message(memory, "Nordlicht is building a lab in Bergen.")
+    add_message(memory, "Acme works with Siemens.")
+    memory.alias("nordlicht", "acme", user_id="u1")
+    entity = memory.rename_entity("nordlicht", "Falcon", user_id="u1")
+    assert {one["source"] for one in entity["relations"]} == {"Falcon"}
+    nodes = memory.graph(user_id="u1").nodes
+    assert nodes["entity:nordlicht"]["name"] == nodes["entity:acme"]["name"] == "Falcon"
+    found = memory.search("Who works with Siemens?", user_id="u1")["relations"]
+    assert [one["source"] for one in found if one["target"] == "Siemens"] == ["Falcon"]
+    memory.unalias("nordlicht", "acme", user_id="u1")
+    assert memory.graph(user_id="u1").nodes["entity:acme"]["name"] == "Acme"
+
+
 def test_impossible_aliases_and_names_are_refused_with_reasons(memory: Memory) -> None:
     add_message(memory, "Nordlicht is building a lab in Bergen.")
     with pytest.raises(NotFoundError, match="user_id='u1' mentions 'nordlich'.*'nordlicht'"):

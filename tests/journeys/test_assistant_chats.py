@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support.fakes import fake_models
 
-from graphmem import Memory, Settings
+from graphmem import ChatLink, Memory, Settings
 from graphmem.retrieval import sentence_matching
 
 FILLER = (
@@ -155,6 +155,28 @@ def test_a_context_does_not_leave_room_unused_that_a_shorter_part_would_fill() -
         assert any(line.split("] ")[1].startswith("assistant: …") for line in list_lines(block))
 
 
+WINE = (
+    "For grilled fish I would go for a dry Riesling from the Mosel, as its acidity cuts the oil. "
+    + "Serve it at ten degrees in a small glass, and open it half an hour before the guests arrive. " * 12
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "is_shown"),
+    [("Which wine did you recommend?", True), ("您推荐的是哪种酒？", True), ("Which wine does Odile like?", False)],
+)
+def test_a_context_keeps_the_reply_asked_for_although_it_shares_no_word(question: str, is_shown: bool) -> None:
+    with Memory(":memory:") as memory:
+        turns = [("user", "We have guests on Saturday and I grill trout."), ("assistant", WINE)]
+        turns += [("user", "I bought a red bicycle."), ("assistant", "Enjoy the ride and wear a helmet!")]
+        memory.add([{"role": role, "content": text} for role, text in turns], user_id="u")
+        block = memory.context(question, user_id="u")
+        assert ("Riesling" in block) == is_shown
+        assert len(list_lines(block)) <= 1
+        with ChatLink(memory, user_id="u") as link:
+            assert ("Riesling" in link.recall(question)) == is_shown
+
+
 DAYS = [
     ("04-02", "I planted tomatoes on the balcony.", "Water them in the morning."),
     ("04-20", "My bike got stolen at the station.", "Report it to the police with the frame number."),
@@ -189,6 +211,16 @@ def test_a_question_about_a_day_finds_messages_of_that_day_first(question: str, 
         )
         hits = memory.search(question, user_id="u", reference_date="2024-05-05T12:00:00Z")["results"]
         assert {hit["at"][5:10] for hit in hits[: 2 * len(days)]} == days
+
+
+def test_matches_of_characters_are_explained_as_such(memory: Memory) -> None:
+    memory.add(["我海鲜过敏，别推荐海鲜", "周三有一场面试，要穿正式一点"], user_id="chars")
+    hit, _ = memory.search("我对海鲜过敏吗?", user_id="chars", explain=True)["results"]
+    assert {"keyword", "characters"} <= hit["explain"]["arms"].keys()
+    assert "tokens" not in hit["explain"]["arms"]
+    assert hit["explain"]["why"].startswith(
+        "shares words or pairs of characters (rank 1); shares characters or beginnings of words (rank 1)"
+    )
 
 
 def test_latin_words_count_in_a_question_in_another_script(memory: Memory) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from threading import Event
 from typing import Any
 
 import pytest
+from support.contract import Make, with_embedder
 from support.databases import SQLITE_ONLY
 from support.fake_llm import OneAnswer
+from support.fakes import hash_texts
 from support.waiting import TIMEOUT
 
 from graphmem import ChatLink, Memory
@@ -129,6 +132,20 @@ def test_a_failing_memory_raises_nothing(memory: Memory, caplog: pytest.LogCaptu
     assert log_texts == ["a recall failed (StoreUnavailable)", "a saved chat was not stored (StoreUnavailable)"]
 
 
+def test_the_log_says_to_rebuild_after_a_change_of_the_embedder(
+    make_memory: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = make_memory(tmp_path)
+    first.add("I like tea", **WHO)
+    first.close()
+    with ChatLink(make_memory(tmp_path, **with_embedder(hash_texts, "other")), **WHO, **LONG_LIMIT) as link:
+        link.saved(make_turns("I like cake"))
+        link.recall("What do I like?")
+    warnings = sorted(record.getMessage() for record in caplog.records if record.name == "graphmem")
+    assert [warning.partition(" (")[0] for warning in warnings] == ["a recall failed", "a saved chat was not stored"]
+    assert all("call rebuild()" in warning for warning in warnings)
+
+
 # --- recall() ---------------------------------------------------------------------------------------------------------
 
 
@@ -183,6 +200,55 @@ def test_unrelated_memories_are_left_out(memory: Memory, link: ChatLink) -> None
     assert link.recall("Is the cat well?", threshold=0.999) == ""
     everything = link.recall("Mongolia's capital?", threshold=None)
     assert all(word in everything for word in ("tea", "cat", "Work"))
+
+
+def test_after_a_change_of_subject_nothing_of_the_former_subject_is_recalled(memory: Memory, link: ChatLink) -> None:
+    memory.add("The wedding is in the castle", **WHO)
+    turns = make_turns("Tell me about the wedding in the castle", "It is lovely")
+    assert "castle" in link.recall("And when is it?", turns)
+    assert link.recall("What does Odile eat?", turns) == ""
+
+
+QUESTION = "Where did I put the spare key?"
+
+
+def add_answered_question(memory: Memory) -> None:
+    memory.add(make_turns(QUESTION, "Below a blue pot"), **WHO, timestamp="2024-05-01")
+    memory.add("The bicycle is red", **WHO, timestamp="2024-05-02")
+
+
+@pytest.mark.parametrize("question", [QUESTION, "where did i put the spare key"])
+def test_a_question_asked_before_is_recalled_by_its_answer(memory: Memory, link: ChatLink, question: str) -> None:
+    add_answered_question(memory)
+    for block in (link.recall(question, top_k=1), memory.context(question, **WHO)):
+        assert "Below a blue pot" in block
+        assert QUESTION not in block
+        assert "bicycle" not in block
+
+
+def test_a_question_asked_before_without_an_answer_is_not_recalled(memory: Memory, link: ChatLink) -> None:
+    memory.add(QUESTION, **WHO)
+    assert link.recall(QUESTION) == ""
+
+
+def test_a_question_asked_before_leaves_its_place_to_other_hits(memory: Memory, link: ChatLink) -> None:
+    memory.add(QUESTION, **WHO, timestamp="2024-05-01")
+    memory.add("Odile has the spare key", **WHO, timestamp="2024-05-02")
+    block = link.recall(QUESTION, top_k=1)
+    assert "Odile" in block
+    assert QUESTION not in block
+
+
+def test_a_vague_question_asked_before_is_still_searched_with_its_context(memory: Memory, link: ChatLink) -> None:
+    memory.add("And when is it?", **WHO, timestamp="2024-05-01")
+    memory.add("The wedding is in the castle", **WHO, timestamp="2024-05-02")
+    turns = make_turns("Tell me about the wedding in the castle", "Yes?")
+    assert "castle" in link.recall("And when is it?", turns, top_k=1)
+
+
+def test_a_search_still_finds_the_question_itself(memory: Memory) -> None:
+    add_answered_question(memory)
+    assert memory.search(QUESTION, **WHO)["results"][0]["memory"] == QUESTION
 
 
 def test_rewriting_is_chosen_for_a_call(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,9 +12,11 @@ import subprocess
 import sys
 
 import pytest
+from support.fakes import hash_texts
 from support.waiting import TIMEOUT, wait_until
 from typer.testing import CliRunner
 
+from graphmem import Memory
 from graphmem.cli import bulk_add
 from graphmem.cli.app import app
 from graphmem.cli.render import Renderer, escape_controls, one_line, quoted
@@ -97,6 +99,22 @@ def test_life_of_a_memory_from_add_to_delete(home):
     assert run_json("list", "--user", "ann")["total"] == 0
 
 
+def test_explain_says_that_a_fact_has_no_message(plain_home, tmp_path):
+    file = tmp_path / "memory.jsonl"
+    file.write_text(json.dumps({"type": "entity", "name": "Bo", "entityType": "person", "observations": ["Bo sings"]}))
+    run("migrate", "jsonl", str(file), "--user", "ann")
+    imported = run_json("list", "--user", "ann")["results"][0]
+    assert "its source messages were deleted, or it was imported without them" in run("explain", imported["id"]).stdout
+
+
+def test_relative_dates_count_from_the_reference_date(plain_home):
+    add("We had dinner at the castle.", "--timestamp", "2024-03-06")
+    add("We had dinner at the mill.", "--timestamp", "2024-04-03")
+    question = ("Where did we have dinner last week?", "--user", "ann", "--reference-date", "2024-03-13")
+    assert "castle" in run("search", *question, "--top-k", "1").stdout
+    assert "castle" in run("context", *question, "--max-chars", "150").stdout
+
+
 def test_stats_verify_repair_and_rebuild(home):
     add("Nothing hurries here.")
     assert run_json("stats")["memories"] == 1
@@ -107,6 +125,21 @@ def test_stats_verify_repair_and_rebuild(home):
     assert run_json("rebuild")["ok"]
     assert "change nothing" in run("verify", "--repair", "--user", "ann").stderr
     run("rebuild", "everything", status=2)
+
+
+def test_rebuild_keeps_the_vectors_of_an_embedder_that_nobody_replaced(plain_home, monkeypatch):
+    function = {"embed": hash_texts, "embedding_dims": 64, "model": "mine"}
+    config = {"home": str(plain_home), "embedder": {"provider": "callable", "config": function}}
+    with Memory.from_config({**config, "extractor": {"provider": "none"}}) as memory:
+        memory.add("Nothing hurries here.", user_id="ann")
+    error = run("rebuild", status=1).stderr
+    assert "'mine'" in error and "Memory.rebuild()" in error and "GRAPHMEM_EMBEDDER__PROVIDER" in error
+    assert run_json("rebuild", "graph")["ok"]
+    assert "configured_embedder minilm" in run("stats").stdout
+    assert run_json("stats")["embedder"] == "mine"
+    monkeypatch.setenv("GRAPHMEM_EMBEDDER__PROVIDER", "minilm")
+    assert run_json("rebuild")["ok"]
+    assert run_json("stats")["embedder"].startswith("minilm")
 
 
 def test_verify_exits_with_status_one_if_something_is_wrong(plain_home):

@@ -123,6 +123,16 @@ def test_a_fact_is_a_memory_with_a_source_message(memory: Memory) -> None:
     assert memory.verify()["ok"]
 
 
+def test_explain_says_that_the_message_of_a_fact_was_deleted(memory: Memory) -> None:
+    uid = add_texts(memory, "My name is Ann.")[0]["results"][0]["id"]
+    explained = memory.explain(uid)
+    assert "note" not in explained
+    memory.delete(explained["messages"][0]["memory_id"])
+    explained = memory.explain(uid)
+    assert (explained["memory"], explained["messages"]) == ("Name is Ann", [])
+    assert explained["note"] == "its source messages were deleted, or it was imported without them"
+
+
 def test_small_talk_gives_nothing_and_costs_one_call(memory: Memory) -> None:
     result = add_texts(memory, "Hello there!")[0]
     assert result["results"] == []
@@ -551,7 +561,7 @@ def test_a_decision_on_outdated_facts_is_made_again(any_memory: Memory, model: S
 
     model.before_deciding = add_meanwhile
     result = memory.add("Now in Oslo.", **ANN, timestamp=THEN + timedelta(minutes=9))
-    assert result["usage"]["again"] == 1
+    assert result["usage"]["repeated_decisions"] == 1
     assert list_facts(memory) == ["Name is Ann", "Lives in Oslo"]
 
 
@@ -714,7 +724,7 @@ def test_facts_on_the_command_line(endpoint: ModelEndpoint, model: Scripted, tmp
     assert run("undo", event).exit_code == 1
     model.broken = True
     result = run("add", "I sing.", "--user", "ann7")
-    assert "the model failed (LLMUnusable): retry-failed" in result.output
+    assert "the model failed (LLMUnusable: the model's answer" in result.output
     assert run("retry-failed").exit_code == 1
     model.broken = False
     assert json.loads(run("retry-failed", "--json").stdout)["done"] == 1

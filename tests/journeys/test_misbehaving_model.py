@@ -17,6 +17,7 @@ from support.fakes import fake_models
 from support.waiting import TIMEOUT, wait_until
 
 from graphmem import Memory, Settings
+from graphmem.cli.bulk_add import add_all
 from graphmem.testing import Behaviour, ModelEndpoint, behaviours
 
 ANN = {"user_id": "ann7"}
@@ -117,6 +118,14 @@ CASES = {
     "no json_schema, no json_object": Case((GOOD,), requests=3, refuses=("json_schema", "json_object")),
     "no temperature": Case((GOOD,), NOTHING, "LLMRejected", 1, ("temperature",)),
 }
+
+
+def test_a_rejected_request_is_reported_with_its_status(caplog: pytest.LogCaptureFixture) -> None:
+    with ModelEndpoint([behaviours.failed(401)]) as endpoint, Memory(":memory:", settings=settings(endpoint)) as memory:
+        result = memory.add("I drink matcha", user_id="ann")
+    assert result["failed"] == {"facts": "LLMRejected"}
+    assert result["causes"]["facts"].endswith("(HTTP 401)")
+    assert f"(LLMRejected: {result['causes']['facts']})" in caplog.text
 
 
 @pytest.fixture(autouse=True)
@@ -276,3 +285,26 @@ def test_facts_over_the_limit_are_dropped_and_counted() -> None:
                 "over the limit of relations": 280,
                 "over the limit of entities": 460,
             }
+
+
+def test_a_bulk_add_reports_the_usage_and_failures_of_all_its_calls() -> None:
+    image = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x.png"}}]}
+    messages = ["I sing.", MESSAGE, "I do not drink tea.", image]
+    replies = {"I do not drink tea.": '{"facts": [{"text": ""}]}', MESSAGE: GOOD, "I sing.": "7"}
+
+    def reply(body: Any) -> str:
+        """Answers about the newest message: requests show the earlier ones as well."""
+        return next(content for text, content in replies.items() if text in body["messages"][-1]["content"])
+
+    with ModelEndpoint(default=reply) as endpoint:
+        llm = {"openai_base_url": endpoint.url, "api_key": "any", "model": "bulk", "timeout": TIMEOUT}
+        config = fake_models(llm={"provider": "openai", "config": llm}, limits={"max_messages": 1})
+        with Memory(":memory:", settings=Settings.from_dict(config)) as memory:
+            added = add_all(memory, "chat.json", messages, {**ANN, "timestamp": None}, wait=True)
+            spent = memory.stats(**ANN)["usage"]
+    assert {one["memory"] for one in added["results"]} == BOTH
+    assert added["failed"] == {"facts": "LLMUnusable", "answer": "no fact: 1"}
+    assert added["usage"]["by_operation"]["facts"]["calls"] == added["usage"]["calls"] == 2
+    assert added["usage"]["dropped"] == {"no fact": 1}
+    assert added["usage"]["prompt_tokens"] < sum(line["prompt_tokens"] for line in spent)
+    assert [item["message"] for item in added["skipped"]] == [3]

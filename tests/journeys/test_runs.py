@@ -126,6 +126,14 @@ def test_a_run_shows_no_message_of_another(memory: Memory) -> None:
     assert (list_messages(**ONE), list_messages(**TWO), list_messages(**ANN)) == ([SISTER], [AGAIN], [SISTER, AGAIN])
 
 
+def test_a_message_that_only_another_run_shows_is_not_called_deleted(memory: Memory) -> None:
+    uid = memory.add(SISTER, **ONE)["results"][0]["id"]
+    memory.add(AGAIN, **TWO)
+    memory.delete(memory.explain(uid, **TWO)["messages"][0]["memory_id"])
+    explained = memory.explain(uid, **TWO)
+    assert (explained["messages"], "note" in explained) == ([], False)
+
+
 def test_a_contradiction_in_another_run_retires_the_fact(memory: Memory) -> None:
     old = memory.add(PARIS, **ONE)["results"][0]["id"]
     new = memory.add(ROME, **TWO)["results"][0]["id"]
@@ -218,6 +226,33 @@ def test_a_fact_repeated_outside_of_runs_outlives_its_own_run(memory: Memory) ->
     assert list_facts(memory, **ONE) == []
     assert [one["memory"] for one in memory.get_all(**ANN, kinds="episode")["results"]] == [AGAIN]
     assert memory.verify()["ok"]
+
+
+@pytest.mark.parametrize("scopes", [(ONE, ANN), (ONE, TWO, ANN), (ONE, TWO)])
+def test_a_deleted_run_is_nobodys_session(make_with_model: Make, tmp_path: Any, scopes: Any) -> None:
+    memory, other = make_with_model(), make_with_model()
+    uid = [memory.add(SISTER, **scope)["results"][0]["id"] for scope in scopes][0]
+    memory.delete_all(**ONE)
+    remaining_fact = memory.get(uid)
+    assert remaining_fact is not None
+    messages = memory.get_all(**ANN, kinds="episode")["results"]
+    assert remaining_fact["session"] in {
+        one["session"] for one in messages if one["run_id"] == remaining_fact["run_id"]
+    }
+    assert memory.verify()["ok"]
+    memory.export(str(tmp_path / "whole"))
+    other.import_(str(tmp_path / "whole"))
+    same(memory, other)
+
+
+def test_a_fact_without_its_messages_gets_a_session_of_its_own_after_its_run(memory: Memory) -> None:
+    uid = memory.add(SISTER, **ONE)["results"][0]["id"]
+    memory.add(AGAIN, **ANN)
+    memory.delete(memory.explain(uid)["messages"][1]["memory_id"])
+    memory.delete_all(**ONE)
+    remaining_fact = memory.get(uid)
+    assert remaining_fact is not None
+    assert remaining_fact["session"] not in {"r1", ""}
 
 
 def test_deleting_a_user_deletes_the_facts_of_all_runs(memory: Memory) -> None:

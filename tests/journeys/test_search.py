@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from graphmem import Memory, Settings
+from graphmem import ChatLink, Memory, Settings
 from graphmem.errors import ValidationError
 
 PLAIN: dict[str, Any] = {"embedder": {"provider": "minilm", "config": {"tokens": False}}}
@@ -76,6 +76,21 @@ def test_relative_dates_count_from_the_reference_date(memory: Memory) -> None:
     assert search_texts(memory, question, reference_date="2024-03-13")[0] == "We had dinner at the castle."
     assert search_texts(memory, question, reference_date="2024-04-10")[0] == "We had dinner at the mill."
     assert search_texts(memory, "Where did Ann have dinner in February 2024?")[0] == "We had dinner at the harbour."
+
+
+@pytest.mark.parametrize(("today", "place"), [("2024-03-13", "castle"), ("2024-04-10", "mill")])
+def test_relative_dates_of_a_context_count_from_the_reference_date(memory: Memory, today: str, place: str) -> None:
+    add_lines(
+        memory,
+        ("2024-03-06", "Ann", "We had dinner at the castle."),
+        ("2024-04-03", "Ann", "We had dinner at the mill."),
+    )
+    question, more = "Where did Ann have dinner last week?", {"max_chars": 150}  # room for one line
+    assert place in memory.context(question, user_id="u", reference_date=today, **more)
+    with ChatLink(memory, user_id="u") as link:
+        assert place in link.recall(question, reference_date=today, top_k=1)
+    with pytest.raises(ValidationError, match="reference_date"):
+        memory.context(question, user_id="u", reference_date="soon")
 
 
 @pytest.mark.parametrize("now", ["0001-01-01", "9999-12-31T23:59:59+00:00"])

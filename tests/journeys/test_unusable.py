@@ -17,6 +17,7 @@ from graphmem.cli.app import app
 from graphmem.errors import ConfigError, GraphmemError, StoreError, StoreUnavailable, ValidationError
 from graphmem.stores.qdrant.embedded import EmbeddedIndex
 
+MEM0 = Path(__file__).parents[1] / "data" / "mem0-1.0.11"
 UNKNOWN_HOME, SURROGATE, LONG = "~no-such-user/memory", "memory\ud800", "x" * 300
 
 
@@ -79,6 +80,29 @@ def test_an_index_that_cannot_be_created_names_a_remedy_without_the_memory(
     assert "repair" not in str(error.value)
     monkeypatch.undo()
     Memory(tmp_path / "home", settings=settings()).close()  # its lock was released
+
+
+def with_vectors(path: Path) -> dict[str, Any]:
+    return fake_models(home="home", vector_store={"config": {"path": str(path)}})
+
+
+@pytest.mark.parametrize("left_out", ["nothing", "meta.json", "collection"])
+def test_the_local_qdrant_of_mem0_is_refused_untouched(tmp_path: Path, left_out: str) -> None:
+    theirs = Path(shutil.copytree(MEM0 / "qdrant", tmp_path / "theirs", ignore=shutil.ignore_patterns(left_out)))
+    before = sorted(theirs.rglob("*"))
+    with pytest.raises(ConfigError) as error:
+        Memory.from_config(with_vectors(theirs))
+    assert str(error.value).startswith(f"vector_store.config.path: {str(theirs)!r} ")
+    assert "choose another folder" in str(error.value) and "graphmem migrate" in str(error.value)
+    assert sorted(theirs.rglob("*")) == before
+
+
+def test_an_index_opens_although_a_local_qdrant_was_made_beside_it(tmp_path: Path) -> None:
+    with Memory.from_config(with_vectors(tmp_path / "vectors")) as memory:
+        memory.add("I like tea", user_id="u")
+    shutil.copytree(MEM0 / "qdrant", tmp_path / "vectors", dirs_exist_ok=True)
+    with Memory.from_config(with_vectors(tmp_path / "vectors")) as memory:
+        assert memory.search("tea", user_id="u")["results"]
 
 
 @pytest.mark.parametrize("value", [{}, [], "config.toml", 3])

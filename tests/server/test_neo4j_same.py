@@ -85,9 +85,14 @@ def read_ledger(ledger: Any) -> dict[str, Any]:
         uids = list(connection.scalars(select(memories_table.c.uid)))
         records = list(memories.records(connection, uids).values())
         states = change_feed.memory_states(connection, records)
-        name = entity_names.chosen_name(entities).label("called")
-        columns = select(partitions.c.key, entities.c.key, name, entities.c.type).join(partitions)
-        named = connection.execute(columns).all()
+        columns = select(partitions.c.key, entities.c.key, entities.c.name, entities.c.type, partitions.c.id)
+        shown = {
+            row: entity_names.names_to_show(connection, row) for row in connection.scalars(select(partitions.c.id))
+        }
+        named = [
+            (partition, key, shown[row].get(key, name), type_)
+            for partition, key, name, type_, row in connection.execute(columns.join(partitions))
+        ]
         related = change_feed.relation_states(connection, connection.scalars(select(relations.c.uid)).all())
         linked = {
             (partition, *sorted((link.key, link.other)))
@@ -184,6 +189,7 @@ def test_a_memory_with_its_graph_in_neo4j(at: Server, tmp_path: Path, make_memor
         assert memory.flush() == {"pending": []}
         assert memory.verify()["ok"]
         assert read_graph(at, ledger) == read_ledger(ledger)
+        assert [line for line in read_graph(at, ledger)["entities"] if "'anna', 'Nordlicht AS'" in line]
         assert len(read_graph(at, ledger)["same"]) == 1
         memory.rebuild("graph")
         assert read_graph(at, ledger) == read_ledger(ledger)

@@ -8,6 +8,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from support.fakes import DIMS
+
 from graphmem.commands.types import DeleteMemory, ReaffirmFact, RetireMemory, StoreEnrichment, UpdateMemory
 from graphmem.model import (
     EmbeddingSpec,
@@ -51,7 +53,7 @@ def enrich(clerk: Any, record: MemoryRecord, keys: Any, kinds: Mapping[str, Ment
     statements = tuple(Statement(a, "meets", b, record.text) for a, b in zip(keys, keys[1:], strict=False))
     text = record.embedded_text
     embedded = Embedded(clerk.embedder.embed([text])[0], ())
-    forms = EmbeddingSpec(clerk.embedder.model)
+    forms = EmbeddingSpec(clerk.embedder.model, DIMS)
     step = StoreEnrichment(
         record.id, record.version, forms, content_hash(text), embedded, Extraction(mentions, statements)
     )

@@ -30,7 +30,7 @@ from vector_index_conformance import (
 
 from graphmem.errors import StoreLocked, StoreUnavailable
 from graphmem.stores.numpy_index import NumpyIndex
-from graphmem.stores.protocols import VectorIndex
+from graphmem.stores.protocols import StoreLost, VectorIndex
 from graphmem.stores.qdrant import embedded
 from graphmem.stores.qdrant.embedded import EmbeddedIndex
 
@@ -167,6 +167,21 @@ def test_edge_of_other_dimensions_opens_empty(folder: Path) -> None:
     again.upsert([point(1, np.ones(DIMS * 2, np.float32))])
     assert again.dense(view(), np.ones(DIMS * 2, np.float32) / 4, 5)[0][0] == uid(1)
     again.close()
+
+
+def test_edge_takes_no_points_of_another_length_among_its_own(folder: Path) -> None:
+    write_index(folder)
+    index = EmbeddedIndex(folder, DIMS)
+    with pytest.raises(StoreLost):
+        index.upsert([point(1, np.ones(DIMS * 2, np.float32))])
+    index.close()
+
+
+def test_an_empty_edge_takes_the_length_of_the_first_points(folder: Path) -> None:
+    index = EmbeddedIndex(folder, DIMS)
+    index.upsert([point(1, np.ones(DIMS * 2, np.float32))])
+    assert index.dense(view(), np.ones(DIMS * 2, np.float32) / 4, 5)[0][0] == uid(1)
+    index.close()
 
 
 @pytest.mark.parametrize("damage", ["half", "flipped", "nothing left"])

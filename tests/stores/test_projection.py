@@ -11,7 +11,7 @@ from graph_conformance import far, store_memory
 
 from graphmem.commands.types import DeleteMemory, RetireMemory, UpdateMemory
 from graphmem.errors import StoreError, StoreUnavailable
-from graphmem.model import Scope
+from graphmem.model import EmbedderId, Scope
 from graphmem.stores import projection as delivery
 from graphmem.stores.ledger import integrity, memories, outbox
 from graphmem.stores.networkx_graph import NetworkxIndex
@@ -82,7 +82,7 @@ def index() -> Picky:
 
 @pytest.fixture
 def shared(clerk: Any, index: Picky) -> Projection:
-    return Projection("vectors", clerk.ledger, VectorSink(index, clerk.embedder.model), shared=True)
+    return Projection("vectors", clerk.ledger, VectorSink(index, clerk.spec.embedder), shared=True)
 
 
 def list_versions(index: Any) -> dict[str, int]:
@@ -171,7 +171,7 @@ def test_an_updated_memory_is_removed_until_it_is_enriched(clerk: Any, shared: P
 def test_catching_up_does_not_wait_for_later_writes(
     clerk: Any, shared: bool, index: Picky, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    projection = Projection("vectors", clerk.ledger, VectorSink(index, clerk.embedder.model), shared=shared)
+    projection = Projection("vectors", clerk.ledger, VectorSink(index, clerk.spec.embedder), shared=shared)
     clerk.say("Anna paints")
     real = index.upsert
 
@@ -206,8 +206,16 @@ def test_delivering_everything_twice_leads_to_the_same_contents(clerk: Any, shar
     assert shared.verify() == CLEAN
 
 
+def test_an_index_of_a_server_gets_no_points_of_another_embedder(clerk: Any, index: Picky) -> None:
+    clerk.say("Anna paints")
+    other = EmbedderId(clerk.embedder.model, clerk.embedder.dims * 2)
+    sink = VectorSink(index, other, takes_configured_only=True)
+    Projection("vectors", clerk.ledger, sink, shared=True).catch_up([])
+    assert index.batches == []
+
+
 def test_a_private_projection_holds_the_requested_partitions(clerk: Any, index: Picky) -> None:
-    private = Projection("vectors", clerk.ledger, VectorSink(index, clerk.embedder.model), shared=False)
+    private = Projection("vectors", clerk.ledger, VectorSink(index, clerk.spec.embedder), shared=False)
     mine, theirs = clerk.say("Anna paints"), clerk.say("Bob sings", scope=Scope("bob"))
     private.catch_up(["user:alice", "user:nobody"])
     assert (set(list_versions(index)), private.verify()) == ({mine.id}, CLEAN)
@@ -218,7 +226,7 @@ def test_a_private_projection_holds_the_requested_partitions(clerk: Any, index: 
 
 
 def test_erasures_reach_a_private_projection(clerk: Any, index: Picky) -> None:
-    private = Projection("vectors", clerk.ledger, VectorSink(index, clerk.embedder.model), shared=False)
+    private = Projection("vectors", clerk.ledger, VectorSink(index, clerk.spec.embedder), shared=False)
     record = clerk.say("Anna paints")
     private.catch_up(["user:alice"])
     clerk.commit(DeleteMemory(record.id))
@@ -239,7 +247,7 @@ def test_two_projections_keep_cursors_of_their_own(clerk: Any, shared: Projectio
 
 
 def test_after_a_write_a_private_projection_updates_only_partitions_it_holds(clerk: Any, index: Picky) -> None:
-    private = Projection("vectors", clerk.ledger, VectorSink(index, clerk.embedder.model), shared=False)
+    private = Projection("vectors", clerk.ledger, VectorSink(index, clerk.spec.embedder), shared=False)
     record = clerk.say("Anna paints")
     private.deliver(["user:alice"])
     assert list_versions(index) == {}
@@ -273,7 +281,7 @@ def test_without_a_cursor_a_projection_is_wiped_first(clerk: Any, shared: Projec
 
 @pytest.mark.parametrize("kind", ["shared", "private"])
 def test_a_reset_by_anyone_empties_a_projection_at_its_next_delivery(clerk: Any, index: Picky, kind: str) -> None:
-    target, partitions = VectorSink(index, clerk.embedder.model), ["user:alice"]
+    target, partitions = VectorSink(index, clerk.spec.embedder), ["user:alice"]
     projection = Projection("vectors", clerk.ledger, target, shared=kind == "shared")
     clerk.say("Anna paints")
     projection.catch_up(partitions)
@@ -299,7 +307,7 @@ def test_batches_of_any_size_deliver_everything(clerk: Any, monkeypatch: pytest.
         clerk.commit(DeleteMemory(record.id))
     index, graph = Picky(), NetworkxIndex()
     both = [
-        Projection("vectors", clerk.ledger, VectorSink(index, clerk.embedder.model), shared=True),
+        Projection("vectors", clerk.ledger, VectorSink(index, clerk.spec.embedder), shared=True),
         Projection("graph", clerk.ledger, GraphSink(graph), shared=True),
     ]
     for projection in both:
@@ -545,14 +553,14 @@ def test_a_rebuild_killed_before_its_wipe_is_resumed(
         patch.setattr(index, "wipe", lambda: (_ for _ in ()).throw(KeyboardInterrupt))
         shared.rebuild([])
     assert (cursor(clerk), shared.has_pending()) == (None, True)
-    again = Projection("vectors", clerk.ledger, VectorSink(index, clerk.embedder.model), shared=True)
+    again = Projection("vectors", clerk.ledger, VectorSink(index, clerk.spec.embedder), shared=True)
     index.batches.clear()
     again.catch_up([])
     assert (len(index.batches), again.verify()) == (1, CLEAN)
 
 
 def test_a_private_projection_is_rebuilt_with_the_given_partitions(clerk: Any, index: Picky) -> None:
-    private = Projection("vectors", clerk.ledger, VectorSink(index, clerk.embedder.model), shared=False)
+    private = Projection("vectors", clerk.ledger, VectorSink(index, clerk.spec.embedder), shared=False)
     record = clerk.say("Anna paints")
     private.catch_up(["user:alice"])
     private.rebuild(["user:alice"])
@@ -562,7 +570,7 @@ def test_a_private_projection_is_rebuilt_with_the_given_partitions(clerk: Any, i
 def test_the_cursor_survives_in_the_ledger(clerk: Any, shared: Projection, index: Picky) -> None:
     clerk.say("Anna paints")
     shared.catch_up([])
-    again = Projection("vectors", clerk.ledger, VectorSink(index, clerk.embedder.model), shared=True)
+    again = Projection("vectors", clerk.ledger, VectorSink(index, clerk.spec.embedder), shared=True)
     again.catch_up([])
     assert len(index.batches) == 1
 

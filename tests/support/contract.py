@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -64,3 +65,13 @@ def sqlite_rows(folder: Path, statement: str) -> list[Any]:
     rows = connection.execute(statement).fetchall()
     connection.close()
     return rows
+
+
+def damage(folder: Path) -> None:
+    """Overwrites the first page of an open ledger after compacting it, so that every connection reads it anew."""
+    file = folder / "ledger.sqlite"
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("VACUUM")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    content = file.read_bytes()
+    file.write_bytes(content[:100] + bytes(4096 - 100) + content[4096:])  # the first 100 bytes are the file's header

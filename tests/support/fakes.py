@@ -37,6 +37,7 @@ class Clerk:
         self.ledger = ledger
         self.embedder = HashEmbedder(DIMS)
         self._enricher = Enricher(ledger, self.embedder, WordExtractor(), pool)
+        self.spec = self._enricher.spec
 
     def commit(
         self, *steps: Command, within: Scope | None = None, gap: timedelta = timedelta(minutes=30), now: datetime = NOON

@@ -132,7 +132,8 @@ class Censor:
 def _is_ours(value: object) -> bool:
     if isinstance(value, int | float | GraphmemError):  # an error's text is looked through with the line
         return True
-    return isinstance(value, str) and (value in OUR_NAMES or value in _errors())
+    # "Name: text" is an error with its text (`graphmem.logs`), which is looked through with the line, too.
+    return isinstance(value, str) and (value in OUR_NAMES or value.partition(": ")[0] in _errors())
 
 
 def _errors() -> set[str]:

@@ -80,6 +80,19 @@ def test_an_insufficient_query_is_tried_with_the_last_messages(little: SearchOut
     ]
 
 
+def test_a_query_that_names_its_subject_is_not_tried_with_the_last_messages() -> None:
+    question = "Which engine drives the spacecraft?"
+    (step,) = run_fallback(ConversationQuery(question, TALK), {question: WEAK})
+    assert (step.query, step.is_sufficient) == (question, False)
+
+
+def test_a_query_that_names_its_subject_is_rewritten() -> None:
+    question, model = "Which engine drives the spacecraft?", OneAnswer("Which engine drives Ana's model rocket?")
+    answers = {question: WEAK, model.reply: WEAK}
+    steps = run_fallback(ConversationQuery(question, TALK), answers, model)
+    assert [step.query for step in steps] == [question, model.reply]
+
+
 def test_a_query_that_stays_insufficient_is_rewritten() -> None:
     model = OneAnswer("What became of the rent?")
     answers = {QUESTION: WEAK, WITH_TALK: WEAK, "What became of the rent?": SearchOutcome((hit("rent", 0.6),))}

@@ -81,7 +81,7 @@ def test_every_field_of_a_memory_survives_export_and_import() -> None:
     memory = ExportedMemory(RECORD, answer_types=0, embedded=False, events=[update])
     exported = serialization.memory(memory, DIGESTS, None)
     assert {*PLAIN_COLUMNS, *TIME_COLUMNS, *OPTIONAL_TIME_COLUMNS} <= exported.keys()
-    reader = RecordReader(ImportTarget(DIGESTS, EmbeddingSpec("hash-64", "tokens-64", 64), 64), START)
+    reader = RecordReader(ImportTarget(DIGESTS, EmbeddingSpec("hash-64", 64, "tokens-64", 64)), START)
     command = reader.command(exported)
     assert isinstance(command, ImportMemory)
     assert command.record == replace(RECORD, seq=0, row=0)

@@ -52,7 +52,7 @@ def _short_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     import openai._base_client
 
     monkeypatch.setattr(openai._base_client, "INITIAL_RETRY_DELAY", 0.01)
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_API_BASE"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -406,6 +406,16 @@ def test_url_and_key_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> No
         assert keys == [f"Bearer {SECRET}", "Bearer own", "Bearer none"]
 
 
+def test_the_older_name_of_the_url_counts_only_without_the_newer_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    monkeypatch.setenv("OPENAI_API_BASE", "https://older.example/v1")
+    older = resolve_endpoint("llm.config", None, None)
+    assert (older.url, older.key) == ("https://older.example/v1", SECRET)
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://newer.example/v1")
+    assert resolve_endpoint("llm.config", None, None).url == "https://newer.example/v1"
+    assert resolve_endpoint("llm.config", None, "https://older.example/v1").key == "none"
+
+
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_no_redirect_is_followed(serve: Any, status: int) -> None:
     """A redirect would send the texts to a host that is not configured."""
@@ -441,7 +451,7 @@ def test_openai_variables_are_not_sent_to_a_configured_url(
         assert "OPENAI_API_KEY" in send_prompts(api_key="own")
         assert SECRET not in send_prompts() and send_prompts().count("Bearer none") == 2
         assert SECRET not in send_prompts(api_key="own") and send_prompts(api_key="own").count("Bearer own") == 2
-        for name in ("OPENAI_BASE_URL", "GRAPHMEM_LLM__CONFIG__OPENAI_BASE_URL"):
+        for name in ("OPENAI_BASE_URL", "OPENAI_API_BASE", "GRAPHMEM_LLM__CONFIG__OPENAI_BASE_URL"):
             with monkeypatch.context() as patch:
                 patch.setenv(name, f"{endpoint.url}/")
                 assert send_prompts().count(f"Bearer {SECRET}") == 2

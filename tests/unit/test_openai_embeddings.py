@@ -28,7 +28,7 @@ def _short_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     import openai._base_client
 
     monkeypatch.setattr(openai._base_client, "INITIAL_RETRY_DELAY", 0.01)
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_API_BASE"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -243,6 +243,20 @@ def test_answers_that_are_no_vectors(serve: Any, data: Any) -> None:
     endpoint, embedder = serve()
     endpoint.answer = lambda _: (Behaviour(), json.dumps({"data": data}).encode())
     check_failure(embedder, "vector")
+
+
+def test_an_answer_with_too_few_vectors_is_counted(serve: Any) -> None:
+    endpoint, embedder = serve()
+    endpoint.answer = lambda _: (Behaviour(), json.dumps({"data": [{"index": 0, "embedding": [1.0] * 64}]}).encode())
+    check_failure(embedder, "gave 1 for 2 texts")
+
+
+@pytest.mark.parametrize("vector", [None, "base64", []])
+def test_a_measured_length_needs_a_vector(serve: Any, vector: Any) -> None:
+    with OddEndpoint() as endpoint:
+        endpoint.answer = lambda _: (Behaviour(), json.dumps({"data": [{"index": 0, "embedding": vector}]}).encode())
+        with pytest.raises(EmbeddingError, match="vector of numbers"):
+            OpenaiEmbedder(next(names), base_url=endpoint.url, api_key=SECRET)
 
 
 def test_a_closed_embedder_raises(serve: Any) -> None:

@@ -6,10 +6,17 @@ import importlib.util
 import re
 from pathlib import Path
 
+import pytest
+
 import graphmem
 import graphmem.testing
+from graphmem import AsyncMemory, Memory
+from graphmem.boundary.filters import SPECIAL_FIELDS
+from graphmem.retrieval import explanation
+from graphmem.types import ImportResult, UsageDict
 
 DOCS = Path(__file__).parents[2] / "docs"
+RETRIEVAL_PAGE = (DOCS / "concepts" / "retrieval.md").read_text("utf-8")
 spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
 generate = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(generate)
@@ -32,3 +39,39 @@ def test_the_api_page_has_each_public_name() -> None:
     public = {f"graphmem.{name}" for name in graphmem.__all__} - {"graphmem.__version__"}
     tools = {f"graphmem.testing.{name}" for name in graphmem.testing.__all__}
     assert named == public | tools | {"graphmem.types", "graphmem.testing"}
+
+
+def test_each_count_of_an_import_is_documented() -> None:
+    page = (DOCS / "how-to" / "export-and-import.md").read_text("utf-8")
+    section = page.partition("### Read the counts")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(ImportResult.__annotations__)
+
+
+def test_search_documents_each_field_that_filters_know() -> None:
+    for method in (Memory.search, AsyncMemory.search):
+        assert [name for name in SPECIAL_FIELDS if f"`{name}`" not in method.__doc__] == []
+
+
+def test_each_key_of_usage_is_documented() -> None:
+    page = (DOCS / "how-to" / "language-models.md").read_text("utf-8")
+    assert [name for name in UsageDict.__annotations__ if f"`{name}`" not in page] == []
+
+
+@pytest.mark.parametrize("name", sorted({*explanation.REASONS, *explanation.PATH_ARMS}))
+def test_each_name_in_an_explanation_is_documented(name: str) -> None:
+    rows = [line.split(" | ") for line in RETRIEVAL_PAGE.splitlines() if line.startswith("| `")]
+    (cells,) = [cells for cells in rows if f"`{name}`" in cells[0]]
+    assert explanation.REASONS.get(name, "(the path)") in cells[1]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        explanation.UNSPACED_REASONS["keyword"],
+        explanation.NO_REASON,
+        explanation.REACHED_FROM,
+        explanation.NEXT_MESSAGE,
+    ],
+)
+def test_each_other_phrase_of_an_explanation_is_documented(words: str) -> None:
+    assert f'"{words}"' in " ".join(RETRIEVAL_PAGE.split())

@@ -237,6 +237,52 @@ def test_you_in_a_query_means_the_assistant(question: str, wanted: bool) -> None
     assert values["unasked"] == [0.0, float(not wanted)]
 
 
+@pytest.mark.parametrize(
+    ("question", "wanted"),
+    [
+        ("Which wine did you recommend?", True),
+        ("What did you tell me about the visa?", True),
+        ("You suggested a film, which one?", True),
+        ("Which of your three suggestions was the cheapest?", True),
+        ("Which wine was recommended by you?", True),
+        ("What did the assistant say about sleep?", True),
+        ("你推荐的那家客栈叫什么?", True),
+        ("您說過哪家醫院最好？", True),
+        ("Was hast du mir empfohlen?", True),
+        ("Que m'as-tu conseillé ?", True),
+        ("Что ты мне посоветовал?", True),
+        ("Can you recommend a wine?", False),
+        ("Which wine would you recommend?", False),
+        ("What did I tell you about my sister?", False),
+        ("What did my sister recommend to you?", False),
+        ("Was habe ich dir gesagt?", False),
+        ("Which engine drives your spacecraft?", False),
+        ("请你推荐一本书", False),
+        ("你能推荐一本书吗", False),
+        ("我跟你说过我妹妹的事吗?", False),
+    ],
+)
+def test_a_query_for_what_the_assistant_said_is_recognised(question: str, wanted: bool) -> None:
+    assert analyze_query(question, datetime.now(UTC)).asks_assistant_said is wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("Where is it?", True),
+        ("where is my key", True),
+        ("What's my sister's name", True),
+        ("你喜欢什么", True),
+        ("The key?", True),
+        ("tea in Oslo", False),
+        ("I know where it is.", False),
+        ("我海鲜过敏", False),
+    ],
+)
+def test_a_question_is_recognised_without_a_question_mark(text: str, wanted: bool) -> None:
+    assert analyze_query(text, datetime.now(UTC)).is_question is wanted
+
+
 def test_unasked_is_zero_if_all_messages_are_the_assistants() -> None:
     evidence = make_evidence(candidate_row(1, role="assistant"), candidate_row(2, role="assistant"))
     assert columns(evidence)["unasked"] == [0.0, 0.0]
@@ -488,8 +534,8 @@ def test_turns_of_a_conversation_are_not_passages() -> None:
 
 
 def test_automatic_cutoff_keeps_scores_near_the_best() -> None:
-    assert scoring.automatic_cutoff(np.array([1.0, 0.9, 0.8, 0.66, 0.6])) == 4
-    assert scoring.automatic_cutoff(np.array([1.0, 0.5, 0.2, 0.1])) == scoring.AUTO_MIN
-    assert scoring.automatic_cutoff(np.array([1.0, 0.5])) == 2
-    assert scoring.automatic_cutoff(np.array([])) == 0
-    assert scoring.automatic_cutoff(np.ones(80)) == scoring.AUTO_MAX
+    assert scoring.automatic_cutoff([1.0, 0.9, 0.8, 0.66, 0.6]) == 4
+    assert scoring.automatic_cutoff([1.0, 0.5, 0.2, 0.1]) == scoring.AUTO_MIN
+    assert scoring.automatic_cutoff([1.0, 0.5]) == 2
+    assert scoring.automatic_cutoff([]) == 0
+    assert scoring.automatic_cutoff([1.0] * 80) == scoring.AUTO_MAX

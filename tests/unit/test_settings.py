@@ -162,7 +162,15 @@ def test_home_is_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
             {"graph_store": {"provider": "neo4j", "config": {"ulr": "x"}}},
             "graph_store.config: unknown key 'ulr'; did you",
         ),
-        ({"graph_store": {"config": {"url": "x"}}}, "graph_store.config: unknown key 'url'; known: none"),
+        (
+            {"graph_store": {"config": {"url": "x"}}},
+            "configuration: graph_store.config: 'url' needs the graph_store.provider 'neo4j'; set that too",
+        ),
+        ({"graph_store": {"config": {"zzz": "x"}}}, "graph_store.config: unknown key 'zzz'; known: none"),
+        (
+            {"embedder": {"provider": "minilm", "config": {"model": "x"}}},
+            "'model' needs the embedder.provider 'openai' or 'callable'",
+        ),
         (
             {"llm": {"provider": "ollama", "config": {"ollama_base_url": SECRET}}},
             "'ollama' is reached with provider 'openai' and llm.config.openai_base_url set to 'http://localhost:11434/v1'",
@@ -189,7 +197,8 @@ def test_home_is_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"vector_store": {"provider": "chroma"}}, "vector_store.provider: Input should be 'qdrant'"),
         ({"graph_store": {"provider": SECRET}}, "graph_store.provider: must be one of 'neo4j', 'ledger', 'networkx'"),
         ({"graph_store": {"provider": [SECRET]}}, "graph_store.provider: must be one of"),
-        ({"graph_store": {"provider": "neo4j", "config": {"url": "x"}}}, "graph_store.config.password: Field required"),
+        ({"graph_store": {"provider": "neo4j", "config": {"url": "x"}}}, "graph_store.config.password: is missing"),
+        ({"graph_store": {"provider": "neo4j", "config": None}}, "graph_store.config.password: is missing; set it"),
         ({"graph_store": SECRET}, "graph_store: "),
         ({"vector_store": SECRET}, "vector_store: "),
         ({"llm": {"config": SECRET}}, "llm.config: "),
@@ -299,6 +308,14 @@ def test_an_error_names_the_variable_or_the_file_it_is_in(monkeypatch: pytest.Mo
         Settings.from_dict({"limits": {"max_top_k": 8}})
 
 
+def test_a_key_that_a_file_lacks_may_be_set_by_a_variable_too(tmp_path: Path) -> None:
+    file = tmp_path / "c.json"
+    file.write_text('{"graph_store": {"provider": "neo4j", "config": {"url": "bolt://h"}}}')
+    message = r"c\.json: graph_store\.config\.password: is missing; set it, or GRAPHMEM_GRAPH_STORE__CONFIG__PASSWORD$"
+    with pytest.raises(ConfigError, match=message):
+        Settings.from_file(file)
+
+
 @pytest.mark.parametrize("name", ["GRAPHMEM_LEDGER_URL", "GRAPHMEM_HISTORY_DB_PATH"])
 def test_a_named_folder_refuses_variables_that_put_the_ledger_elsewhere(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -366,10 +383,25 @@ def test_the_process_variables_are_the_default(monkeypatch: pytest.MonkeyPatch) 
             "^GRAPHMEM_LIMITS__MAX_TOP_K: Input should be greater than",
         ),
         ({"GRAPHMEM_GRAPH_STORE__PROVIDER": "x"}, "^GRAPHMEM_GRAPH_STORE__PROVIDER: must be one of"),
-        ({"GRAPHMEM_GRAPH_STORE__PROVIDER": "neo4j"}, "^GRAPHMEM_GRAPH_STORE__CONFIG: Field required$"),
+        (
+            {"GRAPHMEM_GRAPH_STORE__PROVIDER": "neo4j", "GRAPHMEM_GRAPH_STORE__CONFIG__PASSWORD": ""},
+            "^GRAPHMEM_GRAPH_STORE__CONFIG__URL: is missing; .*; GRAPHMEM_GRAPH_STORE__CONFIG__PASSWORD: is missing",
+        ),
         (
             {"GRAPHMEM_GRAPH_STORE__PROVIDER": "neo4j", "GRAPHMEM_GRAPH_STORE__CONFIG__PASSWORD": "x"},
-            "^GRAPHMEM_GRAPH_STORE__CONFIG__URL: Field required$",
+            "^GRAPHMEM_GRAPH_STORE__CONFIG__URL: is missing; set it$",
+        ),
+        (
+            {"GRAPHMEM_GRAPH_STORE__CONFIG__PASSWORD": "x"},
+            "^GRAPHMEM_GRAPH_STORE__CONFIG__PASSWORD: needs .* set GRAPHMEM_GRAPH_STORE__PROVIDER=neo4j too",
+        ),
+        (
+            {"GRAPHMEM_EMBEDDER__CONFIG__API_KEY": "x"},
+            "^GRAPHMEM_EMBEDDER__CONFIG__API_KEY: needs .* set GRAPHMEM_EMBEDDER__PROVIDER=openai too",
+        ),
+        (
+            {"GRAPHMEM_EXTRACTOR__PROVIDER": "none", "GRAPHMEM_EXTRACTOR__CONFIG__MODEL": "x"},
+            "^GRAPHMEM_EXTRACTOR__CONFIG__MODEL: needs .* set GRAPHMEM_EXTRACTOR__PROVIDER=spacy too",
         ),
         (
             {"GRAPHMEM_VECTOR_STORE__CONFIG__HOST": "h", "GRAPHMEM_VECTOR_STORE__CONFIG__PATH": "p"},

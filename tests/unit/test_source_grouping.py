@@ -1,8 +1,8 @@
-"""Source grouping: a source message is shown under its facts, and lends its rank to the best of them."""
+"""Source grouping: a source message is shown under its facts and lends them its rank, as a question to its reply."""
 
 from __future__ import annotations
 
-from graphmem.retrieval.source_grouping import RankedMemory, group_sources
+from graphmem.retrieval.source_grouping import RankedMemory, group_sources, raise_replies
 
 
 def ranked(*ids: str) -> list[RankedMemory]:
@@ -41,3 +41,28 @@ def test_of_several_facts_the_best_takes_the_rank_and_all_show_the_source() -> N
 def test_several_sources_of_a_fact_are_shown_under_it_best_first() -> None:
     facts = {"two": ["fact"], "one": ["fact"]}
     assert group_sources(ranked("one", "fact", "two"), facts) == [RankedMemory("fact", 1, ("one", "two"))]
+
+
+def test_a_reply_behind_its_question_comes_directly_after_it() -> None:
+    assert raise_replies(ranked("question", "x", "reply"), {"question": "reply"}) == [
+        RankedMemory("question", 1),
+        RankedMemory("reply", 1),
+        RankedMemory("x", 0.9),
+    ]
+
+
+def test_a_reply_before_its_question_stays_where_it_is() -> None:
+    assert raise_replies(ranked("reply", "x", "question"), {"question": "reply"}) == ranked("reply", "x", "question")
+
+
+def test_a_reply_or_question_outside_the_ranking_changes_nothing() -> None:
+    assert raise_replies(ranked("question", "x"), {"question": "gone", "absent": "x"}) == ranked("question", "x")
+
+
+def test_the_fact_of_a_raised_reply_takes_its_place() -> None:
+    raised = raise_replies(ranked("question", "x", "reply", "fact"), {"question": "reply"})
+    assert group_sources(raised, {"reply": ["fact"]}) == [
+        RankedMemory("question", 1),
+        RankedMemory("fact", 1, ("reply",)),
+        RankedMemory("x", 0.9),
+    ]

@@ -23,7 +23,7 @@ from graphmem.transfer.format import FORMAT, ImportTarget, RecordReader
 
 NOW = datetime(2024, 6, 1, tzinfo=UTC)
 DIGESTS = Digests("a-ledger", bytes(32))
-TARGET = ImportTarget(DIGESTS, EmbeddingSpec("hash-64", "tokens-64", 64), 64)
+TARGET = ImportTarget(DIGESTS, EmbeddingSpec("hash-64", 64, "tokens-64", 64))
 UID = "6a8a1a2e-6d7d-4b62-8f0e-0d6c35c0f7e1"
 OTHER = "11111111-2222-4333-8444-555555555555"
 MINIMAL = {"type": "memory", "id": UID, "agent_id": "helper", "text": "Tea is ready", "at": "2024-01-01T10:00:00Z"}
@@ -128,7 +128,7 @@ def test_embeddings_of_another_model_are_ignored(records: list[dict[str, Any]]) 
     assert read_record({**memory, "embeddings": {**memory["embeddings"], "model": "other"}}).embedded is None
     embeddings = {name: value for name, value in memory["embeddings"].items() if name != "tokens-64"}
     assert read_record({**memory, "embeddings": embeddings}).embedded is None
-    command = RecordReader(ImportTarget(DIGESTS, EmbeddingSpec("hash-64"), 64), NOW).command(
+    command = RecordReader(ImportTarget(DIGESTS, EmbeddingSpec("hash-64", 64)), NOW).command(
         {**memory, "embeddings": embeddings}
     )
     assert command.embedded.vectors.shape == (1, 64)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from sqlalchemy import func, select
 from support.databases import SQLITE_ONLY
-from support.fakes import NOON
+from support.fakes import DIMS, NOON
 
 from graphmem.commands.types import (
     ChangeSet,
@@ -146,7 +146,9 @@ def test_enriching_adds_vectors_terms_and_graph_and_completes_the_task(clerk: An
 def enrichment(clerk: Any, record: Any, **more: Any) -> StoreEnrichment:
     text = record.embedded_text
     fields = {"embedded": Embedded(clerk.embedder.embed([text])[0], ()), "extraction": Extraction(), **more}
-    return StoreEnrichment(record.id, record.version, EmbeddingSpec(clerk.embedder.model), content_hash(text), **fields)
+    return StoreEnrichment(
+        record.id, record.version, EmbeddingSpec(clerk.embedder.model, DIMS), content_hash(text), **fields
+    )
 
 
 def test_enriching_twice_counts_once(clerk: Any) -> None:

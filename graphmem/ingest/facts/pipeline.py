@@ -57,7 +57,8 @@ class JobResult:
     """The result of a job.
 
     `usage` is by operation, `dropped` the number of unusable parts of the answers by reason, `repeated_decisions` how
-    often the decision was repeated, and `chunks` the number of requests into which the messages were split.
+    often the decision was repeated, and `chunks` the number of parts, one request each, into which the messages were
+    split.
     """
 
     outcomes: tuple[Outcome, ...] = ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
@@ -144,9 +144,9 @@ def entity_states(connection: Connection, rows: Sequence[int]) -> list[EntitySta
 
 
 def _entity_states_where(connection: Connection, condition: ColumnElement[bool]) -> list[tuple[int, EntityState]]:
-    name, alias = entity_names.chosen_name(entities), _mentioned_aliases().subquery()
+    alias = _mentioned_aliases().subquery()
     statement = (
-        select(entities, partitions.c.key.label("partition_key"), name.label("called"), alias.c.other)
+        select(entities, partitions.c.key.label("partition_key"), alias.c.other)
         .join(partitions, partitions.c.id == entities.c.partition)
         .outerjoin(alias, (alias.c.partition == entities.c.partition) & (alias.c.key == entities.c.key))
         .where(entities.c.seq.is_not(None), condition)
@@ -155,7 +155,9 @@ def _entity_states_where(connection: Connection, condition: ColumnElement[bool])
     lines_by_entity: dict[int, list[RowMapping]] = {}
     for row in connection.execute(statement).mappings():
         lines_by_entity.setdefault(row["id"], []).append(row)
-    return [(row, _entity_state(lines)) for row, lines in lines_by_entity.items()]
+    partition_rows = {lines[0]["partition"] for lines in lines_by_entity.values()}
+    names = {row: entity_names.names_to_show(connection, row) for row in partition_rows}
+    return [(row, _entity_state(lines, names[lines[0]["partition"]])) for row, lines in lines_by_entity.items()]
 
 
 def _mentioned_aliases() -> Select[Any]:
@@ -172,13 +174,13 @@ def _mentioned_aliases() -> Select[Any]:
 
 
 @decoding
-def _entity_state(lines: list[RowMapping]) -> EntityState:
+def _entity_state(lines: list[RowMapping], names: Mapping[str, str]) -> EntityState:
     row = lines[0]
     return EntityState(
         id=entity_id(row["partition_key"], row["key"]),
         partition=row["partition_key"],
         key=row["key"],
-        name=row["called"],
+        name=names.get(row["key"], row["name"]),
         type=EntityType(row["type"]),
         seq=row["seq"],
         same_as=tuple(line["other"] for line in lines if line["other"] is not None),

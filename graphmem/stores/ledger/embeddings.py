@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sqlalchemy import Connection, bindparam, func, or_, select
+from sqlalchemy import Connection, bindparam, func, or_, select, true
 
-from graphmem.model import VECTOR, AnswerType, EmbeddingSpec, MemoryRecord
+from graphmem.model import VECTOR, VECTOR_BYTES, AnswerType, EmbeddingSpec, MemoryRecord
 from graphmem.stores.ledger.array_parameters import in_array
 from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.schema import embeddings as embeddings_table
@@ -190,13 +190,18 @@ def enrichment_state(connection: Connection, row: int) -> tuple[str | None, int]
 
 
 def rows_without_embeddings(connection: Connection, spec: EmbeddingSpec) -> list[int]:
-    """Returns the rows of enriched memories that lack a form of this spec, as after a change of the model."""
+    """Returns the rows of enriched memories that lack a form of this spec, as after a change of the embedder.
+
+    Vectors of the same model of another length count as lacking.
+    """
+    length = func.length(embeddings_table.c.data)
     lacks_form = [
         ~select(embeddings_table.c.hash)
         .where(
             embeddings_table.c.hash == memories.c.embedding,
             embeddings_table.c.model == spec.model,
             embeddings_table.c.form == form,
+            (length == VECTOR_BYTES * spec.dims) if form == VECTOR else true(),
         )
         .exists()
         for form in spec.names

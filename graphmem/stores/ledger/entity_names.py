@@ -14,7 +14,6 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     Connection,
-    FromClause,
     Select,
     bindparam,
     exists,
@@ -24,6 +23,7 @@ from sqlalchemy import (
     union,
 )
 
+from graphmem.extraction import entity_resolution
 from graphmem.extraction.entity_resolution import ChosenName
 from graphmem.model import Entity, EntityType, Link, MentionKind, Origin
 from graphmem.stores.ledger import outbox
@@ -31,7 +31,7 @@ from graphmem.stores.ledger.array_parameters import in_array
 from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.dialects import upsert
 from graphmem.stores.ledger.memories import BATCH
-from graphmem.stores.ledger.schema import aliases, entities, memories, mentions, names, partitions, relations, tasks
+from graphmem.stores.ledger.schema import aliases, entities, memories, mentions, names, relations, tasks
 from graphmem.text import normalise_key
 
 RULE_ORIGINS = tuple(origin for origin in Origin if origin is not Origin.USER)
@@ -217,34 +217,30 @@ def mentioned_keys(connection: Connection, memory: int) -> list[str]:
 # --- chosen names ---------------------------------------------------------------------------------------------------
 
 
-def display_name(entity: FromClause, own_partition: str | ColumnElement[str]) -> ColumnElement[str]:
-    """Returns a column with the name of an entity to show: the chosen one, else the one that texts use.
-
-    `entity` is the table `entities` or an alias of it, `own_partition` the key of the reading scope's partition: names
-    chosen in another partition are not shown.
-    """
-    own_row = select(partitions.c.id).where(partitions.c.key == own_partition).scalar_subquery()
-    return _chosen_or_text_name(entity, names.c.partition == own_row)
-
-
-def chosen_name(entity: FromClause) -> ColumnElement[str]:
-    """Returns a column with the name chosen in the entity's own partition, else the one that texts use.
-
-    For reads that stay inside one partition; `entity` is the table `entities` or an alias of it.
-    """
-    return _chosen_or_text_name(entity)
-
-
-def _chosen_or_text_name(entity: FromClause, *conditions: ColumnElement[bool]) -> ColumnElement[str]:
-    is_entity = names.c.partition == entity.c.partition, names.c.key == entity.c.key
-    chosen = select(names.c.name).where(*is_entity, *conditions)
-    return func.coalesce(chosen.scalar_subquery(), entity.c.name)
-
-
 def chosen_names(connection: Connection, partition: int | None) -> dict[str, ChosenName]:
     """Returns all names that users chose in a partition, by key. There are few."""
     statement = select(names.c.key, names.c.at, names.c.name).where(names.c.partition == partition)
     return {key: ChosenName(at, name) for key, at, name in connection.execute(statement)}
+
+
+def renamed_groups(connection: Connection, partition: int | None) -> list[tuple[list[str], dict[str, ChosenName]]]:
+    """Returns each group of linked keys (or single key) that users renamed: its keys, and its chosen names by key.
+
+    The name to show for all keys of a group is the maximum, which was chosen last.
+    """
+    chosen = chosen_names(connection, partition)
+    if not chosen:
+        return []
+    links = linked_group(connection, partition, chosen)
+    linked = entity_resolution.linked_groups(links)
+    groups = [*linked, *([key] for key in chosen.keys() - {key for group in linked for key in group})]
+    return [(group, {key: chosen[key] for key in group if key in chosen}) for group in groups]
+
+
+def names_to_show(connection: Connection, partition: int) -> dict[str, str]:
+    """Returns the name that users gave each entity of a partition, by every key of the entity, mentioned or not."""
+    groups = renamed_groups(connection, partition)
+    return {key: max(chosen.values()).name for group, chosen in groups for key in group}
 
 
 def key_by_chosen_name(connection: Connection, partition: int | None, name: str) -> str | None:
@@ -282,10 +278,14 @@ def import_chosen_name(connection: Connection, partition: int, key: str, chosen:
 
 
 def assign_seqs(connection: Connection, partition: int, keys: Collection[str]) -> None:
-    """Gives entities the next sequence numbers, so that their changed aliases and chosen names are delivered."""
+    """Gives entities the next sequence numbers, so that their changed aliases and chosen names are delivered.
+
+    Those linked to them get new ones too: a chosen name is the name of the whole group.
+    """
     if not keys:
         return
-    rows = select(entities.c.id).where(entities.c.partition == partition, entities.c.key.in_(list(keys)))
+    group = {*keys, *(link.other for link in linked_group(connection, partition, keys))}
+    rows = select(entities.c.id).where(entities.c.partition == partition, entities.c.key.in_(group))
     for row_id in list(connection.scalars(rows.order_by(entities.c.id))):
         seq = outbox.next_seq(connection)
         connection.execute(entities.update().where(entities.c.id == row_id).values(seq=seq))

@@ -61,6 +61,26 @@ def entity_in(connection: Connection, view: View, key: str) -> Entity | None:
     return next(_merge_linked(connection, view, members, links, entity_names.chosen_names(connection, partition)))
 
 
+def shown_names(connection: Connection, view: View, keys: Collection[str]) -> dict[str, str]:
+    """Returns the names that users chose for those of these entities that they renamed, by key.
+
+    A name counts for all keys of an entity, but only if a memory inside the view mentions the key that it was chosen
+    for. The view's memories must mention `keys`.
+    """
+    groups = [
+        (group, chosen)
+        for group, chosen in entity_names.renamed_groups(connection, partition_row(connection, view.scope.partition))
+        if not set(group).isdisjoint(keys)
+    ]
+    unread_keys = {key for _, chosen in groups for key in chosen}.difference(keys)
+    visible_keys = {*keys, *(_mentioned_entities(connection, view, unread_keys) if unread_keys else ())}
+    names: dict[str, str] = {}
+    for group, chosen in groups:
+        visible_names = [name for key, name in chosen.items() if key in visible_keys]
+        names |= dict.fromkeys(group, max(visible_names).name) if visible_names else {}
+    return names
+
+
 def keys_in(connection: Connection, view: View) -> list[str]:
     """Returns all keys that memories inside the view mention, those with the most memories first."""
     return list(_mentioned_entities(connection, view))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -11,7 +12,6 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Select,
-    bindparam,
     func,
     or_,
     select,
@@ -19,7 +19,7 @@ from sqlalchemy import (
 )
 
 from graphmem.model import Entity, EntityType, Mention, MentionKind, Relation, Statement, View, from_micros
-from graphmem.stores.ledger import entity_names, visibility
+from graphmem.stores.ledger import entity_names, entity_queries, visibility
 from graphmem.stores.ledger import memories as memory_rows
 from graphmem.stores.ledger.array_parameters import in_array
 from graphmem.stores.ledger.decoding import decoding, mention_kind
@@ -53,25 +53,32 @@ def _relations_where(
     only from its supports inside the view.
     """
     statement = _relations(visibility.shape(view)).where(condition)
-    values = {**memory_rows.view_values(connection, view), "own_partition": view.scope.partition, **values}
     supports_by_relation: dict[str, list[Any]] = {}
-    for row in connection.execute(statement, values):
+    for row in connection.execute(statement, {**memory_rows.view_values(connection, view), **values}):
         supports_by_relation.setdefault(row[0], []).append(row)
-    return [_relation_of(rows) for rows in supports_by_relation.values()]
+    found = [_relation_of(rows) for rows in supports_by_relation.values()]
+    names = entity_queries.shown_names(connection, view, {key for one in found for key in (one.source, one.target)})
+    return [
+        replace(
+            one,
+            source_name=names.get(one.source, one.source_name),
+            target_name=names.get(one.target, one.target_name),
+        )
+        for one in found
+    ]
 
 
 @lru_cache(maxsize=128)
 def _relations(shape: visibility.ViewShape) -> Select[Any]:
     subject, target = entities.alias("subject"), entities.alias("object")
-    own_partition: ColumnElement[str] = bindparam("own_partition")
     return (
         select(
             relations.c.uid,
             relations.c.predicate,
             subject.c.key,
-            entity_names.display_name(subject, own_partition),
+            subject.c.name,
             target.c.key,
-            entity_names.display_name(target, own_partition),
+            target.c.name,
             supports.c.fact,
             supports.c.valid_at,
             supports.c.invalid_at,
@@ -147,17 +154,18 @@ def names_of(connection: Connection, view: View, partition_keys: Sequence[str], 
     if not keys:
         return {}
     statement = (
-        select(partitions.c.key, entities.c.key, entity_names.display_name(entities, view.scope.partition))
+        select(partitions.c.key, entities.c.key, entities.c.name)
         .join(partitions, partitions.c.id == entities.c.partition)
         .where(partitions.c.key.in_(list(partition_keys)), entities.c.key.in_(list(keys)))
     )
     names = {(partition, key): name for partition, key, name in connection.execute(statement)}
-    return {
+    text_names = {
         key: names[partition, key]
         for partition in reversed(partition_keys)
         for key in keys
         if (partition, key) in names
     }
+    return text_names | entity_queries.shown_names(connection, view, text_names.keys())
 
 
 def statements_of(connection: Connection, uids: Iterable[str]) -> list[tuple[str, Statement, Mention, Mention]]:
@@ -188,19 +196,21 @@ def _statement_of(row: Any) -> tuple[str, Statement, Mention, Mention]:
     return row.memories_uid, statement, subject, target
 
 
-def mentions_of(
-    connection: Connection, uids: Iterable[str], own_partition: str = ""
-) -> list[tuple[str, Entity, MentionKind]]:
-    """Returns the mentions of these memories as (memory id, entity, kind).
-
-    `own_partition` is the key of the partition whose chosen names are used; "": none are.
-    """
-    name = entity_names.display_name(entities, own_partition).label("name")
+def mentions_of(connection: Connection, uids: Iterable[str]) -> list[tuple[str, Entity, MentionKind]]:
+    """Returns the mentions of these memories as (memory id, entity under its name in the texts, kind)."""
     statement = (
-        select(memories.c.uid, mentions.c.kind, entities.c.key, entities.c.type, entities.c.mentions, name)
+        select(memories.c.uid, mentions.c.kind, entities.c.key, entities.c.type, entities.c.mentions, entities.c.name)
         .join(mentions, mentions.c.memory == memories.c.id)
         .join(entities, entities.c.id == mentions.c.entity)
         .where(memories.c.uid.in_(list(uids)))
         .order_by(memories.c.uid, mentions.c.kind, entities.c.key)
     )
     return [(row.uid, entity_names.decode_entity(row), mention_kind(row.kind)) for row in connection.execute(statement)]
+
+
+def mentions_in(connection: Connection, view: View, uids: Sequence[str]) -> list[tuple[str, Entity, MentionKind]]:
+    """Returns the mentions of these memories of the view as (memory id, entity under the name to show, kind)."""
+    batches = (uids[start : start + memory_rows.BATCH] for start in range(0, len(uids), memory_rows.BATCH))
+    found = [mention for batch in batches for mention in mentions_of(connection, batch)]
+    names = entity_queries.shown_names(connection, view, {entity.key for _, entity, _ in found})
+    return [(uid, replace(entity, name=names.get(entity.key, entity.name)), kind) for uid, entity, kind in found]

@@ -115,7 +115,7 @@ def wipe(connection: Connection) -> None:
         relations, mentions, entities, terms, embeddings, messages, events, tombstones, memories, partitions,
     ):  # fmt: skip
         connection.execute(table.delete())
-    connection.execute(ledger.update().values(embedder=None, unguarded=0, epoch=ledger.c.epoch + 1))
+    connection.execute(ledger.update().values(embedder=None, embedder_dims=None, unguarded=0, epoch=ledger.c.epoch + 1))
 
 
 def _episode_order() -> Subquery:

@@ -19,6 +19,9 @@ from graphmem.text import content_hash
 
 _ITEM = select(items, memories.c.uid.label("memory_uid")).outerjoin(memories, memories.c.id == items.c.memory)
 _BY_DIGEST = _ITEM.where(items.c.digest == bindparam("item"))
+_BY_ROW = _ITEM.where(in_array(items.c.id, "row_ids"))
+# Items that a listing reads at once: a page has ten, and a value up to ten million characters.
+BATCH = 50
 
 
 def encode_namespace(labels: Sequence[str]) -> str:
@@ -78,10 +81,15 @@ def is_expired(row: Row[Any], now: datetime) -> bool:
 def latest(connection: Connection, scope: Scope, namespace: Sequence[str], now: datetime) -> Iterator[Item]:
     """Yields the items of a scope in a namespace or below it, last changed first, then by key.
 
-    The items of a scope are those that carry its ids.
+    The items of a scope are those that carry its ids. Their values are read in batches, as far as the caller iterates;
+    no statement stays open in between.
     """
     order = (items.c.updated_at.desc(), items.c.key, items.c.namespace, items.c.id)
-    yield from _items(connection, _ITEM.where(*_seen(scope, namespace, now)).order_by(*order))
+    ids = connection.scalars(select(items.c.id).where(*_seen(scope, namespace, now)).order_by(*order)).all()
+    for start in range(0, len(ids), BATCH):
+        batch = ids[start : start + BATCH]
+        rows = {row.id: row for row in connection.execute(_BY_ROW, {"row_ids": batch})}
+        yield from (decode_item(rows[row_id]) for row_id in batch)
 
 
 def _seen(scope: Scope, namespace: Sequence[str], now: datetime) -> list[ColumnElement[bool]]:

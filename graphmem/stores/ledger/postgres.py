@@ -1,7 +1,7 @@
 """The ledger on PostgreSQL (14 or newer), through psycopg, in the database schema `graphmem`.
 
-A transaction makes all its settings when it begins, in one round trip, and leaves none on the connection, so a pooler
-such as PgBouncer can be used.
+A transaction makes all its settings when it begins, in one round trip, and leaves none on the connection. So a pooler
+may give each transaction another connection, if it carries the statements that psycopg has prepared (PgBouncer 1.22).
 """
 
 from __future__ import annotations

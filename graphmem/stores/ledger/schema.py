@@ -47,6 +47,7 @@ ledger = Table(
     Column("seq", BigInteger, nullable=False),  # the last sequence number taken
     Column("epoch", BigInteger, nullable=False),  # number of resets
     Column("embedder", Text),  # the model whose vectors the projections hold
+    Column("embedder_dims", Integer),  # the length of these vectors
     Column("secret", Text),  # "configured:ID" or "file:ID": place and id of the secret key
     Column("unguarded", BigInteger, nullable=False, server_default="0"),  # erased messages whose secret key was lost
 )

@@ -8,6 +8,7 @@ last ones; an embedding takes milliseconds, so the gain is not worth it.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sqlite3
 from collections import Counter
@@ -24,6 +25,7 @@ from graphmem.errors import StoreError, StoreUnavailable
 from graphmem.stores.ledger.database import BUSY_SECONDS, Database
 from graphmem.stores.ledger.decoding import decoding
 
+logger = logging.getLogger("graphmem")
 # The application id in SQLite's header of a ledger file ("gmem").
 APPLICATION_ID = 0x676D656D
 _PRAGMAS = (
@@ -148,12 +150,15 @@ class SqliteDatabase(Database):
     def close(self) -> None:
         """Empties the write-ahead log, so that no file contains deleted text, and closes the file.
 
-        Leaves a file that is no longer at its path as it is.
+        Leaves a file that is no longer at its path as it is. Logs a warning if the log cannot be emptied, since the
+        file is damaged or the disk is full: nothing committed is lost by that, and the next closing tries again.
         """
         try:
             if self._path is not None and self._is_in_place():
                 with self._driver_cursor() as cursor:
                     cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        except StoreUnavailable as error:
+            logger.warning("closed without emptying the write-ahead log: %s", error)
         finally:
             self.release()
 

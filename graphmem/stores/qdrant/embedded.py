@@ -40,10 +40,10 @@ from qdrant_edge import (
     Point as EdgePoint,
 )
 
-from graphmem.errors import CLOSED, StoreError, StoreLocked, StoreUnavailable
+from graphmem.errors import CLOSED, ConfigError, StoreError, StoreLocked, StoreUnavailable
 from graphmem.model import View
 from graphmem.stores.ledger.sqlite import file_identity, private_folder
-from graphmem.stores.protocols import Point
+from graphmem.stores.protocols import Point, StoreLost
 from graphmem.stores.qdrant.payload import DENSE, SPARSE, best_by_memory, conditions, count_windows, payload
 
 if TYPE_CHECKING:
@@ -63,12 +63,27 @@ _MIN_FREE_BYTES = 32 * 2**20
 
 
 class EmbeddedIndex:
-    """A `VectorIndex` in a folder. Opening raises StoreLocked when another process has the folder open."""
+    """A `VectorIndex` in a folder.
+
+    `dims` is the length of its vectors. An empty index takes that of the first points; otherwise points of another
+    length raise StoreLost, for the embedder has changed. Opening raises StoreLocked when another process has the folder
+    open, and ConfigError when a new index would lie beside the collections of qdrant-client's local mode.
+    """
 
     def __init__(self, folder: Path, dims: int) -> None:
         private_folder(folder.parent)
         self._folder = folder
         self._dims = dims
+        self._closed = False
+        with self._translated_errors():
+            place = folder.parent
+            # qdrant-client's local mode keeps its collections in these.
+            is_local_qdrant = (place / "meta.json").is_file() or (place / "collection").is_dir()
+            if is_local_qdrant and not folder.exists():
+                raise ConfigError(
+                    f"vector_store.config.path: {str(place)!r} holds a local Qdrant that graphmem did not make, "
+                    "such as mem0's; choose another folder (`graphmem migrate mem0` imports mem0's memories)"
+                )
         self._lock = FileLock(f"{folder}.lock", timeout=0, mode=0o600)
         try:
             self._lock.acquire()
@@ -80,7 +95,6 @@ class EmbeddedIndex:
             ) from error
         self._points_since_optimized = 0
         self._unflushed = False
-        self._closed = False
         try:
             with self._translated_errors():
                 self._shard = self._open()
@@ -179,6 +193,7 @@ class EmbeddedIndex:
     def upsert(self, points: Sequence[Point]) -> None:
         with self._translated_errors():
             self._check_writable()
+            self._adopt_dims(points)
             self._delete([point.record.id for point in points])
             edge_points = [edge_point for point in points for edge_point in _edge_points(point)]
             if edge_points:
@@ -189,6 +204,14 @@ class EmbeddedIndex:
                 self._shard.optimize()
                 self._points_since_optimized = 0
                 self._flush()
+
+    def _adopt_dims(self, points: Sequence[Point]) -> None:
+        if not points or (dims := points[0].vectors.shape[1]) == self._dims:
+            return
+        if self.count():
+            raise StoreLost(f"the vector index {str(self._folder)!r} holds vectors of another embedder")
+        self._dims = dims
+        self.wipe()
 
     def _should_optimize(self) -> bool:
         new_points = self._points_since_optimized

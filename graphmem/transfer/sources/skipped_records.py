@@ -20,9 +20,8 @@ def validated(record: Record) -> Record:
 
     The import itself ends at the first invalid record; converters skip it instead.
     """
-    RecordReader(ImportTarget(Digests("", bytes(SECRET_BYTES)), EmbeddingSpec(""), 0), datetime.now(UTC)).command(
-        record
-    )
+    target = ImportTarget(Digests("", bytes(SECRET_BYTES)), EmbeddingSpec("", 0))
+    RecordReader(target, datetime.now(UTC)).command(record)
     return record
 
 

@@ -43,6 +43,8 @@ def beside_a_chat(memory: Memory) -> str:
 
 
 async def awaited() -> int:
+    awaited: AsyncMemory = await AsyncMemory.from_config({})
+    await awaited.close()
     async with AsyncMemory(":memory:") as memory:
         await memory.add("I like tea.", user_id="ana")
         return (await memory.get_all(user_id="ana"))["total"]

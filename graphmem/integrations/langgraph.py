@@ -1,0 +1,293 @@
+"""`GraphmemStore`: a store for LangGraph's graphs, whose items are exact and whose texts are memories."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import operator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import islice, takewhile
+from typing import Any
+
+from sqlalchemy import Connection
+
+from graphmem.async_memory import AsyncMemory
+from graphmem.boundary import validation
+from graphmem.commands.types import DeleteItem, ItemCommand, RefreshItem
+from graphmem.integrations.base import required
+from graphmem.integrations.items import ItemStore
+from graphmem.memory import Memory
+from graphmem.model import Item as StoredItem
+from graphmem.model import Scope
+from graphmem.stores.ledger import items
+
+with required("langgraph", "langgraph"):
+    from langgraph.store.base import (
+        BaseStore,
+        GetOp,
+        InvalidNamespaceError,
+        Item,
+        ListNamespacesOp,
+        MatchCondition,
+        Op,
+        PutOp,
+        Result,
+        SearchItem,
+        SearchOp,
+        TTLConfig,
+        get_text_at_path,
+        validate_op_namespace,
+    )
+
+DEFAULT_FIELDS = ("memory", "text", "content")
+MAX_LABEL, MAX_ROWS = 100, 1_000_000_000
+_ESCAPES = {"%": "%25", ".": "%2E"}  # LangGraph refuses labels with dots, which most e-mail addresses have
+_UNESCAPED, _ESCAPED = re.compile("[%.]"), re.compile("%25|%2E")
+_ORDER: Mapping[str, Callable[[Any, Any], bool]] = {
+    "$gt": operator.gt, "$gte": operator.ge, "$lt": operator.lt, "$lte": operator.le,
+}  # fmt: skip
+
+
+def label(user_id: str) -> str:
+    """Returns the label that stands for a user's id in a namespace: `label("ana@x.org")` is "ana@x%2Eorg"."""
+    return _UNESCAPED.sub(lambda match: _ESCAPES[match[0]], user_id)
+
+
+def _user_of(user_label: str) -> str:
+    return _ESCAPED.sub(lambda match: "." if match[0] == "%2E" else "%", user_label)
+
+
+class GraphmemStore(BaseStore):
+    """A LangGraph store over a `Memory`. Values are stored as JSON; their texts are found by search with a query.
+
+    `user_id`: all items are this user's. `user_label`: the label of a namespace, counted from 0, that names the user
+    (write it with `label`); operations whose prefix ends before that label read across the users of `agent_id`. With
+    neither, the items are the agent's. `fields`: the paths in a value whose texts are remembered (default: "memory",
+    "text" and "content", else the whole value). `ttl`: LangGraph's settings of the time to live, of which `default_ttl`
+    and `refresh_on_read` have an effect: expired items are never returned, and deleted with the next write.
+
+    Does not close the memory. Safe to use from several threads. Methods raise ValidationError (a ValueError) for
+    unusable arguments, InvalidNamespaceError for namespaces that LangGraph forbids, StoreError when the ledger fails.
+    """
+
+    supports_ttl = True
+
+    def __init__(
+        self,
+        memory: Memory | AsyncMemory,
+        *,
+        user_id: str | None = None,
+        agent_id: str | None = "langgraph",
+        user_label: int | None = None,
+        fields: Sequence[str] | None = None,
+        ttl: TTLConfig | None = None,
+    ) -> None:
+        if user_id is not None and user_label is not None:
+            validation.refuse("user_label", user_label, "user_id is given as well; give one of the two")
+        self._items = ItemStore(memory)
+        self._user_id, self._agent_id = user_id, agent_id
+        self._user_label = None if user_label is None else validation.count(user_label, "user_label", 0, MAX_LABEL)
+        self._fields = None if fields is None else _checked_paths(fields, "fields")
+        self.ttl_config = None if ttl is None else _checked_ttl(ttl)
+        self._scope(())
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """Carries out operations: first all that read, in one snapshot, then all that write, in one transaction.
+
+        Returns the results in the order of the operations. Of several puts under one key the last counts.
+        """
+        ops = list(ops)
+        for op in ops:
+            validate_op_namespace(op)
+        last_puts = {(tuple(op.namespace), op.key): op for op in ops if isinstance(op, PutOp)}
+        writes = [self._write_command(op) for op in last_puts.values()]
+        # A search waits for projections, so it is no part of the snapshot.
+        scores = [self._scores(op) if isinstance(op, SearchOp) else {} for op in ops]
+        with self._items.reading() as connection:
+            reader = _Reader(connection, datetime.now(UTC), self._scope)
+            results = [reader.result(op, found) for op, found in zip(ops, scores, strict=True)]
+        if commands := [*dict.fromkeys(reader.refreshes), *writes]:
+            self._items.write(commands)
+        return results
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """Calls `batch` in a thread."""
+        return await asyncio.to_thread(self.batch, list(ops))
+
+    def _scope(self, labels: Sequence[str]) -> Scope:
+        """Returns the scope of a namespace or prefix."""
+        user_id = self._user_id
+        if self._user_label is not None and len(labels) > self._user_label:
+            user_id = _user_of(labels[self._user_label])
+        return validation.required_scope(user_id, self._agent_id)[0]
+
+    def _write_command(self, op: PutOp) -> ItemCommand:
+        scope = self._scope(op.namespace)
+        if op.value is None:
+            return DeleteItem(scope, tuple(op.namespace), op.key)
+        if not op.namespace:
+            raise InvalidNamespaceError("namespace: is empty; give at least one label")
+        if self._user_label is not None and len(op.namespace) <= self._user_label:
+            validation.refuse("namespace", op.namespace, f"has no label {self._user_label} (from 0) to name the user")
+        value = dict(validation.as_object(op.value, "value"))
+        validation.json_value(value)  # before its texts are read, which needs JSON as well
+        metadata = {"namespace": items.encode_namespace(op.namespace), "key": op.key}
+        message = {"role": "user", "content": "\n".join(self._texts(op, value)), "metadata": metadata}
+        return self._items.put_command(scope, op.namespace, op.key, value, message=message, ttl_minutes=op.ttl)
+
+    def _texts(self, op: PutOp, value: Mapping[str, Any]) -> list[str]:
+        """Returns the texts of a value to remember."""
+        if op.index is False:
+            return []
+        paths = self._fields if op.index is None else _checked_paths(op.index, "index")
+        if paths is not None:
+            return _texts_at(value, paths)
+        return _texts_at(value, DEFAULT_FIELDS) or _texts_at(value, ["$"] if value else [])
+
+    def _scores(self, op: SearchOp) -> dict[str, float]:
+        """Returns the scores of the memories below a prefix, by id, best first; none without a query."""
+        query = validation.storable_part(op.query or "", validation.MAX_QUERY_CHARS)
+        if not query.strip():
+            return {}
+        prefix = items.encode_namespace(op.namespace_prefix)
+        below = {"namespace": {"gte": prefix, "lt": f"{prefix}#"}}
+        return self._items.search(query, self._scope(op.namespace_prefix), below)
+
+
+class _Reader:
+    """Reads the results of operations in one snapshot. `refreshes` collects the commands that postpone expirations."""
+
+    def __init__(self, connection: Connection, now: datetime, scope_of: Callable[[Sequence[str]], Scope]) -> None:
+        self._connection = connection
+        self._now = now
+        self._scope_of = scope_of
+        self.refreshes: list[RefreshItem] = []
+
+    def result(self, op: Op, scores: Mapping[str, float]) -> Result:
+        """Returns the result of an operation, None for a write. `scores`: of the memories that its query found."""
+        if isinstance(op, GetOp):
+            found = items.find(self._connection, self._scope_of(op.namespace), op.namespace, op.key, self._now)
+            self._refresh(op, [] if found is None else [found])
+            return None if found is None else Item(**_fields(found))
+        if isinstance(op, SearchOp):
+            page = self._page(op, scores)
+            self._refresh(op, [item for item, _ in page])
+            return [result for _, result in page]
+        if isinstance(op, ListNamespacesOp):
+            return self._namespaces(op)
+        return None if isinstance(op, PutOp) else validation.refuse("ops", type(op).__name__, "is no operation")
+
+    def _page(self, op: SearchOp, scores: Mapping[str, float]) -> list[tuple[StoredItem, SearchItem]]:
+        passes = _condition({} if op.filter is None else validation.as_object(op.filter, "filter"))
+        ranked = self._ranked(op.namespace_prefix, scores)
+        pairs = ((item, SearchItem(**_fields(item), score=scores.get(item.memory_id or ""))) for item in ranked)
+        page = islice((pair for pair in pairs if passes(pair[1].value)), *_bounds(op))
+        return list(page)
+
+    def _ranked(self, prefix: Sequence[str], scores: Mapping[str, float]) -> Iterator[StoredItem]:
+        """Yields the items below a prefix: those with a score, best first, then the others, last changed first."""
+        place = (self._connection, self._scope_of(prefix), prefix)
+        if scores:
+            ranks = {memory_id: rank for rank, memory_id in enumerate(scores)}
+            scored = items.of_memories(*place, list(scores), self._now)
+            yield from sorted(scored, key=lambda item: (ranks[item.memory_id or ""], item.namespace, item.key))
+        yield from (item for item in items.latest(*place, self._now) if item.memory_id not in scores)
+
+    def _refresh(self, op: GetOp | SearchOp, read: Iterable[StoredItem]) -> None:
+        if op.refresh_ttl:
+            expiring = (item for item in read if item.ttl_minutes is not None)
+            self.refreshes += [RefreshItem(item.scope, item.namespace, item.key) for item in expiring]
+
+    def _namespaces(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
+        conditions = [_namespace_condition(condition) for condition in op.match_conditions or ()]
+        prefixes = [condition.path for condition in op.match_conditions or () if condition.match_type == "prefix"]
+        above = max((tuple(takewhile(lambda part: part != "*", path)) for path in prefixes), key=len, default=())
+        found = items.namespaces(self._connection, self._scope_of(above), above, self._now)
+        matching = {labels[: op.max_depth] for labels in found if all(matches(labels) for matches in conditions)}
+        return sorted(matching)[slice(*_bounds(op))]
+
+
+def _fields(item: StoredItem) -> dict[str, Any]:
+    """Returns an item as the arguments of LangGraph's `Item`."""
+    return {
+        "namespace": item.namespace,
+        "key": item.key,
+        "value": json.loads(item.value),
+        "created_at": item.created_at,
+        "updated_at": item.updated_at,
+    }
+
+
+def _namespace_condition(condition: MatchCondition) -> Callable[[Sequence[str]], bool]:
+    """Returns a function that tells whether a namespace begins, or ends, with a path; "*" stands for any label."""
+    backwards = validation.one_of(condition.match_type, "match_type", ("prefix", "suffix")) == "suffix"
+    path = list(reversed(condition.path) if backwards else condition.path)
+
+    def matches(labels: Sequence[str]) -> bool:
+        compared = reversed(labels) if backwards else labels
+        pairs = zip(path, compared, strict=False)
+        return len(labels) >= len(path) and all(part in {"*", label} for part, label in pairs)
+
+    return matches
+
+
+def _condition(expected: object) -> Callable[[Any], bool]:
+    """Returns a function that tells whether a value passes a filter, as LangGraph's own stores compare.
+
+    A dict passes if it has the expected fields, others besides or not. Raises ValidationError for unknown operators.
+    """
+    if isinstance(expected, Mapping):
+        if any(str(name).startswith("$") for name in expected):
+            tests = [_comparison(name, operand) for name, operand in expected.items()]
+            return lambda value: all(test(value) for test in tests)
+        fields = {name: _condition(part) for name, part in expected.items()}
+        return lambda value: isinstance(value, dict) and all(test(value.get(name)) for name, test in fields.items())
+    if isinstance(expected, list | tuple):
+        parts = [_condition(part) for part in expected]
+        return lambda value: (
+            isinstance(value, list)
+            and len(value) == len(parts)
+            and all(test(part) for test, part in zip(parts, value, strict=True))
+        )
+    return lambda value: bool(value == expected)
+
+
+def _comparison(name: str, operand: Any) -> Callable[[Any], bool]:
+    if name in {"$eq", "$ne"}:
+        return lambda value: bool(value == operand) is (name == "$eq")
+    if name not in _ORDER:
+        validation.refuse("filter", name, f"is no operator; use $eq, $ne, {', '.join(_ORDER)}")
+    return lambda value: _is_ordered(value, operand) and _ORDER[name](value, operand)
+
+
+def _is_ordered(value: object, operand: object) -> bool:
+    """Tells whether two values are both numbers or both strings."""
+    both = (value, operand)
+    are_numbers = all(isinstance(one, int | float) and not isinstance(one, bool) for one in both)
+    return are_numbers or all(isinstance(one, str) for one in both)
+
+
+def _checked_paths(value: object, argument: str) -> list[str]:
+    return [validation.stored_text(path, argument) for path in validation.as_list(value, argument)]
+
+
+def _texts_at(value: Mapping[str, Any], paths: Iterable[str]) -> list[str]:
+    return [text for path in paths for text in get_text_at_path(value, path)]
+
+
+def _bounds(op: SearchOp | ListNamespacesOp) -> tuple[int, int]:
+    """Returns the places at which a page of results begins and ends."""
+    offset, limit = (validation.count(getattr(op, name), name, 0, MAX_ROWS) for name in ("offset", "limit"))
+    return offset, offset + limit
+
+
+def _checked_ttl(ttl: TTLConfig) -> TTLConfig:
+    known = TTLConfig.__annotations__
+    for name in validation.as_object(ttl, "ttl"):
+        validation.one_of(name, "ttl key", known)
+    if (default_ttl := ttl.get("default_ttl")) is not None:
+        validation.minutes(default_ttl, "ttl.default_ttl")
+    validation.flag(ttl.get("refresh_on_read", True), "ttl.refresh_on_read")
+    return ttl
