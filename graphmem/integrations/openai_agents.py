@@ -195,7 +195,7 @@ def memory_tools(
     def tool(name: str, failure: str) -> Callable[..., FunctionTool]:
         def explain(_: RunContextWrapper[Any], error: Exception) -> str:
             explanation = failure if isinstance(error, ToolTimeoutError) else _WRONG_ARGUMENTS
-            return _warn(name, error, explanation)
+            return _warn(error, explanation)
 
         return function_tool(
             name_override=name,
@@ -213,7 +213,7 @@ def memory_tools(
             query: What to look for, in a few words or as a question.
             top_k: How many memories to return, 1 to 50.
         """
-        return await _call("search_memories", _NOT_SEARCHED, search, recall_scope_of(ctx.context), query, top_k)
+        return await _call(_NOT_SEARCHED, search, recall_scope_of(ctx.context), query, top_k)
 
     @tool("add_memory", _NOT_STORED)
     async def add_memory(ctx: RunContextWrapper[Any], content: str) -> str:
@@ -222,12 +222,12 @@ def memory_tools(
         Args:
             content: The text to remember, understandable by itself.
         """
-        return await _call("add_memory", _NOT_STORED, add, scope_of(ctx.context), content)
+        return await _call(_NOT_STORED, add, scope_of(ctx.context), content)
 
     return [search_memories, add_memory]
 
 
-async def _call(name: str, failure: str, function: Callable[..., str], scope: Scope | None, *arguments: Any) -> str:
+async def _call(failure: str, function: Callable[..., str], scope: Scope | None, *arguments: Any) -> str:
     """Calls a tool's function in a thread; returns a sentence to the model if it fails."""
     if scope is None:
         return _NOBODY
@@ -236,11 +236,11 @@ async def _call(name: str, failure: str, function: Callable[..., str], scope: Sc
     except ValidationError as error:
         return str(error)  # names the argument and the remedy, for the model
     except Exception as error:  # noqa: BLE001  (nothing of a memory's may end a run)
-        return _warn(name, error, failure)
+        return _warn(error, failure)
 
 
-def _warn(name: str, error: Exception, explanation: str) -> str:
-    logger.warning("the tool %s failed (%s)", name, type(error).__name__)
+def _warn(error: Exception, explanation: str) -> str:
+    logger.warning("a tool could not use the memory (%s)", type(error).__name__)
     return explanation
 
 
