@@ -16,8 +16,9 @@ from sqlalchemy import Connection
 from graphmem.async_memory import AsyncMemory
 from graphmem.boundary import filters as filtering
 from graphmem.boundary import validation
-from graphmem.commands.types import AddMessage, EnqueueExtraction, ItemCommand, OutcomeType, PutItem
+from graphmem.commands.types import AddMessage, EnqueueExtraction, ItemCommand, Outcome, OutcomeType, PutItem
 from graphmem.ingest.messages import message_commands
+from graphmem.integrations.base import sync_memory
 from graphmem.memory import Memory
 from graphmem.model import Item, Scope, View
 from graphmem.retrieval.pipeline import search
@@ -33,8 +34,10 @@ class ItemStore:
     """
 
     def __init__(self, memory: Memory | AsyncMemory) -> None:
-        self.memory = memory.sync if isinstance(memory, AsyncMemory) else memory
+        self.memory = sync_memory(memory)
         self._engine = self.memory._engine  # noqa: SLF001  (same package)
+        # Makes the ids of messages.
+        self.keyed = self._engine.ledger.digests.keyed
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
@@ -73,8 +76,8 @@ class ItemStore:
         commands = message_commands(messages, scope, engine.ledger.digests, before_store=hook)
         return commands[0] if commands else None
 
-    def write(self, commands: Sequence[ItemCommand], *, extract_for: Scope | None = None) -> None:
-        """Carries out commands in one transaction; what they remember is enriched in the background.
+    def write(self, commands: Sequence[ItemCommand], *, extract_for: Scope | None = None) -> list[Outcome]:
+        """Carries out commands in one transaction, and returns their outcomes; what they remember is enriched later.
 
         `extract_for`: a language model, if one is configured, draws facts from the remembered messages, which are all
         of this scope.
@@ -92,6 +95,7 @@ class ItemStore:
             engine.run_job(int(outcomes[-1].id), new_records, JobKind.FACTS, wait=False)
         else:
             engine.schedule_background_work()
+        return list(outcomes[: len(commands)])
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
