@@ -85,11 +85,13 @@ def test_a_document_is_a_memory_with_its_path_and_metadata(teas: Memory) -> None
 
 def test_a_retriever_over_two_hops_says_how_it_got_there(tmp_path: Path) -> None:
     with Memory(tmp_path / "home") as memory:
-        memory.add("Tom's sister is called Anna.", user_id="ana")
-        memory.add("Anna works at the harbour in Hamburg.", user_id="ana")
-        documents = GraphmemRetriever(memory=memory, user_id="ana", k=2).invoke("Where does Tom's sister work?")
-    (work,) = (document for document in documents if "harbour" in document.page_content)
-    assert any(node.get("name") == "Anna" for document in documents for node in document.metadata["path"]), work
+        memory.add("Paulo Reyes drums for us. He lives above the Marlow Clinic.", user_id="ana", timestamp="2025-04-14")
+        memory.add("The concert is on Saturday.", user_id="ana", timestamp="2025-05-02")
+        memory.add("At the Marlow Clinic ask for Hannah Osei.", user_id="ana", timestamp="2025-06-02")
+        retriever = GraphmemRetriever(memory=memory, user_id="ana", k=2)
+        documents = retriever.invoke("Which doctor is near where Paulo Reyes lives?")
+    (doctor,) = (document for document in documents if "Hannah Osei" in document.page_content)
+    assert "Marlow Clinic" in [step.get("name") for step in doctor.metadata["path"]]
 
 
 async def test_arguments_of_a_call_replace_the_fields(teas: Memory) -> None:
