@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from typer.cli import get_docs_for_click
 
 from graphmem.cli.app import app
+from graphmem.cli.options import SCOPE_OPTIONS
 from graphmem.settings import ENVIRONMENT_PREFIX, Settings
 from graphmem.transfer.records import record_adapter
 
@@ -120,13 +121,28 @@ def _settings_rows(
 def _command_line() -> str:
     root: Any = typer.main.get_command(app)
     context = typer.Context(root)
+    scoped = [one for one in root.commands["show"].get_params(context) if one.name in SCOPE_OPTIONS]
     shared = root.commands["stats"].get_params(context)  # a command without options of its own
-    rows = [parameter.get_help_record(context) for parameter in shared]
-    _simplify(root, {parameter.name for parameter in shared} - {"help"})
+    unscoped_names = ", ".join(f"`{name}`" for name in _names_without(root, SCOPE_OPTIONS))
+    _simplify(root, {parameter.name for parameter in (*scoped, *shared)} - {"help"})
     text = get_docs_for_click(obj=root, ctx=context, name="graphmem").removeprefix("# `graphmem`\n")
-    text += "## Options of every command\n\n" + "".join(f"* `{names}`: {meaning}\n" for names, meaning in rows)
+    text += f"## Options of every command\n\n{_option_list(shared, context)}\n"
+    text += f"## Scope\n\nOptions of every command but {unscoped_names}:\n\n{_option_list(scoped, context)}"
     text = re.sub(r"\[default: \((.*)\)\]", r"[default: \1]", text)
     return re.sub(r"(?<![`\w-])--[a-z][a-z-]*", r"`\g<0>`", text)
+
+
+def _names_without(group: Any, options: Collection[str]) -> Iterator[str]:
+    """Yields the names of the commands that have none of these options; a group's if none of its commands has any."""
+    for name, command in group.commands.items():
+        commands = getattr(command, "commands", {"": command}).values()
+        if not any(parameter.name in options for one in commands for parameter in one.params):
+            yield name
+
+
+def _option_list(options: Iterable[Any], context: Any) -> str:
+    records = [option.get_help_record(context) for option in options]
+    return "".join(f"* `{names}`: {meaning}\n" for names, meaning in records)
 
 
 def _simplify(command: Any, shared: set[str]) -> None:

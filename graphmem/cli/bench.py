@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from graphmem.cli.options import CommandContext, command
+from graphmem.cli.options import CommandContext, unscoped_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +34,7 @@ bench = typer.Typer(
 )
 
 
-@command
+@unscoped_command
 def locomo(call: CommandContext, path: Locomo) -> None:
     """Asks questions about long conversations.
 
@@ -46,7 +46,7 @@ def locomo(call: CommandContext, path: Locomo) -> None:
     _run_benchmark(call, locomo.load(path))
 
 
-@command
+@unscoped_command
 def chats(call: CommandContext, path: Chats) -> None:
     """Asks questions about chats, with an assistant or among friends.
 
@@ -58,7 +58,7 @@ def chats(call: CommandContext, path: Chats) -> None:
     _run_benchmark(call, chats.load(path))
 
 
-@command
+@unscoped_command
 def multihop(call: CommandContext, path: Multihop, corpus: Corpus = None) -> None:
     """Asks questions that need several passages.
 
@@ -70,7 +70,7 @@ def multihop(call: CommandContext, path: Multihop, corpus: Corpus = None) -> Non
     _run_benchmark(call, multihop.load(path, corpus))
 
 
-@command
+@unscoped_command
 def pooled(call: CommandContext, locomo_path: Locomo, multihop_path: Multihop, corpus: Corpus = None) -> None:
     """Asks the questions of locomo and multihop together.
 
@@ -94,7 +94,6 @@ def _run_benchmark(call: CommandContext, dataset: Dataset) -> None:
     from graphmem.evaluation.report import build_report  # noqa: PLC0415
     from graphmem.evaluation.runner import run  # noqa: PLC0415
 
-    call.warn_scope_ignored()
     settings = _without_locations(call.settings())
     with _benchmark_memory(call.home, settings) as memory, ProgressBar() as bar:
         outcome = run(memory, dataset, SEARCH_FUNCTIONS, bar.update)

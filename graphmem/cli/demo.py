@@ -84,7 +84,6 @@ def messages() -> Iterator[dict[str, str]]:
 
 def run_demo(call: CommandContext) -> None:
     """Runs the demo and prints it: in the folder of --home, which is kept, or in a temporary one."""
-    call.warn_scope_ignored()
     if call.home is None and call.config is not None:
         raise typer.BadParameter("with --config, the demo needs --home as well")
     with _demo_memory(call) as memory:

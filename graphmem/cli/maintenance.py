@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from graphmem.cli.options import CommandContext, command
+from graphmem.cli.options import CommandContext, unscoped_command
 from graphmem.errors import ConfigError
 
 
@@ -19,26 +19,26 @@ class ProjectionName(StrEnum):
     GRAPH = "graph"
 
 
-@command
+@unscoped_command
 def verify(
     call: CommandContext,
     repair: Annotated[bool, typer.Option("--repair", help="Repair the differences.")] = False,  # noqa: FBT002
 ) -> None:
     """Checks the ledger, and compares the projections with it. Exit status 1 if something is wrong."""
-    with call.whole_memory() as memory:
+    with call.memory() as memory:
         report = memory.verify(repair=repair)
     _print_report(call, report)
 
 
-@command
+@unscoped_command
 def repair(call: CommandContext) -> None:
     """Finishes pending work and repairs differences."""
-    with call.whole_memory() as memory:
+    with call.memory() as memory:
         report = memory.repair()
     _print_report(call, report)
 
 
-@command
+@unscoped_command
 def rebuild(
     call: CommandContext,
     projection: Annotated[ProjectionName | None, typer.Argument(help="Only this projection; by default both.")] = None,
@@ -50,7 +50,7 @@ def rebuild(
     """
     from graphmem.cli.render import ProgressBar  # noqa: PLC0415
 
-    with call.whole_memory() as memory, ProgressBar() as bar:
+    with call.memory() as memory, ProgressBar() as bar:
         if projection is not ProjectionName.GRAPH and "embedder" not in call.settings().model_fields_set:
             _refuse_other_embedder(memory.stats())
         report = memory.rebuild(None if projection is None else projection.value, bar.update)
@@ -73,19 +73,19 @@ def _print_report(call: CommandContext, report: Mapping[str, Any]) -> None:
         raise typer.Exit(1)
 
 
-@command
+@unscoped_command
 def retry_failed(call: CommandContext) -> None:
     """Retries failed jobs of the language model at once. Exit status 1 if one fails again."""
-    with call.whole_memory() as memory:
+    with call.memory() as memory:
         result = memory.retry_failed()
     call.print_answer(result, lambda renderer: renderer.pairs(result))
     if result["failed"]:
         raise typer.Exit(1)
 
 
-@command
+@unscoped_command
 def stats(call: CommandContext) -> None:
     """Prints counts, sizes and pending work."""
-    with call.whole_memory() as memory:
+    with call.memory() as memory:
         report = memory.stats()
     call.print_answer(report, lambda renderer: renderer.pairs(report))

@@ -6,7 +6,7 @@ import functools
 import inspect
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,13 +34,15 @@ ReferenceDate = Annotated[
 Metadata = Annotated[str | None, typer.Option(metavar="JSON", help="A JSON object to store with the memory.")]
 # The exit status after Ctrl+C: 128 + SIGINT, as shells report it.
 INTERRUPTED = 130
+SCOPE_OPTIONS = "user", "agent", "run"
 
 
 @dataclass(frozen=True, slots=True)
 class CommandContext:
     """The common options of one command: scope, folder, configuration, form of the answer.
 
-    `scope` has those of user_id, agent_id and run_id that the options give. `home` and `config` are None by default.
+    `scope` has those of user_id, agent_id and run_id that the options give, none for a command without these options.
+    `home` and `config` are None by default.
     """
 
     scope: dict[str, Any]
@@ -66,18 +68,6 @@ class CommandContext:
 
         settings = Settings.from_env(home=self.home) if self.config is None else Settings.from_file(self.config)
         return settings.model_copy(update={"version": "v1.1"})
-
-    @contextmanager
-    def whole_memory(self) -> Iterator[Memory]:
-        """Opens the memory for a command without a scope, and warns that scope options have no effect on it."""
-        self.warn_scope_ignored()
-        with self.memory() as memory:
-            yield memory
-
-    def warn_scope_ignored(self) -> None:
-        """Warns on standard error that --user, --agent and --run have no effect on this command."""
-        if self.scope:
-            typer.echo("graphmem: --user, --agent and --run change nothing here", err=True)
 
     def print_answer(self, value: object, show: Callable[[Renderer], object]) -> None:
         """Prints a command's answer: `value` as JSON with --json, else whatever `show` prints with the renderer."""
@@ -108,14 +98,27 @@ def _options(
     return CommandContext({name: value for name, value in scope.items() if value is not None}, home, config, as_json)
 
 
+_COMMON_OPTIONS = inspect.signature(_options, eval_str=True).parameters
+
+
 def command(function: Callable[Concatenate[CommandContext, P], None]) -> Callable[..., None]:
     """Decorates a command: adds the common options, and turns graphmem's errors into one line and exit status 1.
 
     The function gets a CommandContext in place of the common options; typer reads the extended signature.
     """
+    return _with_options(function, list(_COMMON_OPTIONS))
+
+
+def unscoped_command(function: Callable[Concatenate[CommandContext, P], None]) -> Callable[..., None]:
+    """Decorates a command as `command` does, for a command on which --user, --agent and --run have no effect."""
+    return _with_options(function, [name for name in _COMMON_OPTIONS if name not in SCOPE_OPTIONS])
+
+
+def _with_options(
+    function: Callable[Concatenate[CommandContext, P], None], shared_names: Collection[str]
+) -> Callable[..., None]:
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
-    shared = [p.replace(kind=p.KEYWORD_ONLY) for p in inspect.signature(_options, eval_str=True).parameters.values()]
-    shared_names = {parameter.name for parameter in shared}
+    shared = [_COMMON_OPTIONS[name].replace(kind=inspect.Parameter.KEYWORD_ONLY) for name in shared_names]
 
     @functools.wraps(function)
     def run(**arguments: Any) -> None:

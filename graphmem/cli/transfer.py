@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from graphmem.cli.options import CommandContext, command
+from graphmem.cli.options import CommandContext, command, unscoped_command
 
 if TYPE_CHECKING:
     from graphmem.cli.render import Renderer
@@ -53,7 +53,7 @@ def _warn_empty_export(call: CommandContext, *, replaces: bool) -> None:
     )
 
 
-@command
+@unscoped_command
 def import_(
     call: CommandContext,
     file: Annotated[str, typer.Argument(metavar="FILE|-", help="A file that export wrote, or - for standard input.")],
@@ -61,15 +61,11 @@ def import_(
 ) -> None:
     """Imports all memories of a file that export wrote.
 
-    Memories that exist here stay as they are, so an import can be repeated. --user, --agent and --run are options of
-    export only.
+    Memories that exist here stay as they are, so an import can be repeated. It takes the memories of all scopes in the
+    file; for those of one, give --user, --agent or --run to export.
     """
     from graphmem.cli.render import ProgressBar  # noqa: PLC0415
 
-    if call.scope:  # an import for one user must not take the memories of all users without a word
-        raise typer.BadParameter(
-            "import takes the memories of all scopes in the file; for those of one scope, give the option to export"
-        )
     source: str | IO[bytes] = sys.stdin.buffer if file == STANDARD_STREAM else file
     with call.memory() as memory, ProgressBar() as bar:
         counts = memory.import_(source, restore=restore, progress=bar.update)

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from graphmem.cli.options import CommandContext, Id, Metadata, command, error_exit, json_object
+from graphmem.cli.options import CommandContext, Id, Metadata, command, error_exit, json_object, unscoped_command
 from graphmem.transfer.sources.message_files import InputFormat
 
 if TYPE_CHECKING:
     from graphmem.cli.render import Renderer
 
 
-@command
+@unscoped_command
 def demo(call: CommandContext) -> None:
     """Stores a conversation and answers questions about it. With --home it is kept there, to be explored."""
     from graphmem.cli.demo import run_demo  # noqa: PLC0415

@@ -23,6 +23,13 @@ def test_relative_links_lead_to_files(name: str):
     assert [link for link in links if "://" not in link and not (page.parent / link).exists()] == []
 
 
+def test_the_legend_names_every_label_and_type_of_the_style():
+    style = (ROOT / "cypher/explore/style.grass").read_text("utf-8")
+    page = (ROOT / "docs/how-to/neo4j-browser.md").read_text("utf-8")
+    legend = page.partition("## Read the picture")[2].partition("\n## ")[0]
+    assert set(re.findall(r"(?m)^(?:node|relationship)\.(\w+)", style)) == set(re.findall(r"`([A-Z]\w+)`", legend))
+
+
 def test_every_page_is_in_the_navigation():
     navigation = (ROOT / "zensical.toml").read_text("utf-8")
     tomllib.loads(navigation)

@@ -30,6 +30,7 @@ from graphmem.stores.ledger import change_feed, entity_names, memories
 from graphmem.stores.ledger.schema import entities, partitions, relations
 from graphmem.stores.ledger.schema import memories as memories_table
 from graphmem.stores.neo4j.index import Neo4jIndex
+from graphmem.stores.neo4j.writer import SCHEMA_VERSION
 from graphmem.stores.projection import GraphSink, Projection
 
 pytestmark = pytest.mark.server
@@ -199,6 +200,14 @@ def test_a_memory_with_its_graph_in_neo4j(at: Server, tmp_path: Path, make_memor
         memory.add("Anna sings.", user_id="tom")
         memory.reset()
         assert {name: lines for name, lines in read_graph(at, ledger).items() if lines} == {}
+        with at.driver() as driver:
+            left = driver.execute_query(
+                "MATCH (n {ledger: $ledger}) RETURN labels(n), properties(n)", ledger=ledger.uuid
+            )
+        # The lock of other processes, which may write at once.
+        assert [record.values() for record in left.records] == [
+            [["GraphmemLedger"], {"ledger": ledger.uuid, "schema": SCHEMA_VERSION}]
+        ]
     finally:
         memory.close()
         at.remove(ledger.uuid)

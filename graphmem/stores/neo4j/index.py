@@ -12,8 +12,8 @@
 
 `date`, `since` and `until` are for people; all other times are integers, in microseconds. A memory without a `seq` is
 a placeholder: others refer to it, but it has not been delivered yet. An entity has a `seq` only if it has a state: a
-chosen name or an alias. The :GraphmemLedger node marks that a ledger's graph exists; without it the graph counts as
-lost.
+chosen name or an alias. The :GraphmemLedger node marks that a ledger's graph exists, and is the lock of its writers;
+without it the graph counts as lost. So `wipe` leaves it, also at a reset: other processes may write right after it.
 """
 
 from __future__ import annotations
