@@ -1,0 +1,42 @@
+"""The programs of examples/: what one process is told answers a question of two hops in the next."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+TOLD = ["Paulo Reyes drums for us. He lives above the Marlow Clinic.", "At the Marlow Clinic ask for Hannah Osei."]
+QUESTION = "Which doctor is near where Paulo Reyes lives?"
+
+
+def run(home: Path, name: str, *arguments: str, text: str = "") -> str:
+    environment = {**os.environ, "GRAPHMEM_HOME": str(home)}
+    command = [sys.executable, str(EXAMPLES / name), *arguments]
+    return subprocess.run(command, env=environment, input=text, capture_output=True, text=True, check=True).stdout
+
+
+def test_all_examples_are_tested() -> None:
+    assert {path.name for path in EXAMPLES.glob("*.py")} == {
+        "chat_loop.py", "langgraph_agent.py", "openai_agents_agent.py"
+    }  # fmt: skip
+
+
+@pytest.mark.thorough  # three processes load the models, which takes seconds
+@pytest.mark.parametrize("name", ["langgraph_agent.py", "openai_agents_agent.py"])
+def test_an_agent_remembers_over_processes(tmp_path: Path, name: str) -> None:
+    for text in TOLD:
+        run(tmp_path, name, "ana", text)
+    assert "Hannah Osei" in run(tmp_path, name, "ana", QUESTION)
+    assert "Hannah Osei" not in run(tmp_path, name, "ben", QUESTION)
+
+
+@pytest.mark.thorough
+def test_a_chat_loop_remembers_over_processes(tmp_path: Path) -> None:
+    for text in TOLD:
+        run(tmp_path, "chat_loop.py", "--user", "ana", text=text)
+    assert "Hannah Osei" in run(tmp_path, "chat_loop.py", "--user", "ana", text=QUESTION)
