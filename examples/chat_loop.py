@@ -10,6 +10,9 @@ import sys
 
 from graphmem import ChatLink, Memory
 
+# Seconds. The default of 3 is for programs that have loaded the models; this one loads them when it starts.
+TIME_LIMIT = 60.0
+
 
 def ask_model(messages: list[dict[str, str]]) -> str:
     """Stands in for a language model, so that the example runs offline: it repeats what the prompt says of memories.
@@ -27,7 +30,7 @@ def main() -> None:
     parser.add_argument("--user", required=True, help="whose memories these are")
     user = parser.parse_args().user
     chat: list[dict[str, str]] = []
-    with Memory() as memory, ChatLink(memory, user_id=user, agent_id="chat-loop") as link:
+    with Memory() as memory, ChatLink(memory, user_id=user, agent_id="chat-loop", time_limit=TIME_LIMIT) as link:
         for line in sys.stdin:
             if not line.strip():
                 break

@@ -17,6 +17,9 @@ from agents.testing import ScriptedModel, assistant_message, function_call
 from graphmem import Memory
 from graphmem.integrations.openai_agents import GraphmemSession, memory_tools, recall_filter
 
+# Seconds. The default of 2 is for programs that have loaded the models; this one loads them in each call.
+TIME_LIMIT = 60.0
+
 
 @dataclass
 class Context:
@@ -34,13 +37,15 @@ def scripted_model(text: str) -> ScriptedModel:
 
 async def run(memory: Memory, user_id: str, text: str) -> None:
     model = scripted_model(text)
-    agent = Agent[Context](name="Max", instructions="You are Max.", model=model, tools=memory_tools(memory))
+    agent = Agent[Context](
+        name="Max", instructions="You are Max.", model=model, tools=memory_tools(memory, time_limit=TIME_LIMIT)
+    )
     result = await Runner.run(
         agent,
         text,
         context=Context(user_id),
         session=GraphmemSession(uuid4().hex, memory),
-        run_config=RunConfig(call_model_input_filter=recall_filter(memory)),
+        run_config=RunConfig(call_model_input_filter=recall_filter(memory, time_limit=TIME_LIMIT)),
     )
     for item in result.new_items:
         if item.type == "tool_call_output_item":
