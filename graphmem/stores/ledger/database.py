@@ -135,11 +135,9 @@ class Database(ABC):
             yield
         except CorruptValue as error:
             raise StoreUnavailable(self._name + DAMAGED.format(reason=error)) from error
-        except UnicodeDecodeError as error:  # the driver, quoting a damaged schema in its own message
-            raise StoreUnavailable(self._name + DAMAGED.format(reason=type(error).__name__)) from error
         except GraphmemError:
             raise
-        except (exc.SQLAlchemyError, self.driver_error) as error:
+        except (exc.SQLAlchemyError, self.driver_error, UnicodeDecodeError) as error:
             if (damage := self._damage_message(error)) is not None:
                 raise StoreUnavailable(self._name + DAMAGED.format(reason=damage)) from error
             if consequence and getattr(error, "connection_invalidated", False):

@@ -134,6 +134,8 @@ class SqliteDatabase(Database):
         return [] if lines == ["ok"] else lines
 
     def _damage_message(self, error: Exception) -> str | None:
+        if isinstance(error, UnicodeDecodeError):  # the driver, quoting a damaged schema in its own message
+            return type(error).__name__
         cause = getattr(error, "orig", error)
         if "UTF-8" in str(cause):  # the rest of the message quotes the text
             return "a text in it is not UTF-8"
@@ -150,14 +152,17 @@ class SqliteDatabase(Database):
     def close(self) -> None:
         """Empties the write-ahead log, so that no file contains deleted text, and closes the file.
 
-        Leaves a file that is no longer at its path as it is. Logs a warning if the log cannot be emptied, since the
-        file is damaged or the disk is full: nothing committed is lost by that, and the next closing tries again.
+        Leaves a file that is no longer at its path as it is. Logs a warning for a damaged file, whose log cannot be
+        emptied.
         """
         try:
             if self._path is not None and self._is_in_place():
                 with self._driver_cursor() as cursor:
                     cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         except StoreUnavailable as error:
+            # Without a variable for the cause: its traceback holds this frame, and both would keep the connection open.
+            if not isinstance(error.__cause__, Exception) or self._damage_message(error.__cause__) is None:
+                raise
             logger.warning("closed without emptying the write-ahead log: %s", error)
         finally:
             self.release()
