@@ -113,6 +113,19 @@ def test_an_encoded_namespace_begins_with_those_above_it_and_no_others(pair: lis
     assert items.decode_namespace(encoded) == tuple(namespace)
 
 
+@SQLITE_ONLY
+def test_a_listing_that_is_not_read_to_its_end_does_not_keep_a_memory_from_closing(
+    make_memory: Callable[..., Memory], tmp_path: Path
+) -> None:
+    store = ItemStore(make_memory(tmp_path))
+    store.write([store.put_command(ANA, ("chat",), str(n), n) for n in range(3)])
+    with store.reading() as connection:
+        listing = items.latest(connection, ANA, (), datetime.now(UTC))
+        assert next(listing).key == "0"
+    store.memory.close()
+    assert not (tmp_path / "ledger.sqlite-wal").exists()
+
+
 def test_an_agents_scope_sees_the_items_of_all_its_users(store: ItemStore) -> None:
     put(store, "a", 1)
     put(store, "b", 2, scope=BEN)
