@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import os
 import signal
@@ -34,7 +35,7 @@ from support.fake_llm import Scripted
 from support.waiting import TIMEOUT
 
 from graphmem import AsyncMemory, Memory
-from graphmem.errors import StoreUnavailable, ValidationError
+from graphmem.errors import ConfigError, StoreUnavailable, ValidationError
 from graphmem.integrations.openai_agents import GraphmemHooks, GraphmemSession, memory_tools, recall_filter
 from graphmem.testing import ModelEndpoint
 
@@ -96,6 +97,13 @@ def blocks(model: ScriptedModel) -> list[list[Any]]:
     return [
         [item["content"] for item in call.input if "<memories>" in str(item.get("content"))] for call in model.calls
     ]
+
+
+def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "agents", None)
+    monkeypatch.delitem(sys.modules, GraphmemSession.__module__)
+    with pytest.raises(ConfigError, match=r"pip install 'graphmem\[openai-agents\]'"):
+        importlib.import_module(GraphmemSession.__module__)
 
 
 # --- session ----------------------------------------------------------------------------------------------------------
@@ -511,6 +519,14 @@ async def test_ids_are_shown_on_request(memory: Memory) -> None:
     added = memory.add("Ana likes green tea", user_id="ana")["results"][0]["id"]
     answer = json.loads(await use_tool(memory, call_tool("search_memories", query="tea"), ids=True))
     assert [one["id"] for one in answer] == [added]
+
+
+@pytest.mark.filterwarnings("ignore:version:DeprecationWarning")
+async def test_a_search_answers_alike_in_version_1_0(make_memory: Callable[..., Memory]) -> None:
+    memory = make_memory(version="v1.0")  # `Memory.search` returns a list
+    memory.add("Ana likes green tea", user_id="ana")
+    answer = json.loads(await use_tool(memory, call_tool("search_memories", query="tea")))
+    assert [one["memory"] for one in answer] == ["Ana likes green tea"]
 
 
 async def test_a_search_without_hits_says_so(memory: Memory) -> None:

@@ -162,6 +162,14 @@ def test_a_block_is_kept_within_a_turn_and_searched_anew_in_the_next(
     assert "black" in recollection.recall(None, "Which tea?", session_key="s")
 
 
+def test_a_question_that_starts_a_turn_is_searched_anew(memory: Memory, recollection: Recollection) -> None:
+    assert recollection.recall(None, "Which tea?") == ""
+    memory.add("The tea is green", user_id="ana")
+    assert recollection.recall(None, "Which tea?") == ""
+    assert "green" in recollection.recall(None, "Which tea?", starts_turn=True)
+    assert "green" in recollection.recall(None, "Which tea?")
+
+
 def test_a_block_is_not_reused_for_long(
     memory: Memory, recollection: Recollection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
