@@ -28,6 +28,7 @@ from langchain_core.runnables.history import RunnableWithMessageHistory
 from langchain_core.tools import BaseTool
 from langchain_tests.integration_tests import RetrieversIntegrationTests, ToolsIntegrationTests
 from langchain_tests.unit_tests import ToolsUnitTests
+from support.databases import SQLITE_ONLY
 from support.fake_llm import Scripted
 
 from graphmem import AsyncMemory, Memory
@@ -220,7 +221,10 @@ def test_a_block_in_a_message_is_not_remembered(
     assert make_history().messages == [message]
 
 
-def test_added_messages_and_their_memories_survive_the_process(tmp_path: Path) -> None:
+@SQLITE_ONLY
+def test_added_messages_and_their_memories_survive_the_process(
+    make_memory: Callable[..., Memory], tmp_path: Path
+) -> None:
     code = """
 import os, sys
 from support.fakes import fake_models
@@ -233,9 +237,9 @@ GraphmemChatMessageHistory("s", memory, user_id="ana").add_messages([HumanMessag
 os._exit(0)  # neither flush nor close
 """
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, cwd=Path(__file__).parents[1])
-    with Memory(tmp_path) as memory:
-        assert [m.content for m in GraphmemChatMessageHistory("s", memory, user_id="ana").messages] == ["I like tea."]
-        assert list_texts(memory) == ["I like tea."]
+    memory = make_memory(tmp_path)
+    assert [m.content for m in GraphmemChatMessageHistory("s", memory, user_id="ana").messages] == ["I like tea."]
+    assert list_texts(memory) == ["I like tea."]
 
 
 def test_clearing_keeps_the_memories_and_the_trimmed_rest_is_remembered_once(
@@ -350,12 +354,12 @@ def test_a_history_of_a_closed_memory_raises(
 async def test_a_chain_with_a_history(make_history: Callable[..., GraphmemChatMessageHistory]) -> None:
     from langchain_core.runnables import RunnableLambda
 
-    answer = RunnableLambda(lambda messages: AIMessage(f"{len(messages)} messages"))
+    answer = RunnableLambda(lambda messages: AIMessage(f"heard {len(messages)}"))
     chain = RunnableWithMessageHistory(answer, make_history)
     config: Any = {"configurable": {"session_id": "s"}}
     chain.invoke("Hi", config)
     await chain.ainvoke([HumanMessage("Bye")], config)
-    assert [message.content for message in make_history().messages] == ["Hi", "1 messages", "Bye", "3 messages"]
+    assert [message.content for message in make_history().messages] == ["Hi", "heard 1", "Bye", "heard 3"]
 
 
 # --- tools ------------------------------------------------------------------------------------------------------------
