@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from threading import Event
+from threading import Barrier, Event
 from typing import Any
 
 import pytest
 from langchain.agents import create_agent
+from langchain.agents.middleware import SummarizationMiddleware
 from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langgraph.checkpoint.memory import InMemorySaver
@@ -189,7 +192,7 @@ def test_the_configuration_may_name_the_user(known: Memory, make_agent: MakeAgen
     assert SARAH in str(model.requests[0][-1].content)
 
 
-def test_users_at_once_stay_apart(known: Memory, make_agent: MakeAgent) -> None:
+def test_users_of_one_agent_stay_apart(known: Memory, make_agent: MakeAgent) -> None:
     agent, model, middleware = make_agent("I do not know.", "In Bergen.")
     agent.invoke(said("Where does Sarah work?"), context=BEN)
     agent.invoke(said("Where does Sarah work?"), context=ANA)
@@ -234,3 +237,141 @@ def test_an_agent_answers_without_a_memory_that_hangs(
     assert model.requests[0][-1].content == "Where does Sarah work?"
     assert "a recall was not done within its time limit" in warnings(caplog)
     middleware.flush()
+
+
+async def test_an_awaited_stream_shows_no_block_and_is_stored(known: Memory, make_agent: MakeAgent) -> None:
+    agent, model, middleware = make_agent("In Bergen.", checkpointer=InMemorySaver())
+    config = {"configurable": {"thread_id": "t1"}}
+    chunks = [
+        chunk
+        async for chunk in agent.astream(
+            said("Where does Sarah work?"), config, context=ANA, stream_mode=["messages", "updates", "values"]
+        )
+    ]
+    assert SARAH in str(model.requests[0][-1].content)
+    assert "<memories>" not in str(chunks)
+    assert "<memories>" not in str(agent.get_state(config))
+    assert await middleware.aflush()
+    assert texts_of(known) == [SARAH, "Where does Sarah work?", "In Bergen."]
+
+
+def test_users_and_threads_at_once_stay_apart(memory: Memory, make_agent: MakeAgent) -> None:
+    users = [f"user{n}" for n in range(6)]
+    for user in users:
+        memory.add(f"The pet of {user} is called Rex{user}.", user_id=user)
+    agent, model, middleware = make_agent(*["Good."] * 12, checkpointer=InMemorySaver())
+    barrier = Barrier(6)
+
+    def run(user: str) -> None:
+        for thread in ("a", "b"):
+            barrier.wait(TIMEOUT)
+            config = {"configurable": {"thread_id": f"{user}-{thread}"}}
+            agent.invoke(said(f"What is the pet of {user} called?"), config, context=Context(user))
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(run, users))
+    assert len(model.requests) == 12
+    for request in model.requests:
+        (asked,) = [user for user in users if f"What is the pet of {user} called?" in str(request[-1].content)]
+        assert [user for user in users if f"Rex{user}" in str(request[-1].content)] == [asked]
+    assert middleware.flush()
+    for user in users:
+        assert sorted(texts_of(memory, user)[1:]) == sorted([f"What is the pet of {user} called?", "Good."] * 2)
+
+
+async def test_awaited_runs_at_once_stay_apart(known: Memory, make_agent: MakeAgent) -> None:
+    agent, model, middleware = make_agent(*["Hm."] * 8)
+    contexts = [ANA, BEN] * 4
+    await asyncio.gather(*(agent.ainvoke(said("Where does Sarah work?"), context=one) for one in contexts))
+    assert sum(SARAH in str(request[-1].content) for request in model.requests) == 4
+    assert await middleware.aflush()
+    assert texts_of(known, "ben").count("Where does Sarah work?") == 4
+
+
+def test_a_question_of_content_parts_gets_a_part_with_the_block(known: Memory, make_agent: MakeAgent) -> None:
+    agent, model, middleware = make_agent("In Bergen.")
+    picture = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+    parts: list[Any] = [{"type": "text", "text": "Where does Sarah work?"}, picture]
+    agent.invoke({"messages": [HumanMessage(parts)]}, context=ANA)
+    block, *rest = model.requests[0][-1].content
+    assert SARAH in block["text"]
+    assert rest == parts
+    assert middleware.flush()
+    assert texts_of(known)[1:] == ["Where does Sarah work?", "In Bergen."]
+
+
+def test_a_block_makes_a_system_message_where_there_is_none(
+    known: Memory, middlewares: list[GraphmemMiddleware]
+) -> None:
+    middlewares.append(GraphmemMiddleware(known, placement="system", user_id="ana", **LONG_LIMIT))
+    model = ScriptedModel(messages=iter([AIMessage("In Bergen.")]), requests=[])
+    create_agent(model, middleware=middlewares).invoke(said("Where does Sarah work?"))
+    system, question = model.requests[0]
+    assert isinstance(system, SystemMessage)
+    assert str(system.content).startswith("<memories>")
+    assert question.content == "Where does Sarah work?"
+
+
+def test_a_function_of_the_runtime_names_the_user(known: Memory, make_agent: MakeAgent) -> None:
+    agent, model, middleware = make_agent(
+        call_of_search(), "In Bergen.", user_id=lambda runtime: runtime.context.user_id.removeprefix("org/"), tools=True
+    )
+    result = agent.invoke(said("Where does Sarah work?"), context=Context("org/ana"))
+    assert SARAH in str(model.requests[0][-1].content)
+    assert SARAH in result["messages"][2].content
+    assert middleware.flush()
+    assert texts_of(known)[1:] == ["Where does Sarah work?", "In Bergen."]
+
+
+def test_a_summary_of_earlier_messages_is_not_taken_for_the_users_words(
+    memory: Memory, make_agent: MakeAgent, middlewares: list[GraphmemMiddleware]
+) -> None:
+    middlewares.append(GraphmemMiddleware(memory, **LONG_LIMIT))
+    summarised = SummarizationMiddleware(
+        ScriptedModel(messages=iter([AIMessage("They spoke of tea.")] * 9), requests=[]),
+        trigger=("messages", 3),
+        keep=("messages", 1),
+    )
+    model = ScriptedModel(messages=iter([AIMessage("One."), AIMessage("Two."), AIMessage("Three.")]), requests=[])
+    agent = create_agent(
+        model, middleware=[summarised, *middlewares], context_schema=Context, checkpointer=InMemorySaver()
+    )
+    config: Any = {"configurable": {"thread_id": "t1"}}
+    for text in ("I like tea.", "And cake.", "And jam."):
+        agent.invoke(said(text), config, context=ANA)
+    assert "They spoke of tea." in str(agent.get_state(config).values["messages"][0].content)
+    assert middlewares[0].flush()
+    assert texts_of(memory) == ["I like tea.", "One.", "And cake.", "Two.", "And jam.", "Three."]
+
+
+def test_a_question_that_is_answered_anew_is_stored_once(memory: Memory, make_agent: MakeAgent) -> None:
+    saver, config = InMemorySaver(), {"configurable": {"thread_id": "t1"}}
+    agent, _, middleware = make_agent("Nice.", checkpointer=saver)
+    agent.invoke(said("I like tea."), config, context=ANA)
+    assert middleware.flush()
+    (before,) = (state for state in agent.get_state_history(config) if state.next == ("model",))
+    agent, _, middleware = make_agent("Noted.", checkpointer=saver)  # as in another process: it knows no thread
+    agent.invoke(None, before.config, context=ANA)
+    assert middleware.flush()
+    assert texts_of(memory) == ["I like tea.", "Nice.", "Noted."]
+
+
+def test_two_threads_may_have_the_same_words(memory: Memory, make_agent: MakeAgent) -> None:
+    agent, _, middleware = make_agent("Hello.", "Hello.", checkpointer=InMemorySaver())
+    for thread in ("a", "b"):
+        agent.invoke(said("Hi."), {"configurable": {"thread_id": thread}}, context=ANA)
+    assert middleware.flush()
+    assert sorted(texts_of(memory)) == ["Hello."] * 2 + ["Hi."] * 2
+
+
+def test_a_failing_tool_lets_the_agent_go_on(
+    known: Memory, make_agent: MakeAgent, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent, _, _ = make_agent(call_of_search(top_k=0), call_of_search(), "I do not know.", tools=True)
+    known.close()
+    result = agent.invoke(said("Where does Sarah work?"), context=ANA)
+    tools = [message for message in result["messages"] if message.type == "tool"]
+    assert [message.status for message in tools] == ["error", "error"]
+    assert "top_k" in tools[0].content
+    assert tools[1].content == "The memory cannot be used now; go on without it."
+    assert result["messages"][-1].content == "I do not know."
