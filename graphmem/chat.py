@@ -342,11 +342,10 @@ class ChatWorker:
         engine.check_embedder()
         model: LanguageModel | None = engine.llm if request.may_rewrite else None
         scope = request.scope
-        partition = scope.partition if scope.user_id is not None else None
 
         def find(query: str) -> SearchOutcome:
             engine.check_open()
-            view = View(scope, datetime.now(UTC), partition)
+            view = View(scope, datetime.now(UTC), scope.read_partition)
             search_query = SearchQuery(
                 query,
                 view,

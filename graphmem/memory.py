@@ -887,7 +887,7 @@ def _view(
     return View(
         scope=scope,
         now=datetime.now(UTC),
-        partition=scope.partition if scope.user_id is not None else None,
+        partition=scope.read_partition,
         kinds=validation.kinds(kinds) or frozenset(default),
         as_of=None if as_of is None else validation.moment(as_of, "as_of"),
         show_expired=validation.flag(show_expired, "show_expired"),

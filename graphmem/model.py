@@ -113,6 +113,11 @@ class Scope:
         return f"run:{self.run_id}"
 
     @property
+    def read_partition(self) -> str | None:
+        """The partition that holds all memories of this scope; None for an agent's or a run's, which are in several."""
+        return self.partition if self.user_id is not None else None
+
+    @property
     def parts(self) -> dict[str, str]:
         """The parts that are set, by name."""
         values = {name: getattr(self, name) for name in SCOPE_NAMES}

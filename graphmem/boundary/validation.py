@@ -532,10 +532,8 @@ def json_value(value: object, argument: str = "value") -> str:
 
 
 def minutes(value: object, argument: str) -> float:
-    """Checks a positive, finite number of minutes."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MAX_MINUTES:
-        refuse(argument, value, f"must be a number of minutes, above 0 and up to {MAX_MINUTES:,}")
-    return float(value)
+    """Checks a number of minutes, above 0 and up to `MAX_MINUTES`."""
+    return _duration(value, argument, "minutes", MAX_MINUTES)
 
 
 def uuid(value: object, argument: str) -> str:
@@ -597,8 +595,12 @@ def count(value: object, argument: str, minimum: int, maximum: int) -> int:
 
 def seconds(value: object, argument: str, maximum: float) -> float:
     """Checks a number of seconds, above 0 and up to `maximum`."""
+    return _duration(value, argument, "seconds", maximum)
+
+
+def _duration(value: object, argument: str, unit: str, maximum: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= maximum:
-        refuse(argument, value, f"must be a number of seconds, above 0 and up to {maximum:g}")
+        refuse(argument, value, f"must be a number of {unit}, above 0 and up to {maximum:,.15g}")
     return float(value)
 
 

@@ -25,12 +25,15 @@ from graphmem.logs import log_text
 from graphmem.memory import Memory
 from graphmem.model import Scope
 from graphmem.retrieval.context import Placement, inject_block, strip_block
+from graphmem.types import AddResult, ResultList, SearchResult
 
 logger = logging.getLogger("graphmem")
 
 # A block is reused for this many seconds, and only within a turn; of sessions and blocks so many are kept.
 BLOCK_SECONDS = 300.0
 MAX_BLOCKS, MAX_SESSIONS = 256, 256
+# The most hits that a model may ask a tool for.
+MAX_TOOL_HITS = 50
 # Seconds above the time limit after which `arecall` no longer waits for a thread.
 THREAD_GRACE = 0.1
 
@@ -87,6 +90,11 @@ def sync_memory(memory: Memory | AsyncMemory) -> Memory:
     return memory
 
 
+def result_dict(result: AddResult | SearchResult | ResultList) -> dict[str, Any]:
+    """Returns a result of `Memory` as a dict, also that of a memory of version "v1.0", which is a list."""
+    return {"results": list(result), **result.details} if isinstance(result, ResultList) else dict(result)
+
+
 class RunScope:
     """Finds the scope of a run: each id is a string, or a function of the run's context. Logs the first unknown one.
 
@@ -116,6 +124,19 @@ class RunScope:
                 "function that finds it in the run's context, and likewise agent_id and run_id, or leave these out"
             )
         return None
+
+
+def run_scopes(
+    user_id: Id, recall_user_id: Id | None, agent_id: Id | None, run_id: Id | None
+) -> tuple[RunScope, RunScope]:
+    """Returns whose memories are written, and whose are read (`recall_user_id` None: the same).
+
+    Raises ValidationError for an unusable id.
+    """
+    written = RunScope(user_id=user_id, agent_id=agent_id, run_id=run_id)
+    if recall_user_id is None:
+        return written, written
+    return written, RunScope(user_id=recall_user_id, agent_id=agent_id, run_id=run_id)
 
 
 def user_in_context(run_context: Any) -> Any:
@@ -155,9 +176,7 @@ class Recollection:
         placement: Placement = "user",
     ) -> None:
         checked_memory = sync_memory(memory)
-        self._scope = self._recall_scope = RunScope(user_id=user_id, agent_id=agent_id, run_id=run_id)
-        if recall_user_id is not None:
-            self._recall_scope = RunScope(user_id=recall_user_id, agent_id=agent_id, run_id=run_id)
+        self._scope, self._recall_scope = run_scopes(user_id, recall_user_id, agent_id, run_id)
         validation.top_k(top_k, maximum=checked_memory.limits.max_top_k)
         self._top_k = top_k
         self._max_chars = validation.count(max_chars, "max_chars", 1, 1_000_000)

@@ -16,7 +16,15 @@ from sqlalchemy import Connection
 from graphmem.async_memory import AsyncMemory
 from graphmem.boundary import filters as filtering
 from graphmem.boundary import validation
-from graphmem.commands.types import AddMessage, EnqueueExtraction, ItemCommand, Outcome, OutcomeType, PutItem
+from graphmem.commands.types import (
+    AddMessage,
+    DeleteItem,
+    EnqueueExtraction,
+    ItemCommand,
+    Outcome,
+    OutcomeType,
+    PutItem,
+)
 from graphmem.ingest.messages import message_commands
 from graphmem.integrations.base import sync_memory
 from graphmem.memory import Memory
@@ -97,6 +105,14 @@ class ItemStore:
             engine.schedule_background_work()
         return list(outcomes[: len(commands)])
 
+    def clear(self, scope: Scope, namespace: Sequence[str]) -> None:
+        """Deletes the items of exactly this scope and namespace, and leaves their memories.
+
+        `DeleteItems` would also delete those of narrower scopes, for example of the user's agents.
+        """
+        stored = self.last_stored(scope, namespace)
+        self.write([DeleteItem(scope, item.namespace, item.key, with_memory=False) for item in stored])
+
     # --- reading ----------------------------------------------------------------------------------------------------
 
     def get(self, scope: Scope, namespace: Sequence[str], key: str) -> Item | None:
@@ -122,7 +138,7 @@ class ItemStore:
         engine.check_open()
         engine.check_embedder()
         engine.wait_for_background_work()
-        view = View(scope, datetime.now(UTC), scope.partition if scope.user_id is not None else None)
+        view = View(scope, datetime.now(UTC), scope.read_partition)
         conditions = filtering.parse(filters, limits=limits)
         search_query = SearchQuery(validation.query(query), view, limits.max_top_k, conditions)
         return {hit.record.id: hit.score for hit in search(search_query, engine.search_deps).hits}

@@ -19,16 +19,23 @@ from pydantic import ValidationError as ArgumentError
 
 from graphmem.async_memory import AsyncMemory
 from graphmem.boundary import validation
-from graphmem.commands.types import DeleteItem, PutItem
+from graphmem.commands.types import PutItem
 from graphmem.errors import GraphmemError, ValidationError
 from graphmem.ingest.chat_deduplication import message_text
-from graphmem.integrations.base import Id, RunScope, required, sync_memory, user_in_context
+from graphmem.integrations.base import (
+    MAX_TOOL_HITS,
+    Id,
+    required,
+    result_dict,
+    run_scopes,
+    sync_memory,
+    user_in_context,
+)
 from graphmem.integrations.items import ItemStore
 from graphmem.integrations.turns import Session, plain_turns
 from graphmem.memory import Memory
 from graphmem.model import ASSISTANT
 from graphmem.retrieval import context
-from graphmem.types import AddResult, ResultList, SearchResult
 
 with required("langchain_core", "langchain"):
     from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
@@ -53,8 +60,8 @@ __all__ = ["GraphmemChatMessageHistory", "GraphmemMiddleware", "GraphmemRetrieve
 
 logger = logging.getLogger("graphmem")
 
-# The most hits that a model may ask for, and the most characters of each that it is shown.
-MAX_TOOL_HITS, MAX_HIT_CHARS = 50, 1000
+# The most characters of a hit that a model is shown.
+MAX_HIT_CHARS = 1000
 _ID_KEYS = frozenset({"id", "memory_ids", "user_id", "agent_id", "run_id", "further_runs", "session", "hash"})
 
 
@@ -135,18 +142,13 @@ class GraphmemRetriever(BaseRetriever):
         arguments = {name: getattr(self, name) for name in names}
         arguments |= {"top_k": self.k if k is None else k, **options}
         found = sync_memory(self.memory).search(query, explain=True, **arguments)
-        return [_document(hit) for hit in _result_dict(found)["results"]]
+        return [_document(hit) for hit in result_dict(found)["results"]]
 
 
 def _document(hit: Mapping[str, Any]) -> Document:
     metadata = {name: hit[name] for name in ("score", "similarity", "kind", "at")}
     metadata |= {"path": hit["explain"]["path"], "sources": hit.get("sources", []), **hit["metadata"]}
     return Document(id=hit["id"], page_content=hit["memory"], metadata=metadata)
-
-
-def _result_dict(result: SearchResult | AddResult | ResultList) -> dict[str, Any]:
-    """Returns a result of `Memory` as a dict, also one of version "v1.0"."""
-    return {"results": list(result), **result.details} if isinstance(result, ResultList) else dict(result)
 
 
 # --- history --------------------------------------------------------------------------------------------------------
@@ -179,7 +181,7 @@ class GraphmemChatMessageHistory(BaseChatMessageHistory):
         self._namespace = validation.namespace(("langchain", session_id), "session_id")
         self._remember = validation.flag(remember, "remember")
         self._items = ItemStore(memory)
-        self._session = Session(memory._engine.ledger.digests.keyed, session_id)  # noqa: SLF001  (same package)
+        self._session = Session(self._items.keyed, session_id)
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]
@@ -218,8 +220,7 @@ class GraphmemChatMessageHistory(BaseChatMessageHistory):
 
     def clear(self) -> None:
         """Deletes the messages. The memories of their texts stay; `Memory.delete_all` erases them."""
-        stored = self._items.last_stored(self._scope, self._namespace)
-        self._items.write([DeleteItem(self._scope, self._namespace, item.key, with_memory=False) for item in stored])
+        self._items.clear(self._scope, self._namespace)
 
 
 def _readable_dict(message: BaseMessage, argument: str) -> dict[str, Any]:
@@ -255,9 +256,7 @@ def memory_tools(
     fails, give the model an error to read. Content and artifact of a result hold no ids unless `ids=True`.
     """
     user = user_of_run if user_id is None else user_id
-    added = searched = RunScope(user_id=user, agent_id=agent_id, run_id=run_id)
-    if recall_user_id is not None:
-        searched = RunScope(user_id=recall_user_id, agent_id=agent_id, run_id=run_id)
+    added, searched = run_scopes(user, recall_user_id, agent_id, run_id)
     memory, show_ids = sync_memory(memory), validation.flag(ids, "ids")
     return [
         SearchMemories(memory=memory, scope_of=searched, show_ids=show_ids),
@@ -299,7 +298,7 @@ class _MemoryTool(BaseTool):
         if scope is None:
             raise ToolException("The user of this run is not known, so there are no memories to use.")
         try:
-            result = _result_dict(method(text, **scope.parts, **options))
+            result = result_dict(method(text, **scope.parts, **options))
         except ValidationError as error:
             raise ToolException(str(error)) from error
         except GraphmemError as error:

@@ -20,7 +20,17 @@ from graphmem.chat import MAX_SECONDS
 from graphmem.commands.types import DeleteItem, OutcomeType
 from graphmem.errors import ValidationError
 from graphmem.ingest.chat_deduplication import message_text
-from graphmem.integrations.base import Id, Recollection, RunScope, required, sync_memory, user_in_context
+from graphmem.integrations.base import (
+    MAX_TOOL_HITS,
+    Id,
+    Recollection,
+    RunScope,
+    required,
+    result_dict,
+    run_scopes,
+    sync_memory,
+    user_in_context,
+)
 from graphmem.integrations.items import ItemStore
 from graphmem.integrations.turns import Session, last_question, plain_turns
 from graphmem.memory import Memory
@@ -45,7 +55,6 @@ logger = logging.getLogger("graphmem")
 NAMESPACE = "openai-agents"
 # The roles of items that a run begins with, and that no model has answered yet.
 _INPUT_ROLES = ("user", "system", "developer")
-MAX_TOOL_HITS = 50
 _NOBODY = "No memories can be used in this run."
 _NOT_SEARCHED = "The memories cannot be searched now. Answer without them."
 _WRONG_ARGUMENTS = "The arguments are not those of the tool's schema."
@@ -147,9 +156,7 @@ class GraphmemSession:
     def _clear(self, wrapper: RunContextWrapper[Any] | None) -> None:
         scope = self._scope_of(wrapper)
         if scope is not None:
-            # Not DeleteItems, which also deletes those of the user's agents.
-            stored = self._items.last_stored(scope, self._namespace)
-            self._items.write([DeleteItem(scope, self._namespace, item.key, with_memory=False) for item in stored])
+            self._items.clear(scope, self._namespace)
 
     def _scope_of(self, wrapper: RunContextWrapper[Any] | None) -> Scope | None:
         scope = self._scope(None if wrapper is None else wrapper.context)
@@ -176,16 +183,13 @@ def memory_tools(
     call that fails, or takes longer than `time_limit` seconds, tells the model so, and is logged without texts.
     """
     searched_memory = sync_memory(memory)
-    scope_of = recall_scope_of = _run_scope(user_id, agent_id, run_id)
-    if recall_user_id is not None:
-        recall_scope_of = _run_scope(recall_user_id, agent_id, run_id)
+    scope_of, recall_scope_of = run_scopes(_user(user_id), recall_user_id, agent_id, run_id)
     limit = validation.seconds(time_limit, "time_limit", MAX_SECONDS)
     names = ("id",) if validation.flag(ids, "ids") else ()
 
     def search(scope_ids: dict[str, Any], query: str, top_k: int) -> str:
         result = searched_memory.search(query, **scope_ids, top_k=max(1, min(top_k, MAX_TOOL_HITS)))
-        hits: list[Any] = result if isinstance(result, list) else result["results"]  # a list in version "v1.0"
-        shown = [{name: hit[name] for name in (*names, "memory", "at")} for hit in hits]
+        shown = [{name: hit[name] for name in (*names, "memory", "at")} for hit in result_dict(result)["results"]]
         return json.dumps(shown, ensure_ascii=False) if shown else "No memories found."
 
     def add(scope_ids: dict[str, Any], content: str) -> str:

@@ -129,8 +129,14 @@ def all_items(connection: Connection, scope: Scope | None) -> Iterator[Item]:
 
 
 def expired(connection: Connection, now: datetime, limit: int) -> list[Row[Any]]:
-    """Returns the rows of items whose time is over, earliest first."""
-    statement = _ITEM.where(items.c.expires_at <= micros(now)).order_by(items.c.expires_at).limit(limit)
+    """Returns the row id (`id`) and the id of the memory (`memory_uid`) of items whose time is over, earliest first."""
+    columns = select(items.c.id, memories.c.uid.label("memory_uid"))
+    statement = (
+        columns.outerjoin(memories, memories.c.id == items.c.memory)
+        .where(items.c.expires_at <= micros(now))
+        .order_by(items.c.expires_at)
+        .limit(limit)
+    )
     return list(connection.execute(statement))
 
 
