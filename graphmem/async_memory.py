@@ -37,15 +37,16 @@ class AsyncMemory:
     @classmethod
     def from_config(cls, config_dict: Mapping[str, Any] | BaseModel) -> AsyncMemory:
         """Opens a memory as `Memory.from_config` does."""
-        return cls._wrapping(Memory.from_config(config_dict))
+        return cls.wrapping(Memory.from_config(config_dict))
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> AsyncMemory:
         """Opens a memory as `Memory.from_file` does."""
-        return cls._wrapping(Memory.from_file(path))
+        return cls.wrapping(Memory.from_file(path))
 
     @classmethod
-    def _wrapping(cls, memory: Memory) -> AsyncMemory:
+    def wrapping(cls, memory: Memory) -> AsyncMemory:
+        """Returns the AsyncMemory of a memory that is open already."""
         wrapper = cls.__new__(cls)
         wrapper.sync = memory
         return wrapper

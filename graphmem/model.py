@@ -118,7 +118,7 @@ class Scope:
         return self.partition if self.user_id is not None else None
 
     @property
-    def parts(self) -> dict[str, str]:
+    def parts(self) -> dict[str, Any]:
         """The parts that are set, by name."""
         values = {name: getattr(self, name) for name in SCOPE_NAMES}
         return {name: value for name, value in values.items() if value is not None}

@@ -13,6 +13,7 @@ from graphmem import __version__
 from graphmem.cli import maintenance, search, transfer, write
 from graphmem.cli.bench import bench
 from graphmem.cli.graph.commands import graph
+from graphmem.cli.mcp import mcp
 from graphmem.cli.migrate import migrate
 from graphmem.cli.options import INTERRUPTED
 
@@ -89,6 +90,7 @@ for _command in (
     maintenance.rebuild,
     maintenance.retry_failed,
     maintenance.stats,
+    mcp,
 ):
     app.command(_command.__name__.rstrip("_").replace("_", "-"))(_command)
 app.add_typer(bench, name="bench")

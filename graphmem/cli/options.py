@@ -114,6 +114,11 @@ def unscoped_command(function: Callable[Concatenate[CommandContext, P], None]) -
     return _with_options(function, [name for name in _COMMON_OPTIONS if name not in SCOPE_OPTIONS])
 
 
+def server_command(function: Callable[Concatenate[CommandContext, P], None]) -> Callable[..., None]:
+    """Decorates a command as `command` does, for one that answers programs until it is stopped, and prints nothing."""
+    return _with_options(function, [name for name in _COMMON_OPTIONS if name != "as_json"])
+
+
 def _with_options(
     function: Callable[Concatenate[CommandContext, P], None], shared_names: Collection[str]
 ) -> Callable[..., None]:

@@ -25,7 +25,7 @@ from graphmem.logs import log_text
 from graphmem.memory import Memory
 from graphmem.model import Scope
 from graphmem.retrieval.context import Placement, inject_block, strip_block
-from graphmem.types import AddResult, ResultList, SearchResult
+from graphmem.types import AddResult, ListResult, ResultList, SearchResult
 
 logger = logging.getLogger("graphmem")
 
@@ -90,7 +90,7 @@ def sync_memory(memory: Memory | AsyncMemory) -> Memory:
     return memory
 
 
-def result_dict(result: AddResult | SearchResult | ResultList) -> dict[str, Any]:
+def result_dict(result: AddResult | SearchResult | ListResult | ResultList) -> dict[str, Any]:
     """Returns a result of `Memory` as a dict, also that of a memory of version "v1.0", which is a list."""
     return {"results": list(result), **result.details} if isinstance(result, ResultList) else dict(result)
 

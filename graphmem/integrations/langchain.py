@@ -320,7 +320,7 @@ class SearchMemories(_MemoryTool):
     def _run(self, query: str, top_k: int = 5) -> tuple[str, dict[str, Any]]:
         result = self._call(self.memory.search, query, top_k=top_k, explain=True)
         lines = [_line(hit) for hit in result["results"]]
-        return f"{context.OPEN}{''.join(lines)}{context.CLOSE}" if lines else "No memories were found.", result
+        return context.block(lines) if lines else "No memories were found.", result
 
 
 class AddMemory(_MemoryTool):
@@ -350,12 +350,10 @@ def _current_runtime() -> Any:
 
 
 def _line(hit: Mapping[str, Any]) -> str:
-    """Returns a hit as a line of a prompt block: date, speaker, text (of a long one the part that matches), its id."""
-    speaker = hit["actor_id"] or (ASSISTANT if hit["role"] == ASSISTANT else None)
-    label = f"{context.one_line(speaker)}: " if speaker else ""
-    text = context.one_line(hit["explain"].get("part", hit["memory"]))
+    """Returns a hit as a line of a prompt block; of a long one the part that matches."""
+    text = hit["explain"].get("part", hit["memory"])
     cut = f"{text[:MAX_HIT_CHARS]} …" if len(text) > MAX_HIT_CHARS else text
-    return f"- [{hit['at'][:10]}] {label}{cut}{_shown_id(hit)}\n"
+    return context.memory_line(cut, hit["at"], context.speaker_of(hit), hit.get("id"))
 
 
 def _shown_id(item: Mapping[str, Any]) -> str:

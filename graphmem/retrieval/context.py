@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from graphmem.model import ASSISTANT, Kind, MemoryRecord
@@ -41,7 +41,26 @@ def context_block(hits: Sequence[Hit], max_chars: int) -> str:
     if not lines:
         return ""
     lines.sort(key=lambda pair: pair[0].at, reverse=True)
-    return OPEN + "".join(line for _, line in lines) + CLOSE
+    return block(line for _, line in lines)
+
+
+def block(lines: Iterable[str]) -> str:
+    """Returns lines, each with its line break, as a block that is marked as data."""
+    return f"{OPEN}{''.join(lines)}{CLOSE}"
+
+
+def memory_line(text: str, at: str | None, speaker: str | None, memory_id: str | None = None) -> str:
+    """Returns a memory as a line of a block: the day of the ISO time `at`, the speaker, the text, the id."""
+    return f"{_line_head(at and at[:10], speaker)}{one_line(text)}{f' (id {memory_id})' if memory_id else ''}\n"
+
+
+def speaker_of(memory: Mapping[str, Any]) -> str | None:
+    """Returns who a line of a block says said a memory (a result dict): a name, "assistant", or nobody."""
+    return memory["actor_id"] or (ASSISTANT if memory["role"] == ASSISTANT else None)
+
+
+def _line_head(day: str | None, speaker: str | None) -> str:
+    return "- " + (f"[{day}] " if day else "") + (f"{one_line(speaker)}: " if speaker else "")
 
 
 def _line(hit: Hit, max_chars: int, *, may_cut: bool) -> str:
@@ -50,8 +69,7 @@ def _line(hit: Hit, max_chars: int, *, may_cut: bool) -> str:
     `may_cut`: whether even the best-matching sentence may be cut.
     """
     record = hit.record
-    label = record.speaker or (ASSISTANT if record.role == ASSISTANT else None)
-    head = f"- [{record.at:%Y-%m-%d}] " + (f"{one_line(label)}: " if label else "")
+    head = _line_head(f"{record.at:%Y-%m-%d}", record.speaker or (ASSISTANT if record.role == ASSISTANT else None))
     room = max_chars - len(head) - 1
     is_long = record.kind is Kind.EPISODE and len(record.text) > UNSPLIT_CHARS and hit.sentence_match is not None
     text = "" if is_long else one_line(record.text)

@@ -467,6 +467,23 @@ class LimitSettings(_Section):
 # --- all of it -----------------------------------------------------------------------------------------------------
 
 
+class McpSettings(_Section):
+    """The MCP server `graphmem mcp`. Its options override these."""
+
+    user_id: Text | None = Field(default=None, description="The user whose memories a client reads and writes.")
+    agent_id: Text | None = Field(default=None, description="Only the memories of this agent.")
+    run_id: Text | None = Field(default=None, description="Only the memories of this run.")
+    tools: Literal["core", "read", "full", "chatgpt"] = Field(
+        default="full", description="The tools that a client is offered."
+    )
+    names: Literal["plain", "dotted"] = Field(
+        default="plain", description="The names of the core tools: `add_memory` or `memory.add`."
+    )
+    instructions: Text | None = Field(
+        default=None, description="Instructions for the client's model, appended to the server's own."
+    )
+
+
 class Settings(_Section):
     """The whole configuration; every key has a default that needs no server, key or network."""
 
@@ -528,6 +545,7 @@ class Settings(_Section):
         default="v1.1", description="The form of results: `v1.0` returns bare lists, as mem0 did."
     )
     limits: LimitSettings = LimitSettings()
+    mcp: McpSettings = McpSettings()
     delivery_wait: Annotated[float, Field(ge=0)] = Field(
         default=3.0, description="Seconds that a write waits for the projections before it reports them as pending."
     )

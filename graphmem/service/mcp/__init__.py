@@ -1,0 +1,5 @@
+"""Memories for clients of the Model Context Protocol (MCP): `graphmem mcp` over stdio, `mcp_app` over HTTP.
+
+`tools` and `resources` say what a client can do, `server` answers its requests, `http` finds out whose memories it may
+use. Needs the extra `mcp`.
+"""

@@ -1,0 +1,318 @@
+"""The structured results of the MCP tools, and how they are kept short. Pure.
+
+A result has at most about `MAX_CHARS` characters of JSON: lists are paged by cursors or cut, long texts are cut.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+from zlib import crc32
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from graphmem.boundary import validation
+from graphmem.retrieval import context
+
+T = TypeVar("T")
+
+# The most characters of a structured result, as JSON, and of the text beside it.
+MAX_CHARS = 6000
+# The most characters of a memory in a list of memories; `get_memory` pages through the rest.
+MAX_LISTED_CHARS = 1000
+# Ever smaller (entries of a list, characters of a text), until a result fits into `MAX_CHARS`.
+_CUTS = ((50, 1000), (20, 500), (10, 300), (5, 150), (3, 60))
+
+Cursor = Field(default="", description='The place after which the result goes on; "" at its end')
+
+
+class Result(BaseModel):
+    """A structured result of a tool."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    def shown(self) -> str:
+        """Returns the result as a text for the model to read; by default its JSON, without empty parts."""
+        return self.model_dump_json(exclude_defaults=True)
+
+
+class AddedMemory(Result):
+    """A stored memory. `event`: ADD, NONE for one that was known, UPDATE or DELETE for one that a new fact changed."""
+
+    id: str
+    memory: str
+    event: str
+
+
+class AddResult(Result):
+    """Stored memories. `pending`: parts of the memory that do not have them yet, or "facts": not drawn yet."""
+
+    results: list[AddedMemory]
+    pending: list[str] = []
+
+    def shown(self) -> str:
+        ids = ", ".join(f"{item.event} {item.id}" for item in self.results)
+        return f"Stored{f' ({ids})' if ids else ''}."
+
+
+class MemoryResult(Result):
+    """A memory. `at`: when it was said; `valid_to`: when it stopped being true. `memory` can be a page of its text."""
+
+    id: str
+    memory: str
+    kind: str
+    at: str
+    memory_type: str | None = None
+    speaker: str | None = None
+    valid_to: str | None = None
+    expiration_date: str | None = None
+    message: str = ""
+    pending: list[str] = []
+    next_cursor: str = Cursor
+
+    def shown(self) -> str:
+        lines = [self.message] if self.message else []
+        return "\n".join([*lines, memory_block([self.model_dump()])])
+
+
+class FoundMemory(Result):
+    """A hit: the best of a search has the `score` 1; `why` and `path` say how it was found."""
+
+    id: str
+    memory: str
+    kind: str
+    score: float
+    at: str
+    speaker: str | None = None
+    why: str
+    path: list[dict[str, str]]
+
+
+class SearchResult(Result):
+    """Hits, best first. `degraded`: the parts of the memory that the search had to do without."""
+
+    results: list[FoundMemory]
+    degraded: list[str] = []
+    next_cursor: str = Cursor
+
+    def shown(self) -> str:
+        if not self.results:
+            return "No memories were found."
+        return memory_block([hit.model_dump() for hit in self.results])
+
+
+class ListResult(Result):
+    """Memories, newest first; `total` counts all."""
+
+    results: list[MemoryResult]
+    total: int
+    next_cursor: str = Cursor
+
+    def shown(self) -> str:
+        block = memory_block([item.model_dump() for item in self.results]) if self.results else ""
+        return f"{len(self.results)} of {self.total} memories.\n{block}".strip()
+
+
+class ContextResult(Result):
+    """A prompt block of memories, the latest summaries of conversations, and entities of the newest memories."""
+
+    context: str
+    profile_summary: str
+    recent_topics: list[str]
+
+    def shown(self) -> str:
+        parts = [self.context]
+        if self.profile_summary:
+            parts.append(memory_block([{"memory": self.profile_summary}]))
+        if self.recent_topics:
+            parts.append("Recent topics: " + ", ".join(map(context.one_line, self.recent_topics)))
+        return "\n".join(part for part in parts if part) or "Nothing is remembered yet."
+
+
+class Event(Result):
+    """One change of a memory; `undo_change` takes the id of an UPDATE or RETIRE."""
+
+    id: str
+    event: str
+    old_memory: str | None = None
+    new_memory: str | None = None
+    at: str
+
+
+class HistoryResult(Result):
+    """The changes of a memory, oldest first."""
+
+    results: list[Event]
+    next_cursor: str = Cursor
+
+
+class Message(Result):
+    """A message from which a memory was drawn."""
+
+    memory_id: str
+    role: str | None = None
+    speaker: str | None = None
+    content: str
+    at: str
+
+
+class Entity(Result):
+    """A person, place, organization or thing."""
+
+    name: str
+    type: str
+
+
+class Relation(Result):
+    """A relation between two entities, and the memories that state it."""
+
+    source: str
+    relationship: str
+    target: str
+    memory_ids: list[str] = []
+
+
+class ExplainResult(Result):
+    """Where a memory comes from. `is_cut`: not all of it is shown."""
+
+    id: str
+    memory: str
+    messages: list[Message]
+    note: str = ""
+    mentions: list[Entity]
+    relations: list[Relation]
+    replaces: list[str]
+    replaced_by: list[str]
+    events: list[Event]
+    is_cut: bool = False
+
+
+class GraphResult(Result):
+    """A part of the graph: entities with their relations, and the memories in it. `is_cut`: not all of it is shown."""
+
+    entities: list[Entity]
+    relations: list[Relation]
+    memories: list[MemoryResult]
+    is_cut: bool = False
+
+
+class EntityResult(GraphResult):
+    """An entity, under which other names it is known, and the part of the graph around it."""
+
+    name: str
+    type: str
+    aliases: list[str]
+
+
+class ErasedCounts(Result):
+    """How much was erased: memories, vectors, nodes and edges of the graph, derived rows."""
+
+    ledger: int
+    vectors: int
+    graph: int
+    derived: int
+
+
+class DeleteResult(Result):
+    """The receipt of a deletion. `pending`: parts of the memory that cannot be reached now, and erase theirs later."""
+
+    message: str
+    deleted: list[str]
+    erased: ErasedCounts
+    pending: list[str] = []
+    is_cut: bool = False
+
+    def shown(self) -> str:
+        return f"{self.message} Erased memories: {self.erased.ledger}."
+
+
+class Document(Result):
+    """A hit in the form that ChatGPT expects. `url` names the memory, and leads nowhere."""
+
+    id: str
+    title: str
+    url: str
+
+
+class DocumentList(Result):
+    """Hits in the form that ChatGPT expects."""
+
+    results: list[Document]
+
+
+class FullDocument(Document):
+    """A memory in the form that ChatGPT expects."""
+
+    text: str
+    metadata: dict[str, str]
+
+
+def memory_block(memories: Sequence[Mapping[str, Any]]) -> str:
+    """Returns memories as a block that is marked as data, a line for each with its date, speaker and id."""
+    return context.block(
+        context.memory_line(one["memory"], one.get("at"), one.get("speaker"), one.get("id")) for one in memories
+    )
+
+
+def shortened(text: str, max_chars: int = MAX_LISTED_CHARS) -> str:
+    """Returns a text of at most `max_chars` characters, with "…" at its end if it was cut."""
+    return text if len(text) <= max_chars else f"{text[: max_chars - 1]}…"
+
+
+def fitting(result: dict[str, Any]) -> dict[str, Any]:
+    """Returns a result whose JSON fits into `MAX_CHARS`: lists and texts are cut, and `is_cut` says so."""
+    if _size(result) <= MAX_CHARS:
+        return result
+    cuts = (_cut(result, *limits) for limits in _CUTS)
+    return {**next((cut for cut in cuts if _size(cut) < MAX_CHARS - 20), _cut(result, *_CUTS[-1])), "is_cut": True}
+
+
+def page(
+    items: Sequence[T], start: int, shape: Callable[[T], dict[str, Any]], max_chars: int = MAX_CHARS
+) -> tuple[list[dict[str, Any]], int]:
+    """Returns the items from `start` on that fit into `max_chars` as JSON, at least one, and the place after them."""
+    shaped: list[dict[str, Any]] = []
+    room = max_chars - 200  # for the other parts of the result
+    for item in items[start:]:
+        value = shape(item)
+        room -= _size(value) + 2
+        if room < 0 and shaped:
+            break
+        shaped.append(value)
+    return shaped, start + len(shaped)
+
+
+def cursor_at(place: int, arguments: Mapping[str, Any]) -> str:
+    """Returns the opaque cursor of a place in the result for these arguments."""
+    return base64.urlsafe_b64encode(json.dumps([place, _checksum(arguments)]).encode()).decode()
+
+
+def place_of(cursor: str, arguments: Mapping[str, Any]) -> int:
+    """Returns the place of a cursor, 0 for "". Raises ValidationError for one of another call."""
+    if not cursor:
+        return 0
+    try:
+        place, checksum = json.loads(base64.urlsafe_b64decode(cursor.encode()))
+    except (ValueError, TypeError):
+        place, checksum = None, None
+    if not isinstance(place, int) or place < 0 or checksum != _checksum(arguments):
+        validation.refuse("cursor", cursor, "is no next_cursor of this call; leave it out to begin again")
+    return place
+
+
+def _checksum(arguments: Mapping[str, Any]) -> int:
+    return crc32(json.dumps(arguments, sort_keys=True).encode())
+
+
+def _size(value: object) -> int:
+    return len(json.dumps(value, ensure_ascii=False))
+
+
+def _cut(value: Any, max_items: int, max_chars: int) -> Any:
+    if isinstance(value, dict):
+        return {name: _cut(part, max_items, max_chars) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_cut(part, max_items, max_chars) for part in value[:max_items]]
+    return shortened(value, max_chars) if isinstance(value, str) else value

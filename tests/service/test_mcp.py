@@ -1,0 +1,488 @@
+"""MCP: one journey over each transport in both eras of the protocol, each tool's schema, and hostile arguments."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from mcp import Client, MCPError
+from support.mcp_clients import ANA, command, connected, http_client, server_of, serving
+
+from graphmem import Memory, Settings
+from graphmem.errors import ConfigError, StoreUnavailable, ValidationError
+from graphmem.service.mcp import results, tools
+from graphmem.service.mcp.http import mcp_app
+from graphmem.service.mcp.server import create_server
+
+SCHEMAS = Path(__file__).parent / "mcp_schemas.json"
+FIRST, SECOND = "Anna works at Acme in Berlin.", "Acme is led by Tom Berg."
+QUESTION = "Who leads the company where Anna works?"
+JSON_TEXTS = ['{"a": 1}', "[1, 2]", "null", "true", "12", '"quoted"']
+
+
+@pytest.fixture
+def memory(make_memory: Any) -> Memory:
+    """An empty memory with fake models."""
+    made: Memory = make_memory()
+    return made
+
+
+@pytest.fixture(scope="module")
+def real_memory() -> Iterator[Memory]:
+    """A memory with the real models, loaded once."""
+    with Memory(":memory:") as opened:
+        yield opened
+
+
+async def call(client: Client, name: str, /, **arguments: Any) -> dict[str, Any]:
+    """Calls a tool that has to succeed; returns its structured result."""
+    result = await client.call_tool(name, arguments)
+    assert not result.is_error, result.content[0].text
+    assert result.structured_content is not None
+    assert len(json.dumps(result.structured_content, ensure_ascii=False)) <= results.MAX_CHARS
+    return result.structured_content
+
+
+async def error(client: Client, name: str, /, **arguments: Any) -> str:
+    """Calls a tool that has to fail; returns the sentence that the model reads."""
+    result = await client.call_tool(name, arguments)
+    assert result.is_error, result
+    assert result.structured_content is None
+    text: str = result.content[0].text
+    return text
+
+
+# --- the journey ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+@pytest.mark.parametrize("way", ["process", "stdio", "http"])
+async def test_journey(way: str, mode: str, real_memory: Memory, tmp_path: Path) -> None:
+    if way != "stdio":
+        real_memory.delete_all(user_id=ANA)
+    async with connected(way, mode, real_memory, tmp_path) as client:
+        added = await call(client, "add_memory", content=FIRST)
+        assert [item["event"] for item in added["results"]] == ["ADD"]
+        await call(client, "add_memory", content=SECOND)
+
+        found = (await call(client, "search_memories", query=QUESTION))["results"]
+        assert {hit["memory"] for hit in found} == {FIRST, SECOND}
+        second = next(hit for hit in found if hit["memory"] == SECOND)
+        assert len(second["path"]) > 1
+        assert second["path"][0]["memory"] == FIRST
+        assert (await call(client, "get_context", query="Where does Anna work?"))["context"].count(FIRST) == 1
+
+        changed = await call(client, "update_memory", memory_id=second["id"], content="Acme is led by Eva Roth.")
+        assert changed["memory"] == "Acme is led by Eva Roth."
+        history = (await call(client, "memory_history", memory_id=second["id"]))["results"]
+        assert [event["event"] for event in history] == ["ADD", "UPDATE"]
+        assert (await call(client, "undo_change", event_id=history[1]["id"]))["memory"] == SECOND
+
+        receipt = await call(client, "delete_memory", memory_id=second["id"])
+        assert receipt["deleted"] == [second["id"]]
+        found = (await call(client, "search_memories", query=QUESTION))["results"]
+        assert [hit["memory"] for hit in found] == [FIRST]
+
+        recent = json.loads((await client.read_resource("memory://ana%40x.org/recent")).contents[0].text)
+        assert [one["memory"] for one in recent["results"]] == [FIRST]
+        prompt = await client.get_prompt("recall", {"topic": "Anna"})
+        assert "Topic: Anna" in prompt.messages[0].content.text
+
+
+async def test_the_reading_tools(real_memory: Memory) -> None:
+    real_memory.delete_all(user_id=ANA)
+    real_memory.add([{"role": "user", "content": text} for text in (FIRST, SECOND)], user_id=ANA)
+    async with Client(server_of(real_memory)) as client:
+        listed = await call(client, "get_memories")
+        assert [one["memory"] for one in listed["results"]] == [SECOND, FIRST]
+        first = listed["results"][1]["id"]
+        assert (await call(client, "get_memory", memory_id=first))["memory"] == FIRST
+        origin = await call(client, "explain_memory", memory_id=first)
+        assert [message["content"] for message in origin["messages"]] == [FIRST]
+        assert {"name": "Anna", "type": "Person"} in origin["mentions"]
+        graph = await call(client, "search_graph", query="Anna")
+        assert {"Anna", "Acme"} <= {entity["name"] for entity in graph["entities"]}
+        assert [first] in [relation["memory_ids"] for relation in graph["relations"]]
+        near = await call(client, "search_graph", query="who leads the firm", hops=1)
+        assert near["entities"]
+        entity = await call(client, "get_entity", name="Tom Berg")
+        assert entity["type"] == "Person"
+        assert {"source": "Tom Berg", "target": "Acme"}.items() <= entity["relations"][0].items()
+        context = await call(client, "get_context")
+        assert context["context"].index(SECOND) < context["context"].index(FIRST)
+        assert {"Anna", "Acme"} <= set(context["recent_topics"])
+        graph = json.loads((await client.read_resource("memory://ana%40x.org/graph")).contents[0].text)
+        assert {"Anna", "Acme"} <= {entity["name"] for entity in graph["entities"]}
+        profile = json.loads((await client.read_resource("memory://ana%40x.org/profile")).contents[0].text)
+        assert "Acme" in profile["recent_topics"]
+
+
+async def test_chatgpt_searches_and_fetches(memory: Memory) -> None:
+    memory.add("Clara drinks green tea.", user_id=ANA)
+    async with Client(server_of(memory, profile="chatgpt")) as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["search", "fetch"]
+        (found,) = (await call(client, "search", query="tea"))["results"]
+        fetched = await call(client, "fetch", id=found["id"])
+        assert fetched["text"] == "Clara drinks green tea."
+        assert fetched.keys() == {"id", "title", "text", "url", "metadata"}
+        assert "no memory with this id" in await error(client, "fetch", id="unknown")
+
+
+# --- tools and their schemas ----------------------------------------------------------------------------------------
+
+
+async def test_schemas(memory: Memory) -> None:
+    definitions = {}
+    for profile in ("full", "chatgpt"):
+        async with Client(server_of(memory, profile=profile)) as client:
+            for tool in (await client.list_tools()).tools:
+                definitions[tool.name] = tool.model_dump(mode="json", by_alias=True, exclude_none=True)
+                assert tool.description is not None
+                assert "Not " in tool.description
+                assert tool.description.count(". ") < 2
+                assert tool.annotations is not None
+                assert tool.annotations.open_world_hint is False
+    text = json.dumps(definitions, indent=1, sort_keys=True) + "\n"
+    # Clients see a change of these: look at the difference, then write `text` to the file.
+    assert SCHEMAS.read_text("utf-8") == text, text
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ({"profile": "core"}, ["add_memory", "search_memories", "get_context", "update_memory"]),
+        (
+            {"profile": "core", "names": "dotted"},
+            ["memory.add", "memory.search", "memory.get_context", "memory.update"],
+        ),
+    ],
+)
+async def test_profiles_and_names(memory: Memory, options: dict[str, Any], names: list[str]) -> None:
+    async with Client(server_of(memory, **options)) as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == names
+        assert (await call(client, names[0], content="Clara drinks tea."))["results"]
+
+
+async def test_the_profile_read_changes_nothing(memory: Memory) -> None:
+    async with Client(server_of(memory, profile="read")) as client:
+        assert all(tool.annotations.read_only_hint for tool in (await client.list_tools()).tools if tool.annotations)
+        assert "There is no such tool" in await error(client, "add_memory", content="Clara drinks tea.")
+    assert memory.get_all(user_id=ANA)["total"] == 0
+
+
+async def test_instructions(memory: Memory) -> None:
+    async with Client(server_of(memory, instructions="Answer in French.")) as client:
+        assert client.instructions is not None
+        lines = client.instructions.splitlines()
+        assert (len(lines), lines[-1]) == (6, "Answer in French.")
+
+
+# --- arguments ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", JSON_TEXTS)
+async def test_texts_that_look_like_json_stay_texts(memory: Memory, text: str) -> None:
+    async with Client(server_of(memory)) as client:
+        (item,) = (await call(client, "add_memory", content=text))["results"]
+        assert item["memory"] == text
+        assert (await call(client, "update_memory", memory_id=item["id"], content=f"{text} "))["memory"] == f"{text} "
+        await call(client, "search_memories", query=text)
+        await call(client, "get_context", query=text)
+        await call(client, "search_graph", query=text)
+        for tool, argument in [("get_memory", "memory_id"), ("get_entity", "name"), ("undo_change", "event_id")]:
+            assert f"{argument}: " in await error(client, tool, **{argument: text})
+
+
+async def test_long_texts(memory: Memory) -> None:
+    text = "Clara drinks tea. " * 600
+    async with Client(server_of(memory)) as client:
+        (item,) = (await call(client, "add_memory", content=text))["results"]
+        assert len(item["memory"]) == results.MAX_LISTED_CHARS
+        read, cursor = "", ""
+        while True:
+            page = await call(client, "get_memory", memory_id=item["id"], cursor=cursor)
+            read, cursor = read + page["memory"], page["next_cursor"]
+            if not cursor:
+                break
+        assert read == text
+        assert (await call(client, "search_memories", query=text))["results"]
+        await call(client, "memory_history", memory_id=item["id"])
+        await call(client, "explain_memory", memory_id=item["id"])
+        too_long = "x" * 1_000_001
+        assert (await error(client, "add_memory", content=too_long)).startswith("content=<1000001 characters>")
+        again = await error(client, "update_memory", memory_id=item["id"], content=too_long)
+        assert again.startswith("content=<1000001 characters>")
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "sentence"),
+    [
+        ("search_memories", {"qery": "tea", "query": "tea"}, "qery: is no argument of this tool; did you mean query?"),
+        ("search_memories", {"query": "tea", "user_id": "ben"}, "user_id: is no argument of this tool; it takes"),
+        ("search_memories", {}, "query: is missing"),
+        ("search_memories", {"query": "tea", "top_k": 51}, "top_k: should be less than or equal to 50"),
+        ("search_memories", {"query": "tea", "top_k": "many"}, "top_k: should be a valid integer"),
+        ("search_memories", {"query": "tea", "memory_types": "[broken"}, "memory_types: should be a valid list"),
+        ("search_memories", {"query": "tea", "memory_types": ["odd"]}, "memory_types.0: should be "),
+        ("search_memories", {"query": "tea", "as_of": "soon"}, "as_of='soon': "),
+        ("search_memories", {"query": "tea", "cursor": "?"}, "cursor='?': is no next_cursor of this call"),
+        ("search_memories", {"query": " "}, "query="),
+        ("get_memories", {"cursor": "WzUsIDFd"}, "is no next_cursor of this call"),
+        ("add_memory", {"content": 5}, "content: should be a valid string"),
+        ("add_memory", {"content": ["a"]}, "content: should be a valid string"),
+        ("add_memory", {"content": ""}, "content: "),
+        ("add_memory", {"content": " \n"}, "content: is empty"),
+        ("add_memory", {"content": "a\0b"}, "content=<3 characters>: holds"),
+        ("delete_all_memories", {"confirm_user": "ben"}, "confirm_user: is not this user's id, so nothing was deleted"),
+        ("undo_change", {"event_id": "unknown"}, "event_id: there is no change with this id"),
+        ("get_entity", {"name": "Nobody"}, "name: no memory mentions an entity of this name"),
+    ],
+)
+async def test_unusable_arguments(memory: Memory, name: str, arguments: dict[str, Any], sentence: str) -> None:
+    memory.add("Clara drinks tea.", user_id=ANA)
+    async with Client(server_of(memory)) as client:
+        assert sentence in await error(client, name, **arguments)
+    assert memory.get_all(user_id=ANA)["total"] == 1
+
+
+async def test_arguments_as_clients_send_them(memory: Memory) -> None:
+    memory.add("Clara drinks tea.", user_id=ANA, memory_type="preference")
+    async with Client(server_of(memory)) as client:
+        for types in (["preference"], '["preference"]', "preference", None, ""):
+            arguments = {"query": "tea", "top_k": "1", "memory_types": types, "as_of": None}
+            assert len((await call(client, "search_memories", **arguments))["results"]) == 1
+        hits = await call(client, "search_memories", query="tea", memory_types="episodic")
+        assert hits["results"] == []
+        added = await call(client, "add_memory", content="Clara left for Rome.", memory_type="fact")
+        memory_id = added["results"][0]["id"]
+        assert (await call(client, "get_memory", memory_id=memory_id))["memory_type"] == "semantic"
+
+
+async def test_lists_come_in_pages(memory: Memory) -> None:
+    texts = [f"Clara drinks tea number {number}. {'Nice. ' * 100}" for number in range(30)]
+    memory.add([{"role": "user", "content": text} for text in texts], user_id=ANA)
+    async with Client(server_of(memory)) as client:
+        for name, arguments in [("get_memories", {}), ("search_memories", {"query": "tea", "top_k": 30})]:
+            ids: list[str] = []
+            cursor = ""
+            while True:
+                page = await call(client, name, **arguments, cursor=cursor)
+                ids += [one["id"] for one in page["results"]]
+                if not (cursor := page["next_cursor"]):
+                    break
+            assert len(ids) == len(set(ids)) == 30
+
+
+async def test_a_long_graph_is_cut(real_memory: Memory) -> None:
+    real_memory.delete_all(user_id=ANA)
+    names = ["Anna", "Ben", "Carl", "Dora", "Emil", "Fay", "Gus", "Hans", "Ina", "Jack", "Karl", "Lea", "Max", "Nina"]
+    texts = [f"Clara met {one} {other} in Rome." for one in names for other in names]
+    real_memory.add([{"role": "user", "content": text} for text in texts], user_id=ANA)
+    async with Client(server_of(real_memory)) as client:
+        assert (await call(client, "get_entity", name="Clara"))["is_cut"]
+        assert (await call(client, "search_graph", query="Clara"))["is_cut"]
+        assert (await call(client, "delete_all_memories", confirm_user=ANA))["is_cut"]
+
+
+# --- whose memories -------------------------------------------------------------------------------------------------
+
+
+async def test_other_users_memories_do_not_exist(memory: Memory) -> None:
+    (item,) = memory.add("Ben met Zoe in Oslo.", user_id="ben")["results"]
+    memory.update(item["id"], "Ben met Zoe in Bergen.", user_id="ben")
+    event = memory.history(item["id"])[-1]["id"]
+    before = memory.get(item["id"])
+    async with Client(server_of(memory)) as client:
+        for name in ("get_memory", "memory_history", "explain_memory", "delete_memory"):
+            theirs = await error(client, name, memory_id=item["id"])
+            assert theirs == await error(client, name, memory_id="unknown")
+        unknown = await error(client, "update_memory", memory_id="unknown", content="x")
+        assert await error(client, "update_memory", memory_id=item["id"], content="x") == unknown
+        assert await error(client, "undo_change", event_id=event) == await error(
+            client, "undo_change", event_id="unknown"
+        )
+        assert (await call(client, "search_memories", query="Zoe"))["results"] == []
+        assert (await call(client, "search_graph", query="Zoe"))["entities"] == []
+        await error(client, "get_entity", name="Zoe")
+        for uri in ("memory://ben/recent", "memory://ana%40x.org/odd", "odd://ben/recent", "memory://[/recent"):
+            with pytest.raises(MCPError, match="There is no such resource; yours are memory://ana%40x.org/recent"):
+                await client.read_resource(uri)
+    assert memory.get(item["id"]) == before
+
+
+async def test_unusable_prompts(memory: Memory) -> None:
+    async with Client(server_of(memory)) as client:
+        with pytest.raises(MCPError, match="There is no such prompt; the prompts are recall"):
+            await client.get_prompt("odd")
+        with pytest.raises(MCPError, match="This prompt takes: topic"):
+            await client.get_prompt("recall", {})
+        braces = await client.get_prompt("remember_this", {"text": "{topic} {0}"})
+        assert "{topic} {0}" in braces.messages[0].content.text
+        assert {prompt.name for prompt in (await client.list_prompts()).prompts} == {
+            "recall", "remember_this", "weekly_review"
+        }  # fmt: skip
+
+
+# --- failures -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "failure", [StoreUnavailable("the disk with Clara's tea is gone"), RuntimeError("Clara's tea")]
+)
+async def test_a_failing_memory(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch, failure: Exception, caplog: Any
+) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise failure
+
+    for method in ("add", "search", "get_all"):
+        monkeypatch.setattr(memory, method, fail)
+        monkeypatch.setattr(Memory, method, fail)
+        monkeypatch.setattr(f"graphmem.async_memory.AsyncMemory.{method}", lambda *_, **__: asyncio.to_thread(fail))
+    sentence = f"The memory cannot be used now ({type(failure).__name__}); go on without it, and try again later."
+    async with Client(server_of(memory)) as client:
+        with caplog.at_level(logging.DEBUG):
+            assert await error(client, "add_memory", content="Clara drinks tea.") == sentence
+            assert await error(client, "search_memories", query="tea") == sentence
+            with pytest.raises(MCPError, match="cannot be used now"):
+                await client.read_resource("memory://ana%40x.org/recent")
+    assert "Clara" not in caplog.text
+
+
+async def test_a_closed_memory(memory: Memory) -> None:
+    async with Client(server_of(memory)) as client:
+        memory.close()
+        assert "StoreUnavailable" in await error(client, "add_memory", content="Clara drinks tea.")
+
+
+def test_unusable_options(memory: Memory) -> None:
+    with pytest.raises(ValidationError, match="profile"):
+        create_server(memory, lambda _: None, profile="all")  # type: ignore[arg-type, return-value]
+    with pytest.raises(ValidationError, match="names"):
+        create_server(memory, lambda _: None, names="odd")  # type: ignore[arg-type, return-value]
+    with pytest.raises(ValidationError, match="find_key"):
+        mcp_app(memory, "key")  # type: ignore[arg-type]
+    with pytest.raises(ValidationError, match="path"):
+        mcp_app(memory, lambda _: None, path="mcp")  # type: ignore[arg-type, return-value]
+    with pytest.raises(ConfigError, match="mcp.tools"):
+        Settings.from_dict({"mcp": {"tools": "odd"}})
+
+
+# --- HTTP -----------------------------------------------------------------------------------------------------------
+
+
+async def test_keys(memory: Memory) -> None:
+    async with serving(memory) as url:
+        async with http_client(url, "gm_ana") as client:
+            await call(client, "add_memory", content="Clara drinks tea.")
+        async with http_client(url, "gm_ben") as client:
+            assert (await call(client, "get_memories"))["total"] == 0
+        async with http_client(url, "gm_ana_bot") as client:
+            assert (await call(client, "get_memories"))["total"] == 0
+            await call(client, "add_memory", content="The bot met Clara.")
+        async with http_client(url, "gm_ana") as client:
+            assert (await call(client, "get_memories"))["total"] == 2
+        async with http_client(url, "gm_app", **{"X-Graphmem-User": ANA}) as client:
+            assert (await call(client, "get_memories"))["total"] == 2
+        async with http_client(url, "gm_app") as client:
+            assert "X-Graphmem-User: is missing" in await error(client, "get_memories")
+        async with http_client(url, "gm_ben", **{"X-Graphmem-User": ANA}) as client:
+            assert "names another user" in await error(client, "get_memories")
+            with pytest.raises(MCPError, match="names another user"):
+                await client.list_resources()
+
+
+async def test_http_refuses_strangers(memory: Memory) -> None:
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    headers = {"Accept": "application/json, text/event-stream"}
+    async with serving(memory) as url, httpx2.AsyncClient(headers=headers) as client:
+        for authorization in ({}, {"Authorization": "Bearer gm_odd"}, {"Authorization": "Basic gm_ana"}):
+            answer = await client.post(url, json=body, headers=authorization)
+            assert (answer.status_code, "gm_odd" in answer.text) == (401, False)
+            assert answer.headers["www-authenticate"].startswith("Bearer")
+        key = {"Authorization": "Bearer gm_ana"}
+        assert (await client.post(url, json=body, headers={**key, "Host": "evil.example"})).status_code == 421
+        origin = {**key, "Origin": "https://evil.example"}
+        assert (await client.post(url, json=body, headers=origin)).status_code == 403
+
+
+# --- stdio ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_needs_a_user(tmp_path: Path) -> None:
+    line = [sys.executable, "-m", "graphmem", "mcp", "--home", str(tmp_path)]
+    result = subprocess.run(line, input="", capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "--user is missing" in result.stderr
+
+
+async def test_stdout_has_the_protocol_alone(tmp_path: Path) -> None:
+    """A table of the ledger is dropped while the server runs, so that a tool fails inside."""
+    parameters = command(tmp_path)
+    process = await asyncio.create_subprocess_exec(
+        parameters.command, *parameters.args, env=parameters.env,
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+
+    async def request(number: int, method: str, **params: Any) -> dict[str, Any]:
+        message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+        process.stdin.write(f"{json.dumps(message)}\n".encode())
+        answer: dict[str, Any] = json.loads(await process.stdout.readline())
+        assert answer["id"] == number
+        return answer
+
+    client = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    assert (await request(1, "initialize", **client))["result"]["serverInfo"]["name"] == "graphmem"
+    process.stdin.write(b'{"jsonrpc": "2.0", "method": "notifications/initialized"}\n')
+    added = await request(2, "tools/call", name="add_memory", arguments={"content": "Clara drinks green tea."})
+    assert not added["result"].get("isError")
+    with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as ledger:
+        ledger.execute("DROP TABLE memories")
+    failed = await request(3, "tools/call", name="add_memory", arguments={"content": "Clara drinks black tea."})
+    assert failed["result"]["isError"]
+    assert "cannot be used now" in failed["result"]["content"][0]["text"]
+    process.stdin.write(b"this is no JSON about Clara's green tea\n")
+    unknown = await request(4, "tools/call", name="search_memories", arguments={"odd": "Clara's tea"})
+    assert unknown["result"]["isError"]
+    stdout, stderr = await process.communicate(b"")
+    assert [json.loads(line) for line in stdout.splitlines()] == []
+    assert b"Clara" not in stderr
+    assert ANA.encode() not in stderr
+
+
+@pytest.mark.thorough  # two processes load the models
+async def test_two_servers_and_a_memory_share_a_folder(tmp_path: Path) -> None:
+    with Memory(tmp_path) as memory:
+        async with Client(command(tmp_path)) as one, Client(command(tmp_path)) as other:
+            await call(one, "add_memory", content=FIRST)
+            await call(other, "add_memory", content=SECOND)
+            memory.add("Anna sings in a choir.", user_id=ANA)
+            for client in (one, other):
+                found = await call(client, "search_memories", query=QUESTION)
+                assert len(found["results"]) == 3
+                assert (await call(client, "get_memories"))["total"] == 3
+            assert len(memory.search(QUESTION, user_id=ANA)["results"]) == 3
+            ids = [one["id"] for one in memory.get_all(user_id=ANA)["results"]]
+            await asyncio.gather(
+                *(call(client, "delete_memory", memory_id=ids[n]) for n, client in enumerate((one, other)))
+            )
+            assert memory.get_all(user_id=ANA)["total"] == 1
+
+
+def test_all_tools_are_in_a_profile() -> None:
+    named = {tool.tool_name for profile in tools.PROFILES.values() for tool in profile}
+    assert named == {tool.tool_name for tool in tools.Tool.__subclasses__()}
+    assert set(tools.DOTTED_NAMES) == {tool.tool_name for tool in tools.CORE}
