@@ -102,10 +102,10 @@ class ChatLink:
         """Stores the last rounds of a saved chat in the background and returns at once; never raises for an unusable
         chat. Of more than 1,000 savings that wait for a slow memory, the oldest is dropped.
 
-        `messages` is the chat or its end, in the form of `Memory.add`. Calls are stored in their order, each message
-        once however often it is saved. A message is recognised by its "id", or by its words and "timestamp"; one with
-        neither, by its words and the two messages before it, which requires the whole chat, or an end of it that begins
-        inside the chat of the former calls.
+        `messages` is the whole chat or the last part of it, as messages for `Memory.add`. Calls are stored in their
+        order, each message once however often it is saved. A message is recognised by its "id", or by its words and
+        "timestamp"; one with neither, by its words and the two messages before it. That requires the whole chat, or a
+        last part whose first message was in an earlier call.
         """
         try:
             with self._lock:

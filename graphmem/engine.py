@@ -40,7 +40,7 @@ PROJECTION_NAMES = ("vectors", "graph")
 # Seconds that `flush` waits for a store to take one batch: a server that has just started is slow to plan its first
 # statements.
 FLUSH_TIMEOUT = 30.0
-# Items whose time is over, deleted in one transaction.
+# The most expired items that one transaction deletes.
 EXPIRED_BATCH = 200
 # Another process may claim a job of the language model after 6 x `timeout` + 30 s: time for the calls of one job, each
 # with its retries.
@@ -86,7 +86,7 @@ class Engine:
 
     @property
     def projection_workers(self) -> list[ProjectionWorker]:
-        """The workers that deliver, one for each projection."""
+        """The workers that deliver to the projections, one for each."""
         return self._backends.projection_workers
 
     @property
@@ -153,7 +153,10 @@ class Engine:
             raise StoreUnavailable(CLOSED)
 
     def check_embedder(self) -> None:
-        """Raises ConfigError when the ledger's vectors are of another embedder; records the first one."""
+        """Raises ConfigError when the ledger's vectors are of another embedder than the configured one.
+
+        Records the configured one in a ledger that has none yet.
+        """
         check_embedder(self.ledger, self.embedding_spec.embedder)
 
     def _open_projections(self) -> None:
@@ -168,14 +171,14 @@ class Engine:
             self._job_worker.schedule()
 
     def load_models(self) -> None:
-        """Loads the models that run in this process; without that, the first search does and takes longer.
+        """Loads the models that run in this process, so that the first search need not wait for them.
 
-        Never raises: the search that needs a broken model says so.
+        Never raises: a broken model raises when a search needs it.
         """
         with suppress(ModelError):
             if self._backends.extractor is not None:
                 self._backends.extractor.keys("Anna")
-            # Only such an embedder runs in this process; another would send the word to its host.
+            # Only a TokenEmbedder runs in this process; any other embedder would send the word to its server.
             if isinstance(self._backends.embedder, TokenEmbedder):
                 self._backends.embedder.embed_question("Anna")
 
@@ -198,10 +201,10 @@ class Engine:
     def run_job(
         self, job: int, records: Sequence[MemoryRecord], kind: JobKind, *, wait: bool
     ) -> tuple[JobResult | JobFailure, list[str]]:
-        """Runs a job (facts or procedure) on newly stored messages while enriching them; then delivers both.
+        """Runs a job (facts or procedure) on newly stored messages while enriching them; then delivers the results.
 
-        `job` is the job's number, `records` the source messages. Returns the job's result, or its failure, and the
-        pending parts: the job's kind, projections. With `wait=False` it returns an empty result at once.
+        `job` is the job's number, `records` the source messages. Returns the job's result, or its failure, and what is
+        still pending: the job's kind and names of projections. With `wait=False` it returns an empty result at once.
         """
         job_worker = self.job_worker()
         future: Future[JobResult | JobFailure] | None = None
@@ -223,12 +226,12 @@ class Engine:
         return result, pending if set(pending) >= set(PROJECTION_NAMES) else still_pending
 
     def _is_unfinished(self, job: int) -> bool:
-        """Tells whether a job is still recorded: then another process is working on it."""
+        """Returns True if a job is still recorded, because another process is working on it."""
         with self.ledger.read() as connection:
             return jobs.get(connection, job) is not None
 
     def retry_failed(self) -> dict[str, Any]:
-        """Runs all jobs of the language model now, and waits for them; see `Memory.retry_failed`."""
+        """Runs all recorded jobs of the language model now, and waits for them; see `Memory.retry_failed`."""
         results = self.job_worker().drain(by_force=True)
         failed = Counter(result.error for result in results if isinstance(result, JobFailure))
         return {"done": len(results) - failed.total(), "failed": dict(failed), "pending": self._flush_background()}
@@ -367,9 +370,10 @@ class Engine:
             return memories.all_partitions(connection)
 
     def verify(self) -> dict[str, Any]:
-        """Compares the projections with the ledger and the derived columns with their rows.
+        """Checks the ledger's file, its derived columns and its texts, and compares each projection with the ledger.
 
-        Returns the report that `Memory.verify` documents.
+        A derived column is wrong if it differs from the value computed from the rows it is derived from, such as
+        `entities.mentions` from the number of mentions. Returns the report that `Memory.verify` documents.
         """
         damaged = self.ledger.check()
         with self.ledger.read() as connection:
@@ -455,7 +459,7 @@ class Engine:
 def _log_and_leave_pending() -> Iterator[None]:
     """Logs a failure of a model or store after a commit; the unfinished work stays recorded and is tried again.
 
-    A changed embedder (ConfigError) is one, too: `undo` does not check it, but its words are embedded again.
+    Also logs the ConfigError for a changed embedder: `undo` embeds the restored text without checking the embedder.
     """
     try:
         yield

@@ -169,8 +169,8 @@ class Memory:
         `messages`: a string, one `{"role", "content", "name"?, "timestamp"?, "id"?, "metadata"?}`, or a list of them;
         other keys are ignored. A message's own metadata overrides the call's. `timestamp` is the time of the messages
         (default: now): a datetime, ISO 8601 text or epoch seconds. `infer`: draw facts (default: if a language model is
-        configured). `prompt` replaces the configured instruction for that. `memory_type="procedural_memory"` draws one
-        summary of a procedure instead.
+        configured). `prompt` replaces the configured instructions for drawing facts. `memory_type="procedural_memory"`
+        draws one summary of a procedure instead.
 
         The words are durable when this returns. `wait=False` leaves all else to the background; `flush()` waits for it.
 
@@ -211,7 +211,7 @@ class Memory:
         return self._shaped(result)
 
     def _uses_llm(self, infer: object) -> bool:
-        """Tells whether a language model draws facts: by default if one is configured."""
+        """Returns True if a language model is to draw facts, as `infer` says; by default if one is configured."""
         if infer is None:
             return self.has_llm
         is_wanted = validation.flag(infer, "infer")
@@ -716,15 +716,19 @@ class Memory:
     # --- housekeeping -------------------------------------------------------------------------------------------
 
     def flush(self) -> dict[str, list[str]]:
-        """Finishes background work and waits for it; returns `{"pending": […]}`, unfinished projections and jobs."""
+        """Finishes background work and waits for it; returns `{"pending": […]}`, the unfinished projections ("vectors",
+        "graph") and kinds of jobs ("facts", "procedure", "summary").
+        """
         self._engine.check_open()
         return {"pending": self._engine.flush()}
 
     def retry_failed(self) -> dict[str, Any]:
-        """Runs all jobs of the language model now, and waits for them.
+        """Runs all recorded jobs of the language model now, and waits for them; then finishes background work.
 
-        Also runs those that wait after a failure, and those that another process has claimed, because it may have died.
-        Returns `{"done": n, "failed": {error class: n}, "pending": […]}`. Raises ConfigError without a model.
+        Also runs jobs that wait after a failure, and jobs that another process has claimed, because that process may
+        have died. Returns `{"done": n, "failed": {error class: n}, "pending": […]}`: how many jobs succeeded, how many
+        failed with which error, and the projections and kinds of jobs that are still unfinished, as `flush` names them.
+        Raises ConfigError without a model.
         """
         self._engine.check_open()
         return self._engine.retry_failed()
@@ -744,15 +748,21 @@ class Memory:
         return self._engine.stats(_optional_scope(user_id, agent_id, run_id))
 
     def verify(self, repair: bool = False) -> dict[str, Any]:  # noqa: FBT001, FBT002  (the contract's form)
-        """Compares the projections with the ledger, by ids and versions, and the derived columns with their rows.
+        """Checks the ledger's file, derived columns and texts, and compares each projection with the ledger.
 
         Returns `{"ok", "ledger", "damaged", "derived", "failed", "projections": {name: {"missing", "extra", "stale",
         "dead_letters", "unreadable", "unreachable"}}, "repaired"?}`.
 
-        `damaged` has lines about a broken file and ids of memories whose words were changed outside graphmem: restore
-        them from a backup, or `update` such a memory with the right words or `delete` it, then call `repair()`.
-        `failed` counts memories whose last enrichment failed. `repair=True` repairs the differences (not the damage)
-        and reports the state afterwards, with the first report as "repaired".
+        `ledger` has the number of rows by table. `damaged` has lines about a broken file and ids of memories whose
+        words were changed outside graphmem: restore them from a backup, or `update` such a memory with the right words
+        or `delete` it, then call `repair()`. `derived` names wrong derived columns, which are computed from other rows,
+        such as `entities.mentions`, the number of memories that mention an entity. `failed` counts memories whose last
+        enrichment failed. `projections` has lists of ids: rows `missing` from the projection, `extra` rows, which the
+        ledger does not have, `stale` rows, whose sequence number differs from the ledger's, and `dead_letters`, which
+        the store refused; `unreadable` or `unreachable` has the reason why the projection could not be compared.
+
+        `repair=True` repairs the differences (not the damage) and reports the state afterwards, with the first report
+        as "repaired".
         """
         self._engine.check_open()
         repair = validation.flag(repair, "repair")

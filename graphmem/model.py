@@ -169,7 +169,7 @@ class View:
         return self.show_expired or expires_at is None or expires_at > self.moment
 
 
-# The form of a text's vectors, and the bytes of one number of them.
+# The embedding form of a text's vectors, and the bytes of one number in them.
 VECTOR, VECTOR_BYTES = "vector", 4
 
 
@@ -187,7 +187,8 @@ class EmbedderId(NamedTuple):
 class EmbeddingSpec:
     """The embeddings stored for each text: the vectors of `model` and, unless `tokens` is None, token matrices.
 
-    `dims` is the length of a vector. `tokens` is the name of the token matrices' form, `token_dims` their width.
+    `dims` is the length of a vector. `tokens` is the embedding form of the token matrices, such as "tokens-128",
+    `token_dims` the length of a token vector.
     """
 
     model: str
@@ -202,7 +203,7 @@ class EmbeddingSpec:
 
     @property
     def names(self) -> list[str]:
-        """The names of the stored forms: the vector's and, if any, the token matrices'."""
+        """The embedding forms that are stored: "vector" and, if any, that of the token matrices."""
         return [VECTOR] if self.tokens is None else [VECTOR, self.tokens]
 
 
@@ -210,8 +211,8 @@ class CandidateRow(NamedTuple):
     """The columns of a memory that a search needs for its features.
 
     `row` is the memory's row number, `at` microseconds since 1970 UTC, `answer_types` the number of an AnswerType,
-    `question_share` 0 to 1. `before` and `after` are the rows beside it in its session (None at an end), also where
-    the view hides them. `source_only` marks a source message. `role` is the author's.
+    `question_share` 0 to 1. `before` and `after` are the rows beside it in its session (None for the first and last
+    memory), also where the view hides them. `source_only` marks a source message. `role` is the author's.
     """
 
     row: int
@@ -300,7 +301,7 @@ class MemoryRecord:
 
 
 def embedded_text(speaker: str | None, text: str) -> str:
-    """Returns a memory's words after its speaker's name ("Anna: I moved"), the form that is embedded and indexed."""
+    """Returns the text that is embedded and indexed: a memory's words after its speaker's name ("Anna: I moved")."""
     return f"{speaker}: {text}" if speaker else text
 
 

@@ -155,7 +155,7 @@ def split_title(text: str) -> tuple[str, str]:
 
 
 def is_passage(text: str) -> bool:
-    """Tells whether a text is a part of a document rather than of a conversation: a title with enough text below it."""
+    """Returns True for a part of a document, not of a conversation: a text with a title and enough text below it."""
     title, body = split_title(text)
     return bool(title) and len(body) >= MIN_PASSAGE_CHARS
 
@@ -317,10 +317,13 @@ def _character_ngrams(run: str, longest: int) -> Iterator[str]:
 
 
 def entity_id(partition: str, key: str) -> str:
-    """Returns an entity's id outside the ledger: a hash, because a tombstone keeps it after the words are erased."""
+    """Returns the id by which projections and tombstones name an entity: a hash of its partition and key (hex).
+
+    A hash, so that a tombstone does not keep the words of an erased key.
+    """
     return blake2b(f"{partition}\n{key}".encode(), digest_size=16).hexdigest()
 
 
 def content_hash(text: str) -> str:
-    """Returns the hash of a text: its embeddings, for example, are stored under it."""
+    """Returns the content hash of a text (hex), under which the text's embeddings are stored."""
     return blake2b(text.encode(), digest_size=16).hexdigest()

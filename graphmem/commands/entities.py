@@ -1,6 +1,7 @@
-"""Aliases and chosen names of entities: users' commands, links by rule, and removal of links without support.
+"""Aliases and chosen names of entities: users' commands, links made by rules, and removal of links and names.
 
-Called within the transaction of `graphmem.commands.unit_of_work`.
+A rule (`graphmem.extraction.entity_resolution`) links two names that probably mean one entity. All functions run inside
+the transaction of `graphmem.commands.unit_of_work`.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from graphmem.stores.ledger.memories import partition_row
 if TYPE_CHECKING:
     from graphmem.commands.unit_of_work import UnitOfWork
 
-# At most so many names are compared with a new one: if more begin alike, no rule can tell which of them it means.
+# The most names that are compared with a new one: if more begin alike, no rule can decide which of them it means.
 MAX_COMPARED = 50
-# At most so many similar keys are named by an error; their minimal similarity (rapidfuzz, 0..100).
+# The most similar keys that an error suggests, and their minimal similarity (rapidfuzz, 0..100).
 NEAREST_LIMIT, MIN_SIMILARITY = 3, 60
 
 
@@ -51,7 +52,7 @@ def execute_entity_command(command: EntityCommand, uow: UnitOfWork) -> Outcome:
         return Outcome(OutcomeType.NAME_ENTITY, key)
     if entity_names.link_between(connection, partition, link.key, link.other) is None:
         raise NotFoundError(_not_linked_message(connection, view, link))
-    # Stored as a negation even if the user had made the link: a rule may have found it as well, and would do so again.
+    # Stored as a negation even if the user had made the link: otherwise a rule could make the same link again.
     entity_names.set_user_link(connection, partition, link, micros(uow.now), negated=True)
     return Outcome(OutcomeType.NAME_ENTITY, key)
 
@@ -83,17 +84,19 @@ def _not_linked_message(connection: Connection, view: View, link: Link) -> str:
     return f"{link.key!r} and {link.other!r} are not linked to each other, so there is nothing to take back; {directly}"
 
 
-# --- links by rule --------------------------------------------------------------------------------------------------
+# --- links made by rules --------------------------------------------------------------------------------------------
 
 
 def link_new_names(
     connection: Connection, partition: int, extraction: Extraction, now: datetime, *, is_passage: bool
 ) -> None:
-    """Adds aliases by rule for a text that was just added to the graph.
+    """Applies the rules for aliases to the names in a text that was just added to the graph.
 
-    Links the names that the text states to mean one person, and each name that no other memory mentions to its full
-    name and to other spellings: these rules compare names alone, so they apply once per name. Passages of documents
-    (`is_passage`) link no first names: in a document a first name mostly belongs to somebody else.
+    The rules link two people's names if the text says that they are the same person ("call me Bo"), a first name and
+    the only full name that begins with it ("Anna", "Anna Berg"), and two spellings of a name ("Alison Berg", "Allison
+    Berg"). The last two rules compare nothing but names, so they run only for names that no other memory mentions yet.
+    Passages of documents (`is_passage`) link no first names: in a document a first name mostly belongs to somebody
+    else.
     """
     at = micros(now)
     names = [mention.key for mention in extraction.mentions if mention.kind <= MentionKind.NAME]
@@ -110,7 +113,10 @@ def link_new_names(
 
 
 def _link_first_name(connection: Connection, partition: int, entity: Entity, at: int) -> None:
-    """Links a first name to the only full name that begins with it; removes that link when there is a second one."""
+    """Links a first name to the only full name that begins with it; removes the link if a second full name does.
+
+    `entity` is the first name, or one of the full names.
+    """
     if not (key := _first_name_in(entity)):
         return
     first_name = entity_names.existing_entities(connection, partition, [key]).get(key)
@@ -146,9 +152,10 @@ def _link_spellings(connection: Connection, partition: int, entity: Entity, at: 
 
 
 def prune_rule_links(connection: Connection, partition: int, keys: Iterable[str]) -> None:
-    """Removes links by rule of these keys, which a memory mentioned, if they have lost their support.
+    """Removes the links of these keys that rules made and that the memories no longer justify.
 
-    A link needs a mention of both keys; a link stated by a text (`Origin.SAID`) also needs a memory that states it.
+    Called after the mentions of a memory, which had these keys, were removed. A link stays as long as memories mention
+    both of its keys and, if a text stated it (`Origin.SAID`), as long as a memory states it. Users' links always stay.
     """
     links = [link for link in entity_names.links_of(connection, partition, keys) if link.origin is not Origin.USER]
     mentioned = set(entity_names.existing_entities(connection, partition, {key for link in links for key in link[:2]}))
@@ -165,9 +172,9 @@ def _is_supported(connection: Connection, partition: int, link: Link, mentioned:
 
 
 def delete_unmentioned_names(connection: Connection, partition: int) -> None:
-    """Deletes aliases and chosen names of keys that no memory mentions: needed after an erasure or an import.
+    """Deletes aliases and chosen names of keys that no memory mentions, as after an erasure or an import.
 
-    Keys in texts that wait for enrichment are kept: an update or a `rebuild` removes a memory's mentions for a while.
+    Keeps keys that occur in texts waiting for enrichment: until then an updated memory has no mentions.
     """
     unmentioned = entity_names.unmentioned_keys(connection, partition)
     if not unmentioned:

@@ -1,7 +1,7 @@
 """The handlers of commands about jobs and facts, for `graphmem.commands.unit_of_work`, and a fact's sources and scope.
 
-A language model answers after seconds. Meanwhile its messages may have been erased, or another call may have stored
-similar facts: the first makes a command a NONE with reason `ERASED`, the second raises DecisionConflict.
+A language model takes seconds to answer. If its messages were erased meanwhile, the outcome of a command is NONE with
+the reason `ERASED`; if another call has stored similar facts, DecisionConflict is raised.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class JobAlreadyDone(Exception):
 
 
 def enqueue_extraction(command: EnqueueExtraction, uow: UnitOfWork) -> Outcome:
-    """Records a job for the source messages that this change set stored as new; its row is the outcome's id."""
+    """Records a job for the source messages that this change set stored as new. The outcome's id is the job's row."""
     messages = uow.new_source_messages
     if not messages:
         return Outcome(OutcomeType.NONE, "", reason="nothing new")
@@ -44,9 +44,9 @@ def enqueue_extraction(command: EnqueueExtraction, uow: UnitOfWork) -> Outcome:
 
 
 def complete_job(command: CompleteJob, uow: UnitOfWork) -> Outcome:
-    """Completes a job, unless it is done or its decision is outdated; records a summary that is due.
+    """Completes a job and, if a summary of its session is due, records a job for it.
 
-    Raises JobAlreadyDone and DecisionConflict.
+    Raises JobAlreadyDone, and DecisionConflict if facts near to the new ones were stored after the decision.
     """
     connection = uow.connection
     if not jobs.complete(connection, command.job.row):
@@ -63,7 +63,7 @@ def _has_new_neighbours(command: CompleteJob, uow: UnitOfWork) -> bool:
     if not rows:
         return False
     vectors_by_row = embeddings.vectors_by_row(uow.connection, command.spec.model, rows)
-    # A fact without vectors yet may be near.
+    # A fact that is not embedded yet counts as near.
     return len(vectors_by_row) < len(rows) or any(
         float(np.max(command.vectors @ vector)) >= command.min_similarity
         for vectors in vectors_by_row.values()
@@ -78,7 +78,7 @@ def _is_summary_due(command: CompleteJob, uow: UnitOfWork) -> bool:
 
 
 def enqueue_summaries(summaries: Sequence[MemoryRecord], uow: UnitOfWork) -> None:
-    """Records new summaries of sessions whose running summary was erased, if the session has episodes left."""
+    """Records a job for a new summary of each session whose summary was erased, if the session has episodes left."""
     for summary in summaries:
         scope, session = summary.scope, summary.session
         if summary.memory_type != sessions.PROCEDURAL and sessions.has_episodes(uow.connection, scope, session, 1):
@@ -126,8 +126,8 @@ def reaffirm_fact(command: ReaffirmFact, uow: UnitOfWork) -> Outcome:
 def add_scope(scope: Scope, record: MemoryRecord, uow: UnitOfWork) -> MemoryRecord:
     """Adds the scope in which a memory was said again: the agent, if the memory has none, and the run as a further one.
 
-    A memory said again outside of runs loses its own run, so that it outlives the deletion of all its runs. A scope of
-    another partition changes nothing. Returns the memory as it is then.
+    If the memory was said again outside of runs, its own run becomes a further one, so that the memory outlives the
+    deletion of all its runs. A scope of another partition changes nothing. Returns the memory after the change.
     """
     if record.partition != scope.partition:  # a memory never changes its partition
         return record
@@ -141,11 +141,12 @@ def add_scope(scope: Scope, record: MemoryRecord, uow: UnitOfWork) -> MemoryReco
 
 
 def remove_from_run(run: str, record: MemoryRecord, uow: UnitOfWork) -> MemoryRecord | None:
-    """Takes a memory out of a deleted run. Returns None, without a change, if it was said nowhere else: it is to be
-    erased.
+    """Removes a memory from a deleted run and returns it as changed.
 
-    If that run was the memory's own, its first further run becomes its own. A memory without an own run gets none. Its
-    session is then one of its source messages' of that run (or of no run); without any that of a message said now.
+    Returns None, and changes nothing, if the memory was said in no other run: the caller then erases it. If the deleted
+    run was the memory's own, its first further run becomes its own. The memory's session becomes that of a source
+    message which was said in its own run (outside of runs, if it has none); without such a source message, the session
+    that a new message of that run and time would belong to.
     """
     own_run, other_runs = record.scope.run_id, [other for other in record.further_runs if other != run]
     if own_run == run:
@@ -163,7 +164,10 @@ def remove_from_run(run: str, record: MemoryRecord, uow: UnitOfWork) -> MemoryRe
 
 
 def _save_scope(moved: MemoryRecord, record: MemoryRecord, reason: str, uow: UnitOfWork) -> MemoryRecord:
-    """Saves a memory's new scope and runs with a SCOPE event, if they differ from those of `record`."""
+    """Saves `moved`, which is `record` with another scope, session or list of runs, and adds a SCOPE event.
+
+    Returns the memory as saved; if both are equal, saves nothing and returns `record`.
+    """
     if moved == record:
         return record
     moved = replace(moved, seq=uow.next_seq())

@@ -48,10 +48,10 @@ if TYPE_CHECKING:
 
 
 def add_message(command: AddMessage, uow: UnitOfWork) -> Outcome:
-    """Stores a message as an episode, unless a message with its key was stored before.
+    """Stores a message as an episode, unless its message key (`command.key`) shows that it was stored before.
 
-    Then the outcome is NONE, with the reason "known", or "erased" if that message's memory was erased. Raises
-    ValidationError if that message had the same id but other words.
+    For a repeated message the outcome is NONE, with the reason "known", or "erased" if the memory of the first one was
+    erased. Raises ValidationError if the first one had the same message id but other words.
     """
     connection = uow.connection
     stored = None if command.key is None else tombstones.message_lookup(connection, command.key)
@@ -106,7 +106,10 @@ def _episode(command: AddMessage, uow: UnitOfWork) -> MemoryRecord:
 
 
 def store_enrichment(command: StoreEnrichment, uow: UnitOfWork) -> Outcome:
-    """Stores a memory's vectors, counts and extraction, and links its new names, once for each version of its text."""
+    """Stores a memory's embeddings, term counts and extraction, and applies the rules for aliases to its new names.
+
+    Does so once for each version of the memory's text.
+    """
     connection = uow.connection
     record = memories.find(connection, command.id)
     if record is None or record.version != command.version:
@@ -129,7 +132,7 @@ def store_enrichment(command: StoreEnrichment, uow: UnitOfWork) -> Outcome:
 
 
 def _remove_derived(record: MemoryRecord, uow: UnitOfWork, *, with_graph: bool = True) -> ErasureReport:
-    """Removes a memory's vectors and term counts and, `with_graph`, its mentions and relations."""
+    """Removes a memory's reference to its embeddings, its term counts and, `with_graph`, its mentions and relations."""
     connection = uow.connection
     text_hash, windows = embeddings.enrichment_state(connection, record.row)
     partition = uow.partition_row(record)
@@ -151,9 +154,9 @@ def _remove_from_graph(record: MemoryRecord, partition: int, uow: UnitOfWork) ->
 
 
 def reindex_memory(command: ReindexMemory, uow: UnitOfWork) -> Outcome:
-    """Removes everything derived from a memory's words and records the task to compute it again."""
+    """Removes a memory's enrichment, except the graph of a fact, and records the task to enrich it again."""
     record = uow.find(command.id)
-    # A fact's graph comes from a language model: no extractor would find it again.
+    # A fact's mentions and relations come from a language model: no extractor would find them again.
     _remove_derived(record, uow, with_graph=record.kind is not Kind.FACT)
     memories.set_seq(uow.connection, record.row, uow.next_seq())
     outbox.enqueue_enrichment(uow.connection, record.row, record.version)
@@ -161,7 +164,7 @@ def reindex_memory(command: ReindexMemory, uow: UnitOfWork) -> Outcome:
 
 
 def update_memory(command: UpdateMemory, uow: UnitOfWork) -> Outcome:
-    """Changes text, metadata, expiration, scope and sources of a memory; new text is derived anew."""
+    """Changes text, metadata, expiration, scope and sources of a memory; records the task to enrich a new text."""
     record = uow.find(command.id)
     if _updated(record, command) == record:
         return Outcome(OutcomeType.NONE, record.id, kind=record.kind, record=record, reason="nothing to change")
@@ -202,7 +205,7 @@ def _save(record: MemoryRecord, uow: UnitOfWork) -> MemoryRecord:
 
 
 def retire_memory(command: RetireMemory, uow: UnitOfWork) -> Outcome:
-    """Ends a memory's validity and its relations' at `command.at`, and links it to its successor."""
+    """Ends the validity of a memory and of its relations at `command.at`, and links the memory to its successor."""
     record = uow.find(command.id)
     if record.valid_to is not None:
         return Outcome(OutcomeType.NONE, record.id, kind=record.kind, record=record, reason="retired already")
@@ -257,7 +260,10 @@ def undo_event(command: UndoEvent, uow: UnitOfWork) -> Outcome:
 
 
 def delete_memory(command: DeleteMemory, uow: UnitOfWork) -> Outcome:
-    """Erases a memory with its source messages and summaries; or takes it out of one run, if it is in others, too."""
+    """Erases a memory with its source messages and the summaries drawn from them.
+
+    With `command.run_id`, a memory that was also said in other runs is removed from that run alone.
+    """
     if command.missing_ok and memories.find(uow.connection, command.id) is None:
         return Outcome(OutcomeType.NONE, command.id, reason="not there")
     record = uow.find(command.id)

@@ -100,7 +100,7 @@ class UnitOfWork:
         self.session_gap = session_gap
         # Rows of partitions that may have aliases or chosen names of entities without a mention.
         self.partitions_with_stale_names: set[int] = set()
-        # Source messages that this change set stored as new: `EnqueueExtraction` has facts drawn from them.
+        # Source messages that this change set stored as new: `EnqueueExtraction` records a job for them.
         self.new_source_messages: list[MemoryRecord] = []
         self._partition_rows: dict[str, int] = {}
 
@@ -128,13 +128,14 @@ class UnitOfWork:
     def session_for(
         self, scope: Scope, at: datetime, name: str | None, content: str, document: str | None = None
     ) -> str:
-        """Returns the id of the session that a message at that time belongs to, whoever the speaker is.
+        """Returns the id of the session that a message of this scope, said at `at`, belongs to, whoever says it.
 
-        That is the document of a document's part, else the run, else the nearest session within `session_gap`, else a
-        new one.
+        A passage of a document (`content`; without the `name` of a speaker) gets a session of its own. A paragraph of a
+        document belongs to the session of that document (`document` is its id). Any other message belongs to its run
+        or, without one, to the session of the nearest episode at most `session_gap` away, else to a new session.
         """
         if name is None and is_passage(content):
-            # A passage of a document: the passage imported before it is not the message said before it.
+            # Passages that are imported one after the other are not messages that were said one after the other.
             return f"{memories.SINGLE_SESSION}{uuid4()}"
         if document is not None:
             return f"{memories.SINGLE_SESSION}{document}"

@@ -60,7 +60,10 @@ def build_report(
 
 
 def _adding_speed(stored: StoredMessages, messages: int) -> dict[str, float] | None:
-    """Returns None if some of the messages were stored before this run."""
+    """Returns {"messages": number, "seconds": time to store them, "per_second": rate}.
+
+    Returns None if some of the `messages` messages were stored before this run, so that the rate would be wrong.
+    """
     if stored.messages < messages:
         return None
     rate = round(stored.messages / stored.seconds, 1)

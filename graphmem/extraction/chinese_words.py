@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 EntityCandidate: TypeAlias = tuple[str, MentionKind, EntityType]
 TaggedWord: TypeAlias = tuple[str, str]
 
-# By jieba's tags: nr people, ns places, nt organizations, nz other names, eng words in Latin letters. Two letters each.
+# Entity types by the first two letters of jieba's tags: nr names of people, ns of places, nt of organizations, nz other
+# names, eng words in Latin letters.
 NAME_TYPES = {
     "nr": EntityType.PERSON,
     "ns": EntityType.PLACE,
@@ -41,7 +42,7 @@ PREFIXES_OF_NAMES = frozenset("在给給教和跟把被对對向从從叫让讓�
 SUFFIXES_OF_NAMES = frozenset("去来來说說的是也又就家")
 FULL_NAME_LENGTH = 3
 MIN_LENGTH = 2
-# Words tagged as nouns or names that name nothing; the second line has attributes that any text may mention.
+# Words tagged as nouns or names that denote nothing in particular; the second line has words such as "time" and "name".
 EMPTY_NOUNS = frozenset(
     """
     谢谢 謝謝 恭喜 东西 東西 时候 時候 大家 事情 礼拜 禮拜 地方 样子 樣子 问问 有点 别提
@@ -62,8 +63,9 @@ def add_mentions(text: str, mention: Callable[[str, MentionKind, EntityType], ob
 
 
 def find_entities(text: str) -> Iterator[EntityCandidate]:
-    """Yields the entities of a text, with repetitions: names, nouns of two characters or more, and rows of nouns.
+    """Yields the entities of a Chinese text, with repetitions: names, nouns, and runs of consecutive nouns.
 
+    Single characters are left out. A run of nouns is one more entity: 机器人公司 yields 机器人, 公司 and 机器人公司.
     Yields nothing if the text is not Chinese. Raises ModelError.
     """
     tagged_words = _tagged_words(text) if is_chinese(text) else ()
@@ -81,7 +83,7 @@ def find_entities(text: str) -> Iterator[EntityCandidate]:
 
 
 def is_chinese(text: str) -> bool:
-    """Whether a text has at least two Han characters for each word in other letters, and no kana (Japanese)."""
+    """Returns True if a text has at least two Han characters for each word in other letters, and no kana (Japanese)."""
     rest, han_count = _HAN.subn(" ", text)
     return han_count > 0 and not _KANA.search(rest) and han_count >= 2 * len(_WORD.findall(rest))
 
@@ -94,7 +96,7 @@ def _tagged_words(text: str) -> Sequence[TaggedWord]:
 
 
 def _is_drawn_out(word: str) -> bool:
-    """True for "啊啊啊", False for "奶奶"."""
+    """Returns True for a word with a character drawn out, such as "啊啊啊"; False for "奶奶"."""
     return len(set(word)) < len(word) - 1
 
 
@@ -129,7 +131,12 @@ def _strip_affixes(word: str) -> str:
 
 
 def _type_of_person_name(name: str, *, in_dictionary: bool) -> EntityType:
-    """Corrects the tag "nr": the dictionary lists Vancouver and chocolate as people's names."""
+    """Returns the entity type of a word that jieba tags as the name of a person ("nr").
+
+    PLACE for a word that ends like a place (湖, 市), else PERSON. But jieba's dictionary has the tag also for words
+    such as 温哥华 (Vancouver) and 巧克力 (chocolate): a word of the dictionary (`in_dictionary`) is a PERSON only if
+    it begins with a surname or the prefix of a nickname (阿), else OTHER.
+    """
     if name[-1] in PLACE_SUFFIXES:
         return EntityType.PLACE
     is_person = not in_dictionary or name[0] in SURNAMES or name[0] in NICKNAMES

@@ -135,7 +135,10 @@ def is_spelling_variant(entity: Entity, other: Entity) -> bool:
 
 
 def _differ_by_inner_letter(word: str, other: str) -> bool:
-    """True if two words differ by about one inner letter. Long words only; other ends are another name (Daniela)."""
+    """Returns True if two long words differ by about one inner letter (Alison, Allison).
+
+    With another first or last letter they are different names (Daniel, Daniela).
+    """
     long = word.isalpha() and other.isalpha() and min(len(word), len(other)) >= MIN_LETTERS
     return long and (word[0], word[-1]) == (other[0], other[-1]) and fuzz.ratio(word, other) >= SPELLING_SIMILARITY
 
@@ -145,7 +148,7 @@ def _letters_and_digits(key: str) -> str:
 
 
 def _without_doubled_letters(word: str) -> str:
-    """Single words are compared in this form: Alison equals Allison, but Johnson not Johanson."""
+    """Returns a word as names of one word are compared: equal for Alison and Allison, not for Johnson and Johanson."""
     return "".join(letter for letter, _ in groupby(word))
 
 

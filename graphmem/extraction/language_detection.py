@@ -61,7 +61,7 @@ FOREIGN = frozenset(word for words in _FOREIGN_BY_LANGUAGE.values() for word in 
 PARTICLES = frozenset("de der die den del della di da do dos das du la le les los las van von el il lo te ten".split())
 # Words written alike in English and another language: they do not count for English.
 SHARED_WORDS = frozenset("me no a an in on or as am so do go to us was her hat has all at".split())
-# Foreign function words too similar to English words to count as foreign; they name nothing either.
+# Foreign function words too similar to English words to count as foreign; they are no names either.
 FOREIGN_STARTERS = frozenset(
     "mi mia mis tu ha hai ho hast hat mag es era mi para con sin son hay sono che fu os".split()
 )
@@ -73,7 +73,10 @@ _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 
 
 def is_english(text: str) -> bool:
-    """Whether an English parser should read a text: in Latin script, and with no more foreign words than English."""
+    """Returns True for a text in Latin script with at most as many foreign as English function words.
+
+    An English parser should read such texts only.
+    """
     if not mostly_latin(text):
         return False
     english_count = foreign_count = 0
@@ -86,7 +89,10 @@ def is_english(text: str) -> bool:
 
 
 def is_function_word(word: str) -> bool:
-    """Whether a word is a function word of any of these languages and names nothing: "Meine", "Gestern", "La"."""
+    """Returns True for a function word of English or of a language in this module's lists: "Meine", "Gestern", "La".
+
+    Such a word is no name, although it may be capitalised.
+    """
     lower = word.lower()
     return lower in FOREIGN or lower in PARTICLES or lower in ENGLISH or lower in FOREIGN_STARTERS
 

@@ -1,9 +1,10 @@
 """Gives the messages of a chat ids by which repeated ones are recognised, for `graphmem.chat` and the adapters. Pure.
 
-Applications and agent frameworks hand over a chat again and again: the whole of it, its end, or a part they retry. The
-id of a message is a digest of the chat's session key, the message, the two messages before it, and how often these
-three have come so far. So a message has the same id in every process that is given the whole chat, and the same words
-in another place have another id. `ChatHistory` keeps the ids the same where a client leaves out the beginning.
+Applications and agent frameworks hand over a chat again and again: all of its messages, the last ones, or some that
+they retry. The id of a message is a digest of the chat's session key, the message, the two messages before it, and how
+often these three messages have occurred in this order so far. So a message has the same id in every process that gets
+the whole chat, and the same words at another place in the chat have another id. `ChatHistory` also gives a message the
+same id when the messages before it are left out.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ MESSAGES_BEFORE = 2
 
 
 def last_rounds(messages: Sequence[Mapping[str, Any]], rounds: int) -> int:
-    """Returns the index at which the last rounds begin. A round is one or more user messages and their answers."""
+    """Returns the index at which the last `rounds` rounds begin: one or more user messages each, with the answers."""
     is_user = [message.get("role") == "user" for message in messages]
     starts = [n for n in range(len(messages)) if is_user[n] and not (n > 0 and is_user[n - 1])]
     return starts[-rounds] if len(starts) >= rounds else 0
@@ -30,7 +31,7 @@ def last_rounds(messages: Sequence[Mapping[str, Any]], rounds: int) -> int:
 def message_text(message: Mapping[str, Any]) -> str:
     """Returns the text of a message: its content or the text parts of it, without white space at the ends.
 
-    Line ends become line feeds. Returns "" for a message without text, and for content of an unknown shape.
+    Line breaks become line feeds. Returns "" for a message without text, and for content of an unknown shape.
     """
     content = message.get("content")
     parts = content if isinstance(content, list | tuple) else [content]
@@ -45,33 +46,38 @@ def _part_text(part: object) -> str:
 
 
 class ChatHistory:
-    """One chat as far as this process knows it: it says which messages a repeated or shortened chat consists of."""
+    """Gives the messages of one chat their ids, the same ones whenever a message is handed over again.
+
+    Remembers the chat (a fingerprint of each message) between calls, so that a call may leave out the beginning of the
+    chat. Not thread-safe.
+    """
 
     def __init__(self, keyed: Callable[..., str], session_key: str = "") -> None:
-        """`keyed` makes ids (`Digests.keyed`); `session_key` tells this chat from others of its scope.
+        """`keyed` computes an id (`Digests.keyed`); `session_key` distinguishes this chat from others of its scope.
 
-        A keyed digest, because an id is made of its message and those before it, and outlives the latter's erasure.
+        The digest must be keyed: an id depends on the words of earlier messages, and stays stored when they are erased.
         """
         self._keyed = keyed
         self._session_key = session_key
         self._fingerprints: list[str] = []
 
     def with_keys(self, messages: Sequence[Mapping[str, Any]], rounds: int) -> list[Mapping[str, Any]]:
-        """Returns the messages of the last rounds, each with an id or a time by which it is recognised later.
+        """Returns the messages of the last `rounds` rounds, with the ids of `message_ids` for those that need one.
 
-        Messages with an "id" or a "timestamp" stay as they are. Raises TypeError or AttributeError for anything but
-        messages.
+        A message with an "id" or a "timestamp", or one that is not stored, stays as it is. `messages`: see
+        `message_ids`. Raises TypeError or AttributeError for anything but messages.
         """
         ids = self.message_ids(messages)
         start = last_rounds(messages, rounds)
         return [_with_id(message, id_) for message, id_ in zip(messages[start:], ids[start:], strict=True)]
 
     def message_ids(self, messages: Sequence[Mapping[str, Any]]) -> list[str | None]:
-        """Returns the id of each message; None for one without text, or of a role that is not stored.
+        """Returns the id of each message; None for a message without text, or with a role that is not stored.
 
-        These count as absent for the others' ids, as frameworks add and drop instructions and tool calls. `messages` is
-        the whole chat, or an end of it. An end gets the ids that the whole chat gives it if it begins inside the chat
-        of the former calls. Raises TypeError or AttributeError for anything but messages.
+        `messages` is the whole chat, or the last part of it. A last part gets the same ids as in the whole chat if its
+        first message was in an earlier call; otherwise it is taken for a whole chat. Messages with the id None do not
+        affect the ids of the others, because frameworks add and drop instructions and tool calls. Raises TypeError or
+        AttributeError for anything but messages.
         """
         fingerprints = [_fingerprint(message) for message in messages]
         current = [fingerprint for fingerprint in fingerprints if fingerprint is not None]
@@ -81,7 +87,7 @@ class ChatHistory:
         return [None if fingerprint is None else next(ids) for fingerprint in fingerprints]
 
     def _ids(self) -> list[str]:
-        """Makes one id for each message of the known chat."""
+        """Computes the id of each message of the remembered chat."""
         padded = ["" for _ in range(MESSAGES_BEFORE)] + self._fingerprints
         ordinals: Counter[tuple[str, ...]] = Counter()
         ids = []
@@ -93,15 +99,15 @@ class ChatHistory:
 
 
 def _position(previous: Sequence[str], current: Sequence[str]) -> int:
-    """Returns the index in the `previous` messages at which the `current` ones begin.
+    """Returns the index in the `previous` messages at which the `current` ones begin; 0 if no message agrees.
 
-    That is where most of the first of them agree; not all need to, as an answer may have been regenerated. Of several
-    such places it is 0, the beginning, or else the last.
+    From this index on, more messages in a row agree with the first of `current` than from any other. Not all need to
+    agree, because an answer may have been regenerated. Of equally good indices 0 wins, else the highest.
     """
     best, position = _agreement(previous, current, 0), 0
     if best == len(current):
         return position
-    for n in range(1, len(previous) - best):  # further on there are not more messages than that
+    for n in range(1, len(previous) - best):  # from a higher n on, no more than `best` can agree
         agreement = _agreement(previous, current, n)
         if agreement > best or (agreement == best and position > 0):
             best, position = agreement, n
@@ -109,7 +115,7 @@ def _position(previous: Sequence[str], current: Sequence[str]) -> int:
 
 
 def _agreement(previous: Sequence[str], current: Sequence[str], start: int) -> int:
-    """Counts the first of the `current` messages that agree with the `previous` ones from `start` on."""
+    """Counts the `current` messages up to the first one that differs from the `previous` ones, read from `start` on."""
     length = min(len(previous) - start, len(current))
     return next((n for n in range(length) if previous[start + n] != current[n]), length)
 

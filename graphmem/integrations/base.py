@@ -1,6 +1,6 @@
 """What all adapters share: `Recollection` recalls memories for a run of an agent and stores its messages.
 
-An adapter translates the types of its framework, and takes from here whose memories a run is about, the time limit, the
+An adapter translates the types of its framework. This module has the rest: the scope of a run, the time limit, the
 thread that stores, the ids of messages and the placement of the block.
 """
 
@@ -29,7 +29,7 @@ from graphmem.types import AddResult, ListResult, ResultList, SearchResult
 
 logger = logging.getLogger("graphmem")
 
-# A block is reused for this many seconds, and only within a turn; of sessions and blocks so many are kept.
+# Seconds for which a block is reused, within one turn; and how many blocks and sessions are kept.
 BLOCK_SECONDS = 300.0
 MAX_BLOCKS, MAX_SESSIONS = 256, 256
 # The most hits that a model may ask a tool for.
@@ -44,7 +44,9 @@ V = TypeVar("V")
 
 
 class _Turn(NamedTuple):
-    """A user message: whose memories are read for it, its session, the digest of its text, the turns before it."""
+    """The user message for which a block is reused: the scope that is read, the session key, the digest of the text
+    (`question`), and the number of turns before the message.
+    """
 
     scope: Scope
     session_key: str
@@ -96,9 +98,10 @@ def result_dict(result: AddResult | SearchResult | ListResult | ResultList) -> d
 
 
 class RunScope:
-    """Finds the scope of a run: each id is a string, or a function of the run's context. Logs the first unknown one.
+    """Finds the scope of a run. Each id is a string, or a function that gets the id from the run's context.
 
-    Safe to use from several threads. Raises ValidationError for an unusable id.
+    Logs the first run for which an id is not known. Safe to use from several threads. Raises ValidationError for an
+    unusable id.
     """
 
     def __init__(self, *, user_id: Id, agent_id: Id | None = None, run_id: Id | None = None) -> None:
@@ -129,7 +132,7 @@ class RunScope:
 def run_scopes(
     user_id: Id, recall_user_id: Id | None, agent_id: Id | None, run_id: Id | None
 ) -> tuple[RunScope, RunScope]:
-    """Returns whose memories are written, and whose are read (`recall_user_id` None: the same).
+    """Returns the `RunScope` of what a run writes, and that of what it reads (`recall_user_id` None: the same).
 
     Raises ValidationError for an unusable id.
     """
@@ -147,19 +150,20 @@ def user_in_context(run_context: Any) -> Any:
 
 
 class Recollection:
-    """Recalls memories for the runs of an agent, and captures their messages. Never raises for a memory or a run.
+    """Recalls memories for the runs of an agent, and captures the messages of these runs.
 
-    `memory` is a Memory or an AsyncMemory, and stays open. `user_id` is whose memories are written, `recall_user_id`
-    whose are read (default: the same); `agent_id` and `run_id` narrow both, as in `Memory.search`. Each is a string or
-    a function of the run's context, the object that the caller passes to `recall` and `capture`. A run for which one of
-    the given ids is not known recalls and stores nothing; the first one is logged.
+    The constructor raises ValidationError for an unusable argument. `recall` and `capture` never raise: they log a
+    memory that fails and a run that cannot be read, and return "" or None. Safe to use from several threads, for any
+    number of users and sessions.
+
+    `memory` is a Memory or an AsyncMemory, and stays open. Messages are stored for the user `user_id`, and memories are
+    read of the user `recall_user_id` (default: the same); `agent_id` and `run_id` narrow both, as in `Memory.search`.
+    Each of these ids is a string or a function of the run's context, the object that the caller passes to `recall` and
+    `capture`. A run for which an id is not known recalls and stores nothing; the first such run is logged.
 
     A recall takes at most `time_limit` seconds (above 0, up to 600) and gives a block of at most `top_k` memories and
     `max_chars` characters. `placement` says where `place` puts it: "user", in front of the text of the last user
     message, or "system", at the end of the system message.
-
-    Safe to use from several threads, for any number of users and sessions. Raises ValidationError for an unusable
-    argument.
     """
 
     def __init__(
@@ -210,15 +214,17 @@ class Recollection:
         session_key: str = "",
         starts_turn: bool = False,
     ) -> str:
-        """Returns the prompt block for the last user message, `question`; "" for none, at the time limit or an error.
+        """Returns the prompt block for the last user message, `question`; "" without memories, at the time limit, or
+        after an error.
 
-        `recent` has the messages before it, oldest first. `graphmem.integrations.turns.last_question` finds both.
+        `recent` has the messages before the question, oldest first. `graphmem.integrations.turns.last_question` finds
+        both in a conversation.
 
-        It searches once for each user message: the next calls for the same question in the same `session_key`, with as
-        many turns before it, get the same block, so that a prompt keeps its beginning while a model calls tools. That
-        ends with `capture`, which ends a turn, and after five minutes. A framework without sessions has to give
-        something narrower, such as the id of the run, or else "". `starts_turn=True` says that no model has been asked
-        this question yet, and searches in any case.
+        Searches once for each user message, so that a prompt keeps its beginning while a model calls tools: further
+        calls with the same question, `session_key` and number of turns in `recent` return the same block, for up to
+        five minutes or until `capture` ends the turn. `session_key` is the framework's key of the conversation; where
+        it has none, the id of the run, or else "". `starts_turn=True` says that no model has been asked this question
+        yet: then the block is always searched.
         """
         deadline = monotonic() + self._worker.time_limit
         return self._recall(run_context, question, recent, session_key, deadline, starts_turn=starts_turn)
@@ -265,13 +271,13 @@ class Recollection:
                 )
                 with self._lock:
                     self._blocks[turn] = block, monotonic() + BLOCK_SECONDS
-        except Exception as error:  # noqa: BLE001  (nothing of a memory's may end a run)
+        except Exception as error:  # noqa: BLE001  (no failure of the memory may end a run)
             logger.warning("a recall failed (%s)", log_text(error))
             return ""
         return block
 
     def place(self, messages: Sequence[Mapping[str, Any]], block: str) -> list[dict[str, Any]]:
-        """Returns copies of plain messages with the block in its place; "" changes nothing.
+        """Returns copies of plain messages (role and content) with the block in its place; "" changes nothing.
 
         With `placement="user"` the block stands in front of the text of the last user message, with "system" at the end
         of the first system message, or in a new one in front.
@@ -291,13 +297,13 @@ class Recollection:
     ) -> None:
         """Stores the texts of users and assistants in the background, each message once; returns at once.
 
-        `messages` is the conversation as far as it is known, or its end, in the form of `graphmem.integrations.turns`;
-        `rounds` limits what is stored to the last rounds (user messages with their answers). Our own blocks are left
-        out. A message is recognised by its durable "id" or its place in the session: two lists with the same words, and
-        nothing before them, are taken for a repetition. `session_key` is the framework's key of the conversation; where
-        it has none, the id of the run.
+        `messages` is the conversation as far as it is known, or the last part of it, as the plain messages of
+        `graphmem.integrations.turns`. With `rounds` only that many of the last rounds are stored. Blocks of `recall` in
+        the texts are left out. A repeated message is recognised by its "id", which must be durable, or by its place in
+        the session: two lists with the same words, both without messages before them, count as the same messages.
+        `session_key` is the framework's key of the conversation; where it has none, the id of the run.
 
-        `ends_turn=False` says that the run goes on, and keeps the block of `recall`.
+        `ends_turn=False` says that the run goes on: `recall` then keeps reusing its block.
         """
         try:
             scope = self._scope(run_context)
@@ -308,7 +314,7 @@ class Recollection:
                     self._worker.store(scope, session.with_ids(turns, rounds))
             if ends_turn:
                 self._forget_blocks(self._recall_scope(run_context), session_key)
-        except Exception as error:  # noqa: BLE001  (nothing of a memory's may end a run)
+        except Exception as error:  # noqa: BLE001  (no failure of the memory may end a run)
             logger.warning("messages of a run were not stored (%s)", log_text(error))
 
     def _session(self, scope: Scope, session_key: str) -> Session:
@@ -346,7 +352,7 @@ class Recollection:
 
 
 def _checked_ids(ids: Mapping[str, Any]) -> dict[str, Id]:
-    """Leaves out ids that are None. Raises ValidationError for one that no scope can have, and an async function."""
+    """Returns the ids that are not None. Raises ValidationError for an async function and for an unusable id."""
     for name, value in ids.items():
         if iscoroutinefunction(value):
             validation.refuse(name, value, "must be a string or a plain function, not an async one")

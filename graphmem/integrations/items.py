@@ -61,7 +61,7 @@ class ItemStore:
     ) -> PutItem:
         """Returns the command that stores a JSON value under a namespace and a key.
 
-        `message`, in the form of `Memory.add`, has the text to remember. Characters that no store can keep are left out
+        `message`, a message for `Memory.add`, has the text to remember. Characters that no store can keep are left out
         of it, and it is cut at `Memory.limits.max_message_chars`; the value keeps all. A message without an id is new
         with every item. Raises ValidationError for unusable arguments.
         """

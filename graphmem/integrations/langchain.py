@@ -74,7 +74,7 @@ def __getattr__(name: str) -> Any:
 
 
 def plain_messages(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
-    """Returns messages in the form of `graphmem.integrations.turns`, one for each, without their ids."""
+    """Returns messages as the plain messages of `graphmem.integrations.turns`, one for each, without their ids."""
     return [
         {"role": _role(message), "content": message.content, **({"name": message.name} if message.name else {})}
         for message in messages

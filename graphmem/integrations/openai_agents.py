@@ -1,6 +1,7 @@
 """The OpenAI Agents SDK: a session that also remembers, tools, recall before each model call, and capture of runs.
 
-Whose memories these are is found in the run's context, by default its attribute or key `user_id`; no model decides it.
+The user whose memories are read and written is found in the run's context, by default in its attribute or key
+`user_id`; no model decides it.
 """
 
 from __future__ import annotations
@@ -64,14 +65,15 @@ _NOT_STORED = "It is not certain that this was stored: the memory does not answe
 class GraphmemSession:
     """A session of the Agents SDK: keeps the items of a conversation exactly, and remembers the words in them.
 
-    `user_id` is whose session it is: a string, or a function of the run's context (by default its attribute or key
-    `user_id`). So are `agent_id` and `run_id`, which narrow it. Each user has sessions of their own, whatever
-    `session_id` is. A run whose user is not known has an empty session; the first one is logged.
+    `user_id` is the user whose session it is: a string, or a function of the run's context (by default its attribute or
+    key `user_id`). `agent_id` and `run_id`, likewise a string or a function, narrow the scope. Two users never share a
+    session, even with the same `session_id`. A run whose user is not known has an empty session; the first such run is
+    logged.
 
-    `remember`: the texts of users and assistants become memories in the transaction that stores their items, each once,
-    however often the SDK takes back items and adds them again. `pop_item` and `clear_session` leave these memories;
-    deleting a memory deletes its item. Words that come again at their former place in the conversation, after either,
-    count as said before.
+    `remember`: the texts of users and assistants become memories in the transaction that stores their items.
+    `pop_item` and `clear_session` delete items and keep their memories; deleting a memory deletes its item. A text is
+    remembered once for its place in the conversation (its turn number), also if the SDK takes its item back and adds it
+    again, or if the session is cleared and begins with the same words.
 
     Methods raise StoreError when the ledger fails, StoreUnavailable after the memory was closed, and ValidationError
     for unusable items, or outside a run if `user_id` depends on one. Safe to use from several runs at once.
@@ -131,7 +133,7 @@ class GraphmemSession:
         if scope is None or not items:
             return
         # A key begins with the number of turns up to its item, so that a turn that is taken back and added again has
-        # the same number. Another process may give it as well, so a key ends with something unique.
+        # the same number. Another process may use the same number, so a key ends with a UUID.
         last = self._items.last_stored(scope, self._namespace, 1)
         turns_before = int(last[0].key.partition("-")[0]) if last else 0
         session, commands = Session(self._items.keyed, self.session_id), []
@@ -239,7 +241,7 @@ async def _call(failure: str, function: Callable[..., str], scope: Scope | None,
         return await asyncio.to_thread(function, scope.parts, *arguments)
     except ValidationError as error:
         return str(error)  # names the argument and the remedy, for the model
-    except Exception as error:  # noqa: BLE001  (nothing of a memory's may end a run)
+    except Exception as error:  # noqa: BLE001  (no failure of the memory may end a run)
         return _warn(error, failure)
 
 
@@ -290,7 +292,7 @@ def recall_filter(
         if placement == "system":
             (system,) = recollection.place([{"role": "system", "content": instructions}], block)
             return ModelInputData(items, system["content"])
-        # The items stay the very objects that the SDK gave: it recognises by them what a server has got already.
+        # The items must stay the same objects: by their identity the SDK recognises those that a server has already.
         message: TResponseInputItem = {"role": "user", "content": block}
         return ModelInputData([*items[: question.position], message, *items[question.position :]], instructions)
 
@@ -338,7 +340,7 @@ def _run_scope(user_id: Id | None, agent_id: Id | None, run_id: Id | None) -> Ru
 def _messages(items: Iterable[Any]) -> list[dict[str, Any]]:
     """Returns items as plain messages, one for each; tool calls and reasoning have the role "" and no content.
 
-    Their ids are left out: models without ids give all the same one.
+    Leaves out the items' ids: where a model's endpoint gives none, the SDK gives all items the same one.
     """
     return [
         {"role": item.get("role", ""), "content": item.get("content") if item.get("role") else None} for item in items

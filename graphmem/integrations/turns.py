@@ -38,9 +38,9 @@ class Question(NamedTuple):
 
 
 def last_question(messages: Sequence[Mapping[str, Any]]) -> Question | None:
-    """Returns the question that a conversation ends with; None without a user message that has text.
+    """Returns the last user message with text as a question; None without one.
 
-    It stays the same while a model calls tools and their messages are appended.
+    The question stays the same while a model calls tools and their messages are appended to the conversation.
     """
     for position in range(len(messages) - 1, -1, -1):
         message = messages[position]
@@ -82,7 +82,7 @@ class Session:
     """One session of a scope: gives its turns the ids by which repeated ones are recognised."""
 
     def __init__(self, keyed: Callable[..., str], session_key: str) -> None:
-        """`keyed` makes ids (`Digests.keyed`), `session_key` tells this session from others of its scope."""
+        """`keyed` computes an id (`Digests.keyed`); `session_key` distinguishes the session from others of a scope."""
         self._keyed = keyed
         self._session_key = session_key
         self._history = ChatHistory(keyed, session_key)

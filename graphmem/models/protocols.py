@@ -67,7 +67,7 @@ class TokenEmbedder(Embedder, Protocol):
 
     @property
     def token_form(self) -> str:
-        """The name under which token matrices are stored; matrices of different names are never compared."""
+        """The embedding form of token matrices, such as "tokens-128"; different forms are never compared."""
         ...
 
     @property

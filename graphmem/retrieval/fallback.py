@@ -146,8 +146,8 @@ def interleave(outcomes: Sequence[SearchOutcome], *, only_related: bool = True) 
 def prepend_turns(question: str, recent: Sequence[Message], max_chars: int = MAX_QUERY_CHARS) -> str:
     """Returns the query with the last messages in front, one to a line, at most `max_chars` characters.
 
-    As many of the newest messages as fit are taken whole; of a newest message that does not fit, its end. Roles bring
-    nothing, and the label "User question:" costs recall (benchmarks/ABLATIONS.md, "Enough").
+    Takes as many of the newest messages as fit whole; if the newest does not fit, its last characters. Adding the roles
+    gains nothing, and adding the label "User question:" costs recall (benchmarks/ABLATIONS.md, "Enough").
     """
     room, turns = max_chars - len(question), list[str]()
     for message in reversed(recent):

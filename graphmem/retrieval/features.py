@@ -171,7 +171,7 @@ class Evidence:
         answer_types = int(query.answer_types)
         dates = np.array([query.temporal_proximity(row.at) for row in rows])
         return {
-            # With two people named it may be about either, and the speaker tells nothing.
+            # A query that names two people may be about either: then the speaker is no evidence.
             "speaker": np.array([float(len(named_speakers) == 1 and row.speaker in named_speakers) for row in rows]),
             "type": np.array([float(bool(row.answer_types & answer_types)) for row in rows]),
             "date": dates,

@@ -78,7 +78,7 @@ class AnalyzedQuery:
     counts from one. `asks_assistant`: whether it asks for the assistant's words. `is_only_temporal`: whether it has no
     other word that names something ("What did we do last Friday?"), so that it asks for everything from these periods.
     `asks_assistant_said`: whether it asks for what the assistant recommended, said or the like. `is_question`: whether
-    it is a question by its first word or its end.
+    it begins with a question word or ends with a question mark.
     """
 
     text: str

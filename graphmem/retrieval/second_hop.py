@@ -20,7 +20,7 @@ MENTION_WEIGHTS: Mapping[MentionKind, float] = {
     MentionKind.TITLE: 1.5, MentionKind.NAME: 1.0, MentionKind.NOUN_PHRASE: 0.0, MentionKind.COMMON_NOUN: 0.0
 }  # fmt: skip
 _WEIGHT_BY_KIND = [MENTION_WEIGHTS[kind] for kind in sorted(MentionKind)]
-# An entity in more memories than this links too many to be telling.
+# An entity in more memories than this is too frequent to show that two memories are related.
 MAX_FREQUENCY = 60
 # Top candidates from which the hop starts, linked memories that are compared, and those that become candidates.
 SEED_LIMIT, CANDIDATE_LIMIT, EXPANSION_LIMIT = 15, 100, 50

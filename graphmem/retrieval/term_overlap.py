@@ -14,7 +14,7 @@ from graphmem.text import idf, is_unspaced, query_tokens, term_id, tokens
 # answers the query; a hit below `MIN_SIMILARITY_WITH_TERMS` without a shared word has nothing to do with it.
 MIN_SIMILARITY, MIN_SIMILARITY_WITH_TERMS = 0.5, 0.35
 # The least `WeightedTerms.overlap` of a hit that answers the query: where the embedder does not read the query's
-# script, and where it does and cosines tell more than words.
+# script, and where it does and cosines are better evidence.
 MIN_OVERLAP, MIN_OVERLAP_SUPPORTED = 0.7, 1.4
 
 # Words that name nothing in particular, in weak and clear queries alike: relative times, verbs of thinking and saying,

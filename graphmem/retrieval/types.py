@@ -78,9 +78,10 @@ class SearchPartition:
 
 @dataclass(frozen=True, slots=True)
 class EncodedQuery:
-    """The query as the models read it: its vector, its tokens, and the mention kind of each entity key in it.
+    """The query as the models read it: its vector, its tokens, and the entity keys in it.
 
-    `is_supported_script`: whether the embedder reads the query's script; without that there are no `tokens`.
+    `entity_keys` maps each key to its mention kind: how the query names the entity. `is_supported_script`: whether the
+    embedder reads the query's script; if it does not, `tokens` is None.
     """
 
     vector: Matrix | None = None

@@ -44,7 +44,7 @@ FULL = SearchWeights(
         "unasked": -0.5,
     },
     final={
-        # Token matches, above all with the neighbours', tell most; the memory's own cosine and BM25 a little.
+        # Token matches, above all the neighbours', weigh most; the memory's own cosine and BM25 a little.
         "tokens": 1.1, "tokens_beside": 2.3, "dense": 1.4, "dense_beside": 1.2, "keyword": 0.2, "keyword_beside": 0.2,
         # The speaker, the kind of answer and the time that the query names (the time first of all if it names nothing
         # else); a question answers nothing, a reply to a question may.

@@ -644,8 +644,8 @@ class Settings(_Section):
 def _checked(data: object, source: str, is_variable: Callable[[Sequence[str]], bool] | None = None) -> Settings:
     """Validates a nested dict.
 
-    `is_variable` tells of a path of keys whether an environment variable sets it: then an error names the variable. It
-    is None if no variables are read.
+    `is_variable` returns True for a path of keys whose value comes from an environment variable: an error then names
+    the variable. It is None if no variables are read.
     """
     if not isinstance(data, Mapping):
         message = f"{source}: must be a dict of settings, not {type(data).__name__}"
@@ -660,7 +660,7 @@ def _checked(data: object, source: str, is_variable: Callable[[Sequence[str]], b
 def _error_lines(
     validation_error: pydantic.ValidationError, source: str, is_variable: Callable[[Sequence[str]], bool] | None
 ) -> list[str]:
-    """Formats each problem as "source: key.path: message", or with the variable's name in place of source and path.
+    """Formats each problem as "source: key.path: message", or as "GRAPHMEM_VARIABLE: message" if a variable is wrong.
 
     The text uses the place and the expected type, never the value.
     """
@@ -713,7 +713,12 @@ def _variable_name(key_path: Sequence[str]) -> str:
 
 
 def _variable_path(kind: str, key_path: Sequence[str], context: Mapping[str, Any]) -> Sequence[str]:
-    """Returns the path of keys in a variable's name: with the unknown key, or "*" for several keys of a section."""
+    """Returns the path of keys of the environment variable to name in an error about `key_path`.
+
+    `kind` and `context` are the type and the context of pydantic's error. For an unknown key, `key_path` leads to its
+    section, and the key is appended. For keys that exclude each other, "*" is appended, which stands for all of them:
+    "GRAPHMEM_VECTOR_STORE__CONFIG__*".
+    """
     if kind == "unknown_key" and context["key"] is not None:
         return [*key_path, context["key"]]
     return [*key_path, "*"] if key_path and kind == "conflict" else key_path

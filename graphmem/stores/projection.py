@@ -3,9 +3,9 @@
 A delivery reads the rows that changed since the projection's cursor, writes their current state to the projection, and
 moves the cursor. Repeated, late, or after a crash, it leads to the same contents.
 
-A shared projection (embedded Qdrant, a server) is one for all processes: its cursor is a row of the ledger and moves
-only after the store has made the batch durable. A private projection (in this process's memory) keeps one cursor per
-requested partition in memory.
+A shared projection (embedded Qdrant, a server) is used by all processes: its cursor is a row of the ledger and moves
+only after the store has made the batch durable. A private projection (an index or a graph in the memory of one process)
+holds only the partitions that were read, and keeps a cursor for each of them in memory.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ Progress = Callable[[str, int, int], None]  # projection name, delivered sequenc
 
 
 class ProjectionSink(Protocol):
-    """Delivery's view of a projection, whether vector index or graph."""
+    """A projection as delivery sees it, whether vector index or graph.
+
+    The signature of a row is a tuple of numbers, such as its sequence number, that shows whether the row is up to date.
+    """
 
     def prepare_write(self, connection: Connection, batch: change_feed.ChangeBatch) -> Callable[[], dict[str, str]]:
         """Reads the batch's states from the ledger and returns the function that writes them to the store.
@@ -72,8 +75,9 @@ class ProjectionSink(Protocol):
 class VectorSink:
     """The `ProjectionSink` of a vector index. The signature is (sequence number, number of windows).
 
-    It delivers the vectors of the recorded embedder, or of the configured one (`embedder`) before any is recorded.
-    An index on a server (`takes_configured_only`) gets no points while they are of another than the configured one.
+    It delivers the vectors of the embedder that the ledger records, or of the configured one (`embedder`) before any is
+    recorded. With `takes_configured_only`, for an index on a server, it delivers no points while the recorded embedder
+    is not the configured one.
     """
 
     def __init__(self, index: VectorIndex, embedder: EmbedderId, *, takes_configured_only: bool = False) -> None:
@@ -171,7 +175,7 @@ class GraphSink:
 def _write_or_bisect(
     items: Sequence[T], upsert: Callable[[Sequence[T]], None], id_of: Callable[[T], str]
 ) -> dict[str, str]:
-    """Writes all items at once. If the store refuses, halves them until the refused ones are alone.
+    """Writes all items at once. If the store refuses them, writes halves of them, down to single items.
 
     Returns the refused items, {id: error}. Raises StoreUnavailable.
     """
@@ -192,11 +196,12 @@ def _write_or_bisect(
 class Projection:
     """Keeps one projection up to date with the ledger. Thread-safe; one thread delivers at a time.
 
-    `shared`: the projection is one for all processes. `leased`: several processes deliver to it, each batch under a
-    lease. When the lease of a process that died or hangs has run out, another process takes over. A process that
-    resumes after that may have written old states over new ones: it finds its lease gone and rewinds the cursor to the
-    beginning of its batch, so that everything since is delivered again. `place` names the store where a ledger may be
-    used with several; each place has its own cursor in the ledger, so that a return to a store continues there.
+    `shared`: all processes use this projection, else it is private. `leased`: several processes deliver to it, each
+    batch under a lease. When the lease of a process that died or hangs has run out, another process takes over. A
+    process that resumes after that may have written old states over new ones: it finds its lease gone and rewinds the
+    cursor to the beginning of its batch, so that everything since is delivered again. `place` names the store if the
+    ledger may be used with several stores: each has its own cursor in the ledger, so that delivery continues after a
+    return to a store.
     """
 
     def __init__(
@@ -217,16 +222,16 @@ class Projection:
         self._lease_holder = str(uuid4()) if leased else None
         self._has_lease = False
         self._stopped = Event()
-        self.batches_delivered = 0  # by this object; tells a slow delivery from one that hangs
+        self.batches_delivered = 0  # by this object; distinguishes a slow delivery from one that hangs
         self._partition_cursors: dict[str, int] = {}
         self._epoch = 0
         self._lock = RLock()
 
     def catch_up(self, partitions: Sequence[str], progress: Progress | None = None) -> None:
-        """Delivers all changes committed by now: to a shared projection all, to a private one those of `partitions`.
+        """Delivers the changes committed so far; to a private projection only those of `partitions`.
 
         Leaves out later commits, which their writers deliver: including them could keep this call busy for as long as
-        others write. Raises StoreUnavailable when the store is out of reach; batches delivered before that stay.
+        other calls write. Raises StoreUnavailable when the store is out of reach; batches delivered before that stay.
         """
         with self._lock:
             state = self._cursor_state()
@@ -237,7 +242,11 @@ class Projection:
                     state = self._cursor_state()
 
     def deliver(self, partitions: Sequence[str]) -> None:
-        """Catches up after a write; a private projection only in partitions that it already holds."""
+        """Delivers the changes committed so far, after a write to `partitions`.
+
+        To a private projection, delivers only those of the `partitions` that it holds. `catch_up` fills the others when
+        they are first read.
+        """
         with self._ledger.read() as connection:
             epoch = outbox.epoch(connection)
         with self._lock:
@@ -353,7 +362,7 @@ class Projection:
             outbox.delete_cursor(connection, self._cursor_name)
 
     def check_for_loss(self) -> None:
-        """Catches up, then refills a shared projection that lost rows without an error, as a server restarted empty."""
+        """Catches up, then refills a shared projection that lost rows without an error (its server restarted empty)."""
         if not self.shared:
             return
         with self._lock:
@@ -384,9 +393,9 @@ class Projection:
     def verify(self) -> dict[str, list[str]]:
         """Compares ids and signatures with the ledger and returns a report with the keys of `CLEAN_REPORT`.
 
-        The ids of missing, extra and stale rows and of dead letters; under "unreadable" or "unreachable" the reason why
-        the comparison failed. Compares twice and reports only differences found both times, because other threads and
-        processes may write in between.
+        The report has the ids of missing, extra and stale rows and of dead letters, and under "unreadable" or
+        "unreachable" the reason why the comparison failed. Compares twice and reports only differences found both
+        times, because other threads and processes may write in between.
         """
         with self._lock:
             try:
@@ -452,7 +461,7 @@ class Projection:
                 self.rebuild(list(self._partition_cursors))
 
     def _still_differs(self) -> bool:
-        """Relies on `verify`, which compares twice: a concurrent write is no reason to rebuild everything."""
+        """Returns True if the projection differs from the ledger. A concurrent write does not count (see `verify`)."""
         report = self.verify()
         return any(report[problem] for problem in ("missing", "extra", "stale", "unreadable"))
 

@@ -20,8 +20,8 @@ HookResult = tuple[Message, Mapping[str, Any]]
 def apply_hook(hook: BeforeStore | None, command: ImportMemory, digests: Digests) -> ImportMemory | None:
     """Returns the command with the text, name and metadata that the hook allows; None if the hook refuses the memory.
 
-    If the hook changes the memory, its extraction and embeddings are dropped and computed anew. Raises ConfigError if
-    the hook fails.
+    If the hook changes the memory, the imported extraction and embeddings are dropped, and computed later. Raises
+    ConfigError if the hook fails.
     """
     if hook is None:
         return command
@@ -63,7 +63,10 @@ class _HookedMemory:
         return Message(record.role or "user", text, record.at, name=name, id=record.message_id)
 
     def stored_name(self, actor: str | None, speaker: str | None) -> str | None:
-        """Returns the name to show the hook; as in `add`, not the speaker that stands for a user without a name."""
+        """Returns the name that the hook gets: `actor`, else `speaker`, else None.
+
+        A speaker that was only derived from the user's or agent's id (`messages.speaker_of`) is left out, as in `add`.
+        """
         return actor or (
             speaker if speaker != messages.speaker_of(self.as_message("", None), self._record.scope) else None
         )
@@ -76,9 +79,11 @@ class _HookedMemory:
         return self._hook_results[cache_key]
 
     def allowed_event(self, event: Event, actor: str | None) -> Event:
-        """Returns an event with the texts and name that the hook allows; `actor` is the memory's name after the hook.
+        """Returns an event with the texts and the name that the hook allows.
 
-        If the hook changes anything of the event, its previous state is dropped: `undo` would restore the original.
+        `actor` is the name that the hook allows for the memory's current text: it replaces the memory's name in the
+        event. If the hook changes anything in the event, `previous_state` is dropped, because `undo` would restore the
+        original text from it.
         """
         name = event.actor_id or self.stored_name(self._record.actor_id, self._record.speaker)
         old, new = (self._allowed_text(text, name) for text in (event.old_text, event.new_text))

@@ -208,8 +208,8 @@ class MemoryLink(TypedDict):
 class Embeddings(TypedDict):
     """The embeddings of a memory, one item for each window of its text.
 
-    Further fields are named after the form of the token vectors, such as `tokens-128`, and hold their signed bytes. A
-    ledger with another embedding model ignores all of them and embeds the text itself.
+    Further fields are named after the embedding form of the token vectors, such as `tokens-128`, and hold their signed
+    bytes. A ledger with another embedding model ignores all of them and embeds the text itself.
     """
 
     model: Annotated[Name, Field(description="The embedding model.")]

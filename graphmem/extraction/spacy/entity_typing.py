@@ -56,7 +56,7 @@ TYPES_BY_LAST_WORD = {word: type_ for type_, words in _LAST_WORDS.items() for wo
 
 
 def typed_names(token: Token) -> Iterator[tuple[Token, EntityType]]:
-    """Yields names, each by one of its tokens, with the entity type that the role of `token` in its sentence shows."""
+    """Yields names, each by one of its tokens, with the entity type that the syntax around `token` shows."""
     if token.pos_ == "PROPN":
         yield from _types_by_own_words(token)
         yield from _types_by_syntax(token)

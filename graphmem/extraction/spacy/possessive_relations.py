@@ -1,4 +1,9 @@
-"""Extracts roles and names: "my sister Anna's dog Max", "I have a cat named Tofu", "call me Bo", "my favorite food"."""
+"""Extracts relational nouns with names ("my sister Anna"), and names that a verb gives ("call me Bo").
+
+A relational noun denotes somebody or something by a relation to an owner: "sister" and "dog" in "my sister Anna's dog
+Max", "cat" in "I have a cat named Tofu", "food" in "my favorite food is rice". Parameters call the relational noun
+`role`, and the name of the person or thing ("Anna", "Max", "Tofu", "rice") `name`.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +22,8 @@ if TYPE_CHECKING:
 COPULA_COMPLEMENTS = frozenset(("attr", "oprd", "acomp"))
 FAVORITES = frozenset(("favorite", "favourite"))
 NAMING_VERBS = frozenset(("call", "name", "nickname", "dub"))
-# Types whose members mostly have names (people, pets), and often have names. After a noun of any other type, a name
-# behind a comma rather addresses somebody.
+# Entity types whose members mostly (BEARER_TYPES: people, pets) or often (NAMED_TYPES) have a name. After a noun of any
+# other type, a name behind a comma more likely addresses somebody.
 BEARER_TYPES = frozenset((EntityType.PERSON, EntityType.OTHER))
 NAMED_TYPES = BEARER_TYPES | {EntityType.PLACE, EntityType.ORGANIZATION}
 SECOND_PERSON = frozenset("you your yours yourself yourselves".split())
@@ -28,7 +33,7 @@ POSSESSION_VERBS = frozenset(("have", "get", "own", "adopt", "keep"))
 
 
 def possessive_triples(token: Token, keys: EntityKeys) -> Iterator[Triple]:
-    """Yields the roles that a token shows, of kin, pets, bosses and favourites: (Mel, sister, Anna)."""
+    """Yields the triples of the relational nouns that a token shows: (Mel, sister, Anna) for Mel's "my sister Anna"."""
     for role, name in role_name_pairs(token):
         confidence = EXPLICIT if role.lemma_ in NOUN_TYPES or _favorite_prefix(role) else INDIRECT
         predicate = _favorite_prefix(role) + role.lemma_.lower()
@@ -37,7 +42,9 @@ def possessive_triples(token: Token, keys: EntityKeys) -> Iterator[Triple]:
 
 
 def role_name_pairs(token: Token) -> Iterator[tuple[Token, Token]]:
-    """Yields pairs like (sister, Anna): "my sister Anna", "my dog is called Rex", "my favorite food is rice"."""
+    """Yields (relational noun, name) pairs: (sister, Anna) for "my sister Anna", (dog, Rex) for "my dog is called Rex",
+    (food, rice) for "my favorite food is rice".
+    """
     if token.pos_ == "NOUN" and (name := next_name(token)):
         yield token, name
     elif token.dep_ == "appos" and is_apposition(token) and not _follows_possessive_name(token):
@@ -53,12 +60,12 @@ def role_name_pairs(token: Token) -> Iterator[tuple[Token, Token]]:
 
 
 def is_favorite(noun: Token) -> bool:
-    """Whether a noun is a role and no entity: "food" in "my favorite food is rice"."""
+    """Returns True for the noun of a favourite, which is no entity: "food" in "my favorite food is rice"."""
     return bool(_favorite_prefix(noun)) and noun.dep_ in SUBJECTS and noun.head.lemma_ == "be"
 
 
 def is_addressed(name: Token) -> bool:
-    """Whether a name addresses somebody, though the parser takes it for an apposition: "my car, Tomas"."""
+    """Returns True for a name that addresses somebody but is parsed as an apposition: "Tomas" in "my car, Tomas"."""
     noun, start, end = name.head, name.left_edge.i, name.right_edge.i + 1
     sentence = name.sent
     if name.dep_ != "appos" or name.pos_ != "PROPN" or name.doc[start - 1].text != "," or _favorite_prefix(noun):
@@ -77,7 +84,9 @@ def is_addressed(name: Token) -> bool:
 
 
 def is_apposition(token: Token) -> bool:
-    """Whether a noun describes the one before; False for "my family" in "Anna, my family is well"."""
+    """Returns True for a noun that describes the noun before it: "a nurse" in "Ana, a nurse", but not "my family" in
+    "Anna, my family is well".
+    """
     if token.dep_ != "appos" or token.i < token.head.i or is_addressed(token):
         return False
     if token.pos_ == "PROPN" or token.head.pos_ != "PROPN":
@@ -89,14 +98,14 @@ def is_apposition(token: Token) -> bool:
 
 
 def _has_determiner(noun: Token) -> bool:
-    """Whether a noun has an article or an owner, or is a role with "of" ("CEO of Acme")."""
+    """Returns True for a noun with an article or an owner, and for a relational noun with "of" ("CEO of Acme")."""
     words = {child.lower_ for child in noun.children}
     is_role = "of" in words and noun.lemma_ in NOUN_TYPES
     return is_role or bool(words & {"a", "an", "the"}) or any(child.dep_ == "poss" for child in noun.children)
 
 
 def is_naming(verb: Token) -> bool:
-    """Whether a verb gives its object a name: "call me Bo"."""
+    """Returns True for a verb that gives its object a name: "call me Bo"."""
     dependencies = {child.dep_ for child in verb.children}
     return (
         verb.lemma_ in NAMING_VERBS
@@ -175,7 +184,7 @@ def _follows_possessive_name(token: Token) -> bool:
 
 
 def _is_equation(token: Token) -> bool:
-    """Whether a verb equates subject and complement: "be", or "be called" and its like."""
+    """Returns True for a verb that equates subject and complement: "be", "be called", "be named"."""
     is_copula = token.lemma_ == "be" or (token.lemma_ in NAMING_VERBS and is_passive(token))
     return is_copula and token.dep_ != "auxpass"
 
@@ -193,7 +202,10 @@ def _title_after(verb: Token) -> list[Token]:
 
 
 def _role_and_name(token: Token, other: Token) -> Iterator[tuple[Token, Token]]:
-    """Yields the two tokens with the role first, if one is a role and the other its name."""
+    """Yields (relational noun, name) if one of two tokens is a noun and the other a name, or the value of a favourite.
+
+    Both ("sister", "Anna") and ("Anna", "sister") yield (sister, Anna).
+    """
     if token.pos_ == "NOUN" and (other.pos_ == "PROPN" or _favorite_prefix(token)):
         yield token, other
     elif token.pos_ == "PROPN" and other.pos_ == "NOUN":
@@ -201,10 +213,10 @@ def _role_and_name(token: Token, other: Token) -> Iterator[tuple[Token, Token]]:
 
 
 def _names_in_role(role: Token, name: Token) -> Iterator[Token]:
-    """Yields the name for which a role holds, and the names coordinated with it if the role holds for them as well.
+    """Yields `name`, and the names joined to it by "and" if the relational noun denotes these as well.
 
-    It does if the role is plural ("my cats Miso and Tofu", but only Sam of "my brother Sam and Ken"), or if the name is
-    no proper noun.
+    It does if it is plural (both names of "my cats Miso and Tofu", but only Sam of "my brother Sam and Ken"), or if the
+    names are common nouns ("my favorite food is rice and fish").
     """
     yield name
     if name.dep_ != "conj" and (role.tag_ == "NNS" or name.pos_ != "PROPN"):
@@ -216,7 +228,11 @@ def _favorite_prefix(noun: Token) -> str:
 
 
 def _owner_key(role: Token, name: Token, keys: EntityKeys) -> str:
-    """Returns the key of the person in relation to whom the role holds; "" if that is no pronoun and no name."""
+    """Returns the entity key of the owner of a relational noun: Mel for "sister" when Mel says "my sister Anna".
+
+    Looks for the owner ("my") at `name` ("Anna") as well, because the parser may attach it there. Returns "" without an
+    owner, and for an owner that is neither a pronoun nor a name.
+    """
     heads = (role, name) if role.head == name else (role,)
     owners = [child for head in heads for child in head.children if child.dep_ == "poss"]
     owners += _possessive_name_before(role)

@@ -20,7 +20,7 @@ CONTENT_POS = frozenset(("NOUN", "PROPN", "VERB", "AUX"))
 EXPLICIT = 0.95  # fixed wordings: kin, pets, bosses, statements of a name
 DIRECT = 0.9  # a verb with its own subject and object, or "be" with its complement
 # Rules where the parser errs more often: prepositional complements, a subject from another verb, an omitted "I", "we",
-# appositions, roles other than kin and pets.
+# appositions, relational nouns other than kin and pets.
 INDIRECT = 0.8
 INFERRED = 0.6  # "she" resolved to the subject before; "rarely", which is neither yes nor no
 

@@ -63,7 +63,7 @@ _ENDS = {
     "finished": "", "ended": "", "moved out of": "lives in", "moved away from": "lives in", "retired from": "works at",
 }  # fmt: skip
 
-# Patterns for the comparison by words, where relations tell nothing.
+# Patterns for the comparison by words, where relations decide nothing.
 _DENIES = re.compile(
     r"\b(?:not|no|never|n't|without|cannot|neither|nor)\b|n['’]t\b|不|没|無|无|未|别|ない|ません"
     r"|\b(?:nicht|kein\w*|nie|pas|jamais)\b",

@@ -1,6 +1,6 @@
 """Decides by a language model which memories new facts change: builds the request and turns the answer into actions.
 
-The answer is not trusted: ids that were not shown, or come twice, are dropped and counted; a memory is retired only if
+The answer is not trusted: ids that were not shown, or occur twice, are dropped and counted; a memory is retired only if
 the fact can contradict it (`contradiction`); and a fact without an entry in the answer is added, never lost. Pure: no
 I/O. Facts and memories are identified by their numbers in the request.
 """
@@ -28,7 +28,7 @@ OPERATION = "decide"
 # An entry without the number of a fact, as in mem0's shape, belongs to the fact of the most similar text, if the
 # similarity (rapidfuzz, 0..100) is at least this.
 MIN_SIMILARITY = 55
-# At most so many entries of an answer are read: more than each shown memory for each fact (`pipeline` shows 40 and 12).
+# The most entries of an answer that are read: more than each shown memory for each fact (`pipeline` shows 40 and 12).
 MAX_DECISIONS = 1_000
 _SYNONYMS = {"NOOP": "NONE", "NO CHANGE": "NONE", "NOCHANGE": "NONE", "UNCHANGED": "NONE", "REMOVE": "DELETE"}
 
@@ -56,7 +56,7 @@ DECISION_SCHEMA = object_schema(
 
 @dataclass(frozen=True, slots=True)
 class KnownMemory:
-    """A memory near to new facts, with its relations and the entities at their ends."""
+    """A memory that is similar to new facts, with its relations and the mentions of their subjects and objects."""
 
     record: MemoryRecord
     statements: tuple[Statement, ...] = ()
@@ -64,7 +64,7 @@ class KnownMemory:
 
     @property
     def as_stated(self) -> StatedFact:
-        """The memory in the form that `contradicts` compares."""
+        """The memory's text and relations, as `contradicts` compares them."""
         return StatedFact(self.record.text, self.statements)
 
 
@@ -77,13 +77,13 @@ class FactDraft:
 
     @property
     def as_stated(self) -> StatedFact:
-        """The fact in the form that `contradicts` compares."""
+        """The fact's text and relations, as `contradicts` compares them."""
         return StatedFact(self.fact.text, self.fact.statements)
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One usable entry of an answer: the numbers of a fact and of a memory in the request, and the entry's text."""
+    """One usable entry of an answer: the numbers of its fact and memory in the request, and the text that it gives."""
 
     fact: int
     type: DecisionType
@@ -95,8 +95,8 @@ class Decision:
 class Action:
     """One change to carry out. `fact` and `memory` are numbers as in a decision, `text` is the new text.
 
-    `reason` is the contradiction that retires or corrects a memory. `ended_at`: an added fact that a later message
-    contradicts is valid until then. `corrects`: the new text of an UPDATE contradicts the old one.
+    `reason` is the contradiction that retires or corrects a memory. `ended_at`: the time until which an added fact is
+    valid, if a later message contradicts it. `corrects`: the new text of an UPDATE contradicts the old one.
     """
 
     type: DecisionType
@@ -152,14 +152,14 @@ def parse_answer(value: Any, drafts: Sequence[FactDraft], memories: Sequence[Kno
 def have_different_speakers(first: MemoryRecord, second: MemoryRecord) -> bool:
     """Returns True if one memory is the user's words and the other the assistant's: each speaks of themselves.
 
-    Roles, not names: if neither has a name, the role is the only difference, and the request does not show it.
+    Compares roles, not names: if neither has a name, the role is the only difference, and the request does not show it.
     """
     return first.role != second.role and None not in {first.role, second.role}
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """One entry of an answer with a valid event: the numbers of its memory and fact, if any, and its text."""
+    """One entry of an answer with a valid event: the numbers of its memory and fact, if it gives them, and its text."""
 
     type: DecisionType
     memory: int | None
@@ -250,7 +250,11 @@ class _AnswerParser:
         return Decision(fact, entry.type, memory, entry.text)
 
     def _fact(self, entry: _Entry) -> int | None:
-        """Returns the fact of an entry: by its number, else by its text; None if it matches no fact."""
+        """Returns the number of the fact that an entry is about; None if no fact matches.
+
+        That is the number in the entry. Without one it is, for NONE, the fact with the text of the entry or of its
+        memory; for DELETE a fact that contradicts its memory, if any; else the fact with the most similar text.
+        """
         if entry.fact is not None:
             return entry.fact
         memory = None if entry.memory is None else self._memories[entry.memory]
@@ -269,7 +273,7 @@ class _AnswerParser:
         return best if similarity >= MIN_SIMILARITY else None
 
     def _most_similar(self, text: str, candidates: Sequence[int]) -> tuple[int, float]:
-        """Returns the candidate fact with the most similar text, and that similarity (0..100)."""
+        """Returns the number of the candidate fact with the most similar text, and the similarity (0..100)."""
 
         def similarity(n: int) -> tuple[float, float]:
             pair = text.casefold(), self._drafts[n].fact.text.casefold()
@@ -291,7 +295,7 @@ def _decision_type(value: Any) -> DecisionType | None:
 
 
 class _ActionBuilder:
-    """Turns decisions into actions: for each fact retirements and updates of memories, and whether it is added."""
+    """Turns decisions into actions: for each fact the retirements and updates of memories, and its own addition."""
 
     def __init__(
         self,
@@ -354,7 +358,10 @@ class _ActionBuilder:
         return added if added and replaces else self._drafts[n].fact.text
 
     def _retire(self, decision: Decision) -> Iterator[Action]:
-        """Yields a retirement if fact and memory contradict each other; of a later memory, a fact that has ended."""
+        """Yields the retirement of a decision's memory, if the fact contradicts it.
+
+        If the memory was said later than the fact, yields the fact instead, as one that ended when the memory began.
+        """
         old, new, reason = self._compared(decision)
         if reason is None:
             self._dropped["no contradiction"] += 1
@@ -364,9 +371,10 @@ class _ActionBuilder:
             yield Action(DecisionType.DELETE, decision.fact, decision.memory, reason=reason)
 
     def _update(self, decision: Decision) -> Iterator[Action]:
-        """Yields an update unless its text is the old one; of a later, contradicting memory a fact that has ended.
+        """Yields the update of a decision's memory to the new text; NONE if that is the old text.
 
-        Without a usable text the fact is added, beside the memory.
+        If the fact contradicts a memory that was said later, yields the fact instead, as one that ended when the memory
+        began. Without a usable text the fact is added, beside the memory.
         """
         old, new, reason = self._compared(decision)
         fact, memory, text = decision.fact, decision.memory, decision.text
@@ -381,7 +389,10 @@ class _ActionBuilder:
             yield Action(DecisionType.UPDATE, fact, memory, text, reason, corrects=reason is not None)
 
     def _compared(self, decision: Decision) -> tuple[MemoryRecord, MemoryRecord, str | None]:
-        """Returns memory, fact, and the reason why they contradict each other; None for different speakers."""
+        """Returns a decision's memory, its fact, and the reason why the fact contradicts the memory.
+
+        The reason is None if it does not, or if the two have different speakers.
+        """
         old, new = self._memories[decision.memory or 0], self._drafts[decision.fact]
         if old.record.speaker != new.record.speaker and None not in {old.record.speaker, new.record.speaker}:
             return old.record, new.record, None

@@ -27,7 +27,7 @@ CHUNK_TOKENS = 3_000
 # Characters of a fact, a name and a predicate; a longer one is dropped.
 MAX_FACT_CHARS, MAX_NAME_CHARS, MAX_PREDICATE_CHARS = 2_000, 256, 80
 # Facts of an answer, relations and entities of a fact; more are dropped. `CHUNK_TOKENS` of messages are some 200
-# sentences, few of which hold a fact; each twelve facts cost another request, for the decision.
+# sentences, few of which state a fact; each twelve facts cost another request, for the decision about them.
 MAX_FACTS, MAX_RELATIONS, MAX_ENTITIES = 100, 20, 40
 # Characters of an earlier message, which is shown for context only.
 MAX_EARLIER_CHARS = 400
@@ -127,7 +127,11 @@ def split_messages(records: Sequence[MemoryRecord], limit: int = CHUNK_TOKENS) -
 
 
 def estimate_tokens(text: str) -> int:
-    """Estimates the tokens of a text, rather too high: one for each begun four Latin letters or other character."""
+    """Estimates the number of tokens in a text, rather too high.
+
+    Counts one for every four letters of a Latin word, rounded up, and one for any other character but white space:
+    "Hello, 世界" has 2 + 1 + 2.
+    """
     return sum(-(-len(word) // 4) for word in _LATIN_WORD.findall(text)) + len(_OTHER_CHARACTER.findall(text))
 
 
@@ -297,7 +301,7 @@ class _AnswerParser:
 
 
 class _FactEntities:
-    """Collects the entities of one fact, by key; its speaker has the key of their name, or else of their role."""
+    """Collects the entities of one fact, by key. The speaker's key is made of the name, or without one of the role."""
 
     def __init__(self, source: MemoryRecord) -> None:
         self._mentions: dict[str, Mention] = {}

@@ -156,7 +156,7 @@ class FactPipeline:
 
     @property
     def spec(self) -> EmbeddingSpec:
-        """The embedding model, and the form of the token matrices stored beside its vectors, if any."""
+        """The embeddings stored for each text."""
         return self._enricher.spec
 
     def first_vectors(self, enrichments: Sequence[StoreEnrichment]) -> list[Matrix]:

@@ -20,9 +20,9 @@ from graphmem.retrieval.temporal.periods import Period
 
 __all__ = ["EventOffset", "Period", "find_offset", "periods_in", "proximity", "strip_times"]
 
-# Days outside a period over which the proximity falls by a factor e, before and after alike: people tell of a day
-# afterwards (31 of 45 events in four LOCOMO conversations, 11 on the day, 3 before), but a side before that falls two
-# or five times faster changed no rank there.
+# Days outside a period over which the proximity falls by a factor e, before and after alike. People mostly mention an
+# event after its day (31 of 45 events in four LOCOMO conversations; 11 on the day, 3 before), but a proximity that
+# falls two or five times faster before the period changed no rank there.
 DECAY_DAYS = 5.0
 WEEK = 7
 # The least proximity of the other days of the month when the query names a day.

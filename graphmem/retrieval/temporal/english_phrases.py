@@ -1,4 +1,8 @@
-"""English phrases of time that combine the expressions of `english`: parts, ranges, borders, distances. Pure."""
+"""English phrases of time that combine the expressions of `english`. Pure.
+
+Parts ("early May", "the second weekend of June"), ranges ("from May to July"), borders ("before July 2023", "since
+May") and distances from a date ("two weeks after 1 May").
+"""
 
 from __future__ import annotations
 
@@ -65,7 +69,7 @@ def find_expressions(text: str, today: date) -> list[TimeExpression]:
 
 
 def _weekday_of_date(left: TimeExpression, right: TimeExpression, words: str) -> list[TimeExpression] | None:
-    """Returns the date alone of "Friday, 7 May"."""
+    """Joins a weekday and its date: leaves only "7 May" of "Friday, 7 May"."""
     is_weekday = left.period.days == 1 and not left.period.is_exact and left.build is None
     if is_weekday and right.period.days == 1 and right.period.is_exact and _SAME_TIME.fullmatch(words):
         return [right]
@@ -105,9 +109,10 @@ def _distance(expression: TimeExpression, match: re.Match[str]) -> TimeExpressio
 
 
 def _nearest(whole: Period, weekday: int, *, back: bool) -> Period:
-    """Returns the weekday after a period, or (`back`) the days from the weekday before it up to its end.
+    """Returns the first such weekday (0 is Monday) after a period, as for "the Friday after 10 July".
 
-    Up to its end, as the event may be told at any time in between.
+    With `back`, as for "the Friday before 15 July", returns the days from the last such weekday before the period to
+    the last day of the period, because a message that mentions the event may have been written on any of these days.
     """
     if back:
         day = periods.weekday(whole.first, weekday, "last")

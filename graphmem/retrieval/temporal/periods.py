@@ -226,9 +226,10 @@ def after(limit: Period, *, since: bool = False) -> Period:
 
 
 def offset(anchor: Period, count: int, unit: str) -> Period:
-    """Returns the period `count` units after another period, or before it if negative.
+    """Returns the period `count` units after the period `anchor`, or before it if negative.
 
-    Days and weeks before reach up to the end of the other period: their events are told at some time in between.
+    A period some days or weeks before reaches up to the end of `anchor`, because a message that mentions the event may
+    have been written on any of these days.
     """
     half_length, shift = LENGTH[unit] // 2 * DAY, abs(count) * LENGTH[unit] * DAY
     if count > 0:

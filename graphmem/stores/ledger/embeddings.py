@@ -121,7 +121,7 @@ def release_reference(connection: Connection, text_hash: str) -> int:
 
 
 def delete_other_embeddings(connection: Connection, spec: EmbeddingSpec) -> int:
-    """Erases embeddings of other models and other forms than the `spec`'s. Returns the number of rows erased."""
+    """Erases embeddings of other models and embedding forms than those of `spec`. Returns the number of rows erased."""
     is_current = (embeddings_table.c.model == spec.model) & embeddings_table.c.form.in_(spec.names)
     return connection.execute(embeddings_table.delete().where(~is_current)).rowcount
 
@@ -190,9 +190,9 @@ def enrichment_state(connection: Connection, row: int) -> tuple[str | None, int]
 
 
 def rows_without_embeddings(connection: Connection, spec: EmbeddingSpec) -> list[int]:
-    """Returns the rows of enriched memories that lack a form of this spec, as after a change of the embedder.
+    """Returns the rows of enriched memories that lack an embedding form of `spec`, as after a change of the embedder.
 
-    Vectors of the same model of another length count as lacking.
+    Vectors of another length than `spec.dims` count as lacking.
     """
     length = func.length(embeddings_table.c.data)
     lacks_form = [

@@ -26,7 +26,7 @@ from graphmem.stores.ledger.schema import (
 )
 from graphmem.stores.ledger.schema import tombstones as tombstones_table
 
-# A page holds at most so many memories with so many characters in all; one memory always fits.
+# The most memories of a page, and the most characters of their texts together; a page has at least one memory.
 PAGE, PAGE_CHARS = 100, 500_000
 
 
@@ -42,9 +42,9 @@ class LinkRow(NamedTuple):
 class ExportedMemory:
     """A memory with its history and all data that is derived from it.
 
-    `message_key` is (key of its message, digest of its text). `links` are those with memories stored before it.
-    `windows` holds the embeddings of its windows by form ("vector", or the name of the token form); it is empty while
-    the memory's enrichment is pending (`embedded` is False then).
+    `message_key` is (message key, digest of the message's text). `links` are those with memories stored before it.
+    `windows` holds the embeddings of its windows by embedding form ("vector", "tokens-128"); it is empty while the
+    memory's enrichment is pending (`embedded` is False then).
     """
 
     record: MemoryRecord
@@ -59,7 +59,7 @@ class ExportedMemory:
 
 
 class ExportedTombstone(NamedTuple):
-    """The tombstone of an erased memory, the events of its history and the keys of its messages."""
+    """The tombstone of an erased memory, the events of its history and its message keys (`keys`)."""
 
     tombstone: tombstones.Tombstone
     events: list[Event]
@@ -149,7 +149,7 @@ def _messages(connection: Connection, uids: Sequence[str]) -> Iterator[tuple[str
 
 
 def _links(connection: Connection, scope: Scope | None, row_ids: Sequence[int]) -> Iterator[tuple[int, LinkRow]]:
-    """Yields (row id, link with a memory of a lower row id) for links with both ends in the scope."""
+    """Yields (row id of a memory, its link with a memory of a lower row id) for links between memories of a scope."""
     start, end = memories.alias("start"), memories.alias("end")
     is_later_end = or_(
         and_(in_array(links.c.memory, "row_ids"), links.c.memory > links.c.other),
@@ -198,7 +198,7 @@ def _statements(connection: Connection, row_ids: Sequence[int]) -> Iterator[tupl
 
 
 def _windows(connection: Connection, row_ids: Sequence[int], model: str | None) -> Iterator[tuple[int, str, bytes]]:
-    """Yields (row id, form, embedding) of each window, in order."""
+    """Yields (row id of the memory, embedding form, encoded embedding) for each window of the memories, in order."""
     statement = (
         select(memories.c.id, embeddings.c.form, embeddings.c.data)
         .join(embeddings, embeddings.c.hash == memories.c.embedding)

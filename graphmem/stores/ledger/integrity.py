@@ -47,7 +47,7 @@ def counts(connection: Connection) -> dict[str, int]:
 
 
 def embedding_bytes(connection: Connection) -> dict[str, int]:
-    """Returns the bytes of all embeddings, by form ("vector", or the name of a token form)."""
+    """Returns the bytes of all embeddings, by embedding form ("vector", "tokens-128")."""
     total = func.sum(func.length(embeddings.c.data))
     return dict(connection.execute(select(embeddings.c.form, total).group_by(embeddings.c.form)).all())
 

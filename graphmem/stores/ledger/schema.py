@@ -260,7 +260,7 @@ embeddings = Table(
     metadata,
     Column("hash", Text, primary_key=True),
     Column("model", Text, primary_key=True),
-    Column("form", Text, primary_key=True),  # "vector", or the name of the tokens' projection
+    Column("form", Text, primary_key=True),  # the embedding form: "vector", or that of the tokens
     Column("window", SmallInteger, primary_key=True),
     Column("data", LargeBinary, nullable=False),
     Column("uses", Integer, nullable=False),

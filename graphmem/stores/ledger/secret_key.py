@@ -114,19 +114,23 @@ def _parse_key(text: str) -> bytes | None:
 
 
 def existing_digests(connection: Connection, key_source: SecretKeySource) -> Digests | None:
-    """Returns the ledger's digests; None if it has no secret key yet, or the source does not have that key."""
+    """Returns the `Digests` of the ledger, with the secret key from `key_source`.
+
+    Returns None if the ledger records no key, or not the key and the source of `key_source`: see `ensure_digests`.
+    """
     uuid, recorded_key = connection.execute(_UUID_AND_KEY).one()
     secret = None if recorded_key is None else key_source.load()
     digests = None if secret is None else Digests(uuid, secret)
-    # A key recorded as configured may come from a file by now; the reverse is for `ensure_digests`, which records it.
+    # A key that is recorded as configured may also come from a file. A key that is recorded as from a file, and is
+    # configured now, is left to `ensure_digests`, which records the change.
     accepted = () if digests is None else (f"{key_source.source}:{digests.id}", f"{CONFIGURED}:{digests.id}")
     return digests if recorded_key in accepted else None
 
 
 def ensure_digests(connection: Connection, key_source: SecretKeySource) -> Digests:
-    """Returns the ledger's digests, inside a write transaction. Records the key of a ledger without one.
+    """Returns the `Digests` of the ledger. Records the key's id in a ledger without one; needs a write transaction.
 
-    A lost key is replaced. Raises ConfigError if the source has another key than the ledger's, or if the ledger's key
+    Replaces a lost key. Raises ConfigError if the source has another key than the ledger's, or if the ledger's key
     may be on another machine.
     """
     digests = existing_digests(connection, key_source)
@@ -200,9 +204,9 @@ def _replace_key(connection: Connection, digests: Digests) -> None:
 def _message_rows(
     connection: Connection, uids: list[str], digests: Digests, ordinals: Counter[str]
 ) -> list[dict[str, Any]]:
-    """Computes the rows of `messages` of these memories anew; each key is of the text as it was first added.
+    """Computes the rows of the table `messages` for these memories again; each key is that of the text first added.
 
-    All calls for one ledger share `ordinals`, which numbers equal messages.
+    All calls for one ledger share `ordinals`, the number of equal messages so far by fingerprint.
     """
     first_texts: dict[str, str | None] = {}
     for event in events.history_of_all(connection, uids):

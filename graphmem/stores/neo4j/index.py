@@ -38,8 +38,8 @@ WIPE_CHUNK = 2000
 # In seconds. A server that has just started needs time to plan the neighbourhood statement; planning that is cancelled
 # starts again from the beginning at the next attempt.
 PLANNING_TIMEOUT = 30.0
-# How often the statement then runs with seeds that match nothing: the first run takes a second or more, the third a
-# hundredth of a second.
+# How often the neighbourhood statement is run, with seeds that match nothing, before searches use it: the first run
+# takes a second or more, the third a hundredth of a second.
 WARM_UP_RUNS = 3
 _EMPTY_VIEW, _EMPTY_SEEDS = View(Scope("nobody"), EPOCH, partition=""), Seeds(("nothing",), ("nothing",))
 
@@ -52,10 +52,11 @@ class Neo4jIndex:
         self._server = Neo4jClient(url, username, password, database, user_agent=f"graphmem/{__version__}")
 
     def check(self) -> None:
-        """Connects and, if the graph exists, has the neighbourhood statement planned. A missing graph is no error.
+        """Connects and, if the graph exists, runs the statement that reads the neighbourhood of a search's seeds.
 
-        Raises ConfigError when the server refuses the name, password or database or is too old, StoreError when a newer
-        graphmem wrote the graph, StoreUnavailable when the server is out of reach.
+        Neo4j plans the statement at its first run, which may take longer than a search waits. A missing graph is no
+        error. Raises ConfigError when the server refuses the name, password or database or is too old, StoreError when
+        a newer graphmem wrote the graph, StoreUnavailable when the server is out of reach.
         """
         self._server.check()
         self._check_not_newer()
@@ -80,7 +81,7 @@ class Neo4jIndex:
         return self._server.read(statement("runtime/neighbourhood"), parameters, timeout)
 
     def _warm_up(self) -> None:
-        """Has the neighbourhood statement planned and a fresh server's caches filled before a search waits for it."""
+        """Runs the neighbourhood statement, so that Neo4j has planned it and filled its caches before a search."""
         for _ in range(WARM_UP_RUNS):
             self._read_neighbourhood(_EMPTY_VIEW, _EMPTY_SEEDS, GraphBounds(), PLANNING_TIMEOUT)
 

@@ -195,7 +195,7 @@ def _as_graphmem_errors(place: str) -> Iterator[None]:
 
 
 def _server_name(url: str) -> str:
-    """Returns the server's name for messages: host and port, without a password."""
+    """Returns the server's name for error messages: "the server at host:port", without the URL's user and password."""
     try:
         parts = urlsplit(url)
         name, port = parts.hostname, parts.port or 6333

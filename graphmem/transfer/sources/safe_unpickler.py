@@ -21,7 +21,8 @@ from typing import Any
 READY = b"ready\n"
 # Bytes of memory, and seconds of processor time: a thousand times the needs of a page of points.
 MAX_MEMORY, MAX_SECONDS = 2**30, 10
-# Characters and JSON pieces of one point's answer; characters of all answers, after which the next process continues.
+# The most characters and JSON pieces of the answer for one point; the most characters of all answers, after which
+# `pickle_reader` starts another process.
 MAX_POINT_CHARS, MAX_ITEMS, MAX_CHARS = 2**24, 2**20, 2**26
 
 _TIME_CLASSES = {name: getattr(dt, name) for name in ("date", "datetime", "time", "timedelta", "timezone")}
@@ -43,7 +44,7 @@ class _InertUnpickler(pickle.Unpickler):
 
 
 def answer(data: bytes) -> bytes:
-    """Returns the JSON answer for one pickled point: its id and payload, or null."""
+    """Returns one pickled point as JSON, {"id": …, "payload": …}; null if it cannot be read or exceeds the limits."""
     try:
         point = _InertUnpickler(io.BytesIO(data)).load()
         # A point is a model of pydantic 2 or 1, whose state has the fields in "__dict__".
@@ -87,7 +88,10 @@ def _set_limits() -> None:
 
 
 def main() -> None:
-    """Answers pickles from standard input until its end, or until `MAX_CHARS` are written."""
+    """Reads pickled points from standard input, and writes each as a line of JSON to standard output (see `answer`).
+
+    Writes `READY` first. Ends with the input, or after more than `MAX_CHARS` characters of output.
+    """
     _set_limits()
     source, target = sys.stdin.buffer, sys.stdout.buffer
     target.write(READY)
