@@ -37,16 +37,15 @@ class AsyncMemory:
     @classmethod
     def from_config(cls, config_dict: Mapping[str, Any] | BaseModel) -> AsyncMemory:
         """Opens a memory as `Memory.from_config` does."""
-        return cls.wrapping(Memory.from_config(config_dict))
+        return cls._wrapping(Memory.from_config(config_dict))
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> AsyncMemory:
         """Opens a memory as `Memory.from_file` does."""
-        return cls.wrapping(Memory.from_file(path))
+        return cls._wrapping(Memory.from_file(path))
 
     @classmethod
-    def wrapping(cls, memory: Memory) -> AsyncMemory:
-        """Returns the AsyncMemory of a memory that is open already."""
+    def _wrapping(cls, memory: Memory) -> AsyncMemory:
         wrapper = cls.__new__(cls)
         wrapper.sync = memory
         return wrapper

@@ -141,11 +141,6 @@ class Memory:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @property
-    def has_llm(self) -> bool:
-        """True if a language model is configured, which draws facts from added messages by default."""
-        return self._engine.llm is not None
-
     # --- writing ------------------------------------------------------------------------------------------------
 
     def add(
@@ -213,9 +208,9 @@ class Memory:
     def _uses_llm(self, infer: object) -> bool:
         """Returns True if a language model is to draw facts, as `infer` says; by default if one is configured."""
         if infer is None:
-            return self.has_llm
+            return self._engine.llm is not None
         is_wanted = validation.flag(infer, "infer")
-        if is_wanted and not self.has_llm:
+        if is_wanted and self._engine.llm is None:
             raise ConfigError(
                 "infer=True needs a language model, and none is configured: set llm (docs/reference/configuration.md, "
                 "'Configuration' in the documentation), or leave infer out (or False) to remember the words as spoken"

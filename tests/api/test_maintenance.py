@@ -97,6 +97,11 @@ def shorter(texts: list[str]) -> Any:
     return [vector[:32] + 0.01 for vector in hash_texts(texts)]
 
 
+def embedded(folder: Path) -> dict[str, Any]:
+    """Embedded Qdrant, also beside a PostgreSQL ledger: a server's collection keeps the length that it was made with."""
+    return {"vector_store": {"config": {"path": str(folder / "vectors")}}}
+
+
 @pytest.mark.parametrize("call", ["search", "add", "update", "context"])
 def test_the_same_model_name_with_another_length_asks_for_a_rebuild(
     tmp_path: Path, make_memory: Make, call: str
@@ -111,15 +116,15 @@ def test_the_same_model_name_with_another_length_asks_for_a_rebuild(
 
 
 def test_a_ledger_is_whole_after_a_visit_with_another_length(tmp_path: Path, make_memory: Make) -> None:
-    first = make_memory(tmp_path)
+    first = make_memory(tmp_path, **embedded(tmp_path))
     added(first, "tea")
     erased = added(first, "cake")
     first.close()
-    visitor = make_memory(tmp_path, **with_embedder(shorter, dims=32))
+    visitor = make_memory(tmp_path, **embedded(tmp_path), **with_embedder(shorter, dims=32))
     assert "pending" not in visitor.delete(erased)
     assert visitor.verify()["ok"]
     visitor.close()
-    assert make_memory(tmp_path).verify()["ok"]
+    assert make_memory(tmp_path, **embedded(tmp_path)).verify()["ok"]
 
 
 def test_rebuild_embeds_anew_with_another_length_under_the_same_name(tmp_path: Path, make_memory: Make) -> None:
@@ -149,13 +154,13 @@ def test_words_restored_under_another_embedder_wait_for_that_of_the_ledger(tmp_p
 
 
 def test_a_rebuild_of_the_graph_alone_keeps_the_vectors(tmp_path: Path, make_memory: Make) -> None:
-    first = make_memory(tmp_path)
+    first = make_memory(tmp_path, **embedded(tmp_path))
     added(first, "tea")
     first.close()
-    visitor = make_memory(tmp_path, **with_embedder(shorter, dims=32))
+    visitor = make_memory(tmp_path, **embedded(tmp_path), **with_embedder(shorter, dims=32))
     assert visitor.rebuild("graph")["ok"]
     visitor.close()
-    assert texts(make_memory(tmp_path).search("tea", user_id="u1")) == ["tea"]
+    assert texts(make_memory(tmp_path, **embedded(tmp_path)).search("tea", user_id="u1")) == ["tea"]
 
 
 def test_stats_name_the_embedder_of_the_vectors_and_the_configured_one(tmp_path: Path, make_memory: Make) -> None:

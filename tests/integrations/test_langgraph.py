@@ -492,7 +492,7 @@ async def test_operations_of_many_tasks_are_one_batch(store: GraphmemStore) -> N
 
 
 async def test_the_asynchronous_methods_do_the_same(memory: Memory) -> None:
-    store = GraphmemStore(AsyncMemory.wrapping(memory), user_id="ana")
+    store = GraphmemStore(AsyncMemory._wrapping(memory), user_id="ana")
     await store.aput(NOTES, "tea", TEA)
     assert (await store.aget(NOTES, "tea")).value == TEA
     assert keys(await store.asearch(NOTES, query="tea")) == ["tea"]

@@ -18,6 +18,7 @@ from graphmem.model import Kind
 from graphmem.stores.ledger import memories, outbox
 from graphmem.stores.ledger.schema import links
 from support.neo4j_servers import Server
+from support.waiting import wait_until
 
 EXPLORE = Path(__file__).parents[2] / "cypher" / "explore"
 FILES = sorted(EXPLORE.glob("*.cypher"))
@@ -36,7 +37,7 @@ def demo_memory(server: Server, home: Path) -> Iterator[Memory]:
     memory = Memory.from_config(config)
     try:
         memory.add(list(messages()), user_id=USER)
-        assert memory.flush() == {"pending": []}
+        wait_until(lambda: memory.flush() == {"pending": []})  # a server that has just started is slow
         yield memory
     finally:
         memory.close()

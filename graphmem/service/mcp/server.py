@@ -78,7 +78,7 @@ def create_server(
     argument.
     """
     requests = _Requests(
-        AsyncMemory.wrapping(sync_memory(memory)),
+        AsyncMemory._wrapping(sync_memory(memory)),  # noqa: SLF001  (same package)
         scope_of,
         _named_tools(validation.one_of(profile, "profile", tuple(PROFILES)), validation.one_of(names, "names", NAMES)),
     )

@@ -148,9 +148,8 @@ class AddMemory(Tool):
             raise ValidationError("content: is empty; give one statement")
         memory_type = "semantic" if self.memory_type == "fact" else self.memory_type or None
         # Facts are drawn in the background: a language model may take longer than a client waits for a tool.
-        added = result_dict(
-            await memory.add(self.content, **scope.parts, memory_type=memory_type, wait=not memory.sync.has_llm)
-        )
+        has_llm = memory.sync._engine.llm is not None  # noqa: SLF001  (same package)
+        added = result_dict(await memory.add(self.content, **scope.parts, memory_type=memory_type, wait=not has_llm))
         items = [
             {"id": item["id"], "memory": shortened(item["memory"]), "event": item["event"]} for item in added["results"]
         ]
