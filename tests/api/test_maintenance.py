@@ -98,7 +98,7 @@ def shorter(texts: list[str]) -> Any:
 
 
 def embedded(folder: Path) -> dict[str, Any]:
-    """Embedded Qdrant, also beside a PostgreSQL ledger: a server's collection keeps the length that it was made with."""
+    """Embedded Qdrant, also beside PostgreSQL: a server's collection keeps the length of vectors it was made with."""
     return {"vector_store": {"config": {"path": str(folder / "vectors")}}}
 
 

@@ -22,7 +22,7 @@ def run(home: Path, name: str, *arguments: str, text: str = "") -> str:
 
 def test_all_examples_are_tested() -> None:
     assert {path.name for path in EXAMPLES.glob("*.py")} == {
-        "chat_loop.py", "langgraph_agent.py", "openai_agents_agent.py"
+        "chat_loop.py", "langgraph_agent.py", "mcp_client.py", "openai_agents_agent.py"
     }  # fmt: skip
 
 
@@ -40,3 +40,10 @@ def test_a_chat_loop_remembers_over_processes(tmp_path: Path) -> None:
     for text in TOLD:
         run(tmp_path, "chat_loop.py", "--user", "ana", text=text)
     assert "Hannah Osei" in run(tmp_path, "chat_loop.py", "--user", "ana", text=QUESTION)
+
+
+@pytest.mark.thorough
+def test_a_client_of_mcp_remembers_over_processes(tmp_path: Path) -> None:
+    assert "Hannah Osei" in run(tmp_path, "mcp_client.py", "ana", *TOLD, QUESTION)
+    assert "Hannah Osei" in run(tmp_path, "mcp_client.py", "ana", QUESTION)
+    assert "Hannah Osei" not in run(tmp_path, "mcp_client.py", "ben", QUESTION)
