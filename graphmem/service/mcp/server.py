@@ -15,6 +15,7 @@ from graphmem.async_memory import AsyncMemory
 from graphmem.boundary import validation
 from graphmem.errors import GraphmemError, NotFoundError, ValidationError
 from graphmem.integrations.base import required, sync_memory
+from graphmem.logs import log_text
 from graphmem.memory import Memory
 from graphmem.model import Scope
 from graphmem.service.mcp import resources
@@ -236,6 +237,7 @@ def _failure(sentence: str) -> CallToolResult:
 
 
 def _unavailable(error: Exception) -> str:
-    """Logs the class of an error, and returns what the caller may read of it."""
-    logger.warning("a request over MCP failed (%s)", type(error).__name__)
-    return f"The memory cannot be used now ({type(error).__name__}); go on without it, and try again later."
+    """Logs an error without texts of memories, and returns what the caller may read of it."""
+    cause = log_text(error)
+    logger.warning("a request over MCP failed (%s)", cause)
+    return f"The memory cannot be used now ({cause}); go on without it, and try again later."
