@@ -21,6 +21,7 @@ from support.mcp_clients import ANA, command, connected, http_client, server_of,
 from graphmem import Memory, Settings
 from graphmem.errors import ConfigError, StoreUnavailable, ValidationError
 from graphmem.service.mcp import results, tools
+from graphmem.service.mcp.base import Tool
 from graphmem.service.mcp.http import mcp_app
 from graphmem.service.mcp.server import create_server
 
@@ -484,5 +485,5 @@ async def test_two_servers_and_a_memory_share_a_folder(tmp_path: Path) -> None:
 
 def test_all_tools_are_in_a_profile() -> None:
     named = {tool.tool_name for profile in tools.PROFILES.values() for tool in profile}
-    assert named == {tool.tool_name for tool in tools.Tool.__subclasses__()}
+    assert named == {tool.tool_name for tool in Tool.__subclasses__()}
     assert set(tools.DOTTED_NAMES) == {tool.tool_name for tool in tools.CORE}

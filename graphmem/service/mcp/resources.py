@@ -5,6 +5,7 @@ A resource is named by the user it belongs to, which has to be the caller's own:
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
@@ -13,6 +14,7 @@ from graphmem.async_memory import AsyncMemory
 from graphmem.errors import NotFoundError
 from graphmem.model import Scope
 from graphmem.service.mcp import tools
+from graphmem.service.mcp.graph_parts import whole_graph
 from graphmem.service.mcp.results import fitting
 
 MIME_TYPE = "application/json"
@@ -88,7 +90,8 @@ async def _profile(memory: AsyncMemory, scope: Scope) -> dict[str, Any]:
 
 
 async def _graph(memory: AsyncMemory, scope: Scope) -> dict[str, Any]:
-    return fitting(await tools.graph_parts(memory, scope, [None], hops=0, limit=GRAPH_MEMORIES))
+    graph = await memory.graph(**scope.parts, limit=GRAPH_MEMORIES)
+    return fitting(await asyncio.to_thread(whole_graph, graph, GRAPH_MEMORIES))
 
 
 _READERS = {"recent": _recent, "profile": _profile, "graph": _graph}

@@ -19,7 +19,8 @@ from graphmem.logs import log_text
 from graphmem.memory import Memory
 from graphmem.model import Scope
 from graphmem.service.mcp import resources
-from graphmem.service.mcp.tools import DOTTED_NAMES, PROFILES, Tool
+from graphmem.service.mcp.base import Tool
+from graphmem.service.mcp.tools import DOTTED_NAMES, PROFILES
 
 with required("mcp", "mcp"):
     from mcp import MCPError

@@ -6,14 +6,13 @@ memories are meant: the scope comes from the connection.
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
-from typing import Annotated, Any, ClassVar, Literal, get_type_hints
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, Literal
 
-import pydantic
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
-from pydantic.json_schema import GenerateJsonSchema
+from pydantic import BeforeValidator, Field
 
 from graphmem.async_memory import AsyncMemory
 from graphmem.errors import NotFoundError, ValidationError
@@ -22,6 +21,8 @@ from graphmem.integrations.base import MAX_TOOL_HITS, result_dict
 from graphmem.model import Scope
 from graphmem.retrieval.context import speaker_of
 from graphmem.service.mcp import results
+from graphmem.service.mcp.base import Tool
+from graphmem.service.mcp.graph_parts import graph_around
 from graphmem.service.mcp.results import cursor_at, fitting, page, place_of, shortened
 
 # A token of English has about four characters; of Chinese one. `get_context` measures the block, and shortens it.
@@ -30,8 +31,6 @@ CHARS_PER_TOKEN = 4
 NEWEST_SUMMARIES, NEWEST_MEMORIES, TOPICS = 3, 20, 10
 # How many entities or hits a search in the graph starts from.
 GRAPH_STARTS = 5
-# Of so many newest memories the graph around a start is built.
-WHOLE_GRAPH = 10_000
 
 
 def _as_list(value: object) -> object:
@@ -53,76 +52,6 @@ Hops = Annotated[int, Field(ge=0, le=5, description="How many edges away from it
 CursorArgument = Annotated[str, Field(description="The next_cursor of the former page; leave it out for the first")]
 
 
-class _Schema(GenerateJsonSchema):
-    """JSON Schemas without the titles that pydantic makes of fields' names."""
-
-    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002
-        return False
-
-
-class Tool(BaseModel):
-    """One call of a tool: its checked arguments. A subclass is a tool, and its docstring the text for the model."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    tool_name: ClassVar[str]
-    title: ClassVar[str]
-    reads: ClassVar[bool] = False
-    erases: ClassVar[bool] = False
-    is_idempotent: ClassVar[bool] = False
-    # Names of arguments in errors of `Memory`, with those that this tool has for them.
-    own_names: ClassVar[Mapping[str, str]] = {}
-    # What a model is told if the id that it gives is not found.
-    not_found: ClassVar[str] = "memory_id: there is no memory with this id; search_memories gives the ids that exist"
-
-    async def run(self, memory: AsyncMemory, scope: Scope) -> results.Result:
-        """Makes the call. Raises the errors of `Memory`."""
-        raise NotImplementedError
-
-    @classmethod
-    def parse(cls, arguments: Mapping[str, Any]) -> Tool:
-        """Checks arguments. Raises ValidationError, which says of each unusable one why; None counts as left out."""
-        given = {name: value for name, value in arguments.items() if value is not None}
-        try:
-            return cls.model_validate(given)
-        except pydantic.ValidationError as error:
-            problems = [_problem(cls, problem) for problem in error.errors(include_url=False, include_input=False)]
-        raise ValidationError("; ".join(problems))
-
-    @classmethod
-    def error_text(cls, error: ValidationError) -> str:
-        """Returns the text of an error of `Memory`, with the name of this tool's argument."""
-        name, separator, rest = str(error).partition("=")
-        return f"{cls.own_names.get(name, name)}{separator}{rest}"
-
-    @classmethod
-    def description(cls) -> str:
-        """Returns what the tool is for, and what it is not for, in at most two sentences."""
-        return " ".join((cls.__doc__ or "").split())
-
-    @classmethod
-    def input_schema(cls) -> dict[str, Any]:
-        """Returns the JSON Schema of the arguments."""
-        schema = cls.model_json_schema(schema_generator=_Schema)
-        return {key: part for key, part in schema.items() if key not in {"title", "description"}}
-
-    @classmethod
-    def output_schema(cls) -> dict[str, Any]:
-        """Returns the JSON Schema of the structured result."""
-        result: type[results.Result] = get_type_hints(cls.run)["return"]
-        return result.model_json_schema(schema_generator=_Schema)
-
-
-def _problem(tool: type[Tool], error: Any) -> str:
-    name = ".".join(map(str, error["loc"]))
-    if error["type"] == "extra_forbidden":
-        nearest = get_close_matches(name, tool.model_fields, 1)
-        known = ", ".join(tool.model_fields) or "none"
-        hint = f"did you mean {nearest[0]}?" if nearest else f"it takes: {known}"
-        return f"{shortened(name, 40)}: is no argument of this tool; {hint}"
-    return f"{name}: {'is missing' if error['type'] == 'missing' else error['msg'].replace('Input should', 'should')}"
-
-
 # --- writing --------------------------------------------------------------------------------------------------------
 
 
@@ -133,7 +62,7 @@ class AddMemory(Tool):
 
     tool_name = "add_memory"
     title = "Remember something"
-    own_names = {"messages.content": "content"}
+    own_names = MappingProxyType({"messages.content": "content"})
 
     content: str = Field(
         min_length=1, description="One statement that is understood by itself, with names instead of pronouns"
@@ -165,7 +94,7 @@ class UpdateMemory(Tool):
 
     tool_name = "update_memory"
     title = "Correct a memory"
-    own_names = {"data": "content"}
+    own_names = MappingProxyType({"data": "content"})
     is_idempotent = True
 
     memory_id: MemoryId
@@ -432,9 +361,7 @@ class SearchGraph(Tool):
         if not starts:
             found = result_dict(await memory.search(self.query, **scope.parts, top_k=GRAPH_STARTS))
             starts = [hit["id"] for hit in found["results"]]
-        return results.GraphResult.model_validate(
-            fitting(await graph_parts(memory, scope, starts, self.hops, self.limit))
-        )
+        return results.GraphResult.model_validate(await _graph_around(memory, scope, starts, self.hops, self.limit))
 
 
 class GetEntity(Tool):
@@ -444,7 +371,7 @@ class GetEntity(Tool):
 
     tool_name = "get_entity"
     title = "Show an entity"
-    own_names = {"key": "name"}
+    own_names = MappingProxyType({"key": "name"})
     reads = True
     not_found = "name: no memory mentions an entity of this name; search_graph finds names"
 
@@ -456,39 +383,14 @@ class GetEntity(Tool):
         details = await memory.entity(self.name, **scope.parts, limit=1)
         if details is None:
             raise NotFoundError(self.not_found)
-        shown = await graph_parts(memory, scope, [details["key"]], self.hops, self.limit)
-        aliases = [alias["name"] for alias in details["aliases"]]
-        return results.EntityResult.model_validate(fitting({**_entity(details), "aliases": aliases, **shown}))
+        shown = await _graph_around(memory, scope, [details["key"]], self.hops, self.limit)
+        aliases = [shortened(alias["name"], 100) for alias in details["aliases"][:GRAPH_STARTS]]
+        return results.EntityResult.model_validate({**_entity(details), "aliases": aliases, **shown})
 
 
-async def graph_parts(
-    memory: AsyncMemory, scope: Scope, starts: Sequence[str | None], hops: int, limit: int
-) -> dict[str, Any]:
-    """Returns the parts of the graph around entities or memories (None: of the newest `limit` memories), each cut to
-    `limit` entities, relations and memories.
-    """
-    entities: dict[str, Any] = {}
-    relations: dict[str, Any] = {}
-    memories: dict[str, Any] = {}
-    for start in starts:
-        graph = await memory.graph(
-            **scope.parts, around=start, hops=hops, limit=limit if start is None else WHOLE_GRAPH
-        )
-        names = {node: data["name"] for node, data in graph.nodes(data=True) if data["node"] == "entity"}
-        for node, data in graph.nodes(data=True):
-            if data["node"] == "entity":
-                entities.setdefault(node, _entity(data))
-            else:
-                memories.setdefault(node, _memory_item({**data, "id": node}))
-        for source, target, key, data in graph.edges(keys=True, data=True):
-            if data["relationship"] == "RELATES_TO":
-                relation = {"source": names[source], "relationship": data["predicate"], "target": names[target]}
-                relations.setdefault(key, {**relation, "memory_ids": data["memory_ids"][:limit]})
-    found = {"entities": entities, "relations": relations, "memories": memories}
-    return {
-        **{name: list(items.values())[:limit] for name, items in found.items()},
-        "is_cut": any(len(items) > limit for items in found.values()),
-    }
+async def _graph_around(memory: AsyncMemory, scope: Scope, starts: list[str], hops: int, limit: int) -> dict[str, Any]:
+    graph = await memory.graph(**scope.parts)
+    return fitting(await asyncio.to_thread(graph_around, graph, starts, hops, limit))
 
 
 # --- ChatGPT --------------------------------------------------------------------------------------------------------
@@ -570,7 +472,7 @@ def _memory_fields(record: Mapping[str, Any]) -> dict[str, Any]:
     fields = {
         name: record.get(name) for name in ("id", "memory", "kind", "at", "memory_type", "valid_to", "expiration_date")
     }
-    fields["speaker"] = record["speaker"] if "speaker" in record else speaker_of(record)
+    fields["speaker"] = speaker_of(record)
     return {name: value for name, value in fields.items() if value is not None}
 
 
@@ -605,7 +507,7 @@ def _event(event: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _entity(entity: Mapping[str, Any]) -> dict[str, Any]:
-    return {"name": entity["name"], "type": entity["type"]}
+    return {"name": shortened(entity["name"], 100), "type": entity["type"]}
 
 
 def _relation(relation: Mapping[str, Any]) -> dict[str, Any]:
