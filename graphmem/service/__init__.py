@@ -1,1 +1,1 @@
-"""Doors for programs outside this process."""
+"""Servers for programs outside this process."""
