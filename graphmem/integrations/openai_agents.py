@@ -33,6 +33,7 @@ from graphmem.integrations.base import (
     user_in_context,
 )
 from graphmem.integrations.items import ItemStore
+from graphmem.integrations.threads import DaemonThreads
 from graphmem.integrations.turns import Session, last_question, plain_turns
 from graphmem.memory import Memory
 from graphmem.model import Scope
@@ -56,6 +57,8 @@ logger = logging.getLogger("graphmem")
 NAMESPACE = "openai-agents"
 # The roles of items that a run begins with, and that no model has answered yet.
 _INPUT_ROLES = ("user", "system", "developer")
+# Calls of tools that run at once in a process. Those that hang must leave the event loop's threads to sessions.
+_tool_threads = DaemonThreads(32, "graphmem-tool")
 _NOBODY = "No memories can be used in this run."
 _NOT_SEARCHED = "The memories cannot be searched now. Answer without them."
 _WRONG_ARGUMENTS = "The arguments are not those of the tool's schema."
@@ -234,11 +237,11 @@ def memory_tools(
 
 
 async def _call(failure: str, function: Callable[..., str], scope: Scope | None, *arguments: Any) -> str:
-    """Calls a tool's function in a thread; returns a sentence to the model if it fails."""
+    """Calls a tool's function in a thread of the tools; returns a sentence to the model if it fails."""
     if scope is None:
         return _NOBODY
     try:
-        return await asyncio.to_thread(function, scope.parts, *arguments)
+        return await _tool_threads.call(function, scope.parts, *arguments)
     except ValidationError as error:
         return str(error)  # names the argument and the remedy, for the model
     except Exception as error:  # noqa: BLE001  (no failure of the memory may end a run)

@@ -603,6 +603,31 @@ async def test_a_tool_that_takes_too_long_says_so_to_the_model(
     assert warnings(caplog) == ["a tool could not use the memory (ToolTimeoutError)"]
 
 
+def test_tools_that_hang_hold_up_neither_sessions_nor_the_end_of_the_event_loop(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release, ended = Event(), []
+
+    def hang(*_: Any, **__: Any) -> None:
+        release.wait(TIMEOUT)
+        ended.append(True)
+
+    monkeypatch.setattr(memory, "search", hang)
+    session = GraphmemSession("c1", memory, user_id="ana")
+    calls = [function_call("search_memories", {"query": "tea"}, call_id=str(n)) for n in range(40)]
+
+    async def use_tools() -> list[Any]:
+        agent, _ = make_agent(calls, "Done.", tools=memory_tools(memory, time_limit=0.2))
+        await Runner.run(agent, "Please", context=ANA, session=session)
+        return await session.get_items()
+
+    items = asyncio.run(use_tools())
+    is_held_up = bool(ended)
+    release.set()
+    assert not is_held_up
+    assert str(items).count("The memories cannot be searched now") == len(calls)
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [({"query": " "}, "say what to look for"), ({}, "schema"), ({"query": 1, "top_k": "many"}, "schema")],
