@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 from uuid import uuid4
 
+from pydantic import BaseModel
 from pydantic_core import to_json
 
 from graphmem.async_memory import AsyncMemory
@@ -303,7 +304,10 @@ def recall_filter(
 
 
 class GraphmemHooks(RunHooks[Any]):
-    """Hooks that remember the last round of each run, for runs without a `GraphmemSession`.
+    """Hooks that remember the last round of each run: the user's messages and the answer.
+
+    For runs without a `GraphmemSession`: both together store the words twice. An answer of an agent with output
+    guardrails is left out, because they judge it after the hooks; guardrails of a RunConfig are not known here.
 
     `user_id`, `agent_id`, `run_id` and `time_limit` are those of `Recollection`. Words are stored in the background:
     `flush` and `close` wait for it.
@@ -324,10 +328,12 @@ class GraphmemHooks(RunHooks[Any]):
         self.flush, self.aflush = self._recollection.flush, self._recollection.aflush
         self.close, self.aclose = self._recollection.close, self._recollection.aclose
 
-    async def on_agent_end(self, context: AgentHookContext[Any], agent: Any, output: Any) -> None:  # noqa: ARG002
-        """Captures the last round: the user's messages and the answer."""
-        answer = output if isinstance(output, str) else to_json(output, serialize_unknown=True).decode()
-        messages = [*_messages(context.turn_input), {"role": "assistant", "content": answer}]
+    async def on_agent_end(self, context: AgentHookContext[Any], agent: Any, output: Any) -> None:
+        """Captures the last round: the user's messages, and the answer unless a guardrail of the agent may block it."""
+        messages = _messages(context.turn_input)
+        if not agent.output_guardrails:
+            answer = output if isinstance(output, str) else to_json(output, serialize_unknown=True).decode()
+            messages.append({"role": "assistant", "content": answer})
         # A run has no id and ends once, so each is a session of its own.
         self._recollection.capture(context.context, messages, uuid4().hex, rounds=1)
 
@@ -343,8 +349,15 @@ def _run_scope(user_id: Id | None, agent_id: Id | None, run_id: Id | None) -> Ru
 def _messages(items: Iterable[Any]) -> list[dict[str, Any]]:
     """Returns items as plain messages, one for each; tool calls and reasoning have the role "" and no content.
 
+    Items that are no dicts count as those without a role: the SDK passes on whatever a caller puts into its input.
     Leaves out the items' ids: where a model's endpoint gives none, the SDK gives all items the same one.
     """
+    dicts = [item if isinstance(item, Mapping) else {} for item in map(_plain_item, items)]
     return [
-        {"role": item.get("role", ""), "content": item.get("content") if item.get("role") else None} for item in items
+        {"role": item.get("role", ""), "content": item.get("content") if item.get("role") else None} for item in dicts
     ]
+
+
+def _plain_item(item: Any) -> Any:
+    """Returns an output item of a model as the dict that the SDK makes of it, and any other item as it is."""
+    return item.model_dump(exclude_unset=True) if isinstance(item, BaseModel) else item

@@ -18,11 +18,14 @@ from typing import Any
 import pytest
 from agents import (
     Agent,
+    GuardrailFunctionOutput,
+    OutputGuardrailTripwireTriggered,
     RunConfig,
     Runner,
     Session,
     SessionSettings,
     function_tool,
+    output_guardrail,
     set_trace_processors,
     set_tracing_disabled,
 )
@@ -658,6 +661,45 @@ async def test_hooks_remember_the_same_words_in_another_run_again(memory: Memory
         await Runner.run(agent, "I live in Graz now", **with_hooks)
     assert with_hooks["hooks"].flush()
     assert texts(memory).count("I live in Graz now") == 2
+
+
+@output_guardrail
+def refuse_all(*_: Any) -> GuardrailFunctionOutput:
+    return GuardrailFunctionOutput(output_info=None, tripwire_triggered=True)
+
+
+async def test_an_answer_that_an_output_guardrail_blocks_is_remembered_by_neither_hooks_nor_session(
+    memory: Memory,
+) -> None:
+    hooks, session = GraphmemHooks(memory, **LONG_LIMIT), GraphmemSession("c1", memory)
+    runs: list[dict[str, Any]] = [
+        {"agent": make_agent("Bad 1.", output_guardrails=[refuse_all])[0], "hooks": hooks},
+        {"agent": make_agent("Bad 2.", output_guardrails=[refuse_all])[0], "session": session},
+        {"agent": make_agent("Bad 3.")[0], "session": session, "config": RunConfig(output_guardrails=[refuse_all])},
+    ]
+    for n, run in enumerate(runs):
+        with pytest.raises(OutputGuardrailTripwireTriggered):
+            await Runner.run(
+                run["agent"],
+                f"Question {n}",
+                context=ANA,
+                hooks=run.get("hooks"),
+                session=run.get("session"),
+                run_config=run.get("config"),
+            )
+        assert hooks.flush()
+    assert texts(memory) == ["Question 0", "Question 1", "Question 2"]
+
+
+async def test_hooks_and_filter_ignore_items_that_are_no_messages(memory: Memory) -> None:
+    memory.add("Ana lives in Graz", user_id="ana")
+    agent, model = make_agent("In Graz.")
+    hooks = GraphmemHooks(memory, **LONG_LIMIT)
+    odd_items: list[Any] = [assistant_message("Hi"), "text", user("Where does Ana live?")]
+    await Runner.run(agent, odd_items, context=ANA, hooks=hooks, run_config=recalling(memory))
+    assert hooks.flush()
+    assert "Ana lives in Graz" in str(model.calls[0].input)
+    assert texts(memory)[1:] == ["Where does Ana live?", "In Graz."]
 
 
 class Answer(BaseModel):
