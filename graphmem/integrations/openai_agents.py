@@ -10,6 +10,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from itertools import takewhile
 from typing import Any
 from uuid import uuid4
 
@@ -63,6 +64,7 @@ _tool_threads = DaemonThreads(32, "graphmem-tool")
 _NOBODY = "No memories can be used in this run."
 _NOT_SEARCHED = "The memories cannot be searched now. Answer without them."
 _WRONG_ARGUMENTS = "The arguments are not those of the tool's schema."
+_NOTHING_TO_STORE = "Nothing was stored: the content is empty, or may not be stored."
 _NOT_STORED = "It is not certain that this was stored: the memory does not answer."
 
 
@@ -184,6 +186,9 @@ def memory_tools(
 ) -> list[FunctionTool]:
     """Returns the tools `search_memories` and `add_memory` for an agent.
 
+    A search leaves out memories that have exactly the words of the user messages just asked, as a session stores these
+    before the model is called.
+
     They write memories of `user_id` and read those of `recall_user_id` (default: the same); both, `agent_id` and
     `run_id` are strings or functions of the run's context. The model cannot choose them. `ids`: hits have their ids. A
     call that fails, or takes longer than `time_limit` seconds, tells the model so, and is logged without texts.
@@ -193,14 +198,19 @@ def memory_tools(
     limit = validation.seconds(time_limit, "time_limit", MAX_SECONDS)
     names = ("id",) if validation.flag(ids, "ids") else ()
 
-    def search(scope_ids: dict[str, Any], query: str, top_k: int) -> str:
-        result = searched_memory.search(query, **scope_ids, top_k=max(1, min(top_k, MAX_TOOL_HITS)))
-        shown = [{name: hit[name] for name in (*names, "memory", "at")} for hit in result_dict(result)["results"]]
+    def search(scope_ids: dict[str, Any], query: str, top_k: int, turn_input: list[TResponseInputItem]) -> str:
+        limits, asked = searched_memory.limits, _asked(turn_input, searched_memory.limits.max_message_chars)
+        wanted = max(1, min(top_k, MAX_TOOL_HITS, limits.max_top_k))
+        # A session has stored the question already. Other conversations may have asked it, too.
+        found = min(wanted + MAX_TOOL_HITS, limits.max_top_k) if asked else wanted
+        hits = result_dict(searched_memory.search(query, **scope_ids, top_k=found))["results"]
+        others = [hit for hit in hits if hit["memory"] not in asked][:wanted]
+        shown = [{name: hit[name] for name in (*names, "memory", "at")} for hit in others]
         return json.dumps(shown, ensure_ascii=False) if shown else "No memories found."
 
     def add(scope_ids: dict[str, Any], content: str) -> str:
-        searched_memory.add(content, **scope_ids, wait=False)
-        return "Stored."
+        added = result_dict(searched_memory.add(content, **scope_ids, wait=False))
+        return "Stored." if added["results"] or added.get("pending") else _NOTHING_TO_STORE
 
     def tool(name: str, failure: str) -> Callable[..., FunctionTool]:
         def explain(_: RunContextWrapper[Any], error: Exception) -> str:
@@ -223,7 +233,7 @@ def memory_tools(
             query: What to look for, in a few words or as a question.
             top_k: How many memories to return, 1 to 50.
         """
-        return await _call(_NOT_SEARCHED, search, recall_scope_of(ctx.context), query, top_k)
+        return await _call(_NOT_SEARCHED, search, recall_scope_of(ctx.context), query, top_k, ctx.turn_input)
 
     @tool("add_memory", _NOT_STORED)
     async def add_memory(ctx: RunContextWrapper[Any], content: str) -> str:
@@ -356,6 +366,13 @@ def _messages(items: Iterable[Any]) -> list[dict[str, Any]]:
     return [
         {"role": item.get("role", ""), "content": item.get("content") if item.get("role") else None} for item in dicts
     ]
+
+
+def _asked(items: Iterable[Any], max_chars: int) -> list[str]:
+    """Returns the texts of the user messages that no model has answered yet, as a session stores them."""
+    last_messages = takewhile(lambda message: message["role"] in _INPUT_ROLES, reversed(_messages(items)))
+    turns = plain_turns(message for message in last_messages if message["role"] == "user")
+    return [validation.storable_part(message_text(turn), max_chars) for turn in turns]
 
 
 def _plain_item(item: Any) -> Any:

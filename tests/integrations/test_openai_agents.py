@@ -543,9 +543,49 @@ async def test_a_search_returns_as_many_as_asked_for(memory: Memory, top_k: int,
     assert len(json.loads(answer)) == expected
 
 
+async def test_a_search_leaves_out_the_question_just_asked_and_fills_its_hits(memory: Memory) -> None:
+    memory.add([f"Ana drank {tea} tea" for tea in ("green", "black", "white")], user_id="ana")
+    session = GraphmemSession("c1", memory)
+    agent, _ = make_agent("None.", "None.", tools=memory_tools(memory, **LONG_LIMIT))
+    for text in ("Which tea did Ana drink?", "Ana asks about tea"):
+        await Runner.run(agent, text, context=ANA, session=session)
+    question = [{"type": "input_text", "text": " Which tea did Ana drink? "}]
+    agent.model = ScriptedModel(
+        [call_tool("search_memories", query="Which tea did Ana drink?", top_k=4), [assistant_message("Three.")]]
+    )
+    result = await Runner.run(
+        agent,
+        [user(question), user("And which tea did she like?")],
+        context=ANA,
+        session=session,
+        run_config=RunConfig(session_input_callback=lambda history, new: [*history, *new]),
+    )
+    (output,) = (item["output"] for item in result.to_input_list() if item.get("type") == "function_call_output")
+    found = [one["memory"] for one in json.loads(str(output))]
+    assert len(found) == 4
+    assert "Ana asks about tea" in found  # of an earlier run of this session
+    assert not {"Which tea did Ana drink?", "And which tea did she like?"} & set(found)
+
+
 async def test_an_added_memory_is_the_users(memory: Memory) -> None:
     assert await use_tool(memory, call_tool("add_memory", content="Ana likes tea")) == "Stored."
     assert texts(memory) == ["Ana likes tea"]
+
+
+@pytest.mark.parametrize("content", ["", " ", "off the record"])
+async def test_the_model_is_told_when_nothing_was_stored(make_memory: Callable[..., Memory], content: str) -> None:
+    memory = make_memory(before_store=lambda message: None)
+    answer = await use_tool(memory, call_tool("add_memory", content=content))
+    assert answer == "Nothing was stored: the content is empty, or may not be stored."
+    assert texts(memory) == []
+
+
+async def test_words_whose_facts_are_drawn_later_count_as_stored(make_memory: Callable[..., Memory]) -> None:
+    with ModelEndpoint(default=Scripted({"Ana likes tea": ["Ana likes tea."]})) as endpoint:
+        config = {"model": "m", "openai_base_url": endpoint.url, "api_key": "none"}
+        memory = make_memory(llm={"provider": "openai", "config": config})
+        assert await use_tool(memory, call_tool("add_memory", content="Ana likes tea")) == "Stored."
+        memory.flush()
 
 
 async def test_memories_are_written_for_one_and_read_of_another(memory: Memory) -> None:
