@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from itertools import takewhile
 from typing import Any
@@ -97,14 +98,14 @@ class GraphmemSession:
         agent_id: Id | None = None,
         run_id: Id | None = None,
         remember: bool = True,
-        session_settings: SessionSettings | None = None,
+        session_settings: SessionSettings | dict[str, Any] | None = None,
     ) -> None:
         self._namespace = validation.namespace([NAMESPACE, session_id], "session_id")
         self._items = ItemStore(memory)
         self._scope = _run_scope(user_id, agent_id, run_id)
         self._remember = validation.flag(remember, "remember")
         self.session_id = session_id
-        self.session_settings = session_settings
+        self.session_settings = _checked_settings(session_settings)
 
     async def get_items(
         self, limit: int | None = None, *, wrapper: RunContextWrapper[Any] | None = None
@@ -129,27 +130,35 @@ class GraphmemSession:
         await asyncio.to_thread(self._clear, wrapper)
 
     def _get(self, limit: int | None, wrapper: RunContextWrapper[Any] | None) -> list[TResponseInputItem]:
+        if limit is not None:
+            limit = validation.count(limit, "limit", -sys.maxsize, sys.maxsize)
         scope = self._scope_of(wrapper)
         if scope is None or (limit is not None and limit <= 0):
             return []
         return [json.loads(item.value) for item in self._items.last_stored(scope, self._namespace, limit)]
 
     def _add(self, items: list[TResponseInputItem], wrapper: RunContextWrapper[Any] | None) -> None:
+        values = [
+            validation.as_object(_plain_item(item), f"items[{n}]")
+            for n, item in enumerate(validation.as_list(items, "items"))
+        ]
         scope = self._scope_of(wrapper)
-        if scope is None or not items:
+        if scope is None or not values:
             return
         # A key begins with the number of turns up to its item, so that a turn that is taken back and added again has
         # the same number. Another process may use the same number, so a key ends with a UUID.
         last = self._items.last_stored(scope, self._namespace, 1)
         turns_before = int(last[0].key.partition("-")[0]) if last else 0
         session, commands = Session(self._items.keyed, self.session_id), []
-        for item in items:
-            turns = [{**turn, "id": turns_before + 1} for turn in plain_turns(_messages([item]))]
+        for n, value in enumerate(values):
+            turns = [{**turn, "id": turns_before + 1} for turn in plain_turns(_messages([value]))]
             turns_before += len(turns)
             messages = [{**turn, "content": message_text(turn)} for turn in session.with_ids(turns)]
             message = messages[0] if messages and self._remember else None
             key = f"{turns_before:010d}-{uuid4().hex}"
-            commands.append(self._items.put_command(scope, self._namespace, key, item, message=message))
+            commands.append(
+                self._items.put_command(scope, self._namespace, key, value, message=message, argument=f"items[{n}]")
+            )
         self._items.write(commands, extract_for=scope)
 
     def _pop(self, wrapper: RunContextWrapper[Any] | None) -> TResponseInputItem | None:
@@ -350,6 +359,18 @@ class GraphmemHooks(RunHooks[Any]):
 
 def _user(user_id: Id | None) -> Id:
     return user_in_context if user_id is None else user_id
+
+
+def _checked_settings(settings: object) -> SessionSettings | None:
+    """Returns settings, also those given as a dict, as the SDK's own sessions take them."""
+    if settings is None or isinstance(settings, SessionSettings):
+        return settings
+    if isinstance(settings, dict) and settings.keys() <= {"limit"}:
+        limit = settings.get("limit")
+        return SessionSettings(
+            None if limit is None else validation.count(limit, "session_settings.limit", 0, sys.maxsize)
+        )
+    return validation.refuse("session_settings", settings, 'must be a SessionSettings, or a dict such as {"limit": 50}')
 
 
 def _run_scope(user_id: Id | None, agent_id: Id | None, run_id: Id | None) -> RunScope:

@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -153,6 +154,47 @@ async def test_a_limit_gives_the_newest_items_in_order(
     assert await session.get_items(limit) == [user(str(n)) for n in expected]
 
 
+@pytest.mark.parametrize("settings", [SessionSettings(limit=2), {"limit": 2}])
+async def test_settings_may_be_a_dict(memory: Memory, settings: Any) -> None:
+    session = GraphmemSession("c1", memory, user_id="ana", session_settings=settings)
+    await session.add_items([user(str(n)) for n in range(4)])
+    assert await session.get_items() == [user("2"), user("3")]
+
+
+@pytest.mark.parametrize("limit", ["2", 2.0, True, 10**30])
+async def test_a_limit_that_is_no_number_of_items_is_refused(session: GraphmemSession, limit: Any) -> None:
+    with pytest.raises(ValidationError, match="limit"):
+        await session.get_items(limit, **IN_RUN)
+
+
+@pytest.mark.parametrize(
+    ("items", "named"),
+    [
+        (["x"], "items[0]"),
+        ([user("I like tea"), None], "items[1]"),
+        ([user("I like tea"), user("And milk"), user(float("nan"))], "items[2]"),
+        ([user("I like tea"), user("x" * 10_000_001)], "items[1]"),
+        ("x", "items"),
+    ],
+)
+async def test_an_unusable_item_is_named_and_nothing_is_stored(
+    memory: Memory, session: GraphmemSession, items: Any, named: str
+) -> None:
+    with pytest.raises(ValidationError, match=f"^{re.escape(named)}="):
+        await session.add_items(items, **IN_RUN)
+    assert await session.get_items(**IN_RUN) == []
+    assert texts(memory) == []
+
+
+async def test_an_output_item_of_a_model_is_stored_as_the_dict_that_the_sdk_makes_of_it(
+    memory: Memory, session: GraphmemSession
+) -> None:
+    item: Any = assistant_message("Tea is green.")
+    await session.add_items([item], **IN_RUN)
+    assert await session.get_items(**IN_RUN) == [item.model_dump(exclude_unset=True)]
+    assert texts(memory) == ["Tea is green."]
+
+
 async def test_pop_takes_the_last_item_and_leaves_its_memory(memory: Memory, session: GraphmemSession) -> None:
     await session.add_items([user("I like tea"), user("And milk")], **IN_RUN)
     assert await session.pop_item(**IN_RUN) == user("And milk")
@@ -276,7 +318,18 @@ async def test_a_session_of_a_closed_memory_says_so(memory: Memory) -> None:
         await session.add_items([user("I like tea")])
 
 
-@pytest.mark.parametrize("arguments", [{"session_id": "a\x00"}, {"user_id": ""}, {"remember": "yes"}, {"memory": None}])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"session_id": "a\x00"},
+        {"user_id": ""},
+        {"remember": "yes"},
+        {"memory": None},
+        {"session_settings": {"limits": 3}},
+        {"session_settings": {"limit": "3"}},
+        {"session_settings": 3},
+    ],
+)
 def test_unusable_arguments_of_a_session_are_refused(memory: Memory, arguments: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match=next(iter(arguments))):
         GraphmemSession(**{"session_id": "c1", "memory": memory, **arguments})
