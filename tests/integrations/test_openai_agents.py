@@ -260,6 +260,37 @@ async def test_only_words_of_users_and_assistants_are_remembered(memory: Memory,
     assert texts(memory) == ["See this", "I see"]
 
 
+async def test_items_keep_the_words_that_before_store_redacts_or_refuses(make_memory: Callable[..., Memory]) -> None:
+    def redact(message: dict[str, Any]) -> dict[str, Any] | None:
+        redacted = {**message, "content": message["content"].replace("4711", "****")}
+        return None if "off the record" in message["content"] else redacted
+
+    memory = make_memory(before_store=redact)
+    session = GraphmemSession("c1", memory, user_id="ana")
+    items = [user("pin 4711"), user("This is off the record")]
+    await session.add_items(items)
+    assert await session.get_items() == items
+    assert texts(memory) == ["pin ****"]
+
+
+async def test_items_keep_the_words_of_a_memory_that_is_updated(memory: Memory, session: GraphmemSession) -> None:
+    await session.add_items([user("I like tea")], **IN_RUN)
+    memory.update(memory.get_all(user_id="ana")["results"][0]["id"], "I like coffee")
+    assert await session.get_items(**IN_RUN) == [user("I like tea")]
+
+
+@pytest.mark.parametrize("delete", [lambda memory, id_: memory.delete(id_), lambda memory, _: memory.delete_all(user_id="ana")])  # fmt: skip  # noqa: E501
+async def test_erased_words_are_remembered_again_only_under_a_new_session_id(memory: Memory, delete: Any) -> None:
+    session = GraphmemSession("c1", memory, user_id="ana")
+    await session.add_items([user("I like tea")])
+    delete(memory, memory.get_all(user_id="ana")["results"][0]["id"])
+    await session.add_items([user("I like tea")])
+    assert texts(memory) == []
+    assert await session.get_items() == [user("I like tea")]
+    await GraphmemSession("c2", memory, user_id="ana").add_items([user("I like tea")])
+    assert texts(memory) == ["I like tea"]
+
+
 async def test_without_remember_items_are_stored_and_no_memories(memory: Memory) -> None:
     session = GraphmemSession("c1", memory, user_id="ana", remember=False)
     await session.add_items([user("I like tea")])
@@ -764,24 +795,19 @@ def refuse_all(*_: Any) -> GuardrailFunctionOutput:
 async def test_an_answer_that_an_output_guardrail_blocks_is_remembered_by_neither_hooks_nor_session(
     memory: Memory,
 ) -> None:
-    hooks, session = GraphmemHooks(memory, **LONG_LIMIT), GraphmemSession("c1", memory)
-    runs: list[dict[str, Any]] = [
-        {"agent": make_agent("Bad 1.", output_guardrails=[refuse_all])[0], "hooks": hooks},
-        {"agent": make_agent("Bad 2.", output_guardrails=[refuse_all])[0], "session": session},
-        {"agent": make_agent("Bad 3.")[0], "session": session, "config": RunConfig(output_guardrails=[refuse_all])},
-    ]
-    for n, run in enumerate(runs):
-        with pytest.raises(OutputGuardrailTripwireTriggered):
-            await Runner.run(
-                run["agent"],
-                f"Question {n}",
-                context=ANA,
-                hooks=run.get("hooks"),
-                session=run.get("session"),
-                run_config=run.get("config"),
-            )
-        assert hooks.flush()
-    assert texts(memory) == ["Question 0", "Question 1", "Question 2"]
+    hooks, sessions = GraphmemHooks(memory, **LONG_LIMIT), [GraphmemSession(f"c{n}", memory) for n in range(2)]
+    of_agent, of_run = {"output_guardrails": [refuse_all]}, RunConfig(output_guardrails=[refuse_all])
+    with pytest.raises(OutputGuardrailTripwireTriggered):
+        await Runner.run(make_agent("Bad.", **of_agent)[0], "Question 1", context=ANA, hooks=hooks)
+    assert hooks.flush()
+    with pytest.raises(OutputGuardrailTripwireTriggered):
+        await Runner.run(make_agent("Bad.", **of_agent)[0], "Question 2", context=ANA, session=sessions[0])
+    run = Runner.run_streamed(make_agent("Bad.")[0], "Question 3", context=ANA, session=sessions[1], run_config=of_run)
+    with pytest.raises(OutputGuardrailTripwireTriggered):
+        async for _event in run.stream_events():
+            pass
+    assert texts(memory) == ["Question 1", "Question 2", "Question 3"]
+    assert [await session.get_items(**IN_RUN) for session in sessions] == [[user("Question 2")], [user("Question 3")]]
 
 
 async def test_hooks_and_filter_ignore_items_that_are_no_messages(memory: Memory) -> None:
