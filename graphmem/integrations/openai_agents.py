@@ -82,8 +82,9 @@ class GraphmemSession:
     remembered once for its place in the conversation (its turn number), also if the SDK takes its item back and adds it
     again, or if the session is cleared and begins with the same words.
 
-    Methods raise StoreError when the ledger fails, StoreUnavailable after the memory was closed, and ValidationError
-    for unusable items, or outside a run if `user_id` depends on one. Safe to use from several runs at once.
+    `session_settings` may be a dict. Methods raise StoreError when the ledger fails, StoreUnavailable after the memory
+    was closed, and ValidationError for unusable items (it names the first one), or outside a run if `user_id` depends
+    on one. Safe to use from several runs at once.
     """
 
     session_id: str
@@ -195,12 +196,12 @@ def memory_tools(
 ) -> list[FunctionTool]:
     """Returns the tools `search_memories` and `add_memory` for an agent.
 
-    A search leaves out memories that have exactly the words of the user messages just asked, as a session stores these
-    before the model is called.
-
     They write memories of `user_id` and read those of `recall_user_id` (default: the same); both, `agent_id` and
     `run_id` are strings or functions of the run's context. The model cannot choose them. `ids`: hits have their ids. A
     call that fails, or takes longer than `time_limit` seconds, tells the model so, and is logged without texts.
+
+    A search leaves out memories with exactly the words of the user messages that the model is answering: a session
+    stores these before the model is called.
     """
     searched_memory = sync_memory(memory)
     scope_of, recall_scope_of = run_scopes(_user(user_id), recall_user_id, agent_id, run_id)
