@@ -58,18 +58,19 @@ class ItemStore:
         *,
         message: Mapping[str, Any] | None = None,
         ttl_minutes: float | None = None,
+        argument: str = "value",
     ) -> PutItem:
         """Returns the command that stores a JSON value under a namespace and a key.
 
         `message`, a message for `Memory.add`, has the text to remember. Characters that no store can keep are left out
         of it, and it is cut at `Memory.limits.max_message_chars`; the value keeps all. A message without an id is new
-        with every item. Raises ValidationError for unusable arguments.
+        with every item. Raises ValidationError for unusable arguments; it names `argument` for an unusable value.
         """
         return PutItem(
             scope,
             validation.namespace(namespace),
             validation.item_key(key),
-            validation.json_value(value),
+            validation.json_value(value, argument),
             None if message is None else self._message_command(message, scope),
             None if ttl_minutes is None else validation.minutes(ttl_minutes, "ttl_minutes"),
         )

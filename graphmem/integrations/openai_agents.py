@@ -9,10 +9,13 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from itertools import takewhile
 from typing import Any
 from uuid import uuid4
 
+from pydantic import BaseModel
 from pydantic_core import to_json
 
 from graphmem.async_memory import AsyncMemory
@@ -33,6 +36,7 @@ from graphmem.integrations.base import (
     user_in_context,
 )
 from graphmem.integrations.items import ItemStore
+from graphmem.integrations.threads import DaemonThreads
 from graphmem.integrations.turns import Session, last_question, plain_turns
 from graphmem.memory import Memory
 from graphmem.model import Scope
@@ -56,9 +60,12 @@ logger = logging.getLogger("graphmem")
 NAMESPACE = "openai-agents"
 # The roles of items that a run begins with, and that no model has answered yet.
 _INPUT_ROLES = ("user", "system", "developer")
+# Calls of tools that run at once in a process. Those that hang must leave the event loop's threads to sessions.
+_tool_threads = DaemonThreads(32, "graphmem-tool")
 _NOBODY = "No memories can be used in this run."
 _NOT_SEARCHED = "The memories cannot be searched now. Answer without them."
 _WRONG_ARGUMENTS = "The arguments are not those of the tool's schema."
+_NOTHING_TO_STORE = "Nothing was stored: the content is empty, or may not be stored."
 _NOT_STORED = "It is not certain that this was stored: the memory does not answer."
 
 
@@ -75,8 +82,9 @@ class GraphmemSession:
     remembered once for its place in the conversation (its turn number), also if the SDK takes its item back and adds it
     again, or if the session is cleared and begins with the same words.
 
-    Methods raise StoreError when the ledger fails, StoreUnavailable after the memory was closed, and ValidationError
-    for unusable items, or outside a run if `user_id` depends on one. Safe to use from several runs at once.
+    `session_settings` may be a dict. Methods raise StoreError when the ledger fails, StoreUnavailable after the memory
+    was closed, and ValidationError for unusable items (it names the first one), or outside a run if `user_id` depends
+    on one. Safe to use from several runs at once.
     """
 
     session_id: str
@@ -91,14 +99,14 @@ class GraphmemSession:
         agent_id: Id | None = None,
         run_id: Id | None = None,
         remember: bool = True,
-        session_settings: SessionSettings | None = None,
+        session_settings: SessionSettings | dict[str, Any] | None = None,
     ) -> None:
         self._namespace = validation.namespace([NAMESPACE, session_id], "session_id")
         self._items = ItemStore(memory)
         self._scope = _run_scope(user_id, agent_id, run_id)
         self._remember = validation.flag(remember, "remember")
         self.session_id = session_id
-        self.session_settings = session_settings
+        self.session_settings = _checked_settings(session_settings)
 
     async def get_items(
         self, limit: int | None = None, *, wrapper: RunContextWrapper[Any] | None = None
@@ -123,27 +131,35 @@ class GraphmemSession:
         await asyncio.to_thread(self._clear, wrapper)
 
     def _get(self, limit: int | None, wrapper: RunContextWrapper[Any] | None) -> list[TResponseInputItem]:
+        if limit is not None:
+            limit = validation.count(limit, "limit", -sys.maxsize, sys.maxsize)
         scope = self._scope_of(wrapper)
         if scope is None or (limit is not None and limit <= 0):
             return []
         return [json.loads(item.value) for item in self._items.last_stored(scope, self._namespace, limit)]
 
     def _add(self, items: list[TResponseInputItem], wrapper: RunContextWrapper[Any] | None) -> None:
+        values = [
+            validation.as_object(_plain_item(item), f"items[{n}]")
+            for n, item in enumerate(validation.as_list(items, "items"))
+        ]
         scope = self._scope_of(wrapper)
-        if scope is None or not items:
+        if scope is None or not values:
             return
         # A key begins with the number of turns up to its item, so that a turn that is taken back and added again has
         # the same number. Another process may use the same number, so a key ends with a UUID.
         last = self._items.last_stored(scope, self._namespace, 1)
         turns_before = int(last[0].key.partition("-")[0]) if last else 0
         session, commands = Session(self._items.keyed, self.session_id), []
-        for item in items:
-            turns = [{**turn, "id": turns_before + 1} for turn in plain_turns(_messages([item]))]
+        for n, value in enumerate(values):
+            turns = [{**turn, "id": turns_before + 1} for turn in plain_turns(_messages([value]))]
             turns_before += len(turns)
             messages = [{**turn, "content": message_text(turn)} for turn in session.with_ids(turns)]
             message = messages[0] if messages and self._remember else None
             key = f"{turns_before:010d}-{uuid4().hex}"
-            commands.append(self._items.put_command(scope, self._namespace, key, item, message=message))
+            commands.append(
+                self._items.put_command(scope, self._namespace, key, value, message=message, argument=f"items[{n}]")
+            )
         self._items.write(commands, extract_for=scope)
 
     def _pop(self, wrapper: RunContextWrapper[Any] | None) -> TResponseInputItem | None:
@@ -183,20 +199,28 @@ def memory_tools(
     They write memories of `user_id` and read those of `recall_user_id` (default: the same); both, `agent_id` and
     `run_id` are strings or functions of the run's context. The model cannot choose them. `ids`: hits have their ids. A
     call that fails, or takes longer than `time_limit` seconds, tells the model so, and is logged without texts.
+
+    A search leaves out memories with exactly the words of the user messages that the model is answering: a session
+    stores these before the model is called.
     """
     searched_memory = sync_memory(memory)
     scope_of, recall_scope_of = run_scopes(_user(user_id), recall_user_id, agent_id, run_id)
     limit = validation.seconds(time_limit, "time_limit", MAX_SECONDS)
     names = ("id",) if validation.flag(ids, "ids") else ()
 
-    def search(scope_ids: dict[str, Any], query: str, top_k: int) -> str:
-        result = searched_memory.search(query, **scope_ids, top_k=max(1, min(top_k, MAX_TOOL_HITS)))
-        shown = [{name: hit[name] for name in (*names, "memory", "at")} for hit in result_dict(result)["results"]]
+    def search(scope_ids: dict[str, Any], query: str, top_k: int, turn_input: list[TResponseInputItem]) -> str:
+        limits, asked = searched_memory.limits, _asked(turn_input, searched_memory.limits.max_message_chars)
+        wanted = max(1, min(top_k, MAX_TOOL_HITS, limits.max_top_k))
+        # A session has stored the question already. Other conversations may have asked it, too.
+        found = min(wanted + MAX_TOOL_HITS, limits.max_top_k) if asked else wanted
+        hits = result_dict(searched_memory.search(query, **scope_ids, top_k=found))["results"]
+        others = [hit for hit in hits if hit["memory"] not in asked][:wanted]
+        shown = [{name: hit[name] for name in (*names, "memory", "at")} for hit in others]
         return json.dumps(shown, ensure_ascii=False) if shown else "No memories found."
 
     def add(scope_ids: dict[str, Any], content: str) -> str:
-        searched_memory.add(content, **scope_ids, wait=False)
-        return "Stored."
+        added = result_dict(searched_memory.add(content, **scope_ids, wait=False))
+        return "Stored." if added["results"] or added.get("pending") else _NOTHING_TO_STORE
 
     def tool(name: str, failure: str) -> Callable[..., FunctionTool]:
         def explain(_: RunContextWrapper[Any], error: Exception) -> str:
@@ -219,7 +243,7 @@ def memory_tools(
             query: What to look for, in a few words or as a question.
             top_k: How many memories to return, 1 to 50.
         """
-        return await _call(_NOT_SEARCHED, search, recall_scope_of(ctx.context), query, top_k)
+        return await _call(_NOT_SEARCHED, search, recall_scope_of(ctx.context), query, top_k, ctx.turn_input)
 
     @tool("add_memory", _NOT_STORED)
     async def add_memory(ctx: RunContextWrapper[Any], content: str) -> str:
@@ -234,11 +258,11 @@ def memory_tools(
 
 
 async def _call(failure: str, function: Callable[..., str], scope: Scope | None, *arguments: Any) -> str:
-    """Calls a tool's function in a thread; returns a sentence to the model if it fails."""
+    """Calls a tool's function in a thread of the tools; returns a sentence to the model if it fails."""
     if scope is None:
         return _NOBODY
     try:
-        return await asyncio.to_thread(function, scope.parts, *arguments)
+        return await _tool_threads.call(function, scope.parts, *arguments)
     except ValidationError as error:
         return str(error)  # names the argument and the remedy, for the model
     except Exception as error:  # noqa: BLE001  (no failure of the memory may end a run)
@@ -300,7 +324,10 @@ def recall_filter(
 
 
 class GraphmemHooks(RunHooks[Any]):
-    """Hooks that remember the last round of each run, for runs without a `GraphmemSession`.
+    """Hooks that remember the last round of each run: the user's messages and the answer.
+
+    For runs without a `GraphmemSession`: both together store the words twice. An answer of an agent with output
+    guardrails is left out, because they judge it after the hooks; guardrails of a RunConfig are not known here.
 
     `user_id`, `agent_id`, `run_id` and `time_limit` are those of `Recollection`. Words are stored in the background:
     `flush` and `close` wait for it.
@@ -321,16 +348,30 @@ class GraphmemHooks(RunHooks[Any]):
         self.flush, self.aflush = self._recollection.flush, self._recollection.aflush
         self.close, self.aclose = self._recollection.close, self._recollection.aclose
 
-    async def on_agent_end(self, context: AgentHookContext[Any], agent: Any, output: Any) -> None:  # noqa: ARG002
-        """Captures the last round: the user's messages and the answer."""
-        answer = output if isinstance(output, str) else to_json(output, serialize_unknown=True).decode()
-        messages = [*_messages(context.turn_input), {"role": "assistant", "content": answer}]
+    async def on_agent_end(self, context: AgentHookContext[Any], agent: Any, output: Any) -> None:
+        """Captures the last round: the user's messages, and the answer unless a guardrail of the agent may block it."""
+        messages = _messages(context.turn_input)
+        if not agent.output_guardrails:
+            answer = output if isinstance(output, str) else to_json(output, serialize_unknown=True).decode()
+            messages.append({"role": "assistant", "content": answer})
         # A run has no id and ends once, so each is a session of its own.
         self._recollection.capture(context.context, messages, uuid4().hex, rounds=1)
 
 
 def _user(user_id: Id | None) -> Id:
     return user_in_context if user_id is None else user_id
+
+
+def _checked_settings(settings: object) -> SessionSettings | None:
+    """Returns settings, also those given as a dict, as the SDK's own sessions take them."""
+    if settings is None or isinstance(settings, SessionSettings):
+        return settings
+    if isinstance(settings, dict) and settings.keys() <= {"limit"}:
+        limit = settings.get("limit")
+        return SessionSettings(
+            None if limit is None else validation.count(limit, "session_settings.limit", 0, sys.maxsize)
+        )
+    return validation.refuse("session_settings", settings, 'must be a SessionSettings, or a dict such as {"limit": 50}')
 
 
 def _run_scope(user_id: Id | None, agent_id: Id | None, run_id: Id | None) -> RunScope:
@@ -340,8 +381,22 @@ def _run_scope(user_id: Id | None, agent_id: Id | None, run_id: Id | None) -> Ru
 def _messages(items: Iterable[Any]) -> list[dict[str, Any]]:
     """Returns items as plain messages, one for each; tool calls and reasoning have the role "" and no content.
 
+    Items that are no dicts count as those without a role: the SDK passes on whatever a caller puts into its input.
     Leaves out the items' ids: where a model's endpoint gives none, the SDK gives all items the same one.
     """
+    dicts = [item if isinstance(item, Mapping) else {} for item in map(_plain_item, items)]
     return [
-        {"role": item.get("role", ""), "content": item.get("content") if item.get("role") else None} for item in items
+        {"role": item.get("role", ""), "content": item.get("content") if item.get("role") else None} for item in dicts
     ]
+
+
+def _asked(items: Iterable[Any], max_chars: int) -> list[str]:
+    """Returns the texts of the user messages that no model has answered yet, as a session stores them."""
+    last_messages = takewhile(lambda message: message["role"] in _INPUT_ROLES, reversed(_messages(items)))
+    turns = plain_turns(message for message in last_messages if message["role"] == "user")
+    return [validation.storable_part(message_text(turn), max_chars) for turn in turns]
+
+
+def _plain_item(item: Any) -> Any:
+    """Returns an output item of a model as the dict that the SDK makes of it, and any other item as it is."""
+    return item.model_dump(exclude_unset=True) if isinstance(item, BaseModel) else item

@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,11 +19,14 @@ from typing import Any
 import pytest
 from agents import (
     Agent,
+    GuardrailFunctionOutput,
+    OutputGuardrailTripwireTriggered,
     RunConfig,
     Runner,
     Session,
     SessionSettings,
     function_tool,
+    output_guardrail,
     set_trace_processors,
     set_tracing_disabled,
 )
@@ -150,6 +154,47 @@ async def test_a_limit_gives_the_newest_items_in_order(
     assert await session.get_items(limit) == [user(str(n)) for n in expected]
 
 
+@pytest.mark.parametrize("settings", [SessionSettings(limit=2), {"limit": 2}])
+async def test_settings_may_be_a_dict(memory: Memory, settings: Any) -> None:
+    session = GraphmemSession("c1", memory, user_id="ana", session_settings=settings)
+    await session.add_items([user(str(n)) for n in range(4)])
+    assert await session.get_items() == [user("2"), user("3")]
+
+
+@pytest.mark.parametrize("limit", ["2", 2.0, True, 10**30])
+async def test_a_limit_that_is_no_number_of_items_is_refused(session: GraphmemSession, limit: Any) -> None:
+    with pytest.raises(ValidationError, match="limit"):
+        await session.get_items(limit, **IN_RUN)
+
+
+@pytest.mark.parametrize(
+    ("items", "named"),
+    [
+        (["x"], "items[0]"),
+        ([user("I like tea"), None], "items[1]"),
+        ([user("I like tea"), user("And milk"), user(float("nan"))], "items[2]"),
+        ([user("I like tea"), user("x" * 10_000_001)], "items[1]"),
+        ("x", "items"),
+    ],
+)
+async def test_an_unusable_item_is_named_and_nothing_is_stored(
+    memory: Memory, session: GraphmemSession, items: Any, named: str
+) -> None:
+    with pytest.raises(ValidationError, match=f"^{re.escape(named)}="):
+        await session.add_items(items, **IN_RUN)
+    assert await session.get_items(**IN_RUN) == []
+    assert texts(memory) == []
+
+
+async def test_an_output_item_of_a_model_is_stored_as_the_dict_that_the_sdk_makes_of_it(
+    memory: Memory, session: GraphmemSession
+) -> None:
+    item: Any = assistant_message("Tea is green.")
+    await session.add_items([item], **IN_RUN)
+    assert await session.get_items(**IN_RUN) == [item.model_dump(exclude_unset=True)]
+    assert texts(memory) == ["Tea is green."]
+
+
 async def test_pop_takes_the_last_item_and_leaves_its_memory(memory: Memory, session: GraphmemSession) -> None:
     await session.add_items([user("I like tea"), user("And milk")], **IN_RUN)
     assert await session.pop_item(**IN_RUN) == user("And milk")
@@ -215,6 +260,37 @@ async def test_only_words_of_users_and_assistants_are_remembered(memory: Memory,
     assert texts(memory) == ["See this", "I see"]
 
 
+async def test_items_keep_the_words_that_before_store_redacts_or_refuses(make_memory: Callable[..., Memory]) -> None:
+    def redact(message: dict[str, Any]) -> dict[str, Any] | None:
+        redacted = {**message, "content": message["content"].replace("4711", "****")}
+        return None if "off the record" in message["content"] else redacted
+
+    memory = make_memory(before_store=redact)
+    session = GraphmemSession("c1", memory, user_id="ana")
+    items = [user("pin 4711"), user("This is off the record")]
+    await session.add_items(items)
+    assert await session.get_items() == items
+    assert texts(memory) == ["pin ****"]
+
+
+async def test_items_keep_the_words_of_a_memory_that_is_updated(memory: Memory, session: GraphmemSession) -> None:
+    await session.add_items([user("I like tea")], **IN_RUN)
+    memory.update(memory.get_all(user_id="ana")["results"][0]["id"], "I like coffee")
+    assert await session.get_items(**IN_RUN) == [user("I like tea")]
+
+
+@pytest.mark.parametrize("delete", [lambda memory, id_: memory.delete(id_), lambda memory, _: memory.delete_all(user_id="ana")])  # fmt: skip  # noqa: E501
+async def test_erased_words_are_remembered_again_only_under_a_new_session_id(memory: Memory, delete: Any) -> None:
+    session = GraphmemSession("c1", memory, user_id="ana")
+    await session.add_items([user("I like tea")])
+    delete(memory, memory.get_all(user_id="ana")["results"][0]["id"])
+    await session.add_items([user("I like tea")])
+    assert texts(memory) == []
+    assert await session.get_items() == [user("I like tea")]
+    await GraphmemSession("c2", memory, user_id="ana").add_items([user("I like tea")])
+    assert texts(memory) == ["I like tea"]
+
+
 async def test_without_remember_items_are_stored_and_no_memories(memory: Memory) -> None:
     session = GraphmemSession("c1", memory, user_id="ana", remember=False)
     await session.add_items([user("I like tea")])
@@ -273,7 +349,18 @@ async def test_a_session_of_a_closed_memory_says_so(memory: Memory) -> None:
         await session.add_items([user("I like tea")])
 
 
-@pytest.mark.parametrize("arguments", [{"session_id": "a\x00"}, {"user_id": ""}, {"remember": "yes"}, {"memory": None}])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"session_id": "a\x00"},
+        {"user_id": ""},
+        {"remember": "yes"},
+        {"memory": None},
+        {"session_settings": {"limits": 3}},
+        {"session_settings": {"limit": "3"}},
+        {"session_settings": 3},
+    ],
+)
 def test_unusable_arguments_of_a_session_are_refused(memory: Memory, arguments: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match=next(iter(arguments))):
         GraphmemSession(**{"session_id": "c1", "memory": memory, **arguments})
@@ -540,9 +627,49 @@ async def test_a_search_returns_as_many_as_asked_for(memory: Memory, top_k: int,
     assert len(json.loads(answer)) == expected
 
 
+async def test_a_search_leaves_out_the_question_just_asked_and_fills_its_hits(memory: Memory) -> None:
+    memory.add([f"Ana drank {tea} tea" for tea in ("green", "black", "white")], user_id="ana")
+    session = GraphmemSession("c1", memory)
+    agent, _ = make_agent("None.", "None.", tools=memory_tools(memory, **LONG_LIMIT))
+    for text in ("Which tea did Ana drink?", "Ana asks about tea"):
+        await Runner.run(agent, text, context=ANA, session=session)
+    question = [{"type": "input_text", "text": " Which tea did Ana drink? "}]
+    agent.model = ScriptedModel(
+        [call_tool("search_memories", query="Which tea did Ana drink?", top_k=4), [assistant_message("Three.")]]
+    )
+    result = await Runner.run(
+        agent,
+        [user(question), user("And which tea did she like?")],
+        context=ANA,
+        session=session,
+        run_config=RunConfig(session_input_callback=lambda history, new: [*history, *new]),
+    )
+    (output,) = (item["output"] for item in result.to_input_list() if item.get("type") == "function_call_output")
+    found = [one["memory"] for one in json.loads(str(output))]
+    assert len(found) == 4
+    assert "Ana asks about tea" in found  # of an earlier run of this session
+    assert not {"Which tea did Ana drink?", "And which tea did she like?"} & set(found)
+
+
 async def test_an_added_memory_is_the_users(memory: Memory) -> None:
     assert await use_tool(memory, call_tool("add_memory", content="Ana likes tea")) == "Stored."
     assert texts(memory) == ["Ana likes tea"]
+
+
+@pytest.mark.parametrize("content", ["", " ", "off the record"])
+async def test_the_model_is_told_when_nothing_was_stored(make_memory: Callable[..., Memory], content: str) -> None:
+    memory = make_memory(before_store=lambda message: None)
+    answer = await use_tool(memory, call_tool("add_memory", content=content))
+    assert answer == "Nothing was stored: the content is empty, or may not be stored."
+    assert texts(memory) == []
+
+
+async def test_words_whose_facts_are_drawn_later_count_as_stored(make_memory: Callable[..., Memory]) -> None:
+    with ModelEndpoint(default=Scripted({"Ana likes tea": ["Ana likes tea."]})) as endpoint:
+        config = {"model": "m", "openai_base_url": endpoint.url, "api_key": "none"}
+        memory = make_memory(llm={"provider": "openai", "config": config})
+        assert await use_tool(memory, call_tool("add_memory", content="Ana likes tea")) == "Stored."
+        memory.flush()
 
 
 async def test_memories_are_written_for_one_and_read_of_another(memory: Memory) -> None:
@@ -603,6 +730,31 @@ async def test_a_tool_that_takes_too_long_says_so_to_the_model(
     assert warnings(caplog) == ["a tool could not use the memory (ToolTimeoutError)"]
 
 
+def test_tools_that_hang_hold_up_neither_sessions_nor_the_end_of_the_event_loop(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release, ended = Event(), []
+
+    def hang(*_: Any, **__: Any) -> None:
+        release.wait(TIMEOUT)
+        ended.append(True)
+
+    monkeypatch.setattr(memory, "search", hang)
+    session = GraphmemSession("c1", memory, user_id="ana")
+    calls = [function_call("search_memories", {"query": "tea"}, call_id=str(n)) for n in range(40)]
+
+    async def use_tools() -> list[Any]:
+        agent, _ = make_agent(calls, "Done.", tools=memory_tools(memory, time_limit=0.2))
+        await Runner.run(agent, "Please", context=ANA, session=session)
+        return await session.get_items()
+
+    items = asyncio.run(use_tools())
+    is_held_up = bool(ended)
+    release.set()
+    assert not is_held_up
+    assert str(items).count("The memories cannot be searched now") == len(calls)
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [({"query": " "}, "say what to look for"), ({}, "schema"), ({"query": 1, "top_k": "many"}, "schema")],
@@ -633,6 +785,40 @@ async def test_hooks_remember_the_same_words_in_another_run_again(memory: Memory
         await Runner.run(agent, "I live in Graz now", **with_hooks)
     assert with_hooks["hooks"].flush()
     assert texts(memory).count("I live in Graz now") == 2
+
+
+@output_guardrail
+def refuse_all(*_: Any) -> GuardrailFunctionOutput:
+    return GuardrailFunctionOutput(output_info=None, tripwire_triggered=True)
+
+
+async def test_an_answer_that_an_output_guardrail_blocks_is_remembered_by_neither_hooks_nor_session(
+    memory: Memory,
+) -> None:
+    hooks, sessions = GraphmemHooks(memory, **LONG_LIMIT), [GraphmemSession(f"c{n}", memory) for n in range(2)]
+    of_agent, of_run = {"output_guardrails": [refuse_all]}, RunConfig(output_guardrails=[refuse_all])
+    with pytest.raises(OutputGuardrailTripwireTriggered):
+        await Runner.run(make_agent("Bad.", **of_agent)[0], "Question 1", context=ANA, hooks=hooks)
+    assert hooks.flush()
+    with pytest.raises(OutputGuardrailTripwireTriggered):
+        await Runner.run(make_agent("Bad.", **of_agent)[0], "Question 2", context=ANA, session=sessions[0])
+    run = Runner.run_streamed(make_agent("Bad.")[0], "Question 3", context=ANA, session=sessions[1], run_config=of_run)
+    with pytest.raises(OutputGuardrailTripwireTriggered):
+        async for _event in run.stream_events():
+            pass
+    assert texts(memory) == ["Question 1", "Question 2", "Question 3"]
+    assert [await session.get_items(**IN_RUN) for session in sessions] == [[user("Question 2")], [user("Question 3")]]
+
+
+async def test_hooks_and_filter_ignore_items_that_are_no_messages(memory: Memory) -> None:
+    memory.add("Ana lives in Graz", user_id="ana")
+    agent, model = make_agent("In Graz.")
+    hooks = GraphmemHooks(memory, **LONG_LIMIT)
+    odd_items: list[Any] = [assistant_message("Hi"), "text", user("Where does Ana live?")]
+    await Runner.run(agent, odd_items, context=ANA, hooks=hooks, run_config=recalling(memory))
+    assert hooks.flush()
+    assert "Ana lives in Graz" in str(model.calls[0].input)
+    assert texts(memory)[1:] == ["Where does Ana live?", "In Graz."]
 
 
 class Answer(BaseModel):
