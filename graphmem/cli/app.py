@@ -13,6 +13,7 @@ from graphmem import __version__
 from graphmem.cli import maintenance, search, transfer, write
 from graphmem.cli.bench import bench
 from graphmem.cli.graph.commands import graph
+from graphmem.cli.keys import keys
 from graphmem.cli.mcp import mcp
 from graphmem.cli.migrate import migrate
 from graphmem.cli.options import INTERRUPTED
@@ -94,4 +95,5 @@ for _command in (
 ):
     app.command(_command.__name__.rstrip("_").replace("_", "-"))(_command)
 app.add_typer(bench, name="bench")
+app.add_typer(keys, name="keys")
 app.add_typer(migrate, name="migrate")

@@ -49,7 +49,7 @@ def command(home: Path, *arguments: str, user_id: str = ANA) -> StdioServerParam
 @asynccontextmanager
 async def serving(memory: Memory, **options: Any) -> AsyncIterator[str]:
     """Serves a memory over HTTP on a free port; yields the address."""
-    app = mcp_app(memory, find_key, **options)
+    app = mcp_app(memory, **{"find_key": find_key, **options})
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -10,9 +11,10 @@ from typing import Any
 from graphmem.async_memory import AsyncMemory
 from graphmem.boundary import validation
 from graphmem.errors import ValidationError
-from graphmem.integrations.base import required
+from graphmem.integrations.base import required, sync_memory
 from graphmem.memory import Memory
 from graphmem.model import Scope
+from graphmem.service.keys import Keys
 from graphmem.service.mcp.server import create_server
 
 with required("mcp", "mcp"):
@@ -47,7 +49,7 @@ FindKey = Callable[[str], Awaitable[Key | None]]
 
 def mcp_app(
     memory: Memory | AsyncMemory,
-    find_key: FindKey,
+    find_key: FindKey | None = None,
     *,
     path: str = "/mcp",
     allowed_hosts: Sequence[str] = (),
@@ -58,7 +60,8 @@ def mcp_app(
 ) -> Starlette:
     """Returns an ASGI application that answers MCP at `path`. Its lifespan has to be entered; the memory stays open.
 
-    A request without a key that `find_key` recognises gets 401. `allowed_hosts` are the values of the header Host under
+    `find_key` is by default that of the ledger's keys, which `graphmem keys create` makes. A request without a key that
+    it recognises gets 401. `allowed_hosts` are the values of the header Host under
     which the application may be reached ("memory.example.org", "127.0.0.1:*"; default: the names of this machine's
     loopback), any other gets 421. `allowed_origins` are web pages that may call it (default: none). `profile`, `names`
     and `instructions` are those of `create_server`. An application that mounts this one has to enter
@@ -66,6 +69,8 @@ def mcp_app(
 
     Raises ValidationError for an unusable argument.
     """
+    if find_key is None:
+        find_key = _ledger_keys(sync_memory(memory))
     if not callable(find_key):
         validation.refuse("find_key", type(find_key).__name__, "must be an async function of a key's text")
     if not isinstance(path, str) or not path.startswith("/"):
@@ -82,6 +87,16 @@ def mcp_app(
         auth=_auth_settings(),
         token_verifier=_KeyVerifier(find_key),
     )
+
+
+def _ledger_keys(memory: Memory) -> FindKey:
+    keys = Keys(memory)
+
+    async def find(text: str) -> Key | None:
+        key = await asyncio.to_thread(keys.find, text)
+        return None if key is None or key.role == "metrics" else Key(key.id, key.user_id, key.agent_id)
+
+    return find
 
 
 class _KeyVerifier:

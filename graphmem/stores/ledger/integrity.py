@@ -109,7 +109,7 @@ def recompute_derived(connection: Connection) -> None:
 
 
 def wipe(connection: Connection) -> None:
-    """Empties every table but `ledger`: its UUID and secret stay, and its sequence numbers go on, never back."""
+    """Empties every table but `api_keys` and `ledger`: its UUID stays, and its sequence numbers go on, never back."""
     for table in (
         tasks, jobs, usage, dead_letters, cursors, leases, links, further_runs, items, aliases, names, supports,
         relations, mentions, entities, terms, embeddings, messages, events, tombstones, memories, partitions,

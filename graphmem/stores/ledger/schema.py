@@ -348,6 +348,22 @@ usage = Table(
     sqlite_with_rowid=False,
 )
 
+# Keys by which clients of the service are recognised. `reset` keeps them.
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("hash", LargeBinary, nullable=False),
+    Column("label", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("user_id", Text),
+    Column("agent_id", Text),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger),
+    Column("revoked_at", BigInteger),
+    sqlite_with_rowid=False,
+)
+
 cursors = Table(
     "cursors",
     metadata,

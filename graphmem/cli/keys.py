@@ -1,0 +1,86 @@
+"""`graphmem keys`: makes, lists and revokes the keys of MCP clients over HTTP."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from graphmem.cli.options import CommandContext, unscoped_command
+from graphmem.cli.render import one_line
+from graphmem.model import iso, optional_iso
+
+if TYPE_CHECKING:
+    from graphmem.cli.render import Renderer
+    from graphmem.stores.ledger.api_keys import ApiKey
+
+keys = typer.Typer(
+    help="Makes, lists and revokes the keys of clients that reach the memory over HTTP.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@unscoped_command
+def create(
+    call: CommandContext,
+    role: Annotated[
+        Literal["user", "app", "admin", "metrics"],
+        typer.Option(help="user: one user's memories; app: those of the user that a request names; admin: everything."),
+    ] = "user",
+    user: Annotated[str | None, typer.Option(metavar="ID", help="The user of a key with the role user.")] = None,
+    agent: Annotated[str | None, typer.Option(metavar="ID", help="Only the memories of this agent.")] = None,
+    label: Annotated[str, typer.Option(metavar="TEXT", help="What the key is for.")] = "",
+    expires: Annotated[str | None, typer.Option(metavar="TIME", help="When the key ends; by default never.")] = None,
+) -> None:
+    """Makes a key and prints it. It cannot be shown again."""
+    from graphmem.service.keys import Keys  # noqa: PLC0415
+
+    with call.memory() as memory:
+        key, text = Keys(memory).create(role, user_id=user, agent_id=agent, label=label, expires_at=expires)
+    call.print_answer({**_shown(key), "key": text}, lambda renderer: renderer.plain(text))
+
+
+@unscoped_command
+def list_(call: CommandContext) -> None:
+    """Lists all keys, without their secrets."""
+    from graphmem.service.keys import Keys  # noqa: PLC0415
+
+    with call.memory() as memory:
+        rows = [_shown(key) for key in Keys(memory).all()]
+    call.print_answer(rows, lambda renderer: _print_rows(renderer, rows))
+
+
+@unscoped_command
+def revoke(call: CommandContext, key_id: Annotated[str, typer.Argument(metavar="ID", help="The key's id.")]) -> None:
+    """Revokes a key: it is refused from now on."""
+    from graphmem.service.keys import Keys  # noqa: PLC0415
+
+    with call.memory() as memory:
+        Keys(memory).revoke(key_id)
+    call.print_answer({"id": key_id}, lambda renderer: renderer.line("Revoked."))
+
+
+def _shown(key: ApiKey) -> dict[str, Any]:
+    return {
+        "id": key.id,
+        "label": key.label,
+        "role": key.role,
+        "user_id": key.user_id,
+        "agent_id": key.agent_id,
+        "created_at": iso(key.created_at),
+        "expires_at": optional_iso(key.expires_at),
+        "revoked_at": optional_iso(key.revoked_at),
+    }
+
+
+def _print_rows(renderer: Renderer, rows: list[dict[str, Any]]) -> None:
+    for row in rows:
+        state = f"  revoked {row['revoked_at'][:10]}" if row["revoked_at"] else ""
+        ends = f"  until {row['expires_at'][:10]}" if row["expires_at"] else ""
+        owner = "".join(f"  {name} {one_line(row[f'{name}_id'])}" for name in ("user", "agent") if row[f"{name}_id"])
+        renderer.line(row["id"], "  ", (row["role"], "bold"), owner, "  ", one_line(row["label"]), ends, state)
+
+
+for _command in (create, list_, revoke):
+    keys.command(_command.__name__.rstrip("_"))(_command)

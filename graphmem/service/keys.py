@@ -1,0 +1,106 @@
+"""Keys of the service's clients: made once, stored as digests, recognised at each request.
+
+A key is `gm_<id>_<secret>`. Its secret has 256 random bits, so a fast digest of it is enough: nobody can guess it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from datetime import UTC, datetime
+from hashlib import blake2b
+from typing import NamedTuple
+
+from graphmem.boundary import validation
+from graphmem.errors import NotFoundError
+from graphmem.memory import Memory
+from graphmem.stores.ledger import api_keys
+from graphmem.stores.ledger.api_keys import ApiKey
+
+PREFIX = "gm"
+ROLES = ("user", "app", "admin", "metrics")
+# Bytes of an id (shown as twice as many hexadecimal digits), of a secret, and of its digest.
+ID_BYTES, SECRET_BYTES, HASH_BYTES = 4, 32, 32
+
+
+class NewKey(NamedTuple):
+    """A key that was just made, with the text that its client sends. The text cannot be read again."""
+
+    key: ApiKey
+    text: str
+
+
+class Keys:
+    """The keys of a memory's ledger. Safe to use from several threads and processes."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._engine = memory._engine  # noqa: SLF001  (same package)
+
+    def create(
+        self,
+        role: str,
+        *,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        label: str = "",
+        expires_at: datetime | str | None = None,
+    ) -> NewKey:
+        """Makes a key.
+
+        The role "user" reaches the memories of `user_id`, with `agent_id` only those of that agent; "app" those of the
+        user that each request names; "admin" everything; "metrics" no memories. `label` tells keys apart for people.
+        `expires_at`: a time, or a date, which counts as its end. Raises ValidationError.
+        """
+        self._engine.check_open()
+        validation.one_of(role, "role", ROLES)
+        if (role == "user") != (user_id is not None):
+            remedy = "names the user of a key with the role 'user', and of no other: " + (
+                "give it" if user_id is None else "leave it out"
+            )
+            validation.refuse("user_id", user_id, remedy)
+        if agent_id is not None and user_id is None:
+            validation.refuse("agent_id", agent_id, "narrows a key of the role 'user'; leave it out")
+        scope = None if user_id is None else validation.required_scope(user_id, agent_id)[0]
+        secret = secrets.token_urlsafe(SECRET_BYTES)
+        key = ApiKey(
+            id=secrets.token_hex(ID_BYTES),
+            label=validation.entity_name(label, "label") if label else "",
+            role=role,
+            user_id=None if scope is None else scope.user_id,
+            agent_id=None if scope is None else scope.agent_id,
+            created_at=datetime.now(UTC),
+            expires_at=validation.expiration(expires_at, "expires_at"),
+        )
+        with self._engine.ledger.write() as connection:
+            api_keys.insert(connection, key, self._hash(secret))
+        return NewKey(key, f"{PREFIX}_{key.id}_{secret}")
+
+    def find(self, text: str) -> ApiKey | None:
+        """Returns the valid key that a client sends; None for any other text."""
+        self._engine.check_open()
+        prefix, _, rest = text.partition("_")
+        key_id, _, secret = rest.partition("_")
+        if prefix != PREFIX or len(key_id) != 2 * ID_BYTES or not (key_id + secret).isascii():
+            return None
+        with self._engine.ledger.read() as connection:
+            stored = api_keys.find(connection, key_id)
+        # An unknown id takes as long as a wrong secret.
+        key, stored_hash = (None, bytes(HASH_BYTES)) if stored is None else stored
+        is_right = secrets.compare_digest(self._hash(secret), stored_hash)
+        return key if key is not None and is_right and key.is_valid(datetime.now(UTC)) else None
+
+    def all(self) -> list[ApiKey]:
+        """Returns all keys, also revoked and expired ones, oldest first."""
+        self._engine.check_open()
+        with self._engine.ledger.read() as connection:
+            return api_keys.list_keys(connection)
+
+    def revoke(self, key_id: str) -> None:
+        """Revokes a key: from now on it is refused, in every process. Raises NotFoundError for an unknown id."""
+        self._engine.check_open()
+        with self._engine.ledger.write() as connection:
+            if not api_keys.revoke(connection, validation.memory_id(key_id, "key_id"), datetime.now(UTC)):
+                raise NotFoundError("no key with this id; `graphmem keys list` shows those that there are")
+
+    def _hash(self, secret: str) -> bytes:
+        ledger = self._engine.ledger.uuid.encode()
+        return blake2b(secret.encode(), key=ledger, digest_size=HASH_BYTES, person=b"graphmem api key").digest()
