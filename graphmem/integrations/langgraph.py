@@ -43,6 +43,7 @@ with required("langgraph", "langgraph"):
 
 DEFAULT_FIELDS = ("memory", "text", "content")
 MAX_LABEL, MAX_ROWS = 100, 1_000_000_000
+MAX_FILTER_DEPTH = validation.MAX_VALUE_DEPTH + 1  # an operator may stand at the deepest level of a value
 _ESCAPES = {"%": "%25", ".": "%2E"}  # LangGraph refuses labels with dots, which most e-mail addresses have
 _UNESCAPED, _ESCAPED = re.compile("[%.]"), re.compile("%25|%2E")
 _ORDER: Mapping[str, Callable[[Any, Any], bool]] = {
@@ -180,7 +181,7 @@ class _Reader:
         return None if isinstance(op, PutOp) else validation.refuse("ops", type(op).__name__, "is no operation")
 
     def _page(self, op: SearchOp, scores: Mapping[str, float]) -> list[tuple[StoredItem, SearchItem]]:
-        passes = _condition({} if op.filter is None else validation.as_object(op.filter, "filter"))
+        passes = _filter({} if op.filter is None else validation.as_object(op.filter, "filter"))
         ranked = self._ranked(op.namespace_prefix, scores)
         pairs = ((item, SearchItem(**_fields(item), score=scores.get(item.memory_id or ""))) for item in ranked)
         page = islice((pair for pair in pairs if passes(pair[1].value)), *_bounds(op))
@@ -233,19 +234,33 @@ def _namespace_condition(condition: MatchCondition) -> Callable[[Sequence[str]],
     return matches
 
 
-def _condition(expected: object) -> Callable[[Any], bool]:
+def _filter(expected: Mapping[str, Any]) -> Callable[[Any], bool]:
     """Returns a function that tells whether a value passes a filter, as LangGraph's own stores compare.
 
-    A dict passes if it has the expected fields, others besides or not. Raises ValidationError for unknown operators.
+    The keys of the filter are names of fields, also those that begin with "$". Raises ValidationError for unknown
+    operators and for more levels than a value can have.
     """
+    return _has_fields({name: _condition(part, 2) for name, part in expected.items()})
+
+
+def _has_fields(fields: Mapping[str, Callable[[Any], bool]]) -> Callable[[Any], bool]:
+    """Returns a function that tells whether a value is a dict whose fields pass, others besides or not."""
+    return lambda value: isinstance(value, dict) and all(test(value.get(name)) for name, test in fields.items())
+
+
+def _condition(expected: object, depth: int) -> Callable[[Any], bool]:
+    """Returns a function that tells whether a part of a value passes a part of a filter; `depth` is its level."""
+    if depth > MAX_FILTER_DEPTH:
+        validation.refuse(
+            "filter", type(expected).__name__, f"is nested too deeply; use at most {MAX_FILTER_DEPTH} levels"
+        )
     if isinstance(expected, Mapping):
         if any(str(name).startswith("$") for name in expected):
             tests = [_comparison(name, operand) for name, operand in expected.items()]
             return lambda value: all(test(value) for test in tests)
-        fields = {name: _condition(part) for name, part in expected.items()}
-        return lambda value: isinstance(value, dict) and all(test(value.get(name)) for name, test in fields.items())
+        return _has_fields({name: _condition(part, depth + 1) for name, part in expected.items()})
     if isinstance(expected, list | tuple):
-        parts = [_condition(part) for part in expected]
+        parts = [_condition(part, depth + 1) for part in expected]
         return lambda value: (
             isinstance(value, list)
             and len(value) == len(parts)

@@ -178,6 +178,18 @@ def test_a_value_that_json_would_change_is_refused(store: GraphmemStore, value: 
     assert store.get(NOTES, "k") is None
 
 
+def test_a_value_nested_too_deeply_is_refused_and_its_namespace_stays_readable(store: GraphmemStore) -> None:
+    deep: Any = "end"
+    for _ in range(900):
+        deep = {"a": deep}
+    with pytest.raises(ValidationError, match="nested too deeply"):
+        store.put(NOTES, "deep", deep)
+    store.put(NOTES, "k", TEA)
+    assert keys(store.search(NOTES)) == ["k"]
+    with pytest.raises(ValidationError, match="filter.*nested too deeply"):
+        store.search(NOTES, filter=deep)
+
+
 @pytest.mark.parametrize("namespace", [("a.b",), ("",), (1,), ("a\0",)])
 def test_namespaces_that_langgraph_forbids_are_refused_in_a_batch(store: GraphmemStore, namespace: Any) -> None:
     for op in (
@@ -352,10 +364,17 @@ def test_an_operator_may_stand_inside_lists_and_dicts(store: GraphmemStore) -> N
     assert keys(store.search(NOTES, filter={"v": [{"$gt": 0}, {"n": {"$lt": 5}}]})) == ["0"]
 
 
-@pytest.mark.parametrize("condition", [{"n": {"$in": [1]}}, {"$or": []}, {"a": [{"$gt": 1, "x": 2}]}, ["n"]])
+@pytest.mark.parametrize("condition", [{"n": {"$in": [1]}}, {"n": {"$or": []}}, {"a": [{"$gt": 1, "x": 2}]}, ["n"]])
 def test_an_unknown_operator_is_refused_even_where_there_is_no_item(store: GraphmemStore, condition: Any) -> None:
     with pytest.raises(ValueError, match="filter"):
         store.search(NOTES, filter=condition)
+
+
+def test_the_top_level_of_a_filter_has_names_of_fields_and_no_operators(store: GraphmemStore) -> None:
+    store.put(NOTES, "p", {"$ref": "x", "$gt": 1})
+    store.put(NOTES, "q", {"ref": "x"})
+    assert keys(store.search(NOTES, filter={"$ref": "x"})) == ["p"]
+    assert keys(store.search(NOTES, filter={"$gt": {"$gte": 1}})) == ["p"]
 
 
 def test_without_vectors_a_query_still_returns_all_items(make_memory: Callable[..., Memory]) -> None:
