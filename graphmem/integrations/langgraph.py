@@ -51,13 +51,30 @@ _ORDER: Mapping[str, Callable[[Any, Any], bool]] = {
 }  # fmt: skip
 
 
-def label(user_id: str) -> str:
-    """Returns the label that stands for a user's id in a namespace: `label("ana@x.org")` is "ana@x%2Eorg"."""
-    return _UNESCAPED.sub(lambda match: _ESCAPES[match[0]], user_id)
+def label(user_id: str | int) -> str:
+    """Returns the label that stands for a user's id in a namespace: `label("ana@x.org")` is "ana@x%2Eorg".
+
+    Raises ValidationError for what is no id of a user, and for an id with white space around it.
+    """
+    return _UNESCAPED.sub(lambda match: _ESCAPES[match[0]], _checked_user_id(user_id))
 
 
-def _user_of(user_label: str) -> str:
+def user_of(user_label: str) -> str:
+    """Returns the user's id for which a label stands: `user_of("ana@x%2Eorg")` is "ana@x.org"."""
     return _ESCAPED.sub(lambda match: "." if match[0] == "%2E" else "%", user_label)
+
+
+def _checked_user_id(user_id: object) -> str:
+    """Returns the id of a user as text.
+
+    Raises ValidationError for one that differs from the stored id, which is trimmed: two labels would name one user.
+    """
+    scope = validation.scope(user_id)[0]
+    if scope is None or scope.user_id is None:
+        validation.refuse("user_id", user_id, "is missing; give the id of a user")
+    if isinstance(user_id, str) and user_id != scope.user_id:
+        validation.refuse("user_id", user_id, "begins or ends with white space, which no stored id does; strip it")
+    return scope.user_id
 
 
 class GraphmemStore(BaseStore):
@@ -121,7 +138,7 @@ class GraphmemStore(BaseStore):
         """Returns the scope of a namespace or prefix."""
         user_id = self._user_id
         if self._user_label is not None and len(labels) > self._user_label:
-            user_id = _user_of(labels[self._user_label])
+            user_id = _checked_user_id(user_of(labels[self._user_label]))
         return validation.required_scope(user_id, self._agent_id)[0]
 
     def _write_command(self, op: PutOp) -> ItemCommand:

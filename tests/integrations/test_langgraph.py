@@ -31,7 +31,7 @@ from support.waiting import TIMEOUT
 
 from graphmem import AsyncMemory, Memory
 from graphmem.errors import EmbeddingError, StoreUnavailable, ValidationError
-from graphmem.integrations.langgraph import GraphmemStore, label
+from graphmem.integrations.langgraph import GraphmemStore, label, user_of
 from graphmem.model import Item
 from graphmem.stores.ledger import items, schema
 
@@ -60,6 +60,7 @@ def keys(found: Iterable[SearchItem]) -> list[str]:
 @pytest.mark.parametrize("user_id", ["ana", "ana@x.org", "50%", "a%2Eb", "%25.%2E", "漢 字", "a.b.c%"])
 def test_a_label_stands_for_any_user_id(memory: Memory, user_id: str) -> None:
     assert "." not in label(user_id)
+    assert user_of(label(user_id)) == user_id
     GraphmemStore(memory, user_label=1).put(("notes", label(user_id)), "k", TEA)
     memory.flush()
     assert [hit["memory"] for hit in memory.get_all(user_id=user_id)["results"]] == [TEA["text"]]
@@ -68,6 +69,29 @@ def test_a_label_stands_for_any_user_id(memory: Memory, user_id: str) -> None:
 def test_a_label_keeps_what_needs_no_escape() -> None:
     assert label("ana@x.org") == "ana@x%2Eorg"
     assert label("a%20b c") == "a%2520b c"
+    assert label(5) == "5"
+
+
+@pytest.mark.parametrize(
+    "user_id", [None, True, b"ana", "", " ", "*", "a\nb", "\ud800", "a" * 257, "ana\u3000", " ana"]
+)
+def test_what_is_no_user_id_has_no_label(user_id: Any) -> None:
+    with pytest.raises(ValidationError, match="^user_id="):
+        label(user_id)
+
+
+@pytest.mark.parametrize("user_label", ["ana\u3000", " ana", "ana%2E "])
+def test_a_user_label_with_white_space_around_it_names_nobody(memory: Memory, user_label: str) -> None:
+    store = GraphmemStore(memory, user_label=1)
+    for op in (
+        PutOp(("notes", user_label), "k", TEA),
+        GetOp(("notes", user_label), "k"),
+        SearchOp(("notes", user_label), query="tea"),
+        ListNamespacesOp((MatchCondition("prefix", ("notes", user_label)),)),
+    ):
+        with pytest.raises(ValidationError, match="user_id.*white space"):
+            store.batch([op])
+    assert memory.get_all(user_id="ana")["results"] == []
 
 
 def test_a_prefix_without_the_user_label_reads_across_the_users_of_the_agent(memory: Memory) -> None:
