@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,8 +17,10 @@ from sqlalchemy import Connection
 from graphmem.async_memory import AsyncMemory
 from graphmem.boundary import validation
 from graphmem.commands.types import DeleteItem, ItemCommand, RefreshItem
+from graphmem.errors import StoreError
 from graphmem.integrations.base import required
 from graphmem.integrations.items import ItemStore
+from graphmem.logs import log_text
 from graphmem.memory import Memory
 from graphmem.model import Item as StoredItem
 from graphmem.model import Scope
@@ -40,6 +43,8 @@ with required("langgraph", "langgraph"):
         get_text_at_path,
         validate_op_namespace,
     )
+
+logger = logging.getLogger("graphmem")
 
 DEFAULT_FIELDS = ("memory", "text", "content")
 MAX_LABEL, MAX_ROWS = 100, 1_000_000_000
@@ -114,7 +119,8 @@ class GraphmemStore(BaseStore):
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Carries out operations: first all that read, in one snapshot, then all that write, in one transaction.
 
-        Returns the results in the order of the operations. Of several puts under one key the last counts.
+        Returns the results in the order of the operations. Of several puts under one key the last counts. What was only
+        read is returned even if the ledger cannot be written to postpone its expiration.
         """
         ops = list(ops)
         for op in ops:
@@ -126,13 +132,23 @@ class GraphmemStore(BaseStore):
         with self._items.reading() as connection:
             reader = _Reader(connection, datetime.now(UTC), self._scope)
             results = [reader.result(op, found) for op, found in zip(ops, scores, strict=True)]
-        if commands := [*dict.fromkeys(reader.refreshes), *writes]:
-            self._items.write(commands)
+        refreshes = list(dict.fromkeys(reader.refreshes))
+        if writes:
+            self._items.write([*refreshes, *writes])
+        elif refreshes:
+            self._try_refresh(refreshes)
         return results
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Calls `batch` in a thread."""
         return await asyncio.to_thread(self.batch, list(ops))
+
+    def _try_refresh(self, refreshes: Sequence[RefreshItem]) -> None:
+        """Postpones the expiration of items; a ledger that cannot be written is logged, as their values were read."""
+        try:
+            self._items.write(refreshes)
+        except StoreError as error:
+            logger.warning("the expiration of %d items was not postponed (%s)", len(refreshes), log_text(error))
 
     def _scope(self, labels: Sequence[str]) -> Scope:
         """Returns the scope of a namespace or prefix."""

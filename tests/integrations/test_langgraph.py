@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ from langgraph.store.base import (
 )
 from langgraph.store.base.batch import AsyncBatchedBaseStore
 from notes_graph import open_memory, recalled
+from support.databases import SQLITE_ONLY
 from support.fakes import hash_texts
 from support.waiting import TIMEOUT
 
@@ -33,7 +36,7 @@ from graphmem import AsyncMemory, Memory
 from graphmem.errors import EmbeddingError, StoreUnavailable, ValidationError
 from graphmem.integrations.langgraph import GraphmemStore, label, user_of
 from graphmem.model import Item
-from graphmem.stores.ledger import items, schema
+from graphmem.stores.ledger import items, schema, sqlite
 
 TEA, COFFEE = {"text": "Ana drinks green tea."}, {"text": "Ben drinks black coffee."}
 NOTES = ("notes", "ana")
@@ -479,6 +482,32 @@ def test_reading_postpones_the_expiration(
     set_expiration(memory, soon())
     read(store, refresh_ttl=refresh_ttl)
     assert minutes_left(memory) == [left]
+
+
+@SQLITE_ONLY
+@pytest.mark.parametrize("read", [lambda store: [store.get(NOTES, "k")], lambda store: store.search(NOTES)])
+def test_what_was_read_is_returned_when_its_expiration_cannot_be_postponed(
+    make_memory: Callable[..., Memory],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    read: Callable[[GraphmemStore], Any],
+) -> None:
+    monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.05)  # how long a writer waits for another process
+    memory = make_memory(tmp_path)
+    store = GraphmemStore(memory, user_id="ana")
+    store.put(NOTES, "k", TEA, ttl=30)
+    memory.flush()
+    set_expiration(memory, soon())
+    with closing(sqlite3.connect(tmp_path / "ledger.sqlite", isolation_level=None)) as other_process:
+        other_process.execute("BEGIN IMMEDIATE")
+        assert [item.value for item in read(store)] == [TEA]
+        with pytest.raises(StoreUnavailable):
+            store.batch([GetOp(NOTES, "k"), PutOp(NOTES, "new", TEA)])
+    assert minutes_left(memory) == [5]
+    assert [record.getMessage() for record in caplog.records if record.name == "graphmem"] == [
+        "the expiration of 1 items was not postponed (StoreUnavailable)"
+    ]
 
 
 def test_only_the_items_of_the_page_are_refreshed(store: GraphmemStore, memory: Memory) -> None:
