@@ -167,8 +167,7 @@ class GraphmemStore(BaseStore):
             validation.refuse("namespace", op.namespace, f"has no label {self._user_label} (from 0) to name the user")
         value = dict(validation.as_object(op.value, "value"))
         validation.json_value(value)  # before its texts are read, which needs JSON as well
-        metadata = {"namespace": items.encode_namespace(op.namespace), "key": op.key}
-        message = {"role": "user", "content": "\n".join(self._texts(op, value)), "metadata": metadata}
+        message = {"role": "user", "content": "\n".join(self._texts(op, value))}
         return self._items.put_command(scope, op.namespace, op.key, value, message=message, ttl_minutes=op.ttl)
 
     def _texts(self, op: PutOp, value: Mapping[str, Any]) -> list[str]:
@@ -182,12 +181,12 @@ class GraphmemStore(BaseStore):
 
     def _scores(self, op: SearchOp) -> dict[str, float]:
         """Returns the scores of the memories below a prefix, by id, best first; none without a query."""
+        if op.query is not None and not isinstance(op.query, str):
+            validation.refuse("query", type(op.query).__name__, "must be a string, or None")
         query = validation.storable_part(op.query or "", validation.MAX_QUERY_CHARS)
         if not query.strip():
             return {}
-        prefix = items.encode_namespace(op.namespace_prefix)
-        below = {"namespace": {"gte": prefix, "lt": f"{prefix}#"}}
-        return self._items.search(query, self._scope(op.namespace_prefix), below)
+        return self._items.search(query, self._scope(op.namespace_prefix), op.namespace_prefix)
 
 
 class _Reader:

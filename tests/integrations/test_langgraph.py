@@ -307,6 +307,37 @@ def test_items_without_a_memory_fill_the_page_of_a_query(store: GraphmemStore) -
     assert keys(store.search(NOTES, query="black coffee", limit=1, offset=1)) == ["newest"]
 
 
+def test_an_item_whose_memory_gets_other_metadata_is_still_found(store: GraphmemStore, memory: Memory) -> None:
+    store.put(NOTES, "tea", TEA)
+    (record,) = memory.get_all(user_id="ana")["results"]
+    memory.update(record["id"], metadata={"seen": True, "namespace": "x"})
+    (item,) = store.search(NOTES, query="Who drinks tea?")
+    assert (item.key, item.score) == ("tea", 1.0)
+
+
+def test_an_item_is_found_whatever_metadata_before_store_leaves(make_memory: Callable[..., Memory]) -> None:
+    memory = make_memory(before_store=lambda message: {**message, "metadata": {"a": 1}}, delivery_wait=TIMEOUT)
+    store = GraphmemStore(memory, user_id="ana")
+    store.put(NOTES, "tea", TEA)
+    assert [item.score for item in store.search(NOTES, query="tea")] == [1.0]
+
+
+def test_an_item_is_found_among_many_of_other_namespaces_and_many_plain_memories(
+    store: GraphmemStore, memory: Memory
+) -> None:
+    store.batch([PutOp(("other",), str(n), {"text": f"Ana drinks green tea number {n}."}) for n in range(300)])
+    memory.add([f"Ana drinks green tea for the {n}th time." for n in range(300)], user_id="ana", agent_id="langgraph")
+    store.put(NOTES, "tea", {"text": "Ben also likes tea."})
+    (item,) = store.search(NOTES, query="Ana drinks green tea")
+    assert (item.key, item.score) == ("tea", 1.0)
+
+
+@pytest.mark.parametrize("query", [5, b"tea", ["tea"]])
+def test_a_query_that_is_no_string_is_refused(store: GraphmemStore, query: Any) -> None:
+    with pytest.raises(ValidationError, match="query.*must be a string"):
+        store.search(NOTES, query=query)
+
+
 @pytest.mark.parametrize("query", ["", " ", "\x00\ud800"])
 def test_a_query_without_words_is_none(store: GraphmemStore, query: str) -> None:
     store.put(NOTES, "tea", TEA)
