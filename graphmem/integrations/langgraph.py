@@ -87,9 +87,10 @@ class GraphmemStore(BaseStore):
 
     `user_id`: all items are this user's. `user_label`: the label of a namespace, counted from 0, that names the user
     (write it with `label`); operations whose prefix ends before that label read across the users of `agent_id`. With
-    neither, the items are the agent's. `fields`: the paths in a value whose texts are remembered (default: "memory",
-    "text" and "content", else the whole value). `ttl`: LangGraph's settings of the time to live, of which `default_ttl`
-    and `refresh_on_read` have an effect: expired items are never returned, and deleted with the next write.
+    neither, the items are the agent's. `fields`: the paths in a value whose texts are remembered, as in the `index` of
+    LangGraph's own stores (default: "memory", "text" and "content", else the whole value). `ttl`: LangGraph's settings
+    of the time to live, of which `default_ttl` and `refresh_on_read` have an effect: expired items are never returned,
+    and deleted with the next write.
 
     Does not close the memory. Safe to use from several threads. Methods raise ValidationError (a ValueError) for
     unusable arguments, InvalidNamespaceError for namespaces that LangGraph forbids, StoreError when the ledger fails.

@@ -322,6 +322,23 @@ def test_an_item_is_found_whatever_metadata_before_store_leaves(make_memory: Cal
     assert [item.score for item in store.search(NOTES, query="tea")] == [1.0]
 
 
+def test_before_store_changes_the_memory_of_an_item_and_not_its_value(
+    make_memory: Callable[..., Memory], caplog: pytest.LogCaptureFixture
+) -> None:
+    def hook(message: dict[str, Any]) -> dict[str, Any] | None:
+        return None if "coffee" in message["content"] else {**message, "content": "Redacted."}
+
+    memory = make_memory(before_store=hook)
+    store = GraphmemStore(memory, user_id="ana")
+    store.put(NOTES, "tea", TEA)
+    store.put(NOTES, "coffee", COFFEE)
+    assert [item.value for item in store.search(NOTES)] == [COFFEE, TEA]
+    assert [record["memory"] for record in memory.get_all(user_id="ana")["results"]] == ["Redacted."]
+    assert [record.getMessage() for record in caplog.records if record.name == "graphmem"] == [
+        "before_store returned None, or no words, for 1 of 1 messages; no memory is made of them"
+    ]
+
+
 def test_an_item_is_found_among_many_of_other_namespaces_and_many_plain_memories(
     store: GraphmemStore, memory: Memory
 ) -> None:
