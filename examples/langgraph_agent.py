@@ -7,6 +7,7 @@ Each call is a process of its own; the memories are in $GRAPHMEM_HOME (default ~
 from __future__ import annotations
 
 import sys
+from hashlib import sha256
 from typing import Any
 
 from langchain_core.language_models import FakeListChatModel
@@ -51,7 +52,9 @@ def answer(state: State) -> dict[str, Any]:
 def remember(state: State, runtime: Runtime[Context]) -> dict[str, Any]:
     """Stores what the user said; each text once."""
     assert runtime.store is not None  # noqa: S101  (the graph is compiled with one)
-    runtime.store.put(("notes", label(runtime.context["user_id"])), state["text"][:100], {"text": state["text"]})
+    text = state["text"]
+    key = sha256(text.encode(errors="surrogatepass")).hexdigest()  # a key has at most 4,096 characters
+    runtime.store.put(("notes", label(runtime.context["user_id"])), key, {"text": text})
     return {}
 
 

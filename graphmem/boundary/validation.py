@@ -47,6 +47,7 @@ MAX_INT_BITS = 1024
 MAX_NAMESPACE_CHARS = 400
 MAX_ITEM_KEY_CHARS = 4096
 MAX_VALUE_CHARS = 10_000_000
+MAX_VALUE_DEPTH = 100
 MAX_MINUTES = 100 * 366 * 24 * 60
 DATA_URL_CHARS = 64
 
@@ -510,25 +511,41 @@ def item_key(value: object, argument: str = "key") -> str:
 
 
 def json_value(value: object, argument: str = "value") -> str:
-    """Returns a value as JSON text from which it can be read back unchanged, apart from tuples, which become lists."""
+    """Returns a value as JSON text from which it can be read back unchanged, apart from tuples, which become lists.
+
+    Raises `ValidationError` for types that JSON lacks, more than `MAX_VALUE_DEPTH` levels of lists and dicts, and more
+    than `MAX_VALUE_CHARS` characters.
+    """
+    _refuse_no_json(value, argument)
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    except (TypeError, ValueError, RecursionError) as error:
-        refuse(
-            argument, type(error).__name__, "is not JSON; use str, int, float, bool, None, and lists and dicts of them"
-        )
+    except ValueError:  # Python refuses to print an int of more than 4300 digits
+        refuse(argument, _RedactedText(value), "has an integer of too many digits; store it as a string")
     if len(text) > MAX_VALUE_CHARS:
-        refuse(argument, len(text), f"characters as JSON are too many; use at most {MAX_VALUE_CHARS:,}")
-    unvisited: list[object] = [value]
-    while unvisited:
-        node = unvisited.pop()
-        if isinstance(node, dict):
-            if not all(isinstance(name, str) for name in node):
-                refuse(argument, "a dict", "has a key that is no string; JSON has only strings as keys")
-            unvisited += node.values()
-        elif isinstance(node, list | tuple):
-            unvisited += node
+        remedy = f"has {len(text):,} characters as JSON; use at most {MAX_VALUE_CHARS:,}"
+        refuse(argument, _RedactedText(value), remedy)
     return json_text(text)
+
+
+def _refuse_no_json(value: object, argument: str, depth: int = 1) -> None:
+    """Raises `ValidationError`, naming the place in the value, for what JSON cannot hold; `depth` is its level."""
+    if value is None or isinstance(value, (str, int)):
+        return
+    if isinstance(value, float):
+        _finite_number(value, argument)
+    elif not isinstance(value, (dict, list, tuple)):
+        type_name = type(value).__name__
+        refuse(argument, _RedactedText(value), f"{type_name} is not JSON; convert it to str, int, float, list or dict")
+    elif depth > MAX_VALUE_DEPTH:
+        refuse(argument, _RedactedText(value), f"is nested too deeply; use at most {MAX_VALUE_DEPTH} levels")
+    elif isinstance(value, dict):
+        for name, child in value.items():
+            if not isinstance(name, str):
+                refuse(argument, _RedactedText(value), "has a key that is no string; JSON has only strings as keys")
+            _refuse_no_json(child, f"{argument}.{name}", depth + 1)
+    else:
+        for index, child in enumerate(value):
+            _refuse_no_json(child, f"{argument}[{index}]", depth + 1)
 
 
 def minutes(value: object, argument: str) -> float:

@@ -52,7 +52,7 @@ def log_refused(refused: int, total: int) -> None:
     """Warns that the hook refused messages: a hook that forgets to return its message refuses all."""
     if refused:
         logger.warning(
-            "before_store returned None, or no words, for %d of %d messages; they are not stored", refused, total
+            "before_store returned None, or no words, for %d of %d messages; no memory is made of them", refused, total
         )
 
 

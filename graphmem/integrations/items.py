@@ -14,7 +14,6 @@ from typing import Any
 from sqlalchemy import Connection
 
 from graphmem.async_memory import AsyncMemory
-from graphmem.boundary import filters as filtering
 from graphmem.boundary import validation
 from graphmem.commands.types import (
     AddMessage,
@@ -129,19 +128,23 @@ class ItemStore:
         with self.reading() as connection:
             return items.last_stored(connection, scope, namespace, datetime.now(UTC), limit)
 
-    def search(self, query: str, scope: Scope, filters: Mapping[str, Any]) -> dict[str, float]:
-        """Returns the scores of the memories that `Memory.search` finds, by memory id, best first.
+    def search(self, query: str, scope: Scope, namespace: Sequence[str]) -> dict[str, float]:
+        """Returns the scores of the memories of items in a namespace or below it, by memory id, best first.
 
-        As many as `Memory.limits.max_top_k`. Waits up to `delivery_wait` seconds for the enrichment of this process's
-        writes. Raises ValidationError for an unusable query or filter.
+        These are the hits of `Memory.search` among them, as many as `Memory.limits.max_top_k`. Waits up to
+        `delivery_wait` seconds for the enrichment of this process's writes. Raises ValidationError for an unusable
+        query.
         """
-        engine, limits = self._engine, self.memory.limits
+        engine, now = self._engine, datetime.now(UTC)
         engine.check_open()
         engine.check_embedder()
         engine.wait_for_background_work()
-        view = View(scope, datetime.now(UTC), scope.read_partition)
-        conditions = filtering.parse(filters, limits=limits)
-        search_query = SearchQuery(validation.query(query), view, limits.max_top_k, conditions)
+        search_query = SearchQuery(
+            validation.query(query),
+            View(scope, now, scope.read_partition),
+            self.memory.limits.max_top_k,
+            accepted=lambda connection, ids: items.memories_below(connection, scope, namespace, ids, now),
+        )
         return {hit.record.id: hit.score for hit in search(search_query, engine.search_deps).hits}
 
     @contextmanager

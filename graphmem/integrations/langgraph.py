@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,8 +17,10 @@ from sqlalchemy import Connection
 from graphmem.async_memory import AsyncMemory
 from graphmem.boundary import validation
 from graphmem.commands.types import DeleteItem, ItemCommand, RefreshItem
+from graphmem.errors import StoreError
 from graphmem.integrations.base import required
 from graphmem.integrations.items import ItemStore
+from graphmem.logs import log_text
 from graphmem.memory import Memory
 from graphmem.model import Item as StoredItem
 from graphmem.model import Scope
@@ -41,8 +44,11 @@ with required("langgraph", "langgraph"):
         validate_op_namespace,
     )
 
+logger = logging.getLogger("graphmem")
+
 DEFAULT_FIELDS = ("memory", "text", "content")
 MAX_LABEL, MAX_ROWS = 100, 1_000_000_000
+MAX_FILTER_DEPTH = validation.MAX_VALUE_DEPTH + 1  # an operator may stand at the deepest level of a value
 _ESCAPES = {"%": "%25", ".": "%2E"}  # LangGraph refuses labels with dots, which most e-mail addresses have
 _UNESCAPED, _ESCAPED = re.compile("[%.]"), re.compile("%25|%2E")
 _ORDER: Mapping[str, Callable[[Any, Any], bool]] = {
@@ -50,13 +56,30 @@ _ORDER: Mapping[str, Callable[[Any, Any], bool]] = {
 }  # fmt: skip
 
 
-def label(user_id: str) -> str:
-    """Returns the label that stands for a user's id in a namespace: `label("ana@x.org")` is "ana@x%2Eorg"."""
-    return _UNESCAPED.sub(lambda match: _ESCAPES[match[0]], user_id)
+def label(user_id: str | int) -> str:
+    """Returns the label that stands for a user's id in a namespace: `label("ana@x.org")` is "ana@x%2Eorg".
+
+    Raises ValidationError for what is no id of a user, and for an id with white space around it.
+    """
+    return _UNESCAPED.sub(lambda match: _ESCAPES[match[0]], _checked_user_id(user_id))
 
 
-def _user_of(user_label: str) -> str:
+def user_of(user_label: str) -> str:
+    """Returns the user's id for which a label stands: `user_of("ana@x%2Eorg")` is "ana@x.org"."""
     return _ESCAPED.sub(lambda match: "." if match[0] == "%2E" else "%", user_label)
+
+
+def _checked_user_id(user_id: object) -> str:
+    """Returns the id of a user as text.
+
+    Raises ValidationError for one that differs from the stored id, which is trimmed: two labels would name one user.
+    """
+    scope = validation.scope(user_id)[0]
+    if scope is None or scope.user_id is None:
+        validation.refuse("user_id", user_id, "is missing; give the id of a user")
+    if isinstance(user_id, str) and user_id != scope.user_id:
+        validation.refuse("user_id", user_id, "begins or ends with white space, which no stored id does; strip it")
+    return scope.user_id
 
 
 class GraphmemStore(BaseStore):
@@ -64,9 +87,10 @@ class GraphmemStore(BaseStore):
 
     `user_id`: all items are this user's. `user_label`: the label of a namespace, counted from 0, that names the user
     (write it with `label`); operations whose prefix ends before that label read across the users of `agent_id`. With
-    neither, the items are the agent's. `fields`: the paths in a value whose texts are remembered (default: "memory",
-    "text" and "content", else the whole value). `ttl`: LangGraph's settings of the time to live, of which `default_ttl`
-    and `refresh_on_read` have an effect: expired items are never returned, and deleted with the next write.
+    neither, the items are the agent's. `fields`: the paths in a value whose texts are remembered, as in the `index` of
+    LangGraph's own stores (default: "memory", "text" and "content", else the whole value). `ttl`: LangGraph's settings
+    of the time to live, of which `default_ttl` and `refresh_on_read` have an effect: expired items are never returned,
+    and deleted with the next write.
 
     Does not close the memory. Safe to use from several threads. Methods raise ValidationError (a ValueError) for
     unusable arguments, InvalidNamespaceError for namespaces that LangGraph forbids, StoreError when the ledger fails.
@@ -96,7 +120,8 @@ class GraphmemStore(BaseStore):
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Carries out operations: first all that read, in one snapshot, then all that write, in one transaction.
 
-        Returns the results in the order of the operations. Of several puts under one key the last counts.
+        Returns the results in the order of the operations. Of several puts under one key the last counts. What was only
+        read is returned even if the ledger cannot be written to postpone its expiration.
         """
         ops = list(ops)
         for op in ops:
@@ -108,19 +133,29 @@ class GraphmemStore(BaseStore):
         with self._items.reading() as connection:
             reader = _Reader(connection, datetime.now(UTC), self._scope)
             results = [reader.result(op, found) for op, found in zip(ops, scores, strict=True)]
-        if commands := [*dict.fromkeys(reader.refreshes), *writes]:
-            self._items.write(commands)
+        refreshes = list(dict.fromkeys(reader.refreshes))
+        if writes:
+            self._items.write([*refreshes, *writes])
+        elif refreshes:
+            self._try_refresh(refreshes)
         return results
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Calls `batch` in a thread."""
         return await asyncio.to_thread(self.batch, list(ops))
 
+    def _try_refresh(self, refreshes: Sequence[RefreshItem]) -> None:
+        """Postpones the expiration of items; a ledger that cannot be written is logged, as their values were read."""
+        try:
+            self._items.write(refreshes)
+        except StoreError as error:
+            logger.warning("the expiration of %d items was not postponed (%s)", len(refreshes), log_text(error))
+
     def _scope(self, labels: Sequence[str]) -> Scope:
         """Returns the scope of a namespace or prefix."""
         user_id = self._user_id
         if self._user_label is not None and len(labels) > self._user_label:
-            user_id = _user_of(labels[self._user_label])
+            user_id = _checked_user_id(user_of(labels[self._user_label]))
         return validation.required_scope(user_id, self._agent_id)[0]
 
     def _write_command(self, op: PutOp) -> ItemCommand:
@@ -133,8 +168,7 @@ class GraphmemStore(BaseStore):
             validation.refuse("namespace", op.namespace, f"has no label {self._user_label} (from 0) to name the user")
         value = dict(validation.as_object(op.value, "value"))
         validation.json_value(value)  # before its texts are read, which needs JSON as well
-        metadata = {"namespace": items.encode_namespace(op.namespace), "key": op.key}
-        message = {"role": "user", "content": "\n".join(self._texts(op, value)), "metadata": metadata}
+        message = {"role": "user", "content": "\n".join(self._texts(op, value))}
         return self._items.put_command(scope, op.namespace, op.key, value, message=message, ttl_minutes=op.ttl)
 
     def _texts(self, op: PutOp, value: Mapping[str, Any]) -> list[str]:
@@ -148,12 +182,12 @@ class GraphmemStore(BaseStore):
 
     def _scores(self, op: SearchOp) -> dict[str, float]:
         """Returns the scores of the memories below a prefix, by id, best first; none without a query."""
+        if op.query is not None and not isinstance(op.query, str):
+            validation.refuse("query", type(op.query).__name__, "must be a string, or None")
         query = validation.storable_part(op.query or "", validation.MAX_QUERY_CHARS)
         if not query.strip():
             return {}
-        prefix = items.encode_namespace(op.namespace_prefix)
-        below = {"namespace": {"gte": prefix, "lt": f"{prefix}#"}}
-        return self._items.search(query, self._scope(op.namespace_prefix), below)
+        return self._items.search(query, self._scope(op.namespace_prefix), op.namespace_prefix)
 
 
 class _Reader:
@@ -180,7 +214,7 @@ class _Reader:
         return None if isinstance(op, PutOp) else validation.refuse("ops", type(op).__name__, "is no operation")
 
     def _page(self, op: SearchOp, scores: Mapping[str, float]) -> list[tuple[StoredItem, SearchItem]]:
-        passes = _condition({} if op.filter is None else validation.as_object(op.filter, "filter"))
+        passes = _filter({} if op.filter is None else validation.as_object(op.filter, "filter"))
         ranked = self._ranked(op.namespace_prefix, scores)
         pairs = ((item, SearchItem(**_fields(item), score=scores.get(item.memory_id or ""))) for item in ranked)
         page = islice((pair for pair in pairs if passes(pair[1].value)), *_bounds(op))
@@ -233,19 +267,33 @@ def _namespace_condition(condition: MatchCondition) -> Callable[[Sequence[str]],
     return matches
 
 
-def _condition(expected: object) -> Callable[[Any], bool]:
+def _filter(expected: Mapping[str, Any]) -> Callable[[Any], bool]:
     """Returns a function that tells whether a value passes a filter, as LangGraph's own stores compare.
 
-    A dict passes if it has the expected fields, others besides or not. Raises ValidationError for unknown operators.
+    The keys of the filter are names of fields, also those that begin with "$". Raises ValidationError for unknown
+    operators and for more levels than a value can have.
     """
+    return _has_fields({name: _condition(part, 2) for name, part in expected.items()})
+
+
+def _has_fields(fields: Mapping[str, Callable[[Any], bool]]) -> Callable[[Any], bool]:
+    """Returns a function that tells whether a value is a dict whose fields pass, others besides or not."""
+    return lambda value: isinstance(value, dict) and all(test(value.get(name)) for name, test in fields.items())
+
+
+def _condition(expected: object, depth: int) -> Callable[[Any], bool]:
+    """Returns a function that tells whether a part of a value passes a part of a filter; `depth` is its level."""
+    if depth > MAX_FILTER_DEPTH:
+        validation.refuse(
+            "filter", type(expected).__name__, f"is nested too deeply; use at most {MAX_FILTER_DEPTH} levels"
+        )
     if isinstance(expected, Mapping):
         if any(str(name).startswith("$") for name in expected):
             tests = [_comparison(name, operand) for name, operand in expected.items()]
             return lambda value: all(test(value) for test in tests)
-        fields = {name: _condition(part) for name, part in expected.items()}
-        return lambda value: isinstance(value, dict) and all(test(value.get(name)) for name, test in fields.items())
+        return _has_fields({name: _condition(part, depth + 1) for name, part in expected.items()})
     if isinstance(expected, list | tuple):
-        parts = [_condition(part) for part in expected]
+        parts = [_condition(part, depth + 1) for part in expected]
         return lambda value: (
             isinstance(value, list)
             and len(value) == len(parts)

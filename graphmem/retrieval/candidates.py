@@ -29,6 +29,8 @@ class Candidates:
         self._spec = spec
         self._vector = vector
         self._by_row: dict[int, CandidateRow] = {}
+        # Memories of which it is known whether they may be hits, and those of them that may not.
+        self._checked: set[str] = set()
         self._refused: set[str] = set()
         self._matched: set[str] = set()
         with ledger.read() as connection:
@@ -51,21 +53,30 @@ class Candidates:
             scored = search_arm(arm_limit)
 
     def visible_ids(self, ids: Iterable[str]) -> list[str]:
-        """Returns the ids, each once and in order, that the ledger has, the view shows and the filter accepts."""
+        """Returns the ids, each once and in order, that the ledger has, the view shows and the query's filters accept.
+
+        The filters are `SearchQuery.filter` and `SearchQuery.accepted`.
+        """
         unique_ids = list(dict.fromkeys(ids))
-        rows, metadata_filter = self.evidence.rows, self._query.filter
-        unread = [uid for uid in unique_ids if uid not in rows and uid not in self._refused]
-        if not unread:
-            return [uid for uid in unique_ids if uid not in self._refused]
-        with self._ledger.read() as connection:
-            self._add_rows(candidate_rows.candidates_by_id(connection, self._query.view, self._partition, unread))
-            if metadata_filter is not None:
-                records = memories.records(connection, [uid for uid in unread if uid in rows])
-                self._refused |= {
-                    uid for uid, record in records.items() if not metadata_filter.matches(fields_of(record))
-                }
-        self._refused |= {uid for uid in unread if uid not in rows}
+        unchecked = [uid for uid in unique_ids if uid not in self._checked]
+        if unchecked:
+            with self._ledger.read() as connection:
+                self._check(connection, unchecked)
         return [uid for uid in unique_ids if uid not in self._refused]
+
+    def _check(self, connection: Connection, ids: Sequence[str]) -> None:
+        """Reads rows that are not read yet. A row may have been read, as a neighbour's, without being checked."""
+        rows, query = self.evidence.rows, self._query
+        unread = [uid for uid in ids if uid not in rows]
+        self._add_rows(candidate_rows.candidates_by_id(connection, query.view, self._partition, unread))
+        visible = {uid for uid in ids if uid in rows}
+        if query.accepted is not None:
+            visible &= query.accepted(connection, list(visible))
+        if query.filter is not None:
+            records = memories.records(connection, list(visible))
+            visible = {uid for uid, record in records.items() if query.filter.matches(fields_of(record))}
+        self._checked.update(ids)
+        self._refused.update(uid for uid in ids if uid not in visible)
 
     def _add_rows(self, rows: Iterable[CandidateRow]) -> None:
         for candidate_row in rows:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from datetime import datetime
+
+from sqlalchemy import Connection
 
 from graphmem.boundary.filters import Filter
 from graphmem.extraction.protocols import Extractor
@@ -26,17 +28,18 @@ class SearchQuery:
     """A search: the query's text, the view and the options.
 
     `limit`: the number of hits; None keeps the hits that are not far behind the best (`scoring.automatic_cutoff`).
-    `filter`: the metadata filter. `threshold`: the least cosine of a hit or of the memory at which its path starts.
-    `explain`: gives each hit its explanation. `now`: the moment from which "last week" and the like are counted (None:
-    the view's moment). `with_relevance`: sets `term_overlap` and `is_related` of the hits, and replaces stored
-    repetitions of the query by the replies to them. `match_sentences_over`: hits with more characters than this get
-    their `sentence_match` (None: no hit does).
+    `filter`: the metadata filter. `accepted`: takes ids, returns those that may be hits. `threshold`: the
+    least cosine of a hit or of the memory at which its path starts. `explain`: gives each hit its explanation. `now`:
+    the moment from which "last week" and the like are counted (None: the view's moment). `with_relevance`: sets
+    `term_overlap` and `is_related` of the hits, and replaces stored repetitions of the query by the replies to them.
+    `match_sentences_over`: hits with more characters than this get their `sentence_match` (None: no hit does).
     """
 
     text: str
     view: View
     limit: int | None
     filter: Filter | None = None
+    accepted: Callable[[Connection, Sequence[str]], set[str]] | None = None
     threshold: float | None = None
     explain: bool = False
     now: datetime | None = None

@@ -71,3 +71,14 @@ def test_a_rare_match_is_found_behind_many_better_ones(memory: Memory) -> None:
     memory.add(["tea tea tea"] * 300, user_id="u1")
     uid = added(memory, "tea with a lot of other words beside it", metadata={"rare": True})
     assert ids(memory.search("tea", user_id="u1", filters={"rare": True})) == [uid]
+
+
+def test_a_filter_refuses_the_neighbours_of_hits_as_well(memory: Memory) -> None:
+    messages = [
+        {"role": "user", "content": text, "metadata": {"public": public}}
+        for n in range(250)
+        for text, public in ((f"Tea is green {n}.", True), (f"quiv{n}a zorp{n}b melk{n}c", False))
+    ]
+    memory.add(messages, user_id="u1")
+    found = memory.search("green tea", user_id="u1", filters={"public": True}, top_k=500)["results"]
+    assert {hit["metadata"]["public"] for hit in found} == {True}

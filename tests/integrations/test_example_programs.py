@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from langgraph.runtime import Runtime
+
+from graphmem import Memory
+from graphmem.integrations.langgraph import GraphmemStore
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TOLD = ["Paulo Reyes drums for us. He lives above the Marlow Clinic.", "At the Marlow Clinic ask for Hannah Osei."]
@@ -47,3 +53,13 @@ def test_a_client_of_mcp_remembers_over_processes(tmp_path: Path) -> None:
     assert "Hannah Osei" in run(tmp_path, "mcp_client.py", "ana", *TOLD, QUESTION)
     assert "Hannah Osei" in run(tmp_path, "mcp_client.py", "ana", QUESTION)
     assert "Hannah Osei" not in run(tmp_path, "mcp_client.py", "ben", QUESTION)
+
+
+@pytest.mark.parametrize("beginning", ["word " * 1000, "\x00\ud800"])
+def test_the_langgraph_agent_keeps_notes_that_begin_alike(make_memory: Callable[..., Memory], beginning: str) -> None:
+    program = runpy.run_path(str(EXAMPLES / "langgraph_agent.py"))
+    store = GraphmemStore(make_memory(), user_label=1)
+    texts = [f"{beginning} {end}" for end in ("one", "two")]
+    for text in [*texts, texts[0]]:
+        program["remember"]({"text": text}, Runtime(context={"user_id": "ana"}, store=store))
+    assert sorted(item.value["text"] for item in store.search(("notes", "ana"))) == sorted(texts)

@@ -77,12 +77,42 @@ def test_a_value_that_json_would_change_is_refused(store: ItemStore, value: Any)
     assert value_of(store, "k") is None
 
 
-def test_a_value_nested_too_deeply_is_refused(store: ItemStore) -> None:
+def nested(levels: int) -> Any:
     value: Any = []
-    for _ in range(100_000):
+    for _ in range(levels - 1):
         value = [value]
-    with pytest.raises(ValidationError, match="value"):
+    return value
+
+
+def test_a_value_has_at_most_a_hundred_levels(store: ItemStore) -> None:
+    put(store, "k", nested(100))
+    assert value_of(store, "k") == nested(100)
+    for levels in (101, 900, 100_000):
+        with pytest.raises(ValidationError, match="nested too deeply; use at most 100 levels"):
+            put(store, "k", nested(levels))
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({"v": [{"at": datetime.now(UTC)}]}, r"^value\.v\[0\]\.at=<datetime>: datetime is not JSON; convert it to str"),
+        ({"v": (1, float("inf"))}, r"^value\.v\[1\]=inf: is not a finite number"),
+        ({"v": {1: 2}}, r"^value\.v=<dict>: has a key that is no string"),
+        ({"v": 10**5000}, r"^value=<dict>: has an integer of too many digits; store it as a string"),
+        ("x" * 10_000_000, r"^value=<10000000 characters>: has 10,000,002 characters as JSON; use at most 10,000,000"),
+    ],
+)
+def test_the_error_for_an_unusable_value_names_the_place_and_the_remedy(
+    store: ItemStore, value: Any, message: str
+) -> None:
+    with pytest.raises(ValidationError, match=message):
         put(store, "k", value)
+
+
+def test_an_import_refuses_a_value_nested_too_deeply(store: ItemStore) -> None:
+    record = {"type": "item", "user_id": "ana", "namespace": ["n"], "key": "k", "value": nested(101)}
+    with pytest.raises(ValidationError, match="value.*nested too deeply"):
+        store.memory.import_([record])
 
 
 def test_an_item_belongs_to_exactly_its_scope_and_namespace(store: ItemStore) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -26,14 +28,15 @@ from langgraph.store.base import (
 )
 from langgraph.store.base.batch import AsyncBatchedBaseStore
 from notes_graph import open_memory, recalled
+from support.databases import SQLITE_ONLY
 from support.fakes import hash_texts
 from support.waiting import TIMEOUT
 
 from graphmem import AsyncMemory, Memory
 from graphmem.errors import EmbeddingError, StoreUnavailable, ValidationError
-from graphmem.integrations.langgraph import GraphmemStore, label
+from graphmem.integrations.langgraph import GraphmemStore, label, user_of
 from graphmem.model import Item
-from graphmem.stores.ledger import items, schema
+from graphmem.stores.ledger import items, schema, sqlite
 
 TEA, COFFEE = {"text": "Ana drinks green tea."}, {"text": "Ben drinks black coffee."}
 NOTES = ("notes", "ana")
@@ -60,6 +63,7 @@ def keys(found: Iterable[SearchItem]) -> list[str]:
 @pytest.mark.parametrize("user_id", ["ana", "ana@x.org", "50%", "a%2Eb", "%25.%2E", "漢 字", "a.b.c%"])
 def test_a_label_stands_for_any_user_id(memory: Memory, user_id: str) -> None:
     assert "." not in label(user_id)
+    assert user_of(label(user_id)) == user_id
     GraphmemStore(memory, user_label=1).put(("notes", label(user_id)), "k", TEA)
     memory.flush()
     assert [hit["memory"] for hit in memory.get_all(user_id=user_id)["results"]] == [TEA["text"]]
@@ -68,6 +72,29 @@ def test_a_label_stands_for_any_user_id(memory: Memory, user_id: str) -> None:
 def test_a_label_keeps_what_needs_no_escape() -> None:
     assert label("ana@x.org") == "ana@x%2Eorg"
     assert label("a%20b c") == "a%2520b c"
+    assert label(5) == "5"
+
+
+@pytest.mark.parametrize(
+    "user_id", [None, True, b"ana", "", " ", "*", "a\nb", "\ud800", "a" * 257, "ana\u3000", " ana"]
+)
+def test_what_is_no_user_id_has_no_label(user_id: Any) -> None:
+    with pytest.raises(ValidationError, match="^user_id="):
+        label(user_id)
+
+
+@pytest.mark.parametrize("user_label", ["ana\u3000", " ana", "ana%2E "])
+def test_a_user_label_with_white_space_around_it_names_nobody(memory: Memory, user_label: str) -> None:
+    store = GraphmemStore(memory, user_label=1)
+    for op in (
+        PutOp(("notes", user_label), "k", TEA),
+        GetOp(("notes", user_label), "k"),
+        SearchOp(("notes", user_label), query="tea"),
+        ListNamespacesOp((MatchCondition("prefix", ("notes", user_label)),)),
+    ):
+        with pytest.raises(ValidationError, match="user_id.*white space"):
+            store.batch([op])
+    assert memory.get_all(user_id="ana")["results"] == []
 
 
 def test_a_prefix_without_the_user_label_reads_across_the_users_of_the_agent(memory: Memory) -> None:
@@ -178,6 +205,18 @@ def test_a_value_that_json_would_change_is_refused(store: GraphmemStore, value: 
     assert store.get(NOTES, "k") is None
 
 
+def test_a_value_nested_too_deeply_is_refused_and_its_namespace_stays_readable(store: GraphmemStore) -> None:
+    deep: Any = "end"
+    for _ in range(900):
+        deep = {"a": deep}
+    with pytest.raises(ValidationError, match="nested too deeply"):
+        store.put(NOTES, "deep", deep)
+    store.put(NOTES, "k", TEA)
+    assert keys(store.search(NOTES)) == ["k"]
+    with pytest.raises(ValidationError, match="filter.*nested too deeply"):
+        store.search(NOTES, filter=deep)
+
+
 @pytest.mark.parametrize("namespace", [("a.b",), ("",), (1,), ("a\0",)])
 def test_namespaces_that_langgraph_forbids_are_refused_in_a_batch(store: GraphmemStore, namespace: Any) -> None:
     for op in (
@@ -268,6 +307,54 @@ def test_items_without_a_memory_fill_the_page_of_a_query(store: GraphmemStore) -
     assert keys(store.search(NOTES, query="black coffee", limit=1, offset=1)) == ["newest"]
 
 
+def test_an_item_whose_memory_gets_other_metadata_is_still_found(store: GraphmemStore, memory: Memory) -> None:
+    store.put(NOTES, "tea", TEA)
+    (record,) = memory.get_all(user_id="ana")["results"]
+    memory.update(record["id"], metadata={"seen": True, "namespace": "x"})
+    (item,) = store.search(NOTES, query="Who drinks tea?")
+    assert (item.key, item.score) == ("tea", 1.0)
+
+
+def test_an_item_is_found_whatever_metadata_before_store_leaves(make_memory: Callable[..., Memory]) -> None:
+    memory = make_memory(before_store=lambda message: {**message, "metadata": {"a": 1}}, delivery_wait=TIMEOUT)
+    store = GraphmemStore(memory, user_id="ana")
+    store.put(NOTES, "tea", TEA)
+    assert [item.score for item in store.search(NOTES, query="tea")] == [1.0]
+
+
+def test_before_store_changes_the_memory_of_an_item_and_not_its_value(
+    make_memory: Callable[..., Memory], caplog: pytest.LogCaptureFixture
+) -> None:
+    def hook(message: dict[str, Any]) -> dict[str, Any] | None:
+        return None if "coffee" in message["content"] else {**message, "content": "Redacted."}
+
+    memory = make_memory(before_store=hook)
+    store = GraphmemStore(memory, user_id="ana")
+    store.put(NOTES, "tea", TEA)
+    store.put(NOTES, "coffee", COFFEE)
+    assert [item.value for item in store.search(NOTES)] == [COFFEE, TEA]
+    assert [record["memory"] for record in memory.get_all(user_id="ana")["results"]] == ["Redacted."]
+    assert [record.getMessage() for record in caplog.records if record.name == "graphmem"] == [
+        "before_store returned None, or no words, for 1 of 1 messages; no memory is made of them"
+    ]
+
+
+def test_an_item_is_found_among_many_of_other_namespaces_and_many_plain_memories(
+    store: GraphmemStore, memory: Memory
+) -> None:
+    store.batch([PutOp(("other",), str(n), {"text": f"Ana drinks green tea number {n}."}) for n in range(300)])
+    memory.add([f"Ana drinks green tea for the {n}th time." for n in range(300)], user_id="ana", agent_id="langgraph")
+    store.put(NOTES, "tea", {"text": "Ben also likes tea."})
+    (item,) = store.search(NOTES, query="Ana drinks green tea")
+    assert (item.key, item.score) == ("tea", 1.0)
+
+
+@pytest.mark.parametrize("query", [5, b"tea", ["tea"]])
+def test_a_query_that_is_no_string_is_refused(store: GraphmemStore, query: Any) -> None:
+    with pytest.raises(ValidationError, match="query.*must be a string"):
+        store.search(NOTES, query=query)
+
+
 @pytest.mark.parametrize("query", ["", " ", "\x00\ud800"])
 def test_a_query_without_words_is_none(store: GraphmemStore, query: str) -> None:
     store.put(NOTES, "tea", TEA)
@@ -352,10 +439,17 @@ def test_an_operator_may_stand_inside_lists_and_dicts(store: GraphmemStore) -> N
     assert keys(store.search(NOTES, filter={"v": [{"$gt": 0}, {"n": {"$lt": 5}}]})) == ["0"]
 
 
-@pytest.mark.parametrize("condition", [{"n": {"$in": [1]}}, {"$or": []}, {"a": [{"$gt": 1, "x": 2}]}, ["n"]])
+@pytest.mark.parametrize("condition", [{"n": {"$in": [1]}}, {"n": {"$or": []}}, {"a": [{"$gt": 1, "x": 2}]}, ["n"]])
 def test_an_unknown_operator_is_refused_even_where_there_is_no_item(store: GraphmemStore, condition: Any) -> None:
     with pytest.raises(ValueError, match="filter"):
         store.search(NOTES, filter=condition)
+
+
+def test_the_top_level_of_a_filter_has_names_of_fields_and_no_operators(store: GraphmemStore) -> None:
+    store.put(NOTES, "p", {"$ref": "x", "$gt": 1})
+    store.put(NOTES, "q", {"ref": "x"})
+    assert keys(store.search(NOTES, filter={"$ref": "x"})) == ["p"]
+    assert keys(store.search(NOTES, filter={"$gt": {"$gte": 1}})) == ["p"]
 
 
 def test_without_vectors_a_query_still_returns_all_items(make_memory: Callable[..., Memory]) -> None:
@@ -436,6 +530,32 @@ def test_reading_postpones_the_expiration(
     set_expiration(memory, soon())
     read(store, refresh_ttl=refresh_ttl)
     assert minutes_left(memory) == [left]
+
+
+@SQLITE_ONLY
+@pytest.mark.parametrize("read", [lambda store: [store.get(NOTES, "k")], lambda store: store.search(NOTES)])
+def test_what_was_read_is_returned_when_its_expiration_cannot_be_postponed(
+    make_memory: Callable[..., Memory],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    read: Callable[[GraphmemStore], Any],
+) -> None:
+    monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.05)  # how long a writer waits for another process
+    memory = make_memory(tmp_path)
+    store = GraphmemStore(memory, user_id="ana")
+    store.put(NOTES, "k", TEA, ttl=30)
+    memory.flush()
+    set_expiration(memory, soon())
+    with closing(sqlite3.connect(tmp_path / "ledger.sqlite", isolation_level=None)) as other_process:
+        other_process.execute("BEGIN IMMEDIATE")
+        assert [item.value for item in read(store)] == [TEA]
+        with pytest.raises(StoreUnavailable):
+            store.batch([GetOp(NOTES, "k"), PutOp(NOTES, "new", TEA)])
+    assert minutes_left(memory) == [5]
+    assert [record.getMessage() for record in caplog.records if record.name == "graphmem"] == [
+        "the expiration of 1 items was not postponed (StoreUnavailable)"
+    ]
 
 
 def test_only_the_items_of_the_page_are_refreshed(store: GraphmemStore, memory: Memory) -> None:

@@ -73,7 +73,7 @@ def test_refusals_are_logged_once_for_a_call(make_memory, tmp_path, caplog):
     """A hook that forgets to return the message refuses all of them."""
     memory = make_memory(before_store=lambda message: message.update(content="x"))
     assert memory.add(["One.", "Two.", {"role": "system", "content": "x"}], user_id="u")["results"] == []
-    warning = "before_store returned None, or no words, for {} of {} messages; they are not stored"
+    warning = "before_store returned None, or no words, for {} of {} messages; no memory is made of them"
     assert list_log_records(caplog) == [("WARNING", warning.format(2, 2))]
     source = make_memory()
     source.add(["One.", "Two, off the record.", "Three."], user_id="u")

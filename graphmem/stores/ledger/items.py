@@ -116,6 +116,15 @@ def of_memories(
     yield from _items(connection, statement, {"uids": list(memory_ids)})
 
 
+def memories_below(
+    connection: Connection, scope: Scope, namespace: Sequence[str], memory_ids: Sequence[str], now: datetime
+) -> set[str]:
+    """Returns those of these memories (ids) that belong to items of a scope in a namespace or below it."""
+    among = select(memories.c.uid).join(items, items.c.memory == memories.c.id)
+    statement = among.where(*_seen(scope, namespace, now), in_array(memories.c.uid, "uids"))
+    return set(connection.scalars(statement, {"uids": list(memory_ids)}))
+
+
 def namespaces(connection: Connection, scope: Scope, namespace: Sequence[str], now: datetime) -> list[tuple[str, ...]]:
     """Returns the namespaces of a scope's items, from a namespace on downwards, each once."""
     statement = select(items.c.namespace).where(*_seen(scope, namespace, now)).distinct()
