@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Self, TypeAlias, TypeVar, get_args
 
 from graphmem.async_memory import AsyncMemory
 from graphmem.boundary import validation
-from graphmem.chat import MAX_SECONDS, ChatWorker
+from graphmem.chat import MAX_SECONDS, ChatWorker, RecallRequest
 from graphmem.errors import ConfigError
 from graphmem.integrations.turns import Session, plain_turns
 from graphmem.logs import log_text
@@ -34,8 +34,6 @@ BLOCK_SECONDS = 300.0
 MAX_BLOCKS, MAX_SESSIONS = 256, 256
 # The most hits that a model may ask a tool for.
 MAX_TOOL_HITS = 50
-# Seconds above the time limit after which `arecall` no longer waits for a thread.
-THREAD_GRACE = 0.1
 
 Id: TypeAlias = str | int | Callable[[Any], Any]
 """An id of a scope, or the function that gets it from a run's context."""
@@ -220,14 +218,22 @@ class Recollection:
         `recent` has the messages before the question, oldest first. `graphmem.integrations.turns.last_question` finds
         both in a conversation.
 
-        Searches once for each user message, so that a prompt keeps its beginning while a model calls tools: further
-        calls with the same question, `session_key` and number of turns in `recent` return the same block, for up to
-        five minutes or until `capture` ends the turn. `session_key` is the framework's key of the conversation; where
-        it has none, the id of the run, or else "". `starts_turn=True` says that no model has been asked this question
-        yet: then the block is always searched.
+        The block has no text of `recent`, and each text once. `recall` searches once for each user message, also if
+        that fails or is too slow, so that a prompt keeps its beginning while a model calls tools: further calls with
+        the same question, `session_key` and number of turns in `recent` return the same block, for up to five minutes
+        or until `capture` ends the turn. `session_key` is the framework's key of the conversation; where it has none,
+        the id of the run, or else "". `starts_turn=True` says that no model has been asked this question yet: then the
+        block is always searched.
         """
-        deadline = monotonic() + self._worker.time_limit
-        return self._recall(run_context, question, recent, session_key, deadline, starts_turn=starts_turn)
+        begun = self._begin(run_context, question, recent, session_key, starts_turn=starts_turn)
+        if isinstance(begun, str):
+            return begun
+        turn, request = begun
+        try:
+            block = self._worker.recall(request)
+        except Exception as error:  # noqa: BLE001  (no failure of the memory may end a run)
+            block = _no_block(error)
+        return self._keep(turn, block)
 
     async def arecall(
         self,
@@ -238,42 +244,43 @@ class Recollection:
         session_key: str = "",
         starts_turn: bool = False,
     ) -> str:
-        """Awaits `recall` in a thread, within the same time limit."""
-        limit = self._worker.time_limit
-        arguments = run_context, question, recent, session_key, monotonic() + limit
-        job = asyncio.to_thread(self._recall, *arguments, starts_turn=starts_turn)
+        """Awaits `recall`, which takes no thread of the event loop's executor."""
+        begun = self._begin(run_context, question, recent, session_key, starts_turn=starts_turn)
+        if isinstance(begun, str):
+            return begun
+        turn, request = begun
         try:
-            return await asyncio.wait_for(job, limit + THREAD_GRACE)
-        except TimeoutError:  # all threads of the event loop are busy
-            logger.warning("a recall was not done within its time limit")
-            return ""
+            block = await self._worker.arecall(request)
+        except Exception as error:  # noqa: BLE001  (no failure of the memory may end a run)
+            block = _no_block(error)
+        return self._keep(turn, block)
 
-    def _recall(
+    def _begin(
         self,
         run_context: Any,
         question: str,
         recent: Sequence[Mapping[str, Any]],
         session_key: str,
-        deadline: float,
         *,
         starts_turn: bool,
-    ) -> str:
+    ) -> tuple[_Turn, RecallRequest] | str:
+        """Returns the block that is reused, or "" for a run without a question or user; else what is to be recalled."""
         try:
             scope, text, turns = self._recall_scope(run_context), strip_block(question), plain_turns(recent)
             if scope is None or not text.strip():
                 return ""
             turn = _Turn(scope, session_key, self._worker.keyed(text), len(turns))
-            with self._lock:
-                block, reusable_until = self._blocks.get(turn, ("", 0.0))
-            if starts_turn or reusable_until < monotonic():
-                block = self._worker.recall(
-                    scope, text, turns, top_k=self._top_k, max_chars=self._max_chars, deadline=deadline
-                )
-                with self._lock:
-                    self._blocks[turn] = block, monotonic() + BLOCK_SECONDS
         except Exception as error:  # noqa: BLE001  (no failure of the memory may end a run)
-            logger.warning("a recall failed (%s)", log_text(error))
-            return ""
+            return _no_block(error)
+        with self._lock:
+            block, reusable_until = self._blocks.get(turn, ("", 0.0))
+        if not starts_turn and reusable_until >= monotonic():
+            return block
+        return turn, RecallRequest(scope, text, turns, self._top_k, self._max_chars)
+
+    def _keep(self, turn: _Turn, block: str) -> str:
+        with self._lock:
+            self._blocks[turn] = block, monotonic() + BLOCK_SECONDS
         return block
 
     def place(self, messages: Sequence[Mapping[str, Any]], block: str) -> list[dict[str, Any]]:
@@ -349,6 +356,11 @@ class Recollection:
     async def aclose(self) -> None:
         """Awaits `close` in a thread."""
         await asyncio.to_thread(self.close)
+
+
+def _no_block(error: Exception) -> str:
+    logger.warning("a recall failed (%s)", log_text(error))
+    return ""
 
 
 def _checked_ids(ids: Mapping[str, Any]) -> dict[str, Id]:

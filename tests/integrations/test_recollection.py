@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 from typing import Any
 
@@ -147,6 +148,40 @@ def test_a_vague_question_is_searched_with_the_turns_before_it(memory: Memory, r
     assert "tea and cake" in recollection.recall(None, "Hm?", make_turns("What about the cake?", "Which one?"))
 
 
+CLARA = "My sister Clara works at the aquarium in Lisbon."
+SORRY = "Sorry, I do not know that."
+
+
+def test_a_question_that_was_asked_often_does_not_displace_its_answer(
+    memory: Memory, recollection: Recollection
+) -> None:
+    memory.add(CLARA, user_id="ana", timestamp="2024-05-01")
+    for day in range(1, 31):
+        memory.add(make_turns("In which city does Clara work?", SORRY), user_id="ana", timestamp=f"2024-06-{day:02}")
+    block = recollection.recall(None, "In which city does Clara work?")
+    assert CLARA in block
+    assert block.count(SORRY) == 1
+
+
+def test_the_block_repeats_no_message_of_the_conversation(
+    memory: Memory, make_recollection: Callable[..., Recollection]
+) -> None:
+    memory.add("Clara's tea is green", user_id="ana", timestamp="2024-05-01")
+    said = [f"Clara's tea number {n}" for n in range(30)]
+    memory.add(make_turns(*said, "Tell me of Clara's tea"), user_id="ana", timestamp="2024-06-01")
+    recollection = make_recollection(top_k=1)
+    assert "number" in recollection.recall(None, "Tell me of Clara's tea")
+    block = recollection.recall(None, "Tell me of Clara's tea", make_turns(*said[:-1], f" {said[-1]}\n"))
+    assert block.count("\n- ") == 1
+    assert "Clara's tea is green" in block
+
+
+def test_equal_words_of_different_speakers_are_both_recalled(memory: Memory, recollection: Recollection) -> None:
+    for name in ("Ana", "Tom"):
+        memory.add([{"role": "user", "name": name, "content": "I like green tea"}] * 2, user_id="ana")
+    assert recollection.recall(None, "Who likes tea?").count("I like green tea") == 2
+
+
 def test_a_block_is_kept_within_a_turn_and_searched_anew_in_the_next(
     memory: Memory, recollection: Recollection
 ) -> None:
@@ -201,6 +236,30 @@ def test_a_slow_memory_gives_nothing_at_the_time_limit(
     recollection = make_recollection(time_limit=0.1)
     assert recollection.recall(None, "tea") == ""
     assert asyncio.run(recollection.arecall(None, "milk")) == ""
+    release.set()
+    assert our_warnings(caplog) == ["a recall was not done within its time limit"] * 2
+
+
+async def test_awaited_recalls_need_no_thread_of_the_event_loop(memory: Memory, recollection: Recollection) -> None:
+    memory.add("I like tea", user_id="ana")
+    release = Event()
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(1))
+    blocked = loop.run_in_executor(None, release.wait, TIMEOUT)
+    assert "I like tea" in await recollection.arecall(None, "Do I like tea?")
+    release.set()
+    assert await blocked
+
+
+async def test_a_recall_that_took_too_long_is_not_tried_again_in_its_turn(
+    make_recollection: Callable[..., Recollection], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    release = Event()
+    monkeypatch.setattr(chat, "search", lambda *_: release.wait(TIMEOUT))
+    recollection = make_recollection(time_limit=0.1)
+    for _ in range(3):
+        assert await recollection.arecall(None, "tea") == ""
+        assert recollection.recall(None, "milk") == ""
     release.set()
     assert our_warnings(caplog) == ["a recall was not done within its time limit"] * 2
 
