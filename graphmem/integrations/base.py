@@ -181,6 +181,7 @@ class Recollection:
         self._scope, self._recall_scope = run_scopes(user_id, recall_user_id, agent_id, run_id)
         validation.top_k(top_k, maximum=checked_memory.limits.max_top_k)
         self._top_k = top_k
+        self._max_message_chars = checked_memory.limits.max_message_chars
         self._max_chars = validation.count(max_chars, "max_chars", 1, 1_000_000)
         self._placement: Any = validation.one_of(placement, "placement", get_args(Placement))
         self._worker = ChatWorker(checked_memory, validation.seconds(time_limit, "time_limit", MAX_SECONDS))
@@ -266,7 +267,8 @@ class Recollection:
     ) -> tuple[_Turn, RecallRequest] | str:
         """Returns the block that is reused, or "" for a run without a question or user; else what is to be recalled."""
         try:
-            scope, text, turns = self._recall_scope(run_context), strip_block(question), plain_turns(recent)
+            scope, turns = self._recall_scope(run_context), plain_turns(recent, self._max_message_chars)
+            text = validation.storable_part(strip_block(question), validation.MAX_QUERY_CHARS)
             if scope is None or not text.strip():
                 return ""
             turn = _Turn(scope, session_key, self._worker.keyed(text), len(turns))
@@ -314,7 +316,7 @@ class Recollection:
         """
         try:
             scope = self._scope(run_context)
-            turns = plain_turns(messages)
+            turns = plain_turns(messages, self._max_message_chars)
             if scope is not None and turns:
                 session = self._session(scope, session_key)
                 with session.lock:  # so that messages are stored in the order of their ids

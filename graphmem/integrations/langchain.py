@@ -210,13 +210,7 @@ class GraphmemChatMessageHistory(BaseChatMessageHistory):
 
     def _put_command(self, value: dict[str, Any], turn: Mapping[str, Any] | None) -> PutItem:
         key = str(uuid4())  # never known: a history may hold equal messages
-        try:
-            return self._items.put_command(self._scope, self._namespace, key, value, message=turn)
-        except ValidationError:  # such as a name that no memory may have
-            if turn is None:
-                raise
-            logger.warning("a message of a history is stored, but not remembered: no memory can be made of it")
-            return self._items.put_command(self._scope, self._namespace, key, value)
+        return self._items.put_command(self._scope, self._namespace, key, value, message=turn)
 
     def clear(self) -> None:
         """Deletes the messages. The memories of their texts stay; `Memory.delete_all` erases them."""

@@ -307,14 +307,16 @@ def test_a_message_that_would_not_come_back_is_refused_with_all_others(
     assert memory.stats()["memories"] == 0
 
 
-def test_a_message_that_no_memory_can_be_made_of_is_stored(
-    memory: Memory, make_history: Callable[..., GraphmemChatMessageHistory], caplog: pytest.LogCaptureFixture
+def test_a_message_with_a_name_that_no_memory_may_have_is_remembered_without_it(
+    memory: Memory, make_history: Callable[..., GraphmemChatMessageHistory]
 ) -> None:
-    messages: list[BaseMessage] = [HumanMessage("Hi", name="a\nb"), AIMessage("Hello", name="")]
+    messages: list[BaseMessage] = [HumanMessage("Hi", name="a\nb"), AIMessage("Hello", name="x" * 257)]
     make_history().add_messages(messages)
     assert make_history().messages == messages
-    assert list_texts(memory) == ["Hello"]
-    assert [record.levelname for record in caplog.records if record.name == "graphmem"] == ["WARNING"]
+    assert [(one["memory"], one["actor_id"]) for one in memory.get_all(user_id="ana")["results"]] == [
+        ("Hello", None),
+        ("Hi", None),
+    ]
 
 
 def test_threads_lose_no_message_of_a_session(make_history: Callable[..., GraphmemChatMessageHistory]) -> None:

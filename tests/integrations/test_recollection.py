@@ -349,6 +349,19 @@ def test_each_message_is_stored_once_however_it_is_handed_over(
     assert list_texts(memory) == texts
 
 
+@pytest.mark.parametrize("end", ["\0", "\ud800", " tea" * 300_000])
+def test_texts_that_no_store_can_hold_are_recalled_for_and_stored_in_part(
+    memory: Memory, recollection: Recollection, caplog: pytest.LogCaptureFixture, end: str
+) -> None:
+    memory.add("The tea is green", user_id="ana", timestamp="2024-05-01")
+    question = f"Which tea?{end}"
+    assert "green" in recollection.recall(None, question, make_turns(f"Hi{end}", "Hello"))
+    recollection.capture(None, [{"role": "user", "content": question, "name": "x" * 257}], "s")
+    recollection.flush()
+    assert list_texts(memory)[-1].startswith("Which tea?")
+    assert our_warnings(caplog) == []
+
+
 def test_two_sessions_may_have_the_same_words(memory: Memory, recollection: Recollection) -> None:
     recollection.capture(None, make_turns("Hi", "Hello"), "s")
     recollection.capture(None, make_turns("Hi", "Hello"), "t")
