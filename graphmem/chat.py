@@ -20,7 +20,7 @@ from typing import Any, Self
 
 from graphmem.boundary import validation
 from graphmem.commands.types import UNSET, Unset
-from graphmem.concurrency import DrainablePool, await_task
+from graphmem.concurrency import DrainablePool, Pool, await_task
 from graphmem.errors import GraphmemError, ValidationError
 from graphmem.ingest.chat_deduplication import ChatHistory
 from graphmem.logs import log_text
@@ -169,7 +169,7 @@ class ChatLink:
                 self._worker.store(self._scope, [self._with_name(message) for message in last_rounds])
         # Everything but GraphmemError: `messages` is not a list of messages.
         except (GraphmemError, TypeError, AttributeError, ValueError, RecursionError) as error:
-            logger.warning("a saved chat could not be taken (%s)", type(error).__name__)
+            logger.warning("a saved chat could not be taken (%s)", log_text(error))
 
     def _with_name(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
         """Adds the configured name to a message that lacks one."""
@@ -267,15 +267,18 @@ class ChatWorker:
         # One thread, so that messages are stored in the order of the calls. Recalls have threads of their own.
         self._writer = DrainablePool(1, thread_name_prefix="graphmem-chat-saving")
         self._readers = DrainablePool(RECALL_THREADS, thread_name_prefix="graphmem-chat-recall")
-        self._readers.submit(self._engine.load_models)
+        preload_models(memory)
+        self._engine.call_before_close(self)
 
     # --- storing --------------------------------------------------------------------------------------------------
 
     def store(self, scope: Scope, messages: Sequence[Mapping[str, Any]]) -> None:
         """Stores messages in the background and returns at once. Messages without a "timestamp" get the present time.
 
-        At most `MAX_QUEUED` calls wait: another one displaces the oldest. Raises StoreUnavailable after `close`.
+        At most `MAX_QUEUED` calls wait: another one displaces the oldest. Raises StoreUnavailable after `close`, after
+        that of the memory, and in a process that was forked after opening it.
         """
+        self._engine.check_open()
         now = datetime.now(UTC)
         dated = [{**one, "timestamp": now if one.get("timestamp") is None else one["timestamp"]} for one in messages]
         with self._lock:
@@ -292,16 +295,19 @@ class ChatWorker:
         try:
             self._add(scope, messages)
         except ValidationError:  # one message that cannot be stored must not keep the others out
-            for message in messages:
-                self._store_one(scope, message)
+            self._store_singly(scope, messages)
         except GraphmemError as error:
             logger.warning("a saved chat was not stored (%s)", log_text(error))
 
-    def _store_one(self, scope: Scope, message: Mapping[str, Any]) -> None:
-        try:
-            self._add(scope, [message])
-        except GraphmemError as error:
-            logger.warning("a message of a saved chat was not stored (%s)", log_text(error))
+    def _store_singly(self, scope: Scope, messages: Sequence[Mapping[str, Any]]) -> None:
+        errors: list[GraphmemError] = []
+        for message in messages:
+            try:
+                self._add(scope, [message])
+            except GraphmemError as error:
+                errors.append(error)
+        if errors:
+            logger.warning("%d messages of a saved chat were not stored (%s)", len(errors), log_text(errors[0]))
 
     def _add(self, scope: Scope, messages: Sequence[Mapping[str, Any]]) -> None:
         # The engine enriches and delivers in the background, so that the next chat need not wait.
@@ -417,17 +423,30 @@ class ChatWorker:
     # --- ending ---------------------------------------------------------------------------------------------------
 
     def drain(self, timeout: float | None = None) -> bool:
-        """Waits for all calls of `store` and `recall` so far; returns False if `timeout` seconds were not enough."""
+        """Waits for all calls of `store` and `recall` so far, without recalls that took too long.
+
+        Returns False if `timeout` seconds were not enough.
+        """
         deadline = None if timeout is None else monotonic() + timeout
         is_stored = self._writer.drain(timeout)
         return self._readers.drain(None if deadline is None else deadline - monotonic()) and is_stored
 
     def close(self) -> None:
-        """Waits for running calls, at most for the time limit; unfinished ones go on as long as the memory is open."""
+        """Waits for running calls, at most for the time limit; unfinished ones go on as long as the memory is open.
+
+        The memory calls it when it is closed.
+        """
         self._writer.shutdown(wait=False)
         self._readers.shutdown(wait=False)
         if not self.drain(self.time_limit):
             logger.warning("a chat was closed while a saving or recall of it was running")
+
+
+def preload_models(memory: Memory) -> None:
+    """Loads the memory's local models in the background, for which the first search would spend its time limit."""
+    pool = Pool(1, thread_name_prefix="graphmem-preloading")
+    pool.submit(memory._engine.load_models)  # noqa: SLF001  (same package)
+    pool.shutdown(wait=False)
 
 
 def _joined(text: str) -> str:

@@ -15,7 +15,7 @@ from support.waiting import TIMEOUT
 
 from graphmem import AsyncMemory, Memory, chat
 from graphmem.chat import MAX_SECONDS
-from graphmem.errors import ConfigError, StoreLocked, ValidationError
+from graphmem.errors import CLOSED, ConfigError, StoreLocked, ValidationError
 from graphmem.integrations import base
 from graphmem.integrations.base import Recollection, required
 from graphmem.retrieval import context
@@ -294,9 +294,8 @@ def test_a_closed_memory_and_a_closed_recollection_raise_nothing(
     recollection.close()
     assert recollection.recall(None, "milk") == ""
     recollection.capture(None, make_turns("I like tea"), "s")
-    assert our_warnings(caplog) == ["a recall failed (StoreUnavailable)"] * 2 + [
-        "messages of a run were not stored (StoreUnavailable)"
-    ]
+    cause = f"(StoreUnavailable: {CLOSED})"
+    assert our_warnings(caplog) == [f"a recall failed {cause}"] * 2 + [f"messages of a run were not stored {cause}"]
 
 
 @pytest.mark.parametrize("value", [None, 7, [None], [{"role": []}], [{"content": 7}]])
