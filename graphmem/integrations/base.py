@@ -307,7 +307,8 @@ class Recollection:
         """Stores the texts of users and assistants in the background, each message once; returns at once.
 
         `messages` is the conversation as far as it is known, or the last part of it, as the plain messages of
-        `graphmem.integrations.turns`. With `rounds` only that many of the last rounds are stored. Blocks of `recall` in
+        `graphmem.integrations.turns`. With `rounds` only that many of the last rounds are stored, and
+        only the last one if the session has other users, whose words the earlier ones may be. Blocks of `recall` in
         the texts are left out. A repeated message is recognised by its "id", which must be durable, or by its place in
         the session: two lists with the same words, both without messages before them, count as the same messages.
         `session_key` is the framework's key of the conversation; where it has none, the id of the run.
@@ -319,6 +320,8 @@ class Recollection:
             turns = plain_turns(messages, self._max_message_chars)
             if scope is not None and turns:
                 session = self._session(scope, session_key)
+                if rounds is not None and self._has_other_users(run_context, scope, session_key):
+                    rounds = 1
                 with session.lock:  # so that messages are stored in the order of their ids
                     self._worker.store(scope, session.with_ids(turns, rounds))
             if ends_turn:
@@ -331,6 +334,12 @@ class Recollection:
             session = self._sessions.get((scope, session_key)) or Session(self._worker.keyed, session_key)
             self._sessions[scope, session_key] = session
             return session
+
+    def _has_other_users(self, run_context: Any, scope: Scope, session_key: str) -> bool:
+        own = scope, self._recall_scope(run_context)
+        with self._lock:
+            known = [*self._sessions, *((turn.scope, turn.session_key) for turn in self._blocks)]
+        return any(key == session_key and other not in own for other, key in known)
 
     def _forget_blocks(self, scope: Scope | None, session_key: str) -> None:
         with self._lock:
