@@ -10,20 +10,23 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
-from inspect import iscoroutinefunction
+from inspect import iscoroutine, iscoroutinefunction
 from threading import Lock
 from time import monotonic
 from typing import Any, NamedTuple, Self, TypeAlias, TypeVar, get_args
+from uuid import UUID
 
 from graphmem.async_memory import AsyncMemory
 from graphmem.boundary import validation
-from graphmem.chat import MAX_SECONDS, ChatWorker, RecallRequest
-from graphmem.errors import ConfigError
+from graphmem.chat import MAX_SECONDS, ChatWorker, RecallRequest, preload_models
+from graphmem.concurrency import Pool, await_task
+from graphmem.errors import ConfigError, ValidationError
 from graphmem.integrations.turns import Session, plain_turns
 from graphmem.logs import log_text
 from graphmem.memory import Memory
-from graphmem.model import Scope
+from graphmem.model import SCOPE_NAMES, Scope
 from graphmem.retrieval.context import Placement, inject_block, strip_block
 from graphmem.types import AddResult, ListResult, ResultList, SearchResult
 
@@ -34,8 +37,9 @@ BLOCK_SECONDS = 300.0
 MAX_BLOCKS, MAX_SESSIONS = 256, 256
 # The most hits that a model may ask a tool for.
 MAX_TOOL_HITS = 50
+CALL_THREADS = 4
 
-Id: TypeAlias = str | int | Callable[[Any], Any]
+Id: TypeAlias = str | int | UUID | Callable[[Any], Any]
 """An id of a scope, or the function that gets it from a run's context."""
 K = TypeVar("K")
 V = TypeVar("V")
@@ -95,36 +99,95 @@ def result_dict(result: AddResult | SearchResult | ListResult | ResultList) -> d
     return {"results": list(result), **result.details} if isinstance(result, ResultList) else dict(result)
 
 
+class TimedCalls:
+    """Calls methods of a memory in threads of its own, for at most `time_limit` seconds (above 0, up to 600) each.
+
+    Loads the memory's local models in the background. Raises ValidationError for an unusable argument.
+    """
+
+    def __init__(self, memory: Memory, time_limit: float) -> None:
+        self._time_limit = validation.seconds(time_limit, "time_limit", MAX_SECONDS)
+        self._pool = Pool(CALL_THREADS, thread_name_prefix="graphmem-calls")
+        preload_models(memory)
+
+    def call(self, function: Callable[[], V]) -> V:
+        """Returns what a function returns. Raises its error, or TimeoutError; then the function goes on by itself."""
+        job = self._pool.submit(function)
+        wait([job], self._time_limit)
+        return _result(job)
+
+    async def acall(self, function: Callable[[], V]) -> V:
+        """Awaits `call`, without a thread of the event loop's executor."""
+        job = self._pool.submit(function)
+        await await_task(job, self._time_limit)
+        return _result(job)
+
+
+def _result(job: Future[V]) -> V:
+    if not job.done():
+        job.cancel()  # one that has not begun must not run later for nobody
+        raise TimeoutError
+    return job.result()
+
+
 class RunScope:
     """Finds the scope of a run. Each id is a string, or a function that gets the id from the run's context.
 
-    Logs the first run for which an id is not known. Safe to use from several threads. Raises ValidationError for an
-    unusable id.
+    `user_argument` is the name of the user's id in errors and logs. Logs the first run for which an id is not known, or
+    cannot be used. Safe to use from several threads. Raises ValidationError for an unusable id.
     """
 
-    def __init__(self, *, user_id: Id, agent_id: Id | None = None, run_id: Id | None = None) -> None:
+    def __init__(
+        self, *, user_id: Id, agent_id: Id | None = None, run_id: Id | None = None, user_argument: str = "user_id"
+    ) -> None:
         if user_id is None:
-            validation.refuse("user_id", user_id, "give a string, or a function of the run's context")
-        self._ids = _checked_ids({"user_id": user_id, "agent_id": agent_id, "run_id": run_id})
+            validation.refuse(user_argument, user_id, "give a string, or a function of the run's context")
+        ids = {user_argument: user_id, "agent_id": agent_id, "run_id": run_id}
+        self._ids = {name: _checked_id(value, name) for name, value in ids.items() if value is not None}
         self._lock = Lock()
         self._is_warned = False
 
     def __call__(self, run_context: Any) -> Scope | None:
         """Returns the scope of a run; None, with a warning for the first such run, if one of its ids is not known."""
-        try:
-            values = {name: value(run_context) if callable(value) else value for name, value in self._ids.items()}
-            if None not in values.values():
-                return validation.required_scope(**values)[0]
-        except Exception:  # noqa: BLE001, S110  (whatever a caller's function raises about a run without a user)
-            pass
+        ids: list[str] = []
+        for name, id_ in self._ids.items():
+            try:
+                value = id_(run_context) if callable(id_) else id_
+            except Exception as error:  # noqa: BLE001  (whatever a caller's function raises about a run without a user)
+                return self._warn(name, error)
+            try:
+                ids.append(_id_text(value, name))
+            except ValidationError:
+                return self._warn(name, value)
+        names = [name if name in SCOPE_NAMES else "user_id" for name in self._ids]
+        return validation.required_scope(**dict(zip(names, ids, strict=True)))[0]
+
+    def _warn(self, name: str, cause: object) -> None:
+        """Logs, for the first run without a usable id, the id's name and the class of its value or error."""
+        if iscoroutine(cause):
+            cause.close()  # or Python warns that it was never awaited
         with self._lock:
             is_warned, self._is_warned = self._is_warned, True
         if not is_warned:
             logger.warning(
-                "the user of a run is not known, so nothing is recalled or stored for it: give user_id, a string or a "
-                "function that finds it in the run's context, and likewise agent_id and run_id, or leave these out"
+                "the %s of a run is not known or cannot be used (%s), so nothing is recalled or stored for it: give "
+                "user_id, a string or a function that finds it in the run's context, and likewise agent_id and run_id, "
+                "or leave these out",
+                name,
+                type(cause).__name__,
             )
-        return None
+
+
+def _id_text(value: Any, argument: str) -> str:
+    """Returns an id as a string of a scope. Raises ValidationError for one that is unusable."""
+    return validation.identifier(str(value) if isinstance(value, UUID) else value, argument)
+
+
+def _checked_id(value: Any, argument: str) -> Id:
+    """Returns an id, or the function that gets it. Raises ValidationError for an async function, an unusable id."""
+    if iscoroutinefunction(value):
+        validation.refuse(argument, value, "must be a string or a plain function, not an async one")
+    return value if callable(value) else _id_text(value, argument)
 
 
 def run_scopes(
@@ -137,7 +200,7 @@ def run_scopes(
     written = RunScope(user_id=user_id, agent_id=agent_id, run_id=run_id)
     if recall_user_id is None:
         return written, written
-    return written, RunScope(user_id=recall_user_id, agent_id=agent_id, run_id=run_id)
+    return written, RunScope(user_id=recall_user_id, agent_id=agent_id, run_id=run_id, user_argument="recall_user_id")
 
 
 def user_in_context(run_context: Any) -> Any:
@@ -372,13 +435,3 @@ class Recollection:
 def _no_block(error: Exception) -> str:
     logger.warning("a recall failed (%s)", log_text(error))
     return ""
-
-
-def _checked_ids(ids: Mapping[str, Any]) -> dict[str, Id]:
-    """Returns the ids that are not None. Raises ValidationError for an async function and for an unusable id."""
-    for name, value in ids.items():
-        if iscoroutinefunction(value):
-            validation.refuse(name, value, "must be a string or a plain function, not an async one")
-        if not callable(value):
-            validation.scope(**{name: value})
-    return {name: value for name, value in ids.items() if value is not None}

@@ -32,7 +32,7 @@ class GraphmemMiddleware(AgentMiddleware[Any, Any, Any]):
     `user_id` is whose memories are written, `recall_user_id` whose are read (default: the same), `agent_id` and
     `run_id` narrow both: strings, or functions of LangGraph's `Runtime`. By default the user is that of the run:
     `user_id` of its context, else of `config["configurable"]`. For a run without one nothing is recalled or stored.
-    `tools=True` adds `memory_tools`. `top_k`, `max_chars`, `time_limit`: see `Recollection`.
+    `tools=True` adds `memory_tools` with the same `time_limit`. `top_k`, `max_chars`, `time_limit`: see `Recollection`.
 
     Safe for any number of agents, users and runs at once. Does not close the memory. Raises ValidationError for an
     unusable argument.
@@ -62,7 +62,8 @@ class GraphmemMiddleware(AgentMiddleware[Any, Any, Any]):
             memory, user_id=user, **ids, top_k=top_k, max_chars=max_chars, time_limit=time_limit, placement=placement
         )
         self._placement = placement
-        self.tools = memory_tools(memory, user_id=user, **ids) if validation.flag(tools, "tools") else []
+        has_tools = validation.flag(tools, "tools")
+        self.tools = memory_tools(memory, user_id=user, **ids, time_limit=time_limit) if has_tools else []
 
     # --- recall -----------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 from typing import Any
+from uuid import UUID
 
 import pytest
 from support.waiting import TIMEOUT
@@ -82,9 +83,24 @@ def test_memories_of_another_user_are_read_if_told_so(
     assert list_texts(memory) == ["I like tea"]
 
 
-@pytest.mark.parametrize("user", [lambda _: None, lambda _: "", lambda _: "*", lambda run: run.user, lambda: "ana"])
+@pytest.mark.parametrize(
+    ("user", "cause"),
+    [
+        (lambda _: None, "NoneType"),
+        (lambda _: "", "str"),
+        (lambda _: "*", "str"),
+        (lambda _: "x" * 257, "str"),
+        (lambda run: run.user, "AttributeError"),
+        (lambda: "ana", "TypeError"),
+        (lambda run: _user_of(run), "coroutine"),
+    ],
+)
 def test_a_run_of_nobody_recalls_and_stores_nothing_and_is_logged_once(
-    memory: Memory, make_recollection: Callable[..., Recollection], caplog: pytest.LogCaptureFixture, user: Any
+    memory: Memory,
+    make_recollection: Callable[..., Recollection],
+    caplog: pytest.LogCaptureFixture,
+    user: Any,
+    cause: str,
 ) -> None:
     memory.add("I like tea", user_id="ana")
     recollection = make_recollection(user_id=user)
@@ -93,7 +109,17 @@ def test_a_run_of_nobody_recalls_and_stores_nothing_and_is_logged_once(
         recollection.capture(object(), make_turns("I like milk"), "s")
     recollection.flush()
     assert memory.stats()["memories"] == 1
-    assert len(our_warnings(caplog)) == 1
+    (warning,) = our_warnings(caplog)
+    assert warning.startswith(f"the user_id of a run is not known or cannot be used ({cause}), ")
+
+
+def test_a_uuid_is_an_id(memory: Memory, make_recollection: Callable[..., Recollection]) -> None:
+    user = UUID(int=7)
+    for given in (user, lambda _: user):
+        recollection = make_recollection(user_id=given, agent_id=lambda run: run)
+        recollection.capture(user, make_turns("I like tea"), f"session {given}")
+        recollection.flush()
+    assert list_texts(memory, user_id=str(user), agent_id=str(user)) == ["I like tea"] * 2
 
 
 def test_an_agent_that_is_asked_for_but_not_known_widens_no_scope(
@@ -113,6 +139,7 @@ async def _user_of(run: Any) -> str:
         {"user_id": None},
         {"user_id": ""},
         {"user_id": _user_of},
+        {"recall_user_id": ""},
         {"agent_id": "*"},
         {"top_k": 0},
         {"max_chars": 0},
@@ -121,7 +148,7 @@ async def _user_of(run: Any) -> str:
     ],
 )
 def test_unusable_arguments_are_refused(memory: Memory, bad: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError):
+    with pytest.raises(ValidationError, match=rf"^{next(iter(bad))}="):
         Recollection(memory, **{"user_id": "ana", **bad})
 
 
