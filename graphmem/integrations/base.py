@@ -154,11 +154,13 @@ class RunScope:
             try:
                 value = id_(run_context) if callable(id_) else id_
             except Exception as error:  # noqa: BLE001  (whatever a caller's function raises about a run without a user)
-                return self._warn(name, error)
+                self._warn(name, error)
+                return None
             try:
                 ids.append(_id_text(value, name))
             except ValidationError:
-                return self._warn(name, value)
+                self._warn(name, value)
+                return None
         names = [name if name in SCOPE_NAMES else "user_id" for name in self._ids]
         return validation.required_scope(**dict(zip(names, ids, strict=True)))[0]
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, Self
 
 from graphmem.async_memory import AsyncMemory
 from graphmem.boundary import validation
@@ -34,7 +34,8 @@ class GraphmemMiddleware(AgentMiddleware[Any, Any, Any]):
     `user_id` of its context, else of `config["configurable"]`. For a run without one nothing is recalled or stored.
     `tools=True` adds `memory_tools` with the same `time_limit`. `top_k`, `max_chars`, `time_limit`: see `Recollection`.
 
-    Safe for any number of agents, users and runs at once. Does not close the memory. Raises ValidationError for an
+    Safe for any number of agents, users and runs at once. `with GraphmemMiddleware(memory) as middleware:` closes it at
+    the end, and leaves the memory open. Raises ValidationError for an
     unusable argument.
     """
 
@@ -64,6 +65,18 @@ class GraphmemMiddleware(AgentMiddleware[Any, Any, Any]):
         self._placement = placement
         has_tools = validation.flag(tools, "tools")
         self.tools = memory_tools(memory, user_id=user, **ids, time_limit=time_limit) if has_tools else []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
 
     # --- recall -----------------------------------------------------------------------------------------------------
 

@@ -125,6 +125,20 @@ def test_a_block_may_stand_at_the_end_of_the_system_message(known: Memory, make_
     assert question.content == "Where does Sarah work?"
 
 
+def test_what_was_said_is_durable_after_the_with_statement(memory: Memory) -> None:
+    with GraphmemMiddleware(memory, user_id="ana", **LONG_LIMIT) as middleware:
+        model = ScriptedModel(messages=iter([AIMessage("Nice.")]), requests=[])
+        create_agent(model, middleware=[middleware]).invoke(said("I like tea."))
+    assert texts_of(memory) == ["I like tea.", "Nice."]
+
+
+async def test_what_was_said_is_durable_after_the_awaited_with_statement(memory: Memory) -> None:
+    async with GraphmemMiddleware(memory, user_id="ana", **LONG_LIMIT) as middleware:
+        model = ScriptedModel(messages=iter([AIMessage("Nice.")]), requests=[])
+        await create_agent(model, middleware=[middleware]).ainvoke(said("I like tea."))
+    assert texts_of(memory) == ["I like tea.", "Nice."]
+
+
 async def test_an_awaited_agent_recalls_and_stores_the_same(known: Memory, make_agent: MakeAgent) -> None:
     wrapper = AsyncMemory.__new__(AsyncMemory)
     wrapper.sync = known
