@@ -6,6 +6,7 @@ took half of the time of the parser and the model. Uses of the limit are counted
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -63,6 +64,21 @@ class DrainablePool(Pool):
         with self._tasks_lock:
             tasks = set(self._tasks)
         return not wait(tasks, timeout).not_done
+
+    def abandon(self, task: Future[Any]) -> None:
+        """Cancels a task that has not begun; `drain` no longer waits for one that has."""
+        task.cancel()
+        self._forget(task)
+
+
+async def await_task(task: Future[Any], timeout: float) -> None:  # noqa: ASYNC109  (asyncio.timeout would raise)
+    """Waits up to `timeout` seconds for a task of a pool; does not raise its error."""
+    waiter = asyncio.wrap_future(task)
+    try:
+        await asyncio.wait([waiter], timeout=timeout)
+    finally:  # an event loop that ends before the task must not be called, nor warn of an error that nobody read
+        if not waiter.cancel() and not waiter.cancelled():
+            waiter.exception()
 
 
 def start_thread(thread: Thread) -> None:

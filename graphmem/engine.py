@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from threading import Lock
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakSet, finalize
 
 from graphmem.commands.types import ChangeSet, Command, DeleteExpiredItems, Outcome, ReindexMemory
@@ -51,6 +51,13 @@ _open_engines: WeakSet[Engine] = WeakSet()
 _inherited: list[Engine] = []
 
 
+class Closable(Protocol):
+    """An object with work that `close` ends."""
+
+    def close(self) -> None:
+        """Ends the work, within a time limit of the object's own."""
+
+
 class Engine:
     """Open stores, their projection workers and the job worker. Safe to use from several threads.
 
@@ -73,6 +80,7 @@ class Engine:
         self._schedule_lock = Lock()
         self._scheduled_work: Future[None] | None = None
         self._closed = False
+        self._before_close: WeakSet[Closable] = WeakSet()
         # Closes the stores of an engine that nobody closed, at the latest when the process ends. Running work keeps the
         # engine alive.
         self._finalizer = finalize(self, _close_projections, self._backends)
@@ -435,13 +443,19 @@ class Engine:
         self.ledger.compact()
         return pending
 
+    def call_before_close(self, user: Closable) -> None:
+        """Lets `close` begin with `user.close()`, which ends work that needs the open stores. Keeps no reference."""
+        self._before_close.add(user)
+
     def close(self) -> None:
-        """Waits for background work, then closes all stores.
+        """Waits for the users of the engine and for background work, then closes all stores.
 
         A second call has no effect, nor has a call in a forked process.
         """
         if self in _inherited:
             return
+        for user in list(self._before_close):
+            user.close()
         with self._schedule_lock:
             if self._closed:
                 return

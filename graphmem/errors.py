@@ -30,6 +30,9 @@ NO_THREAD = (
 )
 FORKED = "this Memory was opened before this process was forked; open a Memory in each process, after the fork"
 
+# Texts of errors that quote nothing, so that a log may have them.
+LOGGABLE_CAUSES = frozenset({CLOSED, NO_THREAD, FORKED})
+
 
 class GraphmemError(Exception):
     """The base class of all errors.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from graphmem.errors import GraphmemError
+from graphmem.errors import LOGGABLE_CAUSES, GraphmemError
 
 
 def cause_of(error: BaseException) -> str | None:
     """Returns the error's text; None if it may quote what a caller passed."""
-    return str(error) if isinstance(error, GraphmemError) and error.is_loggable else None
+    is_loggable = isinstance(error, GraphmemError) and (error.is_loggable or str(error) in LOGGABLE_CAUSES)
+    return str(error) if is_loggable else None
 
 
 def log_text(error: BaseException) -> str:

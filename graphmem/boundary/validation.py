@@ -106,11 +106,11 @@ def scope(
     arguments. Ids are strings (numbers are converted) of 1..256 characters after trimming.
     """
     ids = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
-    scope_ids = {name: _identifier(value, name) for name, value in ids.items() if value is not None}
+    scope_ids = {name: identifier(value, name) for name, value in ids.items() if value is not None}
     conditions = dict(_checked_mapping(filters, "filters")) if filters is not None else {}
     for name in [name for name in SCOPE_NAMES if name in conditions]:
         raw = conditions.pop(name)
-        scope_id = _identifier(raw, f"filters.{name}")
+        scope_id = identifier(raw, f"filters.{name}")
         if scope_ids.setdefault(name, scope_id) != scope_id:
             refuse(f"filters.{name}", raw, f"differs from {name}={scope_ids[name]!r}; give it in one place only")
     refuse_scope_names(conditions, "filters")
@@ -143,7 +143,8 @@ def refuse_scope_names(node: object, argument: str, depth: int = 0) -> None:
             refuse_scope_names(child, argument, depth + 1)
 
 
-def _identifier(value: object, argument: str) -> str:
+def identifier(value: object, argument: str) -> str:
+    """Returns the id of a user, agent or run: a string of 1..256 characters after trimming, or a number as text."""
     name = _checked_name(_number_to_text(value, argument), argument)
     if name == "*":
         refuse(argument, value, "wildcards are not supported; give the id of one user, agent or run")

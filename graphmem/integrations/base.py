@@ -10,20 +10,23 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
-from inspect import iscoroutinefunction
+from inspect import iscoroutine, iscoroutinefunction
 from threading import Lock
 from time import monotonic
 from typing import Any, NamedTuple, Self, TypeAlias, TypeVar, get_args
+from uuid import UUID
 
 from graphmem.async_memory import AsyncMemory
 from graphmem.boundary import validation
-from graphmem.chat import MAX_SECONDS, ChatWorker
-from graphmem.errors import ConfigError
+from graphmem.chat import MAX_SECONDS, ChatWorker, RecallRequest, preload_models
+from graphmem.concurrency import Pool, await_task
+from graphmem.errors import ConfigError, ValidationError
 from graphmem.integrations.turns import Session, plain_turns
 from graphmem.logs import log_text
 from graphmem.memory import Memory
-from graphmem.model import Scope
+from graphmem.model import SCOPE_NAMES, Scope
 from graphmem.retrieval.context import Placement, inject_block, strip_block
 from graphmem.types import AddResult, ListResult, ResultList, SearchResult
 
@@ -34,10 +37,9 @@ BLOCK_SECONDS = 300.0
 MAX_BLOCKS, MAX_SESSIONS = 256, 256
 # The most hits that a model may ask a tool for.
 MAX_TOOL_HITS = 50
-# Seconds above the time limit after which `arecall` no longer waits for a thread.
-THREAD_GRACE = 0.1
+CALL_THREADS = 4
 
-Id: TypeAlias = str | int | Callable[[Any], Any]
+Id: TypeAlias = str | int | UUID | Callable[[Any], Any]
 """An id of a scope, or the function that gets it from a run's context."""
 K = TypeVar("K")
 V = TypeVar("V")
@@ -97,36 +99,97 @@ def result_dict(result: AddResult | SearchResult | ListResult | ResultList) -> d
     return {"results": list(result), **result.details} if isinstance(result, ResultList) else dict(result)
 
 
+class TimedCalls:
+    """Calls methods of a memory in threads of its own, for at most `time_limit` seconds (above 0, up to 600) each.
+
+    Loads the memory's local models in the background. Raises ValidationError for an unusable argument.
+    """
+
+    def __init__(self, memory: Memory, time_limit: float) -> None:
+        self._time_limit = validation.seconds(time_limit, "time_limit", MAX_SECONDS)
+        self._pool = Pool(CALL_THREADS, thread_name_prefix="graphmem-calls")
+        preload_models(memory)
+
+    def call(self, function: Callable[[], V]) -> V:
+        """Returns what a function returns. Raises its error, or TimeoutError; then the function goes on by itself."""
+        job = self._pool.submit(function)
+        wait([job], self._time_limit)
+        return _result(job)
+
+    async def acall(self, function: Callable[[], V]) -> V:
+        """Awaits `call`, without a thread of the event loop's executor."""
+        job = self._pool.submit(function)
+        await await_task(job, self._time_limit)
+        return _result(job)
+
+
+def _result(job: Future[V]) -> V:
+    if not job.done():
+        job.cancel()  # one that has not begun must not run later for nobody
+        raise TimeoutError
+    return job.result()
+
+
 class RunScope:
     """Finds the scope of a run. Each id is a string, or a function that gets the id from the run's context.
 
-    Logs the first run for which an id is not known. Safe to use from several threads. Raises ValidationError for an
-    unusable id.
+    `user_argument` is the name of the user's id in errors and logs. Logs the first run for which an id is not known, or
+    cannot be used. Safe to use from several threads. Raises ValidationError for an unusable id.
     """
 
-    def __init__(self, *, user_id: Id, agent_id: Id | None = None, run_id: Id | None = None) -> None:
+    def __init__(
+        self, *, user_id: Id, agent_id: Id | None = None, run_id: Id | None = None, user_argument: str = "user_id"
+    ) -> None:
         if user_id is None:
-            validation.refuse("user_id", user_id, "give a string, or a function of the run's context")
-        self._ids = _checked_ids({"user_id": user_id, "agent_id": agent_id, "run_id": run_id})
+            validation.refuse(user_argument, user_id, "give a string, or a function of the run's context")
+        ids = {user_argument: user_id, "agent_id": agent_id, "run_id": run_id}
+        self._ids = {name: _checked_id(value, name) for name, value in ids.items() if value is not None}
         self._lock = Lock()
         self._is_warned = False
 
     def __call__(self, run_context: Any) -> Scope | None:
         """Returns the scope of a run; None, with a warning for the first such run, if one of its ids is not known."""
-        try:
-            values = {name: value(run_context) if callable(value) else value for name, value in self._ids.items()}
-            if None not in values.values():
-                return validation.required_scope(**values)[0]
-        except Exception:  # noqa: BLE001, S110  (whatever a caller's function raises about a run without a user)
-            pass
+        ids: list[str] = []
+        for name, id_ in self._ids.items():
+            try:
+                value = id_(run_context) if callable(id_) else id_
+            except Exception as error:  # noqa: BLE001  (whatever a caller's function raises about a run without a user)
+                self._warn(name, error)
+                return None
+            try:
+                ids.append(_id_text(value, name))
+            except ValidationError:
+                self._warn(name, value)
+                return None
+        names = [name if name in SCOPE_NAMES else "user_id" for name in self._ids]
+        return validation.required_scope(**dict(zip(names, ids, strict=True)))[0]
+
+    def _warn(self, name: str, cause: object) -> None:
+        """Logs, for the first run without a usable id, the id's name and the class of its value or error."""
+        if iscoroutine(cause):
+            cause.close()  # or Python warns that it was never awaited
         with self._lock:
             is_warned, self._is_warned = self._is_warned, True
         if not is_warned:
             logger.warning(
-                "the user of a run is not known, so nothing is recalled or stored for it: give user_id, a string or a "
-                "function that finds it in the run's context, and likewise agent_id and run_id, or leave these out"
+                "the %s of a run is not known or cannot be used (%s), so nothing is recalled or stored for it: give "
+                "user_id, a string or a function that finds it in the run's context, and likewise agent_id and run_id, "
+                "or leave these out",
+                name,
+                type(cause).__name__,
             )
-        return None
+
+
+def _id_text(value: Any, argument: str) -> str:
+    """Returns an id as a string of a scope. Raises ValidationError for one that is unusable."""
+    return validation.identifier(str(value) if isinstance(value, UUID) else value, argument)
+
+
+def _checked_id(value: Any, argument: str) -> Id:
+    """Returns an id, or the function that gets it. Raises ValidationError for an async function, an unusable id."""
+    if iscoroutinefunction(value):
+        validation.refuse(argument, value, "must be a string or a plain function, not an async one")
+    return value if callable(value) else _id_text(value, argument)
 
 
 def run_scopes(
@@ -139,7 +202,7 @@ def run_scopes(
     written = RunScope(user_id=user_id, agent_id=agent_id, run_id=run_id)
     if recall_user_id is None:
         return written, written
-    return written, RunScope(user_id=recall_user_id, agent_id=agent_id, run_id=run_id)
+    return written, RunScope(user_id=recall_user_id, agent_id=agent_id, run_id=run_id, user_argument="recall_user_id")
 
 
 def user_in_context(run_context: Any) -> Any:
@@ -183,6 +246,7 @@ class Recollection:
         self._scope, self._recall_scope = run_scopes(user_id, recall_user_id, agent_id, run_id)
         validation.top_k(top_k, maximum=checked_memory.limits.max_top_k)
         self._top_k = top_k
+        self._max_message_chars = checked_memory.limits.max_message_chars
         self._max_chars = validation.count(max_chars, "max_chars", 1, 1_000_000)
         self._placement: Any = validation.one_of(placement, "placement", get_args(Placement))
         self._worker = ChatWorker(checked_memory, validation.seconds(time_limit, "time_limit", MAX_SECONDS))
@@ -220,14 +284,22 @@ class Recollection:
         `recent` has the messages before the question, oldest first. `graphmem.integrations.turns.last_question` finds
         both in a conversation.
 
-        Searches once for each user message, so that a prompt keeps its beginning while a model calls tools: further
-        calls with the same question, `session_key` and number of turns in `recent` return the same block, for up to
-        five minutes or until `capture` ends the turn. `session_key` is the framework's key of the conversation; where
-        it has none, the id of the run, or else "". `starts_turn=True` says that no model has been asked this question
-        yet: then the block is always searched.
+        The block has no text of `recent`, and each text once. `recall` searches once for each user message, also if
+        that fails or is too slow, so that a prompt keeps its beginning while a model calls tools: further calls with
+        the same question, `session_key` and number of turns in `recent` return the same block, for up to five minutes
+        or until `capture` ends the turn. `session_key` is the framework's key of the conversation; where it has none,
+        the id of the run, or else "". `starts_turn=True` says that no model has been asked this question yet: then the
+        block is always searched.
         """
-        deadline = monotonic() + self._worker.time_limit
-        return self._recall(run_context, question, recent, session_key, deadline, starts_turn=starts_turn)
+        begun = self._begin(run_context, question, recent, session_key, starts_turn=starts_turn)
+        if isinstance(begun, str):
+            return begun
+        turn, request = begun
+        try:
+            block = self._worker.recall(request)
+        except Exception as error:  # noqa: BLE001  (no failure of the memory may end a run)
+            block = _no_block(error)
+        return self._keep(turn, block)
 
     async def arecall(
         self,
@@ -238,42 +310,44 @@ class Recollection:
         session_key: str = "",
         starts_turn: bool = False,
     ) -> str:
-        """Awaits `recall` in a thread, within the same time limit."""
-        limit = self._worker.time_limit
-        arguments = run_context, question, recent, session_key, monotonic() + limit
-        job = asyncio.to_thread(self._recall, *arguments, starts_turn=starts_turn)
+        """Awaits `recall`, which takes no thread of the event loop's executor."""
+        begun = self._begin(run_context, question, recent, session_key, starts_turn=starts_turn)
+        if isinstance(begun, str):
+            return begun
+        turn, request = begun
         try:
-            return await asyncio.wait_for(job, limit + THREAD_GRACE)
-        except TimeoutError:  # all threads of the event loop are busy
-            logger.warning("a recall was not done within its time limit")
-            return ""
+            block = await self._worker.arecall(request)
+        except Exception as error:  # noqa: BLE001  (no failure of the memory may end a run)
+            block = _no_block(error)
+        return self._keep(turn, block)
 
-    def _recall(
+    def _begin(
         self,
         run_context: Any,
         question: str,
         recent: Sequence[Mapping[str, Any]],
         session_key: str,
-        deadline: float,
         *,
         starts_turn: bool,
-    ) -> str:
+    ) -> tuple[_Turn, RecallRequest] | str:
+        """Returns the block that is reused, or "" for a run without a question or user; else what is to be recalled."""
         try:
-            scope, text, turns = self._recall_scope(run_context), strip_block(question), plain_turns(recent)
+            scope, turns = self._recall_scope(run_context), plain_turns(recent, self._max_message_chars)
+            text = validation.storable_part(strip_block(question), validation.MAX_QUERY_CHARS)
             if scope is None or not text.strip():
                 return ""
             turn = _Turn(scope, session_key, self._worker.keyed(text), len(turns))
-            with self._lock:
-                block, reusable_until = self._blocks.get(turn, ("", 0.0))
-            if starts_turn or reusable_until < monotonic():
-                block = self._worker.recall(
-                    scope, text, turns, top_k=self._top_k, max_chars=self._max_chars, deadline=deadline
-                )
-                with self._lock:
-                    self._blocks[turn] = block, monotonic() + BLOCK_SECONDS
         except Exception as error:  # noqa: BLE001  (no failure of the memory may end a run)
-            logger.warning("a recall failed (%s)", log_text(error))
-            return ""
+            return _no_block(error)
+        with self._lock:
+            block, reusable_until = self._blocks.get(turn, ("", 0.0))
+        if not starts_turn and reusable_until >= monotonic():
+            return block
+        return turn, RecallRequest(scope, text, turns, self._top_k, self._max_chars)
+
+    def _keep(self, turn: _Turn, block: str) -> str:
+        with self._lock:
+            self._blocks[turn] = block, monotonic() + BLOCK_SECONDS
         return block
 
     def place(self, messages: Sequence[Mapping[str, Any]], block: str) -> list[dict[str, Any]]:
@@ -298,7 +372,8 @@ class Recollection:
         """Stores the texts of users and assistants in the background, each message once; returns at once.
 
         `messages` is the conversation as far as it is known, or the last part of it, as the plain messages of
-        `graphmem.integrations.turns`. With `rounds` only that many of the last rounds are stored. Blocks of `recall` in
+        `graphmem.integrations.turns`. With `rounds` only that many of the last rounds are stored, and
+        only the last one if the session has other users, whose words the earlier ones may be. Blocks of `recall` in
         the texts are left out. A repeated message is recognised by its "id", which must be durable, or by its place in
         the session: two lists with the same words, both without messages before them, count as the same messages.
         `session_key` is the framework's key of the conversation; where it has none, the id of the run.
@@ -307,9 +382,11 @@ class Recollection:
         """
         try:
             scope = self._scope(run_context)
-            turns = plain_turns(messages)
+            turns = plain_turns(messages, self._max_message_chars)
             if scope is not None and turns:
                 session = self._session(scope, session_key)
+                if rounds is not None and self._has_other_users(run_context, scope, session_key):
+                    rounds = 1
                 with session.lock:  # so that messages are stored in the order of their ids
                     self._worker.store(scope, session.with_ids(turns, rounds))
             if ends_turn:
@@ -322,6 +399,12 @@ class Recollection:
             session = self._sessions.get((scope, session_key)) or Session(self._worker.keyed, session_key)
             self._sessions[scope, session_key] = session
             return session
+
+    def _has_other_users(self, run_context: Any, scope: Scope, session_key: str) -> bool:
+        own = scope, self._recall_scope(run_context)
+        with self._lock:
+            known = [*self._sessions, *((turn.scope, turn.session_key) for turn in self._blocks)]
+        return any(key == session_key and other not in own for other, key in known)
 
     def _forget_blocks(self, scope: Scope | None, session_key: str) -> None:
         with self._lock:
@@ -351,11 +434,6 @@ class Recollection:
         await asyncio.to_thread(self.close)
 
 
-def _checked_ids(ids: Mapping[str, Any]) -> dict[str, Id]:
-    """Returns the ids that are not None. Raises ValidationError for an async function and for an unusable id."""
-    for name, value in ids.items():
-        if iscoroutinefunction(value):
-            validation.refuse(name, value, "must be a string or a plain function, not an async one")
-        if not callable(value):
-            validation.scope(**{name: value})
-    return {name: value for name, value in ids.items() if value is not None}
+def _no_block(error: Exception) -> str:
+    logger.warning("a recall failed (%s)", log_text(error))
+    return ""

@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic import ValidationError as ArgumentError
 
 from graphmem.async_memory import AsyncMemory
@@ -25,6 +27,7 @@ from graphmem.ingest.chat_deduplication import message_text
 from graphmem.integrations.base import (
     MAX_TOOL_HITS,
     Id,
+    TimedCalls,
     required,
     result_dict,
     run_scopes,
@@ -105,17 +108,24 @@ class GraphmemRetriever(BaseRetriever):
     The fields but `k`, the number of documents, are arguments of `Memory.search`, as are further arguments of `invoke`,
     which replace them for one call. A document has the memory's id, its text, and in `metadata` "score", "similarity",
     "kind", "at", "path" and "sources" beside the memory's own metadata, which win. Raises what `Memory.search` raises.
+    The constructor raises ValueError for unknown fields and unusable values.
     """
+
+    model_config = ConfigDict(extra="forbid")
 
     memory: Memory | AsyncMemory = Field(exclude=True, repr=False)
     user_id: str | None = None
     agent_id: str | None = None
     run_id: str | None = None
-    k: int = 5
+    k: int = Field(5, ge=1)
     filters: dict[str, Any] | None = None
     kinds: str | Sequence[str] | None = None
     as_of: datetime | str | float | None = None
     threshold: float | None = None
+
+    def __init__(self, **fields: Any) -> None:
+        sync_memory(fields.get("memory"))  # type: ignore[arg-type]  # raises our own error
+        super().__init__(**fields)
 
     def _get_relevant_documents(
         self,
@@ -210,13 +220,7 @@ class GraphmemChatMessageHistory(BaseChatMessageHistory):
 
     def _put_command(self, value: dict[str, Any], turn: Mapping[str, Any] | None) -> PutItem:
         key = str(uuid4())  # never known: a history may hold equal messages
-        try:
-            return self._items.put_command(self._scope, self._namespace, key, value, message=turn)
-        except ValidationError:  # such as a name that no memory may have
-            if turn is None:
-                raise
-            logger.warning("a message of a history is stored, but not remembered: no memory can be made of it")
-            return self._items.put_command(self._scope, self._namespace, key, value)
+        return self._items.put_command(self._scope, self._namespace, key, value, message=turn)
 
     def clear(self) -> None:
         """Deletes the messages. The memories of their texts stay; `Memory.delete_all` erases them."""
@@ -247,20 +251,23 @@ def memory_tools(
     agent_id: Id | None = None,
     run_id: Id | None = None,
     ids: bool = False,
+    time_limit: float = 2.0,
 ) -> list[BaseTool]:
     """Returns two tools for a model: `search_memories(query, top_k)` and `add_memory(content)`.
 
     `user_id` is whose memories are added, `recall_user_id` whose are searched (default: the same), `agent_id` and
     `run_id` narrow both: strings, or functions of LangGraph's `Runtime` (None outside a graph). By default the user is
     that of the run: `user_id` of its context, else of `config["configurable"]`. A run without a user, and a memory that
-    fails, give the model an error to read. Content and artifact of a result hold no ids unless `ids=True`.
+    fails or takes longer than `time_limit` seconds, give the model an error to read. Content and artifact of a result
+    hold no ids unless `ids=True`.
     """
     user = user_of_run if user_id is None else user_id
     added, searched = run_scopes(user, recall_user_id, agent_id, run_id)
     memory, show_ids = sync_memory(memory), validation.flag(ids, "ids")
+    calls = TimedCalls(memory, time_limit)
     return [
-        SearchMemories(memory=memory, scope_of=searched, show_ids=show_ids),
-        AddMemory(memory=memory, scope_of=added, show_ids=show_ids),
+        SearchMemories(memory=memory, calls=calls, scope_of=searched, show_ids=show_ids),
+        AddMemory(memory=memory, calls=calls, scope_of=added, show_ids=show_ids),
     ]
 
 
@@ -283,6 +290,7 @@ class _MemoryTool(BaseTool):
     """A tool whose user comes from the run, never from an argument that a model writes."""
 
     memory: Memory = Field(exclude=True, repr=False)
+    calls: Any = Field(exclude=True, repr=False)
     scope_of: Any = Field(exclude=True, repr=False)
     show_ids: bool = False
     response_format: Literal["content", "content_and_artifact"] = "content_and_artifact"
@@ -294,17 +302,35 @@ class _MemoryTool(BaseTool):
 
         Raises ToolException, whose text the model reads.
         """
+        with _errors_for_the_model():
+            return self._shown(self.calls.call(partial(method, text, **self._scope_ids(), **options)))
+
+    async def _acall(self, method: Any, text: str, **options: Any) -> dict[str, Any]:
+        """Awaits `_call`."""
+        with _errors_for_the_model():
+            return self._shown(await self.calls.acall(partial(method, text, **self._scope_ids(), **options)))
+
+    def _scope_ids(self) -> dict[str, str]:
         scope = self.scope_of(_current_runtime())
         if scope is None:
             raise ToolException("The user of this run is not known, so there are no memories to use.")
-        try:
-            result = result_dict(method(text, **scope.parts, **options))
-        except ValidationError as error:
-            raise ToolException(str(error)) from error
-        except GraphmemError as error:
-            logger.warning("a tool could not use the memory (%s)", type(error).__name__)
-            raise ToolException("The memory cannot be used now; go on without it.") from error
-        return result if self.show_ids else _without_ids(result)
+        ids: dict[str, str] = scope.parts
+        return ids
+
+    def _shown(self, result: Any) -> dict[str, Any]:
+        shown: dict[str, Any] = result_dict(result) if self.show_ids else _without_ids(result_dict(result))
+        return shown
+
+
+@contextmanager
+def _errors_for_the_model() -> Iterator[None]:
+    try:
+        yield
+    except ValidationError as error:
+        raise ToolException(str(error)) from error
+    except (GraphmemError, TimeoutError) as error:
+        logger.warning("a tool could not use the memory (%s)", type(error).__name__)
+        raise ToolException("The memory cannot be used now; go on without it.") from error
 
 
 class SearchMemories(_MemoryTool):
@@ -318,7 +344,12 @@ class SearchMemories(_MemoryTool):
     args_schema: ArgsSchema | None = _SearchArguments
 
     def _run(self, query: str, top_k: int = 5) -> tuple[str, dict[str, Any]]:
-        result = self._call(self.memory.search, query, top_k=top_k, explain=True)
+        return self._output(self._call(self.memory.search, query, top_k=top_k, explain=True))
+
+    async def _arun(self, query: str, top_k: int = 5) -> tuple[str, dict[str, Any]]:
+        return self._output(await self._acall(self.memory.search, query, top_k=top_k, explain=True))
+
+    def _output(self, result: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         lines = [_line(hit) for hit in result["results"]]
         return context.block(lines) if lines else "No memories were found.", result
 
@@ -334,7 +365,12 @@ class AddMemory(_MemoryTool):
     args_schema: ArgsSchema | None = _AddArguments
 
     def _run(self, content: str) -> tuple[str, dict[str, Any]]:
-        result = self._call(self.memory.add, content, wait=False)
+        return self._output(content, self._call(self.memory.add, content, wait=False))
+
+    async def _arun(self, content: str) -> tuple[str, dict[str, Any]]:
+        return self._output(content, await self._acall(self.memory.add, content, wait=False))
+
+    def _output(self, content: str, result: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         shown_ids = "".join(map(_shown_id, result["results"]))
         return f"Stored{shown_ids}." if content.strip() else "Nothing to store: content is empty.", result
 

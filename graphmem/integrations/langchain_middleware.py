@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, Self
 
 from graphmem.async_memory import AsyncMemory
 from graphmem.boundary import validation
@@ -26,14 +26,16 @@ class GraphmemMiddleware(AgentMiddleware[Any, Any, Any]):
 
     Before the model is called, memories for the last user message are put in front of it (`placement="system"`: at the
     end of the system message), in the request alone: the agent's state stays as it is. When the agent ends, the last
-    round is stored in the background. A memory that is slow, broken or closed never disturbs the agent.
+    round is stored in the background, and so is the one before it, whose run may have broken off (with a checkpointer,
+    unless the thread has several users). A memory that is slow, broken or closed never disturbs the agent.
 
     `user_id` is whose memories are written, `recall_user_id` whose are read (default: the same), `agent_id` and
     `run_id` narrow both: strings, or functions of LangGraph's `Runtime`. By default the user is that of the run:
     `user_id` of its context, else of `config["configurable"]`. For a run without one nothing is recalled or stored.
-    `tools=True` adds `memory_tools`. `top_k`, `max_chars`, `time_limit`: see `Recollection`.
+    `tools=True` adds `memory_tools` with the same `time_limit`. `top_k`, `max_chars`, `time_limit`: see `Recollection`.
 
-    Safe for any number of agents, users and runs at once. Does not close the memory. Raises ValidationError for an
+    Safe for any number of agents, users and runs at once. `with GraphmemMiddleware(memory) as middleware:` closes it at
+    the end, and leaves the memory open. Raises ValidationError for an
     unusable argument.
     """
 
@@ -61,7 +63,20 @@ class GraphmemMiddleware(AgentMiddleware[Any, Any, Any]):
             memory, user_id=user, **ids, top_k=top_k, max_chars=max_chars, time_limit=time_limit, placement=placement
         )
         self._placement = placement
-        self.tools = memory_tools(memory, user_id=user, **ids) if validation.flag(tools, "tools") else []
+        has_tools = validation.flag(tools, "tools")
+        self.tools = memory_tools(memory, user_id=user, **ids, time_limit=time_limit) if has_tools else []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
 
     # --- recall -----------------------------------------------------------------------------------------------------
 
@@ -103,7 +118,11 @@ class GraphmemMiddleware(AgentMiddleware[Any, Any, Any]):
     # --- capture ----------------------------------------------------------------------------------------------------
 
     def after_agent(self, state: Any, runtime: Any) -> None:
-        self._recollection.capture(runtime, plain_messages(state["messages"]), _session_key(state, runtime), rounds=1)
+        # The round before the last one may be of a run that broke off. Without a thread nothing would recognise a round
+        # that was stored before.
+        rounds = 1 if _thread_id(runtime) is None else 2
+        messages = plain_messages(state["messages"])
+        self._recollection.capture(runtime, messages, _session_key(state, runtime), rounds=rounds)
 
     async def aafter_agent(self, state: Any, runtime: Any) -> None:
         self.after_agent(state, runtime)  # which returns at once
@@ -127,8 +146,12 @@ class GraphmemMiddleware(AgentMiddleware[Any, Any, Any]):
 
 def _session_key(state: Mapping[str, Any], runtime: Any) -> str:
     """Returns the id of a run's thread; without one, the id of its last user message, which LangGraph makes anew."""
-    thread_id = getattr(runtime.execution_info, "thread_id", None)
+    thread_id = _thread_id(runtime)
     if thread_id is not None:
         return str(thread_id)
     messages: list[AnyMessage] = state["messages"]
     return next((str(message.id) for message in reversed(messages) if isinstance(message, HumanMessage)), "")
+
+
+def _thread_id(runtime: Any) -> Any:
+    return getattr(runtime.execution_info, "thread_id", None)

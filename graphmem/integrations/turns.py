@@ -6,10 +6,13 @@ text or a list of content parts.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Lock
 from typing import Any, NamedTuple
 
+from graphmem.boundary.validation import MAX_CONTENT_CHARS, MAX_LINK_CHARS, TEXT_PART_TYPES, storable_part, stored_name
+from graphmem.errors import ValidationError
 from graphmem.ingest.chat_deduplication import ChatHistory, last_rounds, message_text
 from graphmem.retrieval.context import strip_block
 
@@ -27,6 +30,8 @@ _REFERENCE_KEYS = (
     "mime_type",
     "media_type",
 )
+_ADDRESS_KEYS = ("url", "image_url", "file_url")
+_QUERY, _CREDENTIALS = re.compile("[?#]"), re.compile("//[^/@]*@")
 
 
 class Question(NamedTuple):
@@ -49,33 +54,53 @@ def last_question(messages: Sequence[Mapping[str, Any]]) -> Question | None:
     return None
 
 
-def plain_turns(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Returns copies of the messages of users and assistants that have text, without our blocks.
+def plain_turns(messages: Iterable[Mapping[str, Any]], max_chars: int = MAX_CONTENT_CHARS) -> list[dict[str, Any]]:
+    """Returns copies of the messages of users and assistants that have text, as far as a memory can hold them.
 
-    Of other content (images, tool calls, reasoning) only references are kept: type, id, name, address.
+    The text is without our blocks and without characters that no store can keep, and cut after `max_chars`; a name that
+    no memory may have is left out. Of other content (images, tool calls, reasoning) only references are kept: type, id,
+    name, and the address without credentials and query, which may be secret.
     """
     turns = []
     for message in messages:
         text = strip_block(message_text(message)) if message.get("role") in CAPTURED_ROLES else ""
-        if text:
+        if text := storable_part(text, max_chars).strip():
             references = _references(message.get("content"))
             content = [{"type": "text", "text": text}, *references] if references else text
-            turns.append({**message, "content": content})
+            turns.append({**_without_unusable_name(message), "content": content})
     return turns
+
+
+def _without_unusable_name(message: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        stored_name(message.get("name"), "name")
+    except ValidationError:
+        return {key: value for key, value in message.items() if key != "name"}
+    return dict(message)
 
 
 def _references(content: object) -> list[dict[str, Any]]:
     parts = content if isinstance(content, list | tuple) else ()
-    references = [
-        _reference(part) for part in parts if isinstance(part, Mapping) and not message_text({"content": [part]})
-    ]
-    return [reference for reference in references if "type" in reference]
+    references = [_reference(part) for part in parts if isinstance(part, Mapping)]
+    return [one for one in references if isinstance(one.get("type"), str) and one["type"] not in TEXT_PART_TYPES]
 
 
-def _reference(part: Mapping[str, Any]) -> dict[str, Any]:
-    values = {key: part[key] for key in _REFERENCE_KEYS if key in part}
-    nested = {key: _reference(value) if isinstance(value, Mapping) else value for key, value in values.items()}
-    return {key: value for key, value in nested.items() if isinstance(value, str | dict) and value}
+def _reference(part: Mapping[str, Any], *, is_nested: bool = False) -> dict[str, Any]:
+    reference: dict[str, Any] = {}
+    for key in _REFERENCE_KEYS:
+        value = part.get(key)
+        if isinstance(value, Mapping) and not is_nested:
+            reference[key] = _reference(value, is_nested=True)
+        elif isinstance(value, str):
+            reference[key] = storable_part(_address(value) if key in _ADDRESS_KEYS else value, MAX_LINK_CHARS)
+    return {key: value for key, value in reference.items() if value}
+
+
+def _address(url: str) -> str:
+    """Returns a URL without credentials, query and fragment; of inlined data (a data: URL) the media type."""
+    if url.startswith("data:"):
+        return url.partition(",")[0]
+    return _CREDENTIALS.sub("//", _QUERY.split(url, maxsplit=1)[0])
 
 
 class Session:

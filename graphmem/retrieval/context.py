@@ -21,8 +21,12 @@ MIN_CHARS = 60
 # Characters of "… " before an excerpt and " …" after it.
 ELLIPSIS_CHARS = 4
 _TAG, _MARKER = OPEN.splitlines()
-# The lines of a block hold no angle brackets (`one_line`). White space may have been changed on the way.
-_BLOCK = re.compile(rf"{re.escape(_TAG)}\s*{re.escape(_MARKER)}[^<>]*(?:{re.escape(CLOSE)}|\Z)")
+# The lines of a block begin with a date and hold no angle brackets (`one_line`). White space may have been changed on
+# the way, and the end may have been cut off.
+_LINES = r"(?:\s*- \[\d[^<>\r\n]*+)"
+_BLOCK = re.compile(
+    rf"{re.escape(_TAG)}\s*{re.escape(_MARKER)}(?:{_LINES}*+\s*{re.escape(CLOSE)}|{_LINES}++(?:\s*</?[a-z]*\Z)?|\s*\Z)"
+)
 
 
 def context_block(hits: Sequence[Hit], max_chars: int) -> str:
@@ -136,5 +140,8 @@ def _after_block(content: object, block: str) -> object:
 
 
 def strip_block(text: str) -> str:
-    """Returns a text without blocks of `context_block`, also if they were cut off at the end; trimmed if it had one."""
+    """Returns a text without blocks of `context_block`, also if they were cut off at the end; trimmed if it had one.
+
+    Words that follow the opening of a block and are no memories stay.
+    """
     return _BLOCK.sub("", text).strip() if _MARKER in text else text

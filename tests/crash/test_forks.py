@@ -167,3 +167,28 @@ with open_memory(home) as memory:
     assert memory.verify()["ok"], memory.verify()
 """,
     )
+
+
+def test_an_adapter_in_a_forked_process_says_at_once_that_the_memory_is_of_its_parent(home: Path) -> None:
+    run(
+        home,
+        """
+import logging
+from graphmem.integrations.base import Recollection
+
+with open_memory(home) as memory, Recollection(memory, user_id="ana", time_limit=600.0) as recollection:
+    memory.add("The tea is green", user_id="ana")
+    assert "green" in recollection.recall(None, "Which tea?")
+
+    def act():
+        records = []
+        handler = logging.Handler()
+        handler.emit = lambda record: records.append(record.getMessage())
+        logging.getLogger("graphmem").addHandler(handler)
+        assert recollection.recall(None, "Is the tea green?") == ""
+        recollection.capture(None, [{"role": "user", "content": "I like tea"}], "s")
+        assert len(records) == 2 and all("before this process was forked" in record for record in records), records
+
+    forked(act)
+""",
+    )

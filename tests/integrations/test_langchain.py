@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -30,6 +31,7 @@ from langchain_tests.integration_tests import RetrieversIntegrationTests, ToolsI
 from langchain_tests.unit_tests import ToolsUnitTests
 from support.databases import SQLITE_ONLY
 from support.fake_llm import Scripted
+from support.waiting import TIMEOUT
 
 from graphmem import AsyncMemory, Memory
 from graphmem.errors import ConfigError, StoreUnavailable, ValidationError
@@ -114,6 +116,13 @@ async def test_a_retriever_raises_our_errors(teas: Memory) -> None:
     teas.close()
     with pytest.raises(StoreUnavailable):
         await GraphmemRetriever(memory=teas, user_id="ana").ainvoke("tea")
+
+
+@pytest.mark.parametrize("bad", [{"top_k": 12}, {"k": 0}, {"memory": "./x"}])
+def test_unusable_fields_of_a_retriever_are_refused_by_name(teas: Memory, bad: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(bad))) as caught:
+        GraphmemRetriever(**{"memory": teas, **bad})
+    assert isinstance(caught.value, ValidationError) == ("memory" in bad)
 
 
 def test_a_retriever_shows_no_memory_in_its_text(teas: Memory) -> None:
@@ -307,14 +316,16 @@ def test_a_message_that_would_not_come_back_is_refused_with_all_others(
     assert memory.stats()["memories"] == 0
 
 
-def test_a_message_that_no_memory_can_be_made_of_is_stored(
-    memory: Memory, make_history: Callable[..., GraphmemChatMessageHistory], caplog: pytest.LogCaptureFixture
+def test_a_message_with_a_name_that_no_memory_may_have_is_remembered_without_it(
+    memory: Memory, make_history: Callable[..., GraphmemChatMessageHistory]
 ) -> None:
-    messages: list[BaseMessage] = [HumanMessage("Hi", name="a\nb"), AIMessage("Hello", name="")]
+    messages: list[BaseMessage] = [HumanMessage("Hi", name="a\nb"), AIMessage("Hello", name="x" * 257)]
     make_history().add_messages(messages)
     assert make_history().messages == messages
-    assert list_texts(memory) == ["Hello"]
-    assert [record.levelname for record in caplog.records if record.name == "graphmem"] == ["WARNING"]
+    assert [(one["memory"], one["actor_id"]) for one in memory.get_all(user_id="ana")["results"]] == [
+        ("Hello", None),
+        ("Hi", None),
+    ]
 
 
 def test_threads_lose_no_message_of_a_session(make_history: Callable[..., GraphmemChatMessageHistory]) -> None:
@@ -526,6 +537,25 @@ def test_a_tool_of_a_closed_memory_says_so_without_details(teas: Memory, caplog:
     assert ours == ["a tool could not use the memory (StoreUnavailable)"] * 2
 
 
+async def test_a_tool_of_a_slow_memory_says_so_at_its_time_limit(
+    teas: Memory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    release = Event()
+    for name in ("search", "add"):
+        monkeypatch.setattr(Memory, name, lambda *_, **__: release.wait(TIMEOUT))
+    tools = memory_tools(teas, user_id="ana", time_limit=0.05)
+    executor = ThreadPoolExecutor(1)
+    asyncio.get_running_loop().set_default_executor(executor)
+    executor.submit(release.wait, TIMEOUT)
+    for one, arguments in zip(tools, ({"query": "tea"}, {"content": "tea"}), strict=True):
+        call_of_tool: Any = {"name": one.name, "args": arguments, "id": "1", "type": "tool_call"}
+        for message in (call(one, arguments), await one.ainvoke(call_of_tool)):
+            assert (message.status, message.content) == ("error", "The memory cannot be used now; go on without it.")
+    release.set()
+    ours = [record.getMessage() for record in caplog.records if record.name == "graphmem"]
+    assert ours == ["a tool could not use the memory (TimeoutError)"] * 4
+
+
 async def test_awaited_tools_of_an_async_memory(teas: Memory) -> None:
     search, add = memory_tools(AsyncMemory._wrapping(teas))
     config: Any = {"configurable": {"user_id": "tom"}}
@@ -534,7 +564,7 @@ async def test_awaited_tools_of_an_async_memory(teas: Memory) -> None:
     assert "cake 2" in await search.ainvoke({"query": "cake"}, config)
 
 
-@pytest.mark.parametrize("bad", [{"user_id": ""}, {"agent_id": "*"}, {"ids": 1}, {"memory": "m"}])
+@pytest.mark.parametrize("bad", [{"user_id": ""}, {"agent_id": "*"}, {"ids": 1}, {"memory": "m"}, {"time_limit": 0}])
 def test_unusable_arguments_of_the_tools_are_refused(memory: Memory, bad: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         memory_tools(**{"memory": memory, **bad})

@@ -14,6 +14,7 @@ from langchain.agents import create_agent
 from langchain.agents.middleware import SummarizationMiddleware
 from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from support.waiting import TIMEOUT
 
@@ -63,6 +64,7 @@ def make_agent(memory: Memory, middlewares: list[GraphmemMiddleware]) -> MakeAge
     def make(*answers: str | AIMessage, **options: Any) -> tuple[Any, ScriptedModel, GraphmemMiddleware]:
         used = options.pop("memory", memory)
         agent_options = {name: options.pop(name) for name in ("checkpointer",) if name in options}
+        agent_options |= {"tools": options.pop("agent_tools", [])}
         middleware = GraphmemMiddleware(used, **{**LONG_LIMIT, **options})
         middlewares.append(middleware)
         model = ScriptedModel(
@@ -121,6 +123,20 @@ def test_a_block_may_stand_at_the_end_of_the_system_message(known: Memory, make_
     assert str(system.content).startswith("You are Max.")
     assert SARAH in str(system.content)
     assert question.content == "Where does Sarah work?"
+
+
+def test_what_was_said_is_durable_after_the_with_statement(memory: Memory) -> None:
+    with GraphmemMiddleware(memory, user_id="ana", **LONG_LIMIT) as middleware:
+        model = ScriptedModel(messages=iter([AIMessage("Nice.")]), requests=[])
+        create_agent(model, middleware=[middleware]).invoke(said("I like tea."))
+    assert texts_of(memory) == ["I like tea.", "Nice."]
+
+
+async def test_what_was_said_is_durable_after_the_awaited_with_statement(memory: Memory) -> None:
+    async with GraphmemMiddleware(memory, user_id="ana", **LONG_LIMIT) as middleware:
+        model = ScriptedModel(messages=iter([AIMessage("Nice.")]), requests=[])
+        await create_agent(model, middleware=[middleware]).ainvoke(said("I like tea."))
+    assert texts_of(memory) == ["I like tea.", "Nice."]
 
 
 async def test_an_awaited_agent_recalls_and_stores_the_same(known: Memory, make_agent: MakeAgent) -> None:
@@ -354,6 +370,53 @@ def test_a_question_that_is_answered_anew_is_stored_once(memory: Memory, make_ag
     agent.invoke(None, before.config, context=ANA)
     assert middleware.flush()
     assert texts_of(memory) == ["I like tea.", "Nice.", "Noted."]
+
+
+@tool
+def broken_tool() -> str:
+    """Breaks off the run."""
+    raise RuntimeError
+
+
+CALL_OF_BROKEN_TOOL = AIMessage(
+    "Let me look.", tool_calls=[{"name": "broken_tool", "args": {}, "id": "c1", "type": "tool_call"}]
+)
+
+
+def break_off(agent: Any, text: str, config: Any, context: Context) -> None:
+    with pytest.raises(RuntimeError):
+        agent.invoke(said(text), config, context=context)
+
+
+@pytest.mark.parametrize("is_same_process", [True, False])
+def test_a_run_that_broke_off_is_stored_with_the_next_one(
+    memory: Memory, make_agent: MakeAgent, is_same_process: bool
+) -> None:
+    options: Any = {"checkpointer": InMemorySaver(), "agent_tools": [broken_tool]}
+    config = {"configurable": {"thread_id": "t1"}}
+    agent, _, middleware = make_agent("Hello.", CALL_OF_BROKEN_TOOL, "Noted.", **options)
+    agent.invoke(said("Hi."), config, context=ANA)
+    break_off(agent, "I like tea.", config, ANA)
+    assert middleware.flush()
+    if not is_same_process:
+        agent, _, middleware = make_agent("Noted.", **options)
+    agent.invoke(said("And scones."), config, context=ANA)
+    assert middleware.flush()
+    assert texts_of(memory) == ["Hi.", "Hello.", "I like tea.", "Let me look.", "And scones.", "Noted."]
+
+
+def test_a_run_that_broke_off_is_not_stored_for_another_user_of_the_thread(
+    memory: Memory, make_agent: MakeAgent
+) -> None:
+    options: Any = {"checkpointer": InMemorySaver(), "agent_tools": [broken_tool]}
+    config = {"configurable": {"thread_id": "t1"}}
+    agent, _, middleware = make_agent(CALL_OF_BROKEN_TOOL, "Noted.", "And noted.", **options)
+    break_off(agent, "I like tea.", config, ANA)
+    agent.invoke(said("And scones."), config, context=BEN)
+    agent.invoke(said("And jam."), config, context=ANA)
+    assert middleware.flush()
+    assert texts_of(memory, "ben") == ["And scones.", "Noted."]
+    assert texts_of(memory) == ["And jam.", "And noted."]
 
 
 def test_two_threads_may_have_the_same_words(memory: Memory, make_agent: MakeAgent) -> None:

@@ -6,15 +6,17 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 from typing import Any
+from uuid import UUID
 
 import pytest
 from support.waiting import TIMEOUT
 
 from graphmem import AsyncMemory, Memory, chat
 from graphmem.chat import MAX_SECONDS
-from graphmem.errors import ConfigError, StoreLocked, ValidationError
+from graphmem.errors import CLOSED, ConfigError, StoreLocked, ValidationError
 from graphmem.integrations import base
 from graphmem.integrations.base import Recollection, required
 from graphmem.retrieval import context
@@ -81,9 +83,24 @@ def test_memories_of_another_user_are_read_if_told_so(
     assert list_texts(memory) == ["I like tea"]
 
 
-@pytest.mark.parametrize("user", [lambda _: None, lambda _: "", lambda _: "*", lambda run: run.user, lambda: "ana"])
+@pytest.mark.parametrize(
+    ("user", "cause"),
+    [
+        (lambda _: None, "NoneType"),
+        (lambda _: "", "str"),
+        (lambda _: "*", "str"),
+        (lambda _: "x" * 257, "str"),
+        (lambda run: run.user, "AttributeError"),
+        (lambda: "ana", "TypeError"),
+        (lambda run: _user_of(run), "coroutine"),
+    ],
+)
 def test_a_run_of_nobody_recalls_and_stores_nothing_and_is_logged_once(
-    memory: Memory, make_recollection: Callable[..., Recollection], caplog: pytest.LogCaptureFixture, user: Any
+    memory: Memory,
+    make_recollection: Callable[..., Recollection],
+    caplog: pytest.LogCaptureFixture,
+    user: Any,
+    cause: str,
 ) -> None:
     memory.add("I like tea", user_id="ana")
     recollection = make_recollection(user_id=user)
@@ -92,7 +109,17 @@ def test_a_run_of_nobody_recalls_and_stores_nothing_and_is_logged_once(
         recollection.capture(object(), make_turns("I like milk"), "s")
     recollection.flush()
     assert memory.stats()["memories"] == 1
-    assert len(our_warnings(caplog)) == 1
+    (warning,) = our_warnings(caplog)
+    assert warning.startswith(f"the user_id of a run is not known or cannot be used ({cause}), ")
+
+
+def test_a_uuid_is_an_id(memory: Memory, make_recollection: Callable[..., Recollection]) -> None:
+    user = UUID(int=7)
+    for given in (user, lambda _: user):
+        recollection = make_recollection(user_id=given, agent_id=lambda run: run)
+        recollection.capture(user, make_turns("I like tea"), f"session {given}")
+        recollection.flush()
+    assert list_texts(memory, user_id=str(user), agent_id=str(user)) == ["I like tea"] * 2
 
 
 def test_an_agent_that_is_asked_for_but_not_known_widens_no_scope(
@@ -112,6 +139,7 @@ async def _user_of(run: Any) -> str:
         {"user_id": None},
         {"user_id": ""},
         {"user_id": _user_of},
+        {"recall_user_id": ""},
         {"agent_id": "*"},
         {"top_k": 0},
         {"max_chars": 0},
@@ -120,7 +148,7 @@ async def _user_of(run: Any) -> str:
     ],
 )
 def test_unusable_arguments_are_refused(memory: Memory, bad: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError):
+    with pytest.raises(ValidationError, match=rf"^{next(iter(bad))}="):
         Recollection(memory, **{"user_id": "ana", **bad})
 
 
@@ -145,6 +173,40 @@ def test_a_vague_question_is_searched_with_the_turns_before_it(memory: Memory, r
     memory.add("tea and cake", user_id="ana")
     assert recollection.recall(None, "Hm?") == ""
     assert "tea and cake" in recollection.recall(None, "Hm?", make_turns("What about the cake?", "Which one?"))
+
+
+CLARA = "My sister Clara works at the aquarium in Lisbon."
+SORRY = "Sorry, I do not know that."
+
+
+def test_a_question_that_was_asked_often_does_not_displace_its_answer(
+    memory: Memory, recollection: Recollection
+) -> None:
+    memory.add(CLARA, user_id="ana", timestamp="2024-05-01")
+    for day in range(1, 31):
+        memory.add(make_turns("In which city does Clara work?", SORRY), user_id="ana", timestamp=f"2024-06-{day:02}")
+    block = recollection.recall(None, "In which city does Clara work?")
+    assert CLARA in block
+    assert block.count(SORRY) == 1
+
+
+def test_the_block_repeats_no_message_of_the_conversation(
+    memory: Memory, make_recollection: Callable[..., Recollection]
+) -> None:
+    memory.add("Clara's tea is green", user_id="ana", timestamp="2024-05-01")
+    said = [f"Clara's tea number {n}" for n in range(30)]
+    memory.add(make_turns(*said, "Tell me of Clara's tea"), user_id="ana", timestamp="2024-06-01")
+    recollection = make_recollection(top_k=1)
+    assert "number" in recollection.recall(None, "Tell me of Clara's tea")
+    block = recollection.recall(None, "Tell me of Clara's tea", make_turns(*said[:-1], f" {said[-1]}\n"))
+    assert block.count("\n- ") == 1
+    assert "Clara's tea is green" in block
+
+
+def test_equal_words_of_different_speakers_are_both_recalled(memory: Memory, recollection: Recollection) -> None:
+    for name in ("Ana", "Tom"):
+        memory.add([{"role": "user", "name": name, "content": "I like green tea"}] * 2, user_id="ana")
+    assert recollection.recall(None, "Who likes tea?").count("I like green tea") == 2
 
 
 def test_a_block_is_kept_within_a_turn_and_searched_anew_in_the_next(
@@ -205,6 +267,30 @@ def test_a_slow_memory_gives_nothing_at_the_time_limit(
     assert our_warnings(caplog) == ["a recall was not done within its time limit"] * 2
 
 
+async def test_awaited_recalls_need_no_thread_of_the_event_loop(memory: Memory, recollection: Recollection) -> None:
+    memory.add("I like tea", user_id="ana")
+    release = Event()
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(1))
+    blocked = loop.run_in_executor(None, release.wait, TIMEOUT)
+    assert "I like tea" in await recollection.arecall(None, "Do I like tea?")
+    release.set()
+    assert await blocked
+
+
+async def test_a_recall_that_took_too_long_is_not_tried_again_in_its_turn(
+    make_recollection: Callable[..., Recollection], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    release = Event()
+    monkeypatch.setattr(chat, "search", lambda *_: release.wait(TIMEOUT))
+    recollection = make_recollection(time_limit=0.1)
+    for _ in range(3):
+        assert await recollection.arecall(None, "tea") == ""
+        assert recollection.recall(None, "milk") == ""
+    release.set()
+    assert our_warnings(caplog) == ["a recall was not done within its time limit"] * 2
+
+
 def test_a_failing_memory_raises_nothing(
     memory: Memory,
     recollection: Recollection,
@@ -235,9 +321,8 @@ def test_a_closed_memory_and_a_closed_recollection_raise_nothing(
     recollection.close()
     assert recollection.recall(None, "milk") == ""
     recollection.capture(None, make_turns("I like tea"), "s")
-    assert our_warnings(caplog) == ["a recall failed (StoreUnavailable)"] * 2 + [
-        "messages of a run were not stored (StoreUnavailable)"
-    ]
+    cause = f"(StoreUnavailable: {CLOSED})"
+    assert our_warnings(caplog) == [f"a recall failed {cause}"] * 2 + [f"messages of a run were not stored {cause}"]
 
 
 @pytest.mark.parametrize("value", [None, 7, [None], [{"role": []}], [{"content": 7}]])
@@ -288,6 +373,19 @@ def test_each_message_is_stored_once_however_it_is_handed_over(
     second.capture(None, second.place(whole, block), "s")  # in another process, as it was sent to a model
     second.flush()
     assert list_texts(memory) == texts
+
+
+@pytest.mark.parametrize("end", ["\0", "\ud800", " tea" * 300_000])
+def test_texts_that_no_store_can_hold_are_recalled_for_and_stored_in_part(
+    memory: Memory, recollection: Recollection, caplog: pytest.LogCaptureFixture, end: str
+) -> None:
+    memory.add("The tea is green", user_id="ana", timestamp="2024-05-01")
+    question = f"Which tea?{end}"
+    assert "green" in recollection.recall(None, question, make_turns(f"Hi{end}", "Hello"))
+    recollection.capture(None, [{"role": "user", "content": question, "name": "x" * 257}], "s")
+    recollection.flush()
+    assert list_texts(memory)[-1].startswith("Which tea?")
+    assert our_warnings(caplog) == []
 
 
 def test_two_sessions_may_have_the_same_words(memory: Memory, recollection: Recollection) -> None:

@@ -49,6 +49,46 @@ def test_other_content_than_text_is_kept_as_a_reference() -> None:
     ]
 
 
+def test_texts_and_names_that_no_memory_can_hold_are_mended() -> None:
+    long_name, own_name = "x" * 257, "Ana"
+    turns = plain_turns(
+        [
+            user("a\0b\ud800c", name="two\nlines"),
+            user("x" * 20, name=long_name),
+            user("\0 ", name=own_name),
+            user("tea", name=own_name),
+        ],
+        max_chars=8,
+    )
+    assert turns == [user("abc"), user("x" * 8), user("tea", name=own_name)]
+
+
+def test_an_empty_part_of_text_is_left_out() -> None:
+    assert plain_turns([user([{"type": "text", "text": "Hi"}, {"type": "text", "text": ""}])]) == [user("Hi")]
+
+
+@pytest.mark.parametrize(
+    ("url", "kept"),
+    [
+        ("https://ana:secret@example.org/a.png?sig=secret#secret", "https://example.org/a.png"),
+        ("data:image/png;base64,secret", "data:image/png;base64"),
+        ("https://example.org/a\0.png", "https://example.org/a.png"),
+    ],
+)
+def test_an_address_is_kept_without_what_may_be_secret(url: str, kept: str) -> None:
+    parts = [
+        {"type": "image_url", "image_url": {"url": url}},
+        {"type": "input_image", "image_url": url},
+        {"type": "file", "filename": "a?.txt", "url": {"url": {"url": url}}},
+    ]
+    (turn,) = plain_turns([user(["My cat", *parts])])
+    assert turn["content"][1:] == [
+        {"type": "image_url", "image_url": {"url": kept}},
+        {"type": "input_image", "image_url": kept},
+        {"type": "file", "filename": "a?.txt"},
+    ]
+
+
 @pytest.mark.parametrize(
     "content",
     [
@@ -57,6 +97,9 @@ def test_other_content_than_text_is_kept_as_a_reference() -> None:
         f"{BLOCK}{BLOCK}What now?",
         [{"type": "text", "text": BLOCK}, {"type": "text", "text": "What now?"}],
         f"What now? {BLOCK[:-20]}",
+        f"What now? {BLOCK[:-4]}",
+        f"What now? {context.OPEN}",
+        f"{context.OPEN}- [2025-01-02] Ana: I like tea\n- [2025-01-03] Ana: And cake\nWhat now?",
         BLOCK.replace("\n", "\r\n") + "\n What now?",
     ],
 )
@@ -68,8 +111,16 @@ def test_a_message_that_is_only_a_block_is_left_out() -> None:
     assert plain_turns([user(BLOCK)]) == []
 
 
-def test_words_that_only_resemble_a_block_stay() -> None:
-    text = "Write <memories> and </memories> around it"
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Write <memories> and </memories> around it",
+        f"The text was: {context.OPEN.strip()} And now my address is Elm Street 5",
+        f"The text was: {context.OPEN}And now my address is Elm Street 5\n{context.CLOSE} Good?",
+        f"The text was: {context.OPEN}- [ ] Move to Elm Street 5",
+    ],
+)
+def test_words_that_only_resemble_a_block_stay(text: str) -> None:
     assert [turn["content"] for turn in plain_turns([user(text)])] == [text]
 
 

@@ -18,7 +18,7 @@ from support.waiting import TIMEOUT
 from graphmem import ChatLink, Memory
 from graphmem.chat import MAX_SECONDS
 from graphmem.engine import Engine
-from graphmem.errors import LLMUnavailable, StoreError, ValidationError
+from graphmem.errors import CLOSED, LLMUnavailable, StoreError, ValidationError
 from graphmem.models.protocols import Prompt, Reply
 from graphmem.retrieval import context
 
@@ -129,7 +129,44 @@ def test_a_failing_memory_raises_nothing(memory: Memory, caplog: pytest.LogCaptu
     assert link.recall("What do I like?", make_turns("Hello")) == ""
     link.close()
     log_texts = sorted(record.getMessage() for record in caplog.records if record.name == "graphmem")
-    assert log_texts == ["a recall failed (StoreUnavailable)", "a saved chat was not stored (StoreUnavailable)"]
+    cause = f"(StoreUnavailable: {CLOSED})"
+    assert log_texts == [f"a recall failed {cause}", f"a saved chat could not be taken {cause}"]
+
+
+def test_many_unusable_messages_are_logged_once_for_each_call(
+    memory: Memory, link: ChatLink, caplog: pytest.LogCaptureFixture
+) -> None:
+    unusable = [{"role": "user", "content": "\0", "id": str(n)} for n in range(5)]
+    link.saved([*unusable, *make_turns("I like tea")])
+    link.flush()
+    assert "I like tea" in link.recall("Do I like tea?", unusable)
+    assert [record.getMessage() for record in caplog.records if record.name == "graphmem"] == [
+        "5 messages of a saved chat were not stored (ValidationError)",
+        "5 messages of a recent conversation could not be read, and are left out",
+    ]
+
+
+def test_a_memory_that_closes_first_waits_for_its_chats(make_memory: Make, tmp_path: Path) -> None:
+    memory = make_memory(tmp_path)
+    link = ChatLink(memory, **WHO, **LONG_LIMIT)
+    for n in range(20):
+        link.saved(make_turns(*(f"message {k}" for k in range(2 * n + 2))))
+    memory.close()
+    assert list_texts(make_memory(tmp_path)) == [f"message {n}" for n in range(40)]
+
+
+def test_closing_waits_neither_for_models_nor_for_a_recall_that_took_too_long(
+    make_memory: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    release = Event()
+    monkeypatch.setattr(Engine, "load_models", lambda _: release.wait(TIMEOUT))
+    monkeypatch.setattr(Engine, "check_embedder", lambda _: release.wait(TIMEOUT))
+    link = ChatLink(make_memory(), **WHO, time_limit=0.1)
+    assert link.recall("Do I like tea?") == ""
+    link.close()
+    release.set()
+    log_texts = [record.getMessage() for record in caplog.records if record.name == "graphmem"]
+    assert log_texts == ["a recall was not done within its time limit"]
 
 
 def test_the_log_says_to_rebuild_after_a_change_of_the_embedder(

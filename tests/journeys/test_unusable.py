@@ -143,7 +143,7 @@ def test_unusable_chat_messages_are_only_logged(memory: Memory, caplog: pytest.L
             caplog.clear()
             link.saved([{"role": "user", "content": content}])
             link.flush()
-            assert "a message of a saved chat was not stored" in caplog.text
+            assert "1 messages of a saved chat were not stored" in caplog.text
         link.saved([{"role": "user", "content": "I like tea"}])
         link.flush()
     assert [one["memory"] for one in memory.get_all(user_id="u")["results"]] == ["I like tea"]

@@ -22,7 +22,9 @@ from graphmem.boundary import validation
 from graphmem.errors import GraphmemError
 
 LEVELS = {"debug", "info", "warning", "error", "critical"}
-OUR_NAMES = frozenset({"vectors", "graph"})
+OUR_NAMES = frozenset({"vectors", "graph", "user_id", "recall_user_id", "agent_id", "run_id"})
+# Classes of values: a warning about an unusable value names its class.
+VALUE_CLASSES = frozenset({"NoneType", "str", "coroutine"})
 # The names of embedders in tests: an error about a changed embedder says them, and an export hands them in.
 EMBEDDERS = re.compile(r"fake-\d+")
 # Texts shorter than the first occur in any message; of longer ones a prefix of the second length is searched for.
@@ -140,7 +142,7 @@ def _is_ours(value: object) -> bool:
     if isinstance(value, int | float | GraphmemError):  # an error's text is looked through with the line
         return True
     # "Name: text" is an error with its text (`graphmem.logs`), which is looked through with the line, too.
-    return isinstance(value, str) and (value in OUR_NAMES or value.partition(": ")[0] in _errors())
+    return isinstance(value, str) and (value in OUR_NAMES | VALUE_CLASSES or value.partition(": ")[0] in _errors())
 
 
 def _errors() -> set[str]:
