@@ -1,4 +1,4 @@
-"""Thread helpers: pools that raise graphmem's errors, and a limit of one BLAS thread during matrix products.
+"""Thread helpers: pools that raise graphmem's errors, a lock with an order, a limit of one BLAS thread.
 
 The products of a search are too small for several threads, and idle BLAS threads wait by spinning: on two cores they
 took half of the time of the parser and the model. Uses of the limit are counted: the first sets it, the last lifts it.
@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache
-from threading import Lock, Thread, current_thread, main_thread
+from itertools import count
+from threading import Condition, Lock, Thread, current_thread, main_thread
 from typing import Any, ParamSpec, TypeVar
 
 from graphmem.errors import CLOSED, NO_THREAD, StoreUnavailable
@@ -63,6 +64,37 @@ class DrainablePool(Pool):
         with self._tasks_lock:
             tasks = set(self._tasks)
         return not wait(tasks, timeout).not_done
+
+
+class OrderedLock:
+    """A lock that threads get in the order in which they asked for it, urgent ones before all others.
+
+    A plain lock may be taken again and again by the thread that has just released it, while the others wait.
+    """
+
+    def __init__(self) -> None:
+        self._changed = Condition()
+        self._numbers = count()
+        self._waiting: set[tuple[bool, int]] = set()  # (not urgent, number): the smallest is the next holder
+        self._holder: tuple[bool, int] | None = None
+
+    @contextmanager
+    def turn(self, *, urgent: bool = False) -> Iterator[None]:
+        """Waits for the lock and holds it. Not reentrant."""
+        ticket = (not urgent, next(self._numbers))
+        try:
+            with self._changed:
+                self._waiting.add(ticket)
+                self._changed.wait_for(lambda: self._holder is None and min(self._waiting) == ticket)
+                self._waiting.remove(ticket)
+                self._holder = ticket
+            yield
+        finally:  # also if a signal handler raised during the wait
+            with self._changed:
+                self._waiting.discard(ticket)
+                if self._holder == ticket:
+                    self._holder = None
+                self._changed.notify_all()
 
 
 def start_thread(thread: Thread) -> None:
