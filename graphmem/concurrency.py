@@ -1,4 +1,4 @@
-"""Thread helpers: pools that raise graphmem's errors, a lock with an order, a limit of one BLAS thread.
+"""Thread helpers: pools that raise graphmem's errors, a lock with an order, work that can be stopped, BLAS threads.
 
 The products of a search are too small for several threads, and idle BLAS threads wait by spinning: on two cores they
 took half of the time of the parser and the model. Uses of the limit are counted: the first sets it, the last lifts it.
@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from itertools import count
 from threading import Condition, Lock, Thread, current_thread, main_thread
@@ -22,12 +23,22 @@ R = TypeVar("R")
 
 _limiters_lock = Lock()
 _limiters: list[Any] = []
+_must_stop: ContextVar[Callable[[], bool] | None] = ContextVar("_must_stop", default=None)
 
 
 class Pool(ThreadPoolExecutor):
     """A thread pool whose `submit` raises StoreUnavailable after `shutdown`, or if no thread can be started."""
 
     _is_closed = False
+
+    @property
+    def takes_tasks(self) -> bool:
+        """False after `shutdown`, if no thread can be started, and once the program's main thread has ended."""
+        try:
+            self.submit(lambda: None)
+        except StoreUnavailable:
+            return False
+        return True
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         try:
@@ -95,6 +106,27 @@ class OrderedLock:
                 if self._holder == ticket:
                     self._holder = None
                 self._changed.notify_all()
+
+
+class WorkStopped(StoreUnavailable):
+    """The memory was closed, or the program ended, before a piece of background work was done."""
+
+
+@contextmanager
+def stoppable(must_stop: Callable[[], bool]) -> Iterator[None]:
+    """Lets `raise_if_stopped` end the work of this context once `must_stop` returns True."""
+    token = _must_stop.set(must_stop)
+    try:
+        yield
+    finally:
+        _must_stop.reset(token)
+
+
+def raise_if_stopped() -> None:
+    """Raises WorkStopped if the work of this context is `stoppable` and has to end; to be called between two parts."""
+    must_stop = _must_stop.get()
+    if must_stop is not None and must_stop():
+        raise WorkStopped(CLOSED)
 
 
 def start_thread(thread: Thread) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,13 @@ import pytest
 from support.contract import Make, added, ids, sqlite_rows, texts, with_embedder
 from support.databases import SQLITE_ONLY
 from support.fakes import hash_texts
+from support.waiting import TIMEOUT, wait_until
 
 from graphmem import Memory
 from graphmem.errors import (
     PartialWrite,
 )
+from graphmem.ingest import enrichment
 
 
 def test_without_waiting_the_result_names_pending_projections_and_flush_waits_for_them(memory: Memory) -> None:
@@ -32,6 +35,27 @@ def test_closing_waits_for_background_work(tmp_path: Path, make_memory: Make) ->
     memory.add([f"memory {n}" for n in range(70)], user_id="u1", wait=False)
     memory.close()
     assert sqlite_rows(tmp_path, "SELECT count(*) FROM tasks") == [(0,)]
+
+
+def test_a_short_text_does_not_wait_for_a_long_one(make_memory: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(enrichment, "MAX_SHORT_CHARS", 100)
+    started, go_on = threading.Event(), threading.Event()
+
+    def embed(texts: list[str]) -> Any:
+        if any(len(text) > 100 for text in texts):
+            started.set()
+            assert go_on.wait(TIMEOUT)
+        return hash_texts(texts)
+
+    memory = make_memory(**with_embedder(embed))
+    memory.add("Anna met Clara. " * 10, user_id="ana", wait=False)
+    assert started.wait(TIMEOUT)
+    memory.add("tea", user_id="ben", wait=False)
+    wait_until(lambda: memory.verify()["ledger"]["tasks"] == 1)
+    assert memory.verify()["ledger"]["embeddings"] == 1
+    go_on.set()
+    assert memory.flush() == {"pending": []}
+    assert memory.verify()["ledger"]["tasks"] == 0
 
 
 def fail_to_embed(texts: list[str]) -> Any:

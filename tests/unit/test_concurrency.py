@@ -7,7 +7,7 @@ import pytest
 from support.waiting import TIMEOUT, wait_until
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from graphmem.concurrency import OrderedLock, single_blas_thread
+from graphmem.concurrency import OrderedLock, Pool, WorkStopped, raise_if_stopped, single_blas_thread, stoppable
 
 
 def blas() -> set[int]:
@@ -101,3 +101,18 @@ def test_a_lock_is_released_after_an_error_and_after_a_wait_that_was_broken_off(
             pass
     with lock.turn():
         assert not lock._waiting
+
+
+def test_work_is_stopped_only_in_its_own_context() -> None:
+    with stoppable(lambda: True):
+        with pytest.raises(WorkStopped):
+            raise_if_stopped()
+        with stoppable(lambda: False):
+            raise_if_stopped()
+    raise_if_stopped()
+
+
+def test_a_pool_that_was_shut_down_takes_no_tasks() -> None:
+    with Pool(1) as pool:
+        assert pool.takes_tasks
+    assert not pool.takes_tasks

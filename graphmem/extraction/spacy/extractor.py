@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphmem.concurrency import OrderedLock, single_blas_thread
+from graphmem.concurrency import OrderedLock, raise_if_stopped, single_blas_thread
 from graphmem.errors import ConfigError, ModelError
 from graphmem.extraction.segments import normalize_for_parser
 from graphmem.extraction.spacy.document import DocumentReader
@@ -68,6 +68,7 @@ class SpacyExtractor:
     def _parse(self, segments: Sequence[tuple[DocumentReader, str]], *, is_question: bool = False) -> None:
         """Adds the parses of the segments to their readers; a question comes before texts and has no statements."""
         for batch in _batches(segments):
+            raise_if_stopped()
             with _lock.turn(urgent=is_question):
                 nlp = _pipeline(self._model)
                 try:
