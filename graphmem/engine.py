@@ -189,7 +189,7 @@ class Engine:
             return
         self._index_is_checked = True
         try:
-            self._backends.vector_worker.check_contents()
+            self._index_is_checked = self._backends.vector_worker.check_contents()
         except StoreError as error:
             logger.warning("the vector index could not be checked: %s", type(error).__name__)
 
