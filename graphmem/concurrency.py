@@ -1,4 +1,4 @@
-"""Thread helpers: pools that raise graphmem's errors, and a limit of one BLAS thread during matrix products.
+"""Thread helpers: pools that raise graphmem's errors, a lock with an order, work that can be stopped, BLAS threads.
 
 The products of a search are too small for several threads, and idle BLAS threads wait by spinning: on two cores they
 took half of the time of the parser and the model. Uses of the limit are counted: the first sets it, the last lifts it.
@@ -11,8 +11,10 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
-from threading import Lock, Thread, current_thread, main_thread
+from itertools import count
+from threading import Condition, Lock, Thread, current_thread, main_thread
 from typing import Any, ParamSpec, TypeVar
 
 from graphmem.errors import CLOSED, NO_THREAD, StoreUnavailable
@@ -22,12 +24,22 @@ R = TypeVar("R")
 
 _limiters_lock = Lock()
 _limiters: list[Any] = []
+_must_stop: ContextVar[Callable[[], bool] | None] = ContextVar("_must_stop", default=None)
 
 
 class Pool(ThreadPoolExecutor):
     """A thread pool whose `submit` raises StoreUnavailable after `shutdown`, or if no thread can be started."""
 
     _is_closed = False
+
+    @property
+    def takes_tasks(self) -> bool:
+        """False after `shutdown`, if no thread can be started, and once the program's main thread has ended."""
+        try:
+            self.submit(lambda: None)
+        except StoreUnavailable:
+            return False
+        return True
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         try:
@@ -79,6 +91,58 @@ async def await_task(task: Future[Any], timeout: float) -> None:  # noqa: ASYNC1
     finally:  # an event loop that ends before the task must not be called, nor warn of an error that nobody read
         if not waiter.cancel() and not waiter.cancelled():
             waiter.exception()
+
+
+class OrderedLock:
+    """A lock that threads get in the order in which they asked for it, urgent ones before all others.
+
+    A plain lock may be taken again and again by the thread that has just released it, while the others wait.
+    """
+
+    def __init__(self) -> None:
+        self._changed = Condition()
+        self._numbers = count()
+        self._waiting: set[tuple[bool, int]] = set()  # (not urgent, number): the smallest is the next holder
+        self._holder: tuple[bool, int] | None = None
+
+    @contextmanager
+    def turn(self, *, urgent: bool = False) -> Iterator[None]:
+        """Waits for the lock and holds it. Not reentrant."""
+        ticket = (not urgent, next(self._numbers))
+        try:
+            with self._changed:
+                self._waiting.add(ticket)
+                self._changed.wait_for(lambda: self._holder is None and min(self._waiting) == ticket)
+                self._waiting.remove(ticket)
+                self._holder = ticket
+            yield
+        finally:  # also if a signal handler raised during the wait
+            with self._changed:
+                self._waiting.discard(ticket)
+                if self._holder == ticket:
+                    self._holder = None
+                self._changed.notify_all()
+
+
+class WorkStopped(StoreUnavailable):
+    """The memory was closed, or the program ended, before a piece of background work was done."""
+
+
+@contextmanager
+def stoppable(must_stop: Callable[[], bool]) -> Iterator[None]:
+    """Lets `raise_if_stopped` end the work of this context once `must_stop` returns True."""
+    token = _must_stop.set(must_stop)
+    try:
+        yield
+    finally:
+        _must_stop.reset(token)
+
+
+def raise_if_stopped() -> None:
+    """Raises WorkStopped if the work of this context is `stoppable` and has to end; to be called between two parts."""
+    must_stop = _must_stop.get()
+    if must_stop is not None and must_stop():
+        raise WorkStopped(CLOSED)
 
 
 def start_thread(thread: Thread) -> None:

@@ -6,7 +6,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from threading import Lock
@@ -16,10 +16,11 @@ from weakref import WeakSet, finalize
 
 from graphmem.commands.types import ChangeSet, Command, DeleteExpiredItems, Outcome, ReindexMemory
 from graphmem.commands.unit_of_work import commit
-from graphmem.concurrency import Pool
+from graphmem.concurrency import Pool, WorkStopped
 from graphmem.errors import CLOSED, FORKED, ConfigError, GraphmemError, ModelError, StoreError, StoreUnavailable
 from graphmem.ingest.enrichment import Enricher
 from graphmem.ingest.facts.pipeline import FactPipeline, JobResult, PipelineConfig
+from graphmem.jobs.background import BackgroundTask
 from graphmem.jobs.worker import JobFailure, JobWorker
 from graphmem.logs import log_text
 from graphmem.model import EmbeddingSpec, MemoryRecord, Scope
@@ -73,12 +74,13 @@ class Engine:
         self._session_gap = timedelta(minutes=settings.session_gap)
         # Against deadlock, no task of a pool waits for a task of the same pool.
         self._pool = Pool(POOL_SIZE, thread_name_prefix="graphmem")
-        self._background = Pool(1, thread_name_prefix="graphmem-background")
+        # Long texts have a thread of their own, so that short ones need not wait for them.
+        self._background = BackgroundTask(self._run_background_work, "graphmem-background")
+        self._long_texts = BackgroundTask(self._enrich_long_texts, "graphmem-long-texts")
         self._scripts = ScriptSupport(self._backends.embedder)
         self._enricher = Enricher(self.ledger, self._backends.embedder, self._backends.extractor, self._pool)
         self._job_worker = self._make_job_worker()
-        self._schedule_lock = Lock()
-        self._scheduled_work: Future[None] | None = None
+        self._close_lock = Lock()
         self._closed = False
         self._before_close: WeakSet[Closable] = WeakSet()
         # Closes the stores of an engine that nobody closed, at the latest when the process ends. Running work keeps the
@@ -195,7 +197,7 @@ class Engine:
             return
         self._index_is_checked = True
         try:
-            self._backends.vector_worker.check_contents()
+            self._index_is_checked = self._backends.vector_worker.check_contents()
         except StoreError as error:
             logger.warning("the vector index could not be checked: %s", type(error).__name__)
 
@@ -292,24 +294,35 @@ class Engine:
 
         Has no effect while a scheduled run has not begun.
         """
-        with self._schedule_lock:
-            if self._scheduled_work is None or self._scheduled_work.running() or self._scheduled_work.done():
-                self._scheduled_work = self._background.submit(self._run_background_work)
+        self._background.schedule()
 
     def wait_for_background_work(self) -> None:
-        """Waits up to `delivery_wait` seconds for the work in the background that this process has scheduled.
+        """Waits up to `delivery_wait` seconds for the work that this process has scheduled, except long texts.
 
         Returns at once if there is none, as after `flush`.
         """
-        with self._schedule_lock:
-            scheduled_work = self._scheduled_work
-        if scheduled_work is not None:
-            wait([scheduled_work], self.settings.delivery_wait)
+        self._background.wait(self.settings.delivery_wait)
 
     def _run_background_work(self) -> None:
-        try:
+        with self._delivering_afterwards():
             self._delete_expired_items()
-            self._enricher.process_pending()
+            pending = self._enricher.pending_rows()
+            if pending.long:
+                self._long_texts.schedule()
+            self._enricher.enrich_short(pending.short)
+
+    def _enrich_long_texts(self) -> None:
+        with self._delivering_afterwards():
+            self._enricher.enrich_long(self._enricher.pending_rows().long)
+
+    @contextmanager
+    def _delivering_afterwards(self) -> Iterator[None]:
+        """Logs a failure of background work, which stays recorded, and delivers to all projections."""
+        try:
+            yield
+        except WorkStopped:
+            logger.info("closed before all texts were enriched; they stay recorded")
+            return
         except GraphmemError as error:
             logger.warning("background work failed (%s) and stays recorded", log_text(error))
         for draining in [
@@ -335,7 +348,8 @@ class Engine:
 
     def _flush_background(self) -> list[str]:
         self.schedule_background_work()
-        self._background.submit(lambda: None).result()
+        self._background.wait()
+        self._long_texts.wait()
         with self.ledger.read() as connection:
             pending_jobs = [] if self._job_worker is None else jobs.pending_kinds(connection)
             if outbox.count_enrichment_tasks(connection):
@@ -450,19 +464,21 @@ class Engine:
     def close(self) -> None:
         """Waits for the users of the engine and for background work, then closes all stores.
 
-        A second call has no effect, nor has a call in a forked process.
+        Long texts that are not enriched yet stay recorded. A second call has no effect, nor has a call in a forked process.
         """
         if self in _inherited:
             return
         for user in list(self._before_close):
             user.close()
-        with self._schedule_lock:
+        with self._close_lock:
             if self._closed:
                 return
             self._closed = True
         if self._job_worker is not None:
             self._job_worker.close()
-        self._background.shutdown(wait=True)
+        self._enricher.stop()
+        self._background.close()
+        self._long_texts.close()
         for worker in self.projection_workers:
             worker.close(self.settings.delivery_wait)
         self._pool.shutdown(wait=True)

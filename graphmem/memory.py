@@ -856,7 +856,11 @@ class Memory:
         return {"pending": self._engine.reset()}
 
     def close(self) -> None:
-        """Waits for background work and releases files and threads. A second call does nothing."""
+        """Waits for background work and releases files and threads. A second call does nothing.
+
+        A text of more than 50,000 characters that is not enriched yet stays recorded, as at the end of a program that
+        does not close: the next Memory of this folder enriches it. `flush` waits for such texts, too.
+        """
         self._engine.close()
 
     def _shaped(self, result: R) -> R:

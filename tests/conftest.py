@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from support.servers import Servers, session
 from support.statement_cache import share_compiled_statements
 
 from graphmem import Memory, Settings, wiring
+from graphmem.concurrency import Pool
 from graphmem.stores.ledger import Ledger
 from graphmem.stores.ledger.postgres import parse_url
 from graphmem.testing import HashEmbedder, WordExtractor
@@ -156,7 +156,7 @@ def make(make_memory: Callable[..., Memory], monkeypatch: pytest.MonkeyPatch) ->
 @pytest.fixture
 def clerk(database: str) -> Iterator[Clerk]:
     """A clerk with a ledger in memory, or in a database of its own."""
-    with ExitStack() as stack, ThreadPoolExecutor(2) as pool:
+    with ExitStack() as stack, Pool(2, thread_name_prefix="clerk") as pool:
         ledger = Ledger(None if database == SQLITE else parse_url(stack.enter_context(postgres())))
         stack.callback(ledger.close)
         yield Clerk(ledger, pool)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import Executor, Future, wait
+from concurrent.futures import Future, wait
 from contextvars import copy_context
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from threading import Event
+from typing import NamedTuple
 
 from graphmem.commands.types import ChangeSet, Outcome, StoreEnrichment
 from graphmem.commands.unit_of_work import commit
+from graphmem.concurrency import Pool, raise_if_stopped, stoppable
 from graphmem.errors import ModelError
 from graphmem.extraction.protocols import Extractor
 from graphmem.model import Extraction, Kind, MemoryRecord, Utterance
@@ -20,29 +23,62 @@ from graphmem.text import content_hash, normalise_key
 
 # Texts per commit. Models batch texts of similar length, so 256 is a fifth faster than 64; a crash repeats one batch.
 BATCH = 256
+# Characters of the longest text that is no long text: a few seconds of work, which closing waits for.
+MAX_SHORT_CHARS = 50_000
+
+
+class PendingRows(NamedTuple):
+    """The rows of memories that wait for enrichment; `long` those with texts over `MAX_SHORT_CHARS`."""
+
+    short: list[int]
+    long: list[int]
 
 
 class Enricher:
     """Carries out the enrichment tasks of the ledger. If two processes do the same task, the first commit counts."""
 
-    def __init__(self, ledger: Ledger, embedder: Embedder, extractor: Extractor | None, pool: Executor) -> None:
+    def __init__(self, ledger: Ledger, embedder: Embedder, extractor: Extractor | None, pool: Pool) -> None:
         self._ledger = ledger
         self._embedder = embedder
         self.spec = embedding_spec_of(embedder)
         self._extractor = extractor
         self._pool = pool
+        self._stopped = Event()
+
+    def stop(self) -> None:
+        """Lets the enrichment of long texts, under way or called later, end early with WorkStopped; short ones go on.
+
+        Their tasks stay recorded.
+        """
+        self._stopped.set()
 
     def process_pending(self, rows: Sequence[int] | None = None) -> None:
-        """Enriches the memories of these rows that have a task, or all that have one.
+        """Enriches the memories of these rows that have a task, or all that have one; those with long texts last.
 
         Raises ModelError if a model fails; the failed tasks stay, with the error's name, and are tried again later.
-        Raises EmbedderChanged, as `compute` does.
+        Raises EmbedderChanged, as `compute` does, and WorkStopped: after `stop` if a text is long, and when the program
+        ends.
         """
-        pending = self._pending_rows(rows)
+        pending = self.pending_rows(rows)
+        self.enrich_short(pending.short)
+        self.enrich_long(pending.long)
+
+    def enrich_short(self, rows: Sequence[int]) -> None:
+        """Enriches memories with short texts, `BATCH` at a time. Raises as `process_pending` does."""
+        with stoppable(lambda: not self._pool.takes_tasks):  # the results could not be committed
+            self._enrich(rows, BATCH)
+
+    def enrich_long(self, rows: Sequence[int]) -> None:
+        """Enriches memories with long texts, one at a time. Raises as `process_pending` does."""
+        with stoppable(lambda: self._stopped.is_set() or not self._pool.takes_tasks):
+            self._enrich(rows, 1)
+
+    def _enrich(self, rows: Sequence[int], batch: int) -> None:
         commits: list[Future[list[Outcome]]] = []
         try:
-            for start in range(0, len(pending), BATCH):
-                change_set = ChangeSet(self._compute_tasks(pending[start : start + BATCH]), datetime.now(UTC))
+            for start in range(0, len(rows), batch):
+                raise_if_stopped()
+                change_set = ChangeSet(self._compute_tasks(rows[start : start + batch]), datetime.now(UTC))
                 wait(commits)
                 # Committed while the models compute the next batch.
                 commits.append(self._pool.submit(commit, self._ledger, change_set, timedelta(0)))
@@ -50,17 +86,23 @@ class Enricher:
             for future in commits:
                 future.result()
 
-    def _pending_rows(self, rows: Sequence[int] | None) -> list[int]:
+    def pending_rows(self, rows: Sequence[int] | None = None) -> PendingRows:
+        """Returns the rows, among `rows` or all, of the memories that have a task."""
         with self._ledger.read() as connection:
             if rows is None:
-                return outbox.rows_awaiting_enrichment(connection, 1_000_000)
-            return [
-                row
-                for start in range(0, len(rows), memories.BATCH)
-                for row in outbox.rows_awaiting_enrichment(
-                    connection, memories.BATCH, rows[start : start + memories.BATCH]
-                )
-            ]
+                pending = outbox.rows_awaiting_enrichment(connection, 1_000_000)
+            else:
+                pending = [
+                    row_and_chars
+                    for start in range(0, len(rows), memories.BATCH)
+                    for row_and_chars in outbox.rows_awaiting_enrichment(
+                        connection, memories.BATCH, rows[start : start + memories.BATCH]
+                    )
+                ]
+        return PendingRows(
+            [row for row, chars in pending if chars <= MAX_SHORT_CHARS],
+            [row for row, chars in pending if chars > MAX_SHORT_CHARS],
+        )
 
     def _compute_tasks(self, rows: Sequence[int]) -> tuple[StoreEnrichment, ...]:
         with self._ledger.read() as connection:
@@ -85,7 +127,7 @@ class Enricher:
         new_texts = {h: record.embedded_text for h, record in zip(hashes, records, strict=True) if h not in cached}
         # Both in the pool: an error from there is a model's, whatever its type. A signal handler raises in the main
         # thread only.
-        extracting = self._pool.submit(self._extract, records)
+        extracting = self._pool.submit(copy_context().run, self._extract, records)
         embedding = self._pool.submit(copy_context().run, self._embed, list(new_texts.values()))
         embedded = dict(zip(new_texts, embedding.result(), strict=True))
         return tuple(

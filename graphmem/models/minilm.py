@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
-from graphmem.concurrency import single_blas_thread
+from graphmem.concurrency import raise_if_stopped, single_blas_thread
 from graphmem.errors import EmbeddingError
 from graphmem.models.protocols import Embedded, EmbeddedQuestion
 
@@ -149,6 +149,7 @@ class _Model:
         """
         results: dict[int, T] = {}
         for batch in _batches(windows):
+            raise_if_stopped()
             results.update(zip(batch, pool(self._infer([windows[index] for index in batch])), strict=True))
         return [results[index] for index in range(len(windows))]
 

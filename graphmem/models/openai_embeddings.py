@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from graphmem.concurrency import raise_if_stopped
 from graphmem.errors import EmbeddingError
 from graphmem.models.http import Connection, EndpointError, resolve_endpoint, send, strip_surrogates
 from graphmem.models.protocols import Matrix
@@ -72,6 +73,7 @@ class OpenaiEmbedder:
         rows[:, 0] = 1
         nonempty = [index for index, window in enumerate(windows) if window]
         for batch in self._batches(nonempty, windows):
+            raise_if_stopped()
             rows[batch] = self._embed_batch([windows[index] for index in batch])
         ends = np.cumsum([len(text_windows) for text_windows in windows_by_text])
         return [rows[end - len(text_windows) : end] for text_windows, end in zip(windows_by_text, ends, strict=True)]

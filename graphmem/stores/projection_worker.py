@@ -22,6 +22,9 @@ T = TypeVar("T")
 # In seconds: the pause before a retry is random between 0 and a bound that grows from RETRY_BASE to RETRY_MAX. Random,
 # so that many processes do not all connect at once to a server that has just come back.
 RETRY_BASE, RETRY_MAX = 0.5, 5.0
+# Seconds that a read waits at least for a shared store inside this process: a delivery to it waits for the ledger's
+# write lock, which another process may hold for half a minute.
+EMBEDDED_CATCH_UP_SECONDS = 3.0
 
 
 class ProjectionWorker:
@@ -29,7 +32,7 @@ class ProjectionWorker:
 
     While a store is unavailable, only one background thread retries, until it has connected and delivered everything
     that is pending; calls in the meantime fail at once. `check` connects to a store on a server (see `VectorIndex`). It
-    is None for a store inside this process; a call waits for such a store without a timeout.
+    is None for a store inside this process; a call waits for such a store itself without a timeout.
     """
 
     def __init__(self, projection: Projection, check: Callable[[], None] | None = None) -> None:
@@ -38,6 +41,7 @@ class ProjectionWorker:
         self._check = check
         self._pool = Pool(1, thread_name_prefix=f"graphmem-{projection.name}")
         self._unavailable, self._closing, self._lock = Event(), Event(), Lock()
+        self._last_delivery: Future[None] | None = None
         self._overdue_delivery: Future[None] | None = None
         self._is_schedule_requested = False  # `schedule` was called while a delivery was overdue
         self._reconnect_thread: Thread | None = None
@@ -71,7 +75,8 @@ class ProjectionWorker:
         """Starts to deliver the pending changes of these partitions.
 
         Returns None while the store is unavailable, and while a delivery to a server is overdue; in the second case
-        another delivery follows as soon as that one ends.
+        another delivery follows as soon as that one ends. A delivery to a shared projection that has not begun yet
+        covers this call, too.
         """
         if self.is_unavailable:
             return None
@@ -79,7 +84,11 @@ class ProjectionWorker:
             if self.is_overdue and self._check is not None:
                 self._is_schedule_requested = True
                 return None
-        return self._submit(lambda: self.projection.deliver(partitions))
+        last = self._last_delivery
+        if self.projection.shared and last is not None and not last.running() and not last.done():
+            return last
+        self._last_delivery = delivery = self._submit(lambda: self.projection.deliver(partitions))
+        return delivery
 
     def _submit(self, task: Callable[[], None]) -> Future[None]:
         delivery = self._pool.submit(task)
@@ -121,13 +130,16 @@ class ProjectionWorker:
         return delivery is not None and delivery.done() and self.wait_for(delivery, 0)
 
     def catch_up(self, partitions: Sequence[str], timeout: float) -> bool:
-        """Brings the projection up to date with all commits before a read; on a server, within `timeout` seconds.
+        """Brings the projection up to date with all commits before a read; a shared one within `timeout` seconds.
 
-        Returns True if it is up to date.
+        For a shared one inside this process, `timeout` is at least `EMBEDDED_CATCH_UP_SECONDS`. Returns True if the
+        projection is up to date.
         """
-        if self._check is None:
+        if not self.projection.shared:
             self.projection.catch_up(partitions)
             return True
+        if self._check is None:
+            timeout = max(timeout, EMBEDDED_CATCH_UP_SECONDS)
         return not self.projection.has_pending() or self.wait_for(self.schedule(partitions), timeout)
 
     def read(self, query: Callable[[], T]) -> T:
@@ -141,10 +153,17 @@ class ProjectionWorker:
                 self.mark_unavailable(error)
             raise
 
-    def check_contents(self) -> None:
-        """Refills a store inside this process that lost rows, before its first read; `open` does it for servers."""
-        if self._check is None:
-            self.projection.check_for_loss()
+    def check_contents(self) -> bool:
+        """Refills a store inside this process that lost rows, before its first read; `open` does it for servers.
+
+        Returns False, without a check, if the store cannot be brought up to date within `EMBEDDED_CATCH_UP_SECONDS`.
+        """
+        if self._check is not None:
+            return True
+        if self.is_overdue or not self.catch_up([], EMBEDDED_CATCH_UP_SECONDS):
+            return False
+        self.projection.check_for_loss()
+        return True
 
     def verify(self) -> dict[str, list[str]]:
         """Returns the report of `Projection.verify`; without a comparison if the store is unavailable or overdue.

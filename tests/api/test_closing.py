@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.contract import SCOPED, Make, added, damage, with_embedder
+from support.contract import SCOPED, Make, added, damage, sqlite_rows, with_embedder
 from support.databases import SQLITE_ONLY
 from support.fakes import fake_models, hash_texts
-from support.waiting import TIMEOUT
+from support.waiting import TIMEOUT, wait_until
 
 from graphmem import Memory, Settings
 from graphmem.errors import (
@@ -21,6 +23,8 @@ from graphmem.errors import (
     StoreError,
     StoreUnavailable,
 )
+from graphmem.extraction.spacy import extractor
+from graphmem.ingest import enrichment
 
 
 def test_after_closing_every_call_raises_store_unavailable(make_memory: Make) -> None:
@@ -79,6 +83,70 @@ def test_closing_under_a_running_call_lets_only_our_errors_out(
     closing.join(TIMEOUT)
     assert len(caught) == 1
     assert caught[0] is None or isinstance(caught[0], GraphmemError)
+
+
+LONG_TEXT = "Anna met Clara in Lisbon on Monday. " * 500
+SPACY = {"extractor": {"provider": "spacy"}}
+
+
+@SQLITE_ONLY
+def test_closing_leaves_a_long_text_between_two_batches_and_the_next_memory_finishes_it(
+    tmp_path: Path, make_memory: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches: list[int] = []
+    with_subjects = extractor._with_subjects
+    memory = make_memory(tmp_path, **SPACY)
+
+    def wait_for_close(nlp: Any, segments: Any) -> Any:
+        batches.append(len(segments))
+        wait_until(lambda: memory._engine._closed and memory._engine._enricher._stopped.is_set())
+        return with_subjects(nlp, segments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(enrichment, "MAX_SHORT_CHARS", 100)
+        patch.setattr(extractor, "_with_subjects", wait_for_close)
+        memory.add(LONG_TEXT, user_id="u1", wait=False)
+        wait_until(lambda: batches)
+        memory.close()
+    assert len(batches) == 1
+    assert sqlite_rows(tmp_path, "SELECT count(*) FROM tasks") == [(1,)]
+    reopened = make_memory(tmp_path, **SPACY)
+    assert reopened.flush() == {"pending": []}
+    assert "Clara" in {entity["name"] for entity in reopened.entities(user_id="u1")}
+
+
+PROGRAM = """
+import sys
+from support.fakes import fake_models
+from support.waiting import wait_until
+from graphmem import Memory, Settings
+from graphmem.extraction.spacy import extractor
+from graphmem.ingest import enrichment
+
+batches = []
+with_subjects = extractor._with_subjects
+
+def wait_for_the_end(nlp, segments):
+    batches.append(None)
+    print("batch", flush=True)
+    wait_until(lambda: not memory._engine._pool.takes_tasks)
+    return with_subjects(nlp, segments)
+
+extractor._with_subjects = wait_for_the_end
+enrichment.MAX_SHORT_CHARS = int(sys.argv[2])
+memory = Memory(sys.argv[1], settings=Settings.from_dict(fake_models(extractor={"provider": "spacy"})))
+memory.add("Anna met Clara in Lisbon on Monday. " * 500, user_id="u1", wait=False)
+wait_until(lambda: batches)
+"""
+
+
+@pytest.mark.parametrize("max_short_chars", [100, 1_000_000])
+def test_a_program_that_ends_without_closing_does_not_wait_for_a_text(tmp_path: Path, max_short_chars: int) -> None:
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path), str(max_short_chars)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, env=environment, check=False)
+    assert (ended.returncode, ended.stdout) == (0, "batch\n"), ended.stderr
+    assert sqlite_rows(tmp_path, "SELECT count(*) FROM tasks") == [(1,)]
 
 
 @SQLITE_ONLY

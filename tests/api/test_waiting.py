@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +14,15 @@ import pytest
 from support.contract import Make, added, ids, sqlite_rows, texts, with_embedder
 from support.databases import SQLITE_ONLY
 from support.fakes import hash_texts
+from support.waiting import TIMEOUT, wait_until
 
 from graphmem import Memory
 from graphmem.errors import (
     PartialWrite,
 )
+from graphmem.ingest import enrichment
+from graphmem.stores import projection_worker
+from graphmem.stores.ledger import sqlite
 
 
 def test_without_waiting_the_result_names_pending_projections_and_flush_waits_for_them(memory: Memory) -> None:
@@ -32,6 +40,27 @@ def test_closing_waits_for_background_work(tmp_path: Path, make_memory: Make) ->
     memory.add([f"memory {n}" for n in range(70)], user_id="u1", wait=False)
     memory.close()
     assert sqlite_rows(tmp_path, "SELECT count(*) FROM tasks") == [(0,)]
+
+
+def test_a_short_text_does_not_wait_for_a_long_one(make_memory: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(enrichment, "MAX_SHORT_CHARS", 100)
+    started, go_on = threading.Event(), threading.Event()
+
+    def embed(texts: list[str]) -> Any:
+        if any(len(text) > 100 for text in texts):
+            started.set()
+            assert go_on.wait(TIMEOUT)
+        return hash_texts(texts)
+
+    memory = make_memory(**with_embedder(embed))
+    memory.add("Anna met Clara. " * 10, user_id="ana", wait=False)
+    assert started.wait(TIMEOUT)
+    memory.add("tea", user_id="ben", wait=False)
+    wait_until(lambda: memory.verify()["ledger"]["tasks"] == 1)
+    assert memory.verify()["ledger"]["embeddings"] == 1
+    go_on.set()
+    assert memory.flush() == {"pending": []}
+    assert memory.verify()["ledger"]["tasks"] == 0
 
 
 def fail_to_embed(texts: list[str]) -> Any:
@@ -89,3 +118,28 @@ def test_a_search_without_its_model_says_that_it_is_degraded(make_memory: Make) 
     response = memory.search("cake", user_id="u1")
     assert (ids(response), response["degraded"]) == ([uid], ["vectors"])
     assert "degraded" not in make_memory().search("cake", user_id="u1")
+
+
+@SQLITE_ONLY
+def test_a_search_does_not_wait_for_another_process_that_holds_the_write_lock(
+    tmp_path: Path, make_memory: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "BUSY_SECONDS", 100 * TIMEOUT)
+    monkeypatch.setattr(projection_worker, "EMBEDDED_CATCH_UP_SECONDS", 0.05)
+    memory = make_memory(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(memory._engine, "deliver", lambda _: ["vectors"])
+        uid = added(memory, "tea and cake")
+    with (
+        closing(sqlite3.connect(tmp_path / "ledger.sqlite", isolation_level=None)) as other,
+        ThreadPoolExecutor() as pool,
+    ):
+        other.execute("BEGIN IMMEDIATE")
+        searches = [pool.submit(memory.search, "cake", user_id="u1") for _ in range(2)]
+        try:
+            responses = [search.result(TIMEOUT) for search in searches]
+        finally:
+            other.rollback()
+    assert [(ids(response), response["degraded"]) for response in responses] == [([uid], ["vectors"])] * 2
+    assert memory.flush() == {"pending": []}
+    assert "degraded" not in memory.search("cake", user_id="u1")

@@ -568,9 +568,9 @@ def test_only_the_items_of_the_page_are_refreshed(store: GraphmemStore, memory: 
 def test_reading_an_item_without_a_time_to_live_writes_nothing(store: GraphmemStore, memory: Memory) -> None:
     store.put(NOTES, "k", TEA)
     memory.flush()
-    scheduled = memory._engine._scheduled_work
+    scheduled = memory._engine._background._last_run
     store.get(NOTES, "k")
-    assert memory._engine._scheduled_work is scheduled
+    assert memory._engine._background._last_run is scheduled
 
 
 def test_the_default_time_to_live_is_that_of_new_items(memory: Memory) -> None:

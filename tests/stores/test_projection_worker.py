@@ -342,6 +342,26 @@ def test_a_store_in_this_process_is_waited_for_without_timeout(clerk: Any, serve
     projection_worker.close(0)
 
 
+def test_a_read_waits_until_the_timeout_for_a_shared_store_in_this_process(
+    clerk: Any, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "EMBEDDED_CATCH_UP_SECONDS", 0.05)
+    projection_worker = ProjectionWorker(projection(clerk, server))
+    first = clerk.say("Anna paints")
+    server.may_proceed.clear()
+    assert not projection_worker.catch_up([], 0)
+    assert projection_worker.is_overdue
+    assert not projection_worker.check_contents()
+    second = clerk.say("Bo sings")
+    waiting = projection_worker.schedule([])
+    assert projection_worker.schedule([]) is waiting  # many reads meanwhile leave one delivery behind
+    server.may_proceed.set()
+    assert projection_worker.wait_for(waiting, TIMEOUT)
+    assert ids(server) == {first.id, second.id}
+    assert projection_worker.check_contents()
+    projection_worker.close(0)
+
+
 # --- leases ----------------------------------------------------------------------------------------------------------
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from graphmem.commands.types import ChangeSet, Command, Outcome
 from graphmem.commands.unit_of_work import commit
+from graphmem.concurrency import Pool
 from graphmem.ingest.enrichment import Enricher
 from graphmem.ingest.messages import message_commands
 from graphmem.model import MemoryRecord, Message, Scope, View
@@ -33,7 +33,7 @@ def fake_models(**config: Any) -> dict[str, Any]:
 class Clerk:
     """Writes to a ledger as the engine does, with models that need no files."""
 
-    def __init__(self, ledger: Ledger, pool: ThreadPoolExecutor) -> None:
+    def __init__(self, ledger: Ledger, pool: Pool) -> None:
         self.ledger = ledger
         self.embedder = HashEmbedder(DIMS)
         self._enricher = Enricher(ledger, self.embedder, WordExtractor(), pool)

@@ -3,9 +3,11 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pytest
+from support.waiting import TIMEOUT, wait_until
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from graphmem.concurrency import single_blas_thread
+from graphmem.concurrency import OrderedLock, Pool, WorkStopped, raise_if_stopped, single_blas_thread, stoppable
 
 
 def blas() -> set[int]:
@@ -46,3 +48,71 @@ def test_the_program_can_set_its_own_limit_afterwards() -> None:
         pool.submit(inside).result()
         with threadpool_limits(1, user_api="blas"):
             assert blas() == {1}
+
+
+def test_a_lock_goes_to_the_urgent_thread_and_then_to_the_others_in_their_order() -> None:
+    lock, order = OrderedLock(), list[str]()
+
+    def take(name: str, *, urgent: bool) -> None:
+        with lock.turn(urgent=urgent):
+            order.append(name)
+
+    with ThreadPoolExecutor(4) as pool:
+        with lock.turn():
+            takers = []
+            for waiting, name in enumerate(("first", "second", "urgent"), start=1):
+                takers.append(pool.submit(take, name, urgent=name == "urgent"))
+                wait_until(lambda waiting=waiting: len(lock._waiting) == waiting)
+        for taker in takers:
+            taker.result(TIMEOUT)
+    assert order == ["urgent", "first", "second"]
+
+
+def test_a_thread_that_takes_the_lock_again_at_once_lets_the_waiting_one_go_first() -> None:
+    lock, order = OrderedLock(), list[str]()
+
+    def take() -> None:
+        with lock.turn():
+            order.append("other")
+
+    with ThreadPoolExecutor(1) as pool:
+        with lock.turn():
+            taker = pool.submit(take)
+            wait_until(lambda: lock._waiting)
+        with lock.turn():
+            order.append("again")
+        taker.result(TIMEOUT)
+    assert order == ["other", "again"]
+
+
+def test_a_lock_is_released_after_an_error_and_after_a_wait_that_was_broken_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lock = OrderedLock()
+    with pytest.raises(ValueError, match="under the lock"), lock.turn():
+        raise ValueError("under the lock")
+
+    def interrupted(_condition: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(lock._changed, "wait_for", interrupted)
+        with pytest.raises(KeyboardInterrupt), lock.turn():
+            pass
+    with lock.turn():
+        assert not lock._waiting
+
+
+def test_work_is_stopped_only_in_its_own_context() -> None:
+    with stoppable(lambda: True):
+        with pytest.raises(WorkStopped):
+            raise_if_stopped()
+        with stoppable(lambda: False):
+            raise_if_stopped()
+    raise_if_stopped()
+
+
+def test_a_pool_that_was_shut_down_takes_no_tasks() -> None:
+    with Pool(1) as pool:
+        assert pool.takes_tasks
+    assert not pool.takes_tasks

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from support.waiting import TIMEOUT
 
+from graphmem.concurrency import WorkStopped, stoppable
 from graphmem.errors import EmbeddingError
 from graphmem.models import minilm
 from graphmem.models.minilm import MiniLM, TokenMiniLM
@@ -226,3 +227,15 @@ def test_the_projection_is_the_same_on_every_machine() -> None:
 def test_embedding_spec() -> None:
     assert embedding_spec_of(MODEL).names == ["vector"]
     assert embedding_spec_of(TOKENS).names == ["vector", "tokens-128"]
+
+
+def test_embedding_can_be_stopped_between_two_batches() -> None:
+    asked = []
+
+    def must_stop() -> bool:
+        asked.append(None)
+        return len(asked) == 2
+
+    with stoppable(must_stop), pytest.raises(WorkStopped):
+        TOKENS.embed_tokens(["Anna met Clara in Lisbon. " * 200])
+    assert len(asked) == 2

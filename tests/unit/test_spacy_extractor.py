@@ -4,8 +4,10 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
+from support.waiting import TIMEOUT, wait_until
 
 from graphmem.errors import ConfigError, ModelError
 from graphmem.extraction.protocols import Extractor
@@ -412,6 +414,28 @@ def test_many_threads() -> None:
     alone = [extract(text) for text in texts]
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(extract, texts * 4)) == alone * 4
+
+
+def test_a_question_is_parsed_between_two_batches_of_a_long_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+    with_subjects = extractor_module._with_subjects
+
+    def wait_for_the_question(nlp: Any, segments: Any) -> Any:
+        text = segments[0][1]
+        parsed.append(text)
+        if len(parsed) == 1:
+            wait_until(lambda: extractor_module._lock._waiting)
+        return with_subjects(nlp, segments)
+
+    monkeypatch.setattr(extractor_module, "_with_subjects", wait_for_the_question)
+    with ThreadPoolExecutor(2) as pool:
+        extracting = pool.submit(extract, "Anna met Clara in Lisbon on Monday. " * 600)
+        wait_until(lambda: parsed)
+        asking = pool.submit(EXTRACTOR.keys, "Where does Ben live?")
+        assert [mention.key for mention in asking.result(TIMEOUT)] == ["ben"]
+        extracting.result(TIMEOUT)
+    assert len(parsed) > 3
+    assert parsed.index("Where does Ben live?") == 1
 
 
 def test_the_installed_model_is_named() -> None:

@@ -63,15 +63,22 @@ def enqueue_enrichment(connection: Connection, row: int, version: int) -> None:
     )
 
 
-def rows_awaiting_enrichment(connection: Connection, limit: int, rows: Sequence[int] | None = None) -> list[int]:
-    """Returns up to `limit` rows of memories that wait for enrichment, fewest attempts first.
+def rows_awaiting_enrichment(
+    connection: Connection, limit: int, rows: Sequence[int] | None = None
+) -> list[tuple[int, int]]:
+    """Returns up to `limit` rows of memories that wait for enrichment, fewest attempts first: (row, characters).
 
     With `rows` only those among them.
     """
-    statement = select(tasks.c.memory).order_by(tasks.c.attempts, tasks.c.memory).limit(limit)
+    statement = (
+        select(tasks.c.memory, func.length(memories.c.text))
+        .join(memories)
+        .order_by(tasks.c.attempts, tasks.c.memory)
+        .limit(limit)
+    )
     if rows is not None:
         statement = statement.where(tasks.c.memory.in_(rows))
-    return list(connection.scalars(statement))
+    return [(row, chars) for row, chars in connection.execute(statement)]
 
 
 def ids_awaiting_enrichment(connection: Connection, uids: Iterable[str]) -> list[str]:
