@@ -37,7 +37,8 @@ BLOCK_SECONDS = 300.0
 MAX_BLOCKS, MAX_SESSIONS = 256, 256
 # The most hits that a model may ask a tool for.
 MAX_TOOL_HITS = 50
-CALL_THREADS = 4
+# Threads for the calls of one set of tools: those of a store or model that hangs must leave some to others.
+CALL_THREADS = 32
 
 Id: TypeAlias = str | int | UUID | Callable[[Any], Any]
 """An id of a scope, or the function that gets it from a run's context."""

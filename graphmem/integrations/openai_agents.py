@@ -11,6 +11,7 @@ import json
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from itertools import takewhile
 from typing import Any
 from uuid import uuid4
@@ -20,7 +21,6 @@ from pydantic_core import to_json
 
 from graphmem.async_memory import AsyncMemory
 from graphmem.boundary import validation
-from graphmem.chat import MAX_SECONDS
 from graphmem.commands.types import DeleteItem, OutcomeType
 from graphmem.errors import ValidationError
 from graphmem.ingest.chat_deduplication import message_text
@@ -29,6 +29,7 @@ from graphmem.integrations.base import (
     Id,
     Recollection,
     RunScope,
+    TimedCalls,
     required,
     result_dict,
     run_scopes,
@@ -36,7 +37,6 @@ from graphmem.integrations.base import (
     user_in_context,
 )
 from graphmem.integrations.items import ItemStore
-from graphmem.integrations.threads import DaemonThreads
 from graphmem.integrations.turns import Session, last_question, plain_turns
 from graphmem.memory import Memory
 from graphmem.model import Scope
@@ -60,8 +60,6 @@ logger = logging.getLogger("graphmem")
 NAMESPACE = "openai-agents"
 # The roles of items that a run begins with, and that no model has answered yet.
 _INPUT_ROLES = ("user", "system", "developer")
-# Calls of tools that run at once in a process. Those that hang must leave the event loop's threads to sessions.
-_tool_threads = DaemonThreads(32, "graphmem-tool")
 _NOBODY = "No memories can be used in this run."
 _NOT_SEARCHED = "The memories cannot be searched now. Answer without them."
 _WRONG_ARGUMENTS = "The arguments are not those of the tool's schema."
@@ -205,7 +203,7 @@ def memory_tools(
     """
     searched_memory = sync_memory(memory)
     scope_of, recall_scope_of = run_scopes(_user(user_id), recall_user_id, agent_id, run_id)
-    limit = validation.seconds(time_limit, "time_limit", MAX_SECONDS)
+    calls = TimedCalls(searched_memory, time_limit)
     names = ("id",) if validation.flag(ids, "ids") else ()
 
     def search(scope_ids: dict[str, Any], query: str, top_k: int, turn_input: list[TResponseInputItem]) -> str:
@@ -230,7 +228,7 @@ def memory_tools(
         return function_tool(
             name_override=name,
             strict_mode=True,
-            timeout=limit,
+            timeout=time_limit,
             timeout_error_function=explain,
             failure_error_function=explain,
         )
@@ -243,7 +241,7 @@ def memory_tools(
             query: What to look for, in a few words or as a question.
             top_k: How many memories to return, 1 to 50.
         """
-        return await _call(_NOT_SEARCHED, search, recall_scope_of(ctx.context), query, top_k, ctx.turn_input)
+        return await _call(calls, _NOT_SEARCHED, search, recall_scope_of(ctx.context), query, top_k, ctx.turn_input)
 
     @tool("add_memory", _NOT_STORED)
     async def add_memory(ctx: RunContextWrapper[Any], content: str) -> str:
@@ -252,17 +250,19 @@ def memory_tools(
         Args:
             content: The text to remember, understandable by itself.
         """
-        return await _call(_NOT_STORED, add, scope_of(ctx.context), content)
+        return await _call(calls, _NOT_STORED, add, scope_of(ctx.context), content)
 
     return [search_memories, add_memory]
 
 
-async def _call(failure: str, function: Callable[..., str], scope: Scope | None, *arguments: Any) -> str:
+async def _call(
+    calls: TimedCalls, failure: str, function: Callable[..., str], scope: Scope | None, *arguments: Any
+) -> str:
     """Calls a tool's function in a thread of the tools; returns a sentence to the model if it fails."""
     if scope is None:
         return _NOBODY
     try:
-        return await _tool_threads.call(function, scope.parts, *arguments)
+        return await calls.acall(partial(function, scope.parts, *arguments))
     except ValidationError as error:
         return str(error)  # names the argument and the remedy, for the model
     except Exception as error:  # noqa: BLE001  (no failure of the memory may end a run)
