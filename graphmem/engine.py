@@ -464,7 +464,7 @@ class Engine:
     def close(self) -> None:
         """Waits for the users of the engine and for background work, then closes all stores.
 
-        Long texts that are not enriched yet stay recorded. A second call does nothing, nor does one in a forked process.
+        Long texts that are not enriched yet stay recorded. Does nothing in a second call, or in a forked process.
         """
         if self in _inherited:
             return

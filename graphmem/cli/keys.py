@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from graphmem.cli.options import CommandContext, unscoped_command
-from graphmem.cli.render import one_line
 from graphmem.model import iso, optional_iso
 
 if TYPE_CHECKING:
@@ -75,6 +74,8 @@ def _shown(key: ApiKey) -> dict[str, Any]:
 
 
 def _print_rows(renderer: Renderer, rows: list[dict[str, Any]]) -> None:
+    from graphmem.cli.render import one_line  # noqa: PLC0415
+
     for row in rows:
         state = f"  revoked {row['revoked_at'][:10]}" if row["revoked_at"] else ""
         ends = f"  until {row['expires_at'][:10]}" if row["expires_at"] else ""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
 from typing import Annotated, Literal
 
 import typer
 
-from graphmem.cli.options import CommandContext, server_command
+from graphmem.cli.options import INTERRUPTED, CommandContext, error_exit, server_command
 from graphmem.errors import ConfigError
 
 
@@ -47,4 +49,9 @@ def mcp(
             names=names or configured.names,
             instructions=configured.instructions or "",
         )
-        anyio.run(serve_stdio, server)
+        # Reading standard input cannot be interrupted. Acknowledged memories are durable; unfinished work is recorded.
+        signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
+        try:
+            anyio.run(serve_stdio, server)
+        except* BrokenPipeError:
+            raise error_exit("the client has closed the connection") from None

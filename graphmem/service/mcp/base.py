@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, ClassVar, get_type_hints
@@ -14,6 +15,13 @@ from graphmem.async_memory import AsyncMemory
 from graphmem.errors import ValidationError
 from graphmem.model import Scope
 from graphmem.service.mcp.results import Result, shortened
+
+# The tools that a model has in place of methods, which errors of `Memory` name.
+_TOOLS = {
+    "delete": "delete_memory", "explain": "explain_memory", "get_all": "get_memories", "history": "memory_history",
+    "search": "search_memories", "update": "update_memory",
+}  # fmt: skip
+_METHOD = re.compile(rf"\b({'|'.join(_TOOLS)})\(\)")
 
 
 class _Schema(GenerateJsonSchema):
@@ -56,7 +64,7 @@ class Tool(BaseModel):
     def error_text(cls, error: ValidationError) -> str:
         """Returns the text of an error of `Memory`, with the name of this tool's argument."""
         name, separator, rest = str(error).partition("=")
-        return f"{cls.own_names.get(name, name)}{separator}{rest}"
+        return _METHOD.sub(lambda match: _TOOLS[match[1]], f"{cls.own_names.get(name, name)}{separator}{rest}")
 
     @classmethod
     def description(cls) -> str:

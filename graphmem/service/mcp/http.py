@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from graphmem.async_memory import AsyncMemory
 from graphmem.boundary import validation
 from graphmem.errors import ValidationError
 from graphmem.integrations.base import required, sync_memory
+from graphmem.logs import log_text
 from graphmem.memory import Memory
 from graphmem.model import Scope
 from graphmem.service.keys import Keys
@@ -25,6 +27,9 @@ with required("mcp", "mcp"):
     from mcp.server.transport_security import TransportSecuritySettings
     from pydantic import AnyHttpUrl
     from starlette.applications import Starlette
+    from starlette.authentication import AuthenticationError
+
+logger = logging.getLogger("graphmem")
 
 USER_HEADER = "X-Graphmem-User"
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -41,6 +46,12 @@ class Key:
     id: str
     user_id: str | None
     agent_id: str | None = None
+
+    def __post_init__(self) -> None:
+        """Raises ValidationError for unusable ids, such as an empty one."""
+        for name in ("user_id", "agent_id"):
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, validation.identifier(value, name))
 
 
 FindKey = Callable[[str], Awaitable[Key | None]]
@@ -71,7 +82,7 @@ def mcp_app(
     """
     if find_key is None:
         find_key = _ledger_keys(sync_memory(memory))
-    if not callable(find_key):
+    if not (inspect.iscoroutinefunction(find_key) or inspect.iscoroutinefunction(type(find_key).__call__)):
         validation.refuse("find_key", type(find_key).__name__, "must be an async function of a key's text")
     if not isinstance(path, str) or not path.startswith("/"):
         validation.refuse("path", path, 'must begin with "/"')
@@ -81,8 +92,12 @@ def mcp_app(
         stateless_http=True,
         json_response=True,
         transport_security=TransportSecuritySettings(
-            allowed_hosts=list(allowed_hosts) or [host for name in _LOOPBACK for host in (name, f"{name}:*")],
-            allowed_origins=list(allowed_origins),
+            allowed_hosts=[
+                host
+                for name in _checked_names(allowed_hosts, "allowed_hosts") or _LOOPBACK
+                for host in (name, f"{name}:*")
+            ],
+            allowed_origins=_checked_names(allowed_origins, "allowed_origins"),
         ),
         auth=_auth_settings(),
         token_verifier=_KeyVerifier(find_key),
@@ -99,6 +114,12 @@ def _ledger_keys(memory: Memory) -> FindKey:
     return find
 
 
+def _checked_names(names: Sequence[str], argument: str) -> list[str]:
+    if isinstance(names, str) or not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        validation.refuse(argument, names, 'must be a list of names, such as ["memory.example.org"]')
+    return list(names)
+
+
 class _KeyVerifier:
     """Translates our keys to the access tokens of the SDK."""
 
@@ -106,7 +127,11 @@ class _KeyVerifier:
         self._find_key = find_key
 
     async def verify_token(self, token: str) -> AccessToken | None:
-        key = await self._find_key(token)
+        try:
+            key = await self._find_key(token)
+        except Exception as error:  # noqa: BLE001  (the server would log a stack)
+            logger.warning("a key could not be checked (%s)", log_text(error))
+            raise AuthenticationError("keys cannot be checked now; try again later") from None
         if key is None:
             return None
         claims = {"agent_id": key.agent_id}
@@ -118,13 +143,27 @@ def _scope_of_request(request: ServerRequestContext[Any, Any]) -> Scope:
     token = get_access_token()
     if token is None:
         raise ValidationError("Authorization: this request has no key")
-    named = request.request.headers.get(USER_HEADER) if request.request is not None else None
-    if token.subject is None and not named:
+    named = None if request.request is None else _named_user(request.request.headers.getlist(USER_HEADER))
+    if token.subject is None and named is None:
         raise ValidationError(f"{USER_HEADER}: is missing; the key of an application names the user of each request")
     if token.subject is not None and named not in {None, token.subject}:
         raise ValidationError(f"{USER_HEADER}: names another user than the one to whom this key is bound; leave it out")
+    user_id = named if token.subject is None else token.subject
     agent_id = (token.claims or {}).get("agent_id")
-    return validation.required_scope(token.subject or named, agent_id)[0]
+    return validation.required_scope(user_id, agent_id)[0]
+
+
+def _named_user(values: list[str]) -> str | None:
+    """Returns the user that the header names, as UTF-8; None without the header."""
+    if not values:
+        return None
+    if len(values) > 1:
+        raise ValidationError(f"{USER_HEADER}: is there {len(values)} times; a request names one user")
+    try:
+        name = values[0].encode("latin-1").decode()
+    except UnicodeError:
+        raise ValidationError(f"{USER_HEADER}: is not UTF-8") from None
+    return validation.identifier(name, USER_HEADER)
 
 
 def _auth_settings() -> AuthSettings:

@@ -82,11 +82,11 @@ def _parts(address: str) -> tuple[str, str]:
 
 
 async def _recent(memory: AsyncMemory, scope: Scope) -> dict[str, Any]:
-    return (await tools.GetMemories(limit=20).run(memory, scope)).model_dump(mode="json")
+    return (await tools.GetMemories(limit=20).run(memory, scope)).model_dump(mode="json", exclude_none=True)
 
 
 async def _profile(memory: AsyncMemory, scope: Scope) -> dict[str, Any]:
-    return (await tools.GetContext().run(memory, scope)).model_dump(mode="json", exclude={"context"})
+    return (await tools.GetContext().run(memory, scope)).model_dump(mode="json", exclude_none=True, exclude={"context"})
 
 
 async def _graph(memory: AsyncMemory, scope: Scope) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 from zlib import crc32
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -34,8 +34,8 @@ class Result(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     def shown(self) -> str:
-        """Returns the result as a text for the model to read; by default its JSON, without empty parts."""
-        return self.model_dump_json(exclude_defaults=True)
+        """Returns the result as a text for the model to read; by default its JSON, without empty parts, as data."""
+        return context.block([f"{context.one_line(self.model_dump_json(exclude_defaults=True))}\n"])
 
 
 class AddedMemory(Result):
@@ -54,11 +54,14 @@ class AddResult(Result):
 
     def shown(self) -> str:
         ids = ", ".join(f"{item.event} {item.id}" for item in self.results)
-        return f"Stored{f' ({ids})' if ids else ''}."
+        waiting = (
+            f" Not there yet: {', '.join(self.pending)}; searches find it when that is done." if self.pending else ""
+        )
+        return f"Stored{f' ({ids})' if ids else ''}.{waiting}"
 
 
-class MemoryResult(Result):
-    """A memory. `at`: when it was said; `valid_to`: when it stopped being true. `memory` can be a page of its text."""
+class ListedMemory(Result):
+    """A memory, of a long one the beginning. `at`: when it was said; `valid_to`: when it stopped being true."""
 
     id: str
     memory: str
@@ -68,6 +71,11 @@ class MemoryResult(Result):
     speaker: str | None = None
     valid_to: str | None = None
     expiration_date: str | None = None
+
+
+class MemoryResult(ListedMemory):
+    """A memory; `memory` can be a page of its text."""
+
     message: str = ""
     pending: list[str] = []
     next_cursor: str = Cursor
@@ -106,7 +114,7 @@ class SearchResult(Result):
 class ListResult(Result):
     """Memories, newest first; `total` counts all."""
 
-    results: list[MemoryResult]
+    results: list[ListedMemory]
     total: int
     next_cursor: str = Cursor
 
@@ -132,7 +140,7 @@ class ContextResult(Result):
 
 
 class Event(Result):
-    """One change of a memory; `undo_change` takes the id of an UPDATE or RETIRE."""
+    """One change of a memory, with its id; an UPDATE or RETIRE can be undone by it."""
 
     id: str
     event: str
@@ -194,7 +202,7 @@ class GraphResult(Result):
 
     entities: list[Entity]
     relations: list[Relation]
-    memories: list[MemoryResult]
+    memories: list[ListedMemory]
     is_cut: bool = False
 
 
@@ -257,8 +265,16 @@ def memory_block(memories: Sequence[Mapping[str, Any]]) -> str:
 
 
 def shortened(text: str, max_chars: int = MAX_LISTED_CHARS) -> str:
-    """Returns a text of at most `max_chars` characters, with "…" at its end if it was cut."""
-    return text if len(text) <= max_chars else f"{text[: max_chars - 1]}…"
+    """Returns a text of at most `max_chars` characters as JSON, with "…" at its end if it was cut."""
+    return text if _size(text) <= max_chars + 2 else f"{text[: fitting_chars(text, max_chars - 1)]}…"
+
+
+def fitting_chars(text: str, max_chars: int) -> int:
+    """Returns how many characters of the beginning of a text have at most `max_chars` characters as JSON."""
+    length = min(len(text), max_chars)
+    while (size := _size(text[:length]) - 2) > max_chars:
+        length = length * max_chars // size
+    return length
 
 
 def fitting(result: dict[str, Any]) -> dict[str, Any]:
@@ -284,22 +300,27 @@ def page(
     return shaped, start + len(shaped)
 
 
-def cursor_at(place: int, arguments: Mapping[str, Any]) -> str:
-    """Returns the opaque cursor of a place in the result for these arguments."""
+def cursor_at(place: object, arguments: Mapping[str, Any]) -> str:
+    """Returns the opaque cursor of a place (JSON) in the result for these arguments."""
     return base64.urlsafe_b64encode(json.dumps([place, _checksum(arguments)]).encode()).decode()
 
 
-def place_of(cursor: str, arguments: Mapping[str, Any]) -> int:
-    """Returns the place of a cursor, 0 for "". Raises ValidationError for one of another call."""
+def place_of(cursor: str, arguments: Mapping[str, Any], first: Any = 0) -> Any:
+    """Returns the place of a cursor, `first` for "". Raises ValidationError for one of another call."""
     if not cursor:
-        return 0
+        return first
     try:
         place, checksum = json.loads(base64.urlsafe_b64decode(cursor.encode()))
-    except (ValueError, TypeError):
-        place, checksum = None, None
-    if not isinstance(place, int) or place < 0 or checksum != _checksum(arguments):
-        validation.refuse("cursor", cursor, "is no next_cursor of this call; leave it out to begin again")
+    except (ValueError, TypeError, RecursionError):
+        refuse_cursor(cursor)
+    if checksum != _checksum(arguments) or (first == 0 and (type(place) is not int or place < 0)):
+        refuse_cursor(cursor)
     return place
+
+
+def refuse_cursor(cursor: str) -> NoReturn:
+    """Raises ValidationError for a cursor that the call did not return."""
+    validation.refuse("cursor", cursor, "is no next_cursor of this call; leave it out to begin again")
 
 
 def _checksum(arguments: Mapping[str, Any]) -> int:

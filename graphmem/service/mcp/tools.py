@@ -23,29 +23,31 @@ from graphmem.retrieval.context import speaker_of
 from graphmem.service.mcp import results
 from graphmem.service.mcp.base import Tool
 from graphmem.service.mcp.graph_parts import graph_around
-from graphmem.service.mcp.results import cursor_at, fitting, page, place_of, shortened
+from graphmem.service.mcp.results import cursor_at, fitting, fitting_chars, page, place_of, refuse_cursor, shortened
 
 # A token of English has about four characters; of Chinese one. `get_context` measures the block, and shortens it.
 CHARS_PER_TOKEN = 4
 # How many of the newest summaries and memories `get_context` looks at, and how many entities it names.
 NEWEST_SUMMARIES, NEWEST_MEMORIES, TOPICS = 3, 20, 10
+# How many memories of one moment a list can skip that its former page has shown.
+MAX_ALIKE = 200
 # How many entities or hits a search in the graph starts from.
 GRAPH_STARTS = 5
 
 
 def _as_list(value: object) -> object:
-    """Reads a list that a client sends as JSON text, or as one word."""
+    """Reads a list that a client sends as JSON text, or as words with commas between them."""
     if not isinstance(value, str):
         return value
     if value.lstrip().startswith("["):
         try:
             return json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             return value
-    return [value] if value else []
+    return [part.strip() for part in value.split(",")] if value else []
 
 
-MemoryId = Annotated[str, Field(description="The id of a memory, as search_memories and get_memories give it")]
+MemoryId = Annotated[str, Field(description="The id of a memory, as searches and lists give it")]
 Query = Annotated[str, Field(description="A question, or words")]
 Limit = Annotated[int, Field(ge=1, le=MAX_TOOL_HITS, description="How many to return at most")]
 Hops = Annotated[int, Field(ge=0, le=5, description="How many edges away from its start the graph is shown")]
@@ -64,9 +66,7 @@ class AddMemory(Tool):
     title = "Remember something"
     own_names = MappingProxyType({"messages.content": "content"})
 
-    content: str = Field(
-        min_length=1, description="One statement that is understood by itself, with names instead of pronouns"
-    )
+    content: str = Field(description="One statement that is understood by itself, with names instead of pronouns")
     memory_type: Literal["", "episodic", "semantic", "preference", "fact", "procedural"] = Field(
         default="",
         description="An event, knowledge (semantic or fact), a preference or a procedure; leave it out if unsure",
@@ -75,10 +75,13 @@ class AddMemory(Tool):
     async def run(self, memory: AsyncMemory, scope: Scope) -> results.AddResult:
         if not self.content.strip():
             raise ValidationError("content: is empty; give one statement")
-        memory_type = "semantic" if self.memory_type == "fact" else self.memory_type or None
         # Facts are drawn in the background: a language model may take longer than a client waits for a tool.
         has_llm = memory.sync._engine.llm is not None  # noqa: SLF001  (same package)
-        added = result_dict(await memory.add(self.content, **scope.parts, memory_type=memory_type, wait=not has_llm))
+        added = result_dict(
+            await memory.add(
+                self.content, **scope.parts, memory_type=_stored_type(self.memory_type) or None, wait=not has_llm
+            )
+        )
         items = [
             {"id": item["id"], "memory": shortened(item["memory"]), "event": item["event"]} for item in added["results"]
         ]
@@ -98,9 +101,11 @@ class UpdateMemory(Tool):
     is_idempotent = True
 
     memory_id: MemoryId
-    content: str = Field(min_length=1, description="The whole new text")
+    content: str = Field(description="The whole new text")
 
     async def run(self, memory: AsyncMemory, scope: Scope) -> results.MemoryResult:
+        if not self.content.strip():
+            raise ValidationError("content: is empty; give the whole new text")
         return _memory_result(await memory.update(self.memory_id, self.content, **scope.parts))
 
 
@@ -168,9 +173,12 @@ class SearchMemories(Tool):
     query: Query
     top_k: Limit = 5
     memory_types: Annotated[
-        list[Literal["episodic", "semantic", "preference", "procedural"]], BeforeValidator(_as_list)
+        list[Literal["episodic", "semantic", "preference", "fact", "procedural"]], BeforeValidator(_as_list)
     ] = Field(default=[], description="Only memories that were stored with one of these types")
-    as_of: str = Field(default="", description="Only what was true at this time: an ISO 8601 date or time")
+    as_of: str = Field(
+        default="",
+        description="Only what was true at this time: ISO 8601; a date is its first moment. Texts are as they are now",
+    )
     cursor: CursorArgument = ""
 
     async def run(self, memory: AsyncMemory, scope: Scope) -> results.SearchResult:
@@ -181,7 +189,9 @@ class SearchMemories(Tool):
                 self.query,
                 **scope.parts,
                 top_k=self.top_k,
-                filters={"memory_type": {"in": self.memory_types}} if self.memory_types else None,
+                filters={"memory_type": {"in": [_stored_type(name) for name in self.memory_types]}}
+                if self.memory_types
+                else None,
                 as_of=self.as_of or None,
                 explain=True,
             )
@@ -248,17 +258,29 @@ class GetMemories(Tool):
     limit: Limit = 50
 
     async def run(self, memory: AsyncMemory, scope: Scope) -> results.ListResult:
-        start = place_of(self.cursor, {})
-        listed = result_dict(await memory.get_all(**scope.parts, limit=self.limit, offset=start))
-        items, count = page(listed["results"], 0, _memory_item)
-        end = start + count
+        # Memories may be added and deleted between two pages, so a cursor names the last memory of its page.
+        last_at, last_id = self._last_shown()
+        total = result_dict(await memory.get_all(**scope.parts, limit=1))["total"]
+        filters = {"at": {"lte": last_at}} if last_at else None
+        listed = result_dict(await memory.get_all(**scope.parts, limit=self.limit + MAX_ALIKE, filters=filters))
+        places = [place for place, one in enumerate(listed["results"]) if one["id"] == last_id]
+        following = listed["results"][places[0] + 1 if places else 0 :]
+        items, count = page(following[: self.limit], 0, _memory_item)
+        last = following[count - 1] if count else None
         return results.ListResult.model_validate(
             {
                 "results": items,
-                "total": listed["total"],
-                "next_cursor": cursor_at(end, {}) if end < listed["total"] else "",
+                "total": total,
+                "next_cursor": cursor_at([last["at"], last["id"]], {}) if last and count < len(following) else "",
             }
         )
+
+    def _last_shown(self) -> tuple[str, str]:
+        """Returns the time and the id of the last memory of the page before; "" for the first page."""
+        place = place_of(self.cursor, {}, ["", ""])
+        if not (isinstance(place, list) and len(place) == 2 and all(isinstance(part, str) for part in place)):  # noqa: PLR2004
+            refuse_cursor(self.cursor)
+        return place[0], place[1]
 
 
 class GetMemory(Tool):
@@ -274,7 +296,7 @@ class GetMemory(Tool):
     async def run(self, memory: AsyncMemory, scope: Scope) -> results.MemoryResult:
         record, arguments = await _existing(memory, self.memory_id, scope), {"memory_id": self.memory_id}
         start = place_of(self.cursor, arguments)
-        end = start + results.MAX_CHARS - 1000
+        end = start + fitting_chars(record["memory"][start:], results.MAX_CHARS - 1000)
         part = record["memory"][start:end]
         return results.MemoryResult.model_validate(
             {
@@ -286,9 +308,7 @@ class GetMemory(Tool):
 
 
 class MemoryHistory(Tool):
-    """Show how a memory was changed, oldest change first; undo_change takes the ids. Not for its sources: use
-    explain_memory.
-    """
+    """Show how a memory was changed, oldest change first. Not for its sources: use explain_memory."""
 
     tool_name = "memory_history"
     title = "Show the history of a memory"
@@ -458,6 +478,11 @@ DOTTED_NAMES = {
 
 
 # --- shapes ---------------------------------------------------------------------------------------------------------
+
+
+def _stored_type(memory_type: str) -> str:
+    """Returns the type as which `Memory` stores it: it has no "fact"."""
+    return "semantic" if memory_type == "fact" else memory_type
 
 
 async def _existing(memory: AsyncMemory, memory_id: str, scope: Scope, not_found: str = Tool.not_found) -> Any:
