@@ -11,6 +11,7 @@ from support.waiting import TIMEOUT, wait_until
 
 from graphmem.errors import ConfigError, ModelError
 from graphmem.extraction.protocols import Extractor
+from graphmem.extraction.spacy import document, noun_phrases
 from graphmem.extraction.spacy import extractor as extractor_module
 from graphmem.extraction.spacy.extractor import SpacyExtractor
 from graphmem.extraction.spacy.triples import DIRECT, EXPLICIT, INDIRECT, INFERRED
@@ -374,6 +375,19 @@ def test_long_and_odd_texts() -> None:
     extract("x" * 30_000)
     assert "anna" in by_key(extract("Anna likes \ud800 Tom.").mentions)
     assert all(len(mention.key) <= 100 for mention in extract("Bob " + "Very" * 50 + "long " + "Smith" * 40).mentions)
+
+
+def test_the_words_of_a_name_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row of a thousand emoji is parsed as one name of a thousand words, which took seconds."""
+    spans = []
+
+    def counted(token: Any) -> Any:
+        spans.append(noun_phrases.name_span(token))
+        return spans[-1]
+
+    monkeypatch.setattr(document, "name_span", counted)
+    extract("Clara " + "🦑" * 200)
+    assert sum(len(span) for span in spans) < 1000
 
 
 def test_keys_of_a_question() -> None:

@@ -106,9 +106,12 @@ class DocumentReader:
             if entity.label_ not in QUANTITY_LABELS and not is_list(entity):
                 self._add_name(entity)
         for chunk in self._noun_chunks.values():
+            end_of_name = 0  # a row of a thousand emoji is one name, which is read once
             for token in chunk:
-                if is_name(token):
-                    self._add_name(name_span(token))
+                if token.i >= end_of_name and is_name(token):
+                    name = name_span(token)
+                    self._add_name(name)
+                    end_of_name = name.end
             if (
                 len(content_words(chunk)) > 1
                 and chunk.root.ent_type_ not in QUANTITY_LABELS
