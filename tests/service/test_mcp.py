@@ -329,6 +329,20 @@ async def test_pages_neither_skip_nor_repeat_when_memories_change(memory: Memory
     assert set(shown) == before
 
 
+async def test_pages_of_many_memories_of_one_moment(memory: Memory) -> None:
+    texts = [{"role": "user", "content": f"Tea {number}."} for number in range(450)]
+    memory.add(texts, user_id=ANA, timestamp="2026-05-01")
+    shown: list[str] = []
+    async with Client(server_of(memory)) as client:
+        cursor = ""
+        for _ in range(100):
+            page = await call(client, "get_memories", cursor=cursor)
+            shown += [one["id"] for one in page["results"]]
+            if not (cursor := page["next_cursor"]):
+                break
+    assert len(shown) == len(set(shown)) == 450
+
+
 async def test_small_memories_and_escaped_texts_stay_under_the_limit(memory: Memory) -> None:
     memory.add([{"role": "user", "content": f"Fact {n} about item {n}."} for n in range(90)], user_id=ANA)
     async with Client(server_of(memory)) as client:

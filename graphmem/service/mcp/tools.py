@@ -29,7 +29,7 @@ from graphmem.service.mcp.results import cursor_at, fitting, fitting_chars, page
 CHARS_PER_TOKEN = 4
 # How many of the newest summaries and memories `get_context` looks at, and how many entities it names.
 NEWEST_SUMMARIES, NEWEST_MEMORIES, TOPICS = 3, 20, 10
-# How many memories of one moment a list can skip that its former page has shown.
+# Memories of one moment that are read at once, to find the last one of the page before.
 MAX_ALIKE = 200
 # How many entities or hits a search in the graph starts from.
 GRAPH_STARTS = 5
@@ -260,18 +260,16 @@ class GetMemories(Tool):
     async def run(self, memory: AsyncMemory, scope: Scope) -> results.ListResult:
         # Memories may be added and deleted between two pages, so a cursor names the last memory of its page.
         last_at, last_id = self._last_shown()
-        total = result_dict(await memory.get_all(**scope.parts, limit=1))["total"]
-        filters = {"at": {"lte": last_at}} if last_at else None
-        listed = result_dict(await memory.get_all(**scope.parts, limit=self.limit + MAX_ALIKE, filters=filters))
-        places = [place for place, one in enumerate(listed["results"]) if one["id"] == last_id]
-        following = listed["results"][places[0] + 1 if places else 0 :]
-        items, count = page(following[: self.limit], 0, _memory_item)
-        last = following[count - 1] if count else None
+        options = {**scope.parts, "filters": {"at": {"lte": last_at}} if last_at else None}
+        start = await _place_after(memory, options, last_at, last_id) if last_at else 0
+        listed = result_dict(await memory.get_all(**options, limit=self.limit + 1, offset=start))["results"]
+        items, count = page(listed[: self.limit], 0, _memory_item)
+        last = listed[count - 1] if count else None
         return results.ListResult.model_validate(
             {
                 "results": items,
-                "total": total,
-                "next_cursor": cursor_at([last["at"], last["id"]], {}) if last and count < len(following) else "",
+                "total": result_dict(await memory.get_all(**scope.parts, limit=1))["total"],
+                "next_cursor": cursor_at([last["at"], last["id"]], {}) if last and count < len(listed) else "",
             }
         )
 
@@ -281,6 +279,19 @@ class GetMemories(Tool):
         if not (isinstance(place, list) and len(place) == 2 and all(isinstance(part, str) for part in place)):  # noqa: PLR2004
             refuse_cursor(self.cursor)
         return place[0], place[1]
+
+
+async def _place_after(memory: AsyncMemory, options: dict[str, Any], last_at: str, last_id: str) -> int:
+    """Returns the place after a memory in a list that begins with its moment; 0 if it is there no more."""
+    place = 0
+    while True:
+        listed = result_dict(await memory.get_all(**options, limit=MAX_ALIKE, offset=place))["results"]
+        ids = [one["id"] for one in listed]
+        if last_id in ids:
+            return place + ids.index(last_id) + 1
+        if not listed or listed[-1]["at"] < last_at:
+            return 0
+        place += MAX_ALIKE
 
 
 class GetMemory(Tool):
