@@ -23,7 +23,7 @@ T = TypeVar("T")
 # so that many processes do not all connect at once to a server that has just come back.
 RETRY_BASE, RETRY_MAX = 0.5, 5.0
 # Seconds that a read waits at least for a shared store inside this process: a delivery to it waits for the ledger's
-# write lock, which another process may hold for half a minute. Four busy processes held it, in turn, over three seconds.
+# write lock, which another process may hold for half a minute. Four busy processes held it, in turn, for over 3 s.
 EMBEDDED_CATCH_UP_SECONDS = 10.0
 
 
