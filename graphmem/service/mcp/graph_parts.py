@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from graphmem.service.mcp.results import shortened
@@ -26,6 +26,11 @@ def whole_graph(graph: nx.MultiDiGraph[str], limit: int) -> dict[str, Any]:
     return _parts(graph, list(graph), limit)
 
 
+def entity_shape(entity: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns an entity, of the graph or of a result of `Memory`, as it is shown."""
+    return {"name": shortened(entity["name"], 100), "type": entity["type"]}
+
+
 def _nearest(graph: nx.MultiDiGraph[str], starts: list[str], hops: int) -> list[str]:
     """Returns the nodes within `hops` edges in either direction, by their distance."""
     undirected = graph.to_undirected(as_view=True)
@@ -38,11 +43,7 @@ def _nearest(graph: nx.MultiDiGraph[str], starts: list[str], hops: int) -> list[
 
 def _parts(graph: nx.MultiDiGraph[str], nodes: list[str], limit: int) -> dict[str, Any]:
     data = {node: graph.nodes[node] for node in nodes}
-    entities = {
-        node: {"name": shortened(one["name"], 100), "type": one["type"]}
-        for node, one in data.items()
-        if one["node"] == "entity"
-    }
+    entities = {node: entity_shape(one) for node, one in data.items() if one["node"] == "entity"}
     memories = [
         {
             **{name: one[name] for name in ("kind", "at", "speaker", "valid_to") if one[name] is not None},

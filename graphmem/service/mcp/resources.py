@@ -85,13 +85,9 @@ async def _recent(memory: AsyncMemory, scope: Scope) -> dict[str, Any]:
     return (await tools.GetMemories(limit=20).run(memory, scope)).model_dump(mode="json", exclude_none=True)
 
 
-async def _profile(memory: AsyncMemory, scope: Scope) -> dict[str, Any]:
-    return (await tools.GetContext().run(memory, scope)).model_dump(mode="json", exclude_none=True, exclude={"context"})
-
-
 async def _graph(memory: AsyncMemory, scope: Scope) -> dict[str, Any]:
     graph = await memory.graph(**scope.parts, limit=GRAPH_MEMORIES)
     return fitting(await asyncio.to_thread(whole_graph, graph, GRAPH_MEMORIES))
 
 
-_READERS = {"recent": _recent, "profile": _profile, "graph": _graph}
+_READERS = {"recent": _recent, "profile": tools.summaries_and_topics, "graph": _graph}

@@ -300,20 +300,36 @@ def page(
     return shaped, start + len(shaped)
 
 
+def paged(
+    items: Sequence[T], cursor: str, arguments: Mapping[str, Any], shape: Callable[[T], dict[str, Any]]
+) -> dict[str, Any]:
+    """Returns the page of a list at a cursor: `results` and `next_cursor`. Raises ValidationError for a wrong one."""
+    shaped, end = page(items, offset_at(cursor, arguments), shape)
+    return {"results": shaped, "next_cursor": cursor_at(end, arguments) if end < len(items) else ""}
+
+
 def cursor_at(place: object, arguments: Mapping[str, Any]) -> str:
     """Returns the opaque cursor of a place (JSON) in the result for these arguments."""
     return base64.urlsafe_b64encode(json.dumps([place, _checksum(arguments)]).encode()).decode()
 
 
-def place_of(cursor: str, arguments: Mapping[str, Any], first: Any = 0) -> Any:
-    """Returns the place of a cursor, `first` for "". Raises ValidationError for one of another call."""
-    if not cursor:
-        return first
+def place_of(cursor: str, arguments: Mapping[str, Any]) -> Any:
+    """Returns the place of a cursor. Raises ValidationError for one of another call."""
     try:
         place, checksum = json.loads(base64.urlsafe_b64decode(cursor.encode()))
     except (ValueError, TypeError, RecursionError):
         refuse_cursor(cursor)
-    if checksum != _checksum(arguments) or (first == 0 and (type(place) is not int or place < 0)):
+    if checksum != _checksum(arguments):
+        refuse_cursor(cursor)
+    return place
+
+
+def offset_at(cursor: str, arguments: Mapping[str, Any]) -> int:
+    """Returns the offset that a cursor stands for, 0 for "". Raises ValidationError for a cursor of another call."""
+    if not cursor:
+        return 0
+    place = place_of(cursor, arguments)
+    if type(place) is not int or place < 0:
         refuse_cursor(cursor)
     return place
 

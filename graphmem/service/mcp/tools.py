@@ -22,8 +22,18 @@ from graphmem.model import Scope
 from graphmem.retrieval.context import speaker_of
 from graphmem.service.mcp import results
 from graphmem.service.mcp.base import Tool
-from graphmem.service.mcp.graph_parts import graph_around
-from graphmem.service.mcp.results import cursor_at, fitting, fitting_chars, page, place_of, refuse_cursor, shortened
+from graphmem.service.mcp.graph_parts import entity_shape, graph_around
+from graphmem.service.mcp.results import (
+    cursor_at,
+    fitting,
+    fitting_chars,
+    offset_at,
+    page,
+    paged,
+    place_of,
+    refuse_cursor,
+    shortened,
+)
 
 # A token of English has about four characters; of Chinese one. `get_context` measures the block, and shortens it.
 CHARS_PER_TOKEN = 4
@@ -183,7 +193,6 @@ class SearchMemories(Tool):
 
     async def run(self, memory: AsyncMemory, scope: Scope) -> results.SearchResult:
         arguments = self.model_dump(exclude={"cursor"})
-        start = place_of(self.cursor, arguments)
         found = result_dict(
             await memory.search(
                 self.query,
@@ -196,13 +205,8 @@ class SearchMemories(Tool):
                 explain=True,
             )
         )
-        hits, end = page(found["results"], start, _hit)
         return results.SearchResult.model_validate(
-            {
-                "results": hits,
-                "degraded": found.get("degraded", []),
-                "next_cursor": cursor_at(end, arguments) if end < len(found["results"]) else "",
-            }
+            {**paged(found["results"], self.cursor, arguments, _hit), "degraded": found.get("degraded", [])}
         )
 
 
@@ -219,32 +223,36 @@ class GetContext(Tool):
     max_tokens: int = Field(default=1000, ge=50, le=1500, description="About how many tokens the block may have")
 
     async def run(self, memory: AsyncMemory, scope: Scope) -> results.ContextResult:
-        summaries = await memory.get_all(**scope.parts, kinds="summary", limit=NEWEST_SUMMARIES)
-        newest = await memory.get_all(**scope.parts, limit=NEWEST_MEMORIES)
-        block = await self._block(memory, scope, result_dict(newest)["results"])
-        graph = await memory.graph(**scope.parts, limit=NEWEST_MEMORIES)
-        entities = sorted((node for node in graph if node.startswith("entity:")), key=graph.degree, reverse=True)
         return results.ContextResult(
-            context=block,
-            profile_summary=" ".join(shortened(one["memory"], 400) for one in result_dict(summaries)["results"]),
-            recent_topics=[shortened(graph.nodes[node]["name"], 60) for node in entities[:TOPICS]],
+            context=await self._block(memory, scope), **await summaries_and_topics(memory, scope)
         )
 
-    async def _block(self, memory: AsyncMemory, scope: Scope, newest: list[dict[str, Any]]) -> str:
+    async def _block(self, memory: AsyncMemory, scope: Scope) -> str:
         """Returns the block for the query, else of the newest memories, of about `max_tokens`."""
+        has_query = bool(self.query.strip())
+        newest = [] if has_query else result_dict(await memory.get_all(**scope.parts, limit=NEWEST_MEMORIES))["results"]
         max_chars = min(self.max_tokens * CHARS_PER_TOKEN, results.MAX_CHARS - 2000)
         while True:
-            if self.query.strip():
+            if has_query:
                 block = await memory.context(self.query, **scope.parts, max_chars=max_chars)
             else:
-                items, _ = page(
-                    [{**one, "memory": shortened(one["memory"])} for one in newest], 0, _memory_item, max_chars
-                )
+                items, _ = page(newest, 0, _memory_item, max_chars)
                 block = results.memory_block(items) if items else ""
             tokens = estimate_tokens(block)
             if tokens <= self.max_tokens or max_chars <= self.max_tokens:
                 return block
             max_chars = max(max_chars * self.max_tokens // tokens, self.max_tokens)
+
+
+async def summaries_and_topics(memory: AsyncMemory, scope: Scope) -> dict[str, Any]:
+    """Returns `profile_summary`, the newest summaries, and `recent_topics`, the entities of the newest memories."""
+    summaries = result_dict(await memory.get_all(**scope.parts, kinds="summary", limit=NEWEST_SUMMARIES))["results"]
+    graph = await memory.graph(**scope.parts, limit=NEWEST_MEMORIES)
+    entities = sorted((node for node in graph if node.startswith("entity:")), key=graph.degree, reverse=True)
+    return {
+        "profile_summary": " ".join(shortened(one["memory"], 400) for one in summaries),
+        "recent_topics": [shortened(graph.nodes[node]["name"], 60) for node in entities[:TOPICS]],
+    }
 
 
 class GetMemories(Tool):
@@ -262,20 +270,18 @@ class GetMemories(Tool):
         last_at, last_id = self._last_shown()
         options = {**scope.parts, "filters": {"at": {"lte": last_at}} if last_at else None}
         start = await _place_after(memory, options, last_at, last_id) if last_at else 0
-        listed = result_dict(await memory.get_all(**options, limit=self.limit + 1, offset=start))["results"]
+        found = result_dict(await memory.get_all(**options, limit=self.limit + 1, offset=start))
+        listed, total = found["results"], found["total"]
+        if last_at:  # the list has no newer ones
+            total = result_dict(await memory.get_all(**scope.parts, limit=1))["total"]
         items, count = page(listed[: self.limit], 0, _memory_item)
         last = listed[count - 1] if count else None
-        return results.ListResult.model_validate(
-            {
-                "results": items,
-                "total": result_dict(await memory.get_all(**scope.parts, limit=1))["total"],
-                "next_cursor": cursor_at([last["at"], last["id"]], {}) if last and count < len(listed) else "",
-            }
-        )
+        next_cursor = cursor_at([last["at"], last["id"]], {}) if last and count < len(listed) else ""
+        return results.ListResult.model_validate({"results": items, "total": total, "next_cursor": next_cursor})
 
     def _last_shown(self) -> tuple[str, str]:
         """Returns the time and the id of the last memory of the page before; "" for the first page."""
-        place = place_of(self.cursor, {}, ["", ""])
+        place = place_of(self.cursor, {}) if self.cursor else ["", ""]
         if not (isinstance(place, list) and len(place) == 2 and all(isinstance(part, str) for part in place)):  # noqa: PLR2004
             refuse_cursor(self.cursor)
         return place[0], place[1]
@@ -306,7 +312,7 @@ class GetMemory(Tool):
 
     async def run(self, memory: AsyncMemory, scope: Scope) -> results.MemoryResult:
         record, arguments = await _existing(memory, self.memory_id, scope), {"memory_id": self.memory_id}
-        start = place_of(self.cursor, arguments)
+        start = offset_at(self.cursor, arguments)
         end = start + fitting_chars(record["memory"][start:], results.MAX_CHARS - 1000)
         part = record["memory"][start:end]
         return results.MemoryResult.model_validate(
@@ -329,15 +335,10 @@ class MemoryHistory(Tool):
     cursor: CursorArgument = ""
 
     async def run(self, memory: AsyncMemory, scope: Scope) -> results.HistoryResult:
-        arguments = {"memory_id": self.memory_id}
-        start = place_of(self.cursor, arguments)
         events = await memory.history(self.memory_id, **scope.parts)
         if not events:
             raise NotFoundError(self.not_found)
-        items, end = page(events, start, _event)
-        return results.HistoryResult.model_validate(
-            {"results": items, "next_cursor": cursor_at(end, arguments) if end < len(events) else ""}
-        )
+        return results.HistoryResult.model_validate(paged(events, self.cursor, {"memory_id": self.memory_id}, _event))
 
 
 class ExplainMemory(Tool):
@@ -362,7 +363,7 @@ class ExplainMemory(Tool):
                         {**{name: one[name] for name in ("memory_id", "role", "content", "at")}, "speaker": one["name"]}
                         for one in origin["messages"]
                     ],
-                    "mentions": [_entity(one) for one in origin["mentions"]],
+                    "mentions": [entity_shape(one) for one in origin["mentions"]],
                     "relations": [_relation(one) for one in origin["relations"]],
                     "events": [_event(one) for one in origin["events"]],
                 }
@@ -416,7 +417,7 @@ class GetEntity(Tool):
             raise NotFoundError(self.not_found)
         shown = await _graph_around(memory, scope, [details["key"]], self.hops, self.limit)
         aliases = [shortened(alias["name"], 100) for alias in details["aliases"][:GRAPH_STARTS]]
-        return results.EntityResult.model_validate({**_entity(details), "aliases": aliases, **shown})
+        return results.EntityResult.model_validate({**entity_shape(details), "aliases": aliases, **shown})
 
 
 async def _graph_around(memory: AsyncMemory, scope: Scope, starts: list[str], hops: int, limit: int) -> dict[str, Any]:
@@ -540,10 +541,6 @@ def _hit(hit: Mapping[str, Any]) -> dict[str, Any]:
 def _event(event: Mapping[str, Any]) -> dict[str, Any]:
     texts = {name: shortened(event[name]) for name in ("old_memory", "new_memory") if event[name] is not None}
     return {"id": event["id"], "event": event["event"], **texts, "at": event["updated_at"]}
-
-
-def _entity(entity: Mapping[str, Any]) -> dict[str, Any]:
-    return {"name": shortened(entity["name"], 100), "type": entity["type"]}
 
 
 def _relation(relation: Mapping[str, Any]) -> dict[str, Any]:
