@@ -19,7 +19,7 @@ from typing import Any
 import httpx2
 import pytest
 from mcp import Client, MCPError
-from support.mcp_clients import ANA, command, connected, find_key, http_client, server_of, serving
+from support.mcp_clients import ANA, command, connected, find_key, http_client, raw_server, server_of, serving
 
 from graphmem import Memory, Settings
 from graphmem.errors import ConfigError, StoreUnavailable, ValidationError
@@ -564,36 +564,21 @@ def test_the_command_needs_a_user(tmp_path: Path) -> None:
 
 async def test_stdout_has_the_protocol_alone(tmp_path: Path) -> None:
     """A table of the ledger is dropped while the server runs, so that a tool fails inside."""
-    parameters = command(tmp_path)
-    process = await asyncio.create_subprocess_exec(
-        parameters.command, *parameters.args, env=parameters.env,
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    assert process.stdin is not None
-    assert process.stdout is not None
-    assert process.stderr is not None
-
-    async def request(number: int, method: str, **params: Any) -> dict[str, Any]:
-        message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
-        process.stdin.write(f"{json.dumps(message)}\n".encode())
-        answer: dict[str, Any] = json.loads(await process.stdout.readline())
-        assert answer["id"] == number
-        return answer
-
-    client = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
-    assert (await request(1, "initialize", **client))["result"]["serverInfo"]["name"] == "graphmem"
-    process.stdin.write(b'{"jsonrpc": "2.0", "method": "notifications/initialized"}\n')
-    added = await request(2, "tools/call", name="add_memory", arguments={"content": "Clara drinks green tea."})
-    assert not added["result"].get("isError")
-    with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as ledger:
-        ledger.execute("DROP TABLE memories")
-    failed = await request(3, "tools/call", name="add_memory", arguments={"content": "Clara drinks black tea."})
-    assert failed["result"]["isError"]
-    assert "cannot be used now" in failed["result"]["content"][0]["text"]
-    process.stdin.write(b"this is no JSON about Clara's green tea\n")
-    unknown = await request(4, "tools/call", name="search_memories", arguments={"odd": "Clara's tea"})
-    assert unknown["result"]["isError"]
-    stdout, stderr = await process.communicate(b"")
+    async with raw_server(tmp_path) as server:
+        assert (await server.connect())["result"]["serverInfo"]["name"] == "graphmem"
+        added = await server.request(
+            2, "tools/call", name="add_memory", arguments={"content": "Clara drinks green tea."}
+        )
+        assert not added["result"].get("isError")
+        with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as ledger:
+            ledger.execute("DROP TABLE memories")
+        failed = await server.request(3, "tools/call", name="add_memory", arguments={"content": "Clara drinks coffee."})
+        assert failed["result"]["isError"]
+        assert "cannot be used now" in failed["result"]["content"][0]["text"]
+        server.write("this is no JSON about Clara's green tea")
+        unknown = await server.request(4, "tools/call", name="search_memories", arguments={"odd": "Clara's tea"})
+        assert unknown["result"]["isError"]
+        stdout, stderr = await server.process.communicate(b"")
     assert [json.loads(line) for line in stdout.splitlines()] == []
     assert b"Clara" not in stderr
     assert ANA.encode() not in stderr
@@ -601,18 +586,12 @@ async def test_stdout_has_the_protocol_alone(tmp_path: Path) -> None:
 
 @pytest.mark.thorough  # it loads the models
 async def test_ctrl_c_ends_it_while_the_client_waits(tmp_path: Path) -> None:
-    parameters = command(tmp_path)
-    process = await asyncio.create_subprocess_exec(
-        parameters.command, *parameters.args, env=parameters.env,
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
-    await process.stdout.readline()
-    process.send_signal(signal.SIGINT)
-    _, stderr = await process.communicate(b"")
-    assert (process.returncode, stderr) == (130, b"")
+    async with raw_server(tmp_path) as server:
+        server.send(id=1, method="ping")
+        await server.stdout.readline()
+        server.process.send_signal(signal.SIGINT)
+        _, stderr = await server.process.communicate(b"")
+        assert (server.process.returncode, stderr) == (130, b"")
 
 
 @pytest.mark.thorough  # two processes load the models

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import socket
 import sys
@@ -29,6 +30,7 @@ KEYS = {
     "gm_ana_bot": Key("k4", "ana@x.org", "bot"),
 }
 ANA = "ana@x.org"
+_HANDSHAKE = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
 
 
 def server_of(memory: Memory, user_id: str = ANA, **options: Any) -> Any:
@@ -44,6 +46,51 @@ def command(home: Path, *arguments: str, user_id: str = ANA) -> StdioServerParam
         args=["-m", "graphmem", "mcp", "--user", user_id, "--home", str(home), *arguments],
         env={name: value for name, value in os.environ.items() if not name.startswith("GRAPHMEM_")},
     )
+
+
+class RawServer:
+    """A running `graphmem mcp`, to which a test writes messages itself."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self.process, self._stdin, self.stdout = process, process.stdin, process.stdout
+
+    def write(self, line: str) -> None:
+        """Writes a line."""
+        self._stdin.write(f"{line}\n".encode())
+
+    def send(self, **message: Any) -> None:
+        """Writes a message; without an `id` it is a notification."""
+        self.write(json.dumps({"jsonrpc": "2.0", **message}))
+
+    async def request(self, number: int, method: str, **params: Any) -> dict[str, Any]:
+        """Writes a request; returns the answer, which has to be the next line."""
+        self.send(id=number, method=method, params=params)
+        answer: dict[str, Any] = json.loads(await self.stdout.readline())
+        assert answer["id"] == number
+        return answer
+
+    async def connect(self) -> dict[str, Any]:
+        """Makes the handshake of the older protocol; returns the server's answer."""
+        answer = await self.request(0, "initialize", **_HANDSHAKE)
+        self.send(method="notifications/initialized")
+        return answer
+
+
+@asynccontextmanager
+async def raw_server(home: Path) -> AsyncIterator[RawServer]:
+    """Starts `graphmem mcp` on a folder, and kills it at the end if it still runs."""
+    parameters, pipe = command(home), asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        parameters.command, *parameters.args, env=parameters.env, stdin=pipe, stdout=pipe, stderr=pipe
+    )
+    try:
+        yield RawServer(process)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
 
 
 @asynccontextmanager
