@@ -315,32 +315,29 @@ class ChatWorker:
 
     # --- recalling ------------------------------------------------------------------------------------------------
 
-    def recall(self, request: RecallRequest, deadline: float | None = None) -> str:
-        """Returns the prompt block for a question, as `ChatLink.recall` describes it; "" for none.
-
-        `deadline`, a time of the monotonic clock, is by default that of the time limit.
-        """
+    def recall(self, request: RecallRequest) -> str:
+        """Returns the prompt block for a question, as `ChatLink.recall` describes it; "" for none."""
         try:
-            recall, job = self._start(request, deadline)
+            recall, job = self._start(request)
             wait([job], recall.seconds_left())
             return self._block(recall, job)
         except GraphmemError as error:
             logger.warning("a recall failed (%s)", log_text(error))
             return ""
 
-    async def arecall(self, request: RecallRequest, deadline: float | None = None) -> str:
+    async def arecall(self, request: RecallRequest) -> str:
         """Awaits `recall`, without a thread of the event loop's executor."""
         try:
-            recall, job = self._start(request, deadline)
+            recall, job = self._start(request)
             await await_task(job, recall.seconds_left())
             return self._block(recall, job)
         except GraphmemError as error:
             logger.warning("a recall failed (%s)", log_text(error))
             return ""
 
-    def _start(self, request: RecallRequest, deadline: float | None) -> tuple[_Recall, Future[None]]:
+    def _start(self, request: RecallRequest) -> tuple[_Recall, Future[None]]:
         self._engine.check_open()
-        recall = self._checked(request, monotonic() + self.time_limit if deadline is None else deadline)
+        recall = self._checked(request, monotonic() + self.time_limit)
         return recall, self._readers.submit(self._run_search_steps, recall)
 
     def _block(self, recall: _Recall, job: Future[None]) -> str:

@@ -35,8 +35,7 @@ class GraphmemMiddleware(AgentMiddleware[Any, Any, Any]):
     `tools=True` adds `memory_tools` with the same `time_limit`. `top_k`, `max_chars`, `time_limit`: see `Recollection`.
 
     Safe for any number of agents, users and runs at once. `with GraphmemMiddleware(memory) as middleware:` closes it at
-    the end, and leaves the memory open. Raises ValidationError for an
-    unusable argument.
+    the end, and leaves the memory open. Raises ValidationError for an unusable argument.
     """
 
     # The spans of our hooks hold no messages; those of the model's calls do, by LangSmith's own settings.
