@@ -38,6 +38,16 @@ def from_micros(value: int) -> datetime:
     return EPOCH + timedelta(microseconds=value)
 
 
+def optional_micros(moment: datetime | None) -> int | None:
+    """Converts a moment as `micros` does; returns None for None."""
+    return None if moment is None else micros(moment)
+
+
+def optional_from_micros(value: int | None) -> datetime | None:
+    """Converts a number as `from_micros` does; returns None for None."""
+    return None if value is None else from_micros(value)
+
+
 class Kind(StrEnum):
     """The kind of a memory: a message as it was said, a fact drawn from messages, or a summary."""
 

@@ -16,15 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphmem.commands.types import UNSET, RestoreMemory, UndoEvent, UpdateMemory
 from graphmem.errors import NotFoundError, ValidationError
-from graphmem.model import (
-    Event,
-    Extraction,
-    Kind,
-    MemoryRecord,
-    Mention,
-    Statement,
-    micros,
-)
+from graphmem.model import Event, Extraction, Kind, MemoryRecord, Mention, Statement, optional_micros
 from graphmem.stores.ledger import events, graph_reads, memories
 from graphmem.stores.ledger.decoding import entity_type, mention_kind, moment
 
@@ -111,7 +103,7 @@ def derived_from(record: MemoryRecord, uow: UnitOfWork) -> dict[str, Any]:
 
 def _encode(statement: Statement) -> dict[str, Any]:
     times = {name: getattr(statement, name) for name in _TIMES}
-    return {**asdict(statement), **{name: None if at is None else micros(at) for name, at in times.items()}}
+    return {**asdict(statement), **{name: optional_micros(at) for name, at in times.items()}}
 
 
 def _decode_extraction(derived: Mapping[str, Any]) -> Extraction:

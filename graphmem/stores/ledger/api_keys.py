@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, select, update
 
-from graphmem.model import from_micros, micros
+from graphmem.model import from_micros, micros, optional_from_micros, optional_micros
 from graphmem.stores.ledger.schema import api_keys
 
 
@@ -41,7 +41,7 @@ def insert(connection: Connection, key: ApiKey, secret_hash: bytes) -> None:
             user_id=key.user_id,
             agent_id=key.agent_id,
             created_at=micros(key.created_at),
-            expires_at=None if key.expires_at is None else micros(key.expires_at),
+            expires_at=optional_micros(key.expires_at),
         )
     )
 
@@ -73,6 +73,6 @@ def _decode(row: Row[Any]) -> ApiKey:
         row.user_id,
         row.agent_id,
         from_micros(row.created_at),
-        None if row.expires_at is None else from_micros(row.expires_at),
-        None if row.revoked_at is None else from_micros(row.revoked_at),
+        optional_from_micros(row.expires_at),
+        optional_from_micros(row.revoked_at),
     )

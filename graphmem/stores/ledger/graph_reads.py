@@ -18,7 +18,17 @@ from sqlalchemy import (
     true,
 )
 
-from graphmem.model import Entity, EntityType, Mention, MentionKind, Relation, Statement, View, from_micros
+from graphmem.model import (
+    Entity,
+    EntityType,
+    Mention,
+    MentionKind,
+    Relation,
+    Statement,
+    View,
+    from_micros,
+    optional_from_micros,
+)
 from graphmem.stores.ledger import entity_names, entity_queries, visibility
 from graphmem.stores.ledger import memories as memory_rows
 from graphmem.stores.ledger.array_parameters import in_array
@@ -186,7 +196,7 @@ def statements_of(connection: Connection, uids: Iterable[str]) -> list[tuple[str
 
 @decoding
 def _statement_of(row: Any) -> tuple[str, Statement, Mention, Mention]:
-    invalid_at = None if row.supports_invalid_at is None else from_micros(row.supports_invalid_at)
+    invalid_at = optional_from_micros(row.supports_invalid_at)
     statement = Statement(
         row.subject_key, row.relations_predicate, row.object_key, row.supports_fact, row.supports_confidence,
         from_micros(row.supports_valid_at), invalid_at,

@@ -12,7 +12,7 @@ from uuid import uuid4
 from sqlalchemy import ColumnElement, Connection, bindparam, func, or_, select
 
 from graphmem.digests import Digests
-from graphmem.model import Extraction, MemoryRecord, Mention, Scope, Statement, micros
+from graphmem.model import Extraction, MemoryRecord, Mention, Scope, Statement, micros, optional_micros
 from graphmem.stores.ledger import entity_names, outbox, tombstones
 from graphmem.stores.ledger.array_parameters import in_array
 from graphmem.stores.ledger.dialects import larger, upsert_for
@@ -104,7 +104,7 @@ def _add_support(
         "memory": record.row,
         "fact": statement.fact,
         "valid_at": micros(statement.valid_at or record.valid_from),
-        "invalid_at": None if invalid_at is None else micros(invalid_at),
+        "invalid_at": optional_micros(invalid_at),
         "confidence": statement.confidence,
     }
     connection.execute(supports.insert(), support)

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, or_, select
 
 from graphmem.escapes import json_text
-from graphmem.model import SCOPE_NAMES, Item, Scope, from_micros, micros
+from graphmem.model import SCOPE_NAMES, Item, Scope, from_micros, micros, optional_from_micros, optional_micros
 from graphmem.stores.ledger.array_parameters import in_array
 from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.memories import exact_scope
@@ -165,7 +165,7 @@ def decode_item(row: Row[Any]) -> Item:
         updated_at=from_micros(row.updated_at),
         memory_id=row.memory_uid,
         ttl_minutes=row.ttl_minutes,
-        expires_at=None if row.expires_at is None else from_micros(row.expires_at),
+        expires_at=optional_from_micros(row.expires_at),
     )
 
 
@@ -203,7 +203,7 @@ def _changing_columns(item: Item) -> dict[str, Any]:
         "value": item.value,
         "updated_at": micros(item.updated_at),
         "ttl_minutes": item.ttl_minutes,
-        "expires_at": None if item.expires_at is None else micros(item.expires_at),
+        "expires_at": optional_micros(item.expires_at),
     }
 
 

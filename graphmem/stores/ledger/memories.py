@@ -14,7 +14,17 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, CursorResult, RowMapping, Select, Table, bindparam, func, select
 
 from graphmem.errors import StoreError
-from graphmem.model import SCOPE_NAMES, Kind, MemoryRecord, Scope, View, from_micros, micros
+from graphmem.model import (
+    SCOPE_NAMES,
+    Kind,
+    MemoryRecord,
+    Scope,
+    View,
+    from_micros,
+    micros,
+    optional_from_micros,
+    optional_micros,
+)
 from graphmem.stores.ledger import visibility
 from graphmem.stores.ledger.array_parameters import in_array, json_object_agg
 from graphmem.stores.ledger.decoding import decoding
@@ -387,7 +397,7 @@ def encode_record(record: MemoryRecord) -> dict[str, Any]:
         **{name: getattr(record.scope, name) for name in SCOPE_NAMES},
         **{name: getattr(record, name) for name in PLAIN_COLUMNS},
         **{name: micros(getattr(record, name)) for name in TIME_COLUMNS},
-        **{name: _maybe_micros(getattr(record, name)) for name in OPTIONAL_TIME_COLUMNS},
+        **{name: optional_micros(getattr(record, name)) for name in OPTIONAL_TIME_COLUMNS},
         "kind": record.kind.value,
         "metadata": dict(record.metadata),
         "seq": record.seq,
@@ -400,7 +410,7 @@ def decode_record(row: RowMapping) -> MemoryRecord:
     fields: dict[str, Any] = {
         **{name: row[name] for name in PLAIN_COLUMNS},
         **{name: from_micros(row[name]) for name in TIME_COLUMNS},
-        **{name: _maybe_moment(row[name]) for name in OPTIONAL_TIME_COLUMNS},
+        **{name: optional_from_micros(row[name]) for name in OPTIONAL_TIME_COLUMNS},
     }
     places: dict[str, int] | None = row["further_runs"]
     return MemoryRecord(
@@ -413,11 +423,3 @@ def decode_record(row: RowMapping) -> MemoryRecord:
         further_runs=() if places is None else tuple(sorted(places, key=places.__getitem__)),
         **fields,
     )
-
-
-def _maybe_micros(moment: datetime | None) -> int | None:
-    return None if moment is None else micros(moment)
-
-
-def _maybe_moment(value: int | None) -> datetime | None:
-    return None if value is None else from_micros(value)

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from graphmem.model import GraphBounds, MentionEdge, MentionKind, Seeds, Subgraph, View, micros
+from graphmem.model import GraphBounds, MentionEdge, MentionKind, Seeds, Subgraph, View, micros, optional_micros
 from graphmem.stores.protocols import EntityState, MemoryState, RelationState
 from graphmem.text import entity_id
 
@@ -38,8 +38,8 @@ def memory_row(ledger: str, state: MemoryState) -> Row:
         "text": record.text,
         "at": micros(record.at),
         "valid_from": micros(record.valid_from),
-        "valid_to": None if record.valid_to is None else micros(record.valid_to),
-        "expires_at": None if record.expires_at is None else micros(record.expires_at),
+        "valid_to": optional_micros(record.valid_to),
+        "expires_at": optional_micros(record.expires_at),
         "row": record.row,
         "seq": record.seq,
     }
@@ -102,8 +102,8 @@ def relation_row(ledger: str, state: RelationState) -> Row:
             "source": source,
             "target": target,
             "at": max((support.valid_at for support in state.supports), default=None),
-            "valid_at": None if relation.valid_at is None else micros(relation.valid_at),
-            "invalid_at": None if relation.invalid_at is None else micros(relation.invalid_at),
+            "valid_at": optional_micros(relation.valid_at),
+            "invalid_at": optional_micros(relation.invalid_at),
             "confidence": relation.confidence,
             "seq": state.seq,
         },
@@ -135,7 +135,7 @@ def neighbourhood_parameters(ledger: str, view: View, seeds: Seeds, limits: Grap
             "run_id": view.scope.run_id,
             "kinds": sorted(view.kinds),
             "moment": micros(view.moment),
-            "as_of": None if view.as_of is None else micros(view.as_of),
+            "as_of": optional_micros(view.as_of),
             "show_expired": view.show_expired,
         },
         "seeds": {
