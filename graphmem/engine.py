@@ -442,12 +442,13 @@ class Engine:
         }
 
     def repair(self) -> None:
-        """Finishes pending work and corrects the differences that `verify` reports."""
+        """Finishes pending work, corrects the differences that `verify` reports and compacts after erasures."""
         self.flush()
         with self.ledger.write() as connection:
             integrity.recompute_derived(connection)
         for projection in self.projections:
             projection.repair(projection.verify())
+        self.ledger.compact_after_erasures()
 
     def reset(self) -> list[str]:
         """Empties the ledger and the projections; returns the projections that are out of reach and emptied later."""

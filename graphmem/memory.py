@@ -768,7 +768,10 @@ class Memory:
         return {**self._engine.verify(), "repaired": report}
 
     def repair(self) -> dict[str, Any]:
-        """Finishes pending work, delivers it and repairs the projections; returns the report of `verify` afterwards."""
+        """Finishes pending work, delivers it and repairs the projections; returns the report of `verify` afterwards.
+
+        After erasures it also rewrites the ledger's file, so that no copy of the words remains in its unused space.
+        """
         self._engine.check_open()
         self._engine.repair()
         return self._engine.verify()

@@ -80,6 +80,7 @@ def delete_item(command: DeleteItem, uow: UnitOfWork) -> Outcome:
 
 
 def _delete(stored: Row[Any], uow: UnitOfWork, *, with_memory: bool = True) -> ErasureReport:
+    uow.has_erased = True
     items.delete(uow.connection, [stored.id])
     if stored.memory_uid is None or not with_memory:
         return ErasureReport(rows=1)
@@ -89,6 +90,7 @@ def _delete(stored: Row[Any], uow: UnitOfWork, *, with_memory: bool = True) -> E
 def delete_items(command: DeleteItems, uow: UnitOfWork) -> Outcome:
     """Deletes the items of a scope below a namespace. Their memories stay."""
     deleted = items.delete_below(uow.connection, command.scope, command.namespace)
+    uow.has_erased = uow.has_erased or deleted > 0
     return Outcome(OutcomeType.DELETE_ITEM, "", erased=ErasureReport(rows=deleted))
 
 

@@ -295,6 +295,7 @@ def _records_with_its_words(record: MemoryRecord, uow: UnitOfWork) -> list[Memor
 def _erase(record: MemoryRecord, uow: UnitOfWork) -> ErasureReport:
     """Deletes one memory and everything derived from it; its history stays, without the words."""
     connection, row = uow.connection, record.row
+    uow.has_erased = True
     derived = _remove_derived(record, uow)
     uow.partitions_with_stale_names.add(uow.partition_row(record))
     connection.execute(links.delete().where(or_(links.c.memory == row, links.c.other == row)))

@@ -68,7 +68,7 @@ from graphmem.commands.types import (
 from graphmem.digests import Digests
 from graphmem.errors import NotFoundError
 from graphmem.model import MemoryRecord, Scope
-from graphmem.stores.ledger import Ledger, events, memories, outbox
+from graphmem.stores.ledger import Ledger, compaction, events, memories, outbox
 from graphmem.text import is_passage
 
 NOT_FOUND = "no memory {id!r:.80} in this scope; `search` and `get_all` give the ids that exist"
@@ -86,6 +86,8 @@ def commit(ledger: Ledger, change_set: ChangeSet, session_gap: timedelta) -> lis
         outcomes = [execute(command, uow) for command in change_set.commands]
         for partition in uow.partitions_with_stale_names:
             entities.delete_unmentioned_names(connection, partition)
+        if uow.has_erased:
+            compaction.count_erasure(connection)
         return outcomes
 
 
@@ -100,6 +102,8 @@ class UnitOfWork:
         self.session_gap = session_gap
         # Rows of partitions that may have aliases or chosen names of entities without a mention.
         self.partitions_with_stale_names: set[int] = set()
+        # Whether this change set erased words.
+        self.has_erased = False
         # Source messages that this change set stored as new: `EnqueueExtraction` records a job for them.
         self.new_source_messages: list[MemoryRecord] = []
         self._partition_rows: dict[str, int] = {}

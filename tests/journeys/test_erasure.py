@@ -26,6 +26,8 @@ from graphmem.text import entity_id
 Make = Callable[..., Memory]
 # Words and names that only the memories to erase contain.
 SECRETS = ("xylophone", "zarathustra", "quetzalcoatl", "pumpernickel", "marmaduke")
+# The first byte of a page that is a leaf of an index or of a table.
+LEAF_PAGES = (0x0A, 0x0D)
 ERASED_MESSAGES = [
     {"role": "user", "name": "Ana", "content": "Zarathustra Brandt plays the xylophone in Quetzalcoatl Orchestra."},
     {"role": "user", "name": "Ana", "content": "My cousin Marmaduke met Zarathustra Brandt in Lisbon."},
@@ -180,6 +182,45 @@ def find_in_files(home: Path, content: bytes) -> list[str]:
 
 
 @pytest.mark.thorough
+@SQLITE_ONLY
+def test_copies_of_rows_in_unused_space_of_pages_leave_the_file_at_close_after_an_erasure(
+    make_memory: Make, tmp_path: Path
+) -> None:
+    """SQLite leaves such copies, now and then, when it moves rows to a neighbouring page."""
+    file = tmp_path / "ledger.sqlite"
+    with make_memory(tmp_path) as memory:
+        uid = memory.add("The ferry leaves at noon.", user_id="ana", infer=False)["results"][0]["id"]
+        memory.add("The lighthouse is white.", user_id="ana", infer=False)
+    write_into_unused_space(file, b"zarathustra")
+    with make_memory(tmp_path) as memory:
+        memory.add("The harbour is small.", user_id="ana", infer=False)
+    assert b"zarathustra" in file.read_bytes()
+    with make_memory(tmp_path) as memory:
+        memory.delete(uid)
+    assert b"zarathustra" not in file.read_bytes()
+    write_into_unused_space(file, b"quetzalcoatl")
+    with make_memory(tmp_path) as memory:  # nothing was erased since
+        memory.add("The pier is long.", user_id="ana", infer=False)
+    assert b"quetzalcoatl" in file.read_bytes()
+
+
+def write_into_unused_space(file: Path, word: bytes) -> None:
+    """Writes a word between the cell pointers and the cells of a leaf page that is less than half full.
+
+    See https://www.sqlite.org/fileformat2.html#b_tree_pages. SQLite does not read these bytes.
+    """
+    content, page_size = bytearray(file.read_bytes()), 4096
+    for start in range(page_size, len(content), page_size):
+        cells, first_cell = (int.from_bytes(content[start + at : start + at + 2], "big") for at in (3, 5))
+        end_of_pointers = 8 + 2 * cells
+        if content[start] in LEAF_PAGES and cells and first_cell - end_of_pointers > page_size // 2:
+            middle = start + (end_of_pointers + first_cell) // 2
+            content[middle : middle + len(word)] = word
+            file.write_bytes(content)
+            return
+    pytest.fail("no page with unused space")
+
+
 @SQLITE_ONLY
 def test_a_crash_after_a_delete_leaves_nothing_once_the_folder_is_reopened(
     make_memory: Make, tmp_path: Path, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -13,11 +14,15 @@ from sqlalchemy import URL, Connection
 
 from graphmem.digests import Digests
 from graphmem.errors import ConfigError, StoreUnavailable
-from graphmem.stores.ledger import schema_migration, secret_key
+from graphmem.stores.ledger import compaction, schema_migration, secret_key
 from graphmem.stores.ledger.database import Database
 from graphmem.stores.ledger.postgres import PostgresDatabase
 from graphmem.stores.ledger.secret_key import SecretKeySource
 from graphmem.stores.ledger.sqlite import SqliteDatabase
+
+logger = logging.getLogger("graphmem")
+# Bytes of the largest file that `close` compacts: a second for 200 MB, with the new file in memory meanwhile.
+COMPACT_AT_CLOSE = 256 * 1024 * 1024
 
 
 class Ledger:
@@ -82,12 +87,34 @@ class Ledger:
         return self._database.check()
 
     def compact(self) -> None:
-        """Frees the space of deleted rows."""
+        """Frees the space of deleted rows. A file is rewritten without what SQLite left of them in unused space."""
+        with self.read() as connection:
+            count = compaction.erasures(connection)
         self._database.compact()
+        if count:
+            with self.write() as connection:
+                compaction.subtract_erasures(connection, count)
+
+    def compact_after_erasures(self) -> None:
+        """Compacts the ledger if words were erased since it was compacted."""
+        with self.read() as connection:
+            count = compaction.erasures(connection)
+        if count:
+            self.compact()
 
     def close(self) -> None:
-        """Closes the ledger; empties the write-ahead log of a file."""
-        self._database.close()
+        """Closes the ledger. After erasures it compacts a file of up to COMPACT_AT_CLOSE bytes.
+
+        Logs a warning if it cannot be compacted: the next `close` or `compact` does it.
+        """
+        try:
+            if self._database.is_file_in_place() and self._database.size() <= COMPACT_AT_CLOSE:
+                self.compact_after_erasures()
+        except StoreUnavailable as error:
+            if not self._database.is_damage(error):  # else the database logs it
+                logger.warning("closed without compacting the ledger after erasures: %s", error)
+        finally:
+            self._database.close()
 
 
 def _default_key_source(location: Path | URL | None) -> SecretKeySource:

@@ -82,6 +82,10 @@ class Database(ABC):
     def check(self) -> list[str]:
         """Returns the errors in the database's file, at most ten lines; none for a server, which has its own checks."""
 
+    def is_file_in_place(self) -> bool:
+        """Returns whether the database is a file that is still at its path."""
+        return False
+
     @abstractmethod
     def compact(self) -> None:
         """Frees the space of deleted rows."""
@@ -147,6 +151,11 @@ class Database(ABC):
     def is_configuration_error(self, _error: StoreUnavailable) -> bool:
         """Returns whether an error at opening means that the configuration can never work."""
         return False
+
+    def is_damage(self, error: StoreUnavailable) -> bool:
+        """Returns whether an error means that the file is damaged."""
+        # Without a variable for the cause: its traceback would hold this frame, and both keep a connection open.
+        return isinstance(error.__cause__, Exception) and self._damage_message(error.__cause__) is not None
 
     def _damage_message(self, _error: Exception) -> str | None:
         """Returns the reason if an error means that the file is damaged, else None."""

@@ -11,6 +11,7 @@ from collections import Counter
 from sqlalchemy import Connection, ScalarSelect, Subquery, func, select
 
 from graphmem.model import Kind, embedded_text
+from graphmem.stores.ledger import compaction
 from graphmem.stores.ledger import memories as memory_rows
 from graphmem.stores.ledger.schema import (
     aliases,
@@ -116,6 +117,7 @@ def wipe(connection: Connection) -> None:
     ):  # fmt: skip
         connection.execute(table.delete())
     connection.execute(ledger.update().values(embedder=None, embedder_dims=None, unguarded=0, epoch=ledger.c.epoch + 1))
+    compaction.count_erasure(connection)
 
 
 def _episode_order() -> Subquery:

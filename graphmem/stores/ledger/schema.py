@@ -50,6 +50,7 @@ ledger = Table(
     Column("embedder_dims", Integer),  # the length of these vectors
     Column("secret", Text),  # "configured:ID" or "file:ID": place and id of the secret key
     Column("unguarded", BigInteger, nullable=False, server_default="0"),  # erased messages whose secret key was lost
+    Column("erasures", BigInteger, nullable=False, server_default="0"),  # commits that erased words since compaction
 )
 
 partitions = Table(
