@@ -23,8 +23,8 @@ ALLOWED = frozenset(
     Mozilla Public License 2.0 (MPL 2.0); PSF-2.0; Python Software Foundation License; Python-2.0; Zlib;
     The Unlicense (Unlicense); Unlicense""".replace("\n    ", " ").split("; ")
 )
-# The driver of PostgreSQL, an extra: used as a package of its own, unmodified. The parser of PromQL, used by tests alone:
-# its metadata name no licence, its source has that of MIT.
+# The driver of PostgreSQL, an extra: used as a package of its own, unmodified. The parser of PromQL, for tests alone:
+# its metadata name no licence, its source has MIT's.
 EXCEPTIONS = {"psycopg": "LGPL-3.0-only", "psycopg-binary": "LGPL-3.0-only", "promql-parser": "none given"}
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import functools
 import os
 from collections.abc import Awaitable, Callable, Generator, Mapping
+from concurrent.futures import Executor
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from pydantic import BaseModel
@@ -19,7 +21,7 @@ R = TypeVar("R")
 def _awaited(method: Callable[Concatenate[Memory, P], R]) -> Callable[Concatenate[AsyncMemory, P], Awaitable[R]]:
     @functools.wraps(method)
     async def call(self: AsyncMemory, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await asyncio.to_thread(method, self.sync, *args, **kwargs)
+        return await self._run(method, self.sync, *args, **kwargs)
 
     return call
 
@@ -30,6 +32,9 @@ class AsyncMemory:
     `sync` is the Memory behind it. Awaiting an AsyncMemory returns it: `await AsyncMemory.from_config(…)` works as in
     mem0. Cancelling a call does not stop the method that its thread has begun.
     """
+
+    # Runs the calls; None: the event loop's own threads.
+    _executor: Executor | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.sync = Memory(*args, **kwargs)
@@ -45,10 +50,16 @@ class AsyncMemory:
         return cls._wrapping(Memory.from_file(path))
 
     @classmethod
-    def _wrapping(cls, memory: Memory) -> AsyncMemory:
+    def _wrapping(cls, memory: Memory, executor: Executor | None = None) -> AsyncMemory:
         wrapper = cls.__new__(cls)
         wrapper.sync = memory
+        wrapper._executor = executor  # noqa: SLF001  (its own class)
         return wrapper
+
+    async def _run(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Runs a function as the methods run: in a thread, with the context of the caller."""
+        call = functools.partial(contextvars.copy_context().run, function, *args, **kwargs)
+        return await asyncio.get_running_loop().run_in_executor(self._executor, call)
 
     def __await__(self) -> Generator[Any, None, Self]:
         return self.__aenter__().__await__()

@@ -48,7 +48,14 @@ class ConfigError(GraphmemError):
 
 
 class ValidationError(GraphmemError, ValueError):
-    """An argument cannot be used; the message names the argument, its value and the remedy."""
+    """An argument cannot be used; the message names the argument, its value and the remedy.
+
+    `without_value` is the message for places where no input may be repeated: it names the value's class instead.
+    """
+
+    def __init__(self, message: str, without_value: str | None = None) -> None:
+        super().__init__(message)
+        self.without_value = message if without_value is None else without_value
 
 
 class NotFoundError(GraphmemError, LookupError):

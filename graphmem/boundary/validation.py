@@ -86,8 +86,8 @@ def refuse(argument: str, value: object, remedy: str) -> NoReturn:
     except ValueError:  # Python refuses to print an int of more than 4300 digits
         value_text = f"<{type(value).__name__}>"
     # `argument` may contain the caller's own keys, so it is escaped to one line and shortened like the value.
-    message = f"{_SHORT_REPR.repr(argument)[1:-1]}={value_text[:80]}: {remedy}"
-    raise ValidationError(message)
+    name = _SHORT_REPR.repr(argument)[1:-1]
+    raise ValidationError(f"{name}={value_text[:80]}: {remedy}", f"{name} ({type(value).__name__}): {remedy}")
 
 
 # --- scope, ids and paths ------------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ def scope(
         raw = conditions.pop(name)
         scope_id = identifier(raw, f"filters.{name}")
         if scope_ids.setdefault(name, scope_id) != scope_id:
-            refuse(f"filters.{name}", raw, f"differs from {name}={scope_ids[name]!r}; give it in one place only")
+            refuse(f"filters.{name}", raw, f"differs from the argument {name}; give it in one place only")
     refuse_scope_names(conditions, "filters")
     return (Scope(**scope_ids) if scope_ids else None), conditions or None
 

@@ -17,6 +17,7 @@ from graphmem.cli.keys import keys
 from graphmem.cli.mcp import mcp
 from graphmem.cli.migrate import migrate
 from graphmem.cli.options import INTERRUPTED
+from graphmem.cli.serve import serve
 
 app = typer.Typer(
     help="Memory for agents: a vector index and an entity-relation graph over one durable ledger.",
@@ -92,6 +93,7 @@ for _command in (
     maintenance.retry_failed,
     maintenance.stats,
     mcp,
+    serve,
 ):
     app.command(_command.__name__.rstrip("_").replace("_", "-"))(_command)
 app.add_typer(bench, name="bench")

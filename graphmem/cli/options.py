@@ -119,6 +119,11 @@ def server_command(function: Callable[Concatenate[CommandContext, P], None]) -> 
     return _with_options(function, [name for name in _COMMON_OPTIONS if name != "as_json"])
 
 
+def service_command(function: Callable[Concatenate[CommandContext, P], None]) -> Callable[..., None]:
+    """Decorates a command as `server_command` does, for one that answers programs of several users."""
+    return _with_options(function, [name for name in _COMMON_OPTIONS if name not in {*SCOPE_OPTIONS, "as_json"}])
+
+
 def _with_options(
     function: Callable[Concatenate[CommandContext, P], None], shared_names: Collection[str]
 ) -> Callable[..., None]:

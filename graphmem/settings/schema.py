@@ -153,6 +153,9 @@ Text = Annotated[str, Field(min_length=1)]
 SecretUrl = Annotated[SecretStr, Field(min_length=1)]
 Dimensions = Annotated[int, Field(ge=1, le=65_536)]
 Port = Annotated[int, Field(ge=1, le=65_535)]
+# A variable has several names with commas between them.
+NameList = Annotated[tuple[Text, ...], BeforeValidator(lambda v: v.split(",") if isinstance(v, str) else v)]
+RateLimit = Annotated[str, Field(pattern=r"^[1-9]\d{0,8}/(second|minute|hour|day)$")]
 
 
 class _Section(BaseModel):
@@ -484,6 +487,59 @@ class McpSettings(_Section):
     )
 
 
+class ServeSettings(_Section):
+    """The service `graphmem serve`. Its options override these."""
+
+    host: Text = Field(
+        default="127.0.0.1",
+        description="The address to listen on. Any but a loopback one needs a key (`graphmem keys`).",
+    )
+    port: Annotated[int, Field(ge=0, le=65_535)] = Field(default=8700, description="The port; 0 takes a free one.")
+    workers: Annotated[int, Field(ge=1, le=64)] = Field(
+        default=1,
+        description="Processes. More than one needs a ledger on PostgreSQL and a Qdrant server.",
+    )
+    default_user: Text | None = Field(
+        default=None, description="The user of requests that name none, for a service with a single user."
+    )
+    admin_api_key: Annotated[SecretStr, Field(min_length=16)] | None = Field(
+        default=None,
+        description="A key of the role `admin` that is not in the ledger. Its variable is also GRAPHMEM_ADMIN_API_KEY.",
+    )
+    allowed_hosts: NameList = Field(
+        default=(),
+        description="Values of the header `Host`, without port, under which the service may be reached, beside `host` "
+        "and the names of loopback.",
+    )
+    cors_origins: NameList = Field(
+        default=(), description="Origins of web pages that may call the service, such as `https://chat.example.org`."
+    )
+    max_body_bytes: Annotated[int, Field(ge=1024)] = Field(
+        default=4 * 1024 * 1024, description="The most bytes of a request's body, except of an import."
+    )
+    rate: RateLimit = Field(default="600/minute", description="The most requests of one key.")
+    add_rate: RateLimit = Field(default="120/minute", description="The most requests of one key that add memories.")
+    threads: Annotated[int, Field(ge=1, le=256)] = Field(
+        default=8, description="Calls of the memory that run at the same time, in each process."
+    )
+    queue: Annotated[int, Field(ge=0, le=100_000)] = Field(
+        default=64, description="Calls that may wait for a thread; the next one is answered with status 503."
+    )
+    forwarded_allow_ips: Text = Field(
+        default="127.0.0.1",
+        description="Addresses of proxies, separated by commas, whose `X-Forwarded-For` is believed; `*`: all.",
+    )
+    redis_url: SecretUrl | None = Field(
+        default=None,
+        description="A Redis server that counts requests for all processes (extra `redis`). By default each process "
+        "counts its own.",
+    )
+
+    def with_values(self, **values: Any) -> ServeSettings:
+        """Returns these settings with other values. Raises `ConfigError` for an unusable one."""
+        return _checked({"serve": {**self.model_dump(), **values}}, "serve").serve
+
+
 class Settings(_Section):
     """The whole configuration; every key has a default that needs no server, key or network."""
 
@@ -546,6 +602,7 @@ class Settings(_Section):
     )
     limits: LimitSettings = LimitSettings()
     mcp: McpSettings = McpSettings()
+    serve: ServeSettings = ServeSettings()
     delivery_wait: Annotated[float, Field(ge=0)] = Field(
         default=3.0, description="Seconds that a write waits for the projections before it reports them as pending."
     )

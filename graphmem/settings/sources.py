@@ -19,6 +19,8 @@ from graphmem.errors import ConfigError
 ENVIRONMENT_PREFIX = "GRAPHMEM_"
 # Variables with the prefix that are no settings: GRAPHMEM_SERVERS has the addresses of the test servers.
 _NOT_SETTINGS = frozenset({"GRAPHMEM_SERVERS"})
+# Further names of variables, such as that of mem0's ADMIN_API_KEY.
+_OTHER_NAMES = {"GRAPHMEM_ADMIN_API_KEY": "GRAPHMEM_SERVE__ADMIN_API_KEY"}
 
 
 def mem0_config_as_dict(config: BaseModel) -> dict[str, Any]:
@@ -93,7 +95,7 @@ def nested_variables(environ: Mapping[str, str]) -> dict[str, Any]:
     for name, value in sorted(environ.items()):
         if not name.startswith(ENVIRONMENT_PREFIX) or name in _NOT_SETTINGS or not value:
             continue
-        *sections, key = name.removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
+        *sections, key = _OTHER_NAMES.get(name, name).removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
         inner = nested
         for section in sections:
             inner = inner.setdefault(section, {})

@@ -1,0 +1,48 @@
+"""`graphmem serve`: REST, MCP and health over HTTP, for programs that are not written in Python."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from graphmem.cli.options import CommandContext, service_command
+from graphmem.errors import ConfigError
+
+# The exit status of a service that may not start as it is configured.
+REFUSED = 2
+
+
+@service_command
+def serve(
+    call: CommandContext,
+    host: Annotated[str | None, typer.Option(help="The address to listen on.", show_default="127.0.0.1")] = None,
+    port: Annotated[int | None, typer.Option(help="The port; 0: a free one.", show_default="8700")] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes.", show_default="1")] = None,
+    default_user: Annotated[str | None, typer.Option(metavar="ID", help="The user of requests that name none.")] = None,
+    no_auth: Annotated[  # noqa: FBT002
+        bool, typer.Option("--no-auth", help="Take every request without a key; only on this machine.")
+    ] = False,
+) -> None:
+    """Serves the memories over HTTP: REST as mem0's clients speak it, and MCP at /mcp.
+
+    The first start on this machine makes a key and prints it. Requests send it as X-API-Key or as a Bearer token.
+    """
+    from graphmem.service.server import Start, listen, prepare, run  # noqa: PLC0415  (needs the extra `serve`)
+
+    settings = call.settings()
+    given: dict[str, Any] = {"host": host, "port": port, "workers": workers, "default_user": default_user}
+    section = settings.serve.with_values(**{name: value for name, value in given.items() if value is not None})
+    settings = settings.model_copy(update={"home": call.home or settings.home, "serve": section})
+    start = Start(settings, needs_key=not no_auth)
+    try:
+        new_key = prepare(start)
+    except ConfigError as error:
+        typer.echo(f"graphmem: {error}", err=True)
+        raise typer.Exit(REFUSED) from None
+    with listen(section) as listener:
+        address = f"http://{listener.getsockname()[0]}:{listener.getsockname()[1]}"
+        if new_key is not None:
+            typer.echo(f"graphmem: a key of the role admin, shown this once: {new_key}", err=True)
+        typer.echo(f"graphmem: serving on {address}", err=True)
+        run(start, listener)

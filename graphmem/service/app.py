@@ -1,0 +1,148 @@
+"""The service as an ASGI application: REST, MCP at `/mcp`, health, and everything that a request passes before them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from graphmem import __version__
+from graphmem.async_memory import AsyncMemory
+from graphmem.concurrency import Pool
+from graphmem.memory import Memory
+from graphmem.service import health, problems
+from graphmem.service.auth import Authenticator, sent_key
+from graphmem.service.calls import CallPool
+from graphmem.service.dependencies import Service
+from graphmem.service.keys import Keys
+from graphmem.service.mcp.http import USER_HEADER, Key, mcp_app
+from graphmem.service.middleware import LOOPBACK, Authentication, BodyLimit, Hosts, RequestLog
+from graphmem.service.rate_limits import RateLimits
+from graphmem.settings.schema import ServeSettings
+
+MCP_PATH = "/mcp"
+OPEN_PATHS = ("/healthz", "/readyz", "/openapi.json")
+MAX_IMPORT_BYTES = 1024**3
+# Paths whose POST requests add memories: they have a rate limit of their own.
+ADDING_PATHS = frozenset({"/memories", "/v3/memories/add/"})
+
+
+def service_app(
+    memory: Memory, settings: ServeSettings | None = None, *, needs_key: bool = True, close_memory: bool = False
+) -> ASGIApp:
+    """Returns the service of an open memory.
+
+    The server has to send it the events of its lifespan. Without `needs_key` everybody who reaches it is an admin.
+    `close_memory`: the end of the application closes the memory.
+    """
+    settings = settings or ServeSettings()
+    pool = CallPool(settings.threads, settings.queue)
+    service = Service(
+        AsyncMemory._wrapping(memory, pool),  # noqa: SLF001  (same package)
+        pool,
+        Pool(1, thread_name_prefix="graphmem-probe"),
+        Keys(memory),
+        settings,
+    )
+    authenticator = Authenticator(
+        service.keys, admin_key=settings.admin_api_key, is_open=not needs_key, default_user=settings.default_user
+    )
+    hosts = [*LOOPBACK, settings.host, *settings.allowed_hosts]
+    mcp = mcp_app(service.memory, _mcp_keys(service, authenticator), path=MCP_PATH, allowed_hosts=hosts)
+    rest = _rest_app(service, mcp, close_memory=close_memory)
+    app: ASGIApp = _Gate(rest, mcp, settings.default_user)
+    app = Authentication(app, service.memory, authenticator, RateLimits(settings), OPEN_PATHS, _adds)
+    app = BodyLimit(app, lambda path: MAX_IMPORT_BYTES if path == "/import" else settings.max_body_bytes)
+    app = RequestLog(Hosts(app, hosts))
+    if settings.cors_origins:
+        app = CORSMiddleware(app, allow_origins=settings.cors_origins, allow_methods=["*"], allow_headers=["*"])
+    return app
+
+
+def _adds(method: str, path: str) -> bool:
+    return method == "POST" and path in ADDING_PATHS
+
+
+def _rest_app(service: Service, mcp: Any, *, close_memory: bool) -> FastAPI:
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(mcp.router.lifespan_context(mcp))
+            yield
+        await asyncio.to_thread(service.pool.shutdown)
+        service.probes.shutdown(wait=False)
+        if close_memory:
+            await asyncio.to_thread(service.memory.sync.close)
+
+    app = FastAPI(
+        title="graphmem",
+        summary="Memory for agents.",
+        version=__version__,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        # FastAPI's own spans and logs hold paths with ids and texts of errors.
+        telemetry={"tracing": False, "metrics": False, "logs": False},
+    )
+    app.state.service = service
+    problems.install(app)
+    for router in (health.router,):
+        app.include_router(router, dependencies=[])
+    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]  # FastAPI's way to change the document
+    return app
+
+
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    """Returns the OpenAPI document with the schema of problems."""
+    if app.openapi_schema is None:
+        document = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
+        schemas = document.setdefault("components", {}).setdefault("schemas", {})
+        schemas["ProblemBody"] = problems.ProblemBody.model_json_schema()
+        app.openapi_schema = document
+    return app.openapi_schema
+
+
+# For logs; the SDK has a route of its own.
+_MCP_ROUTE = Route(MCP_PATH, endpoint=lambda _: None)
+
+
+class _Gate:
+    """Passes requests of MCP to its application, and all else to that of REST."""
+
+    def __init__(self, rest: ASGIApp, mcp: ASGIApp, default_user: str | None) -> None:
+        self._rest, self._mcp, self._default_user = rest, mcp, default_user
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not _is_mcp(scope["path"]):
+            await self._rest(scope, receive, send)
+            return
+        scope["route"] = _MCP_ROUTE
+        # The SDK reads `Authorization: Bearer` alone.
+        headers = MutableHeaders(raw=list(scope["headers"]))
+        headers["authorization"] = f"Bearer {sent_key(Headers(scope=scope)) or '-'}"
+        if self._default_user is not None and scope["state"]["caller"].role == "admin":
+            headers.setdefault(USER_HEADER, self._default_user)
+        await self._mcp({**scope, "headers": headers.raw}, receive, send)
+
+
+def _is_mcp(path: str) -> bool:
+    return path == MCP_PATH or path.startswith("/.well-known/oauth-protected-resource")
+
+
+def _mcp_keys(service: Service, authenticator: Authenticator) -> Any:
+    async def find(text: str) -> Key | None:
+        caller = await service.run(authenticator.find, text)
+        return (
+            None if caller is None or caller.role == "metrics" else Key(caller.key_id, caller.user_id, caller.agent_id)
+        )
+
+    return find

@@ -1,0 +1,66 @@
+"""What the routes of the service share: the open service, and the caller of a request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, ParamSpec, TypeVar
+
+from fastapi import Depends, Request, Security
+from fastapi.security import APIKeyHeader, HTTPBearer
+
+from graphmem.async_memory import AsyncMemory
+from graphmem.concurrency import Pool
+from graphmem.service.auth import Caller
+from graphmem.service.calls import CallPool
+from graphmem.service.keys import Keys
+from graphmem.settings.schema import ServeSettings
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """An open service: its memory, whose calls run in `pool`, the keys of its ledger, and its settings.
+
+    `probes` has a thread of its own, so that questions about the service's health do not wait behind calls.
+    """
+
+    memory: AsyncMemory
+    pool: CallPool
+    probes: Pool
+    keys: Keys
+    settings: ServeSettings
+
+    async def run(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Runs a function in a thread for calls, as the methods of `memory` run. Raises Overloaded."""
+        return await self.memory._run(function, *args, **kwargs)  # noqa: SLF001  (same package)
+
+
+def _service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+# For the OpenAPI document alone: `Authentication` has read the key before.
+_API_KEY = Security(APIKeyHeader(name="X-API-Key", scheme_name="ApiKey", auto_error=False))
+_BEARER = Security(HTTPBearer(scheme_name="Bearer", auto_error=False))
+
+
+def _caller(request: Request, _: Annotated[Any, _API_KEY], __: Annotated[Any, _BEARER]) -> Caller:
+    caller: Caller = request.state.caller
+    if caller.role == "metrics":
+        caller.require("user", "app", "admin")
+    return caller
+
+
+def _admin(caller: Annotated[Caller, Depends(_caller)]) -> Caller:
+    caller.require("admin")
+    return caller
+
+
+ServiceParam = Annotated[Service, Depends(_service)]
+CallerParam = Annotated[Caller, Depends(_caller)]
+AdminParam = Annotated[Caller, Depends(_admin)]
+"""The caller of a route that only an admin may use."""

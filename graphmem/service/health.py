@@ -1,0 +1,61 @@
+"""Whether the process runs and the memory answers, for whoever starts, watches and restarts the service."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fastapi import APIRouter, Response
+from pydantic import BaseModel
+
+from graphmem.errors import StoreError
+from graphmem.service.dependencies import Service, ServiceParam
+
+# Seconds that the ledger may take to answer.
+PROBE_SECONDS = 3.0
+
+router = APIRouter(tags=["health"])
+
+
+class Health(BaseModel):
+    """`status` is "ok"."""
+
+    status: str = "ok"
+
+
+class Readiness(BaseModel):
+    """`status` is "ready" or "unavailable"; `degraded` names the projections without which searches answer."""
+
+    status: str
+    degraded: list[str] = []
+
+
+@router.get("/healthz")
+async def healthz() -> Health:
+    """Tells that the process answers."""
+    return Health()
+
+
+@router.get("/readyz", responses={503: {"model": Readiness, "description": "The ledger does not answer."}})
+async def readyz(service: ServiceParam, response: Response) -> Readiness:
+    """Tells whether the ledger answers, and which projections are out of reach."""
+    probe = asyncio.get_running_loop().run_in_executor(service.probes, _readiness, service)
+    try:
+        readiness = await asyncio.wait_for(probe, PROBE_SECONDS)
+    except TimeoutError:
+        readiness = Readiness(status="unavailable")
+    if readiness.status != "ready":
+        response.status_code = 503
+    return readiness
+
+
+def _readiness(service: Service) -> Readiness:
+    engine = service.memory.sync._engine  # noqa: SLF001  (same package)
+    try:
+        engine.check_open()
+        with engine.ledger.read() as connection:
+            connection.exec_driver_sql("SELECT 1")
+    except StoreError:
+        return Readiness(status="unavailable")
+    return Readiness(
+        status="ready", degraded=[worker.name for worker in engine.projection_workers if worker.is_unavailable]
+    )

@@ -1,0 +1,191 @@
+"""What every request passes before it is routed, outermost first: `RequestLog`, `Hosts`, `BodyLimit`, `Authentication`.
+
+Plain ASGI applications around another one, so that they do not hold up streams.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import secrets
+from collections.abc import Callable, Iterable
+from time import perf_counter
+from typing import Any
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from graphmem.async_memory import AsyncMemory
+from graphmem.service.auth import Authenticator, Caller, refusal, sent_key
+from graphmem.service.problems import Problem, problem_of
+from graphmem.service.rate_limits import RateLimits
+
+logger = logging.getLogger("graphmem.requests")
+
+REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+# Seconds that the next part of a body may take.
+BODY_SECONDS = 30.0
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+# Stands in logs for the template of a path that no route has, for another method, and for the role without a key.
+UNKNOWN = "-"
+
+
+class RequestLog:
+    """Gives each request an id, logs it in one line, and answers errors that nothing else has caught.
+
+    A line has method, route template, status, milliseconds, request id and role: neither path nor query, which hold
+    ids. `on_response(method, route, status, seconds)` is called for each.
+    """
+
+    def __init__(self, app: ASGIApp, on_response: Callable[[str, str, int, float], None] = lambda *_: None) -> None:
+        self._app, self._on_response = app, on_response
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        sent_id = Headers(scope=scope).get("x-request-id", "")
+        request_id = sent_id if REQUEST_ID.fullmatch(sent_id) else secrets.token_hex(8)
+        state = scope.setdefault("state", {})
+        state["request_id"], state["headers"], begin, status = request_id, {}, perf_counter(), 0
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                for name, value in {"X-Request-ID": request_id, **state["headers"]}.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_with_headers)
+        except Exception as error:  # noqa: BLE001  (the server would log a stack)
+            problem = problem_of(error)
+            if not status:
+                await problem.response(request_id)(scope, receive, send_with_headers)
+        seconds, route = perf_counter() - begin, getattr(scope.get("route"), "path", UNKNOWN)
+        caller: Caller | None = state.get("caller")
+        role = UNKNOWN if caller is None else caller.role
+        method = scope["method"] if scope["method"] in METHODS else UNKNOWN
+        self._on_response(method, route, status, seconds)
+        logger.info("%s %s %d %.1f ms %s %s", method, route, status, seconds * 1000, request_id, role)
+
+
+class Hosts:
+    """Refuses requests under another host name, which a web page can have pointed at this address (DNS rebinding)."""
+
+    def __init__(self, app: ASGIApp, allowed: Iterable[str]) -> None:
+        self._app, self._allowed = app, frozenset(name.lower() for name in (*allowed, *LOOPBACK))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            host = re.sub(r":\d+$", "", Headers(scope=scope).get("host", "")).lower()
+            if host not in self._allowed:
+                raise Problem(421, "This host name is not served here; add it to serve.allowed_hosts.")
+        await self._app(scope, receive, send)
+
+
+class BodyLimit:
+    """Refuses a body over the limit, before it is read if its length is declared, and one that comes too slowly.
+
+    `limit_of(path)` returns the most bytes of a body.
+    """
+
+    def __init__(self, app: ASGIApp, limit_of: Callable[[str], int]) -> None:
+        self._app, self._limit_of = app, limit_of
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        body = _Body(receive, send, self._limit_of(scope["path"]))
+        length = Headers(scope=scope).get("content-length", "0")
+        if length.isdigit() and int(length) > body.limit:
+            raise body.too_large()
+        try:
+            await self._app(scope, body.receive, body.send)
+        finally:
+            # Also where the application has made an answer of its own of the refusal, which `send` has dropped.
+            if body.refusal is not None and not body.is_answered:
+                raise body.refusal
+
+
+class _Body:
+    """The body of one request, with a limit of its bytes and of the time for each part."""
+
+    def __init__(self, receive: Receive, send: Send, limit: int) -> None:
+        self._receive, self._send, self.limit = receive, send, limit
+        self._size, self._is_read = 0, False
+        self.is_answered = False
+        self.refusal: Problem | None = None
+
+    def too_large(self) -> Problem:
+        return Problem(413, f"The body is larger than {self.limit} bytes; send less at a time.")
+
+    async def receive(self) -> Message:
+        if self._is_read:
+            return await self._receive()  # waits until the client leaves
+        try:
+            message = await asyncio.wait_for(self._receive(), BODY_SECONDS)
+        except TimeoutError:
+            self.refusal = Problem(408, f"No part of the body came for {BODY_SECONDS:.0f} seconds.")
+            raise self.refusal from None
+        self._size += len(message.get("body", b""))
+        self._is_read = not message.get("more_body", False)
+        if self._size > self.limit:
+            self.refusal = self.too_large()
+            raise self.refusal
+        return message
+
+    async def send(self, message: Message) -> None:
+        if self.refusal is None or self.is_answered:
+            self.is_answered = True
+            await self._send(message)
+
+
+class Authentication:
+    """Finds the caller of each request, before its body is read, and counts the request against the rate limits.
+
+    Paths in `open_paths`, and those below the ones that end with "/", need no key. `adds(method, path)` tells requests
+    that add memories.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        memory: AsyncMemory,
+        authenticator: Authenticator,
+        rate_limits: RateLimits,
+        open_paths: Iterable[str],
+        adds: Callable[[str, str], bool],
+    ) -> None:
+        self._app, self._memory, self._authenticator, self._rate_limits = app, memory, authenticator, rate_limits
+        self._open_paths, self._adds = tuple(open_paths), adds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and not self._is_open(scope["path"]) and not _is_preflight(scope):
+            await self._admit(scope)
+        await self._app(scope, receive, send)
+
+    def _is_open(self, path: str) -> bool:
+        return any(
+            path == one or (one.endswith("/") and one != "/" and path.startswith(one)) for one in self._open_paths
+        )
+
+    async def _admit(self, scope: Scope) -> None:
+        text = sent_key(Headers(scope=scope))
+        caller = await self._memory._run(self._authenticator.find, text)  # noqa: SLF001  (same package)
+        if caller is None:
+            await self._rate_limits.count_refusal((scope.get("client") or ("",))[0])
+            raise refusal(text)
+        state: dict[str, Any] = scope["state"]
+        state["caller"] = caller
+        adds = self._adds(scope["method"], scope["path"])
+        state["headers"].update(await self._rate_limits.count_request(caller.key_id, caller.rate, adds=adds))
+
+
+def _is_preflight(scope: Scope) -> bool:
+    return scope["method"] == "OPTIONS" and "access-control-request-method" in Headers(scope=scope)

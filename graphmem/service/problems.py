@@ -1,0 +1,169 @@
+"""Errors of the service as RFC 9457 problems (`application/problem+json`). None repeats a value of the request."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from difflib import get_close_matches
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+from starlette.routing import compile_path
+
+from graphmem.errors import ConfigError, GraphmemError, ModelError, NotFoundError, StoreError, ValidationError
+from graphmem.logs import log_text
+from graphmem.service.calls import Overloaded
+
+logger = logging.getLogger("graphmem")
+
+MEDIA_TYPE = "application/problem+json"
+MAX_REPORTED = 5
+# Names of the classes of JSON values.
+_JSON_KINDS = {
+    "str": "a string", "int": "a number", "float": "a number", "bool": "a boolean", "dict": "an object",
+    "list": "a list", "NoneType": "null",
+}  # fmt: skip
+
+
+class ProblemBody(BaseModel):
+    """An error: `detail` says what is wrong and what to do, `code` names it for programs."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    request_id: str
+
+
+class Problem(Exception):
+    """An answer of this status in place of a result."""
+
+    def __init__(self, status: int, detail: str, code: str = "", headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(detail)
+        self.status, self.detail, self.headers = status, detail, dict(headers or {})
+        self.code = code or HTTPStatus(status).phrase.lower().replace(" ", "_").replace("'", "")
+
+    def response(self, request_id: str) -> JSONResponse:
+        """Returns the problem as a response."""
+        body = ProblemBody(
+            type="about:blank",
+            title=HTTPStatus(self.status).phrase,
+            status=self.status,
+            detail=self.detail,
+            code=self.code,
+            request_id=request_id,
+        )
+        return JSONResponse(body.model_dump(), self.status, self.headers, MEDIA_TYPE)
+
+
+def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Returns the problems of a route for its OpenAPI document: those of every route, and these statuses."""
+    return {
+        status: {
+            "description": HTTPStatus(status).phrase,
+            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemBody"}}},
+        }
+        for status in sorted({400, 401, 403, 408, 413, 415, 421, 422, 429, 500, 503, *statuses})
+    }
+
+
+def problem_of(error: Exception) -> Problem:
+    """Returns the problem that an error comes to. Logs one that the caller cannot solve."""
+    match error:
+        case Problem():
+            problem = error
+        case ValidationError():
+            problem = Problem(400, error.without_value, "invalid_argument")
+        case NotFoundError():
+            problem = Problem(404, "There is nothing with this id or name among these memories.")
+        case ConfigError():
+            problem = Problem(400, str(error), "not_configured")
+        case Overloaded():
+            problem = Problem(503, str(error), "overloaded", {"Retry-After": "1"})
+        case ModelError():
+            problem = Problem(502, f"A model failed: {error}", "provider_error")
+        case StoreError():
+            detail = "The memory cannot be used now; try again later."
+            problem = Problem(503, detail, "store_unavailable", {"Retry-After": "5"})
+        case _:
+            problem = Problem(500, "The service failed; its log names the kind of the error.")
+    if problem is not error and problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        logger.warning("a request failed (%s)", log_text(error))
+    return problem
+
+
+def install(app: FastAPI) -> None:
+    """Makes an application answer every error as a problem."""
+    app.add_exception_handler(RequestValidationError, _on_invalid_request)
+    app.add_exception_handler(HTTPException, _on_http_error)
+    for kind in (Problem, GraphmemError):
+        app.add_exception_handler(kind, _on_error)
+
+
+async def _on_error(request: Request, error: Exception) -> JSONResponse:
+    return problem_of(error).response(request.state.request_id)
+
+
+async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)  # noqa: S101  (the handler's registration)
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        allowed = ", ".join(sorted(_methods(request)))
+        problem = Problem(405, f"This path takes {allowed}.", headers={"Allow": allowed})
+    elif error.status_code == HTTPStatus.NOT_FOUND:
+        problem = Problem(404, "There is no such path; GET /openapi.json lists those that there are.", "no_such_path")
+    elif error.status_code == HTTPStatus.BAD_REQUEST:
+        problem = Problem(400, "The body cannot be read: it must be JSON in UTF-8.", "unreadable_body")
+    else:
+        problem = Problem(error.status_code, HTTPStatus(error.status_code).phrase, headers=error.headers)
+    return problem.response(request.state.request_id)
+
+
+def _methods(request: Request) -> set[str]:
+    """Returns the methods of all documented routes with the path of a request."""
+    paths: Mapping[str, Mapping[str, Any]] = request.app.openapi()["paths"]
+    return {
+        method.upper()
+        for template, operations in paths.items()
+        if compile_path(template)[0].match(request.url.path)
+        for method in operations
+    }
+
+
+async def _on_invalid_request(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)  # noqa: S101  (the handler's registration)
+    errors = error.errors()
+    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if any(one["type"] == "json_invalid" for one in errors):
+        problem = Problem(400, "The body is not valid JSON.", "unreadable_body")
+    elif any(one["loc"] == ("body",) for one in errors) and not content_type.endswith(("/json", "+json")):
+        problem = Problem(415, "The body must be JSON; send the header Content-Type: application/json.")
+    else:
+        lines = [_sentence(one) for one in errors[:MAX_REPORTED]]
+        more = len(errors) - len(lines)
+        problem = Problem(422, "; ".join(lines) + (f"; and {more} more" if more else ""), "invalid_request")
+    return problem.response(request.state.request_id)
+
+
+def _sentence(error: Any) -> str:
+    """Returns one line about an unusable field: its name, the remedy, and the kind of the value."""
+    place, *names = error["loc"]
+    field = ".".join(str(name)[:40] for name in names) or f"the {place}"
+    if error["type"] == "missing":
+        return f"{field}: is missing"
+    if error["type"] == "extra_forbidden":
+        return f"{field}: is no field of this request{_nearest(error)}"
+    kind = _JSON_KINDS.get(type(error.get("input")).__name__, "another value")
+    return f"{field}: {error['msg'].replace('Input should', 'should')}; it is {kind}"
+
+
+def _nearest(error: Any) -> str:
+    # An unknown field's error has no list of the known ones; those that callers confuse are few.
+    known = "user_id agent_id run_id messages metadata filters query text limit cursor top_k threshold kinds".split()
+    nearest = get_close_matches(str(error["loc"][-1]), known, 1)
+    return f"; did you mean {nearest[0]}?" if nearest else ""

@@ -1,0 +1,63 @@
+"""Rate limits of the service: requests of a key, requests that add memories, refused requests of an address."""
+
+from __future__ import annotations
+
+import logging
+import math
+from time import time
+
+from limits import RateLimitItem, parse
+from limits.aio.strategies import SlidingWindowCounterRateLimiter
+from limits.errors import StorageError
+from limits.storage import storage_from_string
+
+from graphmem.logs import log_text
+from graphmem.service.problems import Problem
+from graphmem.settings.schema import ServeSettings
+
+logger = logging.getLogger("graphmem")
+
+REFUSALS = "20/minute"
+
+
+class RateLimits:
+    """Counts requests, in this process or in Redis. A Redis that cannot be reached limits nothing, with a warning."""
+
+    def __init__(self, settings: ServeSettings) -> None:
+        url = "async+memory://" if settings.redis_url is None else _async_url(settings.redis_url.get_secret_value())
+        options = {} if settings.redis_url is None else {"implementation": "redispy", "wrap_exceptions": True}
+        self._limiter = SlidingWindowCounterRateLimiter(storage_from_string(url, **options))  # type: ignore[arg-type]  # the scheme makes it an async storage
+        self._request, self._add, self._refusal = map(parse, (settings.rate, settings.add_rate, REFUSALS))
+
+    async def count_request(self, key_id: str, rate: str | None, *, adds: bool) -> dict[str, str]:
+        """Counts a request of a key, and returns the headers that tell what is left. Raises Problem 429.
+
+        `rate` replaces the configured rate for all requests; `adds` counts it as one that adds memories, too.
+        """
+        headers = await self._hit(self._request if rate is None else parse(rate), "key", key_id)
+        return await self._hit(self._add, "add", key_id) if adds else headers
+
+    async def count_refusal(self, address: str) -> None:
+        """Counts a request without a valid key. Raises Problem 429 for an address with too many."""
+        await self._hit(self._refusal, "refused", address)
+
+    async def _hit(self, limit: RateLimitItem, *identifiers: str) -> dict[str, str]:
+        try:
+            is_allowed = await self._limiter.hit(limit, *identifiers)
+            reset_at, remaining = await self._limiter.get_window_stats(limit, *identifiers)
+        except StorageError as error:
+            logger.warning("requests cannot be counted (%s)", log_text(error))
+            return {}
+        seconds = max(1, math.ceil(reset_at - time()))
+        headers = {
+            "RateLimit-Limit": str(limit.amount),
+            "RateLimit-Remaining": str(remaining),
+            "RateLimit-Reset": str(seconds),
+        }
+        if not is_allowed:
+            raise Problem(429, f"At most {limit}; wait.", headers={**headers, "Retry-After": str(seconds)})
+        return headers
+
+
+def _async_url(url: str) -> str:
+    return url if url.startswith("async+") else f"async+{url}"

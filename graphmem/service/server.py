@@ -1,0 +1,115 @@
+"""Runs the service in one process or several, until a signal ends it."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from datetime import UTC, datetime
+from functools import partial
+from ipaddress import ip_address
+from typing import NamedTuple
+
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.supervisors import Multiprocess
+
+from graphmem.errors import ConfigError
+from graphmem.memory import Memory
+from graphmem.service.app import service_app
+from graphmem.service.keys import Keys
+from graphmem.settings import Settings
+from graphmem.settings.schema import ServeSettings
+
+# Seconds that running requests and streams have at the end.
+GRACE_SECONDS = 30
+# The largest head of a request, in bytes.
+MAX_HEAD_BYTES = 32 * 1024
+
+
+class Start(NamedTuple):
+    """What `serve` is told: the configuration, and whether requests need a key."""
+
+    settings: Settings
+    needs_key: bool = True
+
+
+def is_loopback(host: str) -> bool:
+    """Tells whether only this machine reaches an address."""
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def prepare(start: Start) -> str | None:
+    """Checks that the service can start, and makes its first key; returns the key's text, None if there is one.
+
+    Raises ConfigError: on an address that others reach without any key, and for several processes on stores that only
+    one can use.
+    """
+    settings, serve = start.settings, start.settings.serve
+    if not start.needs_key and not is_loopback(serve.host):
+        raise ConfigError("--no-auth: others can reach this host; leave it out, or serve on 127.0.0.1")
+    if serve.workers > 1:
+        _check_shared_stores(settings)
+    with Memory(settings.home, settings=settings) as memory:
+        keys, now = Keys(memory), datetime.now(UTC)
+        if not start.needs_key or serve.admin_api_key is not None or any(key.is_valid(now) for key in keys.all()):
+            return None
+        if not is_loopback(serve.host):
+            raise ConfigError(
+                "no key can be used yet, and others can reach this host; make one: graphmem keys create --role admin"
+            )
+        return keys.create("admin", label="made at the first start").text
+
+
+def _check_shared_stores(settings: Settings) -> None:
+    url = "" if settings.ledger_url is None else settings.ledger_url.get_secret_value()
+    if not url.startswith("postgres") or not settings.vector_store.config.is_server:
+        raise ConfigError(
+            "serve.workers: more than one process needs ledger_url with PostgreSQL and vector_store with the url of a "
+            "Qdrant server; an embedded index is in the memory of each process, and would miss what others write"
+        )
+
+
+def listen(serve: ServeSettings) -> socket.socket:
+    """Returns a socket that listens on the service's address. Raises ConfigError if that is not possible."""
+    listener = socket.socket(socket.AF_INET6 if ":" in serve.host else socket.AF_INET)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((serve.host.strip("[]"), serve.port))
+    except OSError as error:
+        listener.close()
+        raise ConfigError(f"serve.host, serve.port: cannot be listened on ({error.strerror}); choose others") from None
+    listener.set_inheritable(True)
+    return listener
+
+
+def run(start: Start, listener: socket.socket) -> None:
+    """Answers requests until SIGINT or SIGTERM."""
+    serve = start.settings.serve
+    config = uvicorn.Config(
+        partial(_worker_app, start),
+        factory=True,
+        workers=serve.workers,
+        log_config=None,
+        access_log=False,  # its lines hold query strings, which name users
+        forwarded_allow_ips=serve.forwarded_allow_ips,
+        server_header=False,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+        http="h11",  # the implementation with a limit for the head of a request
+        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+        ws="none",
+    )
+    if serve.workers == 1:
+        uvicorn.Server(config).run([listener])
+    else:  # processes are spawned, never forked, and each makes its application
+        Multiprocess(config, [listener]).run()
+
+
+def _worker_app(start: Start) -> ASGIApp:
+    """Opens the memory of one process and returns its application, which closes it at the end."""
+    logging.basicConfig(level=logging.WARNING, format="graphmem: %(message)s")
+    logging.getLogger("graphmem.requests").setLevel(logging.INFO)
+    memory = Memory(start.settings.home, settings=start.settings)
+    return service_app(memory, start.settings.serve, needs_key=start.needs_key, close_memory=True)

@@ -1,0 +1,191 @@
+"""What every request to the service passes: host, size, key, rate; problems, health, and the log."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+from support.log_guard import listening
+from support.service import client_of, headers
+from support.waiting import TIMEOUT, wait_until
+
+from graphmem import Memory
+from graphmem.service import middleware
+from graphmem.service.keys import Keys
+from graphmem.stores.projection_worker import ProjectionWorker
+
+Make = Callable[..., Memory]
+
+
+@pytest.fixture
+def client(memory: Memory) -> Iterator[TestClient]:
+    with client_of(memory, role=None) as client:
+        yield client
+
+
+def problem(response: Any, status: int) -> dict[str, Any]:
+    """Checks the shape of a problem and returns it."""
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    body: dict[str, Any] = response.json()
+    assert set(body) == {"type", "title", "status", "detail", "code", "request_id"}
+    assert body["status"] == status
+    assert body["request_id"] == response.headers["x-request-id"]
+    return body
+
+
+# --- keys -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("header", ["X-API-Key: {}", "Authorization: Bearer {}", "Authorization: token {}"])
+def test_a_key_is_taken_from_each_header(client: TestClient, memory: Memory, header: str) -> None:
+    name, _, value = header.partition(": ")
+    text = Keys(memory).create("admin").text
+    assert client.get("/nowhere", headers={name: value.format(text)}).status_code == 404
+    assert client.get("/nowhere", headers={name: value.format(f"{text}x")}).status_code == 401
+
+
+def test_without_a_valid_key_the_answer_is_401(client: TestClient, memory: Memory) -> None:
+    missing = client.get("/nowhere")
+    assert "missing" in problem(missing, 401)["detail"]
+    assert missing.headers["www-authenticate"] == "Bearer"
+    key = Keys(memory).create("app")
+    Keys(memory).revoke(key.key.id)
+    for text in (key.text, "gm_00000000_x", "nonsense", "Basic abc"):
+        assert "not valid" in problem(client.get("/nowhere", headers={"X-API-Key": text}), 401)["detail"]
+    assert "missing" in problem(client.get("/nowhere", headers={"Authorization": "Basic abc"}), 401)["detail"]
+
+
+def test_the_key_of_the_configuration_is_an_admin(memory: Memory) -> None:
+    with client_of(memory, role=None, admin_api_key="sixteen-characters-or-more") as client:
+        assert client.get("/nowhere", headers={"X-API-Key": "sixteen-characters-or-more"}).status_code == 404
+        assert client.get("/nowhere", headers={"X-API-Key": "sixteen-characters-or-mor"}).status_code == 401
+
+
+def test_without_authentication_no_key_is_needed(memory: Memory) -> None:
+    with client_of(memory, role=None, needs_key=False) as client:
+        assert client.get("/nowhere").status_code == 404
+
+
+# --- limits ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_key_over_its_rate_waits_and_other_keys_do_not(memory: Memory) -> None:
+    with client_of(memory, rate="2/hour") as client:
+        left = [client.get("/nowhere").headers["ratelimit-remaining"] for _ in range(2)]
+        assert left == ["1", "0"]
+        refused = client.get("/nowhere")
+        problem(refused, 429)
+        assert int(refused.headers["retry-after"]) > 0
+        assert client.get("/nowhere", headers=headers(memory)).status_code == 404
+        assert client.get("/healthz").status_code == 200
+
+
+def test_an_address_with_many_wrong_keys_is_refused_and_its_right_key_is_not(
+    client: TestClient, memory: Memory
+) -> None:
+    statuses = [client.get("/nowhere", headers={"X-API-Key": "gm_0_x"}).status_code for _ in range(21)]
+    assert statuses == [401] * 20 + [429]
+    assert client.get("/nowhere", headers=headers(memory)).status_code == 404
+
+
+def test_a_declared_body_over_the_limit_is_refused_before_it_is_read(memory: Memory) -> None:
+    with client_of(memory, max_body_bytes=1024) as client:
+        body = iter(lambda: pytest.fail("the body was read"), None)
+        refused = client.post("/nowhere", content=body, headers={"Content-Length": "1025"})
+        assert "1024 bytes" in problem(refused, 413)["detail"]
+
+
+def test_another_host_name_is_refused(client: TestClient) -> None:
+    problem(client.get("/healthz", headers={"Host": "evil.example.org"}), 421)
+    assert client.get("/healthz", headers={"Host": "LOCALHOST:1234"}).status_code == 200
+
+
+def test_only_named_origins_may_call_from_a_page(memory: Memory) -> None:
+    origin = "https://chat.example.org"
+    with client_of(memory, cors_origins=[origin]) as client:
+        allowed = client.get("/nowhere", headers={"Origin": origin})
+        assert allowed.headers["access-control-allow-origin"] == origin
+        assert "access-control-allow-credentials" not in allowed.headers
+        assert "access-control-allow-origin" not in client.get("/healthz", headers={"Origin": "https://x.org"}).headers
+
+
+# --- problems -------------------------------------------------------------------------------------------------------
+
+
+def test_unknown_paths_and_methods_are_problems(memory: Memory) -> None:
+    with client_of(memory) as client:
+        problem(client.get("/nowhere"), 404)
+        refused = client.post("/healthz")
+        problem(refused, 405)
+        assert refused.headers["allow"] == "GET"
+
+
+def test_a_request_id_is_taken_over_and_a_strange_one_replaced(client: TestClient) -> None:
+    assert client.get("/healthz", headers={"X-Request-ID": "abc-1"}).headers["x-request-id"] == "abc-1"
+    assert client.get("/healthz", headers={"X-Request-ID": "a b"}).headers["x-request-id"] != "a b"
+
+
+# --- health, log ----------------------------------------------------------------------------------------------------
+
+
+def test_ready_names_projections_out_of_reach_and_is_503_without_the_ledger(
+    client: TestClient, memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert client.get("/healthz").json() == {"status": "ok"}
+    assert client.get("/readyz").json() == {"status": "ready", "degraded": []}
+    monkeypatch.setattr(ProjectionWorker, "is_unavailable", property(lambda worker: worker.name == "vectors"))
+    assert client.get("/readyz").json() == {"status": "ready", "degraded": ["vectors"]}
+    memory.close()
+    unavailable = client.get("/readyz")
+    assert (unavailable.status_code, unavailable.json()["status"]) == (503, "unavailable")
+    assert client.get("/healthz").status_code == 200
+
+
+def test_the_log_has_a_line_for_each_request_without_path_and_query(memory: Memory) -> None:
+    with client_of(memory) as client, listening() as listener:
+        client.get("/healthz?user_id=ana@example.org", headers={"X-Request-ID": "r1"})
+        client.get("/someone/private")
+    lines = [line for line in listener.lines if " ms " in line]
+    assert lines[0].startswith("GET /healthz 200 ")
+    assert lines[0].endswith(" ms r1 -")
+    assert lines[1].startswith("GET - 404 ")
+    assert lines[1].endswith(" admin")
+    assert "private" not in str(listener.lines)
+    assert "ana@" not in str(listener.lines)
+
+
+async def test_an_error_inside_is_logged_by_its_kind_and_answered_as_a_problem() -> None:
+    async def failing(*_: Any) -> None:
+        raise RuntimeError("a private text")
+
+    client = TestClient(middleware.RequestLog(failing), raise_server_exceptions=False)
+    with listening() as listener:
+        body = problem(client.get("/healthz"), 500)
+    assert "private" not in str(body) + str(listener.lines)
+    assert any("RuntimeError" in line for line in listener.lines)
+
+
+def test_more_calls_than_may_wait_are_refused(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on, sent = threading.Event(), headers(memory)
+    monkeypatch.setattr(Keys, "find", lambda *_: go_on.wait(TIMEOUT) and None)
+    with client_of(memory, role=None, threads=1, queue=1) as client:
+        answers: list[Any] = []
+        threads = [
+            threading.Thread(target=lambda: answers.append(client.get("/nowhere", headers=sent))) for _ in range(3)
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            wait_until(lambda: answers)
+        finally:
+            go_on.set()
+        for thread in threads:
+            thread.join()
+    refused = [answer for answer in answers if answer.status_code == 503]
+    assert len(refused) == 1
+    assert problem(refused[0], 503)["code"] == "overloaded"
+    assert refused[0].headers["retry-after"] == "1"

@@ -1,0 +1,63 @@
+"""The service in tests: in this process, or on a real server in a thread."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import uvicorn
+from starlette.testclient import TestClient
+
+from graphmem import Memory
+from graphmem.service.app import service_app
+from graphmem.service.keys import Keys
+from graphmem.settings.schema import ServeSettings
+from support.waiting import wait_until
+
+# The client's own log has addresses with their queries.
+logging.getLogger("httpx2").setLevel(logging.WARNING)
+# The name under which `TestClient` calls.
+TEST_HOST = "testserver"
+
+
+def headers(memory: Memory, role: str = "admin", **bound: Any) -> dict[str, str]:
+    """The headers with a new key of this role; a key of the role "user" is bound to `user_id` and `agent_id`."""
+    return {"X-API-Key": Keys(memory).create(role, **bound).text}
+
+
+def settings_of(**settings: Any) -> ServeSettings:
+    """Settings under which `TestClient` may call, and as often as it likes."""
+    many = {"rate": "100000000/minute", "add_rate": "100000000/minute", "allowed_hosts": [TEST_HOST]}
+    return ServeSettings.model_validate(many | settings)
+
+
+@contextmanager
+def client_of(
+    memory: Memory, role: str | None = "admin", needs_key: bool = True, **settings: Any
+) -> Iterator[TestClient]:
+    """A client of a memory's service in this process, with a new key of this role (None: without)."""
+    app = service_app(memory, settings_of(**settings), needs_key=needs_key)
+    bound = {"user_id": "ana"} if role == "user" else {}
+    sent = {} if role is None else headers(memory, role, **bound)
+    with TestClient(app, headers=sent, raise_server_exceptions=False) as client:
+        yield client
+
+
+@contextmanager
+def served(memory: Memory, needs_key: bool = True, **settings: Any) -> Iterator[str]:
+    """Serves a memory on a free port, by a real server in a thread; yields the address."""
+    app = service_app(memory, settings_of(**settings), needs_key=needs_key)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, http="h11"))
+        thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+        thread.start()
+        wait_until(lambda: server.started)
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
