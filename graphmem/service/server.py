@@ -74,7 +74,9 @@ def _check_shared_stores(settings: Settings) -> None:
 
 def listen(serve: ServeSettings) -> socket.socket:
     """Returns a socket that listens on the service's address. Raises ConfigError if that is not possible."""
-    listener = socket.socket(socket.AF_INET6 if ":" in serve.host else socket.AF_INET)
+    family = socket.AF_INET6 if ":" in serve.host else socket.AF_INET
+    # The event loop turns Nagle's algorithm off only for sockets that name the protocol; with it an answer takes 44 ms.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((serve.host.strip("[]"), serve.port))
