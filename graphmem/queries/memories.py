@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import islice
 
 from graphmem.boundary.filters import Filter, fields_of
@@ -47,3 +48,26 @@ def list_memories(
         ]
         relations = graph_reads.relations_in(connection, view, RELATION_LIMIT)
     return MemoryPage(list(islice(matching, start, start + limit)), relations, len(matching))
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySlice:
+    """Part of a list of memories. `total` counts the whole list; `is_last`: no memory comes after these."""
+
+    records: list[MemoryRecord]
+    total: int
+    is_last: bool
+
+
+def memories_after(
+    ledger: Ledger, view: View, after: tuple[datetime, str] | None, *, limit: int, with_sources: bool
+) -> MemorySlice:
+    """Returns up to `limit` memories of those inside a view, newest observation first, after a place in this list.
+
+    `after` is the time and the id of the memory at that place (None: from the beginning), so that changes between two
+    calls move nothing from one part of the list to another. A view whose scope is empty holds the whole ledger.
+    """
+    with ledger.read() as connection:
+        records = memories.list_page(connection, view, after=after, limit=limit + 1, with_sources=with_sources)
+        total = memories.count_records(connection, view, with_sources=with_sources)
+    return MemorySlice(records[:limit], total, len(records) <= limit)

@@ -18,7 +18,7 @@ from graphmem import __version__
 from graphmem.async_memory import AsyncMemory
 from graphmem.concurrency import Pool
 from graphmem.memory import Memory
-from graphmem.service import health, problems
+from graphmem.service import health, mem0_admin, mem0_platform, mem0_routes, problems
 from graphmem.service.auth import Authenticator, sent_key
 from graphmem.service.calls import CallPool
 from graphmem.service.dependencies import Service
@@ -29,7 +29,7 @@ from graphmem.service.rate_limits import RateLimits
 from graphmem.settings.schema import ServeSettings
 
 MCP_PATH = "/mcp"
-OPEN_PATHS = ("/healthz", "/readyz", "/openapi.json")
+OPEN_PATHS = ("/", "/healthz", "/readyz", "/openapi.json")
 MAX_IMPORT_BYTES = 1024**3
 # Paths whose POST requests add memories: they have a rate limit of their own.
 ADDING_PATHS = frozenset({"/memories", "/v3/memories/add/"})
@@ -61,7 +61,7 @@ def service_app(
     app: ASGIApp = _Gate(rest, mcp, settings.default_user)
     app = Authentication(app, service.memory, authenticator, RateLimits(settings), OPEN_PATHS, _adds)
     app = BodyLimit(app, lambda path: MAX_IMPORT_BYTES if path == "/import" else settings.max_body_bytes)
-    app = RequestLog(Hosts(app, hosts))
+    app = RequestLog(Hosts(app, hosts), service.requests.note)
     if settings.cors_origins:
         app = CORSMiddleware(app, allow_origins=settings.cors_origins, allow_methods=["*"], allow_headers=["*"])
     return app
@@ -95,7 +95,7 @@ def _rest_app(service: Service, mcp: Any, *, close_memory: bool) -> FastAPI:
     )
     app.state.service = service
     problems.install(app)
-    for router in (health.router,):
+    for router in (health.router, mem0_routes.router, mem0_admin.router, mem0_platform.router):
         app.include_router(router, dependencies=[])
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]  # FastAPI's way to change the document
     return app

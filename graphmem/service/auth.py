@@ -38,13 +38,13 @@ class Caller:
     default_user: str | None = None
     rate: str | None = None
 
-    def scope(self, named: Mapping[str, str | None], *, required: bool = True) -> dict[str, str]:
+    def scope(self, named: Mapping[str, str | None], *, required: bool = True) -> dict[str, Any]:
         """Returns the scope of a call in which these ids are named (user_id, agent_id, run_id; None: not named).
 
         Without `required`, for calls by id and over all memories, it can be empty for an admin. Raises Problem: 403 if
         a key is bound to other ids, 400 if an id that this role has to name is missing.
         """
-        ids = {name: value for name in SCOPE_NAMES if (value := named.get(name)) is not None}
+        ids: dict[str, Any] = {name: value for name in SCOPE_NAMES if (value := named.get(name)) is not None}
         if self.role == "user":
             for name, bound in (("user_id", self.user_id), ("agent_id", self.agent_id)):
                 if bound is not None and ids.setdefault(name, bound) != bound:

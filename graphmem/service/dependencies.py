@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, ParamSpec, TypeVar
 
 from fastapi import Depends, Request, Security
@@ -14,6 +14,7 @@ from graphmem.concurrency import Pool
 from graphmem.service.auth import Caller
 from graphmem.service.calls import CallPool
 from graphmem.service.keys import Keys
+from graphmem.service.request_ring import LatestRequests
 from graphmem.settings.schema import ServeSettings
 
 P = ParamSpec("P")
@@ -22,7 +23,8 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """An open service: its memory, whose calls run in `pool`, the keys of its ledger, and its settings.
+    """An open service: its memory, whose calls run in `pool`, the keys of its ledger, its settings and
+    its latest requests.
 
     `probes` has a thread of its own, so that questions about the service's health do not wait behind calls.
     """
@@ -32,6 +34,7 @@ class Service:
     probes: Pool
     keys: Keys
     settings: ServeSettings
+    requests: LatestRequests = field(default_factory=LatestRequests)
 
     async def run(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Runs a function in a thread for calls, as the methods of `memory` run. Raises Overloaded."""

@@ -36,11 +36,11 @@ class RequestLog:
     """Gives each request an id, logs it in one line, and answers errors that nothing else has caught.
 
     A line has method, route template, status, milliseconds, request id and role: neither path nor query, which hold
-    ids. `on_response(method, route, status, seconds)` is called for each.
+    ids. Each of `listeners` is called with method, route, status, seconds and role.
     """
 
-    def __init__(self, app: ASGIApp, on_response: Callable[[str, str, int, float], None] = lambda *_: None) -> None:
-        self._app, self._on_response = app, on_response
+    def __init__(self, app: ASGIApp, *listeners: Callable[[str, str, int, float, str], None]) -> None:
+        self._app, self._listeners = app, listeners
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -66,11 +66,12 @@ class RequestLog:
             problem = problem_of(error)
             if not status:
                 await problem.response(request_id)(scope, receive, send_with_headers)
-        seconds, route = perf_counter() - begin, getattr(scope.get("route"), "path", UNKNOWN)
+        seconds, route = perf_counter() - begin, getattr(scope.get("route"), "path_format", UNKNOWN)
         caller: Caller | None = state.get("caller")
         role = UNKNOWN if caller is None else caller.role
         method = scope["method"] if scope["method"] in METHODS else UNKNOWN
-        self._on_response(method, route, status, seconds)
+        for listener in self._listeners:
+            listener(method, route, status, seconds, role)
         logger.info("%s %s %d %.1f ms %s %s", method, route, status, seconds * 1000, request_id, role)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from fastapi import Response
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 IGNORED_HEADER = "X-Graphmem-Ignored"
 
@@ -29,13 +29,26 @@ class Body(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    # Fields that clients of mem0 send and that change nothing here.
-    ignored: ClassVar[frozenset[str]] = frozenset()
+
+class Mem0Fields(BaseModel):
+    """Fields that clients of mem0 send and that change nothing here."""
+
+    rerank: Any = Field(default=None, description="Ignored.")
+    version: Any = Field(default=None, description="Ignored.")
+    output_format: Any = Field(default=None, description="Ignored.")
+    async_mode: Any = Field(default=None, description="Ignored.")
+    enable_graph: Any = Field(default=None, description="Ignored.")
+    keyword_search: Any = Field(default=None, description="Ignored.")
+    fields: Any = Field(default=None, description="Ignored.")
+    latest_only: Any = Field(default=None, description="Ignored.")
 
     def name_ignored(self, response: Response) -> None:
         """Names the ignored fields of this request in a header of the response."""
-        if names := sorted(self.model_fields_set & self.ignored):
-            response.headers[IGNORED_HEADER] = ", ".join(names)
+        names = self.model_fields_set & set(Mem0Fields.model_fields)
+        if named_before := response.headers.get(IGNORED_HEADER):
+            names |= set(named_before.split(", "))
+        if names:
+            response.headers[IGNORED_HEADER] = ", ".join(sorted(names))
 
 
 class IdsBody(Body, Ids):

@@ -438,6 +438,7 @@ async def test_a_failing_memory(
     def fail(*_: Any, **__: Any) -> Any:
         raise failure
 
+    monkeypatch.setattr("graphmem.service.mcp.tools.list_memories", fail)
     for method in ("add", "search", "get_all"):
         monkeypatch.setattr(memory, method, fail)
         monkeypatch.setattr(Memory, method, fail)

@@ -5,16 +5,14 @@ A result has at most about `MAX_CHARS` characters of JSON: lists are paged by cu
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn, TypeVar
-from zlib import crc32
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from graphmem.boundary import validation
 from graphmem.retrieval import context
+from graphmem.service.cursors import cursor_at, offset_at
 
 T = TypeVar("T")
 
@@ -306,41 +304,6 @@ def paged(
     """Returns the page of a list at a cursor: `results` and `next_cursor`. Raises ValidationError for a wrong one."""
     shaped, end = page(items, offset_at(cursor, arguments), shape)
     return {"results": shaped, "next_cursor": cursor_at(end, arguments) if end < len(items) else ""}
-
-
-def cursor_at(place: object, arguments: Mapping[str, Any]) -> str:
-    """Returns the opaque cursor of a place (JSON) in the result for these arguments."""
-    return base64.urlsafe_b64encode(json.dumps([place, _checksum(arguments)]).encode()).decode()
-
-
-def place_of(cursor: str, arguments: Mapping[str, Any]) -> Any:
-    """Returns the place of a cursor. Raises ValidationError for one of another call."""
-    try:
-        place, checksum = json.loads(base64.urlsafe_b64decode(cursor.encode()))
-    except (ValueError, TypeError, RecursionError):
-        refuse_cursor(cursor)
-    if checksum != _checksum(arguments):
-        refuse_cursor(cursor)
-    return place
-
-
-def offset_at(cursor: str, arguments: Mapping[str, Any]) -> int:
-    """Returns the offset that a cursor stands for, 0 for "". Raises ValidationError for a cursor of another call."""
-    if not cursor:
-        return 0
-    place = place_of(cursor, arguments)
-    if type(place) is not int or place < 0:
-        refuse_cursor(cursor)
-    return place
-
-
-def refuse_cursor(cursor: str) -> NoReturn:
-    """Raises ValidationError for a cursor that the call did not return."""
-    validation.refuse("cursor", cursor, "is no next_cursor of this call; leave it out to begin again")
-
-
-def _checksum(arguments: Mapping[str, Any]) -> int:
-    return crc32(json.dumps(arguments, sort_keys=True).encode())
 
 
 def _size(value: object) -> int:

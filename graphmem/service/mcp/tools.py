@@ -20,27 +20,17 @@ from graphmem.ingest.facts.extraction import estimate_tokens
 from graphmem.integrations.base import MAX_TOOL_HITS, result_dict
 from graphmem.model import Scope
 from graphmem.retrieval.context import speaker_of
+from graphmem.service.cursors import cursor_after, cursor_at, offset_at, place_after
+from graphmem.service.listing import list_memories
 from graphmem.service.mcp import results
 from graphmem.service.mcp.base import Tool
 from graphmem.service.mcp.graph_parts import entity_shape, graph_around
-from graphmem.service.mcp.results import (
-    cursor_at,
-    fitting,
-    fitting_chars,
-    offset_at,
-    page,
-    paged,
-    place_of,
-    refuse_cursor,
-    shortened,
-)
+from graphmem.service.mcp.results import fitting, fitting_chars, page, paged, shortened
 
 # A token of English has about four characters; of Chinese one. `get_context` measures the block, and shortens it.
 CHARS_PER_TOKEN = 4
 # How many of the newest summaries and memories `get_context` looks at, and how many entities it names.
 NEWEST_SUMMARIES, NEWEST_MEMORIES, TOPICS = 3, 20, 10
-# Memories of one moment that are read at once, to find the last one of the page before.
-MAX_ALIKE = 200
 # How many entities or hits a search in the graph starts from.
 GRAPH_STARTS = 5
 
@@ -266,38 +256,12 @@ class GetMemories(Tool):
     limit: Limit = 50
 
     async def run(self, memory: AsyncMemory, scope: Scope) -> results.ListResult:
-        # Memories may be added and deleted between two pages, so a cursor names the last memory of its page.
-        last_at, last_id = self._last_shown()
-        options = {**scope.parts, "filters": {"at": {"lte": last_at}} if last_at else None}
-        start = await _place_after(memory, options, last_at, last_id) if last_at else 0
-        found = result_dict(await memory.get_all(**options, limit=self.limit + 1, offset=start))
-        listed, total = found["results"], found["total"]
-        if last_at:  # the list has no newer ones
-            total = result_dict(await memory.get_all(**scope.parts, limit=1))["total"]
-        items, count = page(listed[: self.limit], 0, _memory_item)
-        last = listed[count - 1] if count else None
-        next_cursor = cursor_at([last["at"], last["id"]], {}) if last and count < len(listed) else ""
-        return results.ListResult.model_validate({"results": items, "total": total, "next_cursor": next_cursor})
-
-    def _last_shown(self) -> tuple[str, str]:
-        """Returns the time and the id of the last memory of the page before; "" for the first page."""
-        place = place_of(self.cursor, {}) if self.cursor else ["", ""]
-        if not (isinstance(place, list) and len(place) == 2 and all(isinstance(part, str) for part in place)):  # noqa: PLR2004
-            refuse_cursor(self.cursor)
-        return place[0], place[1]
-
-
-async def _place_after(memory: AsyncMemory, options: dict[str, Any], last_at: str, last_id: str) -> int:
-    """Returns the place after a memory in a list that begins with its moment; 0 if it is there no more."""
-    place = 0
-    while True:
-        listed = result_dict(await memory.get_all(**options, limit=MAX_ALIKE, offset=place))["results"]
-        ids = [one["id"] for one in listed]
-        if last_id in ids:
-            return place + ids.index(last_id) + 1
-        if not listed or listed[-1]["at"] < last_at:
-            return 0
-        place += MAX_ALIKE
+        after = place_after(self.cursor, {})
+        found = await memory._run(list_memories, memory.sync, scope.parts, after, limit=self.limit)  # noqa: SLF001  (same package)
+        items, count = page(found.results, 0, _memory_item)
+        is_last = found.is_last and count == len(found.results)
+        next_cursor = "" if is_last or not count else cursor_after(dict(found.results[count - 1]), {})
+        return results.ListResult.model_validate({"results": items, "total": found.total, "next_cursor": next_cursor})
 
 
 class GetMemory(Tool):

@@ -11,7 +11,19 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, CursorResult, RowMapping, Select, Table, bindparam, func, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    CursorResult,
+    RowMapping,
+    Select,
+    Table,
+    and_,
+    bindparam,
+    func,
+    or_,
+    select,
+)
 
 from graphmem.errors import StoreError
 from graphmem.model import (
@@ -35,6 +47,8 @@ from graphmem.stores.ledger.schema import further_runs, links, memories, partiti
 BATCH = 10_000
 # Prefix of the session ids of texts that belong to no sitting: passages of a document, each its own session.
 SINGLE_SESSION = "alone:"
+# Above every row id.
+_LAST_ROW = 2**63 - 1
 
 _FURTHER_RUNS = (
     select(json_object_agg(further_runs.c.run_id, further_runs.c.place))
@@ -173,6 +187,47 @@ def list_records(connection: Connection, view: View, *, with_sources: bool) -> I
 @lru_cache(maxsize=128)
 def _listing(shape: visibility.ViewShape, *, with_sources: bool) -> Select[Any]:
     statement = RECORD.where(*visibility.conditions(shape)).order_by(memories.c.at.desc(), memories.c.id.desc())
+    return statement if with_sources else statement.where(memories.c.source_only.is_(False))
+
+
+def list_page(
+    connection: Connection, view: View, *, after: tuple[datetime, str] | None, limit: int, with_sources: bool
+) -> list[MemoryRecord]:
+    """Returns up to `limit` memories inside the view, newest observation first, as `list_records` does.
+
+    `after` is the time and the id of the last memory before the page. If that memory was deleted, the page begins with
+    the first memory of that moment.
+    """
+    values = view_values(connection, view)
+    if after is not None:
+        moment, uid = micros(after[0]), after[1]
+        of_memory = select(memories.c.id).where(memories.c.uid == uid, memories.c.at == moment)
+        row = connection.scalar(of_memory.where(*visibility.scope_conditions(view.scope)))
+        values |= {"after_at": moment, "after_row": _LAST_ROW if row is None else row}
+    statement = _page(visibility.shape(view), is_first=after is None, with_sources=with_sources)
+    return [decode_record(row) for row in connection.execute(statement, {**values, "limit": limit}).mappings()]
+
+
+@lru_cache(maxsize=128)
+def _page(shape: visibility.ViewShape, *, is_first: bool, with_sources: bool) -> Select[Any]:
+    statement = _listing(shape, with_sources=with_sources).limit(bindparam("limit"))
+    if is_first:
+        return statement
+    at: ColumnElement[int] = memories.c.at
+    moment: ColumnElement[int] = bindparam("after_at")
+    same_moment = and_(at == moment, memories.c.id < bindparam("after_row"))
+    return statement.where(at <= moment, or_(at < moment, same_moment))
+
+
+def count_records(connection: Connection, view: View, *, with_sources: bool) -> int:
+    """Returns the number of memories inside the view; source messages count only with `with_sources`."""
+    statement = _count(visibility.shape(view), with_sources=with_sources)
+    return connection.scalar(statement, view_values(connection, view)) or 0
+
+
+@lru_cache(maxsize=128)
+def _count(shape: visibility.ViewShape, *, with_sources: bool) -> Select[Any]:
+    statement = select(func.count()).select_from(memories).where(*visibility.conditions(shape))
     return statement if with_sources else statement.where(memories.c.source_only.is_(False))
 
 

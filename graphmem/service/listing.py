@@ -1,0 +1,53 @@
+"""Lists memories a page at a time, for REST and for MCP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from graphmem import responses
+from graphmem.boundary import validation
+from graphmem.memory import Memory
+from graphmem.model import Kind, Scope, View
+from graphmem.queries.memories import memories_after
+from graphmem.types import MemoryDict
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Part of a list of memories. `total` counts the whole list; `is_last`: no memory comes after these."""
+
+    results: list[MemoryDict]
+    total: int
+    is_last: bool
+
+
+def list_memories(
+    memory: Memory,
+    ids: Mapping[str, Any],
+    after: tuple[datetime, str] | None,
+    *,
+    limit: int,
+    kinds: str | Sequence[str] | None = None,
+    as_of: str | None = None,
+    show_expired: bool = False,
+) -> Listing:
+    """Returns up to `limit` memories of a scope, newest first, after the memory with this time and id.
+
+    The list is that of `Memory.get_all`, and of the whole ledger where `ids` names nothing. Raises ValidationError.
+    """
+    engine = memory._engine  # noqa: SLF001  (same package)
+    engine.check_open()
+    scope = validation.scope(**ids)[0]
+    view = View(
+        scope=scope or Scope(),
+        now=datetime.now(UTC),
+        partition=None if scope is None else scope.read_partition,
+        kinds=validation.kinds(kinds) or frozenset({Kind.FACT, Kind.EPISODE}),
+        as_of=None if as_of is None else validation.moment(as_of, "as_of"),
+        show_expired=show_expired,
+    )
+    found = memories_after(engine.ledger, view, after, limit=limit, with_sources=kinds is not None)
+    return Listing([responses.memory(record) for record in found.records], found.total, found.is_last)

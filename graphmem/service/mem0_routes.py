@@ -1,0 +1,347 @@
+"""The routes of mem0's own server about memories: the same paths, bodies and answers, with additions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Header, Query, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from graphmem import responses
+from graphmem.boundary import validation
+from graphmem.commands.types import UNSET
+from graphmem.errors import NotFoundError
+from graphmem.integrations.base import result_dict
+from graphmem.memory import DEFAULT_LIST_LIMIT, Memory
+from graphmem.model import SCOPE_NAMES
+from graphmem.queries.history import events_of_memory
+from graphmem.service import answers, listing, problems
+from graphmem.service.auth import Caller
+from graphmem.service.cursors import cursor_after, place_after
+from graphmem.service.dependencies import CallerParam, Service, ServiceParam
+from graphmem.service.problems import Problem
+from graphmem.service.schemas import Body, Ids, IdsBody, Mem0Fields, given
+
+MAX_PAGE = 1000
+
+router = APIRouter(tags=["memories"], responses=problems.documented(502))
+
+Moment = str | int | float
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=256,
+        description="Makes a repeated request store nothing: its messages get ids of this key and their index.",
+    ),
+]
+
+
+class ChatMessage(BaseModel):
+    """A message. Further keys, which clients of language models add, are ignored."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    role: str
+    content: str | list[str | dict[str, Any]] | None = Field(default=None, description="Text, or content parts.")
+    name: str | None = Field(default=None, description="The speaker's name.")
+    timestamp: Moment | None = Field(default=None, description="When it was said.")
+    id: str | int | None = Field(default=None, description="An id by which a repeated message is recognised.")
+    metadata: dict[str, Any] | None = None
+
+
+class AddBody(IdsBody, Mem0Fields):
+    """Messages to store, and whose they are."""
+
+    messages: str | ChatMessage | list[ChatMessage]
+    metadata: dict[str, Any] | None = None
+    timestamp: Moment | None = Field(default=None, description="When they were said; by default now.")
+    expiration_date: str | None = Field(default=None, description="The last day on which they are shown.")
+    infer: bool | None = Field(default=None, description="Draw facts; by default if a language model is configured.")
+    memory_type: str | None = None
+    prompt: str | None = Field(default=None, description="Replaces the configured instructions for drawing facts.")
+
+
+class SearchBody(IdsBody, Mem0Fields):
+    """A question, and whose memories are searched: by ids, here or in `filters`."""
+
+    query: str
+    filters: dict[str, Any] | None = Field(default=None, description="Ids, and conditions on memories.")
+    top_k: int | Literal["auto"] | None = Field(default=None, description="1 to 1000 hits; by default 10.")
+    limit: int | None = Field(default=None, description="The same as `top_k`.")
+    threshold: float | None = Field(default=None, description="The lowest similarity of a hit.")
+    kinds: str | list[str] | None = None
+    as_of: Moment | None = Field(default=None, description="Search the memories valid at that time.")
+    reference_date: Moment | None = Field(default=None, description='From when "last week" is counted.')
+    explain: bool | None = None
+    show_expired: bool | None = None
+
+
+class UpdateBody(Body, Mem0Fields):
+    """The changes of a memory; `metadata` replaces the former as a whole, `expiration_date: null` removes it."""
+
+    text: str | None = None
+    metadata: dict[str, Any] | None = None
+    expiration_date: str | None = None
+
+
+class ScopeQuery(Ids, Mem0Fields):
+    """The ids of a scope as query parameters."""
+
+
+class ListQuery(ScopeQuery):
+    """Which memories are listed, and which page of the list."""
+
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] | None = Field(
+        default=None, description=f"Memories of a page; by default {DEFAULT_LIST_LIMIT}."
+    )
+    top_k: Annotated[int, Field(ge=0, le=MAX_PAGE)] | None = Field(
+        default=None, description="The same as `limit`; 0 only counts."
+    )
+    cursor: str = Field(default="", description="The `next_cursor` of the page before.")
+    kinds: list[str] | None = Field(default=None, description="Any of episode, fact, summary; also with commas.")
+    as_of: str | None = Field(default=None, description="List the memories valid at that time.")
+    show_expired: bool = False
+
+
+@router.post("/memories", response_model_exclude_unset=True, responses={202: {"model": answers.AddAnswer}})
+async def add_memories(
+    body: AddBody,
+    caller: CallerParam,
+    service: ServiceParam,
+    response: Response,
+    wait: Annotated[bool, Query(description="False answers with 202 and leaves the work to the background.")] = True,  # noqa: FBT002
+    idempotency_key: IdempotencyKey = None,
+) -> answers.AddAnswer:
+    """Stores messages as memories and, with a language model, the facts drawn from them."""
+    return await store_messages(body, caller.scope(body.named()), service, response, idempotency_key, wait=wait)
+
+
+async def store_messages(
+    body: AddBody,
+    ids: dict[str, Any],
+    service: Service,
+    response: Response,
+    idempotency_key: str | None,
+    *,
+    wait: bool = True,
+) -> answers.AddAnswer:
+    """Stores the messages of a body in a scope."""
+    body.name_ignored(response)
+    added = await service.memory.add(
+        _identified(body.messages, idempotency_key),
+        **ids,
+        metadata=body.metadata,
+        timestamp=body.timestamp,
+        expiration_date=body.expiration_date,
+        infer=body.infer,
+        memory_type=body.memory_type,
+        prompt=body.prompt,
+        wait=wait,
+    )
+    if not wait:
+        response.status_code = 202
+    return answers.AddAnswer.model_validate(result_dict(added))
+
+
+def _identified(messages: str | ChatMessage | list[ChatMessage], key: str | None) -> list[dict[str, Any]]:
+    """Returns the messages as dicts. With a key, those without an id get one of the key and their index."""
+    if isinstance(messages, str):
+        messages = ChatMessage(role="user", content=messages)
+    listed = messages if isinstance(messages, list) else [messages]
+    found = [message.model_dump(exclude_unset=True) for message in listed]
+    if key is not None:
+        for index, message in enumerate(found):
+            if message.get("id") is None:
+                digest = blake2b(f"{key}:{index}".encode(), digest_size=32, person=b"graphmem request")
+                message["id"] = digest.hexdigest()
+    return found
+
+
+@router.get("/memories", response_model_exclude_unset=True)
+async def get_memories(
+    query: Annotated[ListQuery, Query()], caller: CallerParam, service: ServiceParam, response: Response
+) -> answers.ListAnswer:
+    """Lists memories, newest first, a page at a time. An admin who names nobody sees the memories of all."""
+    query.name_ignored(response)
+    ids = caller.scope(query.named(), required=False)
+    kinds = None if query.kinds is None else [kind for one in query.kinds for kind in one.split(",")]
+    options: dict[str, Any] = {"kinds": kinds, "as_of": query.as_of, "show_expired": query.show_expired}
+    asked = validation.merge_aliases(query.limit, query.top_k, ("limit", "top_k"))
+    found = await service.run(
+        listing.list_memories,
+        service.memory.sync,
+        ids,
+        place_after(query.cursor, {**ids, **options}),
+        limit=DEFAULT_LIST_LIMIT if asked is None else asked,
+        **options,
+    )
+    return answers.ListAnswer.model_validate(
+        {
+            "results": found.results,
+            "total": found.total,
+            "next_cursor": None
+            if found.is_last or not found.results
+            else cursor_after(dict(found.results[-1]), {**ids, **options}),
+        }
+    )
+
+
+@router.delete("/memories", response_model_exclude_unset=True)
+async def delete_memories(
+    query: Annotated[ScopeQuery, Query()], caller: CallerParam, service: ServiceParam, response: Response
+) -> answers.ReceiptAnswer:
+    """Erases all memories of a scope. A key that is bound to a user erases that user's."""
+    query.name_ignored(response)
+    if caller.user_id is None and not any(query.named().values()):
+        raise Problem(400, "user_id, agent_id and run_id are all missing; name whose memories to erase")
+    receipt = await service.memory.delete_all(**caller.scope(query.named()))
+    return answers.ReceiptAnswer.model_validate({**receipt, "message": "All relevant memories deleted"})
+
+
+@router.get("/memories/{memory_id}", response_model_exclude_unset=True, responses=problems.documented(404))
+async def get_memory(
+    memory_id: str,
+    query: Annotated[ScopeQuery, Query()],
+    caller: CallerParam,
+    service: ServiceParam,
+    response: Response,
+) -> answers.MemoryAnswer:
+    """Returns a memory, also a retired or expired one."""
+    query.name_ignored(response)
+    record = await service.memory.get(memory_id, **caller.scope(query.named(), required=False))
+    if record is None:
+        raise NotFoundError
+    return answers.MemoryAnswer.model_validate(record)
+
+
+@router.put("/memories/{memory_id}", response_model_exclude_unset=True, responses=problems.documented(404))
+async def update_memory(
+    memory_id: str,
+    body: UpdateBody,
+    query: Annotated[ScopeQuery, Query()],
+    caller: CallerParam,
+    service: ServiceParam,
+    response: Response,
+) -> answers.ChangedMemory:
+    """Changes the text, the metadata or the expiration date of a memory. Its history keeps the former text."""
+    query.name_ignored(response)
+    body.name_ignored(response)
+    changed = await service.memory.update(
+        memory_id,
+        text=body.text,
+        metadata=body.metadata,
+        expiration_date=body.expiration_date if "expiration_date" in body.model_fields_set else UNSET,
+        **caller.scope(query.named(), required=False),
+    )
+    return answers.ChangedMemory.model_validate(changed)
+
+
+@router.delete("/memories/{memory_id}", response_model_exclude_unset=True, responses=problems.documented(404))
+async def delete_memory(
+    memory_id: str,
+    query: Annotated[ScopeQuery, Query()],
+    caller: CallerParam,
+    service: ServiceParam,
+    response: Response,
+) -> answers.ReceiptAnswer:
+    """Erases a memory. The history keeps its events without the words."""
+    query.name_ignored(response)
+    receipt = await service.memory.delete(memory_id, **caller.scope(query.named(), required=False))
+    return answers.ReceiptAnswer.model_validate({**receipt, "message": "Memory deleted successfully"})
+
+
+@router.get("/memories/{memory_id}/history", responses=problems.documented(404))
+async def memory_history(
+    memory_id: str,
+    query: Annotated[ScopeQuery, Query()],
+    caller: CallerParam,
+    service: ServiceParam,
+    response: Response,
+) -> list[answers.HistoryItem]:
+    """Returns the changes of a memory, oldest first; of an erased one without the words."""
+    query.name_ignored(response)
+    ids = caller.scope(query.named(), required=False)
+    return await service.run(_history, service.memory.sync, memory_id, ids)
+
+
+def _history(memory: Memory, memory_id: str, ids: dict[str, str]) -> list[answers.HistoryItem]:
+    engine = memory._engine  # noqa: SLF001  (same package)
+    engine.check_open()
+    events = events_of_memory(engine.ledger, validation.memory_id(memory_id), validation.scope(**ids)[0])
+    if not events:
+        raise NotFoundError
+    return [answers.HistoryItem.model_validate({**responses.event(event), "reason": event.reason}) for event in events]
+
+
+@router.post("/search", response_model_exclude_unset=True)
+async def search_memories(
+    body: SearchBody, caller: CallerParam, service: ServiceParam, response: Response
+) -> answers.SearchAnswer:
+    """Returns the memories that answer a question best, also over several hops."""
+    body.name_ignored(response)
+    ids, conditions = scope_and_conditions(body, body.filters, caller)
+    found = result_dict(
+        await service.memory.search(
+            body.query,
+            **ids,
+            filters=conditions,
+            **given(
+                top_k=body.top_k,
+                limit=body.limit,
+                threshold=body.threshold,
+                kinds=body.kinds,
+                as_of=body.as_of,
+                reference_date=body.reference_date,
+                explain=body.explain,
+                show_expired=body.show_expired,
+            ),
+        )
+    )
+    if body.explain:
+        found["results"] = [{**hit, "score_details": _score_details(hit, body.threshold)} for hit in found["results"]]
+    return answers.SearchAnswer.model_validate(found)
+
+
+def scope_and_conditions(
+    ids: Ids, filters: dict[str, Any] | None, caller: Caller
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Returns the scope of a call whose ids stand in its body or in its filters, and the conditions of the filters.
+
+    The filters may have the ids at the top level or, as in mem0's examples, in the parts of one AND. Raises
+    ValidationError, and the problems of `Caller.scope`.
+    """
+    scope, conditions = validation.scope(**ids.named(), filters=None if filters is None else _ids_at_top(filters))
+    return caller.scope({} if scope is None else scope.parts), conditions
+
+
+def _ids_at_top(filters: dict[str, Any]) -> dict[str, Any]:
+    """Returns filters without the parts of an AND at the top that name one id each: those ids stand at the top."""
+    parts = filters.get("AND")
+    if not isinstance(parts, list):
+        return filters
+    scope: dict[str, Any] = {name: filters[name] for name in SCOPE_NAMES if name in filters}
+    conditions = []
+    for part in parts:
+        name = next(iter(part)) if isinstance(part, dict) and len(part) == 1 else None
+        if name not in SCOPE_NAMES:
+            conditions.append(part)
+        elif scope.setdefault(name, part[name]) != part[name]:
+            raise Problem(400, f"filters: names two different ids as {name}; one call is about one")
+    rest = {name: value for name, value in filters.items() if name != "AND"}
+    return {**rest, **scope, **({"AND": conditions} if conditions else {})}
+
+
+def _score_details(hit: Mapping[str, Any], threshold: float | None) -> dict[str, float | None]:
+    arms = hit["explain"]["arms"]
+    scores = {name: arms.get(name, {}).get("score", 0.0) for name in ("keyword", "entities")}
+    return {
+        "semantic_score": hit["similarity"],
+        "bm25_score": scores["keyword"],
+        "entity_boost": scores["entities"],
+        "final_score": hit["score"],
+        "threshold": threshold,
+    }

@@ -1,0 +1,554 @@
+"""The routes of mem0's own server and of its platform client: requests that mem0's users send, and the answers."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import pytest
+from starlette.testclient import TestClient
+from support.service import client_of, headers, served
+from support.waiting import TIMEOUT
+
+from graphmem import Memory
+from graphmem.service.keys import Keys
+from graphmem.stores.ledger import memories
+
+Make = Callable[..., Memory]
+BOB = {"role": "user", "content": "I moved to Bergen in May."}
+# The ten columns of mem0's history.
+HISTORY = {
+    "id", "memory_id", "old_memory", "new_memory", "event", "created_at", "updated_at", "is_deleted", "actor_id",
+    "role",
+}  # fmt: skip
+
+
+@pytest.fixture
+def client(memory: Memory) -> Iterator[TestClient]:
+    with client_of(memory) as client:
+        yield client
+
+
+def ok(response: Any, status: int = 200) -> Any:
+    assert response.status_code == status, response.text
+    return response.json()
+
+
+def added(client: TestClient, text: str = "I moved to Bergen in May.", user_id: str = "ana", **more: Any) -> str:
+    """Adds one message and returns the id of its memory."""
+    body = {"messages": [{"role": "user", "content": text}], "user_id": user_id, **more}
+    memory_id: str = ok(client.post("/memories", json=body))["results"][0]["id"]
+    return memory_id
+
+
+def ids_of(answer: Any) -> list[str]:
+    return [one["id"] for one in answer["results"]]
+
+
+# --- adding ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_requests_of_a_chat_client_that_writes_and_searches(client: TestClient) -> None:
+    stored = client.post(
+        "/memories",
+        json={
+            "messages": [
+                {"role": "user", "content": "我海鲜过敏，别推荐海鲜"},
+                {"role": "assistant", "content": "好的，我记住了。"},
+            ],
+            "user_id": "default-user",
+            "agent_id": "Seraphina",
+            "metadata": {"chatfile": "Seraphina - 2025-12-28", "avatar_url": "s.png", "timestamp": 1_766_880_000},
+        },
+    )
+    results = ok(stored)["results"]
+    assert [one["event"] for one in results] == ["ADD", "ADD"]
+    assert {"id", "memory", "event"} <= set(results[0])
+    query = {"query": "我海鲜过敏", "user_id": "default-user", "agent_id": "Seraphina", "top_k": 5, "rerank": True}
+    searched = client.post("/search", json=query)
+    hit = ok(searched)["results"][0]
+    assert hit["memory"] == "我海鲜过敏，别推荐海鲜"
+    assert hit["metadata"]["chatfile"] == "Seraphina - 2025-12-28"
+    assert hit["score"] == 1
+    assert searched.headers["x-graphmem-ignored"] == "rerank"
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        "I like tea.",
+        {"role": "user", "content": "I like tea."},
+        [{"role": "user", "content": [{"type": "text", "text": "I like tea."}], "refusal": None}],
+    ],
+)
+def test_messages_come_in_several_forms(client: TestClient, messages: Any) -> None:
+    answer = ok(client.post("/memories", json={"messages": messages, "user_id": "ana"}))
+    assert [one["memory"] for one in answer["results"]] == ["I like tea."]
+
+
+def test_a_message_has_a_speaker_a_time_an_id_and_metadata(client: TestClient) -> None:
+    message = {**BOB, "name": "Bob", "timestamp": "2026-05-04T10:00:00Z", "id": "m1", "metadata": {"topic": "home"}}
+    body = {"messages": [message], "user_id": "ana", "run_id": "r", "expiration_date": "2999-01-01"}
+    memory_id = ok(client.post("/memories", json=body))["results"][0]["id"]
+    stored = ok(client.get(f"/memories/{memory_id}"))
+    assert stored["actor_id"] == "Bob"
+    assert stored["at"] == "2026-05-04T10:00:00.000000+00:00"
+    assert stored["metadata"] == {"topic": "home"}
+    assert stored["expiration_date"].startswith("2999-01-01T23:59:59")
+    assert ok(client.post("/memories", json=body))["results"][0]["event"] == "NONE"
+
+
+def test_a_request_that_does_not_wait_is_accepted(client: TestClient, memory: Memory) -> None:
+    answer = ok(client.post("/memories?wait=false", json={"messages": [BOB], "user_id": "ana"}), 202)
+    assert answer["results"][0]["event"] == "ADD"
+    memory.flush()
+    assert ok(client.get("/memories?user_id=ana"))["total"] == 1
+
+
+def test_a_request_repeated_under_one_key_stores_nothing_again(client: TestClient) -> None:
+    body = {"messages": [BOB, {"role": "user", "content": "I like tea.", "id": "own"}], "user_id": "ana"}
+
+    def events(key: str) -> list[str]:
+        answer = ok(client.post("/memories", json=body, headers={"Idempotency-Key": key}))
+        return [one["event"] for one in answer["results"]]
+
+    assert events("request-1") == ["ADD", "ADD"]
+    assert events("request-1") == ["NONE", "NONE"]
+    assert events("request-2") == ["ADD", "NONE"]
+    assert ok(client.get("/memories?user_id=ana"))["total"] == 3
+
+
+def test_without_an_id_nothing_is_added_or_searched(client: TestClient) -> None:
+    for path, body in (("/memories", {"messages": [BOB]}), ("/search", {"query": "Where?"})):
+        refused = client.post(path, json=body)
+        assert "user_id" in ok(refused, 400)["detail"]
+
+
+@pytest.mark.parametrize("field", ["app_id", "org_id", "project_id"])
+def test_a_scope_that_would_be_ignored_is_refused(client: TestClient, field: str) -> None:
+    added(client)
+    for path, body in (("/memories", {"messages": [BOB]}), ("/search", {"query": "Where?"})):
+        assert field in ok(client.post(path, json={**body, "user_id": "ana", field: "x"}), 422)["detail"]
+    for method, path in (("GET", "/memories"), ("DELETE", "/memories"), ("GET", "/memories/x")):
+        assert field in ok(client.request(method, f"{path}?user_id=ana&{field}=x"), 422)["detail"]
+    assert ok(client.get("/memories?user_id=ana"))["total"] == 1
+
+
+def test_harmless_fields_are_named_in_a_header(client: TestClient) -> None:
+    fields = {"version": "v2", "output_format": "v1.1", "async_mode": True, "enable_graph": False}
+    sent = client.post("/memories", json={"messages": [BOB], "user_id": "ana", **fields})
+    assert sent.headers["x-graphmem-ignored"] == "async_mode, enable_graph, output_format, version"
+    memory_id = ids_of(ok(sent))[0]
+    listed = client.get("/memories?user_id=ana&latest_only=true&fields=id&fields=memory&keyword_search=1")
+    assert len(ok(listed)["results"]) == 1
+    assert listed.headers["x-graphmem-ignored"] == "fields, keyword_search, latest_only"
+    changed = client.put(f"/memories/{memory_id}?version=v2", json={"text": "I like tea.", "async_mode": True})
+    assert changed.headers["x-graphmem-ignored"] == "async_mode, version"
+    assert "x-graphmem-ignored" not in client.get("/memories?user_id=ana").headers
+
+
+# --- one memory -----------------------------------------------------------------------------------------------------
+
+
+def test_a_memory_is_read_changed_and_erased(client: TestClient, memory: Memory) -> None:
+    memory_id = added(client, metadata={"topic": "home"})
+    assert ok(client.get(f"/memories/{memory_id}")) == memory.get(memory_id)
+    changed = ok(
+        client.put(f"/memories/{memory_id}", json={"text": "I moved to Oslo.", "expiration_date": "2999-01-01"})
+    )
+    assert changed["message"] == "Memory updated successfully!"
+    assert changed["memory"] == "I moved to Oslo."
+    assert changed["metadata"] == {"topic": "home"}
+    assert changed["expiration_date"] is not None
+    assert ok(client.put(f"/memories/{memory_id}", json={"expiration_date": None}))["expiration_date"] is None
+    assert ok(client.put(f"/memories/{memory_id}", json={}), 400)["code"] == "invalid_argument"
+    receipt = ok(client.delete(f"/memories/{memory_id}"))
+    assert receipt["message"] == "Memory deleted successfully"
+    assert receipt["deleted"] == [memory_id]
+    assert receipt["erased"]["ledger"] == 1
+    for method, body in (("GET", None), ("DELETE", None), ("PUT", {"text": "x"})):
+        assert ok(client.request(method, f"/memories/{memory_id}", json=body), 404)["code"] == "not_found"
+
+
+def test_the_history_is_a_list_of_mem0s_columns_with_reasons(client: TestClient, memory: Memory) -> None:
+    memory_id = added(client)
+    client.put(f"/memories/{memory_id}", json={"text": "I moved to Oslo."})
+    events = ok(client.get(f"/memories/{memory_id}/history"))
+    assert [event["event"] for event in events] == ["ADD", "UPDATE"]
+    assert all(set(event) - {"is_retired", "reason"} == HISTORY for event in events)
+    assert [{k: v for k, v in event.items() if k != "reason"} for event in events] == memory.history(memory_id)
+    client.delete(f"/memories/{memory_id}")
+    erased = ok(client.get(f"/memories/{memory_id}/history"))
+    assert erased[-1]["is_deleted"]
+    assert "Oslo" not in json.dumps(erased)
+    ok(client.get("/memories/unknown/history"), 404)
+
+
+# --- lists ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_list_is_that_of_the_library(client: TestClient, memory: Memory) -> None:
+    for number in range(3):
+        added(client, f"I like tea number {number}.", agent_id="maid", run_id=f"r{number}")
+    added(client, "I like coffee.", user_id="ben")
+    memory.add("Gone.", user_id="ana", expiration_date="2020-01-01")
+    for ids in ({"user_id": "ana"}, {"agent_id": "maid"}, {"run_id": "r1"}, {"user_id": "ana", "run_id": "r2"}):
+        answer, expected = ok(client.get("/memories", params=ids)), memory.get_all(**ids)
+        assert answer == {"results": expected["results"], "total": expected["total"], "next_cursor": None}
+    assert ok(client.get("/memories?user_id=ana&show_expired=true"))["total"] == 4
+    assert ok(client.get("/memories?user_id=nobody")) == {"results": [], "total": 0, "next_cursor": None}
+    counted = ok(client.get("/memories?user_id=ana&top_k=0"))
+    assert counted == {"results": [], "total": 3, "next_cursor": None}
+    ok(client.get("/memories?user_id=ana&top_k=1001"), 422)
+    ok(client.get("/memories?user_id=ana&top_k=1&limit=2"), 400)
+    ok(client.get("/memories?user_id=ana&limit=0"), 422)
+
+
+def test_a_list_of_kinds_and_of_a_past_moment(client: TestClient, memory: Memory) -> None:
+    early = memory.add("I like tea.", user_id="ana", timestamp="2020-01-01")["results"][0]["id"]
+    added(client)
+    assert ids_of(ok(client.get("/memories?user_id=ana&as_of=2021-01-01"))) == [early]
+    assert ok(client.get("/memories?user_id=ana&kinds=fact,summary"))["total"] == 0
+    assert ok(client.get("/memories?user_id=ana&kinds=fact&kinds=episode"))["total"] == 2
+    ok(client.get("/memories?user_id=ana&kinds=letter"), 400)
+    ok(client.get("/memories?user_id=ana&as_of=yesterday"), 400)
+
+
+def test_an_admin_lists_the_memories_of_all(client: TestClient) -> None:
+    expected = {added(client), added(client, user_id="ben")}
+    answer = ok(client.get("/memories"))
+    assert set(ids_of(answer)) == expected
+    assert answer["total"] == 2
+
+
+@pytest.mark.parametrize("ids", [{"user_id": "ana"}, {"agent_id": "maid"}, {}], ids=["user", "agent", "all"])
+def test_pages_neither_skip_nor_repeat_when_memories_change(
+    client: TestClient, memory: Memory, ids: dict[str, str]
+) -> None:
+    # Some of one moment, some of others.
+    for number in range(12):
+        day = 1 + max(0, number - 5)
+        memory.add(f"Tea {number}.", user_id="ana", agent_id="maid", timestamp=f"2026-05-{day:02}")
+    before = {one["id"] for one in memory.get_all(user_id="ana")["results"]}
+    shown: list[str] = []
+    cursor = ""
+    while cursor is not None:
+        page = ok(client.get("/memories", params={**ids, "limit": 3, "cursor": cursor}))
+        shown += ids_of(page)
+        cursor = page["next_cursor"]
+        memory.delete(page["results"][0]["id"])
+        memory.add(f"Coffee, {len(shown)}.", user_id="ana", agent_id="maid")
+    assert len(shown) == len(set(shown))
+    assert set(shown) == before
+
+
+def test_a_page_after_an_erased_memory_misses_none(client: TestClient, memory: Memory) -> None:
+    texts = [{"role": "user", "content": f"Tea {number}."} for number in range(6)]
+    memory.add(texts, user_id="ana", timestamp="2026-05-01")
+    every = [one["id"] for one in memory.get_all(user_id="ana")["results"]]
+    page = ok(client.get("/memories?user_id=ana&limit=3"))
+    memory.delete(every[2])
+    rest = ok(client.get("/memories", params={"user_id": "ana", "cursor": page["next_cursor"]}))
+    assert set(every[3:]) <= set(ids_of(rest))
+
+
+def test_a_cursor_belongs_to_its_list(client: TestClient) -> None:
+    for user_id in ("ana", "ana", "ben"):
+        added(client, user_id=user_id)
+    cursor = ok(client.get("/memories?user_id=ana&limit=1"))["next_cursor"]
+    for params in ({"user_id": "ben"}, {}, {"user_id": "ana", "kinds": "episode"}):
+        assert ok(client.get("/memories", params={**params, "cursor": cursor}), 400)["detail"].startswith("cursor")
+    ok(client.get("/memories?user_id=ana&cursor=nonsense"), 400)
+
+
+def test_all_memories_of_a_scope_are_erased(client: TestClient) -> None:
+    added(client)
+    kept = added(client, user_id="ben")
+    assert "missing" in ok(client.delete("/memories"), 400)["detail"]
+    receipt = ok(client.delete("/memories?user_id=ana"))
+    assert receipt["message"] == "All relevant memories deleted"
+    assert len(receipt["deleted"]) == 1
+    assert ids_of(ok(client.get("/memories"))) == [kept]
+
+
+def test_an_admin_with_a_default_user_names_whom_to_erase(memory: Memory) -> None:
+    with client_of(memory, default_user="ana") as client:
+        added(client)
+        ok(client.delete("/memories"), 400)
+        assert ok(client.get("/memories"))["total"] == 1
+
+
+# --- searching ------------------------------------------------------------------------------------------------------
+
+
+def test_a_search_finds_by_ids_in_the_body_or_in_filters(client: TestClient) -> None:
+    memory_id = added(client, metadata={"topic": "home"})
+    added(client, user_id="ben")
+    for where in (
+        {"user_id": "ana"},
+        {"filters": {"user_id": "ana"}},
+        {"filters": {"AND": [{"user_id": "ana"}]}},
+        {"filters": {"AND": [{"user_id": "ana"}, {"topic": "home"}]}},
+        {"user_id": "ana", "filters": {"topic": "home"}},
+    ):
+        answer = ok(client.post("/search", json={"query": "Where is Bergen?", **where}))
+        assert ids_of(answer) == [memory_id], where
+        assert "explain" not in answer["results"][0]
+    assert ids_of(ok(client.post("/search", json={"query": "x", "user_id": "ana", "filters": {"topic": "y"}}))) == []
+    for where in (
+        {"user_id": "ana", "filters": {"user_id": "ben"}},
+        {"filters": {"AND": [{"user_id": "ana"}, {"user_id": "ben"}]}},
+        {"filters": {"OR": [{"user_id": "ana"}, {"user_id": "ben"}]}},
+        {"filters": {"user_id": "*"}},
+    ):
+        ok(client.post("/search", json={"query": "Where is Bergen?", **where}), 400)
+
+
+def test_a_search_explains_its_hits_as_mem0_does_and_as_graphmem_does(client: TestClient) -> None:
+    added(client)
+    options = {"explain": True, "threshold": -1, "top_k": 3, "show_expired": False, "kinds": ["episode"]}
+    hit = ok(client.post("/search", json={"query": "Where is Bergen?", "user_id": "ana", **options}))["results"][0]
+    assert set(hit["explain"]) >= {"arms", "path", "why"}
+    assert hit["score_details"]["final_score"] == hit["score"]
+    assert hit["score_details"]["semantic_score"] == hit["similarity"]
+    assert hit["score_details"]["bm25_score"] == hit["explain"]["arms"]["keyword"]["score"]
+    assert hit["score_details"]["threshold"] == -1
+
+
+def test_values_of_another_type_are_refused(client: TestClient) -> None:
+    for field, value in (("top_k", False), ("query", 3), ("explain", "yes"), ("filters", [])):
+        body = {"query": "Where?", "user_id": "ana", field: value}
+        assert field in ok(client.post("/search", json=body), 422)["detail"]
+
+
+# --- roles ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_users_key_reaches_that_users_memories_only(memory: Memory) -> None:
+    with client_of(memory, "user") as client:
+        own = added(client)
+        bens = memory.add("Ben likes tea.", user_id="ben")["results"][0]["id"]
+        assert ids_of(ok(client.get("/memories"))) == [own]
+        unknown = ok(client.get("/memories/unknown"), 404)
+        for method, path, body in (
+            ("GET", "", None), ("PUT", "", {"text": "x"}), ("DELETE", "", None), ("GET", "/history", None),
+        ):  # fmt: skip
+            answer = ok(client.request(method, f"/memories/{bens}{path}", json=body), 404)
+            assert answer | {"request_id": ""} == unknown | {"request_id": ""}
+        for method, path, body in (
+            ("GET", "/memories?user_id=ben", None),
+            ("DELETE", "/memories?user_id=ben", None),
+            ("GET", f"/memories/{bens}?user_id=ben", None),
+            ("POST", "/memories", {"messages": [BOB], "user_id": "ben"}),
+            ("POST", "/search", {"query": "tea", "filters": {"user_id": "ben"}}),
+            ("POST", "/search", {"query": "tea", "filters": {"AND": [{"user_id": "ben"}]}}),
+            ("POST", "/v3/memories/", {"filters": {"user_id": "ben"}}),
+            ("POST", "/v3/memories/add/", {"messages": [BOB], "filters": {"user_id": "ben"}}),
+        ):
+            assert ok(client.request(method, path, json=body), 403)["code"] == "other_scope"
+        assert ok(client.delete("/memories"))["deleted"] == [own]
+    assert memory.get(bens) is not None
+
+
+def test_an_apps_key_names_the_user_of_each_call(memory: Memory) -> None:
+    with client_of(memory, "app") as client:
+        own = added(client)
+        assert ids_of(ok(client.get("/memories?user_id=ana"))) == [own]
+        assert ok(client.get(f"/memories/{own}?user_id=ana"))["id"] == own
+        ok(client.get(f"/memories/{own}?user_id=ben"), 404)
+        for method, path, body in (
+            ("GET", "/memories", None),
+            ("DELETE", "/memories", None),
+            ("GET", f"/memories/{own}", None),
+            ("PUT", f"/memories/{own}", {"text": "x"}),
+            ("DELETE", f"/memories/{own}", None),
+            ("POST", "/memories", {"messages": [BOB], "agent_id": "maid"}),
+            ("POST", "/search", {"query": "tea"}),
+        ):
+            assert "user_id" in ok(client.request(method, path, json=body), 400)["detail"]
+
+
+ADMIN_ROUTES = (
+    ("POST", "/reset"), ("GET", "/configure"), ("POST", "/configure"), ("GET", "/entities"),
+    ("DELETE", "/entities/user/ana"), ("GET", "/requests"), ("GET", "/api-keys"), ("POST", "/api-keys"),
+    ("DELETE", "/api-keys/x"), ("GET", "/v1/entities/"), ("DELETE", "/v2/entities/user/ana/"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("role", ["user", "app", "metrics"])
+def test_only_an_admin_administers(memory: Memory, role: str) -> None:
+    memory.add("Ana likes tea.", user_id="ana")
+    with client_of(memory, role) as client:
+        for method, path in ADMIN_ROUTES:
+            body = {"label": "x"} if method == "POST" else None
+            assert ok(client.request(method, path, json=body), 403)["code"] == "other_role"
+        if role == "metrics":
+            for method, path in (("GET", "/memories"), ("GET", "/memories/x"), ("GET", "/v1/ping/")):
+                ok(client.request(method, path), 403)
+    assert memory.get_all(user_id="ana")["total"] == 1
+
+
+# --- beside memories ------------------------------------------------------------------------------------------------
+
+
+def test_the_configuration_is_shown_without_secrets(make_memory: Make) -> None:
+    llm = {"provider": "openai", "config": {"api_key": "sk-very-secret", "openai_base_url": "http://u:pw@127.0.0.1:9"}}
+    memory = make_memory(llm=llm, secret_key="a-secret-of-the-ledger-" * 3)
+    with client_of(memory) as client:
+        shown = client.get("/configure")
+        config = ok(shown)["llm"]["config"]
+        assert config["api_key"] == config["openai_base_url"] == ok(shown)["secret_key"] == "***"
+        for secret in ("sk-very-secret", "pw@", "a-secret-of"):
+            assert secret not in shown.text
+        assert ok(client.get("/configure/providers")) == {
+            "llm": ["openai"], "embedder": ["callable", "minilm", "openai"],
+        }  # fmt: skip
+        ok(client.post("/configure", json={}))
+        assert "configuration file" in ok(client.post("/configure", json={"llm": None}), 409)["detail"]
+
+
+def test_users_agents_and_runs_are_listed_with_counts_and_erased(client: TestClient, memory: Memory) -> None:
+    added(client, agent_id="maid", run_id="r1")
+    added(client, "I like tea.")
+    bens = memory.add([BOB], user_id="ben/1", run_id="r2")["results"][0]["id"]
+    with memory._engine.ledger.write() as connection:  # as facts that were said in two runs
+        record = memories.records(connection, [bens])[bens]
+        memories.set_further_runs(connection, record.row, ["r3"])
+    entities = ok(client.get("/entities"))
+    assert [(one["type"], one["id"], one["total_memories"]) for one in entities] == [
+        ("user", "ana", 2), ("user", "ben/1", 1), ("agent", "maid", 1), ("run", "r1", 1), ("run", "r2", 1),
+        ("run", "r3", 1),
+    ]  # fmt: skip
+    assert all(one["created_at"] <= one["updated_at"] for one in entities)
+    assert len(ok(client.get("/entities?limit=2"))) == 2
+    assert ok(client.delete("/entities/agent/maid"))["message"] == "Entity deleted"
+    assert len(ok(client.delete("/entities/user/ben%2F1"))["deleted"]) == 1
+    assert [one["id"] for one in ok(client.get("/entities"))] == ["ana"]
+    ok(client.delete("/entities/app/x"), 422)
+
+
+def test_the_latest_requests_are_listed_without_paths(client: TestClient) -> None:
+    memory_id = added(client)
+    client.get(f"/memories/{memory_id}?user_id=ana")
+    client.get("/secret/place")
+    answer = client.get("/requests?limit=3")
+    shown = [(one["method"], one["route"], one["status"], one["role"]) for one in ok(answer)]
+    assert shown == [
+        ("GET", "-", 404, "admin"),
+        ("GET", "/memories/{memory_id}", 200, "admin"),
+        ("POST", "/memories", 200, "admin"),
+    ]
+    assert not {memory_id, "ana", "secret"} & set(answer.text.replace("/", '"').split('"'))
+    ok(client.get("/requests?limit=201"), 422)
+    for _ in range(210):
+        client.get("/healthz")
+    assert len(ok(client.get("/requests?limit=200"))) == 200
+
+
+def test_a_key_is_made_shown_once_and_revoked(client: TestClient, memory: Memory) -> None:
+    made = ok(client.post("/api-keys", json={"label": "phone", "user_id": "ana", "expires_at": "2999-01-01"}), 201)
+    assert {"id", "key", "label", "key_prefix", "created_at"} <= set(made)
+    assert (made["role"], made["user_id"]) == ("user", "ana")
+    assert made["key"].startswith(made["key_prefix"])
+    sent = {"X-API-Key": made["key"]}
+    ok(client.get("/memories", headers=sent))
+    listed = client.get("/api-keys")
+    assert made["id"] in [one["id"] for one in ok(listed)]
+    assert made["key"] not in listed.text
+    ok(client.delete(f"/api-keys/{made['id']}"))
+    ok(client.get("/memories", headers=sent), 401)
+    assert next(one for one in ok(client.get("/api-keys")) if one["id"] == made["id"])["revoked_at"]
+    ok(client.delete("/api-keys/unknown"), 404)
+    assert ok(client.post("/api-keys", json={"label": "chat"}), 201)["role"] == "app"
+    ok(client.post("/api-keys", json={"label": "x", "role": "user"}), 400)
+    ok(client.post("/api-keys", json={"label": "x", "role": "king"}), 422)
+
+
+def test_a_reset_erases_the_memories_of_all_and_keeps_keys(client: TestClient, memory: Memory) -> None:
+    added(client)
+    other = headers(memory, "app")
+    assert ok(client.post("/reset"))["message"] == "All memories reset"
+    assert ok(client.get("/memories"))["total"] == 0
+    assert ok(client.get("/memories?user_id=ana", headers=other))["total"] == 0
+
+
+def test_the_root_leads_to_the_page_without_a_key(memory: Memory) -> None:
+    with client_of(memory, role=None) as client:
+        answer = client.get("/", follow_redirects=False)
+        assert (answer.status_code, answer.headers["location"]) == (307, "/ui/")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("POST", "/auth/login"), ("GET", "/auth/a/b"), ("POST", "/generate-instructions")]
+)
+def test_routes_of_mem0_that_are_missing_say_why(client: TestClient, method: str, path: str) -> None:
+    detail = ok(client.request(method, path), 404)["detail"]
+    assert "here" in detail
+    assert "openapi" not in detail
+
+
+# --- mem0's platform client -----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def platform_client(address: str, key: str) -> Iterator[Any]:
+    """mem0's own client. Its log of failed requests has their addresses, so it is off."""
+    from mem0 import MemoryClient
+
+    logging.getLogger("mem0.client.utils").setLevel(logging.CRITICAL)
+    with httpx.Client(timeout=TIMEOUT) as http:
+        yield MemoryClient(api_key=key, host=address, client=http)
+
+
+def test_mem0s_platform_client_works_against_the_service(memory: Memory) -> None:
+    key = Keys(memory).create("admin").text
+    with served(memory) as address, platform_client(address, key) as client:
+        stored = client.add([BOB], user_id="ana", metadata={"topic": "home"})
+        (memory_id,) = ids_of(stored)
+        client.add("I like tea.", filters={"user_id": "ana"}, agent_id="maid", async_mode=False)
+        assert memory_id in ids_of(client.search("Where is Bergen?", filters={"user_id": "ana"}, rerank=True, top_k=5))
+        assert ids_of(client.search("Bergen", filters={"AND": [{"user_id": "ana"}, {"topic": "home"}]})) == [memory_id]
+        listed = client.get_all(filters={"user_id": "ana"})
+        assert (listed["count"], listed["next"], listed["previous"]) == (2, None, None)
+        first = client.get_all(filters={"user_id": "ana"}, page=1, page_size=1)
+        second = client.get_all(filters={"user_id": "ana"}, page=2, page_size=1)
+        assert ids_of(first) + ids_of(second) == ids_of(listed)
+        assert "page=2" in first["next"]
+        assert "page=1" in second["previous"]
+        assert client.get(memory_id)["memory"] == BOB["content"]
+        assert client.update(memory_id, text="I moved to Oslo.")["memory"] == "I moved to Oslo."
+        assert [event["event"] for event in client.history(memory_id)] == ["ADD", "UPDATE"]
+        users = client.users()["results"]
+        assert [(one["type"], one["name"], one["total_memories"]) for one in users] == [
+            ("user", "ana", 2), ("agent", "maid", 1),
+        ]  # fmt: skip
+        assert client.delete(memory_id)["message"] == "Memory deleted successfully"
+        client.delete_users(agent_id="maid")
+        assert client.get_all(filters={"user_id": "ana"})["count"] == 0
+        client.add("I like coffee.", user_id="ana")
+        assert client.delete_all(user_id="ana")["message"] == "All relevant memories deleted"
+        assert client.users()["count"] == 0
+
+
+def test_mem0s_platform_client_reports_a_wrong_key_and_an_unknown_id(memory: Memory) -> None:
+    from mem0.exceptions import MemoryNotFoundError
+
+    key = Keys(memory).create("user", user_id="ana").text
+    with served(memory) as address:
+        with pytest.raises(ValueError, match="not valid"), platform_client(address, "gm_00000000_x"):
+            pass
+        with platform_client(address, key) as client:
+            assert [one["event"] for one in client.add("I like tea.")["results"]] == ["ADD"]
+            with pytest.raises(MemoryNotFoundError):
+                client.get("unknown")
+
+
+def test_requests_that_add_memories_have_a_rate_of_their_own_by_either_path(memory: Memory) -> None:
+    with client_of(memory, add_rate="1/hour") as client:
+        added(client)
+        ok(client.post("/v3/memories/add/", json={"messages": "I like tea.", "user_id": "ana"}), 429)
+        ok(client.get("/memories?user_id=ana"))
