@@ -14,11 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from fastapi import FastAPI
 from pydantic.json_schema import GenerateJsonSchema
 from typer.cli import get_docs_for_click
 
 from graphmem.cli.app import app
 from graphmem.cli.options import SCOPE_OPTIONS
+from graphmem.service.app import ROUTERS
+from graphmem.service.schemas import Mem0Fields
 from graphmem.settings import ENVIRONMENT_PREFIX, Settings
 from graphmem.transfer.records import record_adapter
 
@@ -57,6 +60,7 @@ def stale_files() -> dict[Path, str]:
         "configuration.md": _configuration,
         "command-line.md": _command_line,
         "export-format.md": _export_format,
+        "rest.md": _rest,
     }
     for name, generate in pages.items():
         introduction = (REFERENCE / name).read_text("utf-8").partition(MARKER)[0]
@@ -253,6 +257,46 @@ def _bounds(part: Schema) -> Iterator[str]:
         yield f"at most {most:,}"
     if "maxLength" in part:
         yield f"at most {part['maxLength']:,} characters"
+
+
+# --- REST ----------------------------------------------------------------------------------------------------------
+
+
+def _rest() -> str:
+    service = FastAPI()
+    for router in ROUTERS:
+        service.include_router(router)
+    document = service.openapi()
+    rows: dict[str, list[tuple[str, ...]]] = {}
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            answers = [status for status in operation["responses"] if status.startswith(("2", "3"))]
+            row = (
+                f"`{method.upper()} {path}`",
+                _inputs(operation, document),
+                ", ".join(answers),
+                operation["description"],
+            )
+            rows.setdefault(operation["tags"][0], []).append(row)
+    header = "route", "takes", "answers", ""
+    return "".join(f"## {tag.capitalize()}\n\n{_table(header, found)}" for tag, found in rows.items())
+
+
+def _inputs(operation: Schema, document: Schema) -> str:
+    """Returns the names of the query's parameters and of the body's fields; those that are required are bold."""
+    names = [
+        (parameter["name"], parameter.get("required", False))
+        for parameter in operation.get("parameters", [])
+        if parameter["in"] == "query" and parameter["name"] not in Mem0Fields.model_fields
+    ]
+    body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+    schema = document["components"]["schemas"].get(body.get("$ref", "").rpartition("/")[2], body)
+    names += [
+        (name, name in schema.get("required", ()))
+        for name in schema.get("properties", {})
+        if name not in Mem0Fields.model_fields
+    ]
+    return ", ".join(f"**`{name}`**" if required else f"`{name}`" for name, required in names)
 
 
 def _table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

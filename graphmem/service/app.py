@@ -28,6 +28,7 @@ from graphmem.service.middleware import LOOPBACK, Authentication, BodyLimit, Hos
 from graphmem.service.rate_limits import RateLimits
 from graphmem.settings.schema import ServeSettings
 
+ROUTERS = (mem0_routes.router, mem0_admin.router, mem0_platform.router, health.router)
 MCP_PATH = "/mcp"
 OPEN_PATHS = ("/", "/healthz", "/readyz", "/openapi.json")
 MAX_IMPORT_BYTES = 1024**3
@@ -95,8 +96,8 @@ def _rest_app(service: Service, mcp: Any, *, close_memory: bool) -> FastAPI:
     )
     app.state.service = service
     problems.install(app)
-    for router in (health.router, mem0_routes.router, mem0_admin.router, mem0_platform.router):
-        app.include_router(router, dependencies=[])
+    for router in ROUTERS:
+        app.include_router(router)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]  # FastAPI's way to change the document
     return app
 
