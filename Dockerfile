@@ -1,6 +1,6 @@
 # graphmem as an image: Python, the packages it needs, and nothing to build with.
 #
-#   docker build -t graphmem .                        the command line; memories live in the volume /data
+#   docker build -t graphmem .                        command line and service; memories live in the volume /data
 #   docker build -t graphmem-tests --target tests .   the tests, with all that development needs
 #
 # Pinned: the base by tag and digest (the digest is the one that docker-library/repo-info records for the tag, for every
@@ -24,7 +24,7 @@ COPY pyproject.toml README.md LICENSE /src/
 COPY cypher /src/cypher
 COPY graphmem /src/graphmem
 RUN python -m venv --without-pip /opt/graphmem \
-    && pip --python /opt/graphmem install --no-index --find-links /wheels '/src[servers,yaml]'
+    && pip --python /opt/graphmem install --no-index --find-links /wheels '/src[redis,serve,servers,yaml]'
 
 
 FROM wheels AS tests
@@ -43,6 +43,7 @@ COPY --from=build /opt/graphmem /opt/graphmem
 RUN install --directory --owner graphmem --group graphmem --mode 0700 /data
 ENV PATH=/opt/graphmem/bin:$PATH GRAPHMEM_HOME=/data
 VOLUME /data
+EXPOSE 8700
 USER 10001:10001
 ENTRYPOINT ["graphmem"]
 CMD ["--help"]

@@ -2,8 +2,8 @@
 
 Compose itself reads the file (the installed one or, with BUILD_COMPOSE=1, one built from the Go module proxy, which
 takes minutes); it checks against the schema of the Compose specification. The commands of the health checks run here,
-with other addresses, against real servers, a closed port, and a server that is not ready. The Neo4j settings are looked
-up in a real server.
+with other addresses, against real servers, a closed port, and a server that is not ready. Redis and Prometheus, where
+they are installed, run with the commands that stand in the file. The Neo4j settings are looked up in a real server.
 
 Not covered, because that needs an engine: that the images exist under these names and hold the tools that the health
 checks call, and that the servers start in them with these users, read-only roots and dropped capabilities.
@@ -16,7 +16,9 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
+import sys
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -28,34 +30,50 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
-from support.waiting import SLOWNESS, TIMEOUT
+from support.service import served
+from support.waiting import SLOWNESS, TIMEOUT, wait_until
 
-from graphmem import Settings
+from graphmem import Memory, Settings
 
 CHECKOUT = Path(__file__).parents[2]
 FILE = CHECKOUT / "docker-compose.yml"
+MONITORING = CHECKOUT / "graphmem" / "service" / "monitoring"
+SCRAPES: dict[str, Any] = yaml.safe_load((MONITORING / "prometheus.yml").read_text("utf-8"))
 TEXT = FILE.read_text("utf-8")
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load(TEXT)["services"]
+VOLUMES = set(yaml.safe_load(TEXT)["volumes"])
 SERVERS = {name: service for name, service in SERVICES.items() if "restart" in service}
-SECRETS = {"NEO4J_PASSWORD": "neo4jsecret", "QDRANT_API_KEY": "qdrantsecret", "POSTGRES_PASSWORD": "postgressecret"}
+SECRETS = {
+    "NEO4J_PASSWORD": "neo4jsecret",
+    "QDRANT_API_KEY": "qdrantsecret",
+    "POSTGRES_PASSWORD": "postgressecret",
+    "GRAPHMEM_ADMIN_API_KEY": "adminkeysecret00",
+}
 
 
 # --- content of the file -------------------------------------------------------------------------------------------
 
 
-def test_the_servers_are_those_that_graphmem_uses() -> None:
-    assert set(SERVERS) == {"neo4j", "qdrant", "postgres"}
+def test_what_stays_up_is_the_service_and_the_servers_around_it() -> None:
+    assert set(SERVERS) == {"neo4j", "qdrant", "postgres", "redis", "prometheus", "serve"}
     assert {name for name, service in SERVICES.items() if "profiles" not in service} == {"neo4j", "qdrant"}
 
 
 @pytest.mark.parametrize("name", SERVERS)
 def test_what_stays_up_is_pinned_checked_kept_and_locked_in(name: str) -> None:
     service = SERVERS[name]
-    assert re.fullmatch(r"[a-z0-9/]+:v?\d+\.\d+(\.\d+)?(-[a-z-]+)*(@sha256:[0-9a-f]{64})?", service["image"])
+    if name == "serve":  # what the Dockerfile pins
+        assert service["build"] == "."
+    else:
+        assert re.fullmatch(r"[a-z0-9/]+:v?\d+\.\d+(\.\d+)?(-[a-z-]+)*(@sha256:[0-9a-f]{64})?", service["image"])
     assert service["healthcheck"]["test"][0] in {"CMD", "CMD-SHELL"}
-    named = yaml.safe_load(TEXT)["volumes"]
-    assert service["volumes"]
-    assert all(volume.split(":")[0] in named for volume in service["volumes"])
+    kept = [volume for volume in service.get("volumes", []) if not volume.startswith("./")]
+    assert bool(kept) == (name != "redis")  # which holds nothing but counters
+    assert {volume.split(":")[0] for volume in kept} <= VOLUMES
+    for file in set(service.get("volumes", [])) - set(kept):  # of the checkout, read only
+        source, _, mode = file.split(":")
+        assert (CHECKOUT / source).is_file()
+        assert mode == "ro"
     assert service["restart"] == "unless-stopped"
     assert service["mem_limit"]
 
@@ -78,11 +96,45 @@ def test_no_secret_has_a_default_nor_stands_in_the_file() -> None:
     assert ".env" in (CHECKOUT / ".gitignore").read_text("utf-8").split()
 
 
-@pytest.mark.parametrize("name", ["GRAPHMEM_LEDGER_URL", "GRAPHMEM_SECRET_KEY"])
-def test_the_command_line_gets_an_optional_setting_that_is_unset_when_empty(name: str) -> None:
-    assert SERVICES["graphmem"]["environment"][name] == f"${{{name}:-}}"
+@pytest.mark.parametrize("name", ["GRAPHMEM_LEDGER_URL", "GRAPHMEM_SECRET_KEY", "GRAPHMEM_SERVE__REDIS_URL"])
+def test_the_service_gets_an_optional_setting_that_is_unset_when_empty(name: str) -> None:
+    assert SERVICES["serve"]["environment"][name] == f"${{{name}:-}}"
     assert f"# {name}=" in (CHECKOUT / ".env.example").read_text("utf-8")
     assert Settings.from_env({name: ""}) == Settings()
+
+
+def test_the_command_line_and_the_service_work_on_the_same_memories() -> None:
+    command_line, service = SERVICES["graphmem"], SERVICES["serve"]
+    assert command_line["environment"].items() <= service["environment"].items()
+    assert command_line["volumes"] == service["volumes"]
+
+
+def test_the_service_takes_its_settings_and_is_reached_by_the_name_under_which_it_is_scraped() -> None:
+    environment = {
+        name: re.sub(r"\$\{(\w+):.*\}", lambda match: SECRETS.get(match[1], ""), value)
+        for name, value in SERVICES["serve"]["environment"].items()
+    }
+    settings = Settings.from_env(environment).serve
+    assert settings.admin_api_key is not None
+    assert settings.admin_api_key.get_secret_value() == SECRETS["GRAPHMEM_ADMIN_API_KEY"]
+    (job,) = SCRAPES["scrape_configs"]
+    (target,) = job["static_configs"][0]["targets"]
+    host, _, port = target.partition(":")
+    assert host in SERVICES
+    assert host in settings.allowed_hosts
+    assert int(port) == settings.port
+    assert SERVICES["serve"]["ports"] == [f"127.0.0.1:{port}:{port}"]
+
+
+def test_prometheus_gets_the_key_as_a_file_and_keeps_data_for_as_long_as_the_alerts_look_back() -> None:
+    service = SERVICES["prometheus"]
+    (secret,) = service["secrets"]
+    (job,) = SCRAPES["scrape_configs"]
+    assert job["authorization"] == {"credentials_file": f"/run/secrets/{secret}"}
+    assert "/metrics.key" in (CHECKOUT / ".gitignore").read_text("utf-8").split()
+    (days,) = [int(found) for found in re.findall(r"retention\.time=(\d+)d", " ".join(service["command"]))]
+    rules = (CHECKOUT / "graphmem/service/monitoring/alerts.yml").read_text("utf-8")
+    assert days > max(int(found) for found in re.findall(r"offset (\d+)d", rules))
 
 
 # --- validation by Compose -----------------------------------------------------------------------------------------
@@ -139,6 +191,9 @@ def alone(tmp_path: Path) -> Path:
         ([], {"neo4j", "qdrant"}),
         (["--profile", "postgres"], {"neo4j", "qdrant", "postgres"}),
         (["--profile", "cli"], {"neo4j", "qdrant", "graphmem"}),
+        (["--profile", "serve"], {"neo4j", "qdrant", "serve"}),
+        (["--profile", "serve", "--profile", "workers"], {"neo4j", "qdrant", "serve", "redis"}),
+        (["--profile", "monitoring"], {"neo4j", "qdrant", "prometheus"}),
         (["--profile", "tests"], {"neo4j", "qdrant", "postgres", "tests"}),
     ],
 )
@@ -191,13 +246,80 @@ def test_the_command_line_gets_settings_that_graphmem_takes(config: Config) -> N
     assert settings.ledger_url is None
 
 
+# --- the programs that are no stores, run with their commands --------------------------------------------------------
+
+
+@contextmanager
+def running(*command: str | Path) -> Iterator[None]:
+    """Runs a program while the block runs. Skips the test where the program is not installed."""
+    if not shutil.which(command[0]):
+        pytest.skip(f"no {command[0]} here")
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            yield
+        finally:
+            process.terminate()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+@pytest.mark.thorough
+def test_redis_starts_with_its_command_and_is_healthy(tmp_path: Path) -> None:
+    port = free_port()
+    with running(*SERVICES["redis"]["command"], "--port", str(port), "--bind", "127.0.0.1", "--dir", str(tmp_path)):
+        wait_until(lambda: check("redis", "127.0.0.1", port), "Redis did not get healthy")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.thorough
+def test_prometheus_scrapes_with_the_key_and_has_the_rules_and_is_healthy(tmp_path: Path) -> None:
+    key = tmp_path / "metrics.key"
+    key.write_text("gm_0123abcd_secret\n", "utf-8")
+    with serving(Metrics) as target:
+        text = (MONITORING / "prometheus.yml").read_text("utf-8")
+        for there, here in (
+            ("/run/secrets/metrics-key", str(key)),
+            ("serve:8700", f"127.0.0.1:{target}"),
+            ("15s", "1s"),
+        ):
+            assert there in text
+            text = text.replace(there, here)
+        (tmp_path / "prometheus.yml").write_text(text, "utf-8")
+        shutil.copy(MONITORING / "alerts.yml", tmp_path)
+        moved = {"/etc/prometheus/": f"{tmp_path}/", "=/prometheus": f"={tmp_path}/data"}
+        command = ["prometheus", *SERVICES["prometheus"]["command"]]
+        for there, here in moved.items():
+            command = [word.replace(there, here) for word in command]
+        port = free_port()
+        with running(*command, f"--web.listen-address=127.0.0.1:{port}"):
+            wait_until(lambda: check("prometheus", "127.0.0.1", port), "Prometheus did not get healthy")
+
+            def answer(path: str) -> Any:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/{path}", timeout=TIMEOUT) as response:
+                    return json.load(response)["data"]
+
+            wait_until(lambda: answer("query?query=graphmem_build_info")["result"], "nothing was scraped")
+            assert len(answer("rules")["groups"][0]["rules"]) == 10
+
+
 # --- the health checks ---------------------------------------------------------------------------------------------
 
 ADDRESSES = {  # the address of each check in its command, and the same for another host and port
     "neo4j": ("http://127.0.0.1:7474", "http://{host}:{port}"),
     "qdrant": ("/dev/tcp/127.0.0.1/6333", "/dev/tcp/{host}/{port}"),
     "postgres": ("-h 127.0.0.1 -p 5432", "-h {host} -p {port}"),
+    "redis": ("-h 127.0.0.1 -p 6379", "-h {host} -p {port}"),
+    "prometheus": ("http://127.0.0.1:9090", "http://{host}:{port}"),
+    "serve": ("http://127.0.0.1:8700", "http://{host}:{port}"),
 }
+TOOLS = {
+    "neo4j": "wget", "qdrant": "bash", "postgres": "psql", "redis": "redis-cli", "prometheus": "wget", "serve": "python"
+}  # fmt: skip
+# The image has the command `python` that runs graphmem, as these tests' environment has.
+PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 
 
 def check(name: str, host: str, port: int, timeout: float = TIMEOUT, **environment: str) -> bool:
@@ -208,12 +330,11 @@ def check(name: str, host: str, port: int, timeout: float = TIMEOUT, **environme
     here, there = ADDRESSES[name]
     assert sum(here in word for word in command) == 1
     command = [word.replace(here, there.format(host=host, port=port)).replace("$$", "$") for word in command]
-    for tool in {"neo4j": ["wget"], "qdrant": ["bash"], "postgres": ["psql"]}[name]:
-        if not shutil.which(tool):
-            pytest.skip(f"no {tool} here")
+    if not shutil.which(TOOLS[name], path=PATH):
+        pytest.skip(f"no {TOOLS[name]} here")
     # The check's own timeout, or longer where a healthy server is expected: this machine may be busy.
     timeout = max(timeout, float(SERVERS[name]["healthcheck"]["timeout"].removesuffix("s")))
-    variables = {"PATH": os.environ["PATH"], "NEO4J_AUTH": "neo4j/no-password", "POSTGRES_USER": "u",
+    variables = {"PATH": PATH, "NEO4J_AUTH": "neo4j/no-password", "POSTGRES_USER": "u",
                  "POSTGRES_DB": "d", "POSTGRES_PASSWORD": "p", **environment}  # fmt: skip
     try:
         process = subprocess.run(command, env=variables, check=False, capture_output=True, timeout=timeout)
@@ -277,6 +398,17 @@ class Unwilling(Unready):
     do_GET = do_POST = Unready.answer
 
 
+class Metrics(Unready):
+    """Answers as `/metrics` does, to a request with the key of the test."""
+
+    def do_GET(self) -> None:
+        is_known = self.headers["Authorization"] == "Bearer gm_0123abcd_secret"
+        self.send_response(200 if is_known and self.path == "/metrics" else 401)
+        self.send_header("Content-Type", "text/plain; version=0.0.4")
+        self.end_headers()
+        self.wfile.write(b'graphmem_build_info{version="1"} 1\n')
+
+
 @contextmanager
 def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
     """The port of an HTTP server on loopback."""
@@ -293,6 +425,14 @@ def test_nothing_and_a_server_that_is_not_ready_are_unhealthy(name: str) -> None
     with serving(Unready) as port:
         assert not check(name, "127.0.0.1", port, timeout=0)
     assert not check(name, "127.0.0.1", port)  # closed by now
+
+
+def test_the_service_is_healthy_while_its_ledger_answers(memory: Memory) -> None:
+    with served(memory) as address:
+        port = int(address.rpartition(":")[2])
+        assert check("serve", "127.0.0.1", port)
+        memory.close()
+        assert not check("serve", "127.0.0.1", port)
 
 
 def test_a_neo4j_that_cannot_run_the_query_is_unhealthy() -> None:

@@ -3,7 +3,8 @@
 The steps are read from the Dockerfile: each COPY and RUN of the stages that the last one needs is carried out with the
 absolute paths of the image moved below one folder, and with a new virtual environment in the part of the base image.
 Left out are the two steps that change the system (`useradd`, `install --directory` with an owner); the test fails at
-any other step that it does not know. Then `graphmem` runs with the variables of the last stage and no others.
+any other step that it does not know. Then `graphmem`, and its service, run with the variables of the last stage and no
+others.
 
 Not covered, because that needs an engine: the base image itself (its Python, its libraries), layers, users and
 ownership, the read-only root, the stage `tests`, and that each stage sees its own files only.
@@ -16,15 +17,21 @@ import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
+from subprocess import PIPE
+from urllib.error import URLError
 
 import dockerfile_parse
 import pytest
-from support.waiting import SLOWNESS, TIMEOUT
+import yaml
+from support.waiting import SLOWNESS, TIMEOUT, wait_until
 
 CHECKOUT = Path(__file__).parents[2]
+SERVE = yaml.safe_load((CHECKOUT / "docker-compose.yml").read_text("utf-8"))["services"]["serve"]
 ROOTS = ("/src", "/wheels", "/opt/graphmem", "/data")  # the folders that the Dockerfile writes to
 SYSTEM = ("useradd", "install")  # commands that change the system, not these folders
 
@@ -77,6 +84,7 @@ def test_the_image_is_pinned_small_and_not_root() -> None:
         "--from=build /opt/graphmem /opt/graphmem"
     ]
     assert dict(steps["tests"])["USER"] == final["USER"]
+    assert [final["EXPOSE"]] == [port.split(":")[-1] for port in SERVE["ports"]]
 
 
 def test_only_what_an_image_is_made_of_reaches_it() -> None:
@@ -132,11 +140,12 @@ def test_its_steps_make_a_graphmem_that_runs_the_demo(tmp_path: Path) -> None:
                 )  # fmt: skip
                 assert process.returncode == 0, f"{value}\n{process.stdout}{process.stderr}"
             else:
-                assert instruction in {"FROM", "ENV", "LABEL", "VOLUME", "USER", "ENTRYPOINT", "CMD"}
+                assert instruction in {"FROM", "ENV", "LABEL", "VOLUME", "EXPOSE", "USER", "ENTRYPOINT", "CMD"}
     assert skipped == list(SYSTEM)
 
     installed = {path.name.split("-")[0].lower() for path in root.glob("opt/graphmem/lib/*/site-packages/*.dist-info")}
     assert {"graphmem", "spacy", "onnxruntime", "neo4j", "qdrant_client", "psycopg"} <= installed
+    assert {"fastapi", "uvicorn", "prometheus_client", "redis", "pyyaml"} <= installed  # for `graphmem serve`
     assert not installed & {"pip", "hatchling", "editables", "pytest", "mypy", "ruff"}
 
     shutil.rmtree(root / "src")  # the last stage has neither
@@ -158,3 +167,23 @@ def test_its_steps_make_a_graphmem_that_runs_the_demo(tmp_path: Path) -> None:
     run_command("add", "Tea is better than coffee", "--user", "ana")
     assert (root / "data" / "ledger.sqlite").exists()
     assert "Tea is better" in run_command("search", "what does she drink?", "--user", "ana")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    program = shutil.which(command, path=final["PATH"]) or command
+    with subprocess.Popen(
+        [program, "serve", "--port", str(port)], cwd="/", env=final, stderr=PIPE, text=True
+    ) as service:
+
+        def answers() -> bool:
+            assert service.poll() is None, service.stderr.read()
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=TIMEOUT) as response:
+                    return response.status == 200
+            except URLError:
+                return False
+
+        try:
+            wait_until(answers, "the service did not get ready")
+        finally:
+            service.terminate()
