@@ -1,27 +1,35 @@
 """The examples of README.md and docs/: each document's are run in order, in an empty folder, with one namespace.
 
 Python blocks are executed, lines of `sh` blocks that begin with "graphmem" run by the command line in this process, and
-a block with a `title` is written to the file that it names. Other lines of `sh` blocks (pip, docker, …) are not run. A
-comment `<!--- invisible-code-block: python … -->` holds set-up and assertions that readers need not see, and
-`<!--- skip: next "reason" -->` leaves a block out.
+a block with a `title` is written to the file that it names. `graphmem serve` starts the service for the rest of the
+document, on a free port in place of 8700, with its key as $KEY; lines that begin with "curl" then call it. Other lines
+of `sh` blocks (pip, docker, …) are not run. A comment `<!--- invisible-code-block: python … -->` holds set-up and
+assertions that readers need not see, and `<!--- skip: next "reason" -->` leaves a block out.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
+import shutil
+import subprocess
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from support.databases import postgres
 from support.servers import NEO4J, PASSWORD, QDRANT
+from support.service import free_port, served
 from sybil import Document, Example, Region, Sybil
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser, SkipParser
 from sybil.parsers.markdown.lexers import FencedCodeBlockLexer
 from typer.testing import CliRunner
 
+from graphmem import Memory
 from graphmem.cli.app import app
+from graphmem.service.keys import Keys
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -49,10 +57,19 @@ def _commands(text: str) -> Iterator[list[str]]:
         words = shlex.split(line, comments=True)
         if words[:1] == ["graphmem"]:
             yield words[1:]
+        elif words[:1] == ["curl"]:
+            yield words
 
 
 def _run_commands(example: Example) -> None:
     for words in _commands(example.parsed):
+        if words[0] == "curl":
+            call = [os.path.expandvars(word) for word in words]
+            example.namespace["output"] = subprocess.run(call, capture_output=True, text=True, check=True).stdout
+            continue
+        if words[0] == "serve":
+            _serve(example)
+            continue
         arguments, output = words, None
         if ">" in words:
             arguments, output = words[: words.index(">")], words[-1]
@@ -61,6 +78,12 @@ def _run_commands(example: Example) -> None:
         example.namespace["output"] = result.stdout
         if output is not None:
             Path(output).write_text(result.stdout, "utf-8")
+
+
+def _serve(example: Example) -> None:
+    memory = example.namespace["opened"].enter_context(Memory())
+    os.environ["KEY"] = Keys(memory).create("admin").text
+    example.namespace["opened"].enter_context(served(memory, port=example.namespace["port"]))
 
 
 _sybil = Sybil([PythonCodeBlockParser(), CodeBlockParser("sh", _run_commands), _find_files, SkipParser()])
@@ -95,6 +118,16 @@ def environment(request, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("document", list(_parameters()))
 @pytest.mark.usefixtures("environment")
-def test_examples_of_a_document_run(document):
-    for example in _sybil.parse(document).examples():
-        example.evaluate()
+def test_examples_of_a_document_run(document, tmp_path, monkeypatch):
+    text, port = document.read_text("utf-8"), free_port()
+    if "\ngraphmem serve\n" in text:
+        if shutil.which("curl") is None:
+            pytest.skip("curl is not installed")
+        monkeypatch.setenv("KEY", "")  # set by `_serve`
+        document = tmp_path / document.name
+        document.write_text(text.replace("127.0.0.1:8700", f"127.0.0.1:{port}"), "utf-8")
+    parsed = _sybil.parse(document)
+    with ExitStack() as opened:
+        parsed.namespace.update(json=json, opened=opened, port=port)
+        for example in parsed.examples():
+            example.evaluate()

@@ -47,11 +47,17 @@ def client_of(
         yield client
 
 
-@contextmanager
-def served(memory: Memory, needs_key: bool = True, **settings: Any) -> Iterator[str]:
-    """Serves a memory on a free port, by a real server in a thread; yields the address."""
-    app = service_app(memory, settings_of(**settings), needs_key=needs_key)
+def free_port() -> int:
+    """A port that nothing listens on."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+@contextmanager
+def served(memory: Memory, needs_key: bool = True, port: int = 0, **settings: Any) -> Iterator[str]:
+    """Serves a memory, by default on a free port, by a real server in a thread; yields the address."""
+    app = service_app(memory, settings_of(**settings), needs_key=needs_key)
+    with socket.create_server(("127.0.0.1", port)) as listener:
         server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, http="h11"))
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
         thread.start()
