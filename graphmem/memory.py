@@ -20,10 +20,13 @@ from graphmem.commands.types import (
     UNSET,
     AddAlias,
     AddMessage,
+    Command,
     DeleteItems,
     DeleteMemory,
+    DeleteSettings,
     EnqueueExtraction,
     EntityCommand,
+    ErasureReport,
     Outcome,
     OutcomeType,
     RemoveAlias,
@@ -395,13 +398,17 @@ class Memory:
 
     def delete_all(self, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None) -> types.Receipt:
         """Erases all memories and items of a scope, of every kind and state, in batches; a call that was interrupted
-        can be repeated.
+        can be repeated. With nothing but a `user_id` it erases this user's settings of the service as well.
 
         With a `run_id`, a fact that was also said in other runs stays in those. Returns a receipt as `delete` does.
         """
         self._engine.check_open()
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
-        erased, partitions = self._engine.commit([DeleteItems(scope)])[0].erased, set[str]()
+        erasing: list[Command] = [DeleteItems(scope)]
+        if scope.user_id is not None and len(scope.parts) == 1:
+            erasing.append(DeleteSettings(scope.user_id))
+        outcomes, partitions = self._engine.commit(erasing), set[str]()
+        erased = sum((outcome.erased for outcome in outcomes), ErasureReport())
         while True:
             with self._engine.ledger.read() as connection:
                 batch = memories.records_in_scope(connection, scope, DELETE_BATCH)

@@ -284,6 +284,25 @@ EntityCommand = AddAlias | RemoveAlias | RenameEntity
 
 
 @dataclass(frozen=True, slots=True)
+class ChangeSettings:
+    """Sets settings of a user, or (None) of all users. A value of None removes a setting.
+
+    `changed_by` is the id of the key with which the change was asked for.
+    """
+
+    user_id: str | None
+    values: Mapping[str, Any]
+    changed_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteSettings:
+    """Deletes all settings of a user."""
+
+    user_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class ImportLink:
     """A link from an imported memory to the memory `other` or, if `is_incoming`, from `other` to it."""
 
@@ -361,6 +380,8 @@ Command = (
     | DeleteMemory
     | EntityCommand
     | ItemCommand
+    | ChangeSettings
+    | DeleteSettings
     | ImportCommand
 )
 
@@ -412,6 +433,7 @@ class OutcomeType(StrEnum):
     COMPLETE_JOB = "COMPLETE_JOB"
     PUT_ITEM = "PUT_ITEM"
     DELETE_ITEM = "DELETE_ITEM"
+    CHANGE_SETTINGS = "CHANGE_SETTINGS"
     NONE = "NONE"
 
 
@@ -420,8 +442,9 @@ class Outcome:
     """The result of one command.
 
     `id` is the memory's; for NAME_ENTITY the entity's key, for ENQUEUE_JOB and COMPLETE_JOB the job's row, for PUT_ITEM
-    and DELETE_ITEM the item's key. For NONE, `reason` says why nothing changed. `record` is the memory afterwards (for
-    DELETE: before), None if there is none; for PUT_ITEM the memory that is new or has a new text.
+    and DELETE_ITEM the item's key, for CHANGE_SETTINGS the user's id. For NONE, `reason` says why nothing changed.
+    `record` is the memory afterwards (for DELETE: before), None if there is none; for PUT_ITEM the memory that is new
+    or has a new text.
     `previous` is its earlier text, `skipped_links` the number of an imported memory's links to unknown memories,
     `successor` the id of the memory that replaced a retired one.
     """

@@ -1,7 +1,7 @@
 """Carries out a change set in one transaction. All writes of memories go through `commit`.
 
-A handler for each command type (`memories`, `facts`, `imports`, `entities`, `items`) writes rows, events, sequence
-numbers and enrichment tasks on the connection of a `UnitOfWork`.
+A handler for each command type (`memories`, `facts`, `imports`, `entities`, `items`, `settings`) writes rows, events,
+sequence numbers and enrichment tasks on the connection of a `UnitOfWork`.
 """
 
 from __future__ import annotations
@@ -35,17 +35,20 @@ from graphmem.commands.memories import (
     undo_event,
     update_memory,
 )
+from graphmem.commands.settings import change_settings, delete_settings
 from graphmem.commands.types import (
     AddAlias,
     AddFact,
     AddMessage,
     ChangeSet,
+    ChangeSettings,
     Command,
     CompleteJob,
     DeleteExpiredItems,
     DeleteItem,
     DeleteItems,
     DeleteMemory,
+    DeleteSettings,
     EnqueueExtraction,
     ImportAlias,
     ImportEntityName,
@@ -194,6 +197,8 @@ execute.register(DeleteItem, delete_item)
 execute.register(DeleteItems, delete_items)
 execute.register(DeleteExpiredItems, delete_expired_items)
 execute.register(RefreshItem, refresh_item)
+execute.register(ChangeSettings, change_settings)
+execute.register(DeleteSettings, delete_settings)
 execute.register(AddAlias, execute_entity_command)
 execute.register(RemoveAlias, execute_entity_command)
 execute.register(RenameEntity, execute_entity_command)

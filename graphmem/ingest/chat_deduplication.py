@@ -69,7 +69,7 @@ class ChatHistory:
         """
         ids = self.message_ids(messages)
         start = last_rounds(messages, rounds)
-        return [_with_id(message, id_) for message, id_ in zip(messages[start:], ids[start:], strict=True)]
+        return [with_id(message, id_) for message, id_ in zip(messages[start:], ids[start:], strict=True)]
 
     def message_ids(self, messages: Sequence[Mapping[str, Any]]) -> list[str | None]:
         """Returns the id of each message; None for a message without text, or with a role that is not stored.
@@ -98,6 +98,29 @@ class ChatHistory:
         return ids
 
 
+def ids_in_part(
+    keyed: Callable[..., str], messages: Sequence[Mapping[str, Any]], earlier: Sequence[Mapping[str, Any]]
+) -> list[tuple[str, ...]]:
+    """Returns the ids that each message may have if `messages` is the last part of a chat; () without any.
+
+    The first of them is the message's id if `messages` is the whole chat. Only the first two messages have others: the
+    ids after each place in `earlier`, the last messages of the scope that are stored, oldest first. Any other message
+    has the two before it in the part. `keyed` is that of `ChatHistory`. Raises TypeError or AttributeError for anything
+    but messages.
+    """
+    whole = ChatHistory(keyed).message_ids(messages)
+    places = [n for n, id_ in enumerate(whole) if id_ is not None][:MESSAGES_BEFORE]
+    begin = [fingerprint for n in places if (fingerprint := _fingerprint(messages[n])) is not None]
+    before = [fingerprint for one in earlier if (fingerprint := _fingerprint(one)) is not None]
+    padded = ["" for _ in range(MESSAGES_BEFORE)] + before
+    possible: list[tuple[str, ...]] = [() if id_ is None else (id_,) for id_ in whole]
+    for end in range(len(padded), MESSAGES_BEFORE, -1):
+        row = padded[end - MESSAGES_BEFORE : end] + begin
+        for n, place in enumerate(places):
+            possible[place] += (keyed("", *row[n : n + MESSAGES_BEFORE + 1], 1),)
+    return possible
+
+
 def _position(previous: Sequence[str], current: Sequence[str]) -> int:
     """Returns the index in the `previous` messages at which the `current` ones begin; 0 if no message agrees.
 
@@ -120,7 +143,8 @@ def _agreement(previous: Sequence[str], current: Sequence[str], start: int) -> i
     return next((n for n in range(length) if previous[start + n] != current[n]), length)
 
 
-def _with_id(message: Mapping[str, Any], id_: str | None) -> Mapping[str, Any]:
+def with_id(message: Mapping[str, Any], id_: str | None) -> Mapping[str, Any]:
+    """Returns a message with this id, unless it has an id or a timestamp; None leaves it as it is."""
     is_recognisable = id_ is None or message.get("id") is not None or message.get("timestamp") is not None
     return message if is_recognisable else {**message, "id": id_}
 

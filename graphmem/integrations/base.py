@@ -20,7 +20,8 @@ from uuid import UUID
 
 from graphmem.async_memory import AsyncMemory
 from graphmem.boundary import validation
-from graphmem.chat import MAX_SECONDS, ChatWorker, RecallRequest, preload_models
+from graphmem.chat import MAX_SECONDS
+from graphmem.chat_worker import ChatWorker, RecallRequest, preload_models
 from graphmem.concurrency import Pool, await_task
 from graphmem.errors import ConfigError, ValidationError
 from graphmem.integrations.turns import Session, plain_turns

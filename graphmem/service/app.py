@@ -16,9 +16,18 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from graphmem import __version__
 from graphmem.async_memory import AsyncMemory
+from graphmem.chat_worker import ChatWorker
 from graphmem.concurrency import Pool
 from graphmem.memory import Memory
-from graphmem.service import health, mem0_admin, mem0_platform, mem0_routes, problems
+from graphmem.service import (
+    chat_routes,
+    health,
+    mem0_admin,
+    mem0_platform,
+    mem0_routes,
+    problems,
+    settings_routes,
+)
 from graphmem.service.auth import Authenticator, sent_key
 from graphmem.service.calls import CallPool
 from graphmem.service.dependencies import Service
@@ -28,12 +37,21 @@ from graphmem.service.middleware import LOOPBACK, Authentication, BodyLimit, Hos
 from graphmem.service.rate_limits import RateLimits
 from graphmem.settings.schema import ServeSettings
 
-ROUTERS = (mem0_routes.router, mem0_admin.router, mem0_platform.router, health.router)
+ROUTERS = (
+    mem0_routes.router,
+    chat_routes.router,
+    settings_routes.router,
+    mem0_admin.router,
+    mem0_platform.router,
+    health.router,
+)
 MCP_PATH = "/mcp"
 OPEN_PATHS = ("/", "/healthz", "/readyz", "/openapi.json")
+# Seconds that the end of the service waits for the chats that it has accepted.
+CHATS_SECONDS = 20.0
 MAX_IMPORT_BYTES = 1024**3
 # Paths whose POST requests add memories: they have a rate limit of their own.
-ADDING_PATHS = frozenset({"/memories", "/v3/memories/add/"})
+ADDING_PATHS = frozenset({"/memories", "/v3/memories/add/", "/chats/saved"})
 
 
 def service_app(
@@ -51,6 +69,7 @@ def service_app(
         pool,
         Pool(1, thread_name_prefix="graphmem-probe"),
         Keys(memory),
+        ChatWorker(memory, chat_routes.RECALL_SECONDS, settings.threads),
         settings,
     )
     authenticator = Authenticator(
@@ -78,6 +97,8 @@ def _rest_app(service: Service, mcp: Any, *, close_memory: bool) -> FastAPI:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(mcp.router.lifespan_context(mcp))
             yield
+        # Before the pool and the memory, which storing the accepted chats needs.
+        await asyncio.to_thread(service.chats.close, CHATS_SECONDS)
         await asyncio.to_thread(service.pool.shutdown)
         service.probes.shutdown(wait=False)
         if close_memory:

@@ -10,6 +10,7 @@ from fastapi import Depends, Request, Security
 from fastapi.security import APIKeyHeader, HTTPBearer
 
 from graphmem.async_memory import AsyncMemory
+from graphmem.chat_worker import ChatWorker
 from graphmem.concurrency import Pool
 from graphmem.service.auth import Caller
 from graphmem.service.calls import CallPool
@@ -26,6 +27,8 @@ class Service:
     """An open service: its memory, whose calls run in `pool`, the keys of its ledger, its settings and
     its latest requests.
 
+    `chats` recalls for chats and stores them, in threads of its own.
+
     `probes` has a thread of its own, so that questions about the service's health do not wait behind calls.
     """
 
@@ -33,6 +36,7 @@ class Service:
     pool: CallPool
     probes: Pool
     keys: Keys
+    chats: ChatWorker
     settings: ServeSettings
     requests: LatestRequests = field(default_factory=LatestRequests)
 

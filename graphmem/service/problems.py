@@ -75,6 +75,18 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 def problem_of(error: Exception) -> Problem:
     """Returns the problem that an error comes to. Logs one that the caller cannot solve."""
+    problem = _converted(error)
+    if problem is not error and problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        logger.warning("a request failed (%s)", log_text(error))
+    return problem
+
+
+def code_of(error: Exception) -> str:
+    """Returns the code of the problem that an error comes to, such as "store_unavailable"."""
+    return _converted(error).code
+
+
+def _converted(error: Exception) -> Problem:
     match error:
         case Problem():
             problem = error
@@ -93,8 +105,6 @@ def problem_of(error: Exception) -> Problem:
             problem = Problem(503, detail, "store_unavailable", {"Retry-After": "5"})
         case _:
             problem = Problem(500, "The service failed; its log names the kind of the error.")
-    if problem is not error and problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        logger.warning("a request failed (%s)", log_text(error))
     return problem
 
 

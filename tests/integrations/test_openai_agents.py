@@ -480,15 +480,15 @@ async def test_an_async_memory_serves_as_well(make_memory: Callable[..., Memory]
 def count_searches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The queries that are searched from now on."""
     queries: list[str] = []
-    from graphmem import chat
+    from graphmem import chat_worker
 
-    search = chat.search
+    search = chat_worker.search
 
     def counted(query: Any, deps: Any) -> Any:
         queries.append(query.text)
         return search(query, deps)
 
-    monkeypatch.setattr(chat, "search", counted)
+    monkeypatch.setattr(chat_worker, "search", counted)
     return queries
 
 
@@ -561,10 +561,10 @@ async def test_an_agent_answers_without_a_closed_memory(memory: Memory, caplog: 
 async def test_an_agent_answers_without_a_memory_that_hangs(
     memory: Memory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from graphmem import chat
+    from graphmem import chat_worker
 
     release = Event()
-    monkeypatch.setattr(chat, "search", lambda *_: release.wait(TIMEOUT))
+    monkeypatch.setattr(chat_worker, "search", lambda *_: release.wait(TIMEOUT))
     agent, model = make_agent("No idea.")
     result = await Runner.run(agent, "Where does Ana live?", context=ANA, run_config=recalling(memory, time_limit=0.01))
     release.set()

@@ -14,7 +14,7 @@ from uuid import UUID
 import pytest
 from support.waiting import TIMEOUT
 
-from graphmem import AsyncMemory, Memory, chat
+from graphmem import AsyncMemory, Memory, chat_worker
 from graphmem.chat import MAX_SECONDS
 from graphmem.errors import CLOSED, ConfigError, StoreLocked, ValidationError
 from graphmem.integrations import base
@@ -259,7 +259,7 @@ def test_a_slow_memory_gives_nothing_at_the_time_limit(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     release = Event()
-    monkeypatch.setattr(chat, "search", lambda *_: release.wait(TIMEOUT))
+    monkeypatch.setattr(chat_worker, "search", lambda *_: release.wait(TIMEOUT))
     recollection = make_recollection(time_limit=0.1)
     assert recollection.recall(None, "tea") == ""
     assert asyncio.run(recollection.arecall(None, "milk")) == ""
@@ -282,7 +282,7 @@ async def test_a_recall_that_took_too_long_is_not_tried_again_in_its_turn(
     make_recollection: Callable[..., Recollection], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     release = Event()
-    monkeypatch.setattr(chat, "search", lambda *_: release.wait(TIMEOUT))
+    monkeypatch.setattr(chat_worker, "search", lambda *_: release.wait(TIMEOUT))
     recollection = make_recollection(time_limit=0.1)
     for _ in range(3):
         assert await recollection.arecall(None, "tea") == ""
@@ -300,7 +300,7 @@ def test_a_failing_memory_raises_nothing(
     def fail(*_: Any, **__: Any) -> Any:
         raise failure
 
-    monkeypatch.setattr(chat, "search", fail)
+    monkeypatch.setattr(chat_worker, "search", fail)
     monkeypatch.setattr(Memory, "add", fail)
     for n, failure in enumerate((RuntimeError("x"), StoreLocked("x"))):  # noqa: B007
         assert recollection.recall(None, f"tea {n}") == ""
@@ -417,7 +417,7 @@ def test_capture_returns_at_once_and_keeps_the_newest_of_too_many(
         return add(*args, **more)
 
     monkeypatch.setattr(Memory, "add", add_slowly)
-    monkeypatch.setattr(chat, "MAX_QUEUED", 3)
+    monkeypatch.setattr(chat_worker, "MAX_QUEUED", 3)
     recollection = make_recollection(time_limit=0.1)
     recollection.capture(None, make_turns("message 0"), "s0")
     assert begun.wait(TIMEOUT)

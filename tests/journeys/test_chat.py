@@ -322,9 +322,9 @@ def test_flush_waits_for_saved_messages(memory: Memory, monkeypatch: pytest.Monk
 def test_at_the_time_limit_the_finished_steps_count(
     memory: Memory, make_memory: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from graphmem import chat
+    from graphmem import chat_worker
 
-    model_called, release, wait = Event(), Event(), chat.wait
+    model_called, release, wait = Event(), Event(), chat_worker.wait
 
     class SlowAnswer(OneAnswer):
         def answer(self, prompt: Prompt) -> Reply:
@@ -342,7 +342,7 @@ def test_at_the_time_limit_the_finished_steps_count(
     set_model(SlowAnswer("tea"), monkeypatch)
     with ChatLink(memory, **WHO, **LONG_LIMIT) as link:
         with monkeypatch.context() as patch:
-            patch.setattr(chat, "wait", wait_for_model_call)
+            patch.setattr(chat_worker, "wait", wait_for_model_call)
             assert "tea and cake" in link.recall("Hm?", make_turns("Hello"), threshold=None)
         release.set()
 
@@ -350,30 +350,30 @@ def test_at_the_time_limit_the_finished_steps_count(
 def test_a_timeout_before_the_first_finished_step_gives_nothing(
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from graphmem import chat
+    from graphmem import chat_worker
 
     release = Event()
 
     def search_slowly(*_: Any) -> None:
         assert release.wait(TIMEOUT), "the test did not release the call"
 
-    monkeypatch.setattr(chat, "search", search_slowly)
+    monkeypatch.setattr(chat_worker, "search", search_slowly)
     with ChatLink(memory, **WHO, time_limit=0.1) as link:
         assert link.recall("tea") == ""
         release.set()
 
 
 def test_an_error_keeps_the_hits_of_earlier_steps(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-    from graphmem import chat
+    from graphmem import chat_worker
 
-    search = chat.search
+    search = chat_worker.search
 
     def search_or_fail(question: Any, stores: Any) -> Any:
         if "\n" in question.text:
             raise StoreError("gone")
         return search(question, stores)
 
-    monkeypatch.setattr(chat, "search", search_or_fail)
+    monkeypatch.setattr(chat_worker, "search", search_or_fail)
     memory.add("tea and cake", **WHO)
     with ChatLink(memory, **WHO, **LONG_LIMIT) as link:
         assert "tea and cake" in link.recall("Hm?", make_turns("Hello"), threshold=None)

@@ -455,7 +455,7 @@ def list_command_lines(ids: list[str]) -> dict[str, list[list[str]]]:
 
 OPERATOR_COMMANDS = {
     "demo", "import", "migrate", "verify", "repair", "rebuild", "retry-failed", "stats", "bench", "keys",
-    "mcp",  # tests/service has its strangers
+    "mcp", "serve",  # tests/service has their strangers
 }  # fmt: skip
 
 

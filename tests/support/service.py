@@ -18,8 +18,9 @@ from graphmem.service.keys import Keys
 from graphmem.settings.schema import ServeSettings
 from support.waiting import wait_until
 
-# The client's own log has addresses with their queries.
-logging.getLogger("httpx2").setLevel(logging.WARNING)
+# The clients' own logs (Starlette's, mem0's) have addresses with their queries.
+for client in ("httpx2", "httpx"):
+    logging.getLogger(client).setLevel(logging.WARNING)
 # The name under which `TestClient` calls.
 TEST_HOST = "testserver"
 

@@ -491,9 +491,12 @@ def test_invalid_keys(key: str) -> None:
     assert SECRET not in full_error_text(caught.value)
 
 
-def test_a_password_in_the_url_is_sent_but_not_shown() -> None:
-    with ModelEndpoint([behaviours.rate_limited(0.01), "hi"]) as endpoint, listening() as listener:
-        logging.getLogger("httpx2").setLevel(logging.INFO)
+def test_a_password_in_the_url_is_sent_but_not_shown(caplog: pytest.LogCaptureFixture) -> None:
+    with (
+        ModelEndpoint([behaviours.rate_limited(0.01), "hi"]) as endpoint,
+        caplog.at_level(logging.INFO, "httpx2"),
+        listening() as listener,
+    ):
         url = endpoint.url.replace("://", f"://us%40er:{SECRET}@")
         model = OpenaiChatModel("m", base_url=url)
         assert SECRET not in repr(model) + repr(vars(model))

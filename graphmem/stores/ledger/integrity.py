@@ -32,6 +32,7 @@ from graphmem.stores.ledger.schema import (
     names,
     partitions,
     relations,
+    settings,
     supports,
     tasks,
     terms,
@@ -114,6 +115,7 @@ def wipe(connection: Connection) -> None:
     for table in (
         tasks, jobs, usage, dead_letters, cursors, leases, links, further_runs, items, aliases, names, supports,
         relations, mentions, entities, terms, embeddings, messages, events, tombstones, memories, partitions,
+        settings,
     ):  # fmt: skip
         connection.execute(table.delete())
     connection.execute(ledger.update().values(embedder=None, embedder_dims=None, unguarded=0, epoch=ledger.c.epoch + 1))

@@ -365,6 +365,19 @@ api_keys = Table(
     sqlite_with_rowid=False,
 )
 
+# Settings that change while the service runs. A setting that was removed keeps its row, without a value, which tells
+# who removed it.
+settings = Table(
+    "settings",
+    metadata,
+    Column("user_id", Text, primary_key=True),  # "": of all users
+    Column("name", Text, primary_key=True),
+    Column("value", Text),  # JSON
+    Column("changed_by", Text, nullable=False),  # the id of a key
+    Column("at", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+
 cursors = Table(
     "cursors",
     metadata,

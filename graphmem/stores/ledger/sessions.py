@@ -33,6 +33,16 @@ def preceding_messages(connection: Connection, record: MemoryRecord, limit: int)
     return [decode_record(row) for row in newest_first][::-1]
 
 
+def last_episodes(connection: Connection, scope: Scope, limit: int) -> list[MemoryRecord]:
+    """Returns the last `limit` episodes that were written under exactly this scope, in order of time."""
+    m = memories.c
+    of_scope = RECORD.where(
+        partitions.c.key == scope.partition, m.kind == Kind.EPISODE.value, *exact_scope(memories, scope)
+    )
+    newest_first = connection.execute(of_scope.order_by(m.at.desc(), m.id.desc()).limit(limit)).mappings()
+    return [decode_record(row) for row in newest_first][::-1]
+
+
 def session_episodes(connection: Connection, scope: Scope, session: str, after: int, limit: int) -> list[MemoryRecord]:
     """Returns the first `limit` episodes stored after a row, of a session in exactly this scope, in order of time."""
     m = memories.c

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, bindparam, func, select
 
 from graphmem.model import Scope, from_micros, micros
+from graphmem.stores.ledger.array_parameters import in_array
 from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.dialects import upsert
 from graphmem.stores.ledger.schema import cursors, messages
@@ -17,6 +18,7 @@ from graphmem.stores.ledger.schema import tombstones as tombstones_table
 
 # Built once: every write runs these.
 _MESSAGE = select(messages.c.memory, messages.c.content_digest).where(messages.c.key == bindparam("key"))
+_KNOWN_KEYS = select(messages.c.key).where(in_array(messages.c.key, "keys"))
 _TOMBSTONE = select(tombstones_table).where(tombstones_table.c.uid == bindparam("uid"))
 
 
@@ -107,6 +109,11 @@ def message_lookup(connection: Connection, key: str) -> tuple[str, str | None] |
     """Returns the id of a message's memory and the digest of its content (None once erased); None for a new message."""
     row = connection.execute(_MESSAGE, {"key": key}).first()
     return None if row is None else (row[0], row[1])
+
+
+def stored_keys(connection: Connection, keys: Iterable[str]) -> set[str]:
+    """Returns those of these keys under which a message was stored, also if it was erased since."""
+    return set(connection.scalars(_KNOWN_KEYS, {"keys": list(keys)}))
 
 
 def add_message_key(connection: Connection, key: str, memory: str, content_digest: str) -> None:

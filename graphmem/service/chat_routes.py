@@ -1,0 +1,238 @@
+"""Routes for chat applications: the memories for a question, and storing saved chats."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from time import monotonic
+from typing import Annotated, Any
+
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
+
+from graphmem import responses
+from graphmem.boundary import validation
+from graphmem.chat_worker import Recalled, RecallRequest
+from graphmem.commands.types import UNSET
+from graphmem.errors import GraphmemError, StoreError, ValidationError
+from graphmem.logs import log_text
+from graphmem.model import Scope
+from graphmem.service import problems
+from graphmem.service.auth import Caller
+from graphmem.service.chat_settings import ChatSettings, MaxChars, Prompt, Rounds, TopK, settings_in_force
+from graphmem.service.dependencies import CallerParam, Service, ServiceParam
+from graphmem.service.problems import code_of
+from graphmem.service.schemas import IdsBody, given
+
+logger = logging.getLogger("graphmem")
+
+# Seconds that a recall may take, the reading of the settings included.
+RECALL_SECONDS = 3.0
+# Seconds for which the answer to a saved chat waits for the settings, which say whether chats are stored.
+SAVED_SECONDS = 0.03
+
+router = APIRouter(tags=["chats"], responses=problems.documented())
+
+Name = Annotated[str, Field(max_length=validation.MAX_NAME_CHARS)]
+Moment = str | float
+"""ISO 8601 text, or seconds since 1970."""
+
+
+# --- context ----------------------------------------------------------------------------------------------------------
+
+
+class ContextBody(IdsBody):
+    """A question, and whose memories to use.
+
+    `threshold`: the lowest cosine similarity (-1 to 1), or null for all hits; left out, unrelated memories are left
+    out. `reference_date`: the moment from which "last week" and the like are counted.
+    """
+
+    query: Annotated[str, Field(min_length=1, max_length=validation.MAX_QUERY_CHARS)]
+    max_chars: MaxChars | None = None
+    threshold: Annotated[float, Field(ge=-1, le=1)] | None = None
+    reference_date: Moment | None = None
+
+
+class ContextAnswer(BaseModel):
+    """The prompt block, "" without memories."""
+
+    context: str
+
+
+@router.post("/context", responses=problems.documented(502))
+async def context(body: ContextBody, caller: CallerParam, service: ServiceParam) -> ContextAnswer:
+    """Returns the memories for a question as a block for a prompt: one search, without a language model.
+
+    `max_chars` is by default that of the settings. With the setting `recall` off, the block is empty.
+    """
+    ids = caller.scope(body.named())
+    threshold = body.threshold if "threshold" in body.model_fields_set else UNSET
+    memory = service.memory.sync
+
+    def call() -> str:
+        settings = settings_in_force(memory, ids.get("user_id"), max_chars=body.max_chars)
+        if not settings.recall:
+            return ""
+        return memory.context(
+            body.query, **ids, max_chars=settings.max_chars, threshold=threshold, reference_date=body.reference_date
+        )
+
+    return ContextAnswer(context=await service.run(call))
+
+
+# --- recall -----------------------------------------------------------------------------------------------------------
+
+
+class RecallBody(IdsBody):
+    """A user's question in a conversation.
+
+    `recent`: the messages before it that the model is shown, oldest first, as {"role", "content", "name"?}; unreadable
+    ones are left out. `user_name`, `char_name`: the names of the user and of the character that answers, for the
+    language model. `rewrite`, `rewrite_prompt`, `top_k` and `max_chars` come before the settings.
+    """
+
+    question: Annotated[str, Field(min_length=1, max_length=validation.MAX_QUERY_CHARS)]
+    recent: Annotated[list[dict[str, Any]], Field(default_factory=list)]
+    user_name: Name | None = None
+    char_name: Name | None = None
+    top_k: TopK | None = None
+    max_chars: MaxChars | None = None
+    rewrite: bool | None = None
+    rewrite_prompt: Prompt | None = None
+    reference_date: Moment | None = None
+
+
+class Step(BaseModel):
+    """One query of a recall: the memories found after it, and whether they were enough, so that it was the last."""
+
+    query: str
+    found: int
+    enough: bool
+
+
+class RecallAnswer(BaseModel):
+    """A block for a prompt, "" without memories; the queries of the recall; and the memories found, best first.
+
+    `failed` is there if the memory failed (such as "store_unavailable") or was too slow ("timeout"): the rest then is
+    what was found before.
+    """
+
+    block: str = ""
+    steps: list[Step] = []
+    results: list[dict[str, Any]] = []
+    took_ms: float
+    failed: str | None = None
+
+
+@router.post("/recall", response_model_exclude_unset=True)
+async def recall(body: RecallBody, caller: CallerParam, service: ServiceParam) -> RecallAnswer:
+    """Returns the memories for a question in a conversation, in up to three steps.
+
+    The question is searched as it is; then, if it may depend on the conversation, with its last messages (1,200
+    characters); then as a language model rewrites it (2.5 seconds). The first step that finds enough is the last. A
+    failing or slow memory is no error: the answer comes within three seconds, with `failed`.
+    """
+    begin = monotonic()
+    scope = _scope(caller, body)
+    try:
+        recalled = await _recalled(body, scope, service, begin + RECALL_SECONDS)
+    except Exception as error:  # noqa: BLE001  (no failure of the memory may end a chat)
+        logger.warning("a recall failed (%s)", log_text(error))
+        recalled = Recalled(failure=error)
+    if isinstance(recalled.failure, ValidationError):  # not the memory fails, the request cannot be used
+        raise recalled.failure
+    answer = RecallAnswer(
+        block=recalled.block,
+        steps=[Step(query=query, found=found, enough=enough) for query, found, enough in recalled.steps],
+        results=[dict(responses.hit(hit)) for hit in recalled.hits],
+        took_ms=round((monotonic() - begin) * 1000, 1),
+    )
+    if recalled.failure is not None:
+        answer.failed = _kind(recalled.failure)
+    return answer
+
+
+async def _recalled(body: RecallBody, scope: Scope, service: Service, deadline: float) -> Recalled:
+    of_request = body.model_dump(include={"top_k", "max_chars", "rewrite", "rewrite_prompt"})
+    settings = await _settings(service, scope, deadline - monotonic(), **of_request)
+    if not settings.recall:
+        return Recalled()
+    request = RecallRequest(
+        scope,
+        body.question,
+        body.recent,
+        min(settings.top_k, service.memory.sync.limits.max_top_k),
+        settings.max_chars,
+        reference_date=body.reference_date,
+        rewrite=settings.rewrite,
+        rewrite_prompt=settings.rewrite_prompt,
+        names={"user": body.user_name, "assistant": body.char_name},
+    )
+    return await service.chats.arecall_steps(request, max(0.0, deadline - monotonic()))
+
+
+async def _settings(service: Service, scope: Scope, seconds: float, **of_request: Any) -> ChatSettings:
+    """Reads the settings for a request. Raises TimeoutError after so many seconds, GraphmemError."""
+    call = service.run(settings_in_force, service.memory.sync, scope.user_id, **of_request)
+    return await asyncio.wait_for(call, seconds)
+
+
+def _scope(caller: Caller, body: IdsBody) -> Scope:
+    return validation.required_scope(**caller.scope(body.named()))[0]
+
+
+def _kind(error: Exception) -> str:
+    """Returns the name of a failure: "timeout", or the code of the problem that other routes answer."""
+    return "timeout" if isinstance(error, TimeoutError) else code_of(error)
+
+
+# --- saved chats ------------------------------------------------------------------------------------------------------
+
+
+class SavedBody(IdsBody):
+    """A chat that was saved, as {"role", "content", "name"?, "id"?, "timestamp"?, "metadata"?}, oldest first.
+
+    `messages` is the whole chat, or its last part: the rounds to be stored, better with two messages before them. A
+    message is stored once however often it is sent. It is recognised by its "id", or by its words and "timestamp"; one
+    with neither, by its words and the two messages before it. `rounds`: how many of the last rounds (a user's message
+    with its answers) are stored, by default as the settings say.
+    """
+
+    messages: list[dict[str, Any]]
+    rounds: Rounds | None = None
+
+
+class SavedAnswer(BaseModel):
+    """`accepted`: whether the chat is being stored. It is not with the setting `save` off, nor, with `failed`, if the
+    memory cannot be used.
+    """
+
+    accepted: bool
+    failed: str | None = None
+
+
+@router.post("/chats/saved", status_code=202, response_model_exclude_unset=True)
+async def chats_saved(body: SavedBody, caller: CallerParam, service: ServiceParam) -> SavedAnswer:
+    """Stores the last rounds of a saved chat in the background, and answers at once.
+
+    A slow or failing memory delays no answer and is no error. The end of the service waits for the chats it accepted.
+    """
+    scope = _scope(caller, body)
+    try:
+        settings = await _settings(service, scope, SAVED_SECONDS)
+    except (TimeoutError, GraphmemError):  # the thread that stores reads them
+        settings = None
+    if settings is not None and not settings.save:
+        return SavedAnswer(accepted=False)
+
+    def rounds() -> int | None:
+        in_force = settings_in_force(service.memory.sync, scope.user_id, **given(rounds=body.rounds))
+        return in_force.rounds if in_force.save else None
+
+    try:
+        service.chats.store_part(scope, body.messages, rounds)
+    except StoreError as error:
+        logger.warning("a saved chat could not be taken (%s)", log_text(error))
+        return SavedAnswer(accepted=False, failed=_kind(error))
+    return SavedAnswer(accepted=True)

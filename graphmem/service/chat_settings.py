@@ -1,0 +1,121 @@
+"""Settings of recalling and saving that change while the service runs.
+
+They are rows of the ledger that are read at each request, so a change is in force at the next one, in every process.
+What a request says comes before the user's settings, these before those of all users, and those before the defaults.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+from graphmem.boundary import validation
+from graphmem.chat import MAX_ROUNDS
+from graphmem.commands.types import ChangeSettings
+from graphmem.errors import ValidationError
+from graphmem.memory import Memory
+from graphmem.service.schemas import Body
+from graphmem.stores.ledger import settings
+from graphmem.stores.ledger.settings import StoredSetting
+
+MAX_CONTEXT_CHARS = 20_000
+MAX_PROMPT_CHARS = 20_000
+
+
+def _checked_prompt(value: str) -> str:
+    try:
+        return validation.content(value, "rewrite_prompt")
+    except ValidationError:
+        raise PydanticCustomError("unusable_text", "should have a word, and no character that no store keeps") from None
+
+
+Prompt = Annotated[str, Field(max_length=MAX_PROMPT_CHARS), AfterValidator(_checked_prompt)]
+"""Instructions to the language model that rewrites a question."""
+TopK = Annotated[int, Field(ge=1, le=validation.MAX_TOP_K)]
+MaxChars = Annotated[int, Field(ge=1, le=MAX_CONTEXT_CHARS)]
+Rounds = Annotated[int, Field(ge=1, le=MAX_ROUNDS)]
+Inject = Literal["system", "user"]
+
+
+class ChatSettings(BaseModel):
+    """Settings in force, with their defaults.
+
+    `rewrite`: a language model may rewrite a question that finds too little, by the instructions `rewrite_prompt`
+    (null: the built-in ones). `recall`, `save`: whether memories are recalled, and chats stored. `top_k`, `max_chars`:
+    the most memories and characters of a block; `inject`: the message of a prompt to which a proxy adds it. `rounds`:
+    how many of the last rounds of a chat are stored.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    rewrite: bool = True
+    rewrite_prompt: str | None = None
+    recall: bool = True
+    save: bool = True
+    top_k: int = 5
+    max_chars: int = 1200
+    inject: Inject = "system"
+    rounds: int = 2
+
+
+class SettingsChange(Body):
+    """Settings to be set; null removes one, and those that are left out stay."""
+
+    rewrite: bool | None = None
+    rewrite_prompt: Prompt | None = None
+    recall: bool | None = None
+    save: bool | None = None
+    top_k: TopK | None = None
+    max_chars: MaxChars | None = None
+    inject: Inject | None = None
+    rounds: Rounds | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsView:
+    """The settings in force for a user (None: for all users), and the changes made for this user, or for all."""
+
+    in_force: ChatSettings
+    changes: list[StoredSetting]
+
+
+def change_settings(memory: Memory, user_id: str | None, change: SettingsChange, changed_by: str) -> None:
+    """Sets or removes settings of a user, or (None) of all users. `changed_by` is the id of the caller's key.
+
+    Raises ValidationError for an unusable user, StoreError.
+    """
+    memory._engine.check_open()  # noqa: SLF001  (same package)
+    values = change.model_dump(include=change.model_fields_set)
+    memory._engine.commit([ChangeSettings(_checked_user(user_id), values, changed_by)])  # noqa: SLF001
+
+
+def view_settings(memory: Memory, user_id: str | None) -> SettingsView:
+    """Returns the settings of a user, or (None) of all users. Raises as `change_settings` does."""
+    memory._engine.check_open()  # noqa: SLF001  (same package)
+    user = _checked_user(user_id)
+    with memory._engine.ledger.read() as connection:  # noqa: SLF001
+        changes = settings.of_user(connection, None)
+        own_changes = changes if user is None else settings.of_user(connection, user)
+    # A newer version may have stored names that this one does not know.
+    values: dict[str, Any] = {
+        change.name: change.value
+        for change in (*changes, *own_changes)
+        if change.value is not None and change.name in ChatSettings.model_fields
+    }
+    return SettingsView(ChatSettings.model_validate(values), own_changes)
+
+
+def settings_in_force(memory: Memory, user_id: str | None, **of_request: Any) -> ChatSettings:
+    """Returns the settings for a request of a user (None: of no user); values that it does not give are None.
+
+    Raises as `change_settings` does.
+    """
+    given = {name: value for name, value in of_request.items() if value is not None}
+    return view_settings(memory, user_id).in_force.model_copy(update=given)
+
+
+def _checked_user(user_id: str | None) -> str | None:
+    return None if user_id is None else validation.identifier(user_id, "user_id")
