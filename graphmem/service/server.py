@@ -22,6 +22,8 @@ from graphmem.settings.schema import ServeSettings
 
 # Seconds that running requests and streams have at the end.
 GRACE_SECONDS = 30
+# Connections that may wait to be accepted.
+BACKLOG = 2048
 # The largest head of a request, in bytes.
 MAX_HEAD_BYTES = 32 * 1024
 
@@ -80,6 +82,7 @@ def listen(serve: ServeSettings) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((serve.host.strip("[]"), serve.port))
+        listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
         raise ConfigError(f"serve.host, serve.port: cannot be listened on ({error.strerror}); choose others") from None
