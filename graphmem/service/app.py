@@ -33,7 +33,7 @@ from graphmem.service.calls import CallPool
 from graphmem.service.dependencies import Service
 from graphmem.service.keys import Keys
 from graphmem.service.mcp.http import USER_HEADER, Key, mcp_app
-from graphmem.service.middleware import LOOPBACK, Authentication, BodyLimit, Hosts, RequestLog
+from graphmem.service.middleware import LOOPBACK, Addresses, Authentication, BodyLimit, Hosts, RequestLog
 from graphmem.service.rate_limits import RateLimits
 from graphmem.settings.schema import ServeSettings
 
@@ -81,7 +81,7 @@ def service_app(
     app: ASGIApp = _Gate(rest, mcp, settings.default_user)
     app = Authentication(app, service.memory, authenticator, RateLimits(settings), OPEN_PATHS, _adds)
     app = BodyLimit(app, lambda path: MAX_IMPORT_BYTES if path == "/import" else settings.max_body_bytes)
-    app = RequestLog(Hosts(app, hosts), service.requests.note)
+    app = RequestLog(Hosts(Addresses(app), hosts), service.requests.note)
     if settings.cors_origins:
         app = CORSMiddleware(app, allow_origins=settings.cors_origins, allow_methods=["*"], allow_headers=["*"])
     return app

@@ -1,4 +1,5 @@
-"""What every request passes before it is routed, outermost first: `RequestLog`, `Hosts`, `BodyLimit`, `Authentication`.
+"""What every request passes before it is routed, outermost first: `RequestLog`, `Hosts`, `Addresses`, `BodyLimit`,
+`Authentication`.
 
 Plain ASGI applications around another one, so that they do not hold up streams.
 """
@@ -12,6 +13,7 @@ import secrets
 from collections.abc import Callable, Iterable
 from time import perf_counter
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -86,6 +88,22 @@ class Hosts:
             host = re.sub(r":\d+$", "", Headers(scope=scope).get("host", "")).lower()
             if host not in self._allowed:
                 raise Problem(421, "This host name is not served here; add it to serve.allowed_hosts.")
+        await self._app(scope, receive, send)
+
+
+class Addresses:
+    """Refuses addresses whose percent-encoded bytes are not UTF-8: decoding would make other ids of them."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            try:
+                unquote_to_bytes(scope.get("raw_path", b"") + b"?" + scope["query_string"]).decode()
+            except UnicodeDecodeError:
+                detail = "The address cannot be read: percent-encode its path and query as UTF-8."
+                raise Problem(400, detail, "unreadable_address") from None
         await self._app(scope, receive, send)
 
 
