@@ -35,6 +35,7 @@ from graphmem.service.keys import Keys
 from graphmem.service.mcp.http import USER_HEADER, Key, mcp_app
 from graphmem.service.middleware import LOOPBACK, Addresses, Authentication, BodyLimit, Hosts, RequestLog
 from graphmem.service.rate_limits import RateLimits
+from graphmem.service.schemas import Mem0Fields
 from graphmem.settings.schema import ServeSettings
 
 ROUTERS = (
@@ -52,6 +53,9 @@ CHATS_SECONDS = 20.0
 MAX_IMPORT_BYTES = 1024**3
 # Paths whose POST requests add memories: they have a rate limit of their own.
 ADDING_PATHS = frozenset({"/memories", "/v3/memories/add/", "/chats/saved"})
+
+# Query parameters that may be there several times: lists, and those that are ignored.
+REPEATABLE = frozenset({"kinds", *Mem0Fields.model_fields})
 
 
 def service_app(
@@ -81,7 +85,7 @@ def service_app(
     app: ASGIApp = _Gate(rest, mcp, settings.default_user)
     app = Authentication(app, service.memory, authenticator, RateLimits(settings), OPEN_PATHS, _adds)
     app = BodyLimit(app, lambda path: MAX_IMPORT_BYTES if path == "/import" else settings.max_body_bytes)
-    app = RequestLog(Hosts(Addresses(app), hosts), service.requests.note)
+    app = RequestLog(Hosts(Addresses(app, REPEATABLE), hosts), service.requests.note)
     if settings.cors_origins:
         app = CORSMiddleware(app, allow_origins=settings.cors_origins, allow_methods=["*"], allow_headers=["*"])
     return app

@@ -10,10 +10,11 @@ import asyncio
 import logging
 import re
 import secrets
+from collections import Counter
 from collections.abc import Callable, Iterable
 from time import perf_counter
 from typing import Any
-from urllib.parse import unquote_to_bytes
+from urllib.parse import parse_qsl, unquote_to_bytes
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -92,19 +93,30 @@ class Hosts:
 
 
 class Addresses:
-    """Refuses addresses whose percent-encoded bytes are not UTF-8: decoding would make other ids of them."""
+    """Refuses addresses that could be read in two ways, of which one may be that of a proxy in front.
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    Those are percent-encoded bytes that are not UTF-8, which decoding would make other ids of, and query parameters
+    that are there twice, unless `repeatable` has their names.
+    """
+
+    def __init__(self, app: ASGIApp, repeatable: Iterable[str]) -> None:
+        self._app, self._repeatable = app, frozenset(repeatable)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            try:
-                unquote_to_bytes(scope.get("raw_path", b"") + b"?" + scope["query_string"]).decode()
-            except UnicodeDecodeError:
-                detail = "The address cannot be read: percent-encode its path and query as UTF-8."
-                raise Problem(400, detail, "unreadable_address") from None
+            self._check(scope.get("raw_path", b""), scope["query_string"])
         await self._app(scope, receive, send)
+
+    def _check(self, path: bytes, query: bytes) -> None:
+        try:
+            unquote_to_bytes(path + b"?" + query).decode()
+        except UnicodeDecodeError:
+            detail = "The address cannot be read: percent-encode its path and query as UTF-8."
+            raise Problem(400, detail, "unreadable_address") from None
+        counts = Counter(name for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True))
+        for name, count in counts.items():
+            if count > 1 and name not in self._repeatable:
+                raise Problem(400, f"{name[:40]}: is there {count} times; send it once", "invalid_argument")
 
 
 class BodyLimit:
