@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
@@ -16,6 +17,9 @@ from typing import Any
 import httpx2
 
 from support.waiting import SERVER_TIMEOUT, TIMEOUT, wait_until
+
+# Its lines have addresses with their queries.
+logging.getLogger("httpx2").setLevel(logging.WARNING)
 
 
 class ServeProcess:
