@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import multiprocessing
+import os
+import signal
 import socket
 from datetime import UTC, datetime
 from functools import partial
 from ipaddress import ip_address
+from multiprocessing.process import BaseProcess
+from threading import Thread
 from typing import Any, NamedTuple
 
 import h11
@@ -157,5 +162,13 @@ def _worker_app(start: Start) -> ASGIApp:
     """Opens the memory of one process and returns its application, which closes it at the end."""
     logging.basicConfig(level=logging.WARNING, format="graphmem: %(message)s")
     logging.getLogger("graphmem.requests").setLevel(logging.INFO)
+    if (parent := multiprocessing.parent_process()) is not None:
+        Thread(target=_end_after, args=(parent,), name="graphmem-parent", daemon=True).start()
     memory = Memory(start.settings.home, settings=start.settings)
     return service_app(memory, start.settings.serve, needs_key=start.needs_key, close_memory=True)
+
+
+def _end_after(parent: BaseProcess) -> None:
+    """Ends this process, as a signal does, after its parent was killed: it would go on and keep the port."""
+    parent.join()
+    os.kill(os.getpid(), signal.SIGTERM)

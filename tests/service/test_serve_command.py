@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from support.fakes import fake_models
-from support.serve_process import serve_process
+from support.serve_process import is_refused, serve_process
 from support.waiting import wait_until
 from typer.testing import CliRunner
 
@@ -199,13 +199,3 @@ def test_a_signal_ends_it_after_running_requests_and_accepted_chats(tmp_path: Pa
         stored = memory.get_all(user_id="ben", kinds="episode", limit=1000)["results"]
         assert {one["memory"] for one in stored} == {one["content"] for one in rounds}
         assert memory.verify()["ok"]
-
-
-def is_refused(address: str) -> bool:
-    """Tells whether nothing listens on an address any more."""
-    host, _, port = address.removeprefix("http://").partition(":")
-    try:
-        socket.create_connection((host, int(port))).close()
-    except ConnectionRefusedError:
-        return True
-    return False

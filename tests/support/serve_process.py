@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -62,8 +63,8 @@ def _first(pattern: str, text: str) -> str:
 @contextmanager
 def serve_process(home: Path, *arguments: str, port: int = 0, **environment: str) -> Iterator[ServeProcess]:
     """Starts `graphmem serve` on a folder without an extractor, by default on a free port; kills it at the end."""
-    command = [sys.executable, "-m", "graphmem", "serve", "--home", str(home), "--port", str(port), *arguments]
-    env = {"GRAPHMEM_EXTRACTOR__PROVIDER": "none", **environment}
+    command = [sys.executable, "-m", "graphmem", "serve", "--port", str(port), *arguments]
+    env = {"GRAPHMEM_HOME": str(home), "GRAPHMEM_EXTRACTOR__PROVIDER": "none", **environment}
     with NamedTemporaryFile() as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **env})
         service = ServeProcess(process, Path(log.name))
@@ -74,3 +75,13 @@ def serve_process(home: Path, *arguments: str, port: int = 0, **environment: str
         finally:
             process.kill()
             process.wait()
+
+
+def is_refused(address: str) -> bool:
+    """Tells whether nothing listens on an address any more."""
+    host, _, port = address.removeprefix("http://").partition(":")
+    try:
+        socket.create_connection((host, int(port))).close()
+    except ConnectionRefusedError:
+        return True
+    return False
