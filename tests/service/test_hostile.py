@@ -359,6 +359,28 @@ def requests_of(door: Door, route: str) -> list[dict[str, Any]]:
     return [one for one in door.ask("GET", "/requests?limit=200").json() if one["route"] == route]
 
 
+# --- another tenant ---------------------------------------------------------------------------------------------------
+
+
+def test_on_every_route_ids_of_another_tenant_read_as_unknown_ones(door: Door) -> None:
+    ana = door._replace(key=Keys(door.memory).create("user", user_id="ana").text)
+    bens = door.memory.add(f"Ben lives in {MARK}.", user_id="ben")["results"][0]["id"]
+    event = door.memory.history(bens, user_id="ben")[0]["id"]
+    body = json.dumps({"text": "x"}).encode()
+    paths: dict[str, Any] = door.ask("GET", "/openapi.json").json()["paths"]
+    by_id = [(path, method.upper()) for path in paths if "_id}" in path for method in paths[path]]
+    assert len(by_id) > 8  # noqa: PLR2004
+    for path, method in by_id:
+        answers = [
+            ana.ask(method, re.sub(r"\{\w+\}", text, path), body if method in {"POST", "PUT", "PATCH"} else b"")
+            for text in (bens, event, "5d1a2d4e-0000-4000-8000-000000000000")
+        ]
+        assert answers[0].status in {400, 403, 404, 422}, (method, path)
+        assert len({(one.status, one.body.replace(one.headers["x-request-id"].encode(), b"")) for one in answers}) == 1
+        assert MARK not in "".join(one.text for one in answers)
+    assert door.stored() == [f"Ben lives in {MARK}."]
+
+
 # --- keys -------------------------------------------------------------------------------------------------------------
 
 
