@@ -76,10 +76,10 @@ def service_app(
         service.keys, admin_key=settings.admin_api_key, is_open=not needs_key, default_user=settings.default_user
     )
     hosts = [*LOOPBACK, settings.host, *settings.allowed_hosts]
-    mcp = mcp_app(service.memory, _mcp_keys(service, authenticator), path=MCP_PATH, allowed_hosts=hosts)
-    rest = _rest_app(service, mcp, close_memory=close_memory)
+    mcp = mcp_app(service.memory, _mcp_keys(authenticator), path=MCP_PATH, allowed_hosts=hosts)
+    rest = _rest_app(service, mcp, authenticator, close_memory=close_memory)
     app: ASGIApp = _Gate(rest, mcp, settings.default_user)
-    app = Authentication(app, service.memory, authenticator, RateLimits(settings), OPEN_PATHS, _adds)
+    app = Authentication(app, authenticator, RateLimits(settings), OPEN_PATHS, _adds)
     app = BodyLimit(app, lambda path: MAX_IMPORT_BYTES if path == "/import" else settings.max_body_bytes)
     app = RequestLog(Hosts(app, hosts), service.requests.note)
     if settings.cors_origins:
@@ -91,7 +91,7 @@ def _adds(method: str, path: str) -> bool:
     return method == "POST" and path in ADDING_PATHS
 
 
-def _rest_app(service: Service, mcp: Any, *, close_memory: bool) -> FastAPI:
+def _rest_app(service: Service, mcp: Any, authenticator: Authenticator, *, close_memory: bool) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
@@ -101,6 +101,7 @@ def _rest_app(service: Service, mcp: Any, *, close_memory: bool) -> FastAPI:
         await asyncio.to_thread(service.chats.close, CHATS_SECONDS)
         await asyncio.to_thread(service.pool.shutdown)
         service.probes.shutdown(wait=False)
+        authenticator.close()
         if close_memory:
             await asyncio.to_thread(service.memory.sync.close)
 
@@ -160,9 +161,9 @@ def _is_mcp(path: str) -> bool:
     return path == MCP_PATH or path.startswith("/.well-known/oauth-protected-resource")
 
 
-def _mcp_keys(service: Service, authenticator: Authenticator) -> Any:
+def _mcp_keys(authenticator: Authenticator) -> Any:
     async def find(text: str) -> Key | None:
-        caller = await service.run(authenticator.find, text)
+        caller = await authenticator.find(text)
         return (
             None if caller is None or caller.role == "metrics" else Key(caller.key_id, caller.user_id, caller.agent_id)
         )

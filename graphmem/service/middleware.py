@@ -16,7 +16,6 @@ from typing import Any
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from graphmem.async_memory import AsyncMemory
 from graphmem.service.auth import Authenticator, Caller, refusal, sent_key
 from graphmem.service.problems import Problem, problem_of
 from graphmem.service.rate_limits import RateLimits
@@ -157,13 +156,12 @@ class Authentication:
     def __init__(
         self,
         app: ASGIApp,
-        memory: AsyncMemory,
         authenticator: Authenticator,
         rate_limits: RateLimits,
         open_paths: Iterable[str],
         adds: Callable[[str, str], bool],
     ) -> None:
-        self._app, self._memory, self._authenticator, self._rate_limits = app, memory, authenticator, rate_limits
+        self._app, self._authenticator, self._rate_limits = app, authenticator, rate_limits
         self._open_paths, self._adds = tuple(open_paths), adds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -178,7 +176,7 @@ class Authentication:
 
     async def _admit(self, scope: Scope) -> None:
         text = sent_key(Headers(scope=scope))
-        caller = await self._memory._run(self._authenticator.find, text)  # noqa: SLF001  (same package)
+        caller = await self._authenticator.find(text)
         if caller is None:
             await self._rate_limits.count_refusal((scope.get("client") or ("",))[0])
             raise refusal(text)
