@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-import logging
+import asyncio
 import secrets
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
+from time import monotonic
 from typing import Any
 
 from pydantic import SecretStr
 from starlette.datastructures import Headers
 
+from graphmem.concurrency import Pool
+from graphmem.errors import StoreError, StoreUnavailable
 from graphmem.model import SCOPE_NAMES
 from graphmem.service.keys import Keys
 from graphmem.service.problems import Problem
 
-logger = logging.getLogger("graphmem")
-
 # Callers without a key of the ledger: the key of the configuration, and everybody of a service without keys.
 CONFIGURED_KEY, NO_KEY = "configured", "none"
 _SCHEMES = frozenset({"bearer", "token"})
+# Threads that read keys, and the seconds that the ledger may take.
+KEY_THREADS, KEY_SECONDS = 2, 1.0
+# While the ledger does not answer: seconds for which a key is taken after its last reading, and the most such keys.
+RECENT_SECONDS, MAX_RECENT_KEYS = 300.0, 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,32 +74,65 @@ class Caller:
 
 
 class Authenticator:
-    """Recognises the keys of requests. `admin_key` is the key of the configuration; `is_open`: no key is needed."""
+    """Recognises the keys of requests. `admin_key` is the key of the configuration; `is_open`: no key is needed.
+
+    A key of the ledger is read at each request, so that revoking it has effect at once. While the ledger does not
+    answer, callers whose keys were read shortly before are still known, so that their chats go on without a memory.
+    Keys are read in threads of their own, so that they do not wait behind the calls of the memory.
+    """
 
     def __init__(
-        self, keys: Keys, *, admin_key: SecretStr | None, is_open: bool = False, default_user: str | None = None
+        self,
+        keys: Keys,
+        *,
+        admin_key: SecretStr | None,
+        is_open: bool = False,
+        default_user: str | None = None,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._keys = keys
         self._admin_key = None if admin_key is None else admin_key.get_secret_value().encode()
         self._is_open = is_open
         self._default_user = default_user
+        self._clock = clock
+        self._threads = Pool(KEY_THREADS, thread_name_prefix="graphmem-keys")
+        # By the digest of a key: the caller and the time of reading, the earliest first.
+        self._recent: OrderedDict[bytes, tuple[Caller, float]] = OrderedDict()
 
-    def find(self, text: str | None) -> Caller | None:
+    async def find(self, text: str | None) -> Caller | None:
         """Returns the caller with this key (None: without one), or None if the key is missing or not valid.
 
-        Raises StoreError if the ledger cannot be read.
+        Raises StoreError if the ledger cannot be read, and the key was not read in the last `RECENT_SECONDS`.
         """
         if self._is_open:
             return Caller(NO_KEY, "admin", default_user=self._default_user)
         if not text:
             return None
-        if self._admin_key is not None and secrets.compare_digest(text.encode("utf-8", "replace"), self._admin_key):
+        sent = text.encode("utf-8", "replace")
+        if self._admin_key is not None and secrets.compare_digest(sent, self._admin_key):
             return Caller(CONFIGURED_KEY, "admin", default_user=self._default_user)
-        key = self._keys.find(text)
+        digest = sha256(sent).digest()
+        try:
+            reading = asyncio.get_running_loop().run_in_executor(self._threads, self._keys.find, text)
+            key = await asyncio.wait_for(reading, KEY_SECONDS)
+        except (TimeoutError, StoreError) as error:
+            caller, read_at = self._recent.get(digest, (None, 0.0))
+            if caller is not None and self._clock() - read_at <= RECENT_SECONDS:
+                return caller
+            raise StoreUnavailable("keys cannot be read") from error
+        self._recent.pop(digest, None)
         if key is None:
             return None
         default_user = self._default_user if key.role == "admin" else None
-        return Caller(key.id, key.role, key.user_id, key.agent_id, default_user)
+        caller = Caller(key.id, key.role, key.user_id, key.agent_id, default_user)
+        self._recent[digest] = caller, self._clock()
+        if len(self._recent) > MAX_RECENT_KEYS:
+            self._recent.popitem(last=False)
+        return caller
+
+    def close(self) -> None:
+        """Ends the threads that read keys."""
+        self._threads.shutdown(wait=False)
 
 
 def sent_key(headers: Headers) -> str | None:

@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from fastapi import APIRouter, Query, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import RedirectResponse
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import ValidationError as PydanticError
 
 from graphmem.memory import Memory
 from graphmem.queries.scopes import list_scopes
 from graphmem.service import answers, problems
+from graphmem.service.chat_settings import SettingsChange, change_settings
 from graphmem.service.dependencies import AdminParam, CallerParam, ServiceParam
 from graphmem.service.keys import PREFIX
 from graphmem.service.middleware import METHODS
@@ -79,16 +82,19 @@ def _providers(section: str) -> list[str]:
 
 
 @router.post("/configure", responses=problems.documented(409))
-async def configure(values: dict[str, Any], _: AdminParam) -> answers.MessageAnswer:
-    """Changes settings of the running service. All others are changed in its configuration file."""
-    apply_settings(values)
-    return answers.MessageAnswer(message="Configuration set successfully")
+async def configure(values: dict[str, Any], caller: AdminParam, service: ServiceParam) -> answers.MessageAnswer:
+    """Changes the settings of all users that may change while the service runs, as PUT /settings does.
 
-
-def apply_settings(values: Mapping[str, Any]) -> None:
-    """Changes settings that may change while the service runs; there are none. Raises Problem 409 for any other."""
-    if values:
+    All others are changed in the configuration file.
+    """
+    if not values.keys() <= SettingsChange.model_fields.keys():
         raise Problem(409, "These settings cannot change while the service runs; change the configuration file.")
+    try:
+        change = SettingsChange.model_validate(values)
+    except PydanticError as error:
+        raise RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in error.errors()]) from None
+    await service.run(change_settings, service.memory.sync, None, change, caller.key_id)
+    return answers.MessageAnswer(message="Configuration set successfully")
 
 
 # --- users, agents and runs -----------------------------------------------------------------------------------------

@@ -19,7 +19,6 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from graphmem.async_memory import AsyncMemory
 from graphmem.service.auth import Authenticator, Caller, refusal, sent_key
 from graphmem.service.problems import Problem, problem_of
 from graphmem.service.rate_limits import RateLimits
@@ -96,27 +95,32 @@ class Addresses:
     """Refuses addresses that could be read in two ways, of which one may be that of a proxy in front.
 
     Those are percent-encoded bytes that are not UTF-8, which decoding would make other ids of, and query parameters
-    that are there twice, unless `repeatable` has their names.
+    that are there twice, unless `repeatable` has their names or `forwarded_paths` the path.
     """
 
-    def __init__(self, app: ASGIApp, repeatable: Iterable[str]) -> None:
-        self._app, self._repeatable = app, frozenset(repeatable)
+    def __init__(self, app: ASGIApp, repeatable: Iterable[str], forwarded_paths: Iterable[str]) -> None:
+        self._app, self._repeatable, self._forwarded_paths = app, frozenset(repeatable), frozenset(forwarded_paths)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            self._check(scope.get("raw_path", b""), scope["query_string"])
+            _check_encoding(scope.get("raw_path", b"") + b"?" + scope["query_string"])
+            if scope["path"] not in self._forwarded_paths:
+                self._check_names(scope["query_string"])
         await self._app(scope, receive, send)
 
-    def _check(self, path: bytes, query: bytes) -> None:
-        try:
-            unquote_to_bytes(path + b"?" + query).decode()
-        except UnicodeDecodeError:
-            detail = "The address cannot be read: percent-encode its path and query as UTF-8."
-            raise Problem(400, detail, "unreadable_address") from None
+    def _check_names(self, query: bytes) -> None:
         counts = Counter(name for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True))
         for name, count in counts.items():
             if count > 1 and name not in self._repeatable:
                 raise Problem(400, f"{name[:40]}: is there {count} times; send it once", "invalid_argument")
+
+
+def _check_encoding(address: bytes) -> None:
+    try:
+        unquote_to_bytes(address).decode()
+    except UnicodeDecodeError:
+        detail = "The address cannot be read: percent-encode its path and query as UTF-8."
+        raise Problem(400, detail, "unreadable_address") from None
 
 
 class BodyLimit:
@@ -179,6 +183,7 @@ class _Body:
 
 class Authentication:
     """Finds the caller of each request, before its body is read, and counts the request against the rate limits.
+    Sets `caller` and `admission_seconds`, the seconds that this took, in the request's state.
 
     Paths in `open_paths`, and those below the ones that end with "/", need no key. `adds(method, path)` tells requests
     that add memories.
@@ -187,13 +192,12 @@ class Authentication:
     def __init__(
         self,
         app: ASGIApp,
-        memory: AsyncMemory,
         authenticator: Authenticator,
         rate_limits: RateLimits,
         open_paths: Iterable[str],
         adds: Callable[[str, str], bool],
     ) -> None:
-        self._app, self._memory, self._authenticator, self._rate_limits = app, memory, authenticator, rate_limits
+        self._app, self._authenticator, self._rate_limits = app, authenticator, rate_limits
         self._open_paths, self._adds = tuple(open_paths), adds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -207,8 +211,8 @@ class Authentication:
         )
 
     async def _admit(self, scope: Scope) -> None:
-        text = sent_key(Headers(scope=scope))
-        caller = await self._memory._run(self._authenticator.find, text)  # noqa: SLF001  (same package)
+        text, begin = sent_key(Headers(scope=scope)), perf_counter()
+        caller = await self._authenticator.find(text)
         if caller is None:
             await self._rate_limits.count_refusal((scope.get("client") or ("",))[0])
             raise refusal(text)
@@ -216,6 +220,7 @@ class Authentication:
         state["caller"] = caller
         adds = self._adds(scope["method"], scope["path"])
         state["headers"].update(await self._rate_limits.count_request(caller.key_id, caller.rate, adds=adds))
+        state["admission_seconds"] = perf_counter() - begin
 
 
 def _is_preflight(scope: Scope) -> bool:

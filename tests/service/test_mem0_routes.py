@@ -407,7 +407,10 @@ def test_the_configuration_is_shown_without_secrets(make_memory: Make) -> None:
         assert ok(client.get("/configure/providers")) == {
             "llm": ["openai"], "embedder": ["callable", "minilm", "openai"],
         }  # fmt: skip
-        ok(client.post("/configure", json={}))
+        ok(client.post("/configure", json={"top_k": 3}))
+        assert ok(client.get("/settings"))["settings"]["top_k"] == 3
+        assert "top_k" in ok(client.post("/configure", json={"top_k": "many", "rounds": 1}), 422)["detail"]
+        assert ok(client.get("/settings"))["settings"]["rounds"] == 2
         assert "configuration file" in ok(client.post("/configure", json={"llm": None}), 409)["detail"]
 
 

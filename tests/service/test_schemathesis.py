@@ -19,12 +19,18 @@ from support.service import headers, served
 
 from graphmem import Memory
 from graphmem.service import rate_limits
+from graphmem.testing import ModelEndpoint
 
 pytestmark = SQLITE_ONLY
 ANA, BEN, BEN_AGENT, BEN_RUN = "ana", "ben-5f0c1a", "bot-5f0c1a", "chat-5f0c1a"
 # Words that only the other tenant's memories have.
 BEN_WORDS = ("Quartzstone", "Fernwhistle")
 MANY = "100000000/minute"
+# Checks that only the endpoint behind the proxy could pass: whatever it answers is passed on.
+OF_THE_ENDPOINT = {
+    name: {"enabled": False}
+    for name in ("negative_data_rejection", "content_type_conformance", "positive_data_acceptance")
+}
 PHASES = ("examples", "coverage", "fuzzing", "stateful")
 
 
@@ -70,7 +76,10 @@ def with_examples(node: Any, examples: Mapping[str, str]) -> Any:
 def run(
     tenants: Tenants, role: str | None, *, most: int, phases: tuple[str, ...] = PHASES
 ) -> tuple[set[str], list[str], str]:
-    """Makes up to `most` requests of each kind to each route; returns the routes left out, failures, all answers."""
+    """Makes up to `most` requests of each kind to each route; returns the routes left out, failures, all answers.
+
+    Among the answers is what the proxy has sent to its endpoint.
+    """
     bound = {"user_id": ANA} if role == "user" else {}
     config = SchemathesisConfig.from_dict(
         {
@@ -80,11 +89,15 @@ def run(
             "generation": {"max-examples": most, "database": "none"},
             # Many bodies have the form of the schema and are refused for their ids, as the role's scope has it.
             "checks": {"positive_data_acceptance": {"enabled": False}},
+            "operations": [{"include-tag": "proxy", "checks": OF_THE_ENDPOINT}],
             "phases": {phase: {"enabled": phase in phases} for phase in PHASES},
         }
     )
     routes, failures, answers = set[str](), list[str](), list[str]()
-    with served(tenants.memory) as address:
+    with (
+        ModelEndpoint() as endpoint,
+        served(tenants.memory, proxy={"upstream_url": endpoint.url, "upstream_key": "any"}) as address,
+    ):
         document = httpx2.get(f"{address}/openapi.json").json()
         schema = schemathesis.openapi.from_dict(with_examples(document, tenants.examples), config=config)
         schema.config.update(base_url=address)
@@ -98,6 +111,7 @@ def run(
                 failures.append(f"{event.label}: {event.value!r}")
             elif isinstance(event, events.FatalError):
                 failures.append(repr(event.exception))
+        answers += [str(request) for request in endpoint.requests]
     operations = {f"{method.upper()} {path}" for path, item in document["paths"].items() for method in item}
     return operations - routes, failures, "\n".join(answers)
 

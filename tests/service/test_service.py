@@ -13,7 +13,8 @@ from support.service import client_of, headers
 from support.waiting import TIMEOUT, wait_until
 
 from graphmem import Memory
-from graphmem.service import middleware
+from graphmem.errors import StoreUnavailable
+from graphmem.service import auth, middleware
 from graphmem.service.keys import Keys
 from graphmem.stores.projection_worker import ProjectionWorker
 
@@ -63,6 +64,41 @@ def test_the_key_of_the_configuration_is_an_admin(memory: Memory) -> None:
     with client_of(memory, role=None, admin_api_key="sixteen-characters-or-more") as client:
         assert client.get("/nowhere", headers={"X-API-Key": "sixteen-characters-or-more"}).status_code == 404
         assert client.get("/nowhere", headers={"X-API-Key": "sixteen-characters-or-mor"}).status_code == 401
+
+
+@pytest.mark.parametrize("trouble", ["hangs", "fails"])
+def test_a_known_key_is_taken_while_the_ledger_does_not_answer(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
+    go_on, known, unknown = threading.Event(), headers(memory, "app"), headers(memory, "app")
+
+    def read(*_: Any) -> None:
+        if trouble == "hangs":
+            go_on.wait(TIMEOUT)
+        raise StoreUnavailable("a private text")
+
+    monkeypatch.setattr(auth, "KEY_SECONDS", 0.2)
+    with client_of(memory, role=None) as client:
+        assert client.get("/nowhere", headers=known).status_code == 404
+        monkeypatch.setattr(Keys, "find", read)
+        assert client.get("/nowhere", headers=known).status_code == 404
+        assert problem(client.get("/nowhere", headers=unknown), 503)["code"] == "store_unavailable"
+        monkeypatch.setattr(auth, "RECENT_SECONDS", -1)
+        problem(client.get("/nowhere", headers=known), 503)
+        go_on.set()
+
+
+def test_a_revoked_key_is_refused_also_when_the_ledger_fails_afterwards(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = Keys(memory).create("app")
+    with client_of(memory, role=None) as client:
+        sent = {"X-API-Key": key.text}
+        assert client.get("/nowhere", headers=sent).status_code == 404
+        Keys(memory).revoke(key.key.id)
+        problem(client.get("/nowhere", headers=sent), 401)
+        memory.close()
+        problem(client.get("/nowhere", headers=sent), 503)
 
 
 def test_without_authentication_no_key_is_needed(memory: Memory) -> None:
@@ -170,12 +206,12 @@ async def test_an_error_inside_is_logged_by_its_kind_and_answered_as_a_problem()
 
 
 def test_more_calls_than_may_wait_are_refused(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-    go_on, sent = threading.Event(), headers(memory)
-    monkeypatch.setattr(Keys, "find", lambda *_: go_on.wait(TIMEOUT) and None)
-    with client_of(memory, role=None, threads=1, queue=1) as client:
+    go_on, body = threading.Event(), {"query": "tea", "user_id": "ana"}
+    monkeypatch.setattr(Memory, "context", lambda *_, **__: go_on.wait(TIMEOUT) and "")
+    with client_of(memory, threads=1, queue=1) as client:
         answers: list[Any] = []
         threads = [
-            threading.Thread(target=lambda: answers.append(client.get("/nowhere", headers=sent))) for _ in range(3)
+            threading.Thread(target=lambda: answers.append(client.post("/context", json=body))) for _ in range(3)
         ]
         for thread in threads:
             thread.start()
