@@ -186,13 +186,15 @@ class ForwardedAnswer(Response):
         if is_stream:
             headers += [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
         await send({"type": "http.response.start", "status": answer.status_code, "headers": headers})
-        reader = AnswerReader(Headers(raw=answer.headers.raw))
-        async for chunk in answer.aiter_raw():
-            reader.feed(chunk)
-            await send({"type": "http.response.body", "body": chunk, "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
-        if self._on_answer is not None and answer.is_success and (text := reader.text()):
-            self._on_answer(text)
+        reader = AnswerReader(answer.headers)
+        try:
+            async for chunk in answer.aiter_raw():
+                reader.feed(chunk)
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:  # also if the client has left after "[DONE]", before the end of the response
+            if self._on_answer is not None and answer.is_success and (text := reader.text()):
+                self._on_answer(text)
 
 
 async def _until_left(receive: Receive) -> None:
