@@ -19,12 +19,14 @@ from graphmem.async_memory import AsyncMemory
 from graphmem.chat_worker import ChatWorker
 from graphmem.concurrency import Pool
 from graphmem.memory import Memory
+from graphmem.queries.gauges import read_gauges
 from graphmem.service import (
     chat_routes,
     health,
     mem0_admin,
     mem0_platform,
     mem0_routes,
+    metrics_routes,
     problems,
     settings_routes,
 )
@@ -33,6 +35,7 @@ from graphmem.service.calls import CallPool
 from graphmem.service.dependencies import Service
 from graphmem.service.keys import Keys
 from graphmem.service.mcp.http import USER_HEADER, Key, mcp_app
+from graphmem.service.metrics import ServiceMetrics
 from graphmem.service.middleware import LOOPBACK, Authentication, BodyLimit, Hosts, RequestLog
 from graphmem.service.rate_limits import RateLimits
 from graphmem.settings.schema import ServeSettings
@@ -63,6 +66,9 @@ def service_app(
     `close_memory`: the end of the application closes the memory.
     """
     settings = settings or ServeSettings()
+    engine = memory._engine  # noqa: SLF001  (same package)
+    metrics = ServiceMetrics(lambda: read_gauges(engine.ledger, engine.projections))
+    engine.observers.add(metrics)
     pool = CallPool(settings.threads, settings.queue)
     service = Service(
         AsyncMemory._wrapping(memory, pool),  # noqa: SLF001  (same package)
@@ -71,6 +77,7 @@ def service_app(
         Keys(memory),
         ChatWorker(memory, chat_routes.RECALL_SECONDS, settings.threads),
         settings,
+        metrics,
     )
     authenticator = Authenticator(
         service.keys, admin_key=settings.admin_api_key, is_open=not needs_key, default_user=settings.default_user
@@ -79,9 +86,9 @@ def service_app(
     mcp = mcp_app(service.memory, _mcp_keys(authenticator), path=MCP_PATH, allowed_hosts=hosts)
     rest = _rest_app(service, mcp, authenticator, close_memory=close_memory)
     app: ASGIApp = _Gate(rest, mcp, settings.default_user)
-    app = Authentication(app, authenticator, RateLimits(settings), OPEN_PATHS, _adds)
+    app = Authentication(app, authenticator, RateLimits(settings), OPEN_PATHS, _adds, metrics.on_refusal)
     app = BodyLimit(app, lambda path: MAX_IMPORT_BYTES if path == "/import" else settings.max_body_bytes)
-    app = RequestLog(Hosts(app, hosts), service.requests.note)
+    app = RequestLog(Hosts(app, hosts), service.requests.note, metrics.on_request)
     if settings.cors_origins:
         app = CORSMiddleware(app, allow_origins=settings.cors_origins, allow_methods=["*"], allow_headers=["*"])
     return app
@@ -101,6 +108,7 @@ def _rest_app(service: Service, mcp: Any, authenticator: Authenticator, *, close
         await asyncio.to_thread(service.chats.close, CHATS_SECONDS)
         await asyncio.to_thread(service.pool.shutdown)
         service.probes.shutdown(wait=False)
+        service.metrics.close()
         authenticator.close()
         if close_memory:
             await asyncio.to_thread(service.memory.sync.close)
@@ -118,7 +126,7 @@ def _rest_app(service: Service, mcp: Any, authenticator: Authenticator, *, close
     )
     app.state.service = service
     problems.install(app)
-    for router in ROUTERS:
+    for router in (*ROUTERS, metrics_routes.router) if service.settings.metrics else ROUTERS:
         app.include_router(router)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]  # FastAPI's way to change the document
     return app

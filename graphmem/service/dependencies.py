@@ -15,6 +15,7 @@ from graphmem.concurrency import Pool
 from graphmem.service.auth import Caller
 from graphmem.service.calls import CallPool
 from graphmem.service.keys import Keys
+from graphmem.service.metrics import ServiceMetrics
 from graphmem.service.request_ring import LatestRequests
 from graphmem.settings.schema import ServeSettings
 
@@ -24,7 +25,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """An open service: its memory, whose calls run in `pool`, the keys of its ledger, its settings and
+    """An open service: its memory, whose calls run in `pool`, the keys of its ledger, its settings, its metrics and
     its latest requests.
 
     `chats` recalls for chats and stores them, in threads of its own.
@@ -38,6 +39,7 @@ class Service:
     keys: Keys
     chats: ChatWorker
     settings: ServeSettings
+    metrics: ServiceMetrics
     requests: LatestRequests = field(default_factory=LatestRequests)
 
     async def run(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -62,6 +64,12 @@ def _caller(request: Request, _: Annotated[Any, _API_KEY], __: Annotated[Any, _B
     return caller
 
 
+def _watcher(request: Request, _: Annotated[Any, _API_KEY], __: Annotated[Any, _BEARER]) -> Caller:
+    caller: Caller = request.state.caller
+    caller.require("metrics", "admin")
+    return caller
+
+
 def _admin(caller: Annotated[Caller, Depends(_caller)]) -> Caller:
     caller.require("admin")
     return caller
@@ -71,3 +79,5 @@ ServiceParam = Annotated[Service, Depends(_service)]
 CallerParam = Annotated[Caller, Depends(_caller)]
 AdminParam = Annotated[Caller, Depends(_admin)]
 """The caller of a route that only an admin may use."""
+WatcherParam = Annotated[Caller, Depends(_watcher)]
+"""The caller of a route for whoever watches the service."""

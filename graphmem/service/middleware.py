@@ -150,7 +150,7 @@ class Authentication:
     """Finds the caller of each request, before its body is read, and counts the request against the rate limits.
 
     Paths in `open_paths`, and those below the ones that end with "/", need no key. `adds(method, path)` tells requests
-    that add memories.
+    that add memories. `on_refusal` is called with the status of each refusal.
     """
 
     def __init__(
@@ -160,13 +160,18 @@ class Authentication:
         rate_limits: RateLimits,
         open_paths: Iterable[str],
         adds: Callable[[str, str], bool],
+        on_refusal: Callable[[int], None],
     ) -> None:
         self._app, self._authenticator, self._rate_limits = app, authenticator, rate_limits
-        self._open_paths, self._adds = tuple(open_paths), adds
+        self._open_paths, self._adds, self._on_refusal = tuple(open_paths), adds, on_refusal
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and not self._is_open(scope["path"]) and not _is_preflight(scope):
-            await self._admit(scope)
+            try:
+                await self._admit(scope)
+            except Problem as problem:
+                self._on_refusal(problem.status)
+                raise
         await self._app(scope, receive, send)
 
     def _is_open(self, path: str) -> bool:

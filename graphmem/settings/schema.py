@@ -535,6 +535,8 @@ class ServeSettings(_Section):
         "counts its own.",
     )
 
+    metrics: bool = Field(default=True, description="Whether `GET /metrics` answers with metrics for Prometheus.")
+
     def with_values(self, **values: Any) -> ServeSettings:
         """Returns these settings with other values. Raises `ConfigError` for an unusable one."""
         return _checked({"serve": {**self.model_dump(), **values}}, "serve").serve
