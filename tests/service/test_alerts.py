@@ -19,6 +19,7 @@ import pytest
 import typer.main
 import yaml
 from support.waiting import TIMEOUT
+from typer.testing import CliRunner
 
 import graphmem.service
 from graphmem.chat_worker import Recalled
@@ -168,6 +169,13 @@ def test_remedies_name_commands_that_exist() -> None:
     }
     assert named
     assert named <= commands.keys()
+
+
+def test_the_command_line_prints_the_rules(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["serve", "--alerts", "--home", str(tmp_path / "home")])
+    assert result.exit_code == 0
+    assert result.stdout == ALERTS.read_text("utf-8")
+    assert not (tmp_path / "home").exists()
 
 
 class Case(NamedTuple):
