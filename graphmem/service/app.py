@@ -109,7 +109,7 @@ def _rest_app(service: Service, mcp: Any, authenticator: Authenticator, *, close
         await asyncio.to_thread(service.pool.shutdown)
         service.probes.shutdown(wait=False)
         service.metrics.close()
-        authenticator.close()
+        await asyncio.to_thread(authenticator.close)
         if close_memory:
             await asyncio.to_thread(service.memory.sync.close)
 

@@ -155,7 +155,7 @@ Dimensions = Annotated[int, Field(ge=1, le=65_536)]
 Port = Annotated[int, Field(ge=1, le=65_535)]
 # A variable has several names with commas between them.
 NameList = Annotated[tuple[Text, ...], BeforeValidator(lambda v: v.split(",") if isinstance(v, str) else v)]
-RateLimit = Annotated[str, Field(pattern=r"^[1-9]\d{0,8}/(second|minute|hour|day)$")]
+RateLimit = Annotated[str, Field(pattern=validation.RATE_PATTERN)]
 
 
 class _Section(BaseModel):
