@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from threading import Event
 from typing import Any
 
+import httpx2
 import pytest
+import support.service
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 from support.databases import SQLITE_ONLY
 from support.fake_llm import fact
 from support.service import client_of, headers
-from support.waiting import TIMEOUT
+from support.waiting import TIMEOUT, wait_until
 
 from graphmem import Memory, __version__
 from graphmem.errors import StoreUnavailable
@@ -221,3 +227,33 @@ async def test_a_ledger_that_hangs_costs_its_gauges_only(monkeypatch: pytest.Mon
         assert "memories{kind=fact}" not in values
     go_on.set()
     metrics.close()
+
+
+# --- several processes ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.thorough
+def test_each_process_answers_with_the_numbers_of_all(tmp_path: Path) -> None:
+    folders = tmp_path / "folders"
+    folders.mkdir()
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(folders)}
+    script = Path(support.service.__file__).with_name("two_workers.py")
+    command = [sys.executable, str(script), str(tmp_path / "home")]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            address = f"http://127.0.0.1:{process.stdout.readline().strip()}"
+            # The two have opened their memories, and each has made a file for its counters.
+            wait_until(lambda: len({file.stem.rpartition("_")[2] for file in folders.glob("*/counter_*.db")}) == 2)
+            for _ in range(20):  # each on a connection of its own, which either process may take
+                assert httpx2.get(f"{address}/healthz", timeout=TIMEOUT).status_code == 200
+            for _ in range(10):
+                values = read(httpx2.get(f"{address}/metrics", timeout=TIMEOUT).text)
+                assert values["requests_total{method=GET,route=/healthz,status=200}"] == 20
+                assert values["request_duration_seconds_count{route=/healthz}"] == 20
+                assert values["ledger_bytes{}"] > 0
+                assert values[f"build_info{{version={__version__}}}"] == 1
+        finally:
+            process.terminate()
+            process.wait(TIMEOUT)
+    assert not list(folders.glob("graphmem-metrics-*"))
