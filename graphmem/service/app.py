@@ -47,6 +47,7 @@ ROUTERS = (
     mem0_admin.router,
     mem0_platform.router,
     health.router,
+    metrics_routes.router,
 )
 MCP_PATH = "/mcp"
 OPEN_PATHS = ("/", "/healthz", "/readyz", "/openapi.json")
@@ -126,8 +127,9 @@ def _rest_app(service: Service, mcp: Any, authenticator: Authenticator, *, close
     )
     app.state.service = service
     problems.install(app)
-    for router in (*ROUTERS, metrics_routes.router) if service.settings.metrics else ROUTERS:
-        app.include_router(router)
+    for router in ROUTERS:
+        if service.settings.metrics or router is not metrics_routes.router:
+            app.include_router(router)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]  # FastAPI's way to change the document
     return app
 
