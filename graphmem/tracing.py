@@ -84,6 +84,16 @@ def operation(name: str) -> AbstractContextManager[Span]:
     return span(name, client=False, **attributes)
 
 
+def trace_headers() -> dict[str, str]:
+    """Returns the headers (W3C Trace Context) by which another service continues the trace of the current span."""
+    headers: dict[str, str] = {}
+    if _tracer() is not None:
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator  # noqa: PLC0415
+
+        TraceContextTextMapPropagator().inject(headers)
+    return headers
+
+
 @contextmanager
 def _record_span(
     tracer: Tracer, name: str, kind: SpanKind, attributes: dict[str, Attribute], parent: Context | None = None

@@ -14,8 +14,11 @@ from graphmem.chat_worker import ChatWorker
 from graphmem.concurrency import Pool
 from graphmem.service.auth import Caller
 from graphmem.service.calls import CallPool
+from graphmem.service.chat_settings import ChatSettings
 from graphmem.service.keys import Keys
 from graphmem.service.metrics import ServiceMetrics
+from graphmem.service.proxy.proxy import ChatProxy
+from graphmem.service.proxy.upstream import Upstream
 from graphmem.service.request_ring import LatestRequests
 from graphmem.settings.schema import ServeSettings
 
@@ -28,7 +31,8 @@ class Service:
     """An open service: its memory, whose calls run in `pool`, the keys of its ledger, its settings, its metrics and
     its latest requests.
 
-    `chats` recalls for chats and stores them, in threads of its own.
+    `chats` recalls for chats and stores them, in threads of its own; `chat_defaults` are the settings of the
+    configuration for that. `proxy` adds memories to chats, which go to `upstream` (None: not configured).
 
     `probes` has a thread of its own, so that questions about the service's health do not wait behind calls.
     """
@@ -38,6 +42,9 @@ class Service:
     probes: Pool
     keys: Keys
     chats: ChatWorker
+    chat_defaults: ChatSettings
+    proxy: ChatProxy
+    upstream: Upstream | None
     settings: ServeSettings
     metrics: ServiceMetrics
     requests: LatestRequests = field(default_factory=LatestRequests)

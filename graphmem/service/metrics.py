@@ -44,6 +44,7 @@ FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 FRESH_SECONDS, READING_SECONDS = 15.0, 5.0
 SEARCH_BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 REQUEST_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+DELAY_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 5.0)
 MODEL_BUCKETS = (0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 # The commands that `graphmem_added_total` counts: adding messages, the facts drawn from them, updates and imports.
 ADDING = (AddMessage, AddFact, ReaffirmFact, UpdateMemory, RetireMemory, ImportMemory)
@@ -72,6 +73,10 @@ class ServiceMetrics:
         )
         self._model_tokens = self._counter("model_tokens", "Tokens as models count them.", "operation", "direction")
         self._model_errors = self._counter("model_errors", "Failed calls of models.", "operation", "error")
+        self._chats = self._counter("proxy_requests", "Chats through the proxy by their outcome.", "outcome")
+        self._chat_delay = self._histogram(
+            "proxy_overhead_seconds", "Time that a chat waits for the memory before it is sent on.", DELAY_BUCKETS
+        )
         self._auth_failures = self._counter("auth_failures", "Requests without a valid key.")
         self._rate_limited = self._counter("rate_limited", "Requests over a rate limit.")
 
@@ -100,6 +105,17 @@ class ServiceMetrics:
         if recalled.failure is not None:
             outcome = "timeout" if isinstance(recalled.failure, TimeoutError) else "failed"
             self._recalls.labels(str(len(recalled.steps) + 1), outcome).inc()
+
+    def on_chat(self, status_line: str, seconds: float) -> None:
+        """Counts a chat through the proxy by its header X-Graphmem, with the delay before it is sent on.
+
+        The outcome is "memories" or "nothing" after a recall, "off", "failed" or "timeout" without its result, and the
+        reason if the request has no memory at all, such as "no-user".
+        """
+        kind, _, value = status_line.partition("; ")[2].partition("=")
+        outcome = value if kind == "recall" else "nothing" if value == "0" else kind
+        self._chats.labels(outcome).inc()
+        self._chat_delay.observe(seconds)
 
     def on_commit(self, commands: Sequence[Command], outcomes: Sequence[Outcome]) -> None:
         """Counts the outcomes of commands that add or change memories."""

@@ -154,6 +154,26 @@ def test_calls_of_the_language_model_are_counted_with_its_failures(make_memory: 
         assert values["jobs_oldest_seconds{kind=facts}"] >= 0
 
 
+def test_chats_through_the_proxy_are_counted_by_what_the_memory_did(memory: Memory) -> None:
+    memory.add("I am allergic to seafood.", **ANA)
+    with ModelEndpoint(default="I see.") as endpoint, client_of(memory, proxy={"upstream_url": endpoint.url}) as client:
+
+        def ask(question: str, **more: Any) -> None:
+            body = {"model": "m", "messages": [{"role": "user", "content": question}], **more}
+            assert client.post("/v1/chat/completions", json=body).status_code == 200
+
+        ask("Am I allergic to seafood?", user="ana")
+        ask("Am I allergic to seafood?", user="ben")
+        ask("Am I allergic to seafood?")
+        ask("### Task: a title", user="ana")
+        values = scrape(client)
+    outcomes = {name: value for name, value in values.items() if name.startswith("proxy_requests_total")}
+    expected = ("memories", "nothing", "no-user", "skipped")
+    assert outcomes == {f"proxy_requests_total{{outcome={outcome}}}": 1 for outcome in expected}
+    assert values["proxy_overhead_seconds_count{}"] == 4
+    assert values["recall_total{outcome=enough,step=1}"] == 1
+
+
 def test_refused_keys_and_rates_are_counted(memory: Memory) -> None:
     with client_of(memory, rate="2/hour") as client:
         assert client.get("/memories", headers={"X-API-Key": "wrong"}).status_code == 401

@@ -13,6 +13,7 @@ from support.service import client_of
 from support.spans import span_exporter
 
 from graphmem import Memory
+from graphmem.testing import ModelEndpoint
 
 ANA = {"user_id": "ana-of-the-trace"}
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -60,6 +61,18 @@ def test_a_span_has_nothing_of_path_and_query(client: TestClient, spans: InMemor
     text = "".join(one.to_json() for one in spans.get_finished_spans())
     assert "a-private-id" not in text
     assert ANA["user_id"] not in text
+
+
+def test_the_trace_goes_on_at_the_endpoint_of_the_proxy(memory: Memory, spans: InMemorySpanExporter) -> None:
+    with ModelEndpoint(default="I see.") as endpoint, client_of(memory, proxy={"upstream_url": endpoint.url}) as client:
+        body = {"model": "m", "messages": [{"role": "user", "content": "tea"}]}
+        sent = {"traceparent": f"00-{TRACE}-{PARENT}-01"}
+        assert client.post("/v1/chat/completions", json=body, headers=sent).status_code == 200
+        request = named(spans, "POST /v1/chat/completions")
+        (received,) = endpoint.requests
+    assert {name.lower(): value for name, value in received.headers.items()}["traceparent"] == (
+        f"00-{TRACE}-{request.context.span_id:016x}-01"
+    )
 
 
 def test_a_server_error_is_a_failed_span(memory: Memory, client: TestClient, spans: InMemorySpanExporter) -> None:
