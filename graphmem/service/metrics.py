@@ -42,6 +42,9 @@ MEDIA_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 # Seconds for which gauges are kept, and that one reading of the ledger may take.
 FRESH_SECONDS, READING_SECONDS = 15.0, 5.0
+# A reading that takes long is kept for so many times its duration: a large ledger is not read all the time. With 20,000
+# memories it takes .3 s.
+FRESH_DURATIONS = 20
 SEARCH_BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 REQUEST_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 DELAY_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 5.0)
@@ -158,19 +161,22 @@ class ServiceMetrics:
 
 
 class LedgerGauges(Collector):
-    """The gauges that `read` reads from the ledger, in a thread of its own and at most every `FRESH_SECONDS`."""
+    """The gauges that `read` reads from the ledger, in a thread of its own and at most every `FRESH_SECONDS`.
+
+    Those of the last reading are left out once it is much older than that, and after a failed one.
+    """
 
     def __init__(self, read: Callable[[], Gauges], clock: Callable[[], float]) -> None:
         self._read, self._clock = read, clock
         self._thread = Pool(1, thread_name_prefix="graphmem-metrics")
         self._reading: Future[None] | None = None
         self._latest: Gauges | None = None
-        self._read_at = 0.0
+        self._fresh_until = self._usable_until = 0.0
 
     async def refresh(self) -> None:
         """Reads the ledger, unless it was read shortly before; waits for at most `READING_SECONDS`."""
         if self._reading is None or self._reading.done():
-            if self._latest is not None and self._clock() - self._read_at < FRESH_SECONDS:
+            if self._latest is not None and self._clock() < self._fresh_until:
                 return
             self._reading = self._thread.submit(self._read_ledger)
         await await_task(self._reading, READING_SECONDS)
@@ -182,13 +188,15 @@ class LedgerGauges(Collector):
         except StoreError as error:
             self._latest = None
             logger.warning("the gauges of the metrics could not be read (%s)", log_text(error))
-        self._read_at = begin
+        end = self._clock()
+        self._fresh_until = end + max(FRESH_SECONDS, FRESH_DURATIONS * (end - begin))
+        self._usable_until = self._fresh_until + max(FRESH_SECONDS, 2 * (end - begin))
 
     def collect(self) -> Iterator[Metric]:
-        """Returns the gauges; those of the ledger only if they were read shortly before."""
+        """Returns the gauges, those of the ledger as they were read last."""
         yield _gauge("build_info", "The version that this process runs.", ("version",), [([__version__], 1)])
         latest = self._latest
-        if latest is None or self._clock() - self._read_at > 2 * FRESH_SECONDS:
+        if latest is None or self._clock() > self._usable_until:
             return
         counts = (([kind], number) for kind, number in latest.memories.items())
         yield _gauge("memories", "Stored memories.", ("kind",), counts)

@@ -199,11 +199,12 @@ class Readings:
     """Readings of a ledger with as many facts as it was read; fails once `is_away`."""
 
     def __init__(self) -> None:
-        self.count, self.now, self.is_away = 0, 1000.0, False
+        self.count, self.now, self.duration, self.is_away = 0, 1000.0, 0.0, False
         self.metrics = ServiceMetrics(self.read, lambda: self.now)
 
     def read(self) -> Gauges:
         self.count += 1
+        self.now += self.duration
         if self.is_away:
             raise StoreUnavailable("away")
         return Gauges({"fact": self.count}, 1, 2, {}, {}, [])
@@ -218,6 +219,17 @@ async def test_the_ledger_is_read_at_most_every_fifteen_seconds() -> None:
     readings.now += 5
     assert [await readings.facts(), readings.count] == [1, 1]
     readings.now += 10
+    assert [await readings.facts(), readings.count] == [2, 2]
+    readings.metrics.close()
+
+
+async def test_a_large_ledger_is_read_less_often() -> None:
+    readings = Readings()
+    readings.duration = 4
+    await readings.facts()
+    readings.now += 79
+    assert [await readings.facts(), readings.count] == [1, 1]
+    readings.now += 1
     assert [await readings.facts(), readings.count] == [2, 2]
     readings.metrics.close()
 
