@@ -24,8 +24,10 @@ from graphmem.jobs.background import BackgroundTask
 from graphmem.jobs.worker import JobFailure, JobWorker
 from graphmem.logs import log_text
 from graphmem.model import EmbeddingSpec, MemoryRecord, Scope
+from graphmem.models.observed import ObservedModel
 from graphmem.models.protocols import LanguageModel, TokenEmbedder
 from graphmem.models.script_support import ScriptSupport
+from graphmem.observers import Observers
 from graphmem.retrieval.types import SearchDeps
 from graphmem.settings import Settings
 from graphmem.stores.ledger import embeddings, integrity, items, jobs, memories, model_usage, outbox
@@ -62,13 +64,16 @@ class Closable(Protocol):
 class Engine:
     """Open stores, their projection workers and the job worker. Safe to use from several threads.
 
-    `storage_paths` are the files and folders of this memory, which an export must not overwrite. Raises ConfigError or
-    StoreError when a store cannot be opened.
+    `storage_paths` are the files and folders of this memory, which an export must not overwrite. `observers` are told
+    of changes, searches and calls of models. Raises ConfigError or StoreError when a store cannot be opened.
     """
 
     def __init__(self, settings: Settings, *, in_memory: bool) -> None:
         self.settings = settings
+        self.observers = Observers()
         self._backends: Backends = open_backends(settings, in_memory=in_memory)
+        model = self._backends.llm
+        self._llm = None if model is None else ObservedModel(model, self.observers)
         self.storage_paths = [] if in_memory else storage_paths(settings)
         self.ledger = self._backends.ledger
         self._session_gap = timedelta(minutes=settings.session_gap)
@@ -78,7 +83,9 @@ class Engine:
         self._background = BackgroundTask(self._run_background_work, "graphmem-background")
         self._long_texts = BackgroundTask(self._enrich_long_texts, "graphmem-long-texts")
         self._scripts = ScriptSupport(self._backends.embedder)
-        self._enricher = Enricher(self.ledger, self._backends.embedder, self._backends.extractor, self._pool)
+        self._enricher = Enricher(
+            self.ledger, self._backends.embedder, self._backends.extractor, self._pool, self.observers
+        )
         self._job_worker = self._make_job_worker()
         self._close_lock = Lock()
         self._closed = False
@@ -119,12 +126,13 @@ class Engine:
             self._scripts,
             backends.extractor,
             self._pool,
+            self.observers,
         )
 
     @property
     def llm(self) -> LanguageModel | None:
         """The language model, None if none is configured."""
-        return self._backends.llm
+        return self._llm
 
     def _make_job_worker(self) -> JobWorker | None:
         if self.llm is None or self.settings.llm is None:
@@ -136,7 +144,7 @@ class Engine:
             settings.summary_messages,
         )
         pipeline = FactPipeline(
-            self.ledger, self.llm, self._enricher, backends.vector_index, backends.vector_worker, config
+            self.ledger, self.llm, self._enricher, backends.vector_index, backends.vector_worker, config, self.observers
         )
         claim_seconds = CLAIM_TIMEOUTS * self.settings.llm.config.timeout + CLAIM_MARGIN
         return JobWorker(self.ledger, pipeline, claim_seconds, self.schedule_background_work)
@@ -206,7 +214,9 @@ class Engine:
 
         `scope`, if given, hides memories outside it from the commands. See `graphmem.commands.unit_of_work`.
         """
-        return commit(self.ledger, ChangeSet(tuple(commands), datetime.now(UTC), scope), self._session_gap)
+        outcomes = commit(self.ledger, ChangeSet(tuple(commands), datetime.now(UTC), scope), self._session_gap)
+        self.observers.committed(commands, outcomes)
+        return outcomes
 
     def run_job(
         self, job: int, records: Sequence[MemoryRecord], kind: JobKind, *, wait: bool

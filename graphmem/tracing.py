@@ -6,14 +6,15 @@ never contain words of messages, ids of users or the texts of errors.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
+    from opentelemetry.context import Context
     from opentelemetry.trace import Span as OtelSpan
-    from opentelemetry.trace import Tracer
+    from opentelemetry.trace import SpanKind, Tracer
 
 Attribute: TypeAlias = str | int | float | bool | Sequence[str] | None
 """The value of an attribute; None leaves it out."""
@@ -32,6 +33,18 @@ class Span:
                 if value is not None:
                     self._recorded.set_attribute(name, value)
 
+    def rename(self, name: str) -> None:
+        """Replaces the span's name by one that is known only later."""
+        if self._recorded is not None:
+            self._recorded.update_name(name)
+
+    def fail(self) -> None:
+        """Marks the span as that of a failure."""
+        if self._recorded is not None:
+            from opentelemetry.trace import StatusCode  # noqa: PLC0415  (an extra)
+
+            self._recorded.set_status(StatusCode.ERROR)
+
 
 _NO_SPAN = nullcontext(Span())
 
@@ -43,7 +56,26 @@ def span(name: str, /, *, client: bool = False, **attributes: Attribute) -> Abst
     raised again; its text, which may contain anything, is not recorded.
     """
     tracer = _tracer()
-    return _NO_SPAN if tracer is None else _record_span(tracer, name, attributes, client=client)
+    if tracer is None:
+        return _NO_SPAN
+    from opentelemetry.trace import SpanKind  # noqa: PLC0415  (an extra)
+
+    return _record_span(tracer, name, SpanKind.CLIENT if client else SpanKind.INTERNAL, attributes)
+
+
+def request_span(name: str, headers: Mapping[str, str]) -> AbstractContextManager[Span]:
+    """Returns a context manager that records the span of a request that this process answers.
+
+    It is a child of the span that the header `traceparent` (W3C Trace Context) names, if there is one.
+    """
+    tracer = _tracer()
+    if tracer is None:
+        return _NO_SPAN
+    from opentelemetry.trace import SpanKind  # noqa: PLC0415  (an extra)
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator  # noqa: PLC0415
+
+    parent = TraceContextTextMapPropagator().extract(headers)
+    return _record_span(tracer, name, SpanKind.SERVER, {}, parent)
 
 
 def operation(name: str) -> AbstractContextManager[Span]:
@@ -52,13 +84,24 @@ def operation(name: str) -> AbstractContextManager[Span]:
     return span(name, client=False, **attributes)
 
 
-@contextmanager
-def _record_span(tracer: Tracer, name: str, attributes: dict[str, Attribute], *, client: bool) -> Iterator[Span]:
-    from opentelemetry.trace import SpanKind, StatusCode  # noqa: PLC0415  (an extra)
+def trace_headers() -> dict[str, str]:
+    """Returns the headers (W3C Trace Context) by which another service continues the trace of the current span."""
+    headers: dict[str, str] = {}
+    if _tracer() is not None:
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator  # noqa: PLC0415
 
-    kind = SpanKind.CLIENT if client else SpanKind.INTERNAL
+        TraceContextTextMapPropagator().inject(headers)
+    return headers
+
+
+@contextmanager
+def _record_span(
+    tracer: Tracer, name: str, kind: SpanKind, attributes: dict[str, Attribute], parent: Context | None = None
+) -> Iterator[Span]:
+    from opentelemetry.trace import StatusCode  # noqa: PLC0415  (an extra)
+
     with tracer.start_as_current_span(
-        name, kind=kind, record_exception=False, set_status_on_exception=False
+        name, parent, kind=kind, record_exception=False, set_status_on_exception=False
     ) as otel_span:
         recorded_span = Span(otel_span)
         recorded_span.set_attributes(**attributes)

@@ -55,6 +55,8 @@ _UNSTORABLE_CHARS = re.compile("[\x00\ud800-\udfff]")
 _CONTROL_CHARS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 TEXT_PART_TYPES = frozenset({"text", "input_text", "output_text"})
 _KEYS_INSTEAD_OF_CONTENT = frozenset({"tool_calls", "function_call", "refusal", "audio"})
+# A number of requests in a unit of time.
+RATE_PATTERN = r"^[1-9]\d{0,8}/(second|minute|hour|day)$"
 _UUID = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # Each level of AND / OR / NOT is two containers, a mapping and its list; an operand adds up to MAX_DOCUMENT_DEPTH;
 # 4 are a reserve.
@@ -682,6 +684,13 @@ def memory_type(value: object, argument: str = "memory_type") -> str | None:
     if name not in MEMORY_TYPES:
         refuse(argument, value, f"must be one of {_quoted_list(MEMORY_TYPES)}")
     return name
+
+
+def rate(value: object, argument: str = "rate") -> str | None:
+    """Checks a rate limit, such as "600/minute"; None stands for the configured one."""
+    if value is not None and not (isinstance(value, str) and re.fullmatch(RATE_PATTERN, value)):
+        refuse(argument, value, 'must be a number of requests in a second, minute, hour or day, such as "600/minute"')
+    return value
 
 
 def memory_id(value: object, argument: str = "memory_id") -> str:

@@ -31,12 +31,16 @@ def create(
     agent: Annotated[str | None, typer.Option(metavar="ID", help="Only the memories of this agent.")] = None,
     label: Annotated[str, typer.Option(metavar="TEXT", help="What the key is for.")] = "",
     expires: Annotated[str | None, typer.Option(metavar="TIME", help="When the key ends; by default never.")] = None,
+    rate: Annotated[
+        str | None,
+        typer.Option(metavar="RATE", help="Its most requests, such as 600/minute; by default as configured."),
+    ] = None,
 ) -> None:
     """Makes a key and prints it. It cannot be shown again."""
     from graphmem.service.keys import Keys  # noqa: PLC0415
 
     with call.memory() as memory:
-        key, text = Keys(memory).create(role, user_id=user, agent_id=agent, label=label, expires_at=expires)
+        key, text = Keys(memory).create(role, user_id=user, agent_id=agent, label=label, expires_at=expires, rate=rate)
     call.print_answer({**_shown(key), "key": text}, lambda renderer: renderer.plain(text))
 
 
@@ -70,6 +74,8 @@ def _shown(key: ApiKey) -> dict[str, Any]:
         "created_at": iso(key.created_at),
         "expires_at": optional_iso(key.expires_at),
         "revoked_at": optional_iso(key.revoked_at),
+        "rate": key.rate,
+        "last_used_at": optional_iso(key.last_used_at),
     }
 
 
@@ -80,7 +86,10 @@ def _print_rows(renderer: Renderer, rows: list[dict[str, Any]]) -> None:
         state = f"  revoked {row['revoked_at'][:10]}" if row["revoked_at"] else ""
         ends = f"  until {row['expires_at'][:10]}" if row["expires_at"] else ""
         owner = "".join(f"  {name} {one_line(row[f'{name}_id'])}" for name in ("user", "agent") if row[f"{name}_id"])
-        renderer.line(row["id"], "  ", (row["role"], "bold"), owner, "  ", one_line(row["label"]), ends, state)
+        rate = f"  {row['rate']}" if row["rate"] else ""
+        used = f"  used {row['last_used_at'][:10]}" if row["last_used_at"] else ""
+        label = one_line(row["label"])
+        renderer.line(row["id"], "  ", (row["role"], "bold"), owner, "  ", label, rate, used, ends, state)
 
 
 for _command in (create, list_, revoke):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
 from typing import Annotated, Any
 
 import typer
@@ -23,11 +24,17 @@ def serve(
     no_auth: Annotated[  # noqa: FBT002
         bool, typer.Option("--no-auth", help="Take every request without a key; only on this machine.")
     ] = False,
+    alerts: Annotated[  # noqa: FBT002
+        bool, typer.Option("--alerts", help="Print alert rules for Prometheus, and serve nothing.")
+    ] = False,
 ) -> None:
     """Serves the memories over HTTP: REST as mem0's clients speak it, and MCP at /mcp.
 
     The first start on this machine makes a key and prints it. Requests send it as X-API-Key or as a Bearer token.
     """
+    if alerts:
+        typer.echo((files("graphmem.service") / "monitoring" / "alerts.yml").read_text("utf-8"), nl=False)
+        return
     from graphmem.service.server import Start, listen, prepare, run  # noqa: PLC0415  (needs the extra `serve`)
 
     settings = call.settings()

@@ -17,6 +17,7 @@ from graphmem.errors import ModelError
 from graphmem.extraction.protocols import Extractor
 from graphmem.model import Extraction, Kind, MemoryRecord, Utterance
 from graphmem.models.protocols import Embedded, Embedder, TokenEmbedder, embedding_spec_of
+from graphmem.observers import Observers
 from graphmem.stores.ledger import Ledger, embeddings, memories, outbox
 from graphmem.stores.ledger.embedder import check_embedder
 from graphmem.text import content_hash, normalise_key
@@ -37,12 +38,15 @@ class PendingRows(NamedTuple):
 class Enricher:
     """Carries out the enrichment tasks of the ledger. If two processes do the same task, the first commit counts."""
 
-    def __init__(self, ledger: Ledger, embedder: Embedder, extractor: Extractor | None, pool: Pool) -> None:
+    def __init__(
+        self, ledger: Ledger, embedder: Embedder, extractor: Extractor | None, pool: Pool, observers: Observers
+    ) -> None:
         self._ledger = ledger
         self._embedder = embedder
         self.spec = embedding_spec_of(embedder)
         self._extractor = extractor
         self._pool = pool
+        self._observers = observers
         self._stopped = Event()
 
     def stop(self) -> None:
@@ -138,9 +142,10 @@ class Enricher:
     def _embed(self, texts: Sequence[str]) -> list[Embedded]:
         if not texts:
             return []
-        if isinstance(self._embedder, TokenEmbedder):
-            return self._embedder.embed_tokens(texts)
-        return [Embedded(vectors, ()) for vectors in self._embedder.embed(texts)]
+        with self._observers.model_call("embed"):
+            if isinstance(self._embedder, TokenEmbedder):
+                return self._embedder.embed_tokens(texts)
+            return [Embedded(vectors, ()) for vectors in self._embedder.embed(texts)]
 
     def _extract(self, records: Sequence[MemoryRecord]) -> list[Extraction]:
         if self._extractor is None:

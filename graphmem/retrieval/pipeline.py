@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from time import perf_counter
 
 import numpy as np
 
@@ -49,6 +50,13 @@ EVENT_LIMIT, MIN_EVENT_SCORE = 2, 0.8
 
 def search(query: SearchQuery, deps: SearchDeps, weights: SearchWeights = FULL) -> SearchOutcome:
     """Answers a query. An arm that fails is left out and named in `degraded`; StoreError only from the ledger."""
+    begin = perf_counter()
+    outcome = _answer(query, deps, weights)
+    deps.observers.searched(perf_counter() - begin, outcome.degraded)
+    return outcome
+
+
+def _answer(query: SearchQuery, deps: SearchDeps, weights: SearchWeights) -> SearchOutcome:
     run = _Search(query, deps, weights)
     with single_blas_thread():
         run.resolve_event()
@@ -86,7 +94,7 @@ class _PartitionWalk:
 
 
 class _Search:
-    """The state of one search; each step adds candidates or evidence. The order of the steps is that of `search`."""
+    """The state of one search; each step adds candidates or evidence. The order of the steps is that of `_answer`."""
 
     def __init__(self, query: SearchQuery, deps: SearchDeps, weights: SearchWeights) -> None:
         query = replace(query, text=query.text[:MAX_READ_CHARS])
@@ -108,7 +116,7 @@ class _Search:
         """
         if self._analysis.offset is not None:
             event = replace(self._query, text=self._analysis.offset.anchor, limit=EVENT_LIMIT, explain=False)
-            outcome = search(event, self._deps, self._weights)
+            outcome = _answer(event, self._deps, self._weights)
             event_terms = set(query_term_counts(self._analysis.offset.anchor))
             event_hits = (
                 hit

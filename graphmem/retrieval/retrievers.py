@@ -83,11 +83,12 @@ class Retrievers:
         embedder, text = self._deps.embedder, self._query.text
 
         def encode() -> EncodedQuery:
-            is_supported = self._deps.scripts.supports(text)
-            if is_supported and isinstance(embedder, TokenEmbedder):
-                tokens = embedder.embed_question(text)
-                return EncodedQuery(tokens.vector, tokens)
-            return EncodedQuery(embedder.embed_query(text), is_supported_script=is_supported)
+            with self._deps.observers.model_call("embed"):
+                is_supported = self._deps.scripts.supports(text)
+                if is_supported and isinstance(embedder, TokenEmbedder):
+                    tokens = embedder.embed_question(text)
+                    return EncodedQuery(tokens.vector, tokens)
+                return EncodedQuery(embedder.embed_query(text), is_supported_script=is_supported)
 
         return self.degrade_on_error("vectors", encode, EncodedQuery())
 

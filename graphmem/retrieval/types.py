@@ -14,6 +14,7 @@ from graphmem.extraction.protocols import Extractor
 from graphmem.model import Entity, MemoryRecord, MentionKind, Relation, View
 from graphmem.models.protocols import EmbeddedQuestion, Embedder, Matrix
 from graphmem.models.script_support import ScriptSupport
+from graphmem.observers import Observers
 from graphmem.retrieval.explanation import Explanation
 from graphmem.retrieval.sentence_matching import SentenceMatch
 from graphmem.stores.ledger import Ledger
@@ -49,7 +50,7 @@ class SearchQuery:
 
 @dataclass(frozen=True, slots=True)
 class SearchDeps:
-    """The stores, projection workers and models that a search reads, and its thread pool.
+    """The stores, projection workers and models that a search reads, its thread pool and its observers.
 
     `vector_worker` delivers to `vector_index`, `graph_worker` to `graph`; it is None if the graph is read from the
     ledger.
@@ -64,6 +65,7 @@ class SearchDeps:
     scripts: ScriptSupport
     extractor: Extractor | None
     pool: Executor
+    observers: Observers
 
 
 @dataclass(frozen=True, slots=True)

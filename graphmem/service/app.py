@@ -20,12 +20,14 @@ from graphmem.async_memory import AsyncMemory
 from graphmem.chat_worker import ChatWorker
 from graphmem.concurrency import Pool
 from graphmem.memory import Memory
+from graphmem.queries.gauges import read_gauges
 from graphmem.service import (
     chat_routes,
     health,
     mem0_admin,
     mem0_platform,
     mem0_routes,
+    metrics_routes,
     problems,
     settings_routes,
 )
@@ -35,6 +37,7 @@ from graphmem.service.chat_settings import configured_settings
 from graphmem.service.dependencies import Service
 from graphmem.service.keys import Keys
 from graphmem.service.mcp.http import USER_HEADER, Key, mcp_app
+from graphmem.service.metrics import ServiceMetrics
 from graphmem.service.middleware import LOOPBACK, Addresses, Authentication, BodyLimit, Hosts, RequestLog
 from graphmem.service.proxy import routes as proxy_routes
 from graphmem.service.proxy.proxy import ChatProxy
@@ -51,6 +54,7 @@ ROUTERS = (
     mem0_platform.router,
     proxy_routes.router,
     health.router,
+    metrics_routes.router,
 )
 MCP_PATH = "/mcp"
 OPEN_PATHS = ("/", "/healthz", "/readyz", "/openapi.json")
@@ -80,10 +84,10 @@ def service_app(
     mcp = mcp_app(service.memory, _mcp_keys(authenticator), path=MCP_PATH, allowed_hosts=hosts)
     rest = _rest_app(service, mcp, authenticator, close_memory=close_memory)
     app: ASGIApp = _Gate(rest, mcp, settings.default_user)
-    app = Authentication(app, authenticator, RateLimits(settings), OPEN_PATHS, _adds)
+    app = Authentication(app, authenticator, RateLimits(settings), OPEN_PATHS, _adds, service.metrics.on_refusal)
     app = BodyLimit(app, partial(_max_body_bytes, settings))
     app = Addresses(app, REPEATABLE, proxy_routes.FORWARDED_PATHS)
-    app = RequestLog(Hosts(app, hosts), service.requests.note)
+    app = RequestLog(Hosts(app, hosts), service.requests.note, service.metrics.on_request)
     if settings.cors_origins:
         app = CORSMiddleware(app, allow_origins=settings.cors_origins, allow_methods=["*"], allow_headers=["*"])
     return app
@@ -93,7 +97,10 @@ def _open_service(memory: Memory, settings: ServeSettings) -> Service:
     pool, proxy = CallPool(settings.threads, settings.queue), settings.proxy
     chats = ChatWorker(memory, chat_routes.RECALL_SECONDS, settings.threads)
     calls = AsyncMemory._wrapping(memory, pool)  # noqa: SLF001  (same package)
-    endpoint = configured_endpoint(proxy, memory._engine.settings.llm)  # noqa: SLF001
+    engine = memory._engine  # noqa: SLF001
+    endpoint = configured_endpoint(proxy, engine.settings.llm)
+    metrics = ServiceMetrics(lambda: read_gauges(engine.ledger, engine.projections))
+    engine.observers.add(metrics)
     return Service(
         calls,
         pool,
@@ -101,9 +108,10 @@ def _open_service(memory: Memory, settings: ServeSettings) -> Service:
         Keys(memory),
         chats,
         configured_settings(proxy),
-        ChatProxy(calls, chats, proxy, is_shared=settings.workers > 1),
+        ChatProxy(calls, chats, proxy, metrics.on_recall, is_shared=settings.workers > 1),
         None if endpoint is None else Upstream(endpoint, forward_authorization=proxy.forward_authorization),
         settings,
+        metrics,
     )
 
 
@@ -130,7 +138,8 @@ def _rest_app(service: Service, mcp: Any, authenticator: Authenticator, *, close
         await asyncio.to_thread(service.chats.close, CHATS_SECONDS)
         await asyncio.to_thread(service.pool.shutdown)
         service.probes.shutdown(wait=False)
-        authenticator.close()
+        service.metrics.close()
+        await asyncio.to_thread(authenticator.close)
         if close_memory:
             await asyncio.to_thread(service.memory.sync.close)
 
@@ -148,7 +157,8 @@ def _rest_app(service: Service, mcp: Any, authenticator: Authenticator, *, close
     app.state.service = service
     problems.install(app)
     for router in ROUTERS:
-        app.include_router(router)
+        if service.settings.metrics or router is not metrics_routes.router:
+            app.include_router(router)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]  # FastAPI's way to change the document
     return app
 

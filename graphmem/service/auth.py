@@ -17,7 +17,7 @@ from starlette.datastructures import Headers
 from graphmem.concurrency import Pool
 from graphmem.errors import StoreError, StoreUnavailable
 from graphmem.model import SCOPE_NAMES
-from graphmem.service.keys import Keys
+from graphmem.service.keys import Keys, KeyUses
 from graphmem.service.problems import Problem
 
 # Callers without a key of the ledger: the key of the configuration, and everybody of a service without keys.
@@ -95,6 +95,7 @@ class Authenticator:
         self._is_open = is_open
         self._default_user = default_user
         self._clock = clock
+        self._uses = KeyUses(keys)
         self._threads = Pool(KEY_THREADS, thread_name_prefix="graphmem-keys")
         # By the digest of a key: the caller and the time of reading, the earliest first.
         self._recent: OrderedDict[bytes, tuple[Caller, float]] = OrderedDict()
@@ -124,15 +125,17 @@ class Authenticator:
         if key is None:
             return None
         default_user = self._default_user if key.role == "admin" else None
-        caller = Caller(key.id, key.role, key.user_id, key.agent_id, default_user)
+        self._uses.note(key)
+        caller = Caller(key.id, key.role, key.user_id, key.agent_id, default_user, key.rate)
         self._recent[digest] = caller, self._clock()
         if len(self._recent) > MAX_RECENT_KEYS:
             self._recent.popitem(last=False)
         return caller
 
     def close(self) -> None:
-        """Ends the threads that read keys."""
+        """Ends the threads that read keys, and the one that records their use, once it has done so."""
         self._threads.shutdown(wait=False)
+        self._uses.close()
 
 
 def sent_key(headers: Headers) -> str | None:

@@ -142,6 +142,7 @@ async def recall(body: RecallBody, caller: CallerParam, service: ServiceParam) -
         recalled = Recalled(failure=error)
     if isinstance(recalled.failure, ValidationError):  # not the memory fails, the request cannot be used
         raise recalled.failure
+    service.metrics.on_recall(recalled)
     answer = RecallAnswer(
         block=recalled.block,
         steps=[Step(query=query, found=found, enough=enough) for query, found, enough in recalled.steps],

@@ -16,6 +16,7 @@ from graphmem.service.auth import Caller
 from graphmem.service.calls import CallPool
 from graphmem.service.chat_settings import ChatSettings
 from graphmem.service.keys import Keys
+from graphmem.service.metrics import ServiceMetrics
 from graphmem.service.proxy.proxy import ChatProxy
 from graphmem.service.proxy.upstream import Upstream
 from graphmem.service.request_ring import LatestRequests
@@ -27,7 +28,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """An open service: its memory, whose calls run in `pool`, the keys of its ledger, its settings and
+    """An open service: its memory, whose calls run in `pool`, the keys of its ledger, its settings, its metrics and
     its latest requests.
 
     `chats` recalls for chats and stores them, in threads of its own; `chat_defaults` are the settings of the
@@ -45,6 +46,7 @@ class Service:
     proxy: ChatProxy
     upstream: Upstream | None
     settings: ServeSettings
+    metrics: ServiceMetrics
     requests: LatestRequests = field(default_factory=LatestRequests)
 
     async def run(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -69,6 +71,12 @@ def _caller(request: Request, _: Annotated[Any, _API_KEY], __: Annotated[Any, _B
     return caller
 
 
+def _watcher(request: Request, _: Annotated[Any, _API_KEY], __: Annotated[Any, _BEARER]) -> Caller:
+    caller: Caller = request.state.caller
+    caller.require("metrics", "admin")
+    return caller
+
+
 def _admin(caller: Annotated[Caller, Depends(_caller)]) -> Caller:
     caller.require("admin")
     return caller
@@ -78,3 +86,5 @@ ServiceParam = Annotated[Service, Depends(_service)]
 CallerParam = Annotated[Caller, Depends(_caller)]
 AdminParam = Annotated[Caller, Depends(_admin)]
 """The caller of a route that only an admin may use."""
+WatcherParam = Annotated[Caller, Depends(_watcher)]
+"""The caller of a route for whoever watches the service."""

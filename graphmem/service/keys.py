@@ -5,21 +5,31 @@ A key is `gm_<id>_<secret>`. Its secret has 256 random bits, so a fast digest of
 
 from __future__ import annotations
 
+import logging
 import secrets
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
+from threading import Lock
 from typing import NamedTuple
 
 from graphmem.boundary import validation
-from graphmem.errors import NotFoundError
+from graphmem.errors import NotFoundError, StoreError, StoreUnavailable
+from graphmem.jobs.background import BackgroundTask
+from graphmem.logs import log_text
 from graphmem.memory import Memory
 from graphmem.stores.ledger import api_keys
 from graphmem.stores.ledger.api_keys import ApiKey
+
+logger = logging.getLogger("graphmem")
 
 PREFIX = "gm"
 ROLES = ("user", "app", "admin", "metrics")
 # Bytes of an id (shown as twice as many hexadecimal digits), of a secret, and of its digest.
 ID_BYTES, SECRET_BYTES, HASH_BYTES = 4, 32, 32
+# A key that was used shortly before is not recorded as used again.
+USE_INTERVAL = timedelta(minutes=1)
 
 
 class NewKey(NamedTuple):
@@ -43,12 +53,14 @@ class Keys:
         agent_id: str | None = None,
         label: str = "",
         expires_at: datetime | str | None = None,
+        rate: str | None = None,
     ) -> NewKey:
         """Makes a key.
 
         The role "user" reaches the memories of `user_id`, with `agent_id` only those of that agent; "app" those of the
         user that each request names; "admin" everything; "metrics" no memories. `label` tells keys apart for people.
-        `expires_at`: a time, or a date, which counts as its end. Raises ValidationError.
+        `expires_at`: a time, or a date, which counts as its end. `rate` replaces the service's rate limit for this key
+        ("600/minute"). Raises ValidationError.
         """
         self._engine.check_open()
         validation.one_of(role, "role", ROLES)
@@ -69,6 +81,7 @@ class Keys:
             agent_id=None if scope is None else scope.agent_id,
             created_at=datetime.now(UTC),
             expires_at=validation.expiration(expires_at, "expires_at"),
+            rate=validation.rate(rate),
         )
         with self._engine.ledger.write() as connection:
             api_keys.insert(connection, key, self._hash(secret))
@@ -101,6 +114,45 @@ class Keys:
             if not api_keys.revoke(connection, validation.memory_id(key_id, "key_id"), datetime.now(UTC)):
                 raise NotFoundError("no key with this id; `graphmem keys list` shows those that there are")
 
+    def record_uses(self, key_ids: Sequence[str]) -> None:
+        """Records that keys are used now."""
+        with self._engine.ledger.write() as connection:
+            api_keys.record_uses(connection, key_ids, datetime.now(UTC))
+
     def _hash(self, secret: str) -> bytes:
         ledger = self._engine.ledger.uuid.encode()
         return blake2b(secret.encode(), key=ledger, digest_size=HASH_BYTES, person=b"graphmem api key").digest()
+
+
+class KeyUses:
+    """Records when keys are used: in a thread of its own, those that wait together, each at most once a minute.
+
+    A ledger that fails or hangs delays no request, and costs only the record.
+    """
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
+        self._lock = Lock()
+        self._used: set[str] = set()
+        self._writing = BackgroundTask(self._record, "graphmem-key-uses")
+
+    def note(self, key: ApiKey) -> None:
+        """Takes a use of a key, as the ledger has it; returns at once."""
+        if key.last_used_at is not None and datetime.now(UTC) - key.last_used_at < USE_INTERVAL:
+            return
+        with self._lock:
+            self._used.add(key.id)
+        with suppress(StoreUnavailable):  # closed
+            self._writing.schedule()
+
+    def _record(self) -> None:
+        with self._lock:
+            used, self._used = self._used, set()
+        try:
+            self._keys.record_uses(sorted(used))
+        except StoreError as error:
+            logger.warning("the use of keys could not be recorded (%s)", log_text(error))
+
+    def close(self) -> None:
+        """Records what was taken, and ends the thread."""
+        self._writing.close()

@@ -181,6 +181,7 @@ class KeyBody(Body):
     user_id: str | None = Field(default=None, description="The user to whom a key of the role user is bound.")
     agent_id: str | None = Field(default=None, description="Narrows such a key to one agent's memories.")
     expires_at: str | None = Field(default=None, description="A time, or the last day on which it is valid.")
+    rate: str | None = Field(default=None, description="Its most requests, such as 600/minute; null: as configured.")
 
 
 class KeyItem(BaseModel):
@@ -195,6 +196,8 @@ class KeyItem(BaseModel):
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
+    rate: str | None
+    last_used_at: datetime | None
 
 
 class NewKeyAnswer(KeyItem):
@@ -219,6 +222,7 @@ async def create_key(body: KeyBody, _: AdminParam, service: ServiceParam, respon
         agent_id=body.agent_id,
         label=body.label,
         expires_at=body.expires_at,
+        rate=body.rate,
     )
     response.headers["Cache-Control"] = "no-store"
     return NewKeyAnswer.model_validate({**_key_item(made.key), "key": made.text})

@@ -12,6 +12,7 @@ import re
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable
+from http import HTTPStatus
 from time import perf_counter
 from typing import Any
 from urllib.parse import parse_qsl, unquote_to_bytes
@@ -22,6 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from graphmem.service.auth import Authenticator, Caller, refusal, sent_key
 from graphmem.service.problems import Problem, problem_of
 from graphmem.service.rate_limits import RateLimits
+from graphmem.tracing import Span, request_span
 
 logger = logging.getLogger("graphmem.requests")
 
@@ -38,7 +40,8 @@ class RequestLog:
     """Gives each request an id, logs it in one line, and answers errors that nothing else has caught.
 
     A line has method, route template, status, milliseconds, request id and role: neither path nor query, which hold
-    ids. Each of `listeners` is called with method, route, status, seconds and role.
+    ids. Each of `listeners` is called with method, route, status, seconds and role. With OpenTelemetry each request is
+    a span with method, route and status.
     """
 
     def __init__(self, app: ASGIApp, *listeners: Callable[[str, str, int, float, str], None]) -> None:
@@ -48,10 +51,12 @@ class RequestLog:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        sent_id = Headers(scope=scope).get("x-request-id", "")
+        sent = Headers(scope=scope)
+        sent_id = sent.get("x-request-id", "")
         request_id = sent_id if REQUEST_ID.fullmatch(sent_id) else secrets.token_hex(8)
         state = scope.setdefault("state", {})
         state["request_id"], state["headers"], begin, status = request_id, {}, perf_counter(), 0
+        method = scope["method"] if scope["method"] in METHODS else UNKNOWN
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
@@ -62,19 +67,33 @@ class RequestLog:
                     headers.setdefault(name, value)
             await send(message)
 
-        try:
-            await self._app(scope, receive, send_with_headers)
-        except Exception as error:  # noqa: BLE001  (the server would log a stack)
-            problem = problem_of(error)
-            if not status:
-                await problem.response(request_id)(scope, receive, send_with_headers)
-        seconds, route = perf_counter() - begin, getattr(scope.get("route"), "path_format", UNKNOWN)
+        with request_span(method, sent) as traced:
+            try:
+                await self._app(scope, receive, send_with_headers)
+            except Exception as error:  # noqa: BLE001  (the server would log a stack)
+                problem = problem_of(error)
+                if not status:
+                    await problem.response(request_id)(scope, receive, send_with_headers)
+            route = getattr(scope.get("route"), "path_format", UNKNOWN)
+            _describe(traced, method, route, status)
+        seconds = perf_counter() - begin
         caller: Caller | None = state.get("caller")
         role = UNKNOWN if caller is None else caller.role
-        method = scope["method"] if scope["method"] in METHODS else UNKNOWN
         for listener in self._listeners:
             listener(method, route, status, seconds, role)
         logger.info("%s %s %d %.1f ms %s %s", method, route, status, seconds * 1000, request_id, role)
+
+
+def _describe(traced: Span, method: str, route: str, status: int) -> None:
+    """Gives the span of a request its name and attributes."""
+    known_route = None if route == UNKNOWN else route
+    traced.set_attributes(
+        **{"http.request.method": method, "http.route": known_route, "http.response.status_code": status or None}
+    )
+    if known_route is not None:
+        traced.rename(f"{method} {route}")
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        traced.fail()
 
 
 class Hosts:
@@ -186,7 +205,7 @@ class Authentication:
     Sets `caller` and `admission_seconds`, the seconds that this took, in the request's state.
 
     Paths in `open_paths`, and those below the ones that end with "/", need no key. `adds(method, path)` tells requests
-    that add memories.
+    that add memories. `on_refusal` is called with the status of each refusal.
     """
 
     def __init__(
@@ -196,13 +215,18 @@ class Authentication:
         rate_limits: RateLimits,
         open_paths: Iterable[str],
         adds: Callable[[str, str], bool],
+        on_refusal: Callable[[int], None],
     ) -> None:
         self._app, self._authenticator, self._rate_limits = app, authenticator, rate_limits
-        self._open_paths, self._adds = tuple(open_paths), adds
+        self._open_paths, self._adds, self._on_refusal = tuple(open_paths), adds, on_refusal
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and not self._is_open(scope["path"]) and not _is_preflight(scope):
-            await self._admit(scope)
+            try:
+                await self._admit(scope)
+            except Problem as problem:
+                self._on_refusal(problem.status)
+                raise
         await self._app(scope, receive, send)
 
     def _is_open(self, path: str) -> bool:

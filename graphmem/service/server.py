@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from functools import partial
 from ipaddress import ip_address
 from multiprocessing.process import BaseProcess
+from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any, NamedTuple
 
@@ -25,6 +26,7 @@ from graphmem.errors import ConfigError
 from graphmem.memory import Memory
 from graphmem.service.app import service_app
 from graphmem.service.keys import Keys
+from graphmem.service.metrics import FOLDER_VARIABLE
 from graphmem.settings import Settings
 from graphmem.settings.schema import ServeSettings
 
@@ -106,7 +108,9 @@ def run(start: Start, listener: socket.socket) -> None:
     if serve.workers == 1:
         uvicorn.Server(config).run([listener])
     else:  # processes are spawned, never forked, and each makes its application
-        Multiprocess(config, [listener]).run()
+        with TemporaryDirectory(prefix="graphmem-metrics-") as folder:
+            os.environ[FOLDER_VARIABLE] = folder  # read by prometheus_client when a process imports it
+            Multiprocess(config, [listener]).run()
 
 
 def server_config(app: Any, serve: ServeSettings, **options: Any) -> uvicorn.Config:

@@ -164,7 +164,7 @@ Port = Annotated[int, Field(ge=1, le=65_535)]
 # A variable has several names with commas between them.
 NameList = Annotated[tuple[Text, ...], BeforeValidator(lambda v: v.split(",") if isinstance(v, str) else v)]
 RegularExpression = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_checked_expression)]
-RateLimit = Annotated[str, Field(pattern=r"^[1-9]\d{0,8}/(second|minute|hour|day)$")]
+RateLimit = Annotated[str, Field(pattern=validation.RATE_PATTERN)]
 
 
 class _Section(BaseModel):
@@ -604,6 +604,7 @@ class ServeSettings(_Section):
         "counts its own.",
     )
 
+    metrics: bool = Field(default=True, description="Whether `GET /metrics` answers with metrics for Prometheus.")
     proxy: ProxySettings = ProxySettings()
 
     def with_values(self, **values: Any) -> ServeSettings:

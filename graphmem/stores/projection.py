@@ -384,11 +384,19 @@ class Projection:
 
     def has_pending(self) -> bool:
         """Returns True if a shared projection has undelivered changes (a private one catches up before each read)."""
-        if not self.shared:
-            return False
         with self._ledger.read() as connection:
-            state = outbox.cursor_state(connection, self._cursor_name)
-        return (state.cursor or 0) != state.last
+            return self.count_pending(connection) != 0
+
+    def count_pending(self, connection: Connection) -> int:
+        """Returns the sequence numbers above the cursor of a shared projection; 0 for a private one."""
+        if not self.shared:
+            return 0
+        state = outbox.cursor_state(connection, self._cursor_name)
+        return state.last - (state.cursor or 0)
+
+    def count_dead_letters(self, connection: Connection) -> int:
+        """Returns the number of rows that the store refuses."""
+        return outbox.count_dead_letters(connection, self._cursor_name)
 
     def verify(self) -> dict[str, list[str]]:
         """Compares ids and signatures with the ledger and returns a report with the keys of `CLEAN_REPORT`.

@@ -15,6 +15,8 @@ from rounds import DIED, Place
 from support.newer_schema import REVISION, newer_schema
 from victims import Server, assert_verified, in_memory
 
+from graphmem.stores.ledger import schema
+
 SEED = os.environ.get("FAULTS_SEED", "6")
 POINTS = 12
 WORDS = [f"omega Olga owns boat{number}" for number in range(5)]
@@ -71,7 +73,7 @@ def check(place: Place) -> None:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         lengths = dict(connection.execute("SELECT m.text, l.length FROM memories m JOIN lengths l ON l.memory = m.uid"))
         assert lengths == {text: len(text) for text in WORDS}
-        connection.execute("UPDATE alembic_version SET version_num = '0001'")
+        connection.execute("UPDATE alembic_version SET version_num = ?", (schema.REVISION,))
         connection.commit()
     with place.open() as memory:
         assert_verified(memory)

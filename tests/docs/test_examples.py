@@ -67,7 +67,7 @@ def _run_commands(example: Example) -> None:
             call = [os.path.expandvars(word) for word in words]
             example.namespace["output"] = subprocess.run(call, capture_output=True, text=True, check=True).stdout
             continue
-        if words[0] == "serve":
+        if words == ["serve"]:
             _serve(example)
             continue
         arguments, output = words, None

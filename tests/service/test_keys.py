@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 from mcp import Client
 from sqlalchemy import select
 from support.mcp_clients import ANA, http_client, serving
+from support.service import client_of
+from support.waiting import TIMEOUT, wait_until
 from typer.testing import CliRunner
 
 from graphmem import Memory
@@ -71,12 +74,62 @@ def test_a_revoked_or_expired_key_is_refused(keys: Keys) -> None:
         ("user", {"user_id": " "}, "user_id"),
         ("app", {"label": "two\nlines"}, "label"),
         ("app", {"expires_at": "soon"}, "expires_at"),
+        ("app", {"rate": "600 per minute"}, "rate"),
+        ("app", {"rate": "0/minute"}, "rate"),
     ],
 )
 def test_unusable_arguments(keys: Keys, role: str, arguments: dict[str, Any], named: str) -> None:
     with pytest.raises(ValidationError, match=named):
         keys.create(role, **arguments)
     assert keys.all() == []
+
+
+def test_the_use_of_a_key_is_recorded_at_most_once_a_minute(
+    keys: Keys, memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, text = keys.create("app")
+    written: list[list[str]] = []
+    record = Keys.record_uses
+
+    def record_and_note(self: Keys, key_ids: list[str]) -> None:
+        record(self, key_ids)
+        written.append(key_ids)
+
+    monkeypatch.setattr(Keys, "record_uses", record_and_note)
+    with client_of(memory, role=None) as client:
+        assert client.get("/nowhere", headers={"X-API-Key": text[:-1]}).status_code == 401
+        assert keys.all()[0].last_used_at is None
+        for _ in range(3):
+            assert client.get("/nowhere", headers={"X-API-Key": text}).status_code == 404
+            wait_until(lambda: written)
+    assert written == [[key.id]]
+    (used,) = keys.all()
+    assert used.last_used_at is not None
+    assert used.created_at <= used.last_used_at <= datetime.now(UTC)
+
+
+@pytest.mark.parametrize("trouble", ["fails", "hangs"])
+def test_a_use_that_cannot_be_recorded_costs_nothing(
+    keys: Keys, memory: Memory, monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
+    go_on, sent = Event(), {"X-API-Key": keys.create("app").text}
+
+    def fail(*_: Any) -> None:
+        if trouble == "hangs":
+            go_on.wait(TIMEOUT)
+        raise StoreUnavailable("away")
+
+    monkeypatch.setattr(Keys, "record_uses", fail)
+    with client_of(memory, role=None) as client:
+        for _ in range(3):
+            assert client.get("/nowhere", headers=sent).status_code == 404
+        go_on.set()
+
+
+def test_a_key_has_a_rate_of_its_own(keys: Keys, memory: Memory) -> None:
+    sent = {"X-API-Key": keys.create("app", rate="2/hour").text}
+    with client_of(memory, role=None) as client:
+        assert [client.get("/nowhere", headers=sent).status_code for _ in range(3)] == [404, 404, 429]
 
 
 def test_keys_outlive_reset_and_are_another_ledgers_strangers(keys: Keys, memory: Memory, make_memory: Any) -> None:
@@ -124,7 +177,10 @@ def test_the_command_line(tmp_path: Path) -> None:
         key = Keys(memory).find(text)
     assert key is not None
     assert f"{key.id}  user  user ana  phone" in run("list")
-    assert json.loads(run("create", "--role", "app", "--json"))["key"].startswith("gm_")
+    assert json.loads(run("create", "--role", "app", "--rate", "5/day", "--json"))["key"].startswith("gm_")
+    assert "app    5/day" in run("list")
+    assert json.loads(run("list", "--json"))[1]["rate"] == "5/day"
+    run("create", "--role", "app", "--rate", "much", code=1)
     run("create", code=1)
     assert run("revoke", key.id) == "Revoked.\n"
     assert "revoked" in run("list")

@@ -467,6 +467,9 @@ def test_a_key_is_made_shown_once_and_revoked(client: TestClient, memory: Memory
     assert next(one for one in ok(client.get("/api-keys")) if one["id"] == made["id"])["revoked_at"]
     ok(client.delete("/api-keys/unknown"), 404)
     assert ok(client.post("/api-keys", json={"label": "chat"}), 201)["role"] == "app"
+    rare = ok(client.post("/api-keys", json={"label": "rare", "rate": "5/day"}), 201)
+    assert (rare["rate"], rare["last_used_at"]) == ("5/day", None)
+    assert "rate" in ok(client.post("/api-keys", json={"label": "x", "rate": "often"}), 400)["detail"]
     ok(client.post("/api-keys", json={"label": "x", "role": "user"}), 400)
     ok(client.post("/api-keys", json={"label": "x", "role": "king"}), 422)
 

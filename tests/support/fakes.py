@@ -12,6 +12,7 @@ from graphmem.concurrency import Pool
 from graphmem.ingest.enrichment import Enricher
 from graphmem.ingest.messages import message_commands
 from graphmem.model import MemoryRecord, Message, Scope, View
+from graphmem.observers import Observers
 from graphmem.stores.ledger import Ledger, integrity, memories
 from graphmem.testing import HashEmbedder, WordExtractor
 
@@ -36,7 +37,7 @@ class Clerk:
     def __init__(self, ledger: Ledger, pool: Pool) -> None:
         self.ledger = ledger
         self.embedder = HashEmbedder(DIMS)
-        self._enricher = Enricher(ledger, self.embedder, WordExtractor(), pool)
+        self._enricher = Enricher(ledger, self.embedder, WordExtractor(), pool, Observers())
         self.spec = self._enricher.spec
 
     def commit(

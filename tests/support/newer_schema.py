@@ -1,4 +1,4 @@
-"""A schema newer than the code's, so that a migration can be run, watched and killed: the code itself has none yet."""
+"""A schema newer than the code's, so that a migration of many rows can be run, watched and killed."""
 
 from __future__ import annotations
 

@@ -12,7 +12,10 @@ import pytest
 from support.newer_schema import REVISION, use_newer_schema
 
 from graphmem.errors import StoreError
-from graphmem.stores.ledger import Ledger, schema
+from graphmem.stores.ledger import Ledger, api_keys, jobs, schema
+
+# A ledger with a key and a job that failed, as the code with this schema wrote it.
+FIRST_SCHEMA = Path(__file__).parents[1] / "data" / "ledger-0001.sql"
 
 
 @pytest.fixture
@@ -88,6 +91,24 @@ def test_an_older_schema_is_migrated_with_its_rows(path: Path, monkeypatch: pyte
     assert run_sql(path, "SELECT version_num FROM alembic_version") == [(REVISION,)]
     assert run_sql(path, "SELECT seq FROM ledger") == [(7,)]
     assert run_sql(path, "SELECT * FROM lengths") == []
+
+
+def test_a_ledger_of_the_first_schema_gets_the_columns_of_a_new_one(path: Path, tmp_path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.executescript(FIRST_SCHEMA.read_text("utf-8"))
+    connection.close()
+    ledger, new = Ledger(path), tmp_path / "new.sqlite"
+    with ledger.read() as read:
+        (key,), (job,) = api_keys.list_keys(read), jobs.count_jobs(read)
+    ledger.close()
+    assert (key.label, key.rate, key.last_used_at) == ("phone", None, None)
+    assert (job.kind, job.state, job.number) == ("facts", "failed", 1)
+    assert job.oldest_seconds < 3600  # it counts as recorded when the ledger was migrated
+    Ledger(new).close()
+    columns = (
+        'SELECT m.name, c.name, c.type, c."notnull", c.dflt_value FROM sqlite_master m, pragma_table_info(m.name) c'
+    )
+    assert set(run_sql(path, columns)) == set(run_sql(new, columns))
 
 
 def test_a_ledger_without_its_version_is_refused(path: Path) -> None:

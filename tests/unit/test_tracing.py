@@ -7,10 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from support.fakes import fake_models
+from support.spans import span_exporter
 from support.waiting import TIMEOUT
 
 from graphmem import Memory, Settings
@@ -24,18 +23,9 @@ from graphmem.tracing import span
 TEXT = "I drink matcha"
 
 
-@pytest.fixture(scope="module")
-def exporter() -> InMemorySpanExporter:
-    """Sets the process's tracer provider, which can be set only once."""
-    span_exporter = InMemorySpanExporter()
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(span_exporter))
-    trace.set_tracer_provider(provider)
-    return span_exporter
-
-
 @pytest.fixture
-def spans(exporter: InMemorySpanExporter) -> Iterator[InMemorySpanExporter]:
+def spans() -> Iterator[InMemorySpanExporter]:
+    exporter = span_exporter()
     exporter.clear()
     yield exporter
     assert TEXT not in "".join(one.to_json() for one in exporter.get_finished_spans())

@@ -29,6 +29,7 @@ from graphmem.ingest.facts.decision import Action, DecisionType, FactDraft, Know
 from graphmem.ingest.facts.extraction import Fact
 from graphmem.model import EmbeddingSpec, Kind, MemoryRecord, Scope, View
 from graphmem.models.protocols import LanguageModel, Matrix, Prompt, Usage
+from graphmem.observers import Observers
 from graphmem.stores.ledger import Ledger, embeddings, graph_reads, memories, model_usage, outbox, sessions
 from graphmem.stores.ledger.jobs import Job
 from graphmem.stores.projection_worker import ProjectionWorker
@@ -92,6 +93,7 @@ class FactPipeline:
         index: VectorIndex,
         index_worker: ProjectionWorker,
         config: PipelineConfig,
+        observers: Observers,
     ) -> None:
         self._ledger = ledger
         self._model = model
@@ -99,6 +101,7 @@ class FactPipeline:
         self._index = index
         self._index_worker = index_worker
         self._config = config
+        self._observers = observers
         self._locks = tuple(Lock() for _ in range(LOCK_STRIPES))
 
     def run(self, job: Job) -> JobResult:
@@ -223,7 +226,9 @@ class FactPipeline:
     def commit(self, commands: Sequence[Command]) -> list[Outcome]:
         """Commits a job's commands together. Raises DecisionConflict, JobAlreadyDone and NotFoundError."""
         with span("commit"):
-            return commit(self._ledger, ChangeSet(tuple(commands), datetime.now(UTC)), timedelta(0))
+            outcomes = commit(self._ledger, ChangeSet(tuple(commands), datetime.now(UTC)), timedelta(0))
+        self._observers.committed(commands, outcomes)
+        return outcomes
 
 
 class _PipelineRun:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
-
-from starlette.datastructures import Headers
 
 # The most bytes of an answer that are read for its text, and the most answers that wait.
 MAX_ANSWER_BYTES = 4 * 1024 * 1024
@@ -20,10 +18,11 @@ _FINISHED = frozenset({"stop", "length"})
 class AnswerReader:
     """Reads the text of the first choice of an answer, whole or streamed, while its bytes pass by.
 
-    What cannot be read has no text: bytes in an unknown encoding, an answer that breaks off, one without text.
+    `headers` are those of the answer, by names in lower case. What cannot be read has no text: bytes in an unknown
+    encoding, an answer that breaks off, one without text.
     """
 
-    def __init__(self, headers: Headers) -> None:
+    def __init__(self, headers: Mapping[str, str]) -> None:
         self._is_stream = headers.get("content-type", "").startswith("text/event-stream")
         self._is_readable = headers.get("content-encoding", "identity") == "identity"
         self._size = 0

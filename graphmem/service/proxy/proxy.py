@@ -15,7 +15,7 @@ from starlette.datastructures import Headers
 
 from graphmem.async_memory import AsyncMemory
 from graphmem.boundary import validation
-from graphmem.chat_worker import ChatWorker, RecallRequest
+from graphmem.chat_worker import ChatWorker, Recalled, RecallRequest
 from graphmem.errors import GraphmemError, ValidationError
 from graphmem.ingest.chat_deduplication import MESSAGES_BEFORE, ChatHistory, message_text
 from graphmem.logs import log_text
@@ -75,14 +75,21 @@ class _Chat:
 class ChatProxy:
     """Adds memories to chats and stores them. Whatever fails in the memory, a chat goes on without it.
 
-    `is_shared`: other processes get requests of the same chats. Answers are then stored only when the client sends them
-    back: an answer that another process has replaced would not be recognised. For the event loop's thread only.
+    `on_recall` gets the result of each recall. `is_shared`: other processes get requests of the same chats. Answers are
+    then stored only when the client sends them back: an answer that another process has replaced would not be
+    recognised. For the event loop's thread only.
     """
 
     def __init__(
-        self, memory: AsyncMemory, chats: ChatWorker, settings: ProxySettings, *, is_shared: bool = False
+        self,
+        memory: AsyncMemory,
+        chats: ChatWorker,
+        settings: ProxySettings,
+        on_recall: Callable[[Recalled], None],
+        *,
+        is_shared: bool = False,
     ) -> None:
-        self._memory, self._chats, self._settings = memory, chats, settings
+        self._memory, self._chats, self._settings, self._on_recall = memory, chats, settings, on_recall
         self._defaults = configured_settings(settings)
         self._is_shared = is_shared
         self._skip = [re.compile(expression) for expression in settings.skip]
@@ -192,7 +199,9 @@ class ChatProxy:
             recalled = await self._chats.arecall_steps(request, max(0.0, deadline - monotonic()))
         except Exception as error:  # noqa: BLE001  (no failure of the memory may end a chat)
             logger.warning("a recall failed (%s)", log_text(error))
+            self._on_recall(Recalled(failure=error))
             return "", "recall=failed"
+        self._on_recall(recalled)
         self._blocks[key] = recalled.block, monotonic() + BLOCK_SECONDS
         self._blocks.move_to_end(key)
         if len(self._blocks) > MAX_BLOCKS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import perf_counter
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -32,8 +33,9 @@ async def chat_completions(request: Request, caller: CallerParam, service: Servi
     The header X-Graphmem of the answer says what was recalled, or why nothing was.
     """
     upstream = _upstream(service)
-    waited = request.state.admission_seconds
-    prepared = await service.proxy.prepare(await request.body(), request.headers, caller, waited)
+    body, waited, begin = await request.body(), request.state.admission_seconds, perf_counter()
+    prepared = await service.proxy.prepare(body, request.headers, caller, waited)
+    service.metrics.on_chat(prepared.status_line, waited + perf_counter() - begin)
     outgoing = _outgoing(request, upstream, prepared.body)
     return ForwardedAnswer(upstream, outgoing, prepared.status_line, prepared.on_answer)
 

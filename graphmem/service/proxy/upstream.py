@@ -26,6 +26,7 @@ from graphmem.models.http import (
 )
 from graphmem.service.proxy.answers import AnswerReader
 from graphmem.settings.schema import OpenaiLlm, ProxySettings
+from graphmem.tracing import trace_headers
 
 logger = logging.getLogger("graphmem")
 
@@ -88,7 +89,10 @@ class Upstream:
         self._client = httpx2.AsyncClient(timeout=timeout, limits=limits, follow_redirects=False)
 
     def headers_for(self, sent: Headers) -> dict[str, str]:
-        """Returns the headers of a request to the endpoint: those of the client, but with the endpoint's key."""
+        """Returns the headers of a request to the endpoint: those of the client, but with the endpoint's key.
+
+        A `traceparent` among them names the span of this request.
+        """
         headers = {
             name: value for name, value in sent.items() if name not in _NOT_SENT and not name.startswith("x-graphmem")
         }
@@ -97,7 +101,7 @@ class Upstream:
             headers |= {} if key is None else {"authorization": key}
         elif self._endpoint.key != NO_KEY:
             headers["authorization"] = f"Bearer {self._endpoint.key}"
-        return {**headers, **self._endpoint.headers, "accept-encoding": "identity"}
+        return {**headers, **self._endpoint.headers, **trace_headers(), "accept-encoding": "identity"}
 
     def request(self, outgoing: Outgoing) -> httpx2.Request:
         """Returns a request for `open`."""
@@ -186,13 +190,15 @@ class ForwardedAnswer(Response):
         if is_stream:
             headers += [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
         await send({"type": "http.response.start", "status": answer.status_code, "headers": headers})
-        reader = AnswerReader(Headers(raw=answer.headers.raw))
-        async for chunk in answer.aiter_raw():
-            reader.feed(chunk)
-            await send({"type": "http.response.body", "body": chunk, "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
-        if self._on_answer is not None and answer.is_success and (text := reader.text()):
-            self._on_answer(text)
+        reader = AnswerReader(answer.headers)
+        try:
+            async for chunk in answer.aiter_raw():
+                reader.feed(chunk)
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:  # also if the client has left after "[DONE]", before the end of the response
+            if self._on_answer is not None and answer.is_success and (text := reader.text()):
+                self._on_answer(text)
 
 
 async def _until_left(receive: Receive) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -14,7 +15,10 @@ from graphmem.stores.ledger.schema import api_keys
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A key without its secret. `user_id` None: it reaches every user, or, for the role "metrics", none."""
+    """A key without its secret. `user_id` None: it reaches every user, or, for the role "metrics", none.
+
+    `rate` is its rate limit (None: the configured one). `last_used_at` is at most a few minutes before its last use.
+    """
 
     id: str
     label: str
@@ -24,6 +28,8 @@ class ApiKey:
     created_at: datetime
     expires_at: datetime | None = None
     revoked_at: datetime | None = None
+    rate: str | None = None
+    last_used_at: datetime | None = None
 
     def is_valid(self, now: datetime) -> bool:
         """Returns False for a revoked or expired key."""
@@ -42,6 +48,7 @@ def insert(connection: Connection, key: ApiKey, secret_hash: bytes) -> None:
             agent_id=key.agent_id,
             created_at=micros(key.created_at),
             expires_at=optional_micros(key.expires_at),
+            rate=key.rate,
         )
     )
 
@@ -65,6 +72,11 @@ def revoke(connection: Connection, key_id: str, now: datetime) -> bool:
     return find(connection, key_id) is not None
 
 
+def record_uses(connection: Connection, key_ids: Sequence[str], now: datetime) -> None:
+    """Records that keys were used."""
+    connection.execute(update(api_keys).where(api_keys.c.id.in_(key_ids)).values(last_used_at=micros(now)))
+
+
 def _decode(row: Row[Any]) -> ApiKey:
     return ApiKey(
         row.id,
@@ -75,4 +87,6 @@ def _decode(row: Row[Any]) -> ApiKey:
         from_micros(row.created_at),
         optional_from_micros(row.expires_at),
         optional_from_micros(row.revoked_at),
+        row.rate,
+        optional_from_micros(row.last_used_at),
     )

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Row, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Row, and_, case, func, or_, select
 
 from graphmem.model import EMPTY_MAPPING, SCOPE_NAMES, Scope
 from graphmem.stores.ledger.decoding import decoding
@@ -68,6 +68,7 @@ def enqueue(connection: Connection, job: Job) -> Job:
         "session": job.session,
         "request": {"memories": list(job.memories), **job.request},
         "attempts": 0,
+        "created_at": now_micros(),
         "claimable_at": now_micros() + FIRST_CLAIM_SECONDS * MICROS_PER_SECOND
         if job.kind is not JobKind.SUMMARY
         else 0,
@@ -118,6 +119,28 @@ def all_jobs(connection: Connection) -> list[int]:
 def pending_kinds(connection: Connection) -> list[str]:
     """Returns the kinds of the stored jobs, sorted."""
     return sorted(connection.scalars(select(jobs.c.kind).distinct()))
+
+
+class JobCount(NamedTuple):
+    """The number of jobs of one kind and state, and the seconds since the oldest of them was recorded.
+
+    `state` is "running" (claimed), "failed" (waiting for another attempt) or "waiting".
+    """
+
+    kind: str
+    state: str
+    number: int
+    oldest_seconds: float
+
+
+def count_jobs(connection: Connection) -> list[JobCount]:
+    """Counts the jobs by kind and state."""
+    is_running = and_(jobs.c.holder.is_not(None), jobs.c.claimable_at > now_micros())
+    state = case((is_running, "running"), (jobs.c.attempts > 0, "failed"), else_="waiting").label("state")
+    one = select(jobs.c.kind, state, jobs.c.created_at).subquery()
+    age = now_micros() - func.min(one.c.created_at)
+    rows = connection.execute(select(one.c.kind, one.c.state, func.count(), age).group_by(one.c.kind, one.c.state))
+    return [JobCount(kind, state, number, max(0.0, age / MICROS_PER_SECOND)) for kind, state, number, age in rows]
 
 
 def next_due(connection: Connection) -> float | None:

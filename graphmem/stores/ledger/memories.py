@@ -135,6 +135,11 @@ def partitions_of(connection: Connection, view: View, limit: int) -> list[str]:
     return list(connection.scalars(statement, visibility.values(view, None)))
 
 
+def count_by_kind(connection: Connection) -> dict[str, int]:
+    """Returns the number of stored memories of each kind, also retired and expired ones."""
+    return dict(connection.execute(select(memories.c.kind, func.count()).group_by(memories.c.kind)).all())
+
+
 def all_partitions(connection: Connection) -> list[str]:
     """Returns the keys of all partitions, oldest first."""
     return list(connection.scalars(select(partitions.c.key).order_by(partitions.c.id)))

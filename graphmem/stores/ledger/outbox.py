@@ -178,6 +178,12 @@ def dead_letters(connection: Connection, projection: str) -> dict[str, str]:
     return dict(connection.execute(statement).all())
 
 
+def count_dead_letters(connection: Connection, projection: str) -> int:
+    """Returns the number of a projection's dead letters."""
+    statement = select(func.count()).select_from(dead_letters_table)
+    return connection.scalar(statement.where(dead_letters_table.c.projection == projection)) or 0
+
+
 def remove_dead_letters(connection: Connection, projection: str, memories: Iterable[str] | None = None) -> None:
     """Deletes a projection's dead letters: those with these ids, or all."""
     statement = dead_letters_table.delete().where(dead_letters_table.c.projection == projection)

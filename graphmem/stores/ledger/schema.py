@@ -25,7 +25,7 @@ from sqlalchemy import (
 from graphmem.stores.ledger.dialects import Text
 
 # The alembic revision that this code reads and writes. An older ledger is migrated to it, a newer one refused.
-REVISION = "0001"
+REVISION = "0002"
 
 # The PostgreSQL schema of all tables, apart from other applications' in the same database.
 POSTGRES_SCHEMA = "graphmem"
@@ -328,6 +328,7 @@ jobs = Table(
     Column("error", Text),  # the name of the last failure
     Column("holder", Text),  # who has claimed it
     Column("claimable_at", BigInteger, nullable=False),  # end of the claim, or of the pause after a failure
+    Column("created_at", BigInteger, nullable=False, server_default="0"),
     Index("jobs_session", "partition", "session"),
 )
 
@@ -362,6 +363,8 @@ api_keys = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("expires_at", BigInteger),
     Column("revoked_at", BigInteger),
+    Column("rate", Text),  # its rate limit in place of the configured one
+    Column("last_used_at", BigInteger),  # of about its last use: written at most once a minute
     sqlite_with_rowid=False,
 )
 

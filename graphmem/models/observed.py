@@ -1,0 +1,24 @@
+"""A language model whose calls are reported to the engine's observers."""
+
+from __future__ import annotations
+
+from graphmem.models.protocols import LanguageModel, Prompt, Reply
+from graphmem.observers import Observers
+
+
+class ObservedModel:
+    """A LanguageModel that passes prompts on to `model` and reports each call."""
+
+    def __init__(self, model: LanguageModel, observers: Observers) -> None:
+        self.name = model.name
+        self._model = model
+        self._observers = observers
+
+    def answer(self, prompt: Prompt) -> Reply:
+        with self._observers.model_call(prompt.operation) as call:
+            reply = self._model.answer(prompt)
+            call.usage = reply.usage
+        return reply
+
+    def close(self) -> None:
+        self._model.close()

@@ -1,0 +1,74 @@
+"""Tells observers what an engine does, for metrics: changes of memories, searches, calls of models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from time import perf_counter
+from typing import TYPE_CHECKING, Protocol
+
+from graphmem.errors import LLMError
+
+if TYPE_CHECKING:
+    from graphmem.commands.types import Command, Outcome
+    from graphmem.models.protocols import Usage
+
+
+class Observer(Protocol):
+    """Is told what an engine does, in the thread that did it: its methods return at once and raise nothing."""
+
+    def on_commit(self, commands: Sequence[Command], outcomes: Sequence[Outcome]) -> None:
+        """Takes the commands of a committed change set, and the outcome of each."""
+        ...
+
+    def on_search(self, seconds: float, degraded: Sequence[str]) -> None:
+        """Takes the duration of a search, and the names of the arms, stores and models that it left out."""
+        ...
+
+    def on_model_call(self, operation: str, seconds: float, usage: Usage | None, error: str | None) -> None:
+        """Takes one call of a model: its duration, its tokens if they are known, the class of its error if it failed.
+
+        `operation` is that of the prompt, or "embed".
+        """
+        ...
+
+
+class ModelCall:
+    """One call of a model in progress; `usage` is set once it is known."""
+
+    usage: Usage | None = None
+
+
+class Observers:
+    """The observers of one engine. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._observers: tuple[Observer, ...] = ()
+
+    def add(self, observer: Observer) -> None:
+        """Adds an observer; it is told what happens from now on."""
+        self._observers = (*self._observers, observer)
+
+    def committed(self, commands: Sequence[Command], outcomes: Sequence[Outcome]) -> None:
+        """Reports a commit."""
+        for observer in self._observers:
+            observer.on_commit(commands, outcomes)
+
+    def searched(self, seconds: float, degraded: Sequence[str]) -> None:
+        """Reports a search."""
+        for observer in self._observers:
+            observer.on_search(seconds, degraded)
+
+    @contextmanager
+    def model_call(self, operation: str) -> Iterator[ModelCall]:
+        """Measures the block, which calls a model, and reports it, also if it raises."""
+        call, begin, failure = ModelCall(), perf_counter(), None
+        try:
+            yield call
+        except Exception as error:
+            failure = type(error).__name__
+            call.usage = error.usage if isinstance(error, LLMError) else None
+            raise
+        finally:
+            for observer in self._observers:
+                observer.on_model_call(operation, perf_counter() - begin, call.usage, failure)
