@@ -275,7 +275,7 @@ def _rest() -> str:
                 f"`{method.upper()} {path}`",
                 _inputs(operation, document),
                 ", ".join(answers),
-                operation["description"],
+                " ".join(operation["description"].split()),
             )
             rows.setdefault(operation["tags"][0], []).append(row)
     header = "route", "takes", "answers", ""

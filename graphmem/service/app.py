@@ -21,10 +21,12 @@ from graphmem.concurrency import Pool
 from graphmem.memory import Memory
 from graphmem.service import (
     chat_routes,
+    graph_routes,
     health,
     mem0_admin,
     mem0_platform,
     mem0_routes,
+    memory_routes,
     problems,
     settings_routes,
 )
@@ -39,7 +41,9 @@ from graphmem.settings.schema import ServeSettings
 
 ROUTERS = (
     mem0_routes.router,
+    memory_routes.router,
     chat_routes.router,
+    graph_routes.router,
     settings_routes.router,
     mem0_admin.router,
     mem0_platform.router,
