@@ -30,6 +30,7 @@ from graphmem.service import (
     memory_routes,
     problems,
     settings_routes,
+    transfer_routes,
 )
 from graphmem.service.auth import Authenticator, sent_key
 from graphmem.service.calls import CallPool
@@ -46,6 +47,7 @@ ROUTERS = (
     chat_routes.router,
     graph_routes.router,
     settings_routes.router,
+    transfer_routes.router,
     maintenance_routes.router,
     mem0_admin.router,
     mem0_platform.router,
@@ -56,6 +58,8 @@ OPEN_PATHS = ("/", "/healthz", "/readyz", "/openapi.json")
 # Seconds that the end of the service waits for the chats that it has accepted.
 CHATS_SECONDS = 20.0
 MAX_IMPORT_BYTES = 1024**3
+# Exports and imports that run at a time.
+TRANSFERS = 4
 # Paths whose POST requests add memories: they have a rate limit of their own.
 ADDING_PATHS = frozenset({"/memories", "/v3/memories/add/", "/chats/saved"})
 
@@ -73,6 +77,7 @@ def service_app(
     service = Service(
         AsyncMemory._wrapping(memory, pool),  # noqa: SLF001  (same package)
         pool,
+        CallPool(TRANSFERS, 0),
         Pool(1, thread_name_prefix="graphmem-probe"),
         Keys(memory),
         ChatWorker(memory, chat_routes.RECALL_SECONDS, settings.threads),
@@ -105,6 +110,7 @@ def _rest_app(service: Service, mcp: Any, authenticator: Authenticator, *, close
             yield
         # Before the pool and the memory, which storing the accepted chats needs.
         await asyncio.to_thread(service.chats.close, CHATS_SECONDS)
+        await asyncio.to_thread(service.transfers.shutdown)
         await asyncio.to_thread(service.pool.shutdown)
         service.probes.shutdown(wait=False)
         authenticator.close()
