@@ -54,6 +54,7 @@ def test_a_lost_row_is_reported_and_repaired(client: TestClient, memory: Memory)
     assert ok(client.post("/verify"))["ok"]
 
 
+@pytest.mark.thorough  # it opens a folder twice
 def test_another_configured_embedder_is_named(make: Make, tmp_path: Any) -> None:
     with make(tmp_path) as memory:
         memory.add("I like tea.", user_id="ana")

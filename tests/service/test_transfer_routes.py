@@ -7,7 +7,6 @@ import json
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,6 +16,7 @@ from starlette.testclient import TestClient
 from support.ledger_snapshot import contents, exported, same
 from support.log_guard import listening
 from support.service import client_of, headers, served
+from support.tenancy import make_home
 from support.waiting import TIMEOUT, wait_until
 
 from graphmem import Memory
@@ -89,15 +89,19 @@ def test_an_export_that_cannot_begin_is_a_problem(memory: Memory, client: TestCl
 
 
 @pytest.fixture
-def large(make_memory: Make, tmp_path: Path) -> Memory:
-    """A memory whose export is larger than what the buffers of two sockets hold, so that a client can hold it up."""
-    memory = make_memory(tmp_path)
-    messages = [
-        {"role": "user", "content": f"I like tea {number}.", "metadata": {"note": "x" * 250_000}}
-        for number in range(40)
-    ]
-    memory.add(messages, user_id="ana")
-    return memory
+def large(make_memory: Make) -> Iterator[Memory]:
+    """A memory whose export is larger than what the buffers of two sockets hold, so that a client can hold it up.
+
+    It is in a folder: one without has a single connection, which an export keeps.
+    """
+    with make_home() as home:
+        memory = make_memory(home)
+        messages = [
+            {"role": "user", "content": f"Tea {number}.", "metadata": {"note": "x" * 250_000}} for number in range(32)
+        ]
+        memory.add(messages, user_id="ana")
+        yield memory
+        memory.close()
 
 
 def held_up(url: str, key: dict[str, str]) -> socket.socket:
@@ -121,7 +125,7 @@ def test_clients_that_hang_up_end_their_exports(large: Memory) -> None:
                 stack.enter_context(held_up(url, key))
             refused = client.get("/export")
             assert ok(refused, 503)["code"] == "overloaded"
-            assert ok(client.get("/memories?limit=1"))["total"] == 40
+            assert ok(client.get("/memories?limit=1"))["total"] == 32
         wait_until(lambda: client.get("/export").status_code == 200)
         assert not [line for line in listener.lines if "Task exception" in line or "Traceback" in line]
 
