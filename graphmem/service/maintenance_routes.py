@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from graphmem.service import problems
 from graphmem.service.dependencies import AdminParam, CallerParam, ServiceParam
@@ -102,6 +102,12 @@ class VerifyAnswer(BaseModel):
     projections: dict[str, ProjectionReport]
 
 
+class NoQuery(BaseModel):
+    """No query parameters: one that is ignored could be meant to change what a call does."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
 class PendingAnswer(BaseModel):
     """Unfinished projections ("vectors", "graph") and kinds of jobs ("facts", "procedure", "summary")."""
 
@@ -116,13 +122,13 @@ class RetryAnswer(PendingAnswer):
 
 
 @router.post("/verify")
-async def verify(_: AdminParam, service: ServiceParam) -> VerifyAnswer:
+async def verify(_: AdminParam, __: Annotated[NoQuery, Query()], service: ServiceParam) -> VerifyAnswer:
     """Checks the ledger, and compares each projection with it. Changes nothing."""
     return VerifyAnswer.model_validate(await service.memory.verify())
 
 
 @router.post("/repair")
-async def repair(_: AdminParam, service: ServiceParam) -> VerifyAnswer:
+async def repair(_: AdminParam, __: Annotated[NoQuery, Query()], service: ServiceParam) -> VerifyAnswer:
     """Finishes pending work, repairs differences, and returns the report of POST /verify afterwards.
 
     After erasures it also rewrites the ledger's file without the erased words.
@@ -131,12 +137,12 @@ async def repair(_: AdminParam, service: ServiceParam) -> VerifyAnswer:
 
 
 @router.post("/flush")
-async def flush(_: AdminParam, service: ServiceParam) -> PendingAnswer:
+async def flush(_: AdminParam, __: Annotated[NoQuery, Query()], service: ServiceParam) -> PendingAnswer:
     """Finishes background work, waits for it, and returns what is still pending."""
     return PendingAnswer.model_validate(await service.memory.flush())
 
 
 @router.post("/retry")
-async def retry(_: AdminParam, service: ServiceParam) -> RetryAnswer:
+async def retry(_: AdminParam, __: Annotated[NoQuery, Query()], service: ServiceParam) -> RetryAnswer:
     """Runs all jobs of the language model now, also those that failed before, and waits for them."""
     return RetryAnswer.model_validate(await service.memory.retry_failed())

@@ -91,7 +91,15 @@ def test_failed_jobs_run_again(make_memory: Make) -> None:
             assert ok(client.post("/retry")) == {"done": 1, "failed": {}, "pending": []}
 
 
-@pytest.mark.parametrize("path", ["/verify", "/repair", "/flush", "/retry"])
+PATHS = "/verify", "/repair", "/flush", "/retry"
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_parameter_that_would_be_ignored_is_refused(client: TestClient, path: str) -> None:
+    assert "repair" in ok(client.post(path, params={"repair": True}), 422)["detail"]
+
+
+@pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("role", ["user", "app", "metrics"])
 def test_maintenance_takes_an_admin(memory: Memory, path: str, role: str) -> None:
     with client_of(memory, role=role) as client:
