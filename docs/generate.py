@@ -275,7 +275,7 @@ def _rest() -> str:
                 f"`{method.upper()} {path}`",
                 _inputs(operation, document),
                 ", ".join(answers),
-                " ".join(operation["description"].split()),
+                operation["description"].partition("\n\n")[0],
             )
             rows.setdefault(operation["tags"][0], []).append(row)
     header = "route", "takes", "answers", ""

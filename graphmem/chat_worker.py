@@ -174,16 +174,27 @@ class ChatWorker:
         dated = _dated(messages, datetime.now(UTC))
         self._enqueue(_Queued(scope, lambda: dated))
 
-    def store_part(self, scope: Scope, messages: Sequence[Mapping[str, Any]], rounds: Callable[[], int | None]) -> None:
+    def store_part(
+        self,
+        scope: Scope,
+        messages: Sequence[Mapping[str, Any]],
+        rounds: Callable[[], int | None],
+        session_key: str = "",
+    ) -> None:
         """Stores the last rounds of a chat of which no earlier part is remembered, otherwise as `store` does.
 
         `messages` is the whole chat or the last part of it. A message is recognised by its "id", or by its words and
         "timestamp"; one with neither, by its words and the two messages before it. If the part does not have these two,
         they are looked for among the stored messages. `rounds` is called in the thread that stores and returns how many
-        of the last rounds are stored, None for nothing; it may raise GraphmemError.
+        of the last rounds are stored, None for nothing; it may raise GraphmemError. `session_key` distinguishes chats
+        of the scope that begin with the same words.
         """
         accepted_at = datetime.now(UTC)
-        self._enqueue(_Queued(scope, lambda: _dated(self._with_ids(scope, messages, rounds()), accepted_at)))
+
+        def dated() -> list[Mapping[str, Any]]:
+            return _dated(self._with_ids(scope, messages, rounds(), session_key), accepted_at)
+
+        self._enqueue(_Queued(scope, dated))
 
     def _enqueue(self, queued: _Queued) -> None:
         self._engine.check_open()
@@ -196,13 +207,13 @@ class ChatWorker:
             self._queue.append(queued)
 
     def _with_ids(
-        self, scope: Scope, messages: Sequence[Mapping[str, Any]], rounds: int | None
+        self, scope: Scope, messages: Sequence[Mapping[str, Any]], rounds: int | None, session_key: str
     ) -> list[Mapping[str, Any]]:
         """Returns the messages of the last rounds, with ids for those that have neither an id nor a timestamp."""
         if rounds is None:
             return []
         ledger = self._engine.ledger
-        possible = ids_in_part(self.keyed, messages, last_turns(ledger, scope, EARLIER_TURNS))
+        possible = ids_in_part(self.keyed, messages, last_turns(ledger, scope, EARLIER_TURNS), session_key)
         start = last_rounds(messages, rounds)
         uncertain = {id_ for ids in possible[start:] if len(ids) > 1 for id_ in ids}
         known = known_message_ids(ledger, scope, uncertain) if uncertain else frozenset()

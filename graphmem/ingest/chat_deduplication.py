@@ -99,16 +99,19 @@ class ChatHistory:
 
 
 def ids_in_part(
-    keyed: Callable[..., str], messages: Sequence[Mapping[str, Any]], earlier: Sequence[Mapping[str, Any]]
+    keyed: Callable[..., str],
+    messages: Sequence[Mapping[str, Any]],
+    earlier: Sequence[Mapping[str, Any]],
+    session_key: str = "",
 ) -> list[tuple[str, ...]]:
     """Returns the ids that each message may have if `messages` is the last part of a chat; () without any.
 
     The first of them is the message's id if `messages` is the whole chat. Only the first two messages have others: the
     ids after each place in `earlier`, the last messages of the scope that are stored, oldest first. Any other message
-    has the two before it in the part. `keyed` is that of `ChatHistory`. Raises TypeError or AttributeError for anything
-    but messages.
+    has the two before it in the part. `keyed` and `session_key` are those of `ChatHistory`. Raises TypeError or
+    AttributeError for anything but messages.
     """
-    whole = ChatHistory(keyed).message_ids(messages)
+    whole = ChatHistory(keyed, session_key).message_ids(messages)
     places = [n for n, id_ in enumerate(whole) if id_ is not None][:MESSAGES_BEFORE]
     begin = [fingerprint for n in places if (fingerprint := _fingerprint(messages[n])) is not None]
     before = [fingerprint for one in earlier if (fingerprint := _fingerprint(one)) is not None]
@@ -117,7 +120,7 @@ def ids_in_part(
     for end in range(len(padded), MESSAGES_BEFORE, -1):
         row = padded[end - MESSAGES_BEFORE : end] + begin
         for n, place in enumerate(places):
-            possible[place] += (keyed("", *row[n : n + MESSAGES_BEFORE + 1], 1),)
+            possible[place] += (keyed(session_key, *row[n : n + MESSAGES_BEFORE + 1], 1),)
     return possible
 
 

@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from graphmem.errors import CLOSED, ConfigError, ModelError
@@ -39,6 +39,16 @@ _REDIRECTS = range(300, 400)
 _SERVER_ERRORS = 500  # and above
 
 _request_logs_muted: ContextVar[bool] = ContextVar("request_logs_muted", default=False)
+
+
+class EndpointNames(NamedTuple):
+    """The settings of a section that have an endpoint's URL and key, for error messages."""
+
+    url: str = "openai_base_url"
+    key: str = "api_key"
+
+
+NAMES = EndpointNames()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,23 +78,23 @@ class Endpoint:
         return {"gen_ai.provider.name": "openai", "server.address": parts.hostname, "server.port": parts.port}
 
 
-def resolve_endpoint(section: str, api_key: str | None, base_url: str | None) -> Endpoint:
+def resolve_endpoint(section: str, api_key: str | None, base_url: str | None, names: EndpointNames = NAMES) -> Endpoint:
     """Returns the configured endpoint, else the one of OPENAI_BASE_URL and OPENAI_API_KEY.
 
     OPENAI_API_BASE, the older name, counts if OPENAI_BASE_URL is not set. OPENAI_API_KEY is sent only to OpenAI and to
     URLs that an environment variable contains; any other URL gets only the configured key. Raises ConfigError for an
     invalid URL or key, or if OpenAI's endpoint has no key.
     """
-    url, headers = _parse_url(section, base_url or _environment_url() or OPENAI_URL)
-    uses_environment = not base_url or _is_openai_host(url) or _is_in_environment(section, base_url)
+    url, headers = _parse_url(f"{section}.{names.url}", base_url or _environment_url() or OPENAI_URL)
+    uses_environment = not base_url or _is_openai_host(url) or _is_in_environment(f"{section}.{names.url}", base_url)
     key = (api_key or (os.environ.get("OPENAI_API_KEY") if uses_environment else None) or "").strip()
     if not key and url == OPENAI_URL:
         raise ConfigError(
-            f"{section}.api_key: OpenAI's endpoint needs a key; set it, or OPENAI_API_KEY, or for a server of your own "
-            f"{section}.openai_base_url"
+            f"{section}.{names.key}: OpenAI's endpoint needs a key; set it, or OPENAI_API_KEY, or for a server of your "
+            f"own {section}.{names.url}"
         )
     if not (key.isascii() and key.isprintable()):
-        raise ConfigError(f"{section}.api_key: holds characters that no key has; copy it anew (not shown)")
+        raise ConfigError(f"{section}.{names.key}: holds characters that no key has; copy it anew (not shown)")
     return Endpoint(section, url, key or NO_KEY, headers, uses_environment)
 
 
@@ -98,13 +108,13 @@ def _is_openai_host(url: str) -> bool:
     return parts.scheme == "https" and f".{parts.hostname}".endswith(f".{urlsplit(OPENAI_URL).hostname}")
 
 
-def _is_in_environment(section: str, url: str) -> bool:
+def _is_in_environment(setting: str, url: str) -> bool:
     """Whether an environment variable contains the configured URL."""
-    ours = os.environ.get(f"GRAPHMEM_{section.replace('.', '__').upper()}__OPENAI_BASE_URL")
+    ours = os.environ.get(f"GRAPHMEM_{setting.replace('.', '__').upper()}")
     return any((one or "").strip().rstrip("/") == url.strip().rstrip("/") for one in (_environment_url(), ours))
 
 
-def _parse_url(section: str, configured_url: str) -> tuple[str, dict[str, str]]:
+def _parse_url(setting: str, configured_url: str) -> tuple[str, dict[str, str]]:
     """Returns the URL without user and password, and the headers that carry these instead."""
     try:
         parts = urlsplit(configured_url.strip())
@@ -113,7 +123,7 @@ def _parse_url(section: str, configured_url: str) -> tuple[str, dict[str, str]]:
         hostname, port = None, None
     if hostname is None or parts.scheme not in {"http", "https"} or parts.query or parts.fragment:
         raise ConfigError(
-            f"{section}.openai_base_url: must be like https://host/v1, without '?' and '#'; correct it, or "
+            f"{setting}: must be like https://host/v1, without '?' and '#'; correct it, or "
             "OPENAI_BASE_URL or OPENAI_API_BASE (not shown: it may hold a password)"
         )
     host = f"[{hostname}]" if ":" in hostname else hostname
@@ -160,7 +170,6 @@ class Connection:
 def _create_client(endpoint: Endpoint, timeout: float, error_type: type[ModelError]) -> OpenAI:
     import openai
 
-    _install_log_filter()
     try:
         return openai.OpenAI(
             api_key=endpoint.key,
@@ -270,7 +279,7 @@ def send(call: Callable[[], Any]) -> EndpointResponse | EndpointError:
     import openai
 
     try:
-        with _mute_request_logs():
+        with mute_request_logs():
             response = call()
             return EndpointResponse(_parse_body(response.content), response.retries_taken + 1)
     except openai.APIStatusError as error:
@@ -294,7 +303,9 @@ def _parse_body(content: bytes) -> Any:
 
 
 @contextmanager
-def _mute_request_logs() -> Iterator[None]:
+def mute_request_logs() -> Iterator[None]:
+    """Keeps the transport from logging the URLs of requests made in the block."""
+    _install_log_filter()
     token = _request_logs_muted.set(True)
     try:
         yield

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI
@@ -34,10 +35,14 @@ from graphmem.service import (
 )
 from graphmem.service.auth import Authenticator, sent_key
 from graphmem.service.calls import CallPool
+from graphmem.service.chat_settings import configured_settings
 from graphmem.service.dependencies import Service
 from graphmem.service.keys import Keys
 from graphmem.service.mcp.http import USER_HEADER, Key, mcp_app
 from graphmem.service.middleware import LOOPBACK, Authentication, BodyLimit, Hosts, RequestLog
+from graphmem.service.proxy import routes as proxy_routes
+from graphmem.service.proxy.proxy import ChatProxy
+from graphmem.service.proxy.upstream import Upstream, configured_endpoint
 from graphmem.service.rate_limits import RateLimits
 from graphmem.settings.schema import ServeSettings
 
@@ -51,6 +56,7 @@ ROUTERS = (
     maintenance_routes.router,
     mem0_admin.router,
     mem0_platform.router,
+    proxy_routes.router,
     health.router,
 )
 MCP_PATH = "/mcp"
@@ -73,16 +79,7 @@ def service_app(
     `close_memory`: the end of the application closes the memory.
     """
     settings = settings or ServeSettings()
-    pool = CallPool(settings.threads, settings.queue)
-    service = Service(
-        AsyncMemory._wrapping(memory, pool),  # noqa: SLF001  (same package)
-        pool,
-        CallPool(TRANSFERS, 0),
-        Pool(1, thread_name_prefix="graphmem-probe"),
-        Keys(memory),
-        ChatWorker(memory, chat_routes.RECALL_SECONDS, settings.threads),
-        settings,
-    )
+    service = _open_service(memory, settings)
     authenticator = Authenticator(
         service.keys, admin_key=settings.admin_api_key, is_open=not needs_key, default_user=settings.default_user
     )
@@ -91,15 +88,40 @@ def service_app(
     rest = _rest_app(service, mcp, authenticator, close_memory=close_memory)
     app: ASGIApp = _Gate(rest, mcp, settings.default_user)
     app = Authentication(app, authenticator, RateLimits(settings), OPEN_PATHS, _adds)
-    app = BodyLimit(app, lambda path: MAX_IMPORT_BYTES if path == "/import" else settings.max_body_bytes)
+    app = BodyLimit(app, partial(_max_body_bytes, settings))
     app = RequestLog(Hosts(app, hosts), service.requests.note)
     if settings.cors_origins:
         app = CORSMiddleware(app, allow_origins=settings.cors_origins, allow_methods=["*"], allow_headers=["*"])
     return app
 
 
+def _open_service(memory: Memory, settings: ServeSettings) -> Service:
+    pool, proxy = CallPool(settings.threads, settings.queue), settings.proxy
+    chats = ChatWorker(memory, chat_routes.RECALL_SECONDS, settings.threads)
+    calls = AsyncMemory._wrapping(memory, pool)  # noqa: SLF001  (same package)
+    endpoint = configured_endpoint(proxy, memory._engine.settings.llm)  # noqa: SLF001
+    return Service(
+        calls,
+        pool,
+        CallPool(TRANSFERS, 0),
+        Pool(1, thread_name_prefix="graphmem-probe"),
+        Keys(memory),
+        chats,
+        configured_settings(proxy),
+        ChatProxy(calls, chats, proxy, is_shared=settings.workers > 1),
+        None if endpoint is None else Upstream(endpoint, forward_authorization=proxy.forward_authorization),
+        settings,
+    )
+
+
 def _adds(method: str, path: str) -> bool:
     return method == "POST" and path in ADDING_PATHS
+
+
+def _max_body_bytes(settings: ServeSettings, path: str) -> int:
+    if path == "/import":
+        return MAX_IMPORT_BYTES
+    return settings.proxy.max_body_bytes if path in proxy_routes.PROXY_PATHS else settings.max_body_bytes
 
 
 def _rest_app(service: Service, mcp: Any, authenticator: Authenticator, *, close_memory: bool) -> FastAPI:
@@ -108,6 +130,9 @@ def _rest_app(service: Service, mcp: Any, authenticator: Authenticator, *, close
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(mcp.router.lifespan_context(mcp))
             yield
+        service.proxy.close()
+        if service.upstream is not None:
+            await service.upstream.close()
         # Before the pool and the memory, which storing the accepted chats needs.
         await asyncio.to_thread(service.chats.close, CHATS_SECONDS)
         await asyncio.to_thread(service.transfers.shutdown)

@@ -71,7 +71,7 @@ async def context(body: ContextBody, caller: CallerParam, service: ServiceParam)
     memory = service.memory.sync
 
     def call() -> str:
-        settings = settings_in_force(memory, ids.get("user_id"), max_chars=body.max_chars)
+        settings = settings_in_force(memory, ids.get("user_id"), service.chat_defaults, max_chars=body.max_chars)
         if not settings.recall:
             return ""
         return memory.context(
@@ -174,7 +174,7 @@ async def _recalled(body: RecallBody, scope: Scope, service: Service, deadline: 
 
 async def _settings(service: Service, scope: Scope, seconds: float, **of_request: Any) -> ChatSettings:
     """Reads the settings for a request. Raises TimeoutError after so many seconds, GraphmemError."""
-    call = service.run(settings_in_force, service.memory.sync, scope.user_id, **of_request)
+    call = service.run(settings_in_force, service.memory.sync, scope.user_id, service.chat_defaults, **of_request)
     return await asyncio.wait_for(call, seconds)
 
 
@@ -227,7 +227,8 @@ async def chats_saved(body: SavedBody, caller: CallerParam, service: ServicePara
         return SavedAnswer(accepted=False)
 
     def rounds() -> int | None:
-        in_force = settings_in_force(service.memory.sync, scope.user_id, **given(rounds=body.rounds))
+        memory, defaults = service.memory.sync, service.chat_defaults
+        in_force = settings_in_force(memory, scope.user_id, defaults, **given(rounds=body.rounds))
         return in_force.rounds if in_force.save else None
 
     try:

@@ -1,7 +1,7 @@
 """Settings of recalling and saving that change while the service runs.
 
 They are rows of the ledger that are read at each request, so a change is in force at the next one, in every process.
-What a request says comes before the user's settings, these before those of all users, and those before the defaults.
+What a request says comes before the user's settings, these before those of all users, those before the configuration.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from graphmem.commands.types import ChangeSettings
 from graphmem.errors import ValidationError
 from graphmem.memory import Memory
 from graphmem.service.schemas import Body
+from graphmem.settings.schema import ProxySettings
 from graphmem.stores.ledger import settings
 from graphmem.stores.ledger.settings import StoredSetting
 
@@ -61,6 +62,13 @@ class ChatSettings(BaseModel):
     rounds: int = 2
 
 
+def configured_settings(proxy: ProxySettings) -> ChatSettings:
+    """Returns the settings that the configuration has; the others have their defaults."""
+    return ChatSettings(
+        **{name: value for name, value in proxy.model_dump().items() if name in ChatSettings.model_fields}
+    )
+
+
 class SettingsChange(Body):
     """Settings to be set; null removes one, and those that are left out stay."""
 
@@ -92,8 +100,11 @@ def change_settings(memory: Memory, user_id: str | None, change: SettingsChange,
     memory._engine.commit([ChangeSettings(_checked_user(user_id), values, changed_by)])  # noqa: SLF001
 
 
-def view_settings(memory: Memory, user_id: str | None) -> SettingsView:
-    """Returns the settings of a user, or (None) of all users. Raises as `change_settings` does."""
+def view_settings(memory: Memory, user_id: str | None, defaults: ChatSettings) -> SettingsView:
+    """Returns the settings of a user, or (None) of all users; `defaults` are those of the configuration.
+
+    Raises as `change_settings` does.
+    """
     memory._engine.check_open()  # noqa: SLF001  (same package)
     user = _checked_user(user_id)
     with memory._engine.ledger.read() as connection:  # noqa: SLF001
@@ -105,16 +116,16 @@ def view_settings(memory: Memory, user_id: str | None) -> SettingsView:
         for change in (*changes, *own_changes)
         if change.value is not None and change.name in ChatSettings.model_fields
     }
-    return SettingsView(ChatSettings.model_validate(values), own_changes)
+    return SettingsView(ChatSettings.model_validate(defaults.model_dump() | values), own_changes)
 
 
-def settings_in_force(memory: Memory, user_id: str | None, **of_request: Any) -> ChatSettings:
+def settings_in_force(memory: Memory, user_id: str | None, defaults: ChatSettings, **of_request: Any) -> ChatSettings:
     """Returns the settings for a request of a user (None: of no user); values that it does not give are None.
 
-    Raises as `change_settings` does.
+    `defaults` are those of the configuration. Raises as `change_settings` does.
     """
     given = {name: value for name, value in of_request.items() if value is not None}
-    return view_settings(memory, user_id).in_force.model_copy(update=given)
+    return view_settings(memory, user_id, defaults).in_force.model_copy(update=given)
 
 
 def _checked_user(user_id: str | None) -> str | None:

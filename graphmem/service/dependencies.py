@@ -14,7 +14,10 @@ from graphmem.chat_worker import ChatWorker
 from graphmem.concurrency import Pool
 from graphmem.service.auth import Caller
 from graphmem.service.calls import CallPool
+from graphmem.service.chat_settings import ChatSettings
 from graphmem.service.keys import Keys
+from graphmem.service.proxy.proxy import ChatProxy
+from graphmem.service.proxy.upstream import Upstream
 from graphmem.service.request_ring import LatestRequests
 from graphmem.settings.schema import ServeSettings
 
@@ -27,7 +30,8 @@ class Service:
     """An open service: its memory, whose calls run in `pool`, the keys of its ledger, its settings and
     its latest requests.
 
-    `chats` recalls for chats and stores them, in threads of its own.
+    `chats` recalls for chats and stores them, in threads of its own; `chat_defaults` are the settings of the
+    configuration for that. `proxy` adds memories to chats, which go to `upstream` (None: not configured).
 
     `transfers` has the threads of exports and imports, which last as long as their clients take.
 
@@ -40,6 +44,9 @@ class Service:
     probes: Pool
     keys: Keys
     chats: ChatWorker
+    chat_defaults: ChatSettings
+    proxy: ChatProxy
+    upstream: Upstream | None
     settings: ServeSettings
     requests: LatestRequests = field(default_factory=LatestRequests)
 

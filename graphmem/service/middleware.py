@@ -148,6 +148,7 @@ class _Body:
 
 class Authentication:
     """Finds the caller of each request, before its body is read, and counts the request against the rate limits.
+    Sets `caller` and `admission_seconds`, the seconds that this took, in the request's state.
 
     Paths in `open_paths`, and those below the ones that end with "/", need no key. `adds(method, path)` tells requests
     that add memories.
@@ -175,7 +176,7 @@ class Authentication:
         )
 
     async def _admit(self, scope: Scope) -> None:
-        text = sent_key(Headers(scope=scope))
+        text, begin = sent_key(Headers(scope=scope)), perf_counter()
         caller = await self._authenticator.find(text)
         if caller is None:
             await self._rate_limits.count_refusal((scope.get("client") or ("",))[0])
@@ -184,6 +185,7 @@ class Authentication:
         state["caller"] = caller
         adds = self._adds(scope["method"], scope["path"])
         state["headers"].update(await self._rate_limits.count_request(caller.key_id, caller.rate, adds=adds))
+        state["admission_seconds"] = perf_counter() - begin
 
 
 def _is_preflight(scope: Scope) -> bool:

@@ -50,7 +50,7 @@ async def get_settings(
     A setting that a user does not have is that of all users, else the default.
     """
     user_id = _named_user(caller, of)
-    return _answer(user_id, await service.run(view_settings, service.memory.sync, user_id))
+    return _answer(user_id, await service.run(view_settings, service.memory.sync, user_id, service.chat_defaults))
 
 
 @router.put("/settings")
@@ -68,7 +68,7 @@ async def put_settings(
 
     def change() -> SettingsView:
         change_settings(service.memory.sync, user_id, body, caller.key_id)
-        return view_settings(service.memory.sync, user_id)
+        return view_settings(service.memory.sync, user_id, service.chat_defaults)
 
     return _answer(user_id, await service.run(change))
 

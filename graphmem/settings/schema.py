@@ -46,6 +46,14 @@ EmbedFunction = Callable[[list[str]], Any]
 """Texts in, one vector (a sequence of floats) for each out."""
 
 
+def _checked_expression(value: str) -> str:
+    try:
+        re.compile(value)
+    except re.error:
+        raise PydanticCustomError("expression", "is no regular expression of Python's re; correct it") from None
+    return value
+
+
 def _checked_path(value: object) -> object:
     if value == "":
         raise PydanticCustomError("empty_path", "is empty; give a path or leave the key out")
@@ -155,6 +163,7 @@ Dimensions = Annotated[int, Field(ge=1, le=65_536)]
 Port = Annotated[int, Field(ge=1, le=65_535)]
 # A variable has several names with commas between them.
 NameList = Annotated[tuple[Text, ...], BeforeValidator(lambda v: v.split(",") if isinstance(v, str) else v)]
+RegularExpression = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_checked_expression)]
 RateLimit = Annotated[str, Field(pattern=r"^[1-9]\d{0,8}/(second|minute|hour|day)$")]
 
 
@@ -487,6 +496,66 @@ class McpSettings(_Section):
     )
 
 
+class ProxySettings(_Section):
+    """The proxy of the service, `POST /v1/chat/completions`: where it sends chats, and what it adds and stores."""
+
+    upstream_url: SecretUrl | None = Field(
+        default=None,
+        description="The URL of the OpenAI-compatible endpoint that answers, such as `https://api.openai.com/v1`; by "
+        "default that of `llm`.",
+    )
+    upstream_key: SecretStr | None = Field(
+        default=None,
+        description="The API key of that endpoint; by default OPENAI_API_KEY, for OpenAI's own. Without `upstream_url` "
+        "that of `llm`.",
+    )
+    forward_authorization: bool = Field(
+        default=False,
+        description="Send the header `Authorization` of a request to the endpoint in place of that key. Clients then "
+        "send the service's key as `X-API-Key`.",
+    )
+    inject: Literal["system", "user"] = Field(
+        default="system",
+        description="Where memories stand: at the end of the first system message, or in front of the last user "
+        "message, which keeps the beginning of a prompt the same for a provider's cache.",
+    )
+    top_k: Annotated[int, Field(ge=1, le=LIMITS.max_top_k)] = Field(
+        default=5, description="The most memories of a prompt."
+    )
+    max_chars: Annotated[int, Field(ge=1, le=20_000)] = Field(
+        default=1200, description="The most characters of the memories of a prompt."
+    )
+    time_limit: Annotated[float, Field(gt=0, le=60)] = Field(
+        default=3.0, description="Seconds that a request waits for memories; then it is sent without."
+    )
+    save: bool = Field(default=True, description="Store the last rounds of chats.")
+    settle_seconds: Annotated[float, Field(gt=0, le=86_400)] = Field(
+        default=600.0,
+        description="Seconds after which the last answer of a chat is stored, if no other answer to the same question "
+        "replaced it. Earlier it is stored when the client sends it back as part of the chat.",
+    )
+    user_headers: NameList = Field(
+        default=("X-OpenWebUI-User-Id",),
+        description="Headers that name the user of a request, after `X-Graphmem-User`; for keys that are not bound to "
+        "a user.",
+    )
+    session_headers: NameList = Field(
+        default=("X-OpenWebUI-Chat-Id",), description="Headers that name the chat, after `X-Graphmem-Session`."
+    )
+    skip: tuple[RegularExpression, ...] = Field(
+        default=(
+            r"\A### Task:",
+            r"\AAnalyze this conversation and provide:",
+            r"(?is)\A.{0,200}\b(concise|short|brief)\b.{0,60}\btitle\b.{0,40}\bconversation\b",
+        ),
+        description="Regular expressions; a request whose last user message one of them matches has no memory. The "
+        "default ones match requests for titles and tags by Open WebUI and LibreChat.",
+    )
+    max_body_bytes: Annotated[int, Field(ge=1024)] = Field(
+        default=32 * 1024 * 1024, description="The most bytes of a chat, which may contain images."
+    )
+
+
 class ServeSettings(_Section):
     """The service `graphmem serve`. Its options override these."""
 
@@ -534,6 +603,8 @@ class ServeSettings(_Section):
         description="A Redis server that counts requests for all processes (extra `redis`). By default each process "
         "counts its own.",
     )
+
+    proxy: ProxySettings = ProxySettings()
 
     def with_values(self, **values: Any) -> ServeSettings:
         """Returns these settings with other values. Raises `ConfigError` for an unusable one."""

@@ -83,7 +83,8 @@ def _run_commands(example: Example) -> None:
 def _serve(example: Example) -> None:
     memory = example.namespace["opened"].enter_context(Memory())
     os.environ["KEY"] = Keys(memory).create("admin").text
-    example.namespace["opened"].enter_context(served(memory, port=example.namespace["port"]))
+    configured = memory._engine.settings.serve.model_dump(exclude_unset=True) | {"port": example.namespace["port"]}
+    example.namespace["opened"].enter_context(served(memory, **configured))
 
 
 _sybil = Sybil([PythonCodeBlockParser(), CodeBlockParser("sh", _run_commands), _find_files, SkipParser()])

@@ -57,7 +57,7 @@ def test_a_users_settings_come_before_those_of_all_users_and_these_before_the_de
 
 def test_a_request_comes_before_all_settings(memory: Memory) -> None:
     change_settings(memory, "ana", SettingsChange(top_k=7, rewrite=False), "a key")
-    in_force = settings_in_force(memory, "ana", top_k=2, rewrite=None, max_chars=9)
+    in_force = settings_in_force(memory, "ana", ChatSettings(), top_k=2, rewrite=None, max_chars=9)
     assert (in_force.top_k, in_force.rewrite, in_force.max_chars) == (2, False, 9)
 
 
@@ -124,8 +124,8 @@ def test_a_users_key_has_the_settings_of_this_user_alone(memory: Memory) -> None
         for method, more in (("GET", {}), ("PUT", {"json": {"top_k": 1}})):
             response = client.request(method, "/settings", params={"user_id": "bob"}, **more)
             assert (response.status_code, response.json()["code"]) == (403, "other_scope")
-    assert settings_in_force(memory, "bob").top_k == 9
-    assert settings_in_force(memory, None).top_k == DEFAULTS["top_k"]
+    assert settings_in_force(memory, "bob", ChatSettings()).top_k == 9
+    assert settings_in_force(memory, None, ChatSettings()).top_k == DEFAULTS["top_k"]
 
 
 def test_a_key_bound_to_an_agent_reads_the_settings_of_its_user_and_does_not_change_them(
@@ -144,13 +144,13 @@ def test_an_application_names_the_user(memory: Memory) -> None:
         assert client.put("/settings", json={"top_k": 1}).status_code == 400
         put(client, {"top_k": 3}, "bob")
         assert get(client, "bob")["settings"]["top_k"] == 3
-    assert settings_in_force(memory, None).top_k == DEFAULTS["top_k"]
+    assert settings_in_force(memory, None, ChatSettings()).top_k == DEFAULTS["top_k"]
 
 
 def test_an_admin_without_a_user_means_all_users_also_where_there_is_a_default_user(memory: Memory) -> None:
     with client_of(memory, default_user="ana") as client:
         assert put(client, {"top_k": 3})["user_id"] is None
-    assert settings_in_force(memory, "bob").top_k == 3
+    assert settings_in_force(memory, "bob", ChatSettings()).top_k == 3
 
 
 def test_a_key_for_metrics_has_no_settings(memory: Memory) -> None:
@@ -181,10 +181,10 @@ def test_deleting_a_user_erases_this_users_settings(memory: Memory) -> None:
     for user in ("ana", "bob", None):
         change_settings(memory, user, SettingsChange(rewrite_prompt=f"xylophone of {user}"), "a key")
     memory.delete_all(user_id="ana", agent_id="Max")
-    assert settings_in_force(memory, "ana").rewrite_prompt == "xylophone of ana"
+    assert settings_in_force(memory, "ana", ChatSettings()).rewrite_prompt == "xylophone of ana"
     memory.delete_all(user_id="ana")
-    assert settings_in_force(memory, "ana").rewrite_prompt == "xylophone of None"
-    assert settings_in_force(memory, "bob").rewrite_prompt == "xylophone of bob"
+    assert settings_in_force(memory, "ana", ChatSettings()).rewrite_prompt == "xylophone of None"
+    assert settings_in_force(memory, "bob", ChatSettings()).rewrite_prompt == "xylophone of bob"
     memory.reset()
     with memory._engine.ledger.read() as connection:
         assert connection.execute(select(schema.settings)).all() == []

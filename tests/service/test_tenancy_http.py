@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -47,9 +47,11 @@ from support.waiting import TIMEOUT
 
 from graphmem import Memory, Settings
 from graphmem.service import chat_routes
-from graphmem.service.chat_settings import SettingsChange, change_settings, view_settings
+from graphmem.service.chat_settings import ChatSettings, SettingsChange, change_settings, view_settings
+from graphmem.testing import ModelEndpoint
 
 PLATFORM = "v1", "v2", "v3"
+PROXY_SECONDS = 30.0
 
 
 # --- two services -----------------------------------------------------------------------------------------------------
@@ -68,6 +70,7 @@ class Sender:
 class Services:
     worlds: Worlds
     clients: tuple[TestClient, TestClient]
+    upstream: ModelEndpoint
     senders: list[Sender]
     events: list[str]
     before: str
@@ -76,13 +79,21 @@ class Services:
         """All data of the victim."""
         memory = self.worlds.with_victim
         return (
-            snapshot_victim(memory) + repr(view_settings(memory, VICTIM)) + str(memory.stats(user_id=VICTIM)["usage"])
+            snapshot_victim(memory)
+            + repr(view_settings(memory, VICTIM, ChatSettings()))
+            + str(memory.stats(user_id=VICTIM)["usage"])
         )
 
     @property
     def document(self) -> dict[str, Any]:
         document: dict[str, Any] = self.clients[0].get("/openapi.json").json()
         return document
+
+
+def client(memory: Memory, upstream: ModelEndpoint) -> AbstractContextManager[TestClient]:
+    """A client without a key of a memory's service, whose proxy takes its time."""
+    proxy = {"upstream_url": upstream.url, "upstream_key": "any", "time_limit": PROXY_SECONDS}
+    return client_of(memory, role=None, proxy=proxy)
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +105,8 @@ def services() -> Iterator[Services]:
             stack.enter_context(Memory(":memory:", settings=Settings.from_dict(fake_models()))) for _ in range(2)
         )
         worlds = populate(first, second)
-        clients = tuple(stack.enter_context(client_of(memory, role=None)) for memory in (first, second))
+        upstream = stack.enter_context(ModelEndpoint(default="I see."))
+        clients = tuple(stack.enter_context(client(memory, upstream)) for memory in (first, second))
         change_settings(first, VICTIM, SettingsChange(rewrite_prompt=SECRETS[0], top_k=1, save=False), "a key")
         sent = {"messages": f"{SECRETS[0]} sleeps.", **VICTIM_SCOPE, "timestamp": THEN}
         stored = clients[0].post("/memories", json=sent, headers={**headers(first), "Idempotency-Key": "k1"})
@@ -108,8 +120,9 @@ def services() -> Iterator[Services]:
             Sender("user", keys("user", user_id=STRANGER), [{}, {"run_id": RUN}]),
             Sender("app", keys("app"), [STRANGER_SCOPE, {**STRANGER_SCOPE, "agent_id": AGENT}]),
         ]
-        services = Services(Worlds(first, second, ids, "", worlds.generators), clients, senders, events, "")  # type: ignore[arg-type]
-        yield Services(services.worlds, services.clients, services.senders, services.events, services.snapshot())
+        worlds = replace(worlds, ids=ids)
+        services = Services(worlds, clients, upstream, senders, events, "")  # type: ignore[arg-type]
+        yield replace(services, before=services.snapshot())
 
 
 # --- a stranger's requests --------------------------------------------------------------------------------------------
@@ -213,6 +226,8 @@ OPERATOR_ROUTES: dict[str, Any] = {
     "DELETE /v2/entities/{entity_type}/{entity_id}/": None,
 }  # fmt: skip
 # Routes without anything of a user.
+CHAT = "/v1/chat/completions"
+PROXY_ROUTES = [f"POST {CHAT}", "POST /v1/completions", "POST /v1/embeddings", "GET /v1/models"]
 OPEN_ROUTES = ["GET /", "GET /healthz", "GET /readyz", "GET /v1/ping/", "GET /configure/providers"]
 
 
@@ -221,7 +236,7 @@ def routes_of(document: dict[str, Any]) -> set[str]:
 
 
 def test_there_is_a_row_for_every_route(services: Services) -> None:
-    rows = [*list_requests(["x"] * 6, ["x"]), *OPERATOR_ROUTES, *OPEN_ROUTES]
+    rows = [*list_requests(["x"] * 6, ["x"]), *OPERATOR_ROUTES, *PROXY_ROUTES, *OPEN_ROUTES]
     assert len(rows) == len(set(rows))
     assert set(rows) == routes_of(services.document)
 
@@ -229,8 +244,9 @@ def test_there_is_a_row_for_every_route(services: Services) -> None:
 # --- comparing both services ------------------------------------------------------------------------------------------
 
 # Parts of an answer that differ between any two services.
-OWN_PARTS = re.compile(r'"(took_ms|next_cursor|changed_by)":("[^"]*"|[\d.]+)')
-OWN_HEADERS = {"content-length", "ratelimit-limit", "ratelimit-remaining", "ratelimit-reset"}
+OWN_PARTS = re.compile(r'"(took_ms|next_cursor|changed_by|created)": ?("[^"]*"|[\d.]+)')
+OWN_HEADERS = {"content-length", "date", "ratelimit-limit", "ratelimit-remaining", "ratelimit-reset"}
+SAVING = {"/chats/saved", CHAT}
 
 
 def render(response: Any) -> str:
@@ -242,7 +258,7 @@ def compare(services: Services, sender: Sender, method: str, request: Request) -
     answers = []
     with listening() as logs:
         for number, send in enumerate(services.worlds.each(lambda memory: memory)):
-            memory, client = send(), services.clients[number]
+            memory, forwarded = send(), len(services.upstream.requests)
             options: dict[str, Any] = {"params": request.params}
             if request.body is not None:
                 options["json"] = request.body
@@ -251,10 +267,13 @@ def compare(services: Services, sender: Sender, method: str, request: Request) -
                 with client_of(memory, role=None) as ending:
                     response = ending.request(method, request.path, headers=sent, **options)
             else:
-                response = client.request(method, request.path, headers=sent, follow_redirects=False, **options)
+                response = services.clients[number].request(
+                    method, request.path, headers=sent, follow_redirects=False, **options
+                )
             if method != "GET":
                 memory.flush()
-            answers.append(OWN_PARTS.sub(r'"\1":0', render(response)))
+            bodies = [one.body for one in services.upstream.requests[forwarded:]]
+            answers.append(OWN_PARTS.sub(r'"\1":0', f"{render(response)}\n{json.dumps(bodies)}"))
     first, second = answers
     assert normalise_answer(first) == normalise_answer(second)
     assert_no_secret(first, *logs.lines)
@@ -349,10 +368,28 @@ def test_tools_of_mcp_answer_a_stranger_alike(services: Services) -> None:
             body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
             answer = compare(services, sender, "POST", Request("/mcp", body=body, headers=sent))
             assert answer.startswith("200")
-            assert json.loads(answer.splitlines()[-1])["result"]["content"]
+            assert json.loads(answer.splitlines()[-2])["result"]["content"]
         foreign = {**sent, "X-Graphmem-User": quote(f"{VICTIM}2")}
         if sender.role == "user":
             assert "names another user" in compare(
                 services, sender, "POST", Request("/mcp", body=body, headers=foreign)
             )
+    assert services.snapshot() == services.before
+
+
+def test_the_proxy_adds_no_memories_of_the_victim_to_a_strangers_chat(services: Services) -> None:
+    for sender in services.senders:
+        named = {} if sender.role == "user" else {"X-Graphmem-User": STRANGER}
+        for text in QUESTIONS[:4]:
+            body = {"model": "m", "messages": [{"role": "user", "content": text}]}
+            for more in ({}, {"X-Graphmem-Agent": AGENT}, {"X-Graphmem-Session": RUN}):
+                answer = compare(services, sender, "POST", Request(CHAT, body=body, headers={**named, **more}))
+                assert answer.startswith("200")
+        if sender.role == "user":
+            compare(services, sender, "POST", Request(CHAT, body={**body, "user": VICTIM}))
+            compare(services, sender, "POST", Request(CHAT, body=body, headers={"X-Graphmem-User": quote(VICTIM)}))
+        for route in PROXY_ROUTES[1:]:
+            method, _, path = route.partition(" ")
+            texts = {"model": "m", "input": [GUESSED]}
+            compare(services, sender, method, Request(path, body=None if method == "GET" else texts, headers=named))
     assert services.snapshot() == services.before

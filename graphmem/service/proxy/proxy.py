@@ -1,0 +1,250 @@
+"""Decides for each chat what is recalled, where it is added, and what is stored."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, NamedTuple
+
+from starlette.datastructures import Headers
+
+from graphmem.async_memory import AsyncMemory
+from graphmem.boundary import validation
+from graphmem.chat_worker import ChatWorker, RecallRequest
+from graphmem.errors import GraphmemError, ValidationError
+from graphmem.ingest.chat_deduplication import MESSAGES_BEFORE, ChatHistory, message_text
+from graphmem.logs import log_text
+from graphmem.model import ASSISTANT, Scope
+from graphmem.retrieval.context import inject_block
+from graphmem.service.auth import Caller
+from graphmem.service.chat_settings import ChatSettings, configured_settings, settings_in_force
+from graphmem.service.problems import Problem
+from graphmem.service.proxy.answers import WaitingAnswers
+from graphmem.service.proxy.chat_body import ChatBody, last_part, read_chat, spoken_turns, without_reasoning
+from graphmem.settings.schema import ProxySettings
+
+logger = logging.getLogger("graphmem")
+
+USER = "user"
+USER_HEADER, AGENT_HEADER, SESSION_HEADER = "X-Graphmem-User", "X-Graphmem-Agent", "X-Graphmem-Session"
+SWITCH_HEADER = "X-Graphmem"
+# At the end of a model's name: no memory for this request.
+NO_MEMORY_SUFFIX = ":nomemory"
+# Members of a body that name the user: OpenAI's former and present one.
+USER_MEMBERS = ("user", "safety_identifier")
+# The beginning of a user message, in characters, by which requests that clients make for themselves are recognised.
+SKIP_CHARS = 1000
+# Blocks that are kept for the further requests of a turn in which the model calls tools, and for how many seconds.
+MAX_BLOCKS, BLOCK_SECONDS = 1000, 300.0
+
+
+class Prepared(NamedTuple):
+    """A request as it goes to the endpoint: its body, the header X-Graphmem of the answer, and who gets its text."""
+
+    body: bytes
+    status_line: str
+    on_answer: Callable[[str], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Chat:
+    """A chat with memory: whose it is, the key of its session ("" if unknown), and its turns.
+
+    `question` is the index of the last user's turn; the turns after it are of a model that calls tools. `starts_turn`:
+    no model was asked this question yet. `goes_on`: the last message is the beginning of the answer.
+    """
+
+    scope: Scope
+    session_key: str
+    turns: list[dict[str, Any]]
+    question: int
+    starts_turn: bool
+    goes_on: bool
+
+    @property
+    def text(self) -> str:
+        """The text of the question."""
+        return message_text(self.turns[self.question])
+
+
+class ChatProxy:
+    """Adds memories to chats and stores them. Whatever fails in the memory, a chat goes on without it.
+
+    `is_shared`: other processes get requests of the same chats. Answers are then stored only when the client sends them
+    back: an answer that another process has replaced would not be recognised. For the event loop's thread only.
+    """
+
+    def __init__(
+        self, memory: AsyncMemory, chats: ChatWorker, settings: ProxySettings, *, is_shared: bool = False
+    ) -> None:
+        self._memory, self._chats, self._settings = memory, chats, settings
+        self._defaults = configured_settings(settings)
+        self._is_shared = is_shared
+        self._skip = [re.compile(expression) for expression in settings.skip]
+        self._answers = WaitingAnswers(settings.settle_seconds)
+        self._blocks: OrderedDict[tuple[Scope, str, str], tuple[str, float]] = OrderedDict()
+
+    async def prepare(self, body: bytes, headers: Headers, caller: Caller, waited: float = 0.0) -> Prepared:
+        """Returns a request with the memories for it, and begins to store its chat.
+
+        Takes at most the time limit, less the seconds that the request has waited. Raises Problem 403 if the key is
+        bound to another user than the request names.
+        """
+        deadline = monotonic() + self._settings.time_limit - waited
+        chat_body = read_chat(body)
+        if chat_body is None:
+            return Prepared(body, "off; no-chat")
+        model = chat_body.members.get("model")
+        if isinstance(model, str) and model.endswith(NO_MEMORY_SUFFIX):
+            return Prepared(chat_body.replaced({"model": model.removesuffix(NO_MEMORY_SUFFIX)}), "off; model")
+        chat = self._chat(chat_body, headers, caller)
+        if isinstance(chat, str):
+            return Prepared(body, f"off; {chat}")
+        settings = await self._settings_of(chat, deadline)
+        block, outcome = await self._recall(chat, settings, deadline)
+        if block:
+            messages = inject_block(chat_body.messages, block, (settings or self._defaults).inject)
+            body = chat_body.replaced({"messages": messages})
+        is_saved = (settings or self._defaults).save
+        return Prepared(body, f"on; {outcome}", self._save(chat, settings or self._defaults) if is_saved else None)
+
+    def close(self) -> None:
+        """Stores the answers that wait."""
+        self._answers.store_all()
+
+    # --- whose chat -----------------------------------------------------------------------------------------------
+
+    def _chat(self, body: ChatBody, headers: Headers, caller: Caller) -> _Chat | str:
+        """Returns the chat of a request, or why it has no memory. Raises Problem 403."""
+        if headers.get(SWITCH_HEADER, "").strip().lower() == "off":
+            return "requested"
+        number = body.members.get("n")
+        if isinstance(number, int) and number > 1:
+            return "several-answers"
+        scope = self._scope(body.members, headers, caller)
+        if scope is None:
+            return "no-user"
+        turns = spoken_turns(body.messages, self._memory.sync.limits.max_message_chars)
+        question = next((n for n in range(len(turns) - 1, -1, -1) if turns[n]["role"] == USER), None)
+        if question is None:
+            return "no-question"
+        last_role = body.messages[-1].get("role")
+        session_key = _first(headers, (SESSION_HEADER, *self._settings.session_headers)) or ""
+        chat = _Chat(scope, session_key, turns, question, last_role == USER, last_role == ASSISTANT)
+        if any(expression.search(chat.text[:SKIP_CHARS]) for expression in self._skip):
+            return "skipped"
+        return chat
+
+    def _scope(self, members: Mapping[str, Any], headers: Headers, caller: Caller) -> Scope | None:
+        """Returns whose memories a request uses, None for nobody's. Raises Problem 403."""
+        user_id = _first(headers, (USER_HEADER,))
+        if user_id is None and caller.role != "user":
+            named = (value for name in USER_MEMBERS if isinstance(value := members.get(name), str) and value)
+            user_id = _first(headers, self._settings.user_headers) or next(named, None)
+        try:
+            ids = caller.scope({"user_id": user_id, "agent_id": _first(headers, (AGENT_HEADER,))})
+            return validation.required_scope(**ids)[0] if "user_id" in ids else None
+        except ValidationError:
+            return None
+        except Problem as problem:
+            if problem.status == 403:  # noqa: PLR2004
+                raise
+            return None
+
+    # --- recalling ------------------------------------------------------------------------------------------------
+
+    async def _settings_of(self, chat: _Chat, deadline: float) -> ChatSettings | None:
+        """Returns the settings for a chat, None if they cannot be read in time."""
+        reading = self._memory._run(  # noqa: SLF001  (same package)
+            settings_in_force, self._memory.sync, chat.scope.user_id, self._defaults
+        )
+        try:
+            return await asyncio.wait_for(reading, deadline - monotonic())
+        except (TimeoutError, GraphmemError) as error:
+            logger.warning("the settings of a chat could not be read (%s)", log_text(error))
+            return None
+
+    async def _recall(self, chat: _Chat, settings: ChatSettings | None, deadline: float) -> tuple[str, str]:
+        """Returns the block for a chat, and the outcome in words; within a turn it is that of the turn's beginning."""
+        key = chat.scope, chat.session_key, self._chats.keyed(chat.text)
+        block, reusable_until = self._blocks.get(key, ("", 0.0))
+        if not chat.starts_turn and reusable_until >= monotonic():
+            return block, "memories=reused"
+        if settings is None:
+            return "", "recall=failed"
+        if not settings.recall:
+            return "", "recall=off"
+        request = RecallRequest(
+            chat.scope,
+            validation.storable_part(chat.text, validation.MAX_QUERY_CHARS),
+            chat.turns[: chat.question],
+            min(settings.top_k, self._memory.sync.limits.max_top_k),
+            settings.max_chars,
+            rewrite=settings.rewrite,
+            rewrite_prompt=settings.rewrite_prompt,
+        )
+        try:
+            recalled = await self._chats.arecall_steps(request, max(0.0, deadline - monotonic()))
+        except Exception as error:  # noqa: BLE001  (no failure of the memory may end a chat)
+            logger.warning("a recall failed (%s)", log_text(error))
+            return "", "recall=failed"
+        self._blocks[key] = recalled.block, monotonic() + BLOCK_SECONDS
+        self._blocks.move_to_end(key)
+        if len(self._blocks) > MAX_BLOCKS:
+            self._blocks.popitem(last=False)
+        if recalled.failure is not None:
+            return recalled.block, f"recall={'timeout' if isinstance(recalled.failure, TimeoutError) else 'failed'}"
+        return recalled.block, f"memories={len(recalled.hits) if recalled.block else 0}"
+
+    # --- storing --------------------------------------------------------------------------------------------------
+
+    def _save(self, chat: _Chat, settings: ChatSettings) -> Callable[[str], None] | None:
+        """Begins to store the last rounds of a chat as far as the client has kept them.
+
+        Returns what gets the text of the answer, None if that is stored only when the client sends it back.
+        """
+        part = last_part(chat.turns[: chat.question + 1], settings.rounds, MESSAGES_BEFORE)
+        ids = ChatHistory(self._chats.keyed, chat.session_key).message_ids(part)
+        questions = [(chat.scope, id_) for id_, turn in zip(ids, part, strict=True) if turn["role"] == USER]
+        for question in questions:  # the answers to those in the part are in it, if they were kept
+            self._answers.drop(question)
+        if chat.starts_turn:
+            self._store(chat, part)
+        if self._is_shared or chat.goes_on:
+            return None
+
+        def keep(answer: str) -> None:
+            text = validation.storable_part(without_reasoning(answer), self._memory.sync.limits.max_message_chars)
+            if text.strip():
+                whole = [*last_part(chat.turns, 1, MESSAGES_BEFORE), {"role": ASSISTANT, "content": text.strip()}]
+                self._answers.add(questions[-1], lambda: self._store(chat, whole))
+
+        return keep
+
+    def _store(self, chat: _Chat, part: list[dict[str, Any]]) -> None:
+        user_id = chat.scope.user_id
+
+        def rounds() -> int | None:
+            in_force = settings_in_force(self._memory.sync, user_id, self._defaults)
+            return in_force.rounds if in_force.save else None
+
+        try:
+            self._chats.store_part(chat.scope, part, rounds, chat.session_key)
+        except GraphmemError as error:
+            logger.warning("a chat could not be taken (%s)", log_text(error))
+
+
+def _first(headers: Headers, names: tuple[str, ...]) -> str | None:
+    """Returns the first of these headers that has a value, read as UTF-8 if it is."""
+    for name in names:
+        if value := headers.get(name, "").strip():
+            try:
+                return value.encode("latin-1").decode()
+            except UnicodeDecodeError:
+                return value
+    return None

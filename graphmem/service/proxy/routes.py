@@ -1,0 +1,64 @@
+"""The paths of the proxy: chat completions with memory, and what passes through unchanged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from graphmem.errors import ConfigError
+from graphmem.service import problems
+from graphmem.service.dependencies import CallerParam, Service, ServiceParam
+from graphmem.service.proxy.upstream import ForwardedAnswer, Outgoing, Upstream
+
+CHAT_PATH = "/v1/chat/completions"
+PROXY_PATHS = frozenset({CHAT_PATH, "/v1/completions", "/v1/embeddings"})
+# Any JSON is taken: what it has to be, the endpoint says.
+_ANY_BODY: dict[str, Any] = {"requestBody": {"content": {"application/json": {"schema": {}}}, "required": True}}
+_ANY_ANSWER: dict[int | str, dict[str, Any]] = {
+    200: {"description": "The endpoint's answer.", "content": {"application/json": {}, "text/event-stream": {}}},
+    "default": {"description": "The endpoint's answer, whatever its status."},
+}
+
+router = APIRouter(tags=["proxy"], responses={**problems.documented(502), **_ANY_ANSWER})
+
+
+@router.post(CHAT_PATH, openapi_extra=_ANY_BODY)
+async def chat_completions(request: Request, caller: CallerParam, service: ServiceParam) -> Response:
+    """Answers a chat by the configured endpoint, with memories of its user added, and stores the chat.
+
+    The header X-Graphmem of the answer says what was recalled, or why nothing was.
+    """
+    upstream = _upstream(service)
+    waited = request.state.admission_seconds
+    prepared = await service.proxy.prepare(await request.body(), request.headers, caller, waited)
+    outgoing = _outgoing(request, upstream, prepared.body)
+    return ForwardedAnswer(upstream, outgoing, prepared.status_line, prepared.on_answer)
+
+
+@router.post("/v1/completions", openapi_extra=_ANY_BODY)
+@router.post("/v1/embeddings", openapi_extra=_ANY_BODY)
+async def pass_through(request: Request, _: CallerParam, service: ServiceParam) -> Response:
+    """Passes a request to the configured endpoint, unchanged."""
+    upstream = _upstream(service)
+    return ForwardedAnswer(upstream, _outgoing(request, upstream, await request.body()))
+
+
+@router.get("/v1/models")
+async def models(request: Request, _: CallerParam, service: ServiceParam) -> Response:
+    """Returns the models of the configured endpoint. The list may be a minute old."""
+    upstream = _upstream(service)
+    return await upstream.models(_outgoing(request, upstream, b""))
+
+
+def _upstream(service: Service) -> Upstream:
+    """Returns the endpoint. Raises ConfigError."""
+    if service.upstream is None:
+        raise ConfigError("serve.proxy.upstream_url: is not set, nor llm; name the endpoint that answers chats")
+    return service.upstream
+
+
+def _outgoing(request: Request, upstream: Upstream, body: bytes) -> Outgoing:
+    query = f"?{request.url.query}" if request.url.query else ""
+    path = request.url.path.removeprefix("/v1") + query
+    return Outgoing(request.method, path, upstream.headers_for(request.headers), body)
