@@ -6,9 +6,11 @@ What a request says comes before the user's settings, these before those of all 
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
+import pydantic
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
@@ -21,6 +23,8 @@ from graphmem.service.schemas import Body
 from graphmem.settings.schema import ProxySettings
 from graphmem.stores.ledger import settings
 from graphmem.stores.ledger.settings import StoredSetting
+
+logger = logging.getLogger("graphmem")
 
 MAX_CONTEXT_CHARS = 20_000
 MAX_PROMPT_CHARS = 20_000
@@ -110,13 +114,25 @@ def view_settings(memory: Memory, user_id: str | None, defaults: ChatSettings) -
     with memory._engine.ledger.read() as connection:  # noqa: SLF001
         changes = settings.of_user(connection, None)
         own_changes = changes if user is None else settings.of_user(connection, user)
-    # A newer version may have stored names that this one does not know.
-    values: dict[str, Any] = {
+    # A newer version may have stored names and values that this one does not know.
+    stored = {
         change.name: change.value
         for change in (*changes, *own_changes)
         if change.value is not None and change.name in ChatSettings.model_fields
     }
-    return SettingsView(ChatSettings.model_validate(defaults.model_dump() | values), own_changes)
+    return SettingsView(_usable(defaults.model_dump(), stored), own_changes)
+
+
+def _usable(defaults: dict[str, Any], stored: dict[str, Any]) -> ChatSettings:
+    """Returns the stored settings, and the defaults for those that are not stored or have unusable values."""
+    try:
+        return ChatSettings.model_validate(defaults | stored)
+    except pydantic.ValidationError as error:
+        logger.warning("%d stored settings have unusable values and are left out", error.error_count())
+        unusable = {one["loc"][0] for one in error.errors()}
+        return ChatSettings.model_validate(
+            defaults | {name: value for name, value in stored.items() if name not in unusable}
+        )
 
 
 def settings_in_force(memory: Memory, user_id: str | None, defaults: ChatSettings, **of_request: Any) -> ChatSettings:

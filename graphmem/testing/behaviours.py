@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -21,10 +21,18 @@ def _unchanged(content: str) -> str:
 class Behaviour:
     """One answer to a chat request. The functions of this module return the usual ones.
 
-    `content` is the assistant's message (None: the endpoint's `default`); `change` rewrites it. `delay` is in seconds,
-    before anything is sent. `error` is the body of an error response, sent with `status` and `headers`. `end` is
-    "whole", "empty" (no body), "dropped" (half of the body, then the connection is closed) or "silent" (no response
-    until the endpoint is closed).
+    `content` is the assistant's message (None: the endpoint's `default`). `others` are the contents of the second and
+    further choices of a request with `n`; choices beyond these repeat `content`. `change` rewrites every content.
+    `reasoning` is sent in the field `reasoning_content`. Each of `tool_calls` is {"id", "type", "function": {"name",
+    "arguments"}}. `delay` is in seconds, before anything is sent. `error` is the body of an error response, sent with
+    `status` and `headers`.
+
+    A stream has the content in at most `chunks` deltas; the same holds for the reasoning and for the arguments of each
+    tool call. `pause` is in seconds, between two events. Each line of `noise` follows each chunk as an event.
+
+    `end` is "whole", "empty" (no body), "unfinished" (half of the body, as if that were all), "dropped" (half of the
+    body, then the connection is closed), "stalled" (half of the body, then nothing until the client leaves or the
+    endpoint is closed) or "silent" (no response until then). Half of a stream is half of its events.
     """
 
     content: str | None = None
@@ -35,7 +43,13 @@ class Behaviour:
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     error: Mapping[str, Any] | None = None
-    end: Literal["whole", "empty", "dropped", "silent"] = "whole"
+    end: Literal["whole", "empty", "unfinished", "dropped", "stalled", "silent"] = "whole"
+    others: Sequence[str] = ()
+    reasoning: str | None = None
+    tool_calls: Sequence[Mapping[str, Any]] = ()
+    chunks: int = 8
+    pause: float = 0.0
+    noise: Sequence[str] = ()
 
 
 def well(content: str | None = None) -> Behaviour:
@@ -46,6 +60,29 @@ def well(content: str | None = None) -> Behaviour:
 def slow(seconds: float, content: str | None = None) -> Behaviour:
     """Answers without a fault after so many seconds."""
     return Behaviour(content, delay=seconds)
+
+
+def streamed(content: str | None = None, *, chunks: int = 8, pause: float = 0.0) -> Behaviour:
+    """Answers without a fault; a stream has the content in at most so many deltas, `pause` seconds apart."""
+    return Behaviour(content, chunks=chunks, pause=pause)
+
+
+def choices(*contents: str) -> Behaviour:
+    """Answers with these contents, one for each choice that the request asks for by `n`; further ones have the first.
+
+    The first is the answer to a request without `n`.
+    """
+    return Behaviour(contents[0], others=contents[1:])
+
+
+def tool_calls(*calls: Mapping[str, Any], content: str = "") -> Behaviour:
+    """Calls tools, each {"id", "type", "function": {"name", "arguments"}}, with finish reason "tool_calls"."""
+    return Behaviour(content, finish_reason="tool_calls", tool_calls=calls)
+
+
+def reasoned(reasoning: str, content: str | None = None) -> Behaviour:
+    """Sends reasoning in the field `reasoning_content`, before the content."""
+    return Behaviour(content, reasoning=reasoning)
 
 
 def fenced(content: str | None = None) -> Behaviour:
@@ -127,9 +164,24 @@ def silent() -> Behaviour:
     return Behaviour(end="silent")
 
 
+def stalled(content: str | None = None) -> Behaviour:
+    """Sends half of the answer, of a stream half of its events, and then nothing until the client leaves."""
+    return Behaviour(content, end="stalled")
+
+
 def dropped(content: str | None = None) -> Behaviour:
-    """Closes the connection after half of the answer."""
+    """Closes the connection after half of the answer, of a stream after half of its events."""
     return Behaviour(content, end="dropped")
+
+
+def unfinished(content: str | None = None) -> Behaviour:
+    """Ends the response after half of the answer as if it were whole: a stream has no finish reason and no [DONE]."""
+    return Behaviour(content, end="unfinished")
+
+
+def noisy(content: str | None = None, lines: Sequence[str] = (": ping", "data: {no JSON")) -> Behaviour:
+    """Sends each of the lines, by default a comment and broken JSON, after each chunk of a stream."""
+    return Behaviour(content, noise=lines)
 
 
 def _add_trailing_commas(content: str) -> str:

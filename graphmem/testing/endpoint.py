@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import base64
-import json
-import socket
-import sys
-import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Lock, Thread
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias, cast
+from typing import Any, Literal, Self, TypeAlias
 
 from graphmem.testing.behaviours import Behaviour
+from graphmem.testing.completions import complete, to_json
 from graphmem.testing.models import HashEmbedder
+from graphmem.testing.server import Body, EndpointServer, Request
 
 Trait: TypeAlias = Literal["json_schema", "json_object", "temperature", "top_p", "max_tokens", "dimensions"]
 """A feature of requests that a server may refuse."""
 
-# Seconds between two checks of the server for `shutdown`, and seconds to wait for the end of a connection's thread.
+# Seconds between two checks of the server for `shutdown`.
 _POLL_SECONDS = 0.02
-_JOIN_SECONDS = 5.0
 
 # Errors in the words of DeepSeek, LM Studio, OpenAI and vLLM.
 _REFUSALS: Mapping[str, Mapping[str, Any]] = {
@@ -54,17 +48,8 @@ _REFUSALS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A client's request: `path` such as "/v1/chat/completions", `headers` by lower-case names, the JSON `body`."""
-
-    path: str
-    headers: Mapping[str, str]
-    body: Mapping[str, Any]
-
-
 class ModelEndpoint:
-    """An HTTP server with /v1/chat/completions, /v1/embeddings and /v1/models, for tests of programs that use models.
+    """An HTTP server with OpenAI's chat completions, embeddings and models, for tests of programs that use models.
 
         from graphmem.testing import ModelEndpoint, behaviours
 
@@ -76,12 +61,13 @@ class ModelEndpoint:
 
     Each chat request, retries included, is answered by the next behaviour of `script`; a string is a good answer with
     that content. After the last one, and for behaviours without content, the content is `default`: a string, or a
-    function from the request's body to a string.
+    function from the request's body to a string. A request with `stream` gets the same answer as a stream of chunks,
+    errors excepted, one with `n` so many choices. The legacy /v1/completions is answered likewise.
 
     `refuses` names response formats and parameters; a request with one of them gets HTTP 400 and leaves the script as
     it is. Embeddings are those of `HashEmbedder(dims)`: texts with common words are similar. A request may have at
     most `most_inputs` texts. `usage` counts four characters as a token, and reports up to `cached_tokens` of each
-    prompt as cached. The server is reachable from this machine only, and does not support streaming.
+    prompt as cached. The server is reachable from this machine only.
     """
 
     def __init__(
@@ -105,7 +91,8 @@ class ModelEndpoint:
         self._lock = Lock()
         self._requests: list[Request] = []
         self._closing = Event()
-        self._server = _Server(self)
+        # Not the method as it is now: a test may replace it later.
+        self._server = EndpointServer(lambda request: self.respond(request), self._closing)  # noqa: PLW0108
         self._thread: Thread | None = None
         self.then(*script)
 
@@ -150,55 +137,40 @@ class ModelEndpoint:
         self._server.server_close()
         self._server.end_connections()
 
-    def respond(self, request: Request) -> tuple[Behaviour, bytes]:
-        """Records a request; returns behaviour and body of its response. Override it for answers beyond a script."""
+    def respond(self, request: Request) -> tuple[Behaviour, Body]:
+        """Records a request; returns behaviour and body of its response. Override it for answers beyond a script.
+
+        The body of a stream is a list of its events, any other is JSON in bytes.
+        """
         with self._lock:
             self._requests.append(request)
-        if request.path == "/v1/chat/completions":
-            return self._chat(request.body)
+        if request.path in ("/v1/chat/completions", "/v1/completions"):
+            return self._complete(request.body, chat=request.path == "/v1/chat/completions")
         if request.path == "/v1/embeddings":
             return self._embeddings(request.body)
         if request.path == "/v1/models":
             models = [{"id": name, "object": "model", "created": 0, "owned_by": "test"} for name in self._models]
-            return Behaviour(), _json({"object": "list", "data": models})
+            return Behaviour(), to_json({"object": "list", "data": models})
         return _error(404, {"message": "no such path", "type": "invalid_request_error"})
 
-    def wait(self, seconds: float | None) -> None:
-        """Waits so many seconds, or (None) without limit; in both cases at most until the endpoint is closed."""
-        self._closing.wait(seconds)
-
-    def _chat(self, body: Mapping[str, Any]) -> tuple[Behaviour, bytes]:
+    def _complete(self, body: Mapping[str, Any], *, chat: bool) -> tuple[Behaviour, Body]:
         response_format = body.get("response_format")
         traits = {response_format.get("type") if isinstance(response_format, dict) else None, *body}
         for trait in sorted(self._refuses & traits):
             return _error(400, _REFUSALS[trait])
+        count = body.get("n") or 1
+        if not isinstance(count, int) or count < 1:
+            return _error(400, {"message": "n must be a positive number", "param": "n"})
         with self._lock:
             behaviour = self._script.popleft() if self._script else Behaviour()
         if behaviour.error is not None:
-            return behaviour, _json({"error": dict(behaviour.error)})
+            return behaviour, to_json({"error": dict(behaviour.error)})
         content = behaviour.content
         if content is None:
             content = self._default if isinstance(self._default, str) else self._default(body)
-        content = behaviour.change(content)
-        message = {"role": "assistant", "content": content or None, "refusal": behaviour.refusal}
-        prompt_tokens = max(len(json.dumps(body.get("messages"), ensure_ascii=False)) // 4, 1)
-        completion_tokens = -(-len(content) // 4)
-        answer = {
-            "id": "chatcmpl-test",
-            "object": "chat.completion",
-            "created": int(time.time()),
-            "model": body.get("model"),
-            "choices": [
-                {"index": 0, "finish_reason": behaviour.finish_reason, "logprobs": None, "message": message},
-            ],
-            "usage": {
-                "prompt_tokens": prompt_tokens,
-                "completion_tokens": completion_tokens,
-                "total_tokens": prompt_tokens + completion_tokens,
-                "prompt_tokens_details": {"cached_tokens": min(self._cached_tokens, prompt_tokens)},
-            },
-        }
-        return behaviour, _json(answer)
+        contents = [content, *behaviour.others, *[content] * (count - 1)][:count]
+        changed = [behaviour.change(one) for one in contents]
+        return behaviour, complete(body, behaviour, changed, self._cached_tokens, chat=chat)
 
     def _embeddings(self, body: Mapping[str, Any]) -> tuple[Behaviour, bytes]:
         texts = body.get("input")
@@ -222,93 +194,10 @@ class ModelEndpoint:
         ]
         tokens = sum(len(text) for text in texts) // 4 + 1
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-        return Behaviour(), _json({"object": "list", "model": body.get("model"), "data": data, "usage": usage})
-
-
-def _json(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+        return Behaviour(), to_json({"object": "list", "model": body.get("model"), "data": data, "usage": usage})
 
 
 def _error(status: int, fields: Mapping[str, Any]) -> tuple[Behaviour, bytes]:
-    return Behaviour(status=status), _json(
+    return Behaviour(status=status), to_json(
         {"error": {"type": "BadRequestError", "param": None, "code": None, **fields}}
     )
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = 64
-
-    def __init__(self, endpoint: ModelEndpoint) -> None:
-        self.endpoint = endpoint
-        self._connections: dict[Thread, socket.socket] = {}
-        super().__init__(("127.0.0.1", 0), _Handler)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        thread = Thread(
-            target=self.process_request_thread,
-            args=(request, client_address),
-            name="model-endpoint-connection",
-            daemon=True,
-        )
-        self._connections = {other: sock for other, sock in self._connections.items() if other.is_alive()}
-        self._connections[thread] = request
-        thread.start()
-
-    def end_connections(self) -> None:
-        """Closes connections that clients keep alive, and ends their threads. To be called after `server_close`."""
-        connections, self._connections = self._connections, {}
-        for connection in connections.values():
-            with suppress(OSError):  # it is closed already
-                connection.shutdown(socket.SHUT_RDWR)
-        for thread in connections:
-            thread.join(_JOIN_SECONDS)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exc_info()[1], ConnectionError):  # tests make clients give up
-            super().handle_error(request, client_address)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-
-    def do_GET(self) -> None:
-        """Answers a request without a body."""
-        self._answer({})
-
-    def do_POST(self) -> None:
-        """Answers a request with a JSON body; any other body counts as {}."""
-        try:
-            body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
-        except ValueError:
-            body = None
-        self._answer(body if isinstance(body, dict) else {})
-
-    def log_message(self, *_: Any) -> None:
-        """Logs nothing, to keep the output of tests clean."""
-
-    def _answer(self, body: Mapping[str, Any]) -> None:
-        endpoint = cast("_Server", self.server).endpoint
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        behaviour, content = endpoint.respond(Request(self.path.partition("?")[0].rstrip("/"), headers, body))
-        if behaviour.delay:
-            endpoint.wait(behaviour.delay)
-        if behaviour.end == "silent":
-            endpoint.wait(None)
-            self.close_connection = True
-            return
-        content = b"" if behaviour.end == "empty" else content
-        self.send_response(behaviour.status)
-        for name, value in {"Content-Type": "application/json", **behaviour.headers}.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        if behaviour.end == "dropped":
-            self.wfile.write(content[: len(content) // 2])
-            self.close_connection = True
-            with suppress(OSError):
-                self.connection.shutdown(socket.SHUT_RDWR)
-            return
-        self.wfile.write(content)
