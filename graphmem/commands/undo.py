@@ -43,12 +43,12 @@ def reverse_command(command: UndoEvent, uow: UnitOfWork) -> RestoreMemory | Upda
         )
     if event.event == "SCOPE":
         raise ValidationError(
-            f"event_id: SCOPE {event.id!r} cannot be taken back: what was said in a run was said there; "
+            "event_id: a SCOPE event cannot be taken back: what was said in a run was said there; "
             "delete_all(run_id=…) takes the memory out of a run"
         )
     if event.event not in {"UPDATE", "RETIRE"} or event.previous_state is None:
         raise ValidationError(
-            f"event_id: {event.event} {event.id!r} cannot be taken back, only an UPDATE or a RETIRE; "
+            f"event_id: its event is {event.event}, and only an UPDATE or a RETIRE can be taken back; "
             "delete() erases what was added"
         )
     changed = _changed_fields(event, event.previous_state, record, uow)
@@ -65,13 +65,13 @@ def _changed_fields(event: Event, before: Mapping[str, Any], record: MemoryRecor
     after = next((later.previous_state for later in later_events if later.previous_state is not None), now)
     changed = {name for name in _FIELDS if before.get(name) != after.get(name)}
     if not changed:
-        raise ValidationError(f"event_id: {event.event} {event.id!r} changed nothing that can be taken back")
+        raise ValidationError(f"event_id: this {event.event} changed nothing that can be taken back")
     # A field with its value from before the event counts as unchanged; so a second undo becomes a NONE and is refused.
     if changed_again := sorted(
         _FIELDS[name] for name in changed if now[name] not in (before.get(name), after.get(name))
     ):
         raise ValidationError(
-            f"event_id: {', '.join(changed_again)} changed again after {event.id!r}; take the later events back first"
+            f"event_id: {', '.join(changed_again)} changed again after this event; take the later events back first"
         )
     return changed
 

@@ -23,13 +23,17 @@ from graphmem.memory import Memory
 from graphmem.queries.gauges import read_gauges
 from graphmem.service import (
     chat_routes,
+    graph_routes,
     health,
+    maintenance_routes,
     mem0_admin,
     mem0_platform,
     mem0_routes,
+    memory_routes,
     metrics_routes,
     problems,
     settings_routes,
+    transfer_routes,
 )
 from graphmem.service.auth import Authenticator, sent_key
 from graphmem.service.calls import CallPool
@@ -48,8 +52,12 @@ from graphmem.settings.schema import ServeSettings
 
 ROUTERS = (
     mem0_routes.router,
+    memory_routes.router,
     chat_routes.router,
+    graph_routes.router,
     settings_routes.router,
+    transfer_routes.router,
+    maintenance_routes.router,
     mem0_admin.router,
     mem0_platform.router,
     proxy_routes.router,
@@ -61,6 +69,8 @@ OPEN_PATHS = ("/", "/healthz", "/readyz", "/openapi.json")
 # Seconds that the end of the service waits for the chats that it has accepted.
 CHATS_SECONDS = 20.0
 MAX_IMPORT_BYTES = 1024**3
+# Exports and imports that run at a time.
+TRANSFERS = 4
 # Paths whose POST requests add memories: they have a rate limit of their own.
 ADDING_PATHS = frozenset({"/memories", "/v3/memories/add/", "/chats/saved"})
 # Query parameters that may be there several times: lists, and those that are ignored.
@@ -104,6 +114,7 @@ def _open_service(memory: Memory, settings: ServeSettings) -> Service:
     return Service(
         calls,
         pool,
+        CallPool(TRANSFERS, 0),
         Pool(1, thread_name_prefix="graphmem-probe"),
         Keys(memory),
         chats,
@@ -136,6 +147,7 @@ def _rest_app(service: Service, mcp: Any, authenticator: Authenticator, *, close
             await service.upstream.close()
         # Before the pool and the memory, which storing the accepted chats needs.
         await asyncio.to_thread(service.chats.close, CHATS_SECONDS)
+        await asyncio.to_thread(service.transfers.shutdown)
         await asyncio.to_thread(service.pool.shutdown)
         service.probes.shutdown(wait=False)
         service.metrics.close()

@@ -34,11 +34,14 @@ class Service:
     `chats` recalls for chats and stores them, in threads of its own; `chat_defaults` are the settings of the
     configuration for that. `proxy` adds memories to chats, which go to `upstream` (None: not configured).
 
+    `transfers` has the threads of exports and imports, which last as long as their clients take.
+
     `probes` has a thread of its own, so that questions about the service's health do not wait behind calls.
     """
 
     memory: AsyncMemory
     pool: CallPool
+    transfers: CallPool
     probes: Pool
     keys: Keys
     chats: ChatWorker
@@ -52,6 +55,11 @@ class Service:
     async def run(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Runs a function in a thread for calls, as the methods of `memory` run. Raises Overloaded."""
         return await self.memory._run(function, *args, **kwargs)  # noqa: SLF001  (same package)
+
+    async def transfer(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Runs an export or an import in a thread for these. Raises Overloaded if as many run as may."""
+        memory = AsyncMemory._wrapping(self.memory.sync, self.transfers)  # noqa: SLF001  (same package)
+        return await memory._run(function, *args, **kwargs)  # noqa: SLF001  (same package)
 
 
 def _service(request: Request) -> Service:

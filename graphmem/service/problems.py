@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from http import HTTPStatus
@@ -137,12 +138,17 @@ async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
 def _methods(request: Request) -> set[str]:
     """Returns the methods of all documented routes with the path of a request."""
     paths: Mapping[str, Mapping[str, Any]] = request.app.openapi()["paths"]
-    return {
-        method.upper()
-        for template, operations in paths.items()
-        if compile_path(template)[0].match(request.url.path)
-        for method in operations
-    }
+
+    def matching(last_parameter: str) -> set[str]:
+        return {
+            method.upper()
+            for template, operations in paths.items()
+            if compile_path(re.sub(r"\}$", last_parameter, template))[0].match(request.url.path)
+            for method in operations
+        }
+
+    # The document does not tell which parameters at the end of a path take slashes.
+    return matching("}") or matching(":path}")
 
 
 async def _on_invalid_request(request: Request, error: Exception) -> JSONResponse:

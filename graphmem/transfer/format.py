@@ -111,7 +111,8 @@ class FieldReader:
     def refuse_unknown(self) -> None:
         """Raises ValidationError for fields that were not read."""
         for name in self._unread:
-            raise ValidationError(f"{self._path}{name[:80]!r}: is not a field of this type of record; remove it")
+            remedy = "is not a field of this type of record; remove it"
+            raise ValidationError(f"{self._path}{name[:80]!r}: {remedy}", f"{self._path}(another name): {remedy}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,9 +331,10 @@ def check_format(fields: FieldReader) -> None:
     version = fields.required("format", lambda value, path: validation.count(value, path, 1, MAX_VERSION))
     if version > FORMAT:
         writer = fields.optional("graphmem", validation.stored_name)
+        remedy = f"this one, {__version__}, reads formats up to {FORMAT}: upgrade graphmem"
         raise ValidationError(
-            f"format={version}: written by graphmem {writer or 'of a later version'}; this one, {__version__}, reads "
-            f"formats up to {FORMAT}: upgrade graphmem"
+            f"format={version}: written by graphmem {writer or 'of a later version'}; {remedy}",
+            f"format: written by a later version of graphmem; {remedy}",
         )
 
 

@@ -60,9 +60,17 @@ def import_records(
     if batches.error is not None:
         remedy = _REMEDIES["hook" if isinstance(batches.error, ConfigError) else record_name]
         after = f"{import_progress.progress_text()}. {remedy[0].upper()}{remedy[1:]}; the memories added so far stay"
-        message = f"{batches.error}; {after if done else 'nothing was imported'}"
-        raise type(batches.error)(message) from batches.error
+        end = f"; {after if done else 'nothing was imported'}"
+        raise _with_text(batches.error, "", end) from batches.error
     return import_progress.result(batches.refused)
+
+
+def _with_text(error: ValidationError | ConfigError, before: str, after: str = "") -> ValidationError | ConfigError:
+    """Returns an error of the same class with more text before and after its own."""
+    text = f"{before}{error}{after}"
+    if isinstance(error, ConfigError):
+        return ConfigError(text)
+    return ValidationError(text, f"{before}{error.without_value}{after}")
 
 
 class _CommandBatches:
@@ -108,7 +116,7 @@ class _CommandBatches:
                 return command
             allowed = apply_hook(self._hook, command, self._reader.digests)
         except (ValidationError, ConfigError) as error:
-            raise type(error)(f"{self._record_name} {self.records_read + 1}: {error}") from error
+            raise _with_text(error, f"{self._record_name} {self.records_read + 1}: ") from error
         self.hook_calls += 1
         self.refused += allowed is None
         return allowed

@@ -1,0 +1,222 @@
+"""Routes for the graph of a scope: its memories, entities and relations, and the names of entities."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, Response
+from pydantic import BaseModel, Field
+
+from graphmem.errors import NotFoundError
+from graphmem.memory import Memory
+from graphmem.model import EntityType
+from graphmem.service import answers, problems
+from graphmem.service.dependencies import CallerParam, ServiceParam
+from graphmem.service.schemas import Body, Ids, IdsBody, given
+
+MAX_GRAPH_MEMORIES = 10_000
+MAX_ENTITIES = 1000
+
+router = APIRouter(tags=["graph"], responses=problems.documented())
+
+
+# --- the graph --------------------------------------------------------------------------------------------------------
+
+
+class GraphQuery(Ids):
+    """Whose graph, and which part of it."""
+
+    around: str | None = Field(default=None, description="The name of an entity, or the id of a memory.")
+    hops: int = Field(default=2, ge=0, le=10, description="How many edges from `around` the nodes are at most.")
+    limit: int = Field(default=500, ge=1, le=MAX_GRAPH_MEMORIES, description="The graph has the newest memories.")
+
+
+class MemoryNode(BaseModel):
+    """A memory; its id is that of the memory."""
+
+    id: str
+    node: Literal["memory"]
+    memory: str
+    kind: str
+    speaker: str | None
+    at: str
+    valid_from: str
+    valid_to: str | None
+    user_id: str | None
+    agent_id: str | None
+    run_id: str | None
+    version: int
+
+
+class EntityNode(BaseModel):
+    """An entity; its id is "entity:" and its key."""
+
+    id: str
+    node: Literal["entity"]
+    key: str
+    name: str
+    type: str
+
+
+class GraphEdge(BaseModel):
+    """An edge; `relationship` says what it is.
+
+    MENTIONS (with `kind`) leads from a memory to an entity, NEXT to the next memory of a session, SAME_AS (with
+    `origin`) to another name of an entity, RELATES_TO (with `predicate`, `facts`, `memory_ids`, `confidence`,
+    `valid_at`, `invalid_at`) from one entity to another.
+    """
+
+    source: str
+    target: str
+    key: str
+    relationship: Literal["MENTIONS", "NEXT", "RELATES_TO", "SAME_AS"]
+    kind: str = ""
+    predicate: str = ""
+    facts: list[str] = []
+    memory_ids: list[str] = []
+    confidence: float = 1
+    valid_at: str | None = None
+    invalid_at: str | None = None
+    origin: str = ""
+
+
+class GraphAttributes(BaseModel):
+    """The UUID of the ledger, and the partition of the scope."""
+
+    ledger: str
+    partition: str
+
+
+class GraphAnswer(BaseModel):
+    """A graph as `networkx.node_link_graph(…, edges="edges")` reads it."""
+
+    directed: bool
+    multigraph: bool
+    graph: GraphAttributes
+    nodes: list[Annotated[MemoryNode | EntityNode, Field(discriminator="node")]]
+    edges: list[GraphEdge]
+
+
+@router.get("/graph", response_model=GraphAnswer)
+async def get_graph(query: Annotated[GraphQuery, Query()], caller: CallerParam, service: ServiceParam) -> Response:
+    """Returns the newest memories of a scope with their entities and relations, as node-link JSON.
+
+    `around` keeps the nodes at most `hops` edges away from an entity or a memory; the graph is empty without that node.
+    """
+    ids = caller.scope(query.named())
+    options = {"around": query.around, "hops": query.hops, "limit": query.limit}
+    # The text is made in the thread of the call, not in that of the event loop: a graph may have many nodes.
+    text = await service.run(_graph_text, service.memory.sync, ids, options)
+    return Response(text, media_type="application/json")
+
+
+def _graph_text(memory: Memory, ids: dict[str, Any], options: dict[str, Any]) -> str:
+    import networkx as nx  # noqa: PLC0415  (takes a quarter of a second)
+
+    data = nx.node_link_data(memory.graph(**ids, **options), edges="edges")
+    return GraphAnswer.model_validate(data).model_dump_json(exclude_unset=True)
+
+
+# --- entities ---------------------------------------------------------------------------------------------------------
+
+
+class EntitiesQuery(Ids):
+    """Whose entities, and which of them."""
+
+    query: str | None = Field(default=None, description="A part of the name.")
+    type: str | None = Field(default=None, description=f"One of {', '.join(EntityType)}.")
+    limit: int = Field(default=100, ge=1, le=MAX_ENTITIES)
+
+
+class EntityQuery(Ids):
+    """Whose memories mention the entity, and how many of them are returned."""
+
+    limit: int = Field(default=100, ge=1, le=MAX_ENTITIES)
+
+
+class AliasItem(BaseModel):
+    """Another name of an entity. `origin`: "user", or the rule that linked it ("first name", "said", "spelling")."""
+
+    key: str
+    name: str
+    origin: str
+
+
+class EntityItem(BaseModel):
+    """An entity with the number of the memories that mention it."""
+
+    key: str
+    name: str
+    type: str
+    memories: int
+    aliases: list[AliasItem]
+
+
+class EntityAnswer(BaseModel):
+    """An entity with the memories that mention it, newest first, and the relations that they state."""
+
+    key: str
+    name: str
+    type: str
+    aliases: list[AliasItem]
+    memories: list[answers.MemoryAnswer]
+    relations: list[answers.RelationAnswer]
+
+
+class NameBody(Body):
+    """A name under which an entity is displayed: 1 to 256 characters in one line."""
+
+    name: str
+
+
+class AliasBody(IdsBody):
+    """Two names, and whose memories mention them."""
+
+    a: str
+    b: str
+
+
+@router.get("/graph/entities")
+async def get_graph_entities(
+    query: Annotated[EntitiesQuery, Query()], caller: CallerParam, service: ServiceParam
+) -> list[EntityItem]:
+    """Lists the entities that a scope's memories mention, those with the most memories first.
+
+    An entity with several names is listed once. Users, agents and runs are at /entities.
+    """
+    found = await service.memory.entities(
+        **caller.scope(query.named()), **given(query=query.query, type=query.type, limit=query.limit)
+    )
+    return [EntityItem.model_validate(entity) for entity in found]
+
+
+@router.get("/graph/entities/{key:path}", response_model_exclude_unset=True, responses=problems.documented(404))
+async def get_graph_entity(
+    key: str, query: Annotated[EntityQuery, Query()], caller: CallerParam, service: ServiceParam
+) -> EntityAnswer:
+    """Returns an entity, by any of its names, with its memories and relations."""
+    details = await service.memory.entity(key, **caller.scope(query.named()), limit=query.limit)
+    if details is None:
+        raise NotFoundError
+    return EntityAnswer.model_validate(details)
+
+
+@router.patch("/graph/entities/{key:path}", response_model_exclude_unset=True, responses=problems.documented(404))
+async def rename_graph_entity(
+    key: str, body: NameBody, query: Annotated[Ids, Query()], caller: CallerParam, service: ServiceParam
+) -> EntityAnswer:
+    """Sets the name under which an entity is displayed. Memories keep their words, and former names still find it."""
+    details = await service.memory.rename_entity(key, body.name, **caller.scope(query.named()))
+    return EntityAnswer.model_validate(details)
+
+
+@router.post("/graph/aliases", response_model_exclude_unset=True, responses=problems.documented(404))
+async def add_alias(body: AliasBody, caller: CallerParam, service: ServiceParam) -> EntityAnswer:
+    """Links two names that mean one entity, and returns the entity."""
+    return EntityAnswer.model_validate(await service.memory.alias(body.a, body.b, **caller.scope(body.named())))
+
+
+@router.delete("/graph/aliases", response_model_exclude_unset=True, responses=problems.documented(404))
+async def remove_alias(body: AliasBody, caller: CallerParam, service: ServiceParam) -> EntityAnswer:
+    """Removes the link between two names, and returns the entity `a`. No rule links them again."""
+    return EntityAnswer.model_validate(await service.memory.unalias(body.a, body.b, **caller.scope(body.named())))

@@ -1,0 +1,148 @@
+"""Routes for whoever operates the memory: its counts and usage, checks, repairs, and pending work."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict
+
+from graphmem.service import problems
+from graphmem.service.dependencies import AdminParam, CallerParam, ServiceParam
+from graphmem.service.schemas import Ids
+
+router = APIRouter(tags=["maintenance"], responses=problems.documented())
+
+
+# --- counts and usage -------------------------------------------------------------------------------------------------
+
+
+class UsageLine(BaseModel):
+    """The calls of one model for one operation. `cost` is in the currency of the configured prices."""
+
+    operation: str
+    model: str
+    calls: int
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    seconds: float
+    cost: float
+
+
+class StatsAnswer(BaseModel):
+    """Rows of the ledger by table, sizes in bytes, pending work, and the usage of models.
+
+    `usage` is that of the scope, all else is about the whole ledger, and only there for an admin. `embedder` made the
+    ledger's vectors; `configured_embedder` is there if another one is configured. `unguarded`: erased messages that
+    would not be recognised if they came again.
+    """
+
+    usage: list[UsageLine]
+    memories: int = 0
+    events: int = 0
+    entities: int = 0
+    mentions: int = 0
+    relations: int = 0
+    supports: int = 0
+    embeddings: int = 0
+    partitions: int = 0
+    items: int = 0
+    tasks: int = 0
+    jobs: int = 0
+    embedder: str = ""
+    embedder_dims: int = 0
+    configured_embedder: str = ""
+    configured_embedder_dims: int = 0
+    embedding_bytes: dict[str, int] = {}
+    bytes: int = 0
+    unguarded: int = 0
+    pending: list[str] = []
+
+
+@router.get("/stats", response_model_exclude_unset=True)
+async def get_stats(query: Annotated[Ids, Query()], caller: CallerParam, service: ServiceParam) -> StatsAnswer:
+    """Returns the usage of language models by a scope and, for an admin, counts of the whole ledger.
+
+    An admin who names nobody sees the usage of all. Keys of other roles see the usage of their user alone.
+    """
+    stats = await service.memory.stats(**caller.scope(query.named(), required=False))
+    return StatsAnswer.model_validate(stats if caller.role == "admin" else {"usage": stats["usage"]})
+
+
+# --- checks and repairs -----------------------------------------------------------------------------------------------
+
+
+class ProjectionReport(BaseModel):
+    """Ids of rows that differ from the ledger: missing, extra, stale, and refused by the store.
+
+    `unreadable` and `unreachable` have the reason why the projection could not be compared.
+    """
+
+    missing: list[str]
+    extra: list[str]
+    stale: list[str]
+    dead_letters: list[str]
+    unreadable: list[str]
+    unreachable: list[str]
+
+
+class VerifyAnswer(BaseModel):
+    """Whether ledger and projections agree.
+
+    `ledger`: rows by table. `damaged`: what is broken in the ledger's file, and ids of memories whose words were
+    changed outside graphmem. `derived`: wrong derived columns. `failed`: memories whose last enrichment failed.
+    """
+
+    ok: bool
+    ledger: dict[str, int]
+    damaged: list[str]
+    derived: list[str]
+    failed: int
+    projections: dict[str, ProjectionReport]
+
+
+class NoQuery(BaseModel):
+    """No query parameters: one that is ignored could be meant to change what a call does."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class PendingAnswer(BaseModel):
+    """Unfinished projections ("vectors", "graph") and kinds of jobs ("facts", "procedure", "summary")."""
+
+    pending: list[str]
+
+
+class RetryAnswer(PendingAnswer):
+    """Jobs that succeeded, and the number of those that failed by the error's name."""
+
+    done: int
+    failed: dict[str, int]
+
+
+@router.post("/verify")
+async def verify(_: AdminParam, __: Annotated[NoQuery, Query()], service: ServiceParam) -> VerifyAnswer:
+    """Checks the ledger, and compares each projection with it. Changes nothing."""
+    return VerifyAnswer.model_validate(await service.memory.verify())
+
+
+@router.post("/repair")
+async def repair(_: AdminParam, __: Annotated[NoQuery, Query()], service: ServiceParam) -> VerifyAnswer:
+    """Finishes pending work, repairs differences, and returns the report of POST /verify afterwards.
+
+    After erasures it also rewrites the ledger's file without the erased words.
+    """
+    return VerifyAnswer.model_validate(await service.memory.repair())
+
+
+@router.post("/flush")
+async def flush(_: AdminParam, __: Annotated[NoQuery, Query()], service: ServiceParam) -> PendingAnswer:
+    """Finishes background work, waits for it, and returns what is still pending."""
+    return PendingAnswer.model_validate(await service.memory.flush())
+
+
+@router.post("/retry")
+async def retry(_: AdminParam, __: Annotated[NoQuery, Query()], service: ServiceParam) -> RetryAnswer:
+    """Runs all jobs of the language model now, also those that failed before, and waits for them."""
+    return RetryAnswer.model_validate(await service.memory.retry_failed())

@@ -1,0 +1,69 @@
+"""Routes of our own about one memory: where it comes from, and taking a change back."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel
+
+from graphmem.service import answers, problems
+from graphmem.service.dependencies import CallerParam, ServiceParam
+from graphmem.service.schemas import Ids
+
+router = APIRouter(tags=["memories"], responses=problems.documented(404))
+
+
+class OriginMessage(BaseModel):
+    """A source message of a memory. `id` is that under which it was sent, `name` its speaker's."""
+
+    id: str | None
+    memory_id: str
+    role: str | None
+    name: str | None
+    content: str
+    at: str
+
+
+class MentionedEntity(BaseModel):
+    """An entity that a memory mentions."""
+
+    key: str
+    name: str
+    type: str
+
+
+class OriginAnswer(BaseModel):
+    """A memory with its source messages (an episode is its own), entities, relations and changes.
+
+    `replaces`: ids of memories that it retired; `replaced_by`: of those that retired it. `note` is there for a fact or
+    summary none of whose source messages is stored.
+    """
+
+    id: str
+    memory: str
+    messages: list[OriginMessage]
+    note: str = ""
+    mentions: list[MentionedEntity]
+    relations: list[answers.RelationAnswer]
+    replaces: list[str]
+    replaced_by: list[str]
+    events: list[answers.HistoryItem]
+
+
+@router.get("/memories/{memory_id}/explain", response_model_exclude_unset=True)
+async def explain_memory(
+    memory_id: str, query: Annotated[Ids, Query()], caller: CallerParam, service: ServiceParam
+) -> OriginAnswer:
+    """Returns where a memory comes from: its source messages, what it mentions and replaces, and its changes."""
+    origin = await service.memory.explain(memory_id, **caller.scope(query.named(), required=False))
+    return OriginAnswer.model_validate(origin)
+
+
+@router.post("/events/{event_id}/undo", response_model_exclude_unset=True)
+async def undo_event(
+    event_id: str, query: Annotated[Ids, Query()], caller: CallerParam, service: ServiceParam
+) -> answers.ChangedMemory:
+    """Takes back an update or a retirement, and returns the memory. The history keeps both events."""
+    changed = await service.memory.undo(event_id, **caller.scope(query.named(), required=False))
+    return answers.ChangedMemory.model_validate(changed)
