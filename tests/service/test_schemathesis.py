@@ -6,6 +6,7 @@ the document's examples. New routes take part by themselves.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from support.service import headers, served
 
 from graphmem import Memory
 from graphmem.service import rate_limits
+from graphmem.service.transfer_routes import JSON_LINES
 from graphmem.testing import ModelEndpoint
 
 pytestmark = SQLITE_ONLY
@@ -32,6 +34,12 @@ OF_THE_ENDPOINT = {
     for name in ("negative_data_rejection", "content_type_conformance", "positive_data_acceptance")
 }
 PHASES = ("examples", "coverage", "fuzzing", "stateful")
+
+
+@schemathesis.serializer(JSON_LINES)
+def serialize_lines(_: Any, value: Any) -> bytes:
+    """Writes the body of an import: one generated value as a line."""
+    return value if isinstance(value, bytes) else json.dumps(value).encode()
 
 
 class Tenants(NamedTuple):
