@@ -89,7 +89,8 @@ def refuse(argument: str, value: object, remedy: str) -> NoReturn:
         value_text = f"<{type(value).__name__}>"
     # `argument` may contain the caller's own keys, so it is escaped to one line and shortened like the value.
     name = _SHORT_REPR.repr(argument)[1:-1]
-    raise ValidationError(f"{name}={value_text[:80]}: {remedy}", f"{name} ({type(value).__name__}): {remedy}")
+    kind = value.kind if isinstance(value, _RedactedText) else type(value).__name__
+    raise ValidationError(f"{name}={value_text[:80]}: {remedy}", f"{name} ({kind}): {remedy}")
 
 
 # --- scope, ids and paths ------------------------------------------------------------------------------------------
@@ -315,7 +316,8 @@ class _RedactedText:
     """Shows the length or type of a value in an error message, which ends up in logs, instead of a user's text."""
 
     def __init__(self, value: object) -> None:
-        self._description = f"<{len(value)} characters>" if isinstance(value, str) else f"<{type(value).__name__}>"
+        self.kind = type(value).__name__
+        self._description = f"<{len(value)} characters>" if isinstance(value, str) else f"<{self.kind}>"
 
     def __repr__(self) -> str:
         return self._description

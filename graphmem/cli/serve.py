@@ -47,9 +47,10 @@ def serve(
     except ConfigError as error:
         typer.echo(f"graphmem: {error}", err=True)
         raise typer.Exit(REFUSED) from None
+    if new_key is not None:  # before anything else can fail: nobody could read it again
+        typer.echo(f"graphmem: a key of the role admin, shown this once: {new_key}", err=True)
     with listen(section) as listener:
-        address = f"http://{listener.getsockname()[0]}:{listener.getsockname()[1]}"
-        if new_key is not None:
-            typer.echo(f"graphmem: a key of the role admin, shown this once: {new_key}", err=True)
+        name, number = listener.getsockname()[:2]
+        address = f"http://[{name}]:{number}" if ":" in name else f"http://{name}:{number}"
         typer.echo(f"graphmem: serving on {address}", err=True)
         run(start, listener)

@@ -42,11 +42,12 @@ from graphmem.service.dependencies import Service
 from graphmem.service.keys import Keys
 from graphmem.service.mcp.http import USER_HEADER, Key, mcp_app
 from graphmem.service.metrics import ServiceMetrics
-from graphmem.service.middleware import LOOPBACK, Authentication, BodyLimit, Hosts, RequestLog
+from graphmem.service.middleware import LOOPBACK, Addresses, Authentication, BodyLimit, Hosts, RequestLog
 from graphmem.service.proxy import routes as proxy_routes
 from graphmem.service.proxy.proxy import ChatProxy
 from graphmem.service.proxy.upstream import Upstream, configured_endpoint
 from graphmem.service.rate_limits import RateLimits
+from graphmem.service.schemas import Mem0Fields
 from graphmem.settings.schema import ServeSettings
 
 ROUTERS = (
@@ -72,6 +73,8 @@ MAX_IMPORT_BYTES = 1024**3
 TRANSFERS = 4
 # Paths whose POST requests add memories: they have a rate limit of their own.
 ADDING_PATHS = frozenset({"/memories", "/v3/memories/add/", "/chats/saved"})
+# Query parameters that may be there several times: lists, and those that are ignored.
+REPEATABLE = frozenset({"kinds", *Mem0Fields.model_fields})
 
 
 def service_app(
@@ -93,6 +96,7 @@ def service_app(
     app: ASGIApp = _Gate(rest, mcp, settings.default_user)
     app = Authentication(app, authenticator, RateLimits(settings), OPEN_PATHS, _adds, service.metrics.on_refusal)
     app = BodyLimit(app, partial(_max_body_bytes, settings))
+    app = Addresses(app, REPEATABLE, proxy_routes.FORWARDED_PATHS)
     app = RequestLog(Hosts(app, hosts), service.requests.note, service.metrics.on_request)
     if settings.cors_origins:
         app = CORSMiddleware(app, allow_origins=settings.cors_origins, allow_methods=["*"], allow_headers=["*"])

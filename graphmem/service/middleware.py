@@ -1,4 +1,5 @@
-"""What every request passes before it is routed, outermost first: `RequestLog`, `Hosts`, `BodyLimit`, `Authentication`.
+"""What every request passes before it is routed, outermost first: `RequestLog`, `Hosts`, `Addresses`, `BodyLimit`,
+`Authentication`.
 
 Plain ASGI applications around another one, so that they do not hold up streams.
 """
@@ -9,10 +10,12 @@ import asyncio
 import logging
 import re
 import secrets
+from collections import Counter
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from time import perf_counter
 from typing import Any
+from urllib.parse import parse_qsl, unquote_to_bytes
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -105,6 +108,38 @@ class Hosts:
             if host not in self._allowed:
                 raise Problem(421, "This host name is not served here; add it to serve.allowed_hosts.")
         await self._app(scope, receive, send)
+
+
+class Addresses:
+    """Refuses addresses that could be read in two ways, of which one may be that of a proxy in front.
+
+    Those are percent-encoded bytes that are not UTF-8, which decoding would make other ids of, and query parameters
+    that are there twice, unless `repeatable` has their names or `forwarded_paths` the path.
+    """
+
+    def __init__(self, app: ASGIApp, repeatable: Iterable[str], forwarded_paths: Iterable[str]) -> None:
+        self._app, self._repeatable, self._forwarded_paths = app, frozenset(repeatable), frozenset(forwarded_paths)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            _check_encoding(scope.get("raw_path", b"") + b"?" + scope["query_string"])
+            if scope["path"] not in self._forwarded_paths:
+                self._check_names(scope["query_string"])
+        await self._app(scope, receive, send)
+
+    def _check_names(self, query: bytes) -> None:
+        counts = Counter(name for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True))
+        for name, count in counts.items():
+            if count > 1 and name not in self._repeatable:
+                raise Problem(400, f"{name[:40]}: is there {count} times; send it once", "invalid_argument")
+
+
+def _check_encoding(address: bytes) -> None:
+    try:
+        unquote_to_bytes(address).decode()
+    except UnicodeDecodeError:
+        detail = "The address cannot be read: percent-encode its path and query as UTF-8."
+        raise Problem(400, detail, "unreadable_address") from None
 
 
 class BodyLimit:

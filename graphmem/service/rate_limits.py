@@ -18,14 +18,22 @@ from graphmem.settings.schema import ServeSettings
 logger = logging.getLogger("graphmem")
 
 REFUSALS = "20/minute"
+# Seconds that Redis may take to answer.
+REDIS_SECONDS = 0.5
+_REDIS_OPTIONS = {
+    "implementation": "redispy",
+    "wrap_exceptions": True,
+    "socket_timeout": REDIS_SECONDS,
+    "socket_connect_timeout": REDIS_SECONDS,
+}
 
 
 class RateLimits:
-    """Counts requests, in this process or in Redis. A Redis that cannot be reached limits nothing, with a warning."""
+    """Counts requests, in this process or in Redis. A Redis that does not answer limits nothing, with a warning."""
 
     def __init__(self, settings: ServeSettings) -> None:
         url = "async+memory://" if settings.redis_url is None else _async_url(settings.redis_url.get_secret_value())
-        options = {} if settings.redis_url is None else {"implementation": "redispy", "wrap_exceptions": True}
+        options = {} if settings.redis_url is None else _REDIS_OPTIONS
         self._limiter = SlidingWindowCounterRateLimiter(storage_from_string(url, **options))  # type: ignore[arg-type]  # the scheme makes it an async storage
         self._request, self._add, self._refusal = map(parse, (settings.rate, settings.add_rate, REFUSALS))
 

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import multiprocessing
 import os
+import signal
 import socket
 from datetime import UTC, datetime
 from functools import partial
 from ipaddress import ip_address
+from multiprocessing.process import BaseProcess
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from threading import Thread
+from typing import Any, NamedTuple
 
+import h11
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.supervisors import Multiprocess
 
 from graphmem.errors import ConfigError
@@ -25,8 +32,11 @@ from graphmem.settings.schema import ServeSettings
 
 # Seconds that running requests and streams have at the end.
 GRACE_SECONDS = 30
-# The largest head of a request, in bytes.
+# Connections that may wait to be accepted.
+BACKLOG = 2048
+# The largest head of a request, in bytes, and the seconds that it may take.
 MAX_HEAD_BYTES = 32 * 1024
+HEAD_SECONDS = 30.0
 
 
 class Start(NamedTuple):
@@ -83,6 +93,7 @@ def listen(serve: ServeSettings) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((serve.host.strip("[]"), serve.port))
+        listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
         raise ConfigError(f"serve.host, serve.port: cannot be listened on ({error.strerror}); choose others") from None
@@ -93,19 +104,7 @@ def listen(serve: ServeSettings) -> socket.socket:
 def run(start: Start, listener: socket.socket) -> None:
     """Answers requests until SIGINT or SIGTERM."""
     serve = start.settings.serve
-    config = uvicorn.Config(
-        partial(_worker_app, start),
-        factory=True,
-        workers=serve.workers,
-        log_config=None,
-        access_log=False,  # its lines hold query strings, which name users
-        forwarded_allow_ips=serve.forwarded_allow_ips,
-        server_header=False,
-        timeout_graceful_shutdown=GRACE_SECONDS,
-        http="h11",  # the implementation with a limit for the head of a request
-        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
-        ws="none",
-    )
+    config = server_config(partial(_worker_app, start), serve, factory=True)
     if serve.workers == 1:
         uvicorn.Server(config).run([listener])
     else:  # processes are spawned, never forked, and each makes its application
@@ -114,9 +113,66 @@ def run(start: Start, listener: socket.socket) -> None:
             Multiprocess(config, [listener]).run()
 
 
+def server_config(app: Any, serve: ServeSettings, **options: Any) -> uvicorn.Config:
+    """Returns the configuration of the server for an application; `options` are further ones of uvicorn."""
+    return uvicorn.Config(
+        app,
+        workers=serve.workers,
+        log_config=None,
+        access_log=False,  # its lines hold query strings, which name users
+        forwarded_allow_ips=serve.forwarded_allow_ips,
+        server_header=False,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+        http=_Connection,
+        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+        ws="none",
+        **options,
+    )
+
+
+class _Connection(H11Protocol):
+    """A connection that ends if the head of a request takes longer than `HEAD_SECONDS`.
+
+    uvicorn itself waits for it without end, so that a client could hold all connections that a process may have.
+    """
+
+    _head_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
+        super().connection_made(transport)
+        self._watch_head()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def _watch_head(self) -> None:
+        if self.conn.their_state is not h11.IDLE:
+            self._stop_timer()
+        elif self._head_timer is None:
+            self._head_timer = self.loop.call_later(HEAD_SECONDS, self.transport.close)
+
+    def _stop_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+
 def _worker_app(start: Start) -> ASGIApp:
     """Opens the memory of one process and returns its application, which closes it at the end."""
     logging.basicConfig(level=logging.WARNING, format="graphmem: %(message)s")
     logging.getLogger("graphmem.requests").setLevel(logging.INFO)
+    if (parent := multiprocessing.parent_process()) is not None:
+        Thread(target=_end_after, args=(parent,), name="graphmem-parent", daemon=True).start()
     memory = Memory(start.settings.home, settings=start.settings)
     return service_app(memory, start.settings.serve, needs_key=start.needs_key, close_memory=True)
+
+
+def _end_after(parent: BaseProcess) -> None:
+    """Ends this process, as a signal does, after its parent was killed: it would go on and keep the port."""
+    parent.join()
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -15,6 +15,7 @@ from starlette.testclient import TestClient
 from graphmem import Memory
 from graphmem.service.app import service_app
 from graphmem.service.keys import Keys
+from graphmem.service.server import listen, server_config
 from graphmem.settings.schema import ServeSettings
 from support.waiting import wait_until
 
@@ -57,9 +58,10 @@ def free_port() -> int:
 @contextmanager
 def served(memory: Memory, needs_key: bool = True, port: int = 0, **settings: Any) -> Iterator[str]:
     """Serves a memory, by default on a free port, by a real server in a thread; yields the address."""
-    app = service_app(memory, settings_of(**settings), needs_key=needs_key)
-    with socket.create_server(("127.0.0.1", port)) as listener:
-        server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, http="h11"))
+    serve = settings_of(port=port, **settings)
+    app = service_app(memory, serve, needs_key=needs_key)
+    with listen(serve) as listener:
+        server = uvicorn.Server(server_config(app, serve))
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
         thread.start()
         wait_until(lambda: server.started)

@@ -1,0 +1,432 @@
+"""Requests that no good client sends, to a real server, as bytes on a socket.
+
+Each gets a problem that repeats nothing of it, and changes nothing; afterwards the service answers as before.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any, NamedTuple
+
+import pytest
+from support.raw_http import JSON, Answer, connect, head, read_answer, send_raw
+from support.service import served
+from support.waiting import SLOWNESS, wait_until
+
+from graphmem import Memory
+from graphmem.service import middleware, server
+from graphmem.service.keys import Keys
+
+LIMIT = 1024 * 1024
+# Stands in everything that these requests send.
+MARK = "Zanzibar"
+ADD = {"user_id": "ana", "messages": f"Clara lives in {MARK}."}
+
+
+class Door(NamedTuple):
+    """A served memory, and a key of the role admin."""
+
+    address: str
+    key: str
+    memory: Memory
+
+    def ask(self, method: str, target: str, body: bytes = b"", **headers: str) -> Answer:
+        """Sends a request with the key, as JSON if the headers do not say otherwise."""
+        sent = {"X-API-Key": self.key, **JSON, **{name.replace("_", "-"): value for name, value in headers.items()}}
+        parts = [head(method, target, sent, len(body)), body]
+        return send_raw(self.address, *parts, method=method)
+
+    def stored(self) -> list[str]:
+        """The texts of all memories."""
+        found = self.ask("GET", "/memories?limit=1000").json()
+        return [one["memory"] for one in found["results"]]
+
+
+@pytest.fixture
+def door(memory: Memory) -> Iterator[Door]:
+    key = Keys(memory).create("admin").text
+    with served(memory, max_body_bytes=LIMIT) as address:
+        yield Door(address, key, memory)
+        assert send_raw(address, head("GET", "/healthz")).status == 200
+
+
+def check(answer: Answer, status: int, *words: str) -> None:
+    """Checks that an answer is a problem of this status, whose detail has these words, and repeats nothing."""
+    assert answer.status == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    body = answer.json()
+    assert set(body) == {"type", "title", "status", "detail", "code", "request_id"}
+    assert body["request_id"] == answer.headers["x-request-id"]
+    assert all(word in body["detail"] for word in words), body["detail"]
+    assert MARK.lower() not in answer.text.lower()
+
+
+def check_plain(answer: Answer) -> None:
+    """Checks that the server itself has refused what is not HTTP."""
+    assert answer.status == 400, answer.text
+    assert answer.headers["content-type"].startswith("text/plain")
+    assert MARK.lower() not in answer.text.lower()
+
+
+# --- bodies ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_body_over_the_limit_is_refused_before_it_is_sent(door: Door) -> None:
+    sent = {"X-API-Key": door.key, **JSON}
+    for path in ("/memories", "/chats/saved", "/mcp", "/nowhere"):
+        check(send_raw(door.address, head("POST", path, sent, LIMIT + 1)), 413, str(LIMIT))
+        check(send_raw(door.address, head("POST", path, {**sent, "Expect": "100-continue"}, 10**12)), 413)
+
+
+def test_a_body_without_a_length_is_refused_as_soon_as_it_is_over_the_limit(door: Door) -> None:
+    chunk = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
+    for path in ("/memories", "/chats/saved", "/mcp"):
+        chunked = head("POST", path, {"X-API-Key": door.key, **JSON, "Transfer-Encoding": "chunked"})
+        check(send_raw(door.address, chunked, *[chunk] * (LIMIT // 0x10000), b"1\r\n \r\n"), 413)
+
+
+def test_without_a_key_no_body_is_read(door: Door) -> None:
+    check(send_raw(door.address, head("POST", "/memories", {**JSON, "Expect": "100-continue"}, LIMIT)), 401)
+
+
+DEEP = "[" * 100_000
+MANY_DIGITS = "9" * 5000
+MARKED = f'"user_id": "ana", "messages": "{MARK}"'
+
+
+BODIES = [
+    (b"", 422),
+    (f'{{{MARKED}, "x"'.encode(), 400),
+    (f"{{{MARKED},}}".encode(), 400),
+    (f"{{{MARKED}}} {MARK}".encode(), 400),
+    (f"{MARK}".encode(), 400),
+    (f'"{MARK}"'.encode(), 422),
+    (f'["{MARK}"]'.encode(), 422),
+    (b"null", 422),
+    (f'{{"user_id": "ana", "messages": "{MARK} \xff"}}'.encode("latin-1"), 400),
+    (f'{{"user_id": "ana", "messages": "{MARK}'.encode() + b'\xed\xa0\x80"}', 400),
+    (f"{{{MARKED}}}".encode("utf-16")[:-1], 400),
+    (f'{{{MARKED}, "metadata": {{"a": {DEEP}'.encode(), 400),
+    (f'{{{MARKED}, "metadata": {{"a": {DEEP}{DEEP.replace("[", "]")}}}}}'.encode(), 400),
+    (f'{{{MARKED}, "metadata": {{"a": {"[" * 500}{"]" * 500}}}}}'.encode(), 400),
+    (f'{{{MARKED}, "metadata": {{"a": NaN}}}}'.encode(), 400),
+    (f'{{{MARKED}, "metadata": {{"a": [1e999]}}}}'.encode(), 400),
+    (f'{{{MARKED}, "metadata": {{"a": {MANY_DIGITS[:4000]}}}}}'.encode(), 400),
+    (f'{{{MARKED}, "metadata": {{"a": {MANY_DIGITS}}}}}'.encode(), 400),
+    (f'{{{MARKED}, "timestamp": -Infinity}}'.encode(), 400),
+    (f'{{{MARKED}, "timestamp": 1e300}}'.encode(), 400),
+    (f'{{{MARKED}, "infer": "{MARK}"}}'.encode(), 422),
+    (f'{{{MARKED}, "app_id": "{MARK}"}}'.encode(), 422),
+    (f'{{"user_id": "ana", "messages": "{MARK}\\u0000"}}'.encode(), 400),
+    (f'{{"user_id": "ana", "messages": "{MARK}\\ud800"}}'.encode(), 400),
+    (f'{{"user_id": "{MARK}\\u0000", "messages": "a"}}'.encode(), 400),
+    (f'{{"user_id": "{MARK}\\udfff", "messages": "a"}}'.encode(), 400),
+    (f'{{{MARKED}, "metadata": {{"\\ud800": "{MARK}"}}}}'.encode(), 400),
+    (f'{{{MARKED}, "metadata": {{"a": "\\u0000 {MARK}"}}}}'.encode(), 400),
+    (f'{{{MARKED}, "\\ud800": 1}}'.encode(), 422),
+    (f'{{{MARKED}, "\\u0000\\r\\n": 1}}'.encode(), 422),
+]
+
+
+def test_unusable_bodies_store_nothing(door: Door) -> None:
+    for body, status in BODIES:
+        answer = door.ask("POST", "/memories", body)
+        check(answer, status)
+        assert "Redacted" not in answer.text
+    assert door.stored() == []
+
+
+def test_a_body_needs_the_content_type_of_json(door: Door) -> None:
+    body = json.dumps(ADD).encode()
+    for other in ("text/plain", "", f"text/{MARK}", "multipart/form-data; boundary=x", "json", "application/jsonx"):
+        check(door.ask("POST", "/memories", body, Content_Type=other), 415, "application/json")
+    check(send_raw(door.address, head("POST", "/memories", {"X-API-Key": door.key}, len(body)), body), 415)
+    assert door.stored() == []
+    for accepted in ("application/json; charset=utf-8", "APPLICATION/JSON", "application/problem+json"):
+        assert door.ask("POST", "/memories", body, Content_Type=accepted).status == 200
+
+
+def test_of_a_key_that_is_there_twice_the_last_one_counts_for_every_check(door: Door) -> None:
+    ana = door._replace(key=Keys(door.memory).create("user", user_id="ana").text)
+    check(ana.ask("POST", "/memories", b'{"user_id": "ana", "user_id": "ben", "messages": "x"}'), 403)
+    assert ana.ask("POST", "/memories", b'{"user_id": "ben", "user_id": "ana", "messages": "x"}').status == 200
+    found = door.ask("GET", "/memories").json()["results"]
+    assert [one["user_id"] for one in found] == ["ana"]
+
+
+# --- addresses and headers --------------------------------------------------------------------------------------------
+
+
+UNDECODABLE = [
+    ("GET", f"/memories/{MARK}%FF"),
+    ("GET", f"/memories?user_id={MARK}%FF"),
+    ("GET", f"/memories?user_id={MARK}%C3%28"),
+    ("GET", f"/memories?{MARK}%ED%A0%80=x"),
+    ("DELETE", f"/entities/user/{MARK}%FE"),
+    ("POST", f"/mcp?{MARK}%FF"),
+    ("GET", f"/{MARK}%C3"),
+]
+
+
+def test_an_address_that_is_not_utf8_is_refused(door: Door) -> None:
+    """Decoded with replacements, two such ids would be one."""
+    for method, target in UNDECODABLE:
+        check(door.ask(method, target), 400, "UTF-8")
+
+
+ADDRESSES = [
+    (f"/memories/{MARK}%00", 404),
+    (f"/memories/{MARK}%2F..%2Fapi-keys", 404),
+    (f"/memories/%2e%2e/api-keys/{MARK}", 404),
+    (f"//memories/{MARK}", 404),
+    (f"/MEMORIES?{MARK}", 404),
+    (f"http://{MARK}.example/healthz", 404),
+    (f"/memories/{MARK}" + "x" * 8000, 404),
+    (f"/memories?user_id={MARK}%00", 400),
+    (f"/memories?user_id={MARK}" + "x" * 8000, 400),
+    (f"/memories?user_id=ana&cursor={MARK}", 400),
+    (f"/memories?user_id=ana&as_of={MARK}", 400),
+    (f"/memories?user_id=ana&limit={MARK}", 422),
+    ("/memories?user_id=ana&limit=" + MANY_DIGITS, 422),
+    (f"/memories?app_id={MARK}", 422),
+]
+
+
+def test_unusable_addresses(door: Door) -> None:
+    for target, status in ADDRESSES:
+        check(door.ask("GET", target), status)
+
+
+def test_a_parameter_that_is_there_twice_is_refused(door: Door) -> None:
+    door.memory.add("Clara drinks tea.", user_id="ana")
+    for query in (f"user_id=ana&user_id={MARK}", "user_id=ana&user%5Fid=ana", "limit=1&limit=2", "user_id=&user_id="):
+        check(door.ask("GET", f"/memories?{query}"), 400, "2 times")
+        check(door.ask("DELETE", f"/memories?{query}"), 400, "2 times")
+    listed = door.ask("GET", "/memories?user_id=ana&kinds=fact&kinds=episode&fields=a&fields=b")
+    assert len(listed.json()["results"]) == 1
+    # A query that is passed on is the endpoint's.
+    check(door.ask("GET", "/v1/models?a=1&a=2"), 400, "upstream_url")
+
+
+def test_ids_with_slashes_are_ids(door: Door) -> None:
+    for user in ("a/b", "a", "a/../b"):
+        door.memory.add("Clara drinks tea.", user_id=user)
+    assert door.ask("DELETE", "/entities/user/a%2Fb").status == 200
+    assert door.ask("DELETE", "/v2/entities/user/a%2F..%2Fb/").status == 200
+    assert [one["id"] for one in door.ask("GET", "/entities").json()] == ["a"]
+
+
+def test_another_host_is_refused(door: Door) -> None:
+    for host in ("evil.example", f"{MARK}.localhost", "localhost.evil.example", "localhost@evil.example", "", "[::1]x"):
+        for path in ("/healthz", "/memories", "/mcp"):
+            check(door.ask("GET", path, Host=host), 421)
+    check(send_raw(door.address, b"GET /healthz HTTP/1.0\r\n\r\n"), 421)
+
+
+def test_floods_of_headers_are_refused(door: Door) -> None:
+    start = head("GET", "/healthz").removesuffix(b"\r\n")
+    flood = b"".join(b"X-%d: %s\r\n" % (number, MARK.encode()) for number in range(20_000))
+    for parts in ([start, flood], [start, b"X: " + MARK.encode() * 100_000], [b"GET /" + MARK.encode() * 100_000]):
+        try:
+            check_plain(send_raw(door.address, *parts))
+        except (ConnectionError, socket.timeout):  # closed while it was sent
+            continue
+        finally:
+            assert send_raw(door.address, head("GET", "/healthz")).status == 200
+
+
+NOT_HTTP = [
+    f"{MARK}\r\n\r\n",
+    f"GET /healthz {MARK}\r\n\r\n",
+    f"GET /healthz HTTP/1.1\r\nX: {MARK}\r\n\r\n",
+    f"GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: {MARK}\r\n\r\n",
+    f"GET /healthz HTTP/1.1\r\nHost : localhost\r\nX: {MARK}\r\n\r\n",
+    f"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: {MARK}\0\r\n\r\n",
+    f"GET /{MARK}\xe9 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    f"POST /memories HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\nContent-Length: 5\r\nX: {MARK}\r\n\r\nabcde",
+    f"POST /memories HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\nX: {MARK}\r\n\r\n",
+    f"POST /memories HTTP/1.1\r\nHost: localhost\r\nContent-Length: {MARK}\r\n\r\n",
+    f"POST /memories HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: {MARK}\r\n\r\n",
+]
+
+
+def test_what_is_not_http_is_refused_by_the_server(door: Door) -> None:
+    for request_head in NOT_HTTP:
+        check_plain(send_raw(door.address, request_head.encode("latin-1")))
+
+
+def test_a_length_beside_chunks_does_not_count(door: Door) -> None:
+    """What follows the last chunk is no second request of a hidden body."""
+    body = json.dumps(ADD).encode()
+    sent = [("X-API-Key", door.key), *JSON.items(), ("Transfer-Encoding", "chunked"), ("Content-Length", "3")]
+    chunks = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+    with connect(door.address) as wire:
+        wire.sendall(head("POST", "/memories", sent) + chunks + head("DELETE", "/memories?user_id=ana"))
+        received = b"".join(iter(lambda: wire.recv(65536), b""))
+    assert len(re.findall(rb"HTTP/1\.1 \d+", received)) == 1
+    assert len(door.stored()) <= 1
+
+
+def test_pipelined_requests_are_answered_in_their_order(door: Door) -> None:
+    body = json.dumps(ADD).encode()
+    sent = {"X-API-Key": door.key, **JSON}
+    adding = head("POST", "/memories", sent, len(body)).replace(b"Connection: close\r\n", b"") + body
+    unknown = head("GET", f"/{MARK}", sent).replace(b"Connection: close\r\n", b"")
+    with connect(door.address) as wire:
+        wire.sendall(adding + unknown + adding + head("GET", "/healthz", sent))
+        received = b"".join(iter(lambda: wire.recv(65536), b""))
+    assert re.findall(rb"HTTP/1\.1 (\d+)", received) == [b"200", b"404", b"200", b"200"]
+    assert received.index(b'"ADD"') < received.index(b"no_such_path") < received.rindex(b'"status":"ok"')
+
+
+# --- methods ----------------------------------------------------------------------------------------------------------
+
+
+def test_other_methods_are_refused_with_all_that_a_path_takes(door: Door) -> None:
+    paths: dict[str, Any] = door.ask("GET", "/openapi.json").json()["paths"]
+    for template, operations in paths.items():
+        path = re.sub(r"\{\w+\}", "user", template)
+        refused = door.ask("BREW", path)
+        check(refused, 405)
+        taken = {method.upper() for method in operations}
+        assert taken <= set(refused.headers["allow"].split(", ")), template
+        for method in ("OPTIONS", "TRACE", "HEAD", "PATCH"):
+            if method not in taken:
+                answer = door.ask(method, path)
+                assert answer.status == 405, (method, template)
+                assert answer.headers["allow"] == refused.headers["allow"]
+                assert (answer.body == b"") == (method == "HEAD")
+
+
+# --- slow clients, and those that leave -------------------------------------------------------------------------------
+
+
+def test_slow_heads_hold_up_nobody_and_are_cut_off(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = f"GET /healthz?{MARK} HTTP/1.1\r\nHost: loc".encode()
+    with ExitStack() as stack:
+        waiting = [stack.enter_context(connect(door.address)) for _ in range(100)]
+        for wire in waiting:
+            wire.sendall(start)
+        assert send_raw(door.address, head("GET", "/healthz")).status == 200
+        waiting[0].sendall(b"alhost\r\n\r\n")
+        assert read_answer(waiting[0]).status == 200
+        monkeypatch.setattr(server, "HEAD_SECONDS", 0.05)
+        silent, slow = (stack.enter_context(connect(door.address)) for _ in range(2))
+        slow.sendall(start)
+        waiting[0].sendall(start)
+        assert [wire.recv(100) for wire in (silent, slow, waiting[0])] == [b""] * 3
+
+
+@pytest.mark.thorough
+def test_a_body_may_take_longer_than_the_head(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "HEAD_SECONDS", SLOWNESS)
+    monkeypatch.setattr(middleware, "BODY_SECONDS", 2 * SLOWNESS)
+    check(send_raw(door.address, head("POST", "/memories", {"X-API-Key": door.key, **JSON}, 10)), 408)
+
+
+def test_a_slow_body_is_refused_and_stores_nothing(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(middleware, "BODY_SECONDS", 0.05)
+    body = json.dumps(ADD).encode()
+    sent = {"X-API-Key": door.key, **JSON}
+    for path in ("/memories", "/search", "/mcp"):
+        check(send_raw(door.address, head("POST", path, sent, len(body) + 1), body), 408)
+    assert door.stored() == []
+
+
+def test_nothing_is_stored_for_a_client_that_leaves(door: Door) -> None:
+    message = [{"role": "user", "content": f"Clara lives in {MARK}."}]
+    body = json.dumps({"user_id": "ana", "messages": message}).encode()
+    paths = ("/memories", "/chats/saved", "/v3/memories/add/", "/mcp")
+    for path in paths:
+        for is_reset in (True, False):
+            for part in (body[:-5], body):  # the second would be a whole body but for the declared length
+                with connect(door.address) as wire:
+                    wire.sendall(head("POST", path, {"X-API-Key": door.key, **JSON}, len(body) + 1) + part)
+                    if is_reset:
+                        wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    # A reset may discard a request before it is read.
+    wait_until(lambda: all(len(requests_of(door, path)) >= 2 for path in paths), "the requests did not end")  # noqa: PLR2004
+    assert door.stored() == []
+    door.memory.flush()
+    assert door.memory.verify()["ok"]
+
+
+def requests_of(door: Door, route: str) -> list[dict[str, Any]]:
+    """The latest requests of a route."""
+    return [one for one in door.ask("GET", "/requests?limit=200").json() if one["route"] == route]
+
+
+# --- another tenant ---------------------------------------------------------------------------------------------------
+
+
+def test_on_every_route_ids_of_another_tenant_read_as_unknown_ones(door: Door) -> None:
+    ana = door._replace(key=Keys(door.memory).create("user", user_id="ana").text)
+    bens = door.memory.add(f"Ben lives in {MARK}.", user_id="ben")["results"][0]["id"]
+    event = door.memory.history(bens, user_id="ben")[0]["id"]
+    body = json.dumps({"text": "x"}).encode()
+    paths: dict[str, Any] = door.ask("GET", "/openapi.json").json()["paths"]
+    by_id = [(path, method.upper()) for path in paths if "_id}" in path for method in paths[path]]
+    assert len(by_id) > 8  # noqa: PLR2004
+    for path, method in by_id:
+        answers = [
+            ana.ask(method, re.sub(r"\{\w+\}", text, path), body if method in {"POST", "PUT", "PATCH"} else b"")
+            for text in (bens, event, "5d1a2d4e-0000-4000-8000-000000000000")
+        ]
+        assert answers[0].status in {400, 403, 404, 422}, (method, path)
+        assert len({(one.status, one.body.replace(one.headers["x-request-id"].encode(), b"")) for one in answers}) == 1
+        assert MARK not in "".join(one.text for one in answers)
+    assert door.stored() == [f"Ben lives in {MARK}."]
+
+
+# --- keys -------------------------------------------------------------------------------------------------------------
+
+
+def wrong_keys(memory: Memory) -> list[str]:
+    """Keys that are not valid."""
+    keys = Keys(memory)
+    revoked, expired, good = keys.create("admin"), keys.create("admin", expires_at="2020-01-01"), keys.create("admin")
+    keys.revoke(revoked.key.id)
+    secret = good.text.rpartition("_")[2]
+    return [
+        revoked.text, expired.text, f"{good.text}x", good.text[:-1], good.text.upper(), f"gm_00000000_{secret}",
+        f"gm_{good.key.id}_{MARK}", f"gm_{good.key.id}_", MARK, "gm_", f"{MARK}\xe9", f"{MARK} " * 1000,
+        "null", "' OR 1=1 --",
+    ]  # fmt: skip
+
+
+def test_keys_that_are_not_valid_are_refused_in_every_header(door: Door) -> None:
+    for number, key in enumerate(wrong_keys(door.memory)):
+        address = f"192.0.2.{number}"  # refusals are counted for each address
+        for header, value in (
+            ("X-API-Key", key),
+            ("Authorization", f"Bearer {key}"),
+            ("Authorization", f"Token {key}"),
+        ):
+            for path in ("/memories", "/mcp", "/nowhere", "/api-keys"):
+                answer = send_raw(door.address, head("POST", path, {header: value, "X-Forwarded-For": address}))
+                check(answer, 401)
+                assert answer.headers["www-authenticate"] == "Bearer"
+                assert key not in answer.text
+
+
+def test_of_two_keys_that_of_its_own_header_counts(door: Door) -> None:
+    ana, ben = (Keys(door.memory).create("user", user_id=user).text for user in ("ana", "ben"))
+    body = b'{"messages": "Clara drinks tea."}'
+    both = [*JSON.items(), ("X-API-Key", ana), ("Authorization", f"Bearer {ben}")]
+    assert send_raw(door.address, head("POST", "/memories", both, len(body)), body).status == 200
+    assert [one["user_id"] for one in door.ask("GET", "/memories").json()["results"]] == ["ana"]
+    for first, second in ((f"{ana}x", ana), (MARK, ana)):
+        mixed = [("X-API-Key", first), ("Authorization", f"Bearer {second}")]
+        check(send_raw(door.address, head("GET", "/memories", mixed)), 401)
+
+
+def test_a_key_of_an_idempotent_request_may_be_any_bytes(door: Door) -> None:
+    body = json.dumps(ADD).encode()
+    answers = [door.ask("POST", "/memories", body, Idempotency_Key=key) for key in ("\xff\xfe", "\xff\xfe", "\xff")]
+    events = [answer.json()["results"][0]["event"] for answer in answers]
+    assert events == ["ADD", "NONE", "ADD"]
