@@ -61,6 +61,11 @@ class Question(NamedTuple):
     user_id: str
 
 
+def questions_of(dataset: Dataset) -> list[Question]:
+    """Returns the questions of a data set."""
+    return [Question(case.question, case.partition) for case in dataset.cases]
+
+
 @dataclass
 class Calls:
     """The calls of one measurement: their milliseconds, and how often each status was answered."""
@@ -73,12 +78,13 @@ class Calls:
         """The figures, ready for JSON."""
         return {
             "per_second": round(len(self.milliseconds) / self.seconds, 1),
-            **{f"p{percent}_ms": _percentile(self.milliseconds, percent) for percent in (50, 95, 99)},
+            **{f"p{percent}_ms": percentile(self.milliseconds, percent) for percent in (50, 95, 99)},
             "statuses": dict(sorted(self.statuses.items())),
         }
 
 
-def _percentile(values: list[float], percent: int) -> float:
+def percentile(values: list[float], percent: int) -> float:
+    """Returns a percentile, to a tenth."""
     return round(sorted(values)[min(len(values) - 1, len(values) * percent // 100)], 1)
 
 
@@ -213,10 +219,10 @@ def overhead(server: Server, memory: Memory, questions: list[Question]) -> dict[
     differences = [one - other for one, other in zip(by_http, in_python, strict=True)]
     return {
         "questions": COMPARED,
-        "python_p50_ms": _percentile(in_python, 50),
-        "http_p50_ms": _percentile(by_http, 50),
+        "python_p50_ms": percentile(in_python, 50),
+        "http_p50_ms": percentile(by_http, 50),
         "difference_p50_ms": round(statistics.median(differences), 2),
-        "difference_p95_ms": _percentile(differences, 95),
+        "difference_p95_ms": percentile(differences, 95),
     }
 
 
@@ -278,7 +284,7 @@ def soak(server: Server, questions: list[Question], minutes: float) -> dict[str,
 
 def measure(dataset: Dataset, *, seconds: float, workers: int, soak_minutes: float) -> dict[str, Any]:
     """The figures, ready for JSON."""
-    questions = [Question(case.question, case.partition) for case in dataset.cases]
+    questions = questions_of(dataset)
     with _servers() as variables, tempfile.TemporaryDirectory(prefix="graphmem-") as home:
         figures: dict[str, Any] = {}
         with Memory(home, settings=Settings()) as memory:

@@ -92,7 +92,7 @@ class Services:
 
 def client(memory: Memory, upstream: ModelEndpoint) -> AbstractContextManager[TestClient]:
     """A client without a key of a memory's service, whose proxy takes its time."""
-    proxy = {"upstream_url": upstream.url, "upstream_key": "any", "time_limit": PROXY_SECONDS}
+    proxy = {"upstream_url": upstream.url, "upstream_key": "any", "time_limit": PROXY_SECONDS, "save": False}
     return client_of(memory, role=None, proxy=proxy)
 
 
