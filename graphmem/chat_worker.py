@@ -10,7 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from threading import Lock
@@ -339,6 +339,12 @@ class ChatWorker:
     def _find(self, recall: _Recall, query: str) -> SearchOutcome:
         """Searches, also for hits in place of those that the block may not have."""
         wanted = AUTO_MAX if recall.limit is None else recall.limit
+        found = list[Hit]()
+
+        def select(hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
+            found[:] = hits
+            return recall.first_hits(hits)
+
         for limit in (wanted + FEW_SPARE_HITS, wanted + MANY_SPARE_HITS):
             self._engine.check_open()
             view = View(recall.scope, datetime.now(UTC), recall.scope.read_partition)
@@ -350,12 +356,13 @@ class ChatWorker:
                 now=recall.now,
                 with_relevance=True,
                 match_sentences_over=context.MIN_CHARS,
+                select=select,
             )
             outcome = search(search_query, self._engine.search_deps)
-            is_enough = sum(map(recall.takes, outcome.hits)) >= wanted or len(outcome.hits) < limit
+            is_enough = sum(map(recall.takes, found)) >= wanted or len(found) < limit
             if is_enough or recall.seconds_left() < SEARCH_SECONDS:
                 break
-        return replace(outcome, hits=recall.first_hits(outcome.hits))
+        return outcome
 
     # --- ending ---------------------------------------------------------------------------------------------------
 

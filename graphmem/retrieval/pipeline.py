@@ -10,7 +10,7 @@ from time import perf_counter
 import numpy as np
 
 from graphmem.concurrency import single_blas_thread
-from graphmem.model import ALL_KINDS, ASSISTANT, MemoryRecord, MentionKind, Relation, Seeds, Subgraph, micros
+from graphmem.model import ALL_KINDS, ASSISTANT, MentionKind, Relation, Seeds, Subgraph, micros
 from graphmem.models.protocols import embedding_spec_of
 from graphmem.retrieval import (
     character_matching,
@@ -28,7 +28,6 @@ from graphmem.retrieval.features import Column, FeatureTable
 from graphmem.retrieval.pagerank import MENTION_WEIGHTS, WalkResult, personalized_pagerank, rarity
 from graphmem.retrieval.query_analysis import analyze_query
 from graphmem.retrieval.retrievers import DENSE_LIMIT, KEYWORD_LIMIT, MAX_PARTITIONS, MAX_READ_CHARS, Retrievers
-from graphmem.retrieval.sentence_matching import SentenceMatch
 from graphmem.retrieval.source_grouping import RankedMemory, group_sources, raise_replies
 from graphmem.retrieval.types import EncodedQuery, Hit, SearchDeps, SearchOutcome, SearchPartition, SearchQuery
 from graphmem.retrieval.weights import FULL, SearchWeights, Weights
@@ -338,6 +337,9 @@ class _Search:
         limit = self._query.limit
         best = grouped[: scoring.automatic_cutoff([memory.score for memory in grouped]) if limit is None else limit]
         hits, relations = self._read_hits(best, explainer)
+        if self._query.select is not None:
+            hits = self._query.select(hits)
+        hits = self._with_sentence_matches(hits)
         words = term_overlap.query_words(self._query.text)
         if self._query.with_relevance:
             hits = self._with_relevance(hits, words, explainer)
@@ -361,7 +363,6 @@ class _Search:
             entity_keys = explainer.ids_on_paths(explained, "entity")
             names = graph_reads.names_of(connection, self._query.view, partitions, entity_keys)
             relations = graph_reads.relations_stated_by(connection, self._query.view, [*ids, *source_ids])
-        sentence_matches = self._sentence_matches([records[uid] for uid in ids if uid in records])
         hits = tuple(
             Hit(
                 records[memory.id],
@@ -369,7 +370,6 @@ class _Search:
                 evidence.similarity.get(memory.id, 0.0),
                 explainer.explain(memory.id, records, names) if self._query.explain else None,
                 tuple(records[uid] for uid in memory.sources if uid in records),
-                sentence_match=sentence_matches.get(memory.id),
             )
             for memory in best
             if memory.id in records
@@ -436,18 +436,18 @@ class _Search:
             for uid in [hit.record.id]
         )
 
-    def _sentence_matches(self, records: Sequence[MemoryRecord]) -> dict[str, SentenceMatch]:
-        """Returns the matching sentences, by id, of the memories longer than the query's `match_sentences_over`."""
+    def _with_sentence_matches(self, hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
+        """Returns the hits, those longer than the query's `match_sentences_over` with their matching sentences."""
         max_chars = self._query.match_sentences_over
-        long_records = [] if max_chars is None else [record for record in records if len(record.text) > max_chars]
+        long_records = [] if max_chars is None else [hit.record for hit in hits if len(hit.record.text) > max_chars]
         if not long_records:
-            return {}
+            return hits
         windows = self._candidates.token_windows([record.row for record in long_records])
         matcher = sentence_matching.SentenceMatcher(
             self._query.text, self._candidates.evidence.matches, self._deps.embedder
         )
-        matches = ((record.id, matcher.match(record, windows.get(record.row, ()))) for record in long_records)
-        return {uid: match for uid, match in matches if match}
+        matches = {record.id: matcher.match(record, windows.get(record.row, ())) for record in long_records}
+        return tuple(replace(hit, sentence_match=matches.get(hit.record.id)) for hit in hits)
 
     def _named(self) -> tuple[str, ...]:
         """Returns the keys of the entities that the query names, without common nouns, which name nothing."""

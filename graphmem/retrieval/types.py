@@ -34,6 +34,8 @@ class SearchQuery:
     the moment from which "last week" and the like are counted (None: the view's moment). `with_relevance`: sets
     `term_overlap` and `is_related` of the hits, and replaces stored repetitions of the query by the replies to them.
     `match_sentences_over`: hits with more characters than this get their `sentence_match` (None: no hit does).
+    `select` returns those of the best `limit` hits that are wanted (None: all): relevance and matching sentences, which
+    take as long as the rest of a search, are computed for these only.
     """
 
     text: str
@@ -46,6 +48,7 @@ class SearchQuery:
     now: datetime | None = None
     with_relevance: bool = False
     match_sentences_over: int | None = None
+    select: Callable[[tuple[Hit, ...]], tuple[Hit, ...]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
