@@ -104,25 +104,25 @@ def service_app(
 
 
 def _open_service(memory: Memory, settings: ServeSettings) -> Service:
-    pool, proxy = CallPool(settings.threads, settings.queue), settings.proxy
+    engine, proxy = memory._engine, settings.proxy  # noqa: SLF001  (same package)
+    pool = CallPool(settings.threads, settings.queue)
+    calls = AsyncMemory._wrapping(memory, pool)  # noqa: SLF001
     chats = ChatWorker(memory, chat_routes.RECALL_SECONDS, settings.threads)
-    calls = AsyncMemory._wrapping(memory, pool)  # noqa: SLF001  (same package)
-    engine = memory._engine  # noqa: SLF001
     endpoint = configured_endpoint(proxy, engine.settings.llm)
     metrics = ServiceMetrics(lambda: read_gauges(engine.ledger, engine.projections))
     engine.observers.add(metrics)
     return Service(
-        calls,
-        pool,
-        CallPool(TRANSFERS, 0),
-        Pool(1, thread_name_prefix="graphmem-probe"),
-        Keys(memory),
-        chats,
-        configured_settings(proxy),
-        ChatProxy(calls, chats, proxy, metrics.on_recall, is_shared=settings.workers > 1),
-        None if endpoint is None else Upstream(endpoint, forward_authorization=proxy.forward_authorization),
-        settings,
-        metrics,
+        memory=calls,
+        pool=pool,
+        transfers=CallPool(TRANSFERS, 0),
+        probes=Pool(1, thread_name_prefix="graphmem-probe"),
+        keys=Keys(memory),
+        chats=chats,
+        chat_defaults=configured_settings(proxy),
+        proxy=ChatProxy(calls, chats, proxy, metrics.on_recall, is_shared=settings.workers > 1),
+        upstream=None if endpoint is None else Upstream(endpoint, forward_authorization=proxy.forward_authorization),
+        settings=settings,
+        metrics=metrics,
     )
 
 
