@@ -21,24 +21,10 @@ from graphmem.chat_worker import ChatWorker
 from graphmem.concurrency import Pool
 from graphmem.memory import Memory
 from graphmem.queries.gauges import read_gauges
-from graphmem.service import (
-    chat_routes,
-    graph_routes,
-    health,
-    maintenance_routes,
-    mem0_admin,
-    mem0_platform,
-    mem0_routes,
-    memory_routes,
-    metrics_routes,
-    problems,
-    settings_routes,
-    transfer_routes,
-)
+from graphmem.service import problems
 from graphmem.service.auth import Authenticator, sent_key
 from graphmem.service.calls import CallPool
 from graphmem.service.chat_settings import configured_settings
-from graphmem.service.dependencies import Service
 from graphmem.service.keys import Keys
 from graphmem.service.mcp.http import USER_HEADER, Key, mcp_app
 from graphmem.service.metrics import ServiceMetrics
@@ -47,23 +33,13 @@ from graphmem.service.proxy import routes as proxy_routes
 from graphmem.service.proxy.proxy import ChatProxy
 from graphmem.service.proxy.upstream import Upstream, configured_endpoint
 from graphmem.service.rate_limits import RateLimits
+from graphmem.service.rest.chats import RECALL_SECONDS
+from graphmem.service.rest.dependencies import Service
+from graphmem.service.rest.metrics import router as metrics_router
+from graphmem.service.rest.routers import ROUTERS
 from graphmem.service.schemas import Mem0Fields
 from graphmem.settings.schema import ServeSettings
 
-ROUTERS = (
-    mem0_routes.router,
-    memory_routes.router,
-    chat_routes.router,
-    graph_routes.router,
-    settings_routes.router,
-    transfer_routes.router,
-    maintenance_routes.router,
-    mem0_admin.router,
-    mem0_platform.router,
-    proxy_routes.router,
-    health.router,
-    metrics_routes.router,
-)
 MCP_PATH = "/mcp"
 OPEN_PATHS = ("/", "/healthz", "/readyz", "/openapi.json")
 # Seconds that the end of the service waits for the chats that it has accepted.
@@ -107,7 +83,7 @@ def _open_service(memory: Memory, settings: ServeSettings) -> Service:
     engine, proxy = memory._engine, settings.proxy  # noqa: SLF001  (same package)
     pool = CallPool(settings.threads, settings.queue)
     calls = AsyncMemory._wrapping(memory, pool)  # noqa: SLF001
-    chats = ChatWorker(memory, chat_routes.RECALL_SECONDS, settings.threads)
+    chats = ChatWorker(memory, RECALL_SECONDS, settings.threads)
     endpoint = configured_endpoint(proxy, engine.settings.llm)
     metrics = ServiceMetrics(lambda: read_gauges(engine.ledger, engine.projections))
     engine.observers.add(metrics)
@@ -169,7 +145,7 @@ def _rest_app(service: Service, mcp: Any, authenticator: Authenticator, *, close
     app.state.service = service
     problems.install(app)
     for router in ROUTERS:
-        if service.settings.metrics or router is not metrics_routes.router:
+        if service.settings.metrics or router is not metrics_router:
             app.include_router(router)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]  # FastAPI's way to change the document
     return app
