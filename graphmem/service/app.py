@@ -34,6 +34,7 @@ from graphmem.service import (
     problems,
     settings_routes,
     transfer_routes,
+    ui_routes,
 )
 from graphmem.service.auth import Authenticator, sent_key
 from graphmem.service.calls import CallPool
@@ -63,9 +64,10 @@ ROUTERS = (
     proxy_routes.router,
     health.router,
     metrics_routes.router,
+    ui_routes.router,
 )
 MCP_PATH = "/mcp"
-OPEN_PATHS = ("/", "/healthz", "/readyz", "/openapi.json")
+OPEN_PATHS = ("/", "/healthz", "/readyz", "/openapi.json", "/ui/")
 # Seconds that the end of the service waits for the chats that it has accepted.
 CHATS_SECONDS = 20.0
 MAX_IMPORT_BYTES = 1024**3
@@ -168,8 +170,10 @@ def _rest_app(service: Service, mcp: Any, authenticator: Authenticator, *, close
     )
     app.state.service = service
     problems.install(app)
+    optional = [(metrics_routes.router, service.settings.metrics), (ui_routes.router, service.settings.ui)]
+    left_out = [router for router, is_served in optional if not is_served]
     for router in ROUTERS:
-        if service.settings.metrics or router is not metrics_routes.router:
+        if not any(router is one for one in left_out):
             app.include_router(router)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]  # FastAPI's way to change the document
     return app
