@@ -1,6 +1,6 @@
 // The frame of the page: who is signed in, whose memory is shown, which view, and the keyboard.
 
-import { html, render, useEffect, useMemo, useRef, useState } from "./vendor/htm-preact.js";
+import { html, render, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./vendor/htm-preact.js";
 import { onRefusedKey, send } from "./api.js";
 import { reasonOf, t } from "./i18n.js";
 import { Memories } from "./memories.js";
@@ -82,16 +82,15 @@ function Whose({ caller, user, onChoose }) {
 }
 
 function Help({ onClose }) {
-  const content = useRef();
   const lines = {
     "/": "kb_filter", "j k": "kb_rows", Enter: "kb_open", Esc: "kb_close", e: "kb_edit", "Ctrl/⌘ Enter": "kb_save",
     u: "kb_undo", Delete: "kb_delete", "g m": "kb_views", "?": "kb_help",
   };
-  return html`<${Dialog} labelledby="help-title" onClose=${onClose}><div class="ask" ref=${content}><h2 id="help-title">${t("keyboard")}</h2>
+  return html`<${Dialog} labelledby="help-title" onClose=${onClose}><div class="ask"><h2 id="help-title">${t("keyboard")}</h2>
     <dl class="keys">${Object.entries(lines).map(([keys, key]) => html`<div key=${key}><dt><kbd>${keys}</kbd></dt><dd>${t(key)}</dd></div>`)}</dl>
     <label class="sure plain"><input type="checkbox" checked=${hasLetters()} onChange=${(event) => setLetters(event.target.checked)} />
       <span>${t("kb_letters")}</span></label></div>
-    <div class="asks"><button type="button" class="btn" data-first onClick=${() => content.current.closest("dialog").close()}>${t("close")}</button></div><//>`;
+    <div class="asks"><button type="button" class="btn" data-first onClick=${onClose}>${t("close")}</button></div><//>`;
 }
 
 /** What views need of the frame: the caller, the user, messages, keys, and the last change, which `u` takes back. */
@@ -133,7 +132,7 @@ function Frame({ caller, isLocked, onSignOut }) {
     setUser(chosen);
     location.hash = `#${name}`;
   };
-  useEffect(() => registerKeys({ u: frame.undoLast, "?": () => setHelping(true), "g m": () => (location.hash = "#memories") }), [frame]);
+  useLayoutEffect(() => registerKeys({ u: frame.undoLast, "?": () => setHelping(true), "g m": () => (location.hash = "#memories") }), [frame]);
   useEffect(() => {
     document.title = `${t(name)} · graphmem`;
   });

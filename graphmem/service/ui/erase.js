@@ -1,6 +1,6 @@
 // The dialog before a memory is erased: it names what goes, and asks twice.
 
-import { html, useRef, useState } from "./vendor/htm-preact.js";
+import { html, useState } from "./vendor/htm-preact.js";
 import { memoryPath, send } from "./api.js";
 import { languageOf, reasonOf, t } from "./i18n.js";
 import { Busy, Dialog } from "./parts.js";
@@ -9,8 +9,6 @@ export function Erase({ record, origin, app, onErased, onClose }) {
   const [isSure, setSure] = useState(false);
   const [isBusy, setBusy] = useState(false);
   const [problem, setProblem] = useState("");
-  const content = useRef();
-  const close = () => content.current.closest("dialog").close();
   const messages = record.kind === "fact" ? origin.messages.length : 0;
   const gone = [
     [messages, "erase_messages"],
@@ -31,7 +29,7 @@ export function Erase({ record, origin, app, onErased, onClose }) {
       setBusy(false);
     }
   };
-  return html`<${Dialog} labelledby="erase-title" onClose=${onClose}><div class="ask" ref=${content}>
+  return html`<${Dialog} labelledby="erase-title" onClose=${onClose}><div class="ask">
     <h2 id="erase-title">${t("erase_ask")}</h2>
     <blockquote><p class="read" lang=${languageOf(record.memory)}>${record.memory}</p></blockquote>
     <p class="soft">${t("erase_with")}</p>
@@ -41,7 +39,7 @@ export function Erase({ record, origin, app, onErased, onClose }) {
     <label class="sure"><input type="checkbox" checked=${isSure} onChange=${(event) => setSure(event.target.checked)} />
       <span>${t("erase_sure")}</span></label>
     ${problem && html`<p class="hint bad" role="alert">${problem}</p>`}</div>
-    <div class="asks"><button type="button" class="btn" data-first onClick=${close}>${t("erase_not")}</button>
+    <div class="asks"><button type="button" class="btn" data-first onClick=${onClose}>${t("erase_not")}</button>
       <${Busy} class="danger" busy=${isBusy} disabled=${!isSure || isBusy} title=${isSure ? null : t("erase_first")}
         label=${t("erase_do")} busyLabel=${t("erase_busy")} onClick=${erase} /></div><//>`;
 }

@@ -132,7 +132,7 @@ export function Memories({ app, id }) {
     if (id) location.hash = addressOf(next.id);
     else rowOf(next.id)?.focus();
   };
-  useEffect(() => app.keys({ "/": () => field.current.focus(), j: () => step(1), k: () => step(-1) }));
+  useLayoutEffect(() => app.keys({ "/": () => field.current.focus(), j: () => step(1), k: () => step(-1) }));
   const onChanged = (record) =>
     setList((now) => ({ ...now, rows: now.rows.map((one) => (one.id === record.id ? record : one)) }));
   const onErased = (ids) => {

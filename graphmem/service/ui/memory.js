@@ -42,7 +42,7 @@ function Editor({ id, text, onSave, onLeave }) {
   const [isBusy, setBusy] = useState(false);
   const [problem, setProblem] = useState("");
   const field = useRef();
-  useEffect(() => field.current.focus(), []);
+  useLayoutEffect(() => field.current.focus(), []);
   const type = (value) => {
     setDraft(value);
     drafts.set(id, value);
@@ -163,7 +163,7 @@ export function Memory({ id, app, onStep, onChanged, onErased }) {
   const close = () => {
     location.hash = "#memories";
   };
-  useEffect(() => {
+  useLayoutEffect(() => {
     const ready = isLoaded ? { e: () => setEditing(true), Delete: () => setErasing(true) } : {};
     return app.keys({ Escape: close, ...ready });
   });

@@ -99,7 +99,7 @@ export function Toast({ toast, onGone }) {
 /** A modal dialog, which begins at its element with `data-first`; Esc closes it and focus goes back. */
 export function Dialog({ labelledby, onClose, children }) {
   const dialog = useRef();
-  useEffect(() => {
+  useLayoutEffect(() => {
     const before = document.activeElement;
     dialog.current.showModal();
     dialog.current.querySelector("[data-first]").focus();

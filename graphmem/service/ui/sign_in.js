@@ -1,6 +1,6 @@
 // Asks for a key, at first and whenever the service refuses the one that was given.
 
-import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
+import { html, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { send } from "./api.js";
 import { reasonOf, t } from "./i18n.js";
 import { IconButton, Icon, Thread } from "./parts.js";
@@ -22,7 +22,7 @@ export function SignIn({ first, onOpen }) {
   const [problem, setProblem] = useState(first);
   const [isBusy, setBusy] = useState(false);
   const field = useRef();
-  useEffect(() => field.current.focus(), []);
+  useLayoutEffect(() => field.current.focus(), []);
   const open = async (event) => {
     event.preventDefault();
     const text = key.trim().replace(/^.*#key=/, "");
