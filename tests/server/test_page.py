@@ -144,6 +144,35 @@ def test_text_that_was_typed_outlives_a_revoked_key(site: Site) -> None:
     page.locator(".ev ins").wait_for()
 
 
+def test_another_caller_finds_nothing_of_the_former(site: Site) -> None:
+    site.add("Clara lives in Lisbon.")
+    site.memory.add("Ben drinks tea.", user_id="ben")
+    site.enter()
+    site.open("Clara lives").get_by_role("button", name="Edit").click()
+    site.page.get_by_label("Words of the memory").fill("A secret of Ana's.")
+    site.page.keyboard.press("Escape")
+    site.page.keyboard.press("Escape")
+    site.page.evaluate(
+        "key => { location.hash = `#key=${key}`; }", Keys(site.memory).create("user", user_id="ben").text
+    )
+    site.row("Ben drinks").wait_for()
+    assert site.page.url == f"{site.address}/ui/"
+    assert site.page.get_by_text("Clara lives").count() == 0
+    site.enter()
+    assert site.open("Clara lives").get_by_role("button", name="Edit").count() == 1
+
+
+def test_a_list_that_fails_is_asked_for_again(site: Site) -> None:
+    site.expected.append("Failed to load resource")
+    site.add("Clara lives in Lisbon.")
+    site.page.route("**/memories?*", lambda route: route.abort())
+    site.enter()
+    site.page.get_by_text("The service does not answer").wait_for()
+    site.page.unroute("**/memories?*")
+    site.page.get_by_role("button", name="Try again").click()
+    site.row("Clara lives").wait_for()
+
+
 def test_an_admin_chooses_whose_memory_is_shown(site: Site) -> None:
     site.add("Clara lives in Lisbon.")
     site.memory.add("Ben drinks tea.", user_id="ben")

@@ -6,11 +6,12 @@ import { reasonOf, t } from "./i18n.js";
 import { Memories } from "./memories.js";
 import { dropDrafts } from "./memory.js";
 import { Dialog, Icon, IconButton, Menu, Toast } from "./parts.js";
-import { currentKey, hasLetters, onPreference, setKey, setLetters, switchLanguage, switchTheme, takeKey } from "./preferences.js";
+import {
+  chosenUser, currentKey, hasLetters, onPreference, setChosenUser, setKey, setLetters, switchLanguage, switchTheme, takeKey,
+} from "./preferences.js";
 import { SignIn, readCaller, refusalOf } from "./sign_in.js";
 
 const VIEWS = { memories: { icon: "list", view: Memories } };
-const USER = "graphmem.user";
 const MAX_USERS = 1000;
 // Keys of the open views and panels: the last one that was opened comes first.
 const keyMaps = [];
@@ -75,7 +76,7 @@ function Whose({ caller, user, onChoose }) {
   const nobody = caller.role === "admin" ? t("everybody") : t("nobody");
   const name = user || nobody;
   const options = users.map((one) => ({ value: one.id, label: one.id, count: one.total_memories }));
-  if (caller.role === "admin") options.unshift({ value: "", label: t("everybody") });
+  if (caller.role === "admin" && !caller.default_user) options.unshift({ value: "", label: t("everybody") });
   return html`<${Menu} class="whose" label=${t("whose_choose", { name })} value=${user} options=${options} onChoose=${onChoose}
     typed=${(text) => t("user_typed", { name: text })}
     button=${() => html`<small>${t("whose")}</small><b>${name}</b><${Icon} name="down" />`} />`;
@@ -123,12 +124,12 @@ function useFrame(caller, user) {
 }
 
 function Frame({ caller, isLocked, onSignOut }) {
-  const [user, setUser] = useState(caller.role === "user" ? "" : (sessionStorage.getItem(USER) ?? caller.default_user ?? ""));
+  const [user, setUser] = useState(caller.role === "user" ? "" : chosenUser() || caller.default_user || "");
   const [isHelping, setHelping] = useState(false);
   const { name, id } = useRoute();
   const [frame, toast, dropToast] = useFrame(caller, user);
   const choose = (chosen) => {
-    sessionStorage.setItem(USER, chosen);
+    setChosenUser(chosen);
     setUser(chosen);
     location.hash = `#${name}`;
   };
@@ -146,7 +147,7 @@ function Frame({ caller, isLocked, onSignOut }) {
       <${Nav} class="nav" now=${name} />
       <footer><${IconButton} icon="lang" label=${t("language")} onClick=${switchLanguage} />
         <${IconButton} icon="half" label=${t("theme")} onClick=${switchTheme} />
-        <${IconButton} icon="lock" label=${t("sign_out")} onClick=${onSignOut} /></footer></header>
+        ${currentKey() !== null && html`<${IconButton} icon="lock" label=${t("sign_out")} onClick=${onSignOut} />`}</footer></header>
     <main id="main" tabindex="-1">${needsUser
       ? html`<section class="view"><div class="page"><p class="read">${t("user_first")}</p><p class="soft">${t("user_first_do")}</p></div></section>`
       : html`<${view} key=${user} app=${frame} id=${id} />`}</main>
@@ -160,15 +161,22 @@ function App() {
   const [caller, setCaller] = useState(null);
   const [problem, setProblem] = useState(null); // null: no sign-in is shown; "": it is, without a problem
   const [, redraw] = useState(0);
+  const former = useRef("");
+  const admit = (found) => {
+    if (former.current && former.current !== identity(found)) forgetCaller();
+    former.current = identity(found);
+    setCaller(found);
+    setProblem(null);
+  };
   useEffect(() => onPreference(() => redraw((n) => n + 1)), []);
   useEffect(() => {
     onRefusedKey(() => setProblem(t("key_lost")));
     const enter = async () => {
       const key = takeKey();
       try {
-        setCaller(await readCaller(key));
-        setProblem(null);
+        admit(await readCaller(key));
       } catch (error) {
+        if (error.status === 401 || error.status === 403) setKey(null);
         setProblem(key === null && error.status === 401 ? "" : refusalOf(error));
       }
     };
@@ -178,13 +186,11 @@ function App() {
   }, []);
   const open = (key, found) => {
     setKey(key);
-    setCaller(found);
-    setProblem(null);
+    admit(found);
   };
   const signOut = () => {
     setKey(null);
-    sessionStorage.removeItem(USER);
-    dropDrafts();
+    forgetCaller();
     setCaller(null);
     setProblem("");
     history.replaceState(null, "", location.pathname);
@@ -192,6 +198,12 @@ function App() {
   return html`<a class="skip" href="#main" onClick=${(event) => (event.preventDefault(), document.getElementById("main")?.focus())}>${t("skip")}</a>
     ${caller && html`<${Frame} key=${identity(caller)} caller=${caller} isLocked=${problem !== null} onSignOut=${signOut} />`}
     ${problem !== null && html`<div class=${caller ? "over" : ""}><${SignIn} first=${problem} onOpen=${open} /></div>`}`;
+}
+
+/** Forgets what belongs to one caller: texts that were typed, and the chosen user. */
+function forgetCaller() {
+  dropDrafts();
+  setChosenUser(null);
 }
 
 /** Whoever signs in again as the same caller finds the page as it was. */

@@ -39,9 +39,11 @@ function daysOf(rows) {
   return days;
 }
 
+const NOT_LOADED = { rows: [], total: 0, cursor: "", isLoaded: false, isBusy: true, problem: "" };
+
 /** Loads a list of memories page by page. `isSearching`: larger pages, for filters of the page itself. */
 function useList(user, kinds, isSearching) {
-  const [list, setList] = useState({ rows: [], total: 0, cursor: "", isLoaded: false, isBusy: true, problem: "" });
+  const [list, setList] = useState(NOT_LOADED);
   const round = useRef(0); // the answer to an earlier question is dropped
   const load = useCallback(
     async (before) => {
@@ -54,7 +56,8 @@ function useList(user, kinds, isSearching) {
         const rows = [...(before?.rows ?? []), ...page.results];
         setList({ rows, total: page.total, cursor: page.next_cursor, isLoaded: true, isBusy: false, problem: "" });
       } catch (error) {
-        if (mine === round.current) setList((now) => ({ ...now, isBusy: false, problem: reasonOf(error) }));
+        const problem = reasonOf(error);
+        if (mine === round.current) setList({ ...(before ?? NOT_LOADED), isBusy: false, problem });
       }
     },
     [user, kinds, isSearching],

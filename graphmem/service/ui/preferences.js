@@ -1,6 +1,7 @@
 // Preferences of this browser (theme, language, keys that are single letters) and the key of this tab.
 
 const KEY = "graphmem.key";
+const USER = "graphmem.user";
 const listeners = new Set();
 
 function read(name) {
@@ -70,6 +71,23 @@ export function switchTheme() {
   change("theme", isDark ? "light" : "dark");
 }
 
+function readOfTab(name) {
+  try {
+    return sessionStorage.getItem(name);
+  } catch {
+    return null; // storage is switched off: what is kept lasts as long as the page
+  }
+}
+
+function keepInTab(name, text) {
+  try {
+    if (text === null) sessionStorage.removeItem(name);
+    else sessionStorage.setItem(name, text);
+  } catch {
+    // as above
+  }
+}
+
 let key = null;
 
 /** Returns the key of this tab; that of the address (`#key=…`) is taken out of it at once. */
@@ -79,11 +97,7 @@ export function takeKey() {
     history.replaceState(null, "", location.pathname + location.search);
     setKey(decode(found[1]));
   } else {
-    try {
-      key = sessionStorage.getItem(KEY);
-    } catch {
-      key = null;
-    }
+    key = readOfTab(KEY);
   }
   return key;
 }
@@ -104,12 +118,17 @@ export function currentKey() {
 /** Keeps a key in this tab; null forgets it. */
 export function setKey(text) {
   key = text;
-  try {
-    if (text === null) sessionStorage.removeItem(KEY);
-    else sessionStorage.setItem(KEY, text);
-  } catch {
-    // storage is switched off: the key lasts as long as the page
-  }
+  keepInTab(KEY, text);
+}
+
+/** Returns the user that was chosen in this tab, or null. */
+export function chosenUser() {
+  return readOfTab(USER);
+}
+
+/** Keeps the chosen user in this tab; null forgets it. */
+export function setChosenUser(user) {
+  keepInTab(USER, user);
 }
 
 apply();
