@@ -21,25 +21,10 @@ from graphmem.chat_worker import ChatWorker
 from graphmem.concurrency import Pool
 from graphmem.memory import Memory
 from graphmem.queries.gauges import read_gauges
-from graphmem.service import (
-    chat_routes,
-    graph_routes,
-    health,
-    maintenance_routes,
-    mem0_admin,
-    mem0_platform,
-    mem0_routes,
-    memory_routes,
-    metrics_routes,
-    problems,
-    settings_routes,
-    transfer_routes,
-    ui_routes,
-)
+from graphmem.service import problems
 from graphmem.service.auth import Authenticator, sent_key
 from graphmem.service.calls import CallPool
 from graphmem.service.chat_settings import configured_settings
-from graphmem.service.dependencies import Service
 from graphmem.service.keys import Keys
 from graphmem.service.mcp.http import USER_HEADER, Key, mcp_app
 from graphmem.service.metrics import ServiceMetrics
@@ -48,24 +33,14 @@ from graphmem.service.proxy import routes as proxy_routes
 from graphmem.service.proxy.proxy import ChatProxy
 from graphmem.service.proxy.upstream import Upstream, configured_endpoint
 from graphmem.service.rate_limits import RateLimits
+from graphmem.service.rest.chats import RECALL_SECONDS
+from graphmem.service.rest.dependencies import Service
+from graphmem.service.rest.metrics import router as metrics_router
+from graphmem.service.rest.page import router as page_router
+from graphmem.service.rest.routers import ROUTERS
 from graphmem.service.schemas import Mem0Fields
 from graphmem.settings.schema import ServeSettings
 
-ROUTERS = (
-    mem0_routes.router,
-    memory_routes.router,
-    chat_routes.router,
-    graph_routes.router,
-    settings_routes.router,
-    transfer_routes.router,
-    maintenance_routes.router,
-    mem0_admin.router,
-    mem0_platform.router,
-    proxy_routes.router,
-    health.router,
-    metrics_routes.router,
-    ui_routes.router,
-)
 MCP_PATH = "/mcp"
 OPEN_PATHS = ("/", "/healthz", "/readyz", "/openapi.json", "/ui/")
 # Seconds that the end of the service waits for the chats that it has accepted.
@@ -106,25 +81,25 @@ def service_app(
 
 
 def _open_service(memory: Memory, settings: ServeSettings) -> Service:
-    pool, proxy = CallPool(settings.threads, settings.queue), settings.proxy
-    chats = ChatWorker(memory, chat_routes.RECALL_SECONDS, settings.threads)
-    calls = AsyncMemory._wrapping(memory, pool)  # noqa: SLF001  (same package)
-    engine = memory._engine  # noqa: SLF001
+    engine, proxy = memory._engine, settings.proxy  # noqa: SLF001  (same package)
+    pool = CallPool(settings.threads, settings.queue)
+    calls = AsyncMemory._wrapping(memory, pool)  # noqa: SLF001
+    chats = ChatWorker(memory, RECALL_SECONDS, settings.threads)
     endpoint = configured_endpoint(proxy, engine.settings.llm)
     metrics = ServiceMetrics(lambda: read_gauges(engine.ledger, engine.projections))
     engine.observers.add(metrics)
     return Service(
-        calls,
-        pool,
-        CallPool(TRANSFERS, 0),
-        Pool(1, thread_name_prefix="graphmem-probe"),
-        Keys(memory),
-        chats,
-        configured_settings(proxy),
-        ChatProxy(calls, chats, proxy, metrics.on_recall, is_shared=settings.workers > 1),
-        None if endpoint is None else Upstream(endpoint, forward_authorization=proxy.forward_authorization),
-        settings,
-        metrics,
+        memory=calls,
+        pool=pool,
+        transfers=CallPool(TRANSFERS, 0),
+        probes=Pool(1, thread_name_prefix="graphmem-probe"),
+        keys=Keys(memory),
+        chats=chats,
+        chat_defaults=configured_settings(proxy),
+        proxy=ChatProxy(calls, chats, proxy, metrics.on_recall, is_shared=settings.workers > 1),
+        upstream=None if endpoint is None else Upstream(endpoint, forward_authorization=proxy.forward_authorization),
+        settings=settings,
+        metrics=metrics,
     )
 
 
@@ -170,7 +145,7 @@ def _rest_app(service: Service, mcp: Any, authenticator: Authenticator, *, close
     )
     app.state.service = service
     problems.install(app)
-    optional = [(metrics_routes.router, service.settings.metrics), (ui_routes.router, service.settings.ui)]
+    optional = [(metrics_router, service.settings.metrics), (page_router, service.settings.ui)]
     left_out = [router for router, is_served in optional if not is_served]
     for router in ROUTERS:
         if not any(router is one for one in left_out):

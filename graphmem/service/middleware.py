@@ -202,10 +202,10 @@ class _Body:
 
 class Authentication:
     """Finds the caller of each request, before its body is read, and counts the request against the rate limits.
-    Sets `caller` and `admission_seconds`, the seconds that this took, in the request's state.
 
-    Paths in `open_paths`, and those below the ones that end with "/", need no key. `adds(method, path)` tells requests
-    that add memories. `on_refusal` is called with the status of each refusal.
+    Sets `caller`, and as `admission_seconds` the seconds that this took, in the request's state. Paths in `open_paths`,
+    and those below the ones that end with "/", need no key. `adds(method, path)` tells requests that add memories.
+    `on_refusal` is called with the status of each refusal.
     """
 
     def __init__(

@@ -302,7 +302,8 @@ def test_prometheus_scrapes_with_the_key_and_has_the_rules_and_is_healthy(tmp_pa
                     return json.load(response)["data"]
 
             wait_until(lambda: answer("query?query=graphmem_build_info")["result"], "nothing was scraped")
-            assert len(answer("rules")["groups"][0]["rules"]) == 10
+            rules = [rule["name"] for rule in answer("rules")["groups"][0]["rules"]]
+            assert rules == re.findall(r"- alert: (\w+)", (MONITORING / "alerts.yml").read_text("utf-8"))
 
 
 # --- the health checks ---------------------------------------------------------------------------------------------

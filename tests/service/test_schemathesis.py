@@ -20,7 +20,7 @@ from support.service import headers, served
 
 from graphmem import Memory
 from graphmem.service import rate_limits
-from graphmem.service.transfer_routes import JSON_LINES
+from graphmem.service.rest.transfer import JSON_LINES
 from graphmem.testing import ModelEndpoint
 
 pytestmark = SQLITE_ONLY

@@ -20,7 +20,8 @@ from support.tenancy import make_home
 from support.waiting import TIMEOUT, wait_until
 
 from graphmem import Memory
-from graphmem.service import app, streams
+from graphmem.service import app
+from graphmem.service.rest import streams
 
 Make = Callable[..., Memory]
 

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Request, Response
 
 from graphmem.errors import ConfigError
 from graphmem.service import problems
-from graphmem.service.dependencies import CallerParam, Service, ServiceParam
 from graphmem.service.proxy.upstream import ForwardedAnswer, Outgoing, Upstream
+from graphmem.service.rest.dependencies import CallerParam, Service, ServiceParam
 
 CHAT_PATH = "/v1/chat/completions"
 PROXY_PATHS = frozenset({CHAT_PATH, "/v1/completions", "/v1/embeddings"})

@@ -67,17 +67,17 @@ function Nav({ now, ...rest }) {
 
 function Whose({ caller, user, onChoose }) {
   const [users, setUsers] = useState([]);
-  useEffect(() => {
-    if (caller.role !== "admin") return;
+  const loadUsers = () => {
+    if (caller.role !== "admin") return; // others may not list users; they type a name
     const query = { limit: MAX_USERS };
     send("GET", "/entities", { query }).then((found) => setUsers(found.filter((one) => one.type === "user")), () => {});
-  }, [caller]);
+  };
   if (caller.role === "user") return html`<p class="whose"><small>${t("whose")}</small><b>${caller.user_id ?? t("you")}</b></p>`;
   const nobody = caller.role === "admin" ? t("everybody") : t("nobody");
   const name = user || nobody;
   const options = users.map((one) => ({ value: one.id, label: one.id, count: one.total_memories }));
   if (caller.role === "admin" && !caller.default_user) options.unshift({ value: "", label: t("everybody") });
-  return html`<${Menu} class="whose" label=${t("whose_choose", { name })} value=${user} options=${options} onChoose=${onChoose}
+  return html`<${Menu} class="whose" label=${t("whose_choose", { name })} value=${user} options=${options} onChoose=${onChoose} onOpen=${loadUsers}
     typed=${(text) => t("user_typed", { name: text })}
     button=${() => html`<small>${t("whose")}</small><b>${name}</b><${Icon} name="down" />`} />`;
 }
@@ -88,7 +88,7 @@ function Help({ onClose }) {
     u: "kb_undo", Delete: "kb_delete", "g m": "kb_views", "?": "kb_help",
   };
   return html`<${Dialog} labelledby="help-title" onClose=${onClose}><div class="ask"><h2 id="help-title">${t("keyboard")}</h2>
-    <dl class="keys">${Object.entries(lines).map(([keys, key]) => html`<div key=${key}><dt><kbd>${keys}</kbd></dt><dd>${t(key)}</dd></div>`)}</dl>
+    <dl class="shortcuts">${Object.entries(lines).map(([keys, key]) => html`<div key=${key}><dt><kbd>${keys}</kbd></dt><dd>${t(key)}</dd></div>`)}</dl>
     <label class="sure plain"><input type="checkbox" checked=${hasLetters()} onChange=${(event) => setLetters(event.target.checked)} />
       <span>${t("kb_letters")}</span></label></div>
     <div class="asks"><button type="button" class="btn" data-first onClick=${onClose}>${t("close")}</button></div><//>`;

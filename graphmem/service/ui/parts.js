@@ -111,10 +111,10 @@ export function Dialog({ labelledby, onClose, children }) {
 /**
  * A button that opens a list of options ({value, label, count}).
  *
- * `button(isOpen)` returns what the button shows. Typed text filters the options; with `typed`, a function, it is an
+ * `button(isOpen)` returns what the button shows, `onOpen` is called when the list opens. Typed text filters the options; with `typed`, a function, it is an
  * option of its own under that label.
  */
-export function Menu({ class: classes, label, button, options, value, onChoose, typed }) {
+export function Menu({ class: classes, label, button, options, value, onChoose, onOpen, typed }) {
   const [isOpen, setOpen] = useState(false);
   const [text, setText] = useState("");
   const [active, setActive] = useState(0);
@@ -131,6 +131,7 @@ export function Menu({ class: classes, label, button, options, value, onChoose, 
     setText("");
     setActive(Math.max(0, options.findIndex((one) => one.value === value)));
     setOpen(true);
+    onOpen?.();
   };
   const close = () => {
     setOpen(false);

@@ -7,8 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
-from graphmem.service import answers, problems
-from graphmem.service.dependencies import CallerParam, ServiceParam
+from graphmem.service import problems
+from graphmem.service.rest import answers
+from graphmem.service.rest.dependencies import CallerParam, ServiceParam
 from graphmem.service.schemas import Ids
 
 router = APIRouter(tags=["memories"], responses=problems.documented(404))

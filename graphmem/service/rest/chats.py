@@ -20,8 +20,8 @@ from graphmem.model import Scope
 from graphmem.service import problems
 from graphmem.service.auth import Caller
 from graphmem.service.chat_settings import ChatSettings, MaxChars, Prompt, Rounds, TopK, settings_in_force
-from graphmem.service.dependencies import CallerParam, Service, ServiceParam
 from graphmem.service.problems import code_of
+from graphmem.service.rest.dependencies import CallerParam, Service, ServiceParam
 from graphmem.service.schemas import IdsBody, given
 
 logger = logging.getLogger("graphmem")

@@ -14,7 +14,7 @@ import pytest
 from support.service import client_of
 
 from graphmem import Memory
-from graphmem.service import ui_routes
+from graphmem.service.rest import page
 
 UI = Path(str(files("graphmem.service") / "ui"))
 OURS = [path for path in sorted(UI.iterdir()) if path.is_file()]
@@ -26,8 +26,8 @@ def test_every_file_is_served_without_a_key_and_with_the_headers_of_the_page(mem
         for path in [*OURS, UI / "vendor/htm-preact.js"]:
             answer = client.get(f"/ui/{path.relative_to(UI)}")
             assert (answer.status_code, answer.content) == (200, path.read_bytes())
-            assert answer.headers["content-type"] == ui_routes.MEDIA_TYPES[path.suffix]
-            assert {name: answer.headers[name] for name in ui_routes.HEADERS} == ui_routes.HEADERS
+            assert answer.headers["content-type"] == page.MEDIA_TYPES[path.suffix]
+            assert {name: answer.headers[name] for name in page.HEADERS} == page.HEADERS
             assert "set-cookie" not in answer.headers
         assert client.get("/").url.path == "/ui/"
         document = client.get("/ui/")
@@ -46,7 +46,7 @@ def test_nothing_else_is_served(memory: Memory, path: str) -> None:
 
 
 def test_the_policy_allows_nothing_but_the_service() -> None:
-    rules = dict(one.strip().split(" ", 1) for one in ui_routes.CONTENT_SECURITY_POLICY.split(";"))
+    rules = dict(one.strip().split(" ", 1) for one in page.CONTENT_SECURITY_POLICY.split(";"))
     own = {"script-src": "'self'", "style-src": "'self'", "connect-src": "'self'", "img-src": "'self' data:"}
     names = ["default-src", "base-uri", "form-action", "frame-ancestors"]
     assert rules == own | dict.fromkeys(names, "'none'")

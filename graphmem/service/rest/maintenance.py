@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict
 
 from graphmem.service import problems
-from graphmem.service.dependencies import AdminParam, CallerParam, ServiceParam
+from graphmem.service.rest.dependencies import AdminParam, CallerParam, ServiceParam
 from graphmem.service.schemas import Ids
 
 router = APIRouter(tags=["maintenance"], responses=problems.documented())

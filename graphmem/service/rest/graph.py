@@ -10,8 +10,9 @@ from pydantic import BaseModel, Field
 from graphmem.errors import NotFoundError
 from graphmem.memory import Memory
 from graphmem.model import EntityType
-from graphmem.service import answers, problems
-from graphmem.service.dependencies import CallerParam, ServiceParam
+from graphmem.service import problems
+from graphmem.service.rest import answers
+from graphmem.service.rest.dependencies import CallerParam, ServiceParam
 from graphmem.service.schemas import Body, Ids, IdsBody, given
 
 MAX_GRAPH_MEMORIES = 10_000

@@ -15,8 +15,8 @@ from fastapi.responses import Response
 from pydantic import BaseModel
 
 from graphmem.service import problems
-from graphmem.service.dependencies import CallerParam
 from graphmem.service.problems import Problem
+from graphmem.service.rest.dependencies import CallerParam
 
 INDEX = "index.html"
 MEDIA_TYPES = {

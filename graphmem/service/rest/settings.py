@@ -11,8 +11,8 @@ from graphmem.model import iso
 from graphmem.service import problems
 from graphmem.service.auth import Caller
 from graphmem.service.chat_settings import ChatSettings, SettingsChange, SettingsView, change_settings, view_settings
-from graphmem.service.dependencies import CallerParam, ServiceParam
 from graphmem.service.problems import Problem
+from graphmem.service.rest.dependencies import CallerParam, ServiceParam
 
 router = APIRouter(tags=["settings"], responses=problems.documented())
 

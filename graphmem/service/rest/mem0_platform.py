@@ -9,9 +9,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from graphmem.integrations.base import result_dict
 from graphmem.memory import DEFAULT_LIST_LIMIT
-from graphmem.service import answers, mem0_admin, mem0_routes, problems
-from graphmem.service.dependencies import AdminParam, CallerParam, ServiceParam
+from graphmem.service import problems
 from graphmem.service.problems import Problem
+from graphmem.service.rest import answers, mem0, mem0_admin
+from graphmem.service.rest.dependencies import AdminParam, CallerParam, ServiceParam
 from graphmem.service.schemas import IdsBody, Mem0Fields
 
 # The one organisation and project of a service, which the client asks for.
@@ -35,7 +36,7 @@ async def ping(_: CallerParam) -> Ping:
     return Ping()
 
 
-class PlatformAddBody(mem0_routes.AddBody):
+class PlatformAddBody(mem0.AddBody):
     """Messages to store, and whose they are: by ids, here or in `filters`."""
 
     filters: dict[str, Any] | None = None
@@ -47,16 +48,16 @@ async def add(
     caller: CallerParam,
     service: ServiceParam,
     response: Response,
-    idempotency_key: mem0_routes.IdempotencyKey = None,
+    idempotency_key: mem0.IdempotencyKey = None,
 ) -> answers.AddAnswer:
     """Stores messages as `POST /memories` does."""
-    ids, conditions = mem0_routes.scope_and_conditions(body, body.filters, caller)
+    ids, conditions = mem0.scope_and_conditions(body, body.filters, caller)
     if conditions:
         raise Problem(400, "filters: takes only ids here")
-    return await mem0_routes.store_messages(body, ids, service, response, idempotency_key)
+    return await mem0.store_messages(body, ids, service, response, idempotency_key)
 
 
-router.post("/v3/memories/search/", response_model_exclude_unset=True)(mem0_routes.search_memories)
+router.post("/v3/memories/search/", response_model_exclude_unset=True)(mem0.search_memories)
 
 
 class ListBody(IdsBody, Mem0Fields):
@@ -72,7 +73,7 @@ class PageQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     page: int = Field(default=1, ge=1, le=1_000_000)
-    page_size: int = Field(default=DEFAULT_LIST_LIMIT, ge=1, le=mem0_routes.MAX_PAGE)
+    page_size: int = Field(default=DEFAULT_LIST_LIMIT, ge=1, le=mem0.MAX_PAGE)
 
 
 class PlatformPage(BaseModel):
@@ -95,7 +96,7 @@ async def get_all(
 ) -> PlatformPage:
     """Lists memories by numbered pages. Pages by cursors, which changes do not shift, are at `GET /memories`."""
     body.name_ignored(response)
-    ids, conditions = mem0_routes.scope_and_conditions(body, body.filters, caller)
+    ids, conditions = mem0.scope_and_conditions(body, body.filters, caller)
     start = (query.page - 1) * query.page_size
     found = result_dict(
         await service.memory.get_all(
@@ -116,11 +117,11 @@ async def get_all(
     )
 
 
-router.get("/v1/memories/{memory_id}/", response_model_exclude_unset=True)(mem0_routes.get_memory)
-router.put("/v1/memories/{memory_id}/", response_model_exclude_unset=True)(mem0_routes.update_memory)
-router.delete("/v1/memories/{memory_id}/", response_model_exclude_unset=True)(mem0_routes.delete_memory)
-router.get("/v1/memories/{memory_id}/history/")(mem0_routes.memory_history)
-router.delete("/v1/memories/", response_model_exclude_unset=True)(mem0_routes.delete_memories)
+router.get("/v1/memories/{memory_id}/", response_model_exclude_unset=True)(mem0.get_memory)
+router.put("/v1/memories/{memory_id}/", response_model_exclude_unset=True)(mem0.update_memory)
+router.delete("/v1/memories/{memory_id}/", response_model_exclude_unset=True)(mem0.delete_memory)
+router.get("/v1/memories/{memory_id}/history/")(mem0.memory_history)
+router.delete("/v1/memories/", response_model_exclude_unset=True)(mem0.delete_memories)
 
 
 class PlatformEntity(mem0_admin.EntityItem):

@@ -17,11 +17,12 @@ from graphmem.integrations.base import result_dict
 from graphmem.memory import DEFAULT_LIST_LIMIT, Memory
 from graphmem.model import SCOPE_NAMES
 from graphmem.queries.history import events_of_memory
-from graphmem.service import answers, listing, problems
+from graphmem.service import listing, problems
 from graphmem.service.auth import Caller
 from graphmem.service.cursors import cursor_after, place_after
-from graphmem.service.dependencies import CallerParam, Service, ServiceParam
 from graphmem.service.problems import Problem
+from graphmem.service.rest import answers
+from graphmem.service.rest.dependencies import CallerParam, Service, ServiceParam
 from graphmem.service.schemas import Body, Ids, IdsBody, Mem0Fields, given
 
 MAX_PAGE = 1000

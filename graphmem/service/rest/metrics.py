@@ -6,8 +6,8 @@ from fastapi import APIRouter
 from fastapi.responses import PlainTextResponse, Response
 
 from graphmem.service import problems
-from graphmem.service.dependencies import ServiceParam, WatcherParam
 from graphmem.service.metrics import MEDIA_TYPE
+from graphmem.service.rest.dependencies import ServiceParam, WatcherParam
 
 router = APIRouter(tags=["health"], responses=problems.documented())
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel
 
 from graphmem.errors import StoreError
-from graphmem.service.dependencies import Service, ServiceParam
+from graphmem.service.rest.dependencies import Service, ServiceParam
 
 # Seconds that the ledger may take to answer.
 PROBE_SECONDS = 3.0

@@ -15,13 +15,14 @@ from pydantic import ValidationError as PydanticError
 
 from graphmem.memory import Memory
 from graphmem.queries.scopes import list_scopes
-from graphmem.service import answers, problems
+from graphmem.service import problems
 from graphmem.service.chat_settings import SettingsChange, change_settings
-from graphmem.service.dependencies import AdminParam, CallerParam, ServiceParam
 from graphmem.service.keys import PREFIX
 from graphmem.service.middleware import METHODS
 from graphmem.service.problems import Problem
 from graphmem.service.request_ring import MAX_REQUESTS, RequestItem
+from graphmem.service.rest import answers
+from graphmem.service.rest.dependencies import AdminParam, CallerParam, ServiceParam
 from graphmem.service.schemas import Body
 from graphmem.settings import Settings
 from graphmem.stores.ledger.api_keys import ApiKey

@@ -14,9 +14,9 @@ from starlette.types import Receive, Scope, Send
 
 from graphmem.logs import log_text
 from graphmem.service import problems
-from graphmem.service.dependencies import AdminParam, CallerParam, Service, ServiceParam
+from graphmem.service.rest.dependencies import AdminParam, CallerParam, Service, ServiceParam
+from graphmem.service.rest.streams import ResponseFile, body_file
 from graphmem.service.schemas import Ids
-from graphmem.service.streams import ResponseFile, body_file
 
 logger = logging.getLogger("graphmem")
 
