@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from support.chromium import find_chromium, open_page
+from support.facts import fact, source_message
 from support.fakes import fake_models
 from support.service import served
 
@@ -307,6 +308,38 @@ def test_the_dialog_names_the_words_and_asks_twice(site: Site) -> None:
     assert site.row("Clara lives").count() == 0
     assert site.memory.get(memory_id, user_id="ana") is None
     assert site.row("Ben drinks tea.").evaluate("row => row === document.activeElement")
+
+
+def test_a_fact_shows_its_sources_and_takes_them_along(site: Site) -> None:
+    said = source_message(site.memory, "The brewery has a wedding. We play on 28 June.", user_id="ana", actor_id="Maya")
+    fact(site.memory, "The concert is on 28 June.", said, user_id="ana")
+    site.add("Ben drinks tea.")
+    site.enter()
+    panel = site.open("The concert is on")
+    assert panel.locator("header .tag").text_content() == "Fact"
+    assert "Drawn from 1 message" in panel.text_content()
+    quote = panel.locator(".quote")
+    assert quote.locator(".who").text_content() == "Maya"
+    assert quote.locator(".read").text_content() == "The brewery has a wedding. We play on 28 June."
+    panel.get_by_role("button", name="Delete…").click()
+    dialog = site.page.get_by_role("dialog")
+    dialog.get_by_text("The brewery has a wedding.").wait_for()
+    dialog.get_by_role("checkbox").check()
+    dialog.get_by_role("button", name="Erase for good").click()
+    site.page.get_by_text("Erased, with 1 other memory.").wait_for()
+    assert site.memory.get(said, user_id="ana") is None
+
+
+def test_an_undo_that_came_too_late_says_so(site: Site) -> None:
+    site.expected.append(REFUSED.format(400))
+    memory_id = site.add("Clara lives in Lisbon.")
+    site.memory.update(memory_id, text="Clara lives in Porto.", user_id="ana")
+    site.enter()
+    panel = site.open("Clara lives")
+    site.memory.update(memory_id, text="Clara lives in Faro.", user_id="ana")
+    panel.get_by_role("button", name=re.compile("Undo: Changed")).click()
+    site.page.get_by_text("Not undone: it was changed again since.").wait_for()
+    assert site.memory.get(memory_id, user_id="ana")["memory"] == "Clara lives in Faro."
 
 
 def test_another_users_memory_reads_as_an_unknown_one(site: Site) -> None:
