@@ -37,12 +37,13 @@ from graphmem.service.rest.chats import RECALL_SECONDS
 from graphmem.service.rest.dependencies import Service, refuse_unread
 from graphmem.service.rest.health import router as health_router
 from graphmem.service.rest.metrics import router as metrics_router
+from graphmem.service.rest.page import router as page_router
 from graphmem.service.rest.routers import ROUTERS
 from graphmem.service.schemas import Mem0Fields
 from graphmem.settings.schema import ServeSettings
 
 MCP_PATH = "/mcp"
-OPEN_PATHS = ("/", "/healthz", "/readyz", "/openapi.json")
+OPEN_PATHS = ("/", "/healthz", "/readyz", "/openapi.json", "/ui/")
 # Seconds that the end of the service waits for the chats that it has accepted.
 CHATS_SECONDS = 20.0
 MAX_IMPORT_BYTES = 1024**3
@@ -147,8 +148,10 @@ def _rest_app(service: Service, mcp: Any, authenticator: Authenticator, *, close
     )
     app.state.service = service
     problems.install(app)
+    optional = [(metrics_router, service.settings.metrics), (page_router, service.settings.ui)]
+    left_out = [router for router, is_served in optional if not is_served]
     for router in ROUTERS:
-        if service.settings.metrics or router is not metrics_router:
+        if not any(router is one for one in left_out):
             app.include_router(router, dependencies=[] if router in LENIENT else [Depends(refuse_unread)])
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]  # FastAPI's way to change the document
     return app

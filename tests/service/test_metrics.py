@@ -73,7 +73,7 @@ def test_a_key_for_metrics_reads_nothing_else(memory: Memory) -> None:
                 params = ANA if names >= ANA.keys() else {}
                 body = {"json": {}} if "requestBody" in operations[method] else {}
                 status = client.request(method, path, params=params, **body).status_code
-                is_open = path in {"/", "/metrics", "/healthz", "/readyz", "/openapi.json"}
+                is_open = path in {"/", "/metrics", "/healthz", "/readyz", "/openapi.json", "/ui/{path}"}
                 assert (status != 403) == is_open, (method, path)
         assert client.post("/search", json={"query": "tea", **ANA}).status_code == 403
         assert client.post("/mcp", json={}).status_code == 401
