@@ -100,7 +100,7 @@ def _open_service(memory: Memory, settings: ServeSettings) -> Service:
         chats=chats,
         chat_defaults=configured_settings(proxy),
         proxy=ChatProxy(calls, chats, proxy, metrics.on_recall, is_shared=settings.workers > 1),
-        upstream=None if endpoint is None else Upstream(endpoint, forward_authorization=proxy.forward_authorization),
+        upstream=None if endpoint is None else Upstream(endpoint, proxy),
         settings=settings,
         metrics=metrics,
     )
