@@ -129,10 +129,16 @@ async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
     elif error.status_code == HTTPStatus.NOT_FOUND:
         problem = Problem(404, "There is no such path; GET /openapi.json lists those that there are.", "no_such_path")
     elif error.status_code == HTTPStatus.BAD_REQUEST:
-        problem = Problem(400, "The body cannot be read: it must be JSON in UTF-8.", "unreadable_body")
+        problem = _unreadable(request, "The body cannot be read: it must be JSON in UTF-8.")
     else:
         problem = Problem(error.status_code, HTTPStatus(error.status_code).phrase, headers=error.headers)
     return problem.response(request.state.request_id)
+
+
+def _unreadable(request: Request, detail: str) -> Problem:
+    if request.headers.get("content-encoding", "identity") != "identity":
+        return Problem(415, "Content-Encoding: bodies are not decoded; send the body as it is.")
+    return Problem(400, detail, "unreadable_body")
 
 
 def _methods(request: Request) -> set[str]:
@@ -156,7 +162,7 @@ async def _on_invalid_request(request: Request, error: Exception) -> JSONRespons
     errors = error.errors()
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if any(one["type"] == "json_invalid" for one in errors):
-        problem = Problem(400, "The body is not valid JSON.", "unreadable_body")
+        problem = _unreadable(request, "The body is not valid JSON.")
     elif any(one["loc"] == ("body",) for one in errors) and not content_type.endswith(("/json", "+json")):
         problem = Problem(415, "The body must be JSON; send the header Content-Type: application/json.")
     else:
