@@ -76,7 +76,7 @@ def service_app(
     app: ASGIApp = _Gate(rest, mcp, settings.default_user)
     app = Authentication(app, authenticator, RateLimits(settings), OPEN_PATHS, _adds, service.metrics.on_refusal)
     app = BodyLimit(app, partial(_max_body_bytes, settings))
-    app = Addresses(app, REPEATABLE, proxy_routes.FORWARDED_PATHS)
+    app = Addresses(app, REPEATABLE, problems.OPENAI_PATHS)
     app = RequestLog(Hosts(app, hosts, settings.cors_origins), service.requests.note, service.metrics.on_request)
     if settings.cors_origins:
         app = CORSMiddleware(app, allow_origins=settings.cors_origins, allow_methods=["*"], allow_headers=["*"])
@@ -113,7 +113,7 @@ def _adds(method: str, path: str) -> bool:
 def _max_body_bytes(settings: ServeSettings, path: str) -> int:
     if path == "/import":
         return MAX_IMPORT_BYTES
-    return settings.proxy.max_body_bytes if path in proxy_routes.PROXY_PATHS else settings.max_body_bytes
+    return settings.proxy.max_body_bytes if path in problems.OPENAI_PATHS else settings.max_body_bytes
 
 
 def _rest_app(service: Service, mcp: Any, authenticator: Authenticator, *, close_memory: bool) -> FastAPI:

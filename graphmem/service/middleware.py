@@ -73,7 +73,7 @@ class RequestLog:
             except Exception as error:  # noqa: BLE001  (the server would log a stack)
                 problem = problem_of(error)
                 if not status:
-                    await problem.response(request_id)(scope, receive, send_with_headers)
+                    await problem.response(request_id, scope["path"])(scope, receive, send_with_headers)
             route = getattr(scope.get("route"), "path_format", UNKNOWN)
             _describe(traced, method, route, status)
         seconds = perf_counter() - begin

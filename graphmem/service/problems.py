@@ -24,6 +24,8 @@ logger = logging.getLogger("graphmem")
 
 MEDIA_TYPE = "application/problem+json"
 MAX_REPORTED = 5
+# Paths of OpenAI's API, whose clients look for the text of an error in `error.message`.
+OPENAI_PATHS = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/models"})
 # Names of the classes of JSON values.
 _JSON_KINDS = {
     "str": "a string", "int": "a number", "float": "a number", "bool": "a boolean", "dict": "an object",
@@ -50,8 +52,8 @@ class Problem(Exception):
         self.status, self.detail, self.headers = status, detail, dict(headers or {})
         self.code = code or HTTPStatus(status).phrase.lower().replace(" ", "_").replace("'", "")
 
-    def response(self, request_id: str) -> JSONResponse:
-        """Returns the problem as a response."""
+    def response(self, request_id: str, path: str) -> JSONResponse:
+        """Returns the problem as a response to a request of this path."""
         body = ProblemBody(
             type="about:blank",
             title=HTTPStatus(self.status).phrase,
@@ -60,7 +62,9 @@ class Problem(Exception):
             code=self.code,
             request_id=request_id,
         )
-        return JSONResponse(body.model_dump(), self.status, self.headers, MEDIA_TYPE)
+        error = {"message": self.detail, "type": self.code, "param": None, "code": self.code}
+        extension = {"error": error} if path in OPENAI_PATHS else {}
+        return JSONResponse({**body.model_dump(), **extension}, self.status, self.headers, MEDIA_TYPE)
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -118,7 +122,7 @@ def install(app: FastAPI) -> None:
 
 
 async def _on_error(request: Request, error: Exception) -> JSONResponse:
-    return problem_of(error).response(request.state.request_id)
+    return problem_of(error).response(request.state.request_id, request.url.path)
 
 
 async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
@@ -132,7 +136,7 @@ async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
         problem = _unreadable(request, "The body cannot be read: it must be JSON in UTF-8.")
     else:
         problem = Problem(error.status_code, HTTPStatus(error.status_code).phrase, headers=error.headers)
-    return problem.response(request.state.request_id)
+    return problem.response(request.state.request_id, request.url.path)
 
 
 def _unreadable(request: Request, detail: str) -> Problem:
@@ -169,7 +173,7 @@ async def _on_invalid_request(request: Request, error: Exception) -> JSONRespons
         lines = [_sentence(one) for one in errors[:MAX_REPORTED]]
         more = len(errors) - len(lines)
         problem = Problem(422, "; ".join(lines) + (f"; and {more} more" if more else ""), "invalid_request")
-    return problem.response(request.state.request_id)
+    return problem.response(request.state.request_id, request.url.path)
 
 
 def _sentence(error: Any) -> str:

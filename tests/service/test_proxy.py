@@ -360,6 +360,14 @@ def test_without_an_endpoint_the_error_names_the_setting(memory: Memory) -> None
         assert "serve.proxy.upstream_url" in answer.json()["detail"]
 
 
+@pytest.mark.parametrize("key", ["wrong", None])
+def test_errors_of_the_service_are_also_in_openais_form(client: TestClient, key: str | None) -> None:
+    del client.headers["X-API-Key"]
+    answer = ask(client, headers={} if key is None else {"Authorization": f"Bearer {key}"})
+    assert answer.status_code == 401
+    assert answer.json()["error"]["message"] == answer.json()["detail"]
+
+
 # --- settings ---------------------------------------------------------------------------------------------------------
 
 

@@ -14,9 +14,6 @@ from graphmem.service.proxy.upstream import ForwardedAnswer, Outgoing, Upstream
 from graphmem.service.rest.dependencies import CallerParam, Service, ServiceParam
 
 CHAT_PATH = "/v1/chat/completions"
-PROXY_PATHS = frozenset({CHAT_PATH, "/v1/completions", "/v1/embeddings"})
-# Paths whose queries the endpoint reads.
-FORWARDED_PATHS = PROXY_PATHS | {"/v1/models"}
 # Any JSON is taken: what it has to be, the endpoint says.
 _ANY_BODY: dict[str, Any] = {"requestBody": {"content": {"application/json": {"schema": {}}}, "required": True}}
 _ANY_ANSWER: dict[int | str, dict[str, Any]] = {
