@@ -3,9 +3,10 @@
     python benchmarks/proxy.py benchmarks/chats > benchmarks/results/proxy.json
 
 A scripted endpoint in this process answers at once, so that what is measured is the proxy: each question is searched
-for by the library, sent to the endpoint alone, and sent through the proxy, in an order that changes. `overhead_ms` is
-the difference of the last two, of whole answers and of the first byte of streamed ones; `ratio` is its median over that
-of the search. The service is a process of its own; client, endpoint and service share the machine's cores.
+for by the library, recalled for by it as the proxy does (`ChatLink.recall`: a search, and what its hits have to do with
+the question), sent to the endpoint alone, and sent through the proxy, in an order that changes. `overhead_ms` is the
+difference of the last two, of whole answers and of the first byte of streamed ones. The ratios are its median over those
+of the recall and of the search. Service, client and endpoint share the machine's cores.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from urllib.parse import urlsplit
 from service import ADMIN_KEY, WARM, Server, percentile, questions_of, serving
 
 from graphmem import Memory
+from graphmem.chat import ChatLink
 from graphmem.evaluation.chats import load
 from graphmem.evaluation.datasets import Dataset
 from graphmem.evaluation.environment import environment
@@ -62,6 +64,7 @@ def measure(dataset: Dataset) -> dict[str, Any]:
     questions = questions_of(dataset)
     with tempfile.TemporaryDirectory(prefix="graphmem-") as home, Memory(home, settings=Settings()) as memory:
         store(memory, dataset, lambda *_: None)
+        links = {user_id: ChatLink(memory, user_id=user_id) for user_id in dataset.partitions}
         with ModelEndpoint(default="I see.") as endpoint, proxying(home, endpoint) as server:
             place = urlsplit(endpoint.url)
             alone = ChatClient(str(place.hostname), int(place.port or 0), f"{place.path}/chat/completions")
@@ -69,7 +72,8 @@ def measure(dataset: Dataset) -> dict[str, Any]:
             figures = {
                 name: compare(
                     [
-                        lambda text, user: timed_search(memory, text, user),
+                        lambda text, user: timed(lambda: memory.search(text, user_id=user, top_k=TOP_K + SPARE_HITS)),
+                        lambda text, user: timed(lambda: links[user].recall(text, top_k=TOP_K)),
                         lambda text, user, stream=stream: alone.ask(text, user, stream=stream),
                         lambda text, user, stream=stream: proxied.ask(text, user, stream=stream),
                     ],
@@ -89,10 +93,10 @@ def proxying(home: str, endpoint: ModelEndpoint) -> Iterator[Server]:
         yield server
 
 
-def timed_search(memory: Memory, text: str, user_id: str) -> float:
-    """Returns the milliseconds of a search for as many hits as the proxy's."""
+def timed(call: Callable[[], Any]) -> float:
+    """Returns the milliseconds of a call."""
     begin = time.perf_counter()
-    memory.search(text, user_id=user_id, top_k=TOP_K + SPARE_HITS)
+    call()
     return (time.perf_counter() - begin) * 1000
 
 
@@ -105,14 +109,16 @@ def compare(ways: list[Callable[[str, str], float]], questions: list[Any]) -> di
             took = ways[way](text, user_id)
             if number >= WARM:
                 milliseconds[way].append(took)
-    searches, alone, proxied = milliseconds
+    searches, recalls, alone, proxied = milliseconds
     overhead = [one - other for one, other in zip(proxied, alone, strict=True)]
     return {
         "questions": len(overhead),
         "search_ms": {"p50": percentile(searches, 50), "p95": percentile(searches, 95)},
+        "recall_ms": {"p50": percentile(recalls, 50), "p95": percentile(recalls, 95)},
         "endpoint_alone_ms": {"p50": percentile(alone, 50), "p95": percentile(alone, 95)},
         "overhead_ms": {"p50": percentile(overhead, 50), "p95": percentile(overhead, 95)},
-        "ratio": round(statistics.median(overhead) / statistics.median(searches), 2),
+        "ratio_to_recall": round(statistics.median(overhead) / statistics.median(recalls), 2),
+        "ratio_to_search": round(statistics.median(overhead) / statistics.median(searches), 2),
     }
 
 
