@@ -152,7 +152,7 @@ def _methods(request: Request) -> set[str]:
         return {
             method.upper()
             for template, operations in paths.items()
-            if compile_path(re.sub(r"\}$", last_parameter, template))[0].match(request.url.path)
+            if compile_path(re.sub(r"\}(?=/?$)", last_parameter, template))[0].match(request.url.path)
             for method in operations
         }
 
@@ -208,7 +208,7 @@ def _field(error: Any, body: Any) -> tuple[str, ...]:
 
 
 def _sentence(field: tuple[str, ...], errors: list[Any], request: Request) -> str:
-    """Returns one line about an unusable field: its name, the remedies, and the kind of the value."""
+    """Returns one line about an unusable field: its name, the remedies and, in a body, the kind of the value."""
     place, *names = field
     shown, kinds = ".".join(name[:40] for name in names) or f"the {place}", {error["type"] for error in errors}
     if "missing" in kinds:
@@ -218,8 +218,9 @@ def _sentence(field: tuple[str, ...], errors: list[Any], request: Request) -> st
     remedies = [_REMEDIES.get(one["type"]) or re.sub(r"^\w+ should", "should", one["msg"]) for one in errors]
     first, *others = dict.fromkeys(remedies)
     text = " or ".join([first, *(remedy.removeprefix("should be ") for remedy in others)])
-    kind = _JSON_KINDS.get(type(errors[0].get("input")).__name__, "another value")
-    return f"{shown}: {text}; it is {kind}"
+    if place == "query":  # all its values are texts
+        return f"{shown}: {text}"
+    return f"{shown}: {text}; it is {_JSON_KINDS.get(type(errors[0].get('input')).__name__, 'another value')}"
 
 
 def _advice(place: str, name: str, request: Request) -> str:

@@ -398,6 +398,7 @@ def test_a_field_at_the_wrong_place_is_told_its_place(client: TestClient) -> Non
     assert ok(client.post("/flush?user_id=ana"), 422)["detail"] == "user_id: is no field of this request"
     misspelt = ok(client.post("/search", json={"qery": "tea", "query": "tea", "user_id": "ana"}), 422)["detail"]
     assert misspelt == "qery: is no field of this request; did you mean query?"
+    assert ok(client.get("/graph?user_id=ana&hops=99"), 422)["detail"] == "hops: should be less than or equal to 10"
 
 
 def test_a_time_in_a_query_is_taken_as_it_is_usually_sent(client: TestClient) -> None:
