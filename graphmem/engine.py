@@ -467,7 +467,7 @@ class Engine:
         self.ledger.compact_after_erasures()
 
     def reset(self) -> list[str]:
-        """Empties the ledger and the projections; returns the projections that are out of reach and emptied later."""
+        """Empties the ledger and the projections; returns the projections that are emptied later."""
         with self.ledger.write() as connection:
             integrity.wipe(connection)
         pending = self.deliver([])

@@ -860,8 +860,9 @@ class Memory:
     def reset(self) -> dict[str, list[str]]:
         """Erases everything in this memory, and nothing else in its stores.
 
-        Returns `{"pending": […]}`: projections on unreachable servers, which are emptied as soon as they can be
-        reached.
+        Returns `{"pending": […]}`: projections that are not emptied within `delivery_wait` seconds, because their
+        server is out of reach or a delivery is in progress. They are emptied as soon as possible. The vector index in a
+        folder that another process has open is not named: that process empties it at its next search or write.
         """
         self._engine.check_open()
         return {"pending": self._engine.reset()}

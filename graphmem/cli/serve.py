@@ -28,7 +28,7 @@ def serve(
         bool, typer.Option("--alerts", help="Print alert rules for Prometheus, and serve nothing.")
     ] = False,
 ) -> None:
-    """Serves the memories over HTTP: REST as mem0's clients speak it, and MCP at /mcp.
+    """Serves the memories over HTTP: REST as mem0's clients speak it, MCP at /mcp, and a page at /ui/.
 
     The first start on this machine makes a key and prints it. Requests send it as X-API-Key or as a Bearer token.
     """
@@ -53,4 +53,6 @@ def serve(
         name, number = listener.getsockname()[:2]
         address = f"http://[{name}]:{number}" if ":" in name else f"http://{name}:{number}"
         typer.echo(f"graphmem: serving on {address}", err=True)
+        if section.ui and new_key is not None:  # browsers do not send what follows "#"
+            typer.echo(f"graphmem: the page with this key: {address}/ui/#key={new_key}", err=True)
         run(start, listener)

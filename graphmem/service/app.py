@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.openapi.utils import get_openapi
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware.cors import CORSMiddleware
@@ -34,14 +34,16 @@ from graphmem.service.proxy.proxy import ChatProxy
 from graphmem.service.proxy.upstream import Upstream, configured_endpoint
 from graphmem.service.rate_limits import RateLimits
 from graphmem.service.rest.chats import RECALL_SECONDS
-from graphmem.service.rest.dependencies import Service
+from graphmem.service.rest.dependencies import Service, refuse_unread
+from graphmem.service.rest.health import router as health_router
 from graphmem.service.rest.metrics import router as metrics_router
+from graphmem.service.rest.page import router as page_router
 from graphmem.service.rest.routers import ROUTERS
 from graphmem.service.schemas import Mem0Fields
 from graphmem.settings.schema import ServeSettings
 
 MCP_PATH = "/mcp"
-OPEN_PATHS = ("/", "/healthz", "/readyz", "/openapi.json")
+OPEN_PATHS = ("/", "/healthz", "/readyz", "/openapi.json", "/ui/")
 # Seconds that the end of the service waits for the chats that it has accepted.
 CHATS_SECONDS = 20.0
 MAX_IMPORT_BYTES = 1024**3
@@ -49,6 +51,8 @@ MAX_IMPORT_BYTES = 1024**3
 TRANSFERS = 4
 # Paths whose POST requests add memories: they have a rate limit of their own.
 ADDING_PATHS = frozenset({"/memories", "/v3/memories/add/", "/chats/saved"})
+# Routers that take more than they read: the proxy's endpoint reads it, and watchers add queries against caches.
+LENIENT = (proxy_routes.router, health_router)
 # Query parameters that may be there several times: lists, and those that are ignored.
 REPEATABLE = frozenset({"kinds", *Mem0Fields.model_fields})
 
@@ -72,8 +76,8 @@ def service_app(
     app: ASGIApp = _Gate(rest, mcp, settings.default_user)
     app = Authentication(app, authenticator, RateLimits(settings), OPEN_PATHS, _adds, service.metrics.on_refusal)
     app = BodyLimit(app, partial(_max_body_bytes, settings))
-    app = Addresses(app, REPEATABLE, proxy_routes.FORWARDED_PATHS)
-    app = RequestLog(Hosts(app, hosts), service.requests.note, service.metrics.on_request)
+    app = Addresses(app, REPEATABLE, problems.OPENAI_PATHS)
+    app = RequestLog(Hosts(app, hosts, settings.cors_origins), service.requests.note, service.metrics.on_request)
     if settings.cors_origins:
         app = CORSMiddleware(app, allow_origins=settings.cors_origins, allow_methods=["*"], allow_headers=["*"])
     return app
@@ -96,7 +100,7 @@ def _open_service(memory: Memory, settings: ServeSettings) -> Service:
         chats=chats,
         chat_defaults=configured_settings(proxy),
         proxy=ChatProxy(calls, chats, proxy, metrics.on_recall, is_shared=settings.workers > 1),
-        upstream=None if endpoint is None else Upstream(endpoint, forward_authorization=proxy.forward_authorization),
+        upstream=None if endpoint is None else Upstream(endpoint, proxy),
         settings=settings,
         metrics=metrics,
     )
@@ -109,7 +113,7 @@ def _adds(method: str, path: str) -> bool:
 def _max_body_bytes(settings: ServeSettings, path: str) -> int:
     if path == "/import":
         return MAX_IMPORT_BYTES
-    return settings.proxy.max_body_bytes if path in proxy_routes.PROXY_PATHS else settings.max_body_bytes
+    return settings.proxy.max_body_bytes if path in problems.OPENAI_PATHS else settings.max_body_bytes
 
 
 def _rest_app(service: Service, mcp: Any, authenticator: Authenticator, *, close_memory: bool) -> FastAPI:
@@ -144,9 +148,11 @@ def _rest_app(service: Service, mcp: Any, authenticator: Authenticator, *, close
     )
     app.state.service = service
     problems.install(app)
+    optional = [(metrics_router, service.settings.metrics), (page_router, service.settings.ui)]
+    left_out = [router for router, is_served in optional if not is_served]
     for router in ROUTERS:
-        if service.settings.metrics or router is not metrics_router:
-            app.include_router(router)
+        if not any(router is one for one in left_out):
+            app.include_router(router, dependencies=[] if router in LENIENT else [Depends(refuse_unread)])
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]  # FastAPI's way to change the document
     return app
 

@@ -6,6 +6,7 @@ A key is `gm_<id>_<secret>`. Its secret has 256 random bits, so a fast digest of
 from __future__ import annotations
 
 import logging
+import re
 import secrets
 from collections.abc import Sequence
 from contextlib import suppress
@@ -25,6 +26,8 @@ from graphmem.stores.ledger.api_keys import ApiKey
 logger = logging.getLogger("graphmem")
 
 PREFIX = "gm"
+# The beginning of a key's text.
+KEY_TEXT = re.compile(rf"\b{PREFIX}_[0-9a-f]{{8}}_")
 ROLES = ("user", "app", "admin", "metrics")
 # Bytes of an id (shown as twice as many hexadecimal digits), of a secret, and of its digest.
 ID_BYTES, SECRET_BYTES, HASH_BYTES = 4, 32, 32

@@ -73,7 +73,7 @@ class RequestLog:
             except Exception as error:  # noqa: BLE001  (the server would log a stack)
                 problem = problem_of(error)
                 if not status:
-                    await problem.response(request_id)(scope, receive, send_with_headers)
+                    await problem.response(request_id, scope["path"])(scope, receive, send_with_headers)
             route = getattr(scope.get("route"), "path_format", UNKNOWN)
             _describe(traced, method, route, status)
         seconds = perf_counter() - begin
@@ -97,17 +97,31 @@ def _describe(traced: Span, method: str, route: str, status: int) -> None:
 
 
 class Hosts:
-    """Refuses requests under another host name, which a web page can have pointed at this address (DNS rebinding)."""
+    """Refuses requests under another host name, which a web page can have pointed at this address (DNS rebinding), and
+    those of pages of other origins, which a browser sends without asking and, if no key is needed, are answered.
 
-    def __init__(self, app: ASGIApp, allowed: Iterable[str]) -> None:
+    `origins` are those that may call, "*" all.
+    """
+
+    def __init__(self, app: ASGIApp, allowed: Iterable[str], origins: Iterable[str]) -> None:
         self._app, self._allowed = app, frozenset(name.lower() for name in (*allowed, *LOOPBACK))
+        self._origins = frozenset(origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            host = re.sub(r":\d+$", "", Headers(scope=scope).get("host", "")).lower()
-            if host not in self._allowed:
+            headers = Headers(scope=scope)
+            address = headers.get("host", "").lower()
+            if re.sub(r":\d+$", "", address) not in self._allowed:
                 raise Problem(421, "This host name is not served here; add it to serve.allowed_hosts.")
+            origin = headers.get("origin")
+            if not (origin is None or "*" in self._origins or origin in self._origins or _is_of(origin, address)):
+                raise Problem(403, "Pages of this origin may not call; add it to serve.cors_origins.", "other_origin")
         await self._app(scope, receive, send)
+
+
+def _is_of(origin: str, address: str) -> bool:
+    """Tells whether an origin is that of a host and port, over HTTP or, by a proxy in front, HTTPS."""
+    return origin.lower() in {f"http://{address}", f"https://{address}"}
 
 
 class Addresses:

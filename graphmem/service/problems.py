@@ -25,6 +25,8 @@ logger = logging.getLogger("graphmem")
 
 MEDIA_TYPE = "application/problem+json"
 MAX_REPORTED = 5
+# Paths of OpenAI's API, whose clients look for the text of an error in `error.message`.
+OPENAI_PATHS = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/models"})
 # Names of the classes of JSON values.
 _JSON_KINDS = {
     "str": "a string", "int": "a number", "float": "a number", "bool": "a boolean", "dict": "an object",
@@ -58,8 +60,8 @@ class Problem(Exception):
         self.status, self.detail, self.headers = status, detail, dict(headers or {})
         self.code = code or HTTPStatus(status).phrase.lower().replace(" ", "_").replace("'", "")
 
-    def response(self, request_id: str) -> JSONResponse:
-        """Returns the problem as a response."""
+    def response(self, request_id: str, path: str) -> JSONResponse:
+        """Returns the problem as a response to a request of this path."""
         body = ProblemBody(
             type="about:blank",
             title=HTTPStatus(self.status).phrase,
@@ -68,7 +70,9 @@ class Problem(Exception):
             code=self.code,
             request_id=request_id,
         )
-        return JSONResponse(body.model_dump(), self.status, self.headers, MEDIA_TYPE)
+        error = {"message": self.detail, "type": self.code, "param": None, "code": self.code}
+        extension = {"error": error} if path in OPENAI_PATHS else {}
+        return JSONResponse({**body.model_dump(), **extension}, self.status, self.headers, MEDIA_TYPE)
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -127,7 +131,7 @@ def install(app: FastAPI) -> None:
 
 
 async def _on_error(request: Request, error: Exception) -> JSONResponse:
-    return problem_of(error).response(request.state.request_id)
+    return problem_of(error).response(request.state.request_id, request.url.path)
 
 
 async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
@@ -138,10 +142,16 @@ async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
     elif error.status_code == HTTPStatus.NOT_FOUND:
         problem = Problem(404, "There is no such path; GET /openapi.json lists those that there are.", "no_such_path")
     elif error.status_code == HTTPStatus.BAD_REQUEST:
-        problem = Problem(400, "The body cannot be read: it must be JSON in UTF-8.", "unreadable_body")
+        problem = _unreadable(request, "The body cannot be read: it must be JSON in UTF-8.")
     else:
         problem = Problem(error.status_code, HTTPStatus(error.status_code).phrase, headers=error.headers)
-    return problem.response(request.state.request_id)
+    return problem.response(request.state.request_id, request.url.path)
+
+
+def _unreadable(request: Request, detail: str) -> Problem:
+    if request.headers.get("content-encoding", "identity") != "identity":
+        return Problem(415, "Content-Encoding: bodies are not decoded; send the body as it is.")
+    return Problem(400, detail, "unreadable_body")
 
 
 def _methods(request: Request) -> set[str]:
@@ -165,7 +175,7 @@ async def _on_invalid_request(request: Request, error: Exception) -> JSONRespons
     errors = error.errors()
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if any(one["type"] == "json_invalid" for one in errors):
-        problem = Problem(400, "The body is not valid JSON.", "unreadable_body")
+        problem = _unreadable(request, "The body is not valid JSON.")
     elif any(one["loc"] == ("body",) for one in errors) and not content_type.endswith(("/json", "+json")):
         problem = Problem(415, "The body must be JSON; send the header Content-Type: application/json.")
     else:
@@ -173,7 +183,7 @@ async def _on_invalid_request(request: Request, error: Exception) -> JSONRespons
         lines = [_sentence(field, found, request) for field, found in list(fields.items())[:MAX_REPORTED]]
         more = len(fields) - len(lines)
         problem = Problem(422, "; ".join(lines) + (f"; and {more} more" if more else ""), "invalid_request")
-    return problem.response(request.state.request_id)
+    return problem.response(request.state.request_id, request.url.path)
 
 
 def _errors_by_field(error: RequestValidationError) -> dict[tuple[str, ...], list[Any]]:

@@ -634,6 +634,7 @@ class ServeSettings(_Section):
     )
 
     metrics: bool = Field(default=True, description="Whether `GET /metrics` answers with metrics for Prometheus.")
+    ui: bool = Field(default=True, description="Whether the page is served at `/ui/`.")
     proxy: ProxySettings = ProxySettings()
 
     def with_values(self, **values: Any) -> ServeSettings:

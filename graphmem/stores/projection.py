@@ -199,9 +199,9 @@ class Projection:
     `shared`: all processes use this projection, else it is private. `leased`: several processes deliver to it, each
     batch under a lease. When the lease of a process that died or hangs has run out, another process takes over. A
     process that resumes after that may have written old states over new ones: it finds its lease gone and rewinds the
-    cursor to the beginning of its batch, so that everything since is delivered again. `place` names the store if the
-    ledger may be used with several stores: each has its own cursor in the ledger, so that delivery continues after a
-    return to a store.
+    cursor to the beginning of its batch, so that everything since is delivered again. After a reset it deletes the
+    cursor, so that the projection is emptied once more. `place` names the store if the ledger may be used with several
+    stores: each has its own cursor in the ledger, so that delivery continues after a return to a store.
     """
 
     def __init__(
@@ -311,8 +311,12 @@ class Projection:
             batch = change_feed.since(connection, self._ledger.digests, cursor or 0, BATCH, partition)
             write = self._sink.prepare_write(connection, batch)
         if cursor is None and self.shared:
-            self._start_over()
-        self._advance_cursor(partition, cursor or 0, batch, write())
+            self._start_over(state.epoch)
+        refused = write()
+        if partition is None:
+            self._advance_cursor(state.epoch, cursor or 0, batch, refused)
+        else:
+            self._partition_cursors[partition] = batch.upto
         self.batches_delivered += 1
         if progress is not None:
             progress(self.name, batch.upto, state.last)
@@ -320,30 +324,40 @@ class Projection:
     def _wipe_if_reset(self, epoch: int) -> None:
         """Empties a private projection after a reset, which begins a new epoch.
 
-        The cursor of a shared projection is a row of the ledger and is deleted by the reset itself.
+        The cursor of a shared projection is a row of the ledger and is deleted by the reset itself; see `_was_reset`.
         """
         if not self.shared and epoch != self._epoch:
             self._sink.wipe()
             self._partition_cursors.clear()
         self._epoch = epoch
 
-    def _start_over(self) -> None:
+    def _start_over(self, epoch: int) -> None:
         """Empties a projection without a cursor: after a reset or a killed rebuild, its contents are unknown."""
         self._sink.wipe()
         with self._ledger.write() as connection:
-            outbox.remove_dead_letters(connection, self._cursor_name)
-            outbox.move_cursor(connection, self._cursor_name, 0)
+            if not self._was_reset(connection, epoch):
+                outbox.remove_dead_letters(connection, self._cursor_name)
+                outbox.move_cursor(connection, self._cursor_name, 0)
+
+    def _was_reset(self, connection: Connection, epoch: int) -> bool:
+        """Returns True if the ledger was reset after a batch was read in `epoch`; then deletes the shared cursor.
+
+        The batch holds rows that the reset erased. Without a cursor, the next delivery empties the store of them.
+        """
+        if outbox.epoch(connection) == epoch:
+            return False
+        outbox.delete_cursor(connection, self._cursor_name)
+        return True
 
     def _cursor(self, state: outbox.CursorState, partition: str | None) -> int | None:
         return state.cursor if partition is None else self._partition_cursors.get(partition)
 
     def _advance_cursor(
-        self, partition: str | None, previous: int, batch: change_feed.ChangeBatch, refused: dict[str, str]
+        self, epoch: int, previous: int, batch: change_feed.ChangeBatch, refused: dict[str, str]
     ) -> None:
-        if partition is not None:
-            self._partition_cursors[partition] = batch.upto
-            return
         with self._ledger.write() as connection:
+            if self._was_reset(connection, epoch):
+                return
             if self._lease_holder is not None and not outbox.holds_lease(
                 connection, self._cursor_name, self._lease_holder
             ):
@@ -475,11 +489,14 @@ class Projection:
 
     def _redeliver(self, ids: Sequence[str]) -> None:
         with self._ledger.read() as connection:
+            epoch = outbox.epoch(connection)
             batch = change_feed.states_of(connection, ids)
             write = self._sink.prepare_write(connection, batch)
         refused = write()
         if self.shared:
             with self._ledger.write() as connection:
+                if self._was_reset(connection, epoch):
+                    return
                 outbox.remove_dead_letters(connection, self._cursor_name, ids)
                 outbox.add_dead_letters(connection, self._cursor_name, refused, batch.upto)
 

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from datetime import datetime
 from hashlib import blake2b
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
 import pytest
 from sqlalchemy import select
 from support.databases import SQLITE_ONLY
+from support.waiting import TIMEOUT
 
 from graphmem import ChatLink, Memory
 from graphmem.digests import Digests
 from graphmem.errors import NotFoundError
 from graphmem.model import Message, Scope, micros
 from graphmem.stores.ledger import schema
+from graphmem.stores.protocols import Point
 from graphmem.text import entity_id
 
 Make = Callable[..., Memory]
@@ -237,6 +240,45 @@ def test_a_crash_after_a_delete_leaves_nothing_once_the_folder_is_reopened(
         reopened.delete(ids[1])
         assert_erased(reopened, ids)
     assert [word for word in SECRETS if find_in_files(home, word.encode())] == []
+
+
+# --- reset ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_reset_during_a_delivery_names_the_index_and_empties_it_after_the_delivery(
+    make_memory: Make, tmp_path: Path, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = make_memory(tmp_path / "home", delivery_wait=0.05, **config)
+    index = memory._engine._backends.vector_index
+    waits, may_go_on, upsert = Event(), Event(), index.upsert
+
+    def wait_and_write(points: Sequence[Point]) -> None:
+        waits.set()
+        assert may_go_on.wait(TIMEOUT)
+        upsert(points)
+
+    monkeypatch.setattr(index, "upsert", wait_and_write)
+    memory.add(ERASED_MESSAGES, user_id="ana", wait=False)
+    assert waits.wait(TIMEOUT)
+    assert memory.reset()["pending"] == ["vectors"]
+    may_go_on.set()
+    assert memory.flush() == {"pending": []}
+    assert list(index.list_held()) == []
+    assert memory.verify()["ok"]
+    assert find_traces(memory) == []
+
+
+@pytest.mark.thorough
+def test_resets_during_background_work_leave_nothing(make_memory: Make, tmp_path: Path) -> None:
+    """Each reset comes at another moment of the enrichment and delivery of ten memories."""
+    memory = make_memory(tmp_path / "home")
+    for _ in range(20):
+        for number in range(10):
+            memory.add(f"Zarathustra plays {number} xylophones.", user_id="ana", wait=False)
+        memory.reset()
+        assert memory.flush() == {"pending": []}
+        assert list(memory._engine._backends.vector_index.list_held()) == []
+    assert memory.verify()["ok"]
 
 
 # --- guessing erased text -------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ def test_the_wheel_runs_the_demo_outside_the_checkout(tmp_path: Path) -> None:
     assert {"graphmem/py.typed", "graphmem/prompts/rewrite.md"} <= set(names)
     assert {"graphmem/cli/graph/page.html", "graphmem/cli/graph/vendor/force-graph.min.js"} <= set(names)
     assert "graphmem/cli/graph/vendor/LICENSES.txt" in names
+    assert {"graphmem/service/ui/index.html", "graphmem/service/ui/vendor/htm-preact.js"} <= set(names)
     assert {"graphmem/service/monitoring/alerts.yml", "graphmem/service/monitoring/board.json"} <= set(names)
 
     site = tmp_path / "site"

@@ -484,7 +484,7 @@ def test_only_an_admin_administers(memory: Memory, role: str) -> None:
     memory.add("Ana likes tea.", user_id="ana")
     with client_of(memory, role) as client:
         for method, path in ADMIN_ROUTES:
-            body = {"label": "x"} if method == "POST" else None
+            body = {"label": "x"} if method == "POST" and path != "/reset" else None
             assert ok(client.request(method, path, json=body), 403)["code"] == "other_role"
         if role == "metrics":
             for method, path in (("GET", "/memories"), ("GET", "/memories/x"), ("GET", "/v1/ping/")):

@@ -13,6 +13,7 @@ from support.waiting import wait_until
 
 from graphmem import Memory
 from graphmem.testing import ModelEndpoint, behaviours
+from graphmem.testing.behaviours import Behaviour
 
 FACT = "I am allergic to seafood."
 QUESTION = "Am I allergic to seafood?"
@@ -198,12 +199,12 @@ def test_an_agent_has_memories_of_its_own(memory: Memory, upstream: ModelEndpoin
         assert ask(client, headers={"X-Graphmem-Agent": "cook"}).headers["x-graphmem"] == "on; memories=0"
 
 
-@pytest.mark.parametrize("name", [None, "", "x" * 100_000, "a\x00b"])
+@pytest.mark.parametrize("name", [None, "", "x" * 100_000, "a\x00b", "*"])
 def test_without_a_usable_user_there_is_no_memory(memory: Memory, upstream: ModelEndpoint, name: str | None) -> None:
     with proxied(memory, upstream, "app") as client:
         answer = ask(client, user=name)
         assert answer.status_code == 200
-        assert answer.headers["x-graphmem"] == "off; no-user"
+        assert answer.headers["x-graphmem"] == f"off; {'unusable-user' if name else 'no-user'}"
         assert forwarded(upstream) == [user(QUESTION)]
 
 
@@ -234,6 +235,53 @@ def test_clients_can_keep_the_endpoints_key(memory: Memory, upstream: ModelEndpo
         assert upstream.requests[-1].headers["authorization"] == "Bearer of-the-client"
         ask(client)
         assert "authorization" not in upstream.requests[-1].headers
+
+
+def test_the_services_keys_are_never_sent_on(memory: Memory, upstream: ModelEndpoint) -> None:
+    with proxied(memory, upstream, forward_authorization=True) as client:
+        ours = client.headers["X-API-Key"]
+        ask(client, headers={"Authorization": "Bearer theirs", "api-key": ours, "x-goog-api-key": f"key={ours}"})
+        assert "gm_" not in str(upstream.requests[-1].headers)
+        assert ask(client, headers={"Authorization": f"Token {ours}"}).status_code == 401
+        del client.headers["X-API-Key"]
+        refused = ask(client, headers={"Authorization": f"Bearer {ours}"})
+        assert (refused.status_code, "X-API-Key" in refused.json()["detail"]) == (401, True)
+        assert len(upstream.requests) == 1
+    with client_of(
+        memory, None, needs_key=False, proxy={"upstream_url": upstream.url, "forward_authorization": True}
+    ) as client:
+        ask(client, headers={"Authorization": "Bearer theirs"})
+        assert upstream.requests[-1].headers["authorization"] == "Bearer theirs"
+
+
+def test_nothing_of_one_user_reaches_the_endpoint_with_another_ones_request(
+    memory: Memory, upstream: ModelEndpoint
+) -> None:
+    upstream.then(Behaviour("I see.", headers={"Set-Cookie": "sid=of-ana; Path=/"}))
+    sent = {
+        "X-Graphmem-User": "ana",
+        "X-OpenWebUI-User-Email": "ana@x.org",
+        "X-Forwarded-For": "1.2.3.4",
+        "X-Who": "ana",
+    }
+    with proxied(memory, upstream, "app", user_headers=["X-Who"]) as client:
+        assert "set-cookie" not in ask(client, headers=sent).headers
+        assert "ana" not in str(upstream.requests[-1].headers)
+        ask(client, headers={"X-Graphmem-User": "bob"})
+        assert not {"cookie", "x-forwarded-for"} & set(upstream.requests[-1].headers)
+
+
+def test_a_password_in_the_endpoints_url_is_its_only_key(memory: Memory, upstream: ModelEndpoint) -> None:
+    with proxied(memory, upstream, upstream_url=upstream.url.replace("://", "://me:secret@")) as client:
+        assert ask(client).status_code == 200
+        assert upstream.requests[-1].headers["authorization"] == "Basic bWU6c2VjcmV0"
+
+
+def test_a_redirect_of_the_endpoint_does_not_reach_the_client(client: TestClient, upstream: ModelEndpoint) -> None:
+    upstream.then(Behaviour("", status=307, headers={"Location": "http://elsewhere.example/v1"}))
+    answer = client.post(CHAT, json={"model": "m", "messages": [user(QUESTION)]}, follow_redirects=False)
+    assert answer.status_code == 502
+    assert "location" not in answer.headers
 
 
 # --- what is left alone -----------------------------------------------------------------------------------------------
@@ -310,6 +358,14 @@ def test_without_an_endpoint_the_error_names_the_setting(memory: Memory) -> None
         answer = client.post(CHAT, json={"messages": [user(QUESTION)]})
         assert answer.status_code == 503
         assert "serve.proxy.upstream_url" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("key", ["wrong", None])
+def test_errors_of_the_service_are_also_in_openais_form(client: TestClient, key: str | None) -> None:
+    del client.headers["X-API-Key"]
+    answer = ask(client, headers={} if key is None else {"Authorization": f"Bearer {key}"})
+    assert answer.status_code == 401
+    assert answer.json()["error"]["message"] == answer.json()["detail"]
 
 
 # --- settings ---------------------------------------------------------------------------------------------------------
@@ -404,6 +460,56 @@ def test_a_chat_whose_beginning_was_cut_off_is_not_stored_twice(client: TestClie
     wait_until_stored(memory, FACT, "And cake.", "Good.", "And pie.")
     ask(client, [*chat[2:], assistant("Sweet."), user("And jam.")])
     wait_until_stored(memory, FACT, "And cake.", "Good.", "And pie.", "Sweet.", "And jam.")
+
+
+@pytest.mark.parametrize("last", [assistant("Sure:"), {"role": "system", "content": "[Stay in character]"}])
+def test_words_are_stored_whatever_message_stands_behind_them(
+    memory: Memory, upstream: ModelEndpoint, last: Message
+) -> None:
+    chat: list[Message] = []
+    with proxied(memory, upstream) as client:
+        for n in range(4):
+            chat.append(user(f"Word {n}."))
+            assert ask(client, [*chat, last]).headers["x-graphmem"].startswith("on; ")
+            chat.append(assistant(f"Answer {n}."))
+    words = [f"Word {n}." for n in range(4)]
+    assert [text for text in stored(memory) if text.startswith("Word")] == words
+    assert {f"Answer {n}." for n in range(3)} <= set(stored(memory))
+
+
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("settle_seconds", [0.01, 600])
+def test_a_client_that_sends_the_end_of_a_chat_gets_nothing_stored_twice(
+    memory: Memory, upstream: ModelEndpoint, size: int, settle_seconds: float
+) -> None:
+    upstream.then(*[f"Answer {n}." for n in range(6)])
+    chat: list[Message] = []
+    with proxied(memory, upstream, settle_seconds=settle_seconds) as client:
+        for n in range(6):
+            chat.append(user(f"Word {n}."))
+            ask(client, chat[-size:])
+            chat.append(assistant(f"Answer {n}."))
+            if settle_seconds < 1:
+                wait_until(lambda n=n: f"Answer {n}." in stored(memory))
+    assert sorted(stored(memory)) == sorted(message["content"] for message in chat)
+
+
+@pytest.mark.parametrize("settle_seconds", [0.01, 600])
+def test_two_chats_at_a_time_are_each_stored_once(
+    memory: Memory, upstream: ModelEndpoint, settle_seconds: float
+) -> None:
+    chats: dict[str, list[Message]] = {"one": [], "two": []}
+    with proxied(memory, upstream, settle_seconds=settle_seconds) as client:
+        for n in range(4):
+            for name, chat in chats.items():
+                chat.append(user(f"Word {n} of {name}."))
+                upstream.then(f"Answer {n} of {name}.")
+                ask(client, chat, headers={"X-Graphmem-Session": name})
+                chat.append(assistant(f"Answer {n} of {name}."))
+                if settle_seconds < 1:
+                    wait_until(lambda text=chat[-1]["content"]: text in stored(memory))
+    expected = sorted(message["content"] for chat in chats.values() for message in chat)
+    assert sorted(stored(memory)) == expected
 
 
 def test_two_chats_may_begin_with_the_same_words(client: TestClient, memory: Memory) -> None:

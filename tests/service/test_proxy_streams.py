@@ -19,6 +19,7 @@ from support.waiting import TIMEOUT, wait_until
 
 from graphmem import Memory
 from graphmem.retrieval import fallback
+from graphmem.service import server
 from graphmem.testing import ModelEndpoint, behaviours
 from graphmem.testing.behaviours import Behaviour
 
@@ -167,6 +168,19 @@ def test_a_client_that_leaves_before_the_answer_ends_the_request(
         wait_until(lambda: bool(upstream.requests))
     assert upstream.requests[-1].abandoned.wait(TIMEOUT)
     wait_until(lambda: stored(memory) == sorted([FACT, QUESTION]))
+
+
+def test_a_request_that_the_end_of_the_service_cuts_off_is_told_so(
+    memory: Memory, upstream: ModelEndpoint, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "GRACE_SECONDS", 0.1)
+    upstream.then(behaviours.silent())
+    with ThreadPoolExecutor(1) as pool, httpx2.Client(headers={"X-API-Key": key}, timeout=TIMEOUT) as raw:
+        with served(memory, proxy={"upstream_url": upstream.url}) as url:
+            waiting = pool.submit(raw.post, f"{url}/v1/chat/completions", json=CHAT)
+            wait_until(lambda: bool(upstream.requests))
+        answer = waiting.result()
+    assert (answer.status_code, "error" in answer.json()) == (503, True)
 
 
 @pytest.mark.parametrize("behaviour", [behaviours.dropped(), behaviours.unfinished(), behaviours.filtered()])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import socket
 import threading
@@ -58,13 +59,14 @@ def test_the_first_start_prints_its_key_and_the_second_does_not(tmp_path: Path) 
             assert anybody.get("/memories").status_code == 401
             assert admin.get("/api-keys").json()[0]["role"] == "admin"
         assert first.end(signal.SIGINT) == INTERRUPTED
-        assert first.log.count(key) == 1
+        assert f"{first.address}/ui/#key={key}\n" in first.log
+        assert first.log.count(key) == 2
     with serve_process(tmp_path, "--default-user", "ana") as second:
         with second.client(key) as admin:
             added = admin.post("/memories", json={"messages": "Clara drinks tea."}).json()["results"]
             assert [one["user_id"] for one in admin.get("/memories").json()["results"]] == ["ana"]
         second.end()
-        assert "gm_" not in second.log
+        assert not re.search("gm_|/ui/", second.log)
         assert added[0]["id"] not in second.log
 
 

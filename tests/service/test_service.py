@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -34,7 +35,7 @@ def problem(response: Any, status: int) -> dict[str, Any]:
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == "application/problem+json"
     body: dict[str, Any] = response.json()
-    assert set(body) == {"type", "title", "status", "detail", "code", "request_id"}
+    assert set(body) - {"error"} == {"type", "title", "status", "detail", "code", "request_id"}
     assert body["status"] == status
     assert body["request_id"] == response.headers["x-request-id"]
     return body
@@ -148,7 +149,59 @@ def test_only_named_origins_may_call_from_a_page(memory: Memory) -> None:
         allowed = client.get("/nowhere", headers={"Origin": origin})
         assert allowed.headers["access-control-allow-origin"] == origin
         assert "access-control-allow-credentials" not in allowed.headers
-        assert "access-control-allow-origin" not in client.get("/healthz", headers={"Origin": "https://x.org"}).headers
+        refused = client.get("/healthz", headers={"Origin": "https://x.org"})
+        assert "access-control-allow-origin" not in refused.headers
+        assert problem(refused, 403)["code"] == "other_origin"
+
+
+@pytest.mark.parametrize(
+    "origin", ["https://evil.example", "null", "http://testserver.evil.example", "http://testserver:1"]
+)
+def test_a_foreign_page_reaches_nothing_also_where_no_key_is_needed(memory: Memory, origin: str) -> None:
+    memory.add("I like tea.", user_id="ana")
+    with client_of(memory, role=None, needs_key=False) as client:
+        for path in ("/reset", "/repair", "/v1/chat/completions", "/import", "/mcp"):
+            problem(client.post(path, headers={"Origin": origin, "Content-Type": "text/plain"}), 403)
+        assert client.get("/memories", headers={"Origin": "http://testserver"}).json()["total"] == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/reset?user_id=ana", None),
+        ("POST", "/reset", {"user_id": "ana"}),
+        ("POST", "/reset", "broken"),
+        ("DELETE", "/memories?user_id=ana", {"agent_id": "maid"}),
+        ("DELETE", "/entities/user/ana?foo=1", None),
+        ("DELETE", "/entities/user/ana", {"agent_id": "maid"}),
+        ("POST", "/search?agent_id=maid", {"user_id": "ana", "query": "tea"}),
+        ("POST", "/memories?agent_id=maid", {"user_id": "ana", "messages": "tea"}),
+        ("POST", "/chats/saved?user_id=bob", {"user_id": "ana", "messages": []}),
+        ("POST", "/flush?user_id=ana", None),
+        ("GET", "/memories?user_id=ana", {"agent_id": "maid"}),
+    ],
+)
+def test_what_a_route_does_not_read_is_refused(memory: Memory, method: str, path: str, body: Any) -> None:
+    memory.add("I like tea.", user_id="ana")
+    with client_of(memory) as client:
+        content = {} if body is None else {"content": body} if isinstance(body, str) else {"json": body}
+        refused = client.request(method, path, **content)
+        assert problem(refused, 422)["code"] == "invalid_request"
+        assert "ana" not in refused.text and "maid" not in refused.text
+        assert client.get("/memories?user_id=ana").json()["total"] == 1
+
+
+def test_an_encoded_body_is_refused(memory: Memory) -> None:
+    with client_of(memory) as client:
+        body = gzip.compress(b'{"user_id": "ana", "messages": "tea"}')
+        sent = {"Content-Encoding": "gzip", "Content-Type": "application/json"}
+        problem(client.post("/memories", content=body, headers=sent), 415)
+
+
+def test_watchers_may_send_head(client: TestClient) -> None:
+    for path in ("/healthz", "/readyz"):
+        answer = client.head(path)
+        assert (answer.status_code, answer.content) == (200, b"")
 
 
 # --- problems -------------------------------------------------------------------------------------------------------

@@ -99,6 +99,11 @@ def last(clerk: Any) -> int:
         return outbox.last_seq(connection)
 
 
+def reset(clerk: Any) -> None:
+    with clerk.ledger.write() as connection:
+        integrity.wipe(connection)
+
+
 # --- by state --------------------------------------------------------------------------------------------------------
 
 
@@ -285,8 +290,7 @@ def test_a_reset_by_anyone_empties_a_projection_at_its_next_delivery(clerk: Any,
     projection = Projection("vectors", clerk.ledger, target, shared=kind == "shared")
     clerk.say("Anna paints")
     projection.catch_up(partitions)
-    with clerk.ledger.write() as connection:
-        integrity.wipe(connection)
+    reset(clerk)
     assert projection.has_pending() == (kind == "shared")
     projection.catch_up(partitions)
     assert list_versions(index) == {}
@@ -294,6 +298,68 @@ def test_a_reset_by_anyone_empties_a_projection_at_its_next_delivery(clerk: Any,
     record = clerk.say("Bob sings")
     projection.catch_up(partitions)
     assert (set(list_versions(index)), projection.verify()) == ({record.id}, CLEAN)
+
+
+@pytest.mark.parametrize("leased", [False, True])
+@pytest.mark.parametrize("kind", ["vectors", "graph"])
+@pytest.mark.parametrize("method", ["upsert", "wipe"])
+def test_a_reset_during_a_batch_erases_what_the_batch_writes(
+    clerk: Any, monkeypatch: pytest.MonkeyPatch, method: str, kind: str, leased: bool
+) -> None:
+    store = NumpyIndex() if kind == "vectors" else NetworkxIndex()
+    target = VectorSink(store, clerk.spec.embedder) if isinstance(store, NumpyIndex) else GraphSink(store)
+    projection = Projection(kind, clerk.ledger, target, shared=True, leased=leased)
+    clerk.say("Anna paints")
+    real = getattr(store, method)
+
+    def reset_and_go_on(*arguments: Any) -> None:
+        monkeypatch.setattr(store, method, real)
+        reset(clerk)
+        real(*arguments)
+
+    monkeypatch.setattr(store, method, reset_and_go_on)
+    projection.catch_up([])
+    assert (list_versions(store), projection.verify()) == ({}, CLEAN)
+    record = clerk.say("Bob sings")
+    projection.catch_up([])
+    assert set(list_versions(store)) >= {record.id}
+    assert projection.verify() == CLEAN
+
+
+def test_a_reset_while_a_lost_store_is_emptied_leaves_it_without_a_cursor(
+    clerk: Any, shared: Projection, index: Picky, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise nothing empties it after a process that is killed before the end of its batch."""
+    clerk.say("Anna paints")
+    wipe = index.wipe
+
+    def reset_and_wipe() -> None:
+        reset(clerk)
+        index.upserts_left = 0
+        wipe()
+
+    monkeypatch.setattr(index, "wipe", reset_and_wipe)
+    with pytest.raises(StoreUnavailable):
+        shared.catch_up([])
+    assert cursor(clerk) is None
+
+
+def test_a_repair_during_a_reset_records_no_dead_letters_of_erased_memories(
+    clerk: Any, shared: Projection, index: Picky, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = clerk.say("Anna paints")
+    shared.catch_up([])
+    index.delete([record.id])
+    report = shared.verify()
+
+    def reset_and_refuse(_: Sequence[Point]) -> None:
+        reset(clerk)
+        shared.catch_up([])  # as another process does
+        raise StoreError("not this one")
+
+    monkeypatch.setattr(index, "upsert", reset_and_refuse)
+    shared.repair(report)
+    assert (list_versions(index), shared.verify()) == ({}, CLEAN)
 
 
 # --- in batches ------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from support.waiting import TIMEOUT, wait_until
 from graphmem.errors import CLOSED, ConfigError, StoreUnavailable
 from graphmem.stores import projection as delivery
 from graphmem.stores import projection_worker as workers
-from graphmem.stores.ledger import memories, outbox
+from graphmem.stores.ledger import integrity, memories, outbox
 from graphmem.stores.numpy_index import NumpyIndex
 from graphmem.stores.projection import Projection, VectorSink
 from graphmem.stores.projection_worker import ProjectionWorker
@@ -440,6 +440,21 @@ def test_a_stopped_projection_does_not_wait_for_the_lease(
         mine.catch_up([])
 
 
+def hold_first_upsert(server: Server, monkeypatch: pytest.MonkeyPatch) -> tuple[Event, Event]:
+    """Lets the next upsert wait before it writes. Returns (set once it waits, to set when it may go on)."""
+    waits, may_go_on = Event(), Event()
+    real = server.upsert
+
+    def wait_and_write(points: Sequence[Point]) -> None:
+        monkeypatch.setattr(server, "upsert", real)
+        waits.set()
+        assert may_go_on.wait(TIMEOUT)
+        real(points)
+
+    monkeypatch.setattr(server, "upsert", wait_and_write)
+    return waits, may_go_on
+
+
 def test_a_process_that_lost_its_lease_cannot_restore_old_states(
     clerk: Any, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -448,16 +463,7 @@ def test_a_process_that_lost_its_lease_cannot_restore_old_states(
 
     record, other_record = clerk.say("Anna paints"), clerk.say("Bo sings")
     late, quick = projection(clerk, server), projection(clerk, server)
-    asleep, awake = Event(), Event()
-    real = server.upsert
-
-    def slow(points: Sequence[Point]) -> None:
-        monkeypatch.setattr(server, "upsert", real)
-        asleep.set()
-        assert awake.wait(TIMEOUT)
-        real(points)
-
-    monkeypatch.setattr(server, "upsert", slow)
+    asleep, awake = hold_first_upsert(server, monkeypatch)
     monkeypatch.setattr(delivery, "LEASE", 0.2)
     sleeper = Thread(target=late.catch_up, args=([],))
     sleeper.start()
@@ -471,6 +477,47 @@ def test_a_process_that_lost_its_lease_cannot_restore_old_states(
     assert ids(server) == {other_record.id}
     with clerk.ledger.read() as connection:
         assert memories.total(connection) == 1
+
+
+def test_after_a_reset_a_projection_is_emptied_once_the_batch_of_another_process_is_written(
+    clerk: Any, server: Server, worker: ProjectionWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits, may_go_on = hold_first_upsert(server, monkeypatch)
+    clerk.say("Anna paints")
+    other = Thread(target=projection(clerk, server).catch_up, args=([],))
+    other.start()
+    assert waits.wait(TIMEOUT)
+    with clerk.ledger.write() as connection:
+        integrity.wipe(connection)
+    delivery_after_reset = worker.schedule([])
+    assert not worker.wait_for(delivery_after_reset, 0.05)
+    may_go_on.set()
+    other.join(TIMEOUT)
+    wait_until(lambda: not worker.is_overdue)
+    assert worker.wait_for(delivery_after_reset, TIMEOUT)
+    assert ids(server) == set()
+    assert not any(worker.verify().values())
+
+
+def test_a_process_that_lost_its_lease_cannot_restore_what_a_reset_erased(
+    clerk: Any, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits, may_go_on = hold_first_upsert(server, monkeypatch)
+    monkeypatch.setattr(delivery, "LEASE", 0.2)
+    clerk.say("Anna paints")
+    late, quick = projection(clerk, server), projection(clerk, server)
+    sleeper = Thread(target=late.catch_up, args=([],))
+    sleeper.start()
+    assert waits.wait(TIMEOUT)
+    with clerk.ledger.write() as connection:
+        integrity.wipe(connection)
+    record = clerk.say("Bo sings")
+    quick.catch_up([])
+    assert ids(server) == {record.id}
+    may_go_on.set()
+    sleeper.join(TIMEOUT)
+    quick.catch_up([])
+    assert ids(server) == {record.id}
 
 
 @pytest.mark.thorough

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Hashable, Mapping
+from typing import NamedTuple
 
 # The most bytes of an answer that are read for its text, and the most answers that wait.
 MAX_ANSWER_BYTES = 4 * 1024 * 1024
@@ -62,6 +62,14 @@ class AnswerReader:
             return  # "[DONE]", or what only the client understands
 
 
+class _Waiting(NamedTuple):
+    """An answer that waits: the timer that stores it, its text, and what stores it."""
+
+    timer: asyncio.TimerHandle
+    text: str
+    store: Callable[[], None]
+
+
 class WaitingAnswers:
     """The last answers of chats, each until it is kept: it is stored once so many seconds passed without another one.
 
@@ -71,27 +79,37 @@ class WaitingAnswers:
 
     def __init__(self, settle_seconds: float) -> None:
         self._seconds = settle_seconds
-        self._waiting: OrderedDict[Any, tuple[asyncio.TimerHandle, Callable[[], None]]] = OrderedDict()
+        # By the key of the chat and the text of the question.
+        self._waiting: OrderedDict[tuple[Hashable, str], _Waiting] = OrderedDict()
 
-    def add(self, question: Any, store: Callable[[], None]) -> None:
-        """Keeps an answer to a question (its key) waiting, in place of an earlier one. `store` stores it."""
-        self.drop(question)
-        timer = asyncio.get_running_loop().call_later(self._seconds, self._settle, question)
-        self._waiting[question] = timer, store
+    def add(self, chat: Hashable, question: str, answer: str, store: Callable[[], None]) -> None:
+        """Keeps the answer to a question of a chat waiting, in place of an earlier one. `store` stores it."""
+        key = chat, question
+        self._drop(key)
+        timer = asyncio.get_running_loop().call_later(self._seconds, self._settle, key)
+        self._waiting[key] = _Waiting(timer, answer, store)
         if len(self._waiting) > MAX_WAITING:
             self._settle(next(iter(self._waiting)))
 
-    def drop(self, question: Any) -> None:
-        """Forgets the answer to a question: the client has gone on, or asks for another one."""
-        if waiting := self._waiting.pop(question, None):
-            waiting[0].cancel()
+    def resolve(self, chat: Hashable, texts: Collection[str]) -> None:
+        """Drops what waits of a chat and has its question or answer among the texts that the client sends back.
+
+        Those texts say which answers count. A client may have cut off the one or the other.
+        """
+        for key, waiting in list(self._waiting.items()):
+            if key[0] == chat and (key[1] in texts or waiting.text in texts):
+                self._drop(key)
 
     def store_all(self) -> None:
         """Stores all answers that wait."""
         while self._waiting:
             self._settle(next(iter(self._waiting)))
 
-    def _settle(self, question: Any) -> None:
-        timer, store = self._waiting.pop(question)
-        timer.cancel()
-        store()
+    def _drop(self, key: tuple[Hashable, str]) -> None:
+        if waiting := self._waiting.pop(key, None):
+            waiting.timer.cancel()
+
+    def _settle(self, key: tuple[Hashable, str]) -> None:
+        waiting = self._waiting.pop(key)
+        waiting.timer.cancel()
+        waiting.store()

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from graphmem.async_memory import AsyncMemory
 from graphmem.boundary import validation
 from graphmem.chat_worker import ChatWorker, Recalled, RecallRequest
 from graphmem.errors import GraphmemError, ValidationError
-from graphmem.ingest.chat_deduplication import MESSAGES_BEFORE, ChatHistory, message_text
+from graphmem.ingest.chat_deduplication import MESSAGES_BEFORE, message_text
 from graphmem.logs import log_text
 from graphmem.model import ASSISTANT, Scope
 from graphmem.retrieval.context import inject_block
@@ -56,7 +56,7 @@ class _Chat:
     """A chat with memory: whose it is, the key of its session ("" if unknown), and its turns.
 
     `question` is the index of the last user's turn; the turns after it are of a model that calls tools. `starts_turn`:
-    no model was asked this question yet. `goes_on`: the last message is the beginning of the answer.
+    no model has called tools for it yet. `goes_on`: the last message is the beginning of the answer.
     """
 
     scope: Scope
@@ -134,34 +134,35 @@ class ChatProxy:
         if isinstance(number, int) and number > 1:
             return "several-answers"
         scope = self._scope(body.members, headers, caller)
-        if scope is None:
-            return "no-user"
+        if isinstance(scope, str):
+            return scope
         turns = spoken_turns(body.messages, self._memory.sync.limits.max_message_chars)
         question = next((n for n in range(len(turns) - 1, -1, -1) if turns[n]["role"] == USER), None)
         if question is None:
             return "no-question"
-        last_role = body.messages[-1].get("role")
         session_key = _first(headers, (SESSION_HEADER, *self._settings.session_headers)) or ""
-        chat = _Chat(scope, session_key, turns, question, last_role == USER, last_role == ASSISTANT)
+        calls_tools = _calls_tools(body.messages)
+        goes_on = body.messages[-1].get("role") == ASSISTANT and not calls_tools
+        chat = _Chat(scope, session_key, turns, question, not calls_tools, goes_on)
         if any(expression.search(chat.text[:SKIP_CHARS]) for expression in self._skip):
             return "skipped"
         return chat
 
-    def _scope(self, members: Mapping[str, Any], headers: Headers, caller: Caller) -> Scope | None:
-        """Returns whose memories a request uses, None for nobody's. Raises Problem 403."""
+    def _scope(self, members: Mapping[str, Any], headers: Headers, caller: Caller) -> Scope | str:
+        """Returns whose memories a request uses, or why nobody's. Raises Problem 403."""
         user_id = _first(headers, (USER_HEADER,))
         if user_id is None and caller.role != "user":
             named = (value for name in USER_MEMBERS if isinstance(value := members.get(name), str) and value)
             user_id = _first(headers, self._settings.user_headers) or next(named, None)
         try:
             ids = caller.scope({"user_id": user_id, "agent_id": _first(headers, (AGENT_HEADER,))})
-            return validation.required_scope(**ids)[0] if "user_id" in ids else None
+            return validation.required_scope(**ids)[0] if "user_id" in ids else "no-user"
         except ValidationError:
-            return None
+            return "unusable-user"
         except Problem as problem:
             if problem.status == 403:  # noqa: PLR2004
                 raise
-            return None
+            return "no-user"
 
     # --- recalling ------------------------------------------------------------------------------------------------
 
@@ -218,34 +219,41 @@ class ChatProxy:
         Returns what gets the text of the answer, None if that is stored only when the client sends it back.
         """
         part = last_part(chat.turns[: chat.question + 1], settings.rounds, MESSAGES_BEFORE)
-        ids = ChatHistory(self._chats.keyed, chat.session_key).message_ids(part)
-        questions = [(chat.scope, id_) for id_, turn in zip(ids, part, strict=True) if turn["role"] == USER]
-        for question in questions:  # the answers to those in the part are in it, if they were kept
-            self._answers.drop(question)
-        if chat.starts_turn:
-            self._store(chat, part)
+        key = chat.scope, chat.session_key
+        self._answers.resolve(key, set(map(message_text, part)))
+        self._store(chat, part)
         if self._is_shared or chat.goes_on:
             return None
 
         def keep(answer: str) -> None:
             text = validation.storable_part(without_reasoning(answer), self._memory.sync.limits.max_message_chars)
-            if text.strip():
-                whole = [*last_part(chat.turns, 1, MESSAGES_BEFORE), {"role": ASSISTANT, "content": text.strip()}]
-                self._answers.add(questions[-1], lambda: self._store(chat, whole))
+            if text := text.strip():
+                whole = [*last_part(chat.turns, 1, MESSAGES_BEFORE), {"role": ASSISTANT, "content": text}]
+                self._answers.add(key, chat.text, text, lambda: self._store(chat, whole, rounds=1))
 
         return keep
 
-    def _store(self, chat: _Chat, part: list[dict[str, Any]]) -> None:
-        user_id = chat.scope.user_id
+    def _store(self, chat: _Chat, part: list[dict[str, Any]], rounds: int | None = None) -> None:
+        """Begins to store the last rounds of a part of a chat, by default as many as the settings say."""
 
-        def rounds() -> int | None:
-            in_force = settings_in_force(self._memory.sync, user_id, self._defaults)
-            return in_force.rounds if in_force.save else None
+        def rounds_in_force() -> int | None:
+            in_force = settings_in_force(self._memory.sync, chat.scope.user_id, self._defaults)
+            return (rounds or in_force.rounds) if in_force.save else None
 
         try:
-            self._chats.store_part(chat.scope, part, rounds, chat.session_key)
+            self._chats.store_part(chat.scope, part, rounds_in_force, chat.session_key)
         except GraphmemError as error:
             logger.warning("a chat could not be taken (%s)", log_text(error))
+
+
+def _calls_tools(messages: Sequence[Mapping[str, Any]]) -> bool:
+    """Tells whether a model has called tools since the last user message."""
+    for message in reversed(messages):
+        if message.get("role") == USER:
+            return False
+        if message.get("role") == "tool" or message.get("tool_calls"):
+            return True
+    return False
 
 
 def _first(headers: Headers, names: tuple[str, ...]) -> str | None:

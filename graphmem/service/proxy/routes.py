@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from time import perf_counter
 from typing import Any
 
@@ -13,9 +14,6 @@ from graphmem.service.proxy.upstream import ForwardedAnswer, Outgoing, Upstream
 from graphmem.service.rest.dependencies import CallerParam, Service, ServiceParam
 
 CHAT_PATH = "/v1/chat/completions"
-PROXY_PATHS = frozenset({CHAT_PATH, "/v1/completions", "/v1/embeddings"})
-# Paths whose queries the endpoint reads.
-FORWARDED_PATHS = PROXY_PATHS | {"/v1/models"}
 # Any JSON is taken: what it has to be, the endpoint says.
 _ANY_BODY: dict[str, Any] = {"requestBody": {"content": {"application/json": {"schema": {}}}, "required": True}}
 _ANY_ANSWER: dict[int | str, dict[str, Any]] = {
@@ -33,26 +31,28 @@ async def chat_completions(request: Request, caller: CallerParam, service: Servi
     The header X-Graphmem of the answer says what was recalled, or why nothing was.
     """
     upstream = _upstream(service)
+    headers = upstream.headers_for(request.headers, caller)
     body, waited, begin = await request.body(), request.state.admission_seconds, perf_counter()
     prepared = await service.proxy.prepare(body, request.headers, caller, waited)
     service.metrics.on_chat(prepared.status_line, waited + perf_counter() - begin)
-    outgoing = _outgoing(request, upstream, prepared.body)
+    outgoing = _outgoing(request, headers, prepared.body)
     return ForwardedAnswer(upstream, outgoing, prepared.status_line, prepared.on_answer)
 
 
 @router.post("/v1/completions", openapi_extra=_ANY_BODY)
 @router.post("/v1/embeddings", openapi_extra=_ANY_BODY)
-async def pass_through(request: Request, _: CallerParam, service: ServiceParam) -> Response:
+async def pass_through(request: Request, caller: CallerParam, service: ServiceParam) -> Response:
     """Passes a request to the configured endpoint, unchanged."""
     upstream = _upstream(service)
-    return ForwardedAnswer(upstream, _outgoing(request, upstream, await request.body()))
+    headers = upstream.headers_for(request.headers, caller)
+    return ForwardedAnswer(upstream, _outgoing(request, headers, await request.body()))
 
 
 @router.get("/v1/models")
-async def models(request: Request, _: CallerParam, service: ServiceParam) -> Response:
+async def models(request: Request, caller: CallerParam, service: ServiceParam) -> Response:
     """Returns the models of the configured endpoint. The list may be a minute old."""
     upstream = _upstream(service)
-    return await upstream.models(_outgoing(request, upstream, b""))
+    return await upstream.models(_outgoing(request, upstream.headers_for(request.headers, caller), b""))
 
 
 def _upstream(service: Service) -> Upstream:
@@ -62,7 +62,7 @@ def _upstream(service: Service) -> Upstream:
     return service.upstream
 
 
-def _outgoing(request: Request, upstream: Upstream, body: bytes) -> Outgoing:
+def _outgoing(request: Request, headers: Mapping[str, str], body: bytes) -> Outgoing:
     query = f"?{request.url.query}" if request.url.query else ""
     path = request.url.path.removeprefix("/v1") + query
-    return Outgoing(request.method, path, upstream.headers_for(request.headers), body)
+    return Outgoing(request.method, path, headers, body)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from time import monotonic
 from typing import NamedTuple
 
@@ -13,7 +15,7 @@ import httpx2
 from pydantic import SecretStr
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from graphmem.logs import log_text
 from graphmem.models.http import (
@@ -24,6 +26,10 @@ from graphmem.models.http import (
     mute_request_logs,
     resolve_endpoint,
 )
+from graphmem.service.auth import NO_KEY as NO_SERVICE_KEY
+from graphmem.service.auth import Caller
+from graphmem.service.keys import KEY_TEXT
+from graphmem.service.problems import Problem
 from graphmem.service.proxy.answers import AnswerReader
 from graphmem.settings.schema import OpenaiLlm, ProxySettings
 from graphmem.tracing import trace_headers
@@ -47,6 +53,8 @@ _NOT_SENT = _CONNECTION | {
     "accept-encoding",
     "expect",
 }
+# Beginnings of headers that tell who talks.
+_IDENTITIES = ("x-graphmem", "x-openwebui-", "x-forwarded-")
 _NOT_RETURNED = _CONNECTION | {"date", "server", "set-cookie", "x-request-id"}
 
 
@@ -77,31 +85,41 @@ class Outgoing(NamedTuple):
 
 
 class Upstream:
-    """The endpoint of the language model. `forward_authorization`: the client's Authorization is its key."""
+    """The endpoint of the language model, as the proxy's settings name it."""
 
-    def __init__(self, endpoint: Endpoint, *, forward_authorization: bool) -> None:
-        self._endpoint, self._forwards = endpoint, forward_authorization
+    def __init__(self, endpoint: Endpoint, settings: ProxySettings) -> None:
+        self._endpoint, self._forwards = endpoint, settings.forward_authorization
+        names = (*settings.user_headers, *settings.session_headers)
+        self._not_sent = _NOT_SENT | {name.lower() for name in names}
         self._models: tuple[httpx2.Response, float] | None = None
         # No limit for reading: a model may think for minutes. The client ends the request by leaving.
         timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=32)
-        # A redirect would send the words of a chat to another host.
-        self._client = httpx2.AsyncClient(timeout=timeout, limits=limits, follow_redirects=False)
+        # A redirect would send the words of a chat to another host, a cookie one user's session to another's requests.
+        no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=[]))
+        self._client = httpx2.AsyncClient(timeout=timeout, limits=limits, follow_redirects=False, cookies=no_cookies)
 
-    def headers_for(self, sent: Headers) -> dict[str, str]:
+    def headers_for(self, sent: Headers, caller: Caller) -> dict[str, str]:
         """Returns the headers of a request to the endpoint: those of the client, but with the endpoint's key.
 
-        A `traceparent` among them names the span of this request.
+        None has a key of the service or names its user; a `traceparent` names the span of this request. Raises Problem
+        401 if the client's Authorization, which is to be sent on, is the service's key.
         """
         headers = {
-            name: value for name, value in sent.items() if name not in _NOT_SENT and not name.startswith("x-graphmem")
+            name: value
+            for name, value in sent.items()
+            if name not in self._not_sent and not name.startswith(_IDENTITIES) and not KEY_TEXT.search(value)
         }
-        if self._forwards:
-            key = sent.get("authorization")
-            headers |= {} if key is None else {"authorization": key}
-        elif self._endpoint.key != NO_KEY:
+        authorization = sent.get("authorization")
+        if self._forwards and authorization is not None:
+            is_our_key = caller.key_id != NO_SERVICE_KEY and "x-api-key" not in sent
+            if is_our_key or KEY_TEXT.search(authorization):
+                raise Problem(401, "Authorization is sent on to the endpoint; send the service's key as X-API-Key.")
+            headers["authorization"] = authorization
+        elif not self._forwards and self._endpoint.key != NO_KEY:
             headers["authorization"] = f"Bearer {self._endpoint.key}"
-        return {**headers, **self._endpoint.headers, **trace_headers(), "accept-encoding": "identity"}
+        credentials = {name.lower(): value for name, value in self._endpoint.headers.items()}
+        return {**headers, **credentials, **trace_headers(), "accept-encoding": "identity"}
 
     def request(self, outgoing: Outgoing) -> httpx2.Request:
         """Returns a request for `open`."""
@@ -134,6 +152,10 @@ class Upstream:
         await self._client.aclose()
 
 
+class RedirectError(Exception):
+    """The endpoint redirects to another address."""
+
+
 class ForwardedAnswer(Response):
     """The endpoint's answer to a request, sent on while it comes.
 
@@ -153,19 +175,26 @@ class ForwardedAnswer(Response):
         self._status_line, self._on_answer = status_line, on_answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        forwarding = asyncio.ensure_future(self._forward(scope, receive, send))
+        is_started = False
+
+        async def send_and_note(message: Message) -> None:
+            nonlocal is_started
+            is_started = True
+            await send(message)
+
+        forwarding = asyncio.ensure_future(self._forward(scope, receive, send_and_note))
         leaving = asyncio.ensure_future(_until_left(receive))
+        is_ending = False
         try:
             await asyncio.wait({forwarding, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            leaving.cancel()
-            if not forwarding.done():
-                forwarding.cancel()
-        try:
+        except asyncio.CancelledError:  # the service ends, and this request took longer than it may then
+            is_ending = True
+        leaving.cancel()
+        forwarding.cancel()
+        with suppress(asyncio.CancelledError):
             await forwarding
-        except asyncio.CancelledError:
-            if not leaving.done() or leaving.cancelled():
-                raise
+        if is_ending and not is_started:
+            await _failed(503, "The service ends; send the request again.", self._status_line)(scope, receive, send)
 
     async def _forward(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -174,7 +203,10 @@ class ForwardedAnswer(Response):
             await _unreachable(error, self._status_line)(scope, receive, send)
             return
         try:
-            await self._send(answer, send)
+            if answer.has_redirect_location:  # the client would follow it, with the service's key
+                await _unreachable(RedirectError(), self._status_line)(scope, receive, send)
+            else:
+                await self._send(answer, send)
         finally:
             # Also when the client has left, which cancels this task.
             with anyio.CancelScope(shield=True):
@@ -213,10 +245,10 @@ def _copy(answer: httpx2.Response) -> Response:
 def _unreachable(error: Exception, status_line: str = "") -> Response:
     """Returns an error in OpenAI's form, which the client's SDK understands."""
     logger.warning("the endpoint of the language model could not be reached (%s)", log_text(error))
-    body = {
-        "message": "The language model's endpoint cannot be reached; the service's log names the kind of the error.",
-        "type": "upstream_unreachable",
-        "param": None,
-        "code": "upstream_unreachable",
-    }
-    return JSONResponse({"error": body}, 502, {STATUS_HEADER: status_line} if status_line else None)
+    detail = "The language model's endpoint cannot be reached; the service's log names the kind of the error."
+    return _failed(502, detail, status_line)
+
+
+def _failed(status: int, message: str, status_line: str) -> Response:
+    body = {"message": message, "type": "upstream_unreachable", "param": None, "code": "upstream_unreachable"}
+    return JSONResponse({"error": body}, status, {STATUS_HEADER: status_line} if status_line else None)

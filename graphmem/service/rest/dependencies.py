@@ -17,6 +17,7 @@ from graphmem.service.calls import CallPool
 from graphmem.service.chat_settings import ChatSettings
 from graphmem.service.keys import Keys
 from graphmem.service.metrics import ServiceMetrics
+from graphmem.service.problems import Problem
 from graphmem.service.proxy.proxy import ChatProxy
 from graphmem.service.proxy.upstream import Upstream
 from graphmem.service.request_ring import LatestRequests
@@ -89,6 +90,29 @@ def _admin(caller: Annotated[Caller, Depends(_caller)]) -> Caller:
     caller.require("admin")
     return caller
 
+
+async def refuse_unread(request: Request) -> None:
+    """Refuses query parameters and a body that a route does not read: a scope among them would be ignored.
+
+    Raises Problem 422.
+    """
+    document: dict[str, Any] = request.app.openapi()["paths"]
+    operation = document.get(request.scope["route"].path_format, {}).get(request.method.lower())
+    if operation is None:  # a route without an entry in the document refuses every request
+        return
+    known = {one["name"] for one in operation.get("parameters", ()) if one["in"] == "query"}
+    if unknown := [name for name in request.query_params if name not in known]:
+        detail = f"{unknown[0][:40]}: is no query parameter of this request"
+        if "requestBody" in operation:
+            detail += "; what its body takes belongs there"
+        raise Problem(422, detail, "invalid_request")
+    if "requestBody" not in operation and (await request.body()).strip() not in _NO_BODY:
+        detail = "the body: this request takes none; what it reads stands in the query"
+        raise Problem(422, detail, "invalid_request")
+
+
+# Bodies that some clients send where there is none.
+_NO_BODY = frozenset({b"", b"{}", b"null"})
 
 ServiceParam = Annotated[Service, Depends(_service)]
 CallerParam = Annotated[Caller, Depends(_caller)]

@@ -52,6 +52,10 @@ async def readyz(service: ServiceParam, response: Response) -> Readiness:
     return readiness
 
 
+for path, endpoint in (("/healthz", healthz), ("/readyz", readyz)):  # programs that watch servers send HEAD
+    router.add_api_route(path, endpoint, methods=["HEAD"], include_in_schema=False)
+
+
 def _readiness(service: Service) -> Readiness:
     engine = service.memory.sync._engine  # noqa: SLF001  (same package)
     try:

@@ -246,7 +246,7 @@ async def revoke_key(key_id: str, _: AdminParam, service: ServiceParam) -> answe
 
 
 class ResetAnswer(answers.MessageAnswer):
-    """`pending`: projections out of reach, which are emptied later."""
+    """`pending`: projections out of reach or being delivered to, which are emptied later."""
 
     pending: list[str]
 

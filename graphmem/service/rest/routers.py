@@ -13,6 +13,7 @@ from graphmem.service.rest import (
     mem0_platform,
     memories,
     metrics,
+    page,
     settings,
     transfer,
 )
@@ -30,4 +31,5 @@ ROUTERS = (
     proxy.router,
     health.router,
     metrics.router,
+    page.router,
 )

@@ -23,7 +23,6 @@ from graphmem.stores.ledger.schema import (
     further_runs,
     items,
     jobs,
-    leases,
     ledger,
     links,
     memories,
@@ -111,9 +110,13 @@ def recompute_derived(connection: Connection) -> None:
 
 
 def wipe(connection: Connection) -> None:
-    """Empties every table but `api_keys` and `ledger`: its UUID stays, and its sequence numbers go on, never back."""
+    """Empties every table but `api_keys`, `leases` and `ledger`.
+
+    The ledger's UUID stays, and its sequence numbers go on, never back. The leases stay because the batches that are
+    being delivered under them hold erased rows: a projection is emptied after its batch has been written.
+    """
     for table in (
-        tasks, jobs, usage, dead_letters, cursors, leases, links, further_runs, items, aliases, names, supports,
+        tasks, jobs, usage, dead_letters, cursors, links, further_runs, items, aliases, names, supports,
         relations, mentions, entities, terms, embeddings, messages, events, tombstones, memories, partitions,
         settings,
     ):  # fmt: skip

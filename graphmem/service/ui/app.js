@@ -1,0 +1,214 @@
+// The frame of the page: who is signed in, whose memory is shown, which view, and the keyboard.
+
+import { html, render, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./vendor/htm-preact.js";
+import { onRefusedKey, send } from "./api.js";
+import { reasonOf, t } from "./i18n.js";
+import { Memories } from "./memories.js";
+import { dropDrafts } from "./memory.js";
+import { Dialog, Icon, IconButton, Menu, Toast } from "./parts.js";
+import {
+  chosenUser, currentKey, hasLetters, onPreference, setChosenUser, setKey, setLetters, switchLanguage, switchTheme, takeKey,
+} from "./preferences.js";
+import { SignIn, readCaller, refusalOf } from "./sign_in.js";
+
+const VIEWS = { memories: { icon: "list", view: Memories } };
+const MAX_USERS = 1000;
+// Keys of the open views and panels: the last one that was opened comes first.
+const keyMaps = [];
+
+function registerKeys(map) {
+  keyMaps.unshift(map);
+  return () => keyMaps.splice(keyMaps.indexOf(map), 1);
+}
+
+let isAfterG = false;
+
+function onKeyDown(event) {
+  const { target, key } = event;
+  const isTyping = target.closest?.("input, textarea, select, dialog");
+  if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+  if (isTyping && !(key === "Escape" && !target.closest("dialog"))) return;
+  if (key.length === 1 && !hasLetters()) return;
+  const name = isAfterG ? `g ${key}` : key;
+  isAfterG = key === "g";
+  const act = keyMaps.find((map) => name in map)?.[name];
+  if (!act) return;
+  event.preventDefault();
+  act();
+}
+
+function route() {
+  const [name, id = ""] = location.hash.slice(1).split("/");
+  return { name: name in VIEWS ? name : "memories", id: decode(id) };
+}
+
+function decode(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return "";
+  }
+}
+
+function useRoute() {
+  const [now, setNow] = useState(route);
+  useEffect(() => {
+    const read = () => setNow(route());
+    addEventListener("hashchange", read);
+    return () => removeEventListener("hashchange", read);
+  }, []);
+  return now;
+}
+
+function Nav({ now, ...rest }) {
+  return html`<nav aria-label=${t("views")} ...${rest}>${Object.entries(VIEWS).map(([name, { icon }]) => html`<a key=${name}
+    href=${`#${name}`} aria-current=${name === now ? "page" : null}><${Icon} name=${icon} /><span>${t(name)}</span></a>`)}</nav>`;
+}
+
+function Whose({ caller, user, onChoose }) {
+  const [users, setUsers] = useState([]);
+  const loadUsers = () => {
+    if (caller.role !== "admin") return; // others may not list users; they type a name
+    const query = { limit: MAX_USERS };
+    send("GET", "/entities", { query }).then((found) => setUsers(found.filter((one) => one.type === "user")), () => {});
+  };
+  if (caller.role === "user") return html`<p class="whose"><small>${t("whose")}</small><b>${caller.user_id ?? t("you")}</b></p>`;
+  const nobody = caller.role === "admin" ? t("everybody") : t("nobody");
+  const name = user || nobody;
+  const options = users.map((one) => ({ value: one.id, label: one.id, count: one.total_memories }));
+  if (caller.role === "admin" && !caller.default_user) options.unshift({ value: "", label: t("everybody") });
+  return html`<${Menu} class="whose" label=${t("whose_choose", { name })} value=${user} options=${options} onChoose=${onChoose} onOpen=${loadUsers}
+    typed=${(text) => t("user_typed", { name: text })}
+    button=${() => html`<small>${t("whose")}</small><b>${name}</b><${Icon} name="down" />`} />`;
+}
+
+function Help({ onClose }) {
+  const lines = {
+    "/": "kb_filter", "j k": "kb_rows", Enter: "kb_open", Esc: "kb_close", e: "kb_edit", "Ctrl/⌘ Enter": "kb_save",
+    u: "kb_undo", Delete: "kb_delete", "g m": "kb_views", "?": "kb_help",
+  };
+  return html`<${Dialog} labelledby="help-title" onClose=${onClose}><div class="ask"><h2 id="help-title">${t("keyboard")}</h2>
+    <dl class="shortcuts">${Object.entries(lines).map(([keys, key]) => html`<div key=${key}><dt><kbd>${keys}</kbd></dt><dd>${t(key)}</dd></div>`)}</dl>
+    <label class="sure plain"><input type="checkbox" checked=${hasLetters()} onChange=${(event) => setLetters(event.target.checked)} />
+      <span>${t("kb_letters")}</span></label></div>
+    <div class="asks"><button type="button" class="btn" data-first onClick=${onClose}>${t("close")}</button></div><//>`;
+}
+
+/** What views need of the frame: the caller, the user, messages, keys, and the last change, which `u` takes back. */
+function useFrame(caller, user) {
+  const [toast, notify] = useState(null);
+  const last = useRef(null);
+  const frame = useMemo(() => {
+    const say = (text, act, label) => notify({ text, act, label });
+    const undo = async (change) => {
+      if (last.current?.eventId === change.eventId) last.current = null;
+      try {
+        await send("POST", `/events/${encodeURIComponent(change.eventId)}/undo`, { query: change.query });
+        await change.onUndone();
+        say(t("undone"));
+      } catch (error) {
+        say(error.status === 400 ? t("undo_refused") : reasonOf(error));
+      }
+    };
+    const changed = (change, text) => {
+      last.current = change;
+      say(text, () => undo(change), t("undo"));
+    };
+    const forgetChange = () => {
+      last.current = null;
+    };
+    const undoLast = () => (last.current ? undo(last.current) : say(t("nothing_to_undo")));
+    return { caller, user: user || undefined, notify: say, undo, undoLast, changed, forgetChange, keys: registerKeys };
+  }, [caller, user]);
+  return [frame, toast, () => notify(null)];
+}
+
+function Frame({ caller, isLocked, onSignOut }) {
+  const [user, setUser] = useState(caller.role === "user" ? "" : chosenUser() || caller.default_user || "");
+  const [isHelping, setHelping] = useState(false);
+  const { name, id } = useRoute();
+  const [frame, toast, dropToast] = useFrame(caller, user);
+  const choose = (chosen) => {
+    setChosenUser(chosen);
+    setUser(chosen);
+    location.hash = `#${name}`;
+  };
+  useLayoutEffect(() => registerKeys({ u: frame.undoLast, "?": () => setHelping(true), "g m": () => (location.hash = "#memories") }), [frame]);
+  useEffect(() => {
+    document.title = `${t(name)} · graphmem`;
+  });
+  const needsUser = caller.role === "app" && !user;
+  const { view } = VIEWS[name];
+  return html`<div class="app" inert=${isLocked}>
+    <header class="rail"><a class="mark" href="#memories"><svg viewBox="0 0 30 14" aria-hidden="true" fill="none">
+        <path d="M7 7h16" stroke="currentColor" stroke-width="1.8" /><rect x=".9" y="3.4" width="8.2" height="7.2" rx="1.8" class="hole" stroke="currentColor" stroke-width="1.8" />
+        <circle cx="15" cy="7" r="3" fill="currentColor" /><rect x="20" y="2.5" width="9.6" height="9" rx="2" fill="currentColor" /></svg><span>graphmem</span></a>
+      <${Whose} caller=${caller} user=${user} onChoose=${choose} />
+      <${Nav} class="nav" now=${name} />
+      <footer><${IconButton} icon="lang" label=${t("language")} onClick=${switchLanguage} />
+        <${IconButton} icon="half" label=${t("theme")} onClick=${switchTheme} />
+        ${currentKey() !== null && html`<${IconButton} icon="lock" label=${t("sign_out")} onClick=${onSignOut} />`}</footer></header>
+    <main id="main" tabindex="-1">${needsUser
+      ? html`<section class="view"><div class="page"><p class="read">${t("user_first")}</p><p class="soft">${t("user_first_do")}</p></div></section>`
+      : html`<${view} key=${user} app=${frame} id=${id} />`}</main>
+    <${Nav} class="tabs" now=${name} />
+    <${Toast} toast=${toast} onGone=${dropToast} />
+    ${isHelping && html`<${Help} onClose=${() => setHelping(false)} />`}
+  </div>`;
+}
+
+function App() {
+  const [caller, setCaller] = useState(null);
+  const [problem, setProblem] = useState(null); // null: no sign-in is shown; "": it is, without a problem
+  const [, redraw] = useState(0);
+  const former = useRef("");
+  const admit = (found) => {
+    if (former.current && former.current !== identity(found)) forgetCaller();
+    former.current = identity(found);
+    setCaller(found);
+    setProblem(null);
+  };
+  useEffect(() => onPreference(() => redraw((n) => n + 1)), []);
+  useEffect(() => {
+    onRefusedKey(() => setProblem(t("key_lost")));
+    const enter = async () => {
+      const key = takeKey();
+      try {
+        admit(await readCaller(key));
+      } catch (error) {
+        if (error.status === 401 || error.status === 403) setKey(null);
+        setProblem(key === null && error.status === 401 ? "" : refusalOf(error));
+      }
+    };
+    addEventListener("hashchange", () => location.hash.startsWith("#key=") && enter());
+    addEventListener("keydown", onKeyDown);
+    enter();
+  }, []);
+  const open = (key, found) => {
+    setKey(key);
+    admit(found);
+  };
+  const signOut = () => {
+    setKey(null);
+    forgetCaller();
+    setCaller(null);
+    setProblem("");
+    history.replaceState(null, "", location.pathname);
+  };
+  return html`<a class="skip" href="#main" onClick=${(event) => (event.preventDefault(), document.getElementById("main")?.focus())}>${t("skip")}</a>
+    ${caller && html`<${Frame} key=${identity(caller)} caller=${caller} isLocked=${problem !== null} onSignOut=${signOut} />`}
+    ${problem !== null && html`<div class=${caller ? "over" : ""}><${SignIn} first=${problem} onOpen=${open} /></div>`}`;
+}
+
+/** Forgets what belongs to one caller: texts that were typed, and the chosen user. */
+function forgetCaller() {
+  dropDrafts();
+  setChosenUser(null);
+}
+
+/** Whoever signs in again as the same caller finds the page as it was. */
+function identity({ role, user_id: user, agent_id: agent }) {
+  return JSON.stringify([role, user, agent]);
+}
+
+render(html`<${App} />`, document.getElementById("page"));

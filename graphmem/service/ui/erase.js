@@ -1,0 +1,45 @@
+// The dialog before a memory is erased: it names what goes, and asks twice.
+
+import { html, useState } from "./vendor/htm-preact.js";
+import { memoryPath, send } from "./api.js";
+import { languageOf, reasonOf, t } from "./i18n.js";
+import { Busy, Dialog } from "./parts.js";
+
+export function Erase({ record, origin, app, onErased, onClose }) {
+  const [isSure, setSure] = useState(false);
+  const [isBusy, setBusy] = useState(false);
+  const [problem, setProblem] = useState("");
+  const messages = record.kind === "fact" ? origin.messages.length : 0;
+  const gone = [
+    [messages, "erase_messages"],
+    [origin.events.length, "erase_changes"],
+    [origin.mentions.length, "erase_links"],
+  ].filter(([n]) => n > 0);
+  const erase = async () => {
+    setBusy(true);
+    try {
+      const receipt = await send("DELETE", memoryPath(record.id), { query: { user_id: app.user } });
+      const others = receipt.deleted.length - 1;
+      onClose();
+      onErased(receipt.deleted);
+      app.forgetChange();
+      app.notify(others > 0 ? t("erased_with", { n: others }) : t("erased"));
+    } catch (error) {
+      setProblem(t("not_erased", { reason: reasonOf(error) }));
+      setBusy(false);
+    }
+  };
+  return html`<${Dialog} labelledby="erase-title" onClose=${onClose}><div class="ask">
+    <h2 id="erase-title">${t("erase_ask")}</h2>
+    <blockquote><p class="read" lang=${languageOf(record.memory)}>${record.memory}</p></blockquote>
+    <p class="soft">${t("erase_with")}</p>
+    <ul class="gone">${gone.map(([n, key]) => html`<li key=${key}><b class="num">${n}</b><span>${t(key, { n })}</span></li>`)}
+      ${record.kind !== "summary" && html`<li><b /><span>${t("erase_summaries")}</span></li>`}</ul>
+    ${messages > 0 && origin.messages.map((one) => html`<p class="read faint" key=${one.memory_id} lang=${languageOf(one.content)}>${one.content}</p>`)}
+    <label class="sure"><input type="checkbox" checked=${isSure} onChange=${(event) => setSure(event.target.checked)} />
+      <span>${t("erase_sure")}</span></label>
+    ${problem && html`<p class="hint bad" role="alert">${problem}</p>`}</div>
+    <div class="asks"><button type="button" class="btn" data-first onClick=${onClose}>${t("erase_not")}</button>
+      <${Busy} class="danger" busy=${isBusy} disabled=${!isSure || isBusy} title=${isSure ? null : t("erase_first")}
+        label=${t("erase_do")} busyLabel=${t("erase_busy")} onClick=${erase} /></div><//>`;
+}

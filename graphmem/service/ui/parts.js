@@ -1,0 +1,171 @@
+// Parts that several views use.
+
+import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
+import { day, moment, t, time, utc } from "./i18n.js";
+
+// Milliseconds: loading shows nothing before, says so after, and a toast stays as long.
+const BONES_AFTER = 150;
+const SENTENCE_AFTER = 2000;
+const TOAST_STAYS = 8000;
+
+export function Icon({ name, label }) {
+  return label
+    ? html`<svg class="ico" role="img" aria-label=${label}><use href=${`#i-${name}`} /></svg>`
+    : html`<svg class="ico" aria-hidden="true"><use href=${`#i-${name}`} /></svg>`;
+}
+
+/** A button with an icon alone, whose label is read aloud and shown on hover. */
+export function IconButton({ icon, label, ...rest }) {
+  return html`<button type="button" class="btn quiet icon" aria-label=${label} title=${label} ...${rest}>
+    <${Icon} name=${icon} />
+  </button>`;
+}
+
+/** A button that works: while `busy` its icon turns, and its label says so. */
+export function Busy({ busy, label, busyLabel, icon, class: classes = "", ...rest }) {
+  return html`<button type="button" class=${`btn ${classes}`} aria-busy=${busy ? "true" : null} disabled=${busy} ...${rest}>
+    ${(busy || icon) && html`<${Icon} name=${busy ? "turn" : icon} />`}<span>${busy ? busyLabel : label}</span>
+  </button>`;
+}
+
+const FORMATS = { moment, day, time };
+
+/** A time in local form (`as`: moment, day or time), with the time in UTC as its title. */
+export function Time({ at, as = "moment", ...rest }) {
+  return html`<time datetime=${at} title=${utc(at)} ...${rest}>${FORMATS[as](at)}</time>`;
+}
+
+/** Returns who said a memory, "" if that is not known. */
+export function speakerOf(record) {
+  return record.actor_id ?? record.name ?? { assistant: t("assistant"), user: record.user_id }[record.role] ?? "";
+}
+
+export function Thread() {
+  return html`<svg class="thread" viewBox="0 0 210 26" aria-hidden="true">
+    <path class="ln person" d="M16 13h84" /><path class="ln organization" d="M110 13h84" />
+    <rect class="sl" x="1" y="7" width="17" height="12" rx="2.5" /><rect class="sl" x="96" y="7" width="17" height="12" rx="2.5" />
+    <rect class="sl end" x="191" y="6" width="18" height="14" rx="2.5" /><circle class="nd person" cx="57" cy="13" r="6" />
+    <path class="nd organization" d="M159 13l-3.5 6h-7l-3.5-6 3.5-6h7z" />
+  </svg>`;
+}
+
+/** A notice about a failed request. */
+export function Failed({ children, onRetry }) {
+  return html`<div class="say bad" role="alert"><${Icon} name="warn" /><span>${children}</span>
+    ${onRetry && html`<button type="button" class="btn small" onClick=${onRetry}>${t("try_again")}</button>`}</div>`;
+}
+
+function useAfter(milliseconds) {
+  const [isOver, setOver] = useState(false);
+  useEffect(() => {
+    const timer = setTimeout(() => setOver(true), milliseconds);
+    return () => clearTimeout(timer);
+  }, []);
+  return isOver;
+}
+
+/** The places of rows that are being loaded. */
+export function Bones({ rows }) {
+  const [isShown, isLong] = [useAfter(BONES_AFTER), useAfter(SENTENCE_AFTER)];
+  if (!isShown) return null;
+  return html`<div aria-busy="true">
+    ${isLong && html`<p class="soft" role="status">${t("still_loading")}</p>`}
+    ${Array.from({ length: rows }, (_, place) => html`<div class="row" key=${place} aria-hidden="true">
+      <i class="bone w9" /><i class=${`bone ${place % 2 ? "w6" : "w9"}`} /><i class="bone w3" />
+    </div>`)}
+  </div>`;
+}
+
+/** One message at the bottom, with a button for its action if it has one; gone after a while. */
+export function Toast({ toast, onGone }) {
+  const [isHeld, hold] = useState(false);
+  useEffect(() => {
+    if (!toast || isHeld) return undefined;
+    const timer = setTimeout(onGone, TOAST_STAYS);
+    return () => clearTimeout(timer);
+  }, [toast, isHeld]);
+  const act = () => {
+    onGone();
+    toast.act();
+  };
+  return html`<div class="toasts" role="status" onMouseEnter=${() => hold(true)} onMouseLeave=${() => hold(false)}
+    onFocusIn=${() => hold(true)} onFocusOut=${() => hold(false)}>
+    ${toast && html`<p class="toast"><span>${toast.text}</span>
+      ${toast.act && html`<button type="button" class="btn" onClick=${act}>${toast.label}</button>`}
+      <button type="button" class="btn icon" aria-label=${t("close")} onClick=${onGone}><${Icon} name="x" /></button></p>`}
+  </div>`;
+}
+
+/** A modal dialog, which begins at its element with `data-first`; Esc closes it and focus goes back. */
+export function Dialog({ labelledby, onClose, children }) {
+  const dialog = useRef();
+  useLayoutEffect(() => {
+    const before = document.activeElement;
+    dialog.current.showModal();
+    dialog.current.querySelector("[data-first]").focus();
+    return () => before?.isConnected && before.focus();
+  }, []);
+  return html`<dialog ref=${dialog} aria-labelledby=${labelledby} onClose=${onClose}>${children}</dialog>`;
+}
+
+/**
+ * A button that opens a list of options ({value, label, count}).
+ *
+ * `button(isOpen)` returns what the button shows, `onOpen` is called when the list opens. Typed text filters the options; with `typed`, a function, it is an
+ * option of its own under that label.
+ */
+export function Menu({ class: classes, label, button, options, value, onChoose, onOpen, typed }) {
+  const [isOpen, setOpen] = useState(false);
+  const [text, setText] = useState("");
+  const [active, setActive] = useState(0);
+  const root = useRef();
+  const trigger = useRef();
+  const wanted = text.trim();
+  const matching = options.filter((one) => one.label.toLowerCase().includes(wanted.toLowerCase()));
+  const shown = typed && wanted && !options.some((one) => one.value === wanted)
+    ? [...matching, { value: wanted, label: typed(wanted) }] : matching;
+  useLayoutEffect(() => {
+    if (isOpen) root.current.querySelector("input").focus();
+  }, [isOpen]);
+  const open = () => {
+    setText("");
+    setActive(Math.max(0, options.findIndex((one) => one.value === value)));
+    setOpen(true);
+    onOpen?.();
+  };
+  const close = () => {
+    setOpen(false);
+    trigger.current.focus();
+  };
+  const choose = (option) => {
+    if (!option) return;
+    close();
+    onChoose(option.value);
+  };
+  const onKeyDown = (event) => {
+    const steps = { ArrowDown: 1, ArrowUp: -1 };
+    if (event.key in steps) setActive((active + steps[event.key] + shown.length) % Math.max(shown.length, 1));
+    else if (event.key === "Enter") choose(shown[active]);
+    else if (event.key === "Escape") close();
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  const id = `menu-${label.replace(/\W+/g, "-")}`;
+  return html`<div class="holds" ref=${root}
+    onFocusOut=${(event) => isOpen && !root.current.contains(event.relatedTarget) && setOpen(false)}>
+    <button type="button" ref=${trigger} class=${classes} aria-haspopup="listbox" aria-expanded=${String(isOpen)}
+      aria-label=${label} onClick=${() => (isOpen ? close() : open())}>${button(isOpen)}</button>
+    ${isOpen && html`<div class="menu" onKeyDown=${onKeyDown}>
+      <input class="field" role="combobox" aria-expanded="true" aria-controls=${id} aria-label=${t("typed")}
+        aria-activedescendant=${shown[active] ? `${id}-${active}` : null} placeholder=${t("typed")} autocomplete="off"
+        value=${text} onInput=${(event) => (setText(event.target.value), setActive(0))} />
+      <ul id=${id} role="listbox" aria-label=${label}>
+        ${shown.map((one, place) => html`<li role="option" id=${`${id}-${place}`} key=${one.value}
+          class=${place === active ? "active" : ""} aria-selected=${String(one.value === value)}
+          onMouseDown=${(event) => event.preventDefault()} onClick=${() => choose(one)}>
+          ${one.value === value ? html`<${Icon} name="check" />` : html`<span class="gap" />`}<span>${one.label}</span>
+          ${one.count !== undefined && html`<span class="count num">${one.count}</span>`}</li>`)}
+      </ul></div>`}
+  </div>`;
+}

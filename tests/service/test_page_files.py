@@ -1,0 +1,133 @@
+"""The files of the page at `/ui/`: headers, bundled libraries, and that texts never become markup."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from support.service import client_of
+
+from graphmem import Memory
+from graphmem.service.rest import page
+
+UI = Path(str(files("graphmem.service") / "ui"))
+OURS = [path for path in sorted(UI.iterdir()) if path.is_file()]
+SCRIPTS = [path for path in OURS if path.suffix == ".js"]
+
+
+def test_every_file_is_served_without_a_key_and_with_the_headers_of_the_page(memory: Memory) -> None:
+    with client_of(memory, role=None) as client:
+        for path in [*OURS, UI / "vendor/htm-preact.js"]:
+            answer = client.get(f"/ui/{path.relative_to(UI)}")
+            assert (answer.status_code, answer.content) == (200, path.read_bytes())
+            assert answer.headers["content-type"] == page.MEDIA_TYPES[path.suffix]
+            assert {name: answer.headers[name] for name in page.HEADERS} == page.HEADERS
+            assert "set-cookie" not in answer.headers
+        assert client.get("/").url.path == "/ui/"
+        document = client.get("/ui/")
+        assert document.content == (UI / "index.html").read_bytes()
+        assert client.get("/caller").status_code == 401
+        unchanged = client.get("/ui/", headers={"If-None-Match": document.headers["etag"]})
+        assert (unchanged.status_code, unchanged.content) == (304, b"")
+
+
+@pytest.mark.parametrize(
+    "path", ["nothing.js", "vendor/LICENSES.txt", "vendor", "../app.py", "..%2fapp.py", "%2e%2e/keys.py", "/etc/passwd"]
+)
+def test_nothing_else_is_served(memory: Memory, path: str) -> None:
+    with client_of(memory) as client:
+        assert client.get(f"/ui/{path}").status_code == 404
+
+
+def test_the_policy_allows_nothing_but_the_service() -> None:
+    rules = dict(one.strip().split(" ", 1) for one in page.CONTENT_SECURITY_POLICY.split(";"))
+    own = {"script-src": "'self'", "style-src": "'self'", "connect-src": "'self'", "img-src": "'self' data:"}
+    names = ["default-src", "base-uri", "form-action", "frame-ancestors"]
+    assert rules == own | dict.fromkeys(names, "'none'")
+
+
+def test_the_page_can_be_switched_off(memory: Memory) -> None:
+    with client_of(memory, ui=False) as client:
+        assert client.get("/ui/").status_code == 404
+        assert "/ui/{path}" not in client.get("/openapi.json").json()["paths"]
+
+
+def test_bundled_files_are_those_of_the_manifest() -> None:
+    manifest = json.loads((UI / "vendor/manifest.json").read_text("utf-8"))
+    found = {path.name for path in (UI / "vendor").iterdir()} - {"manifest.json", "LICENSES.txt"}
+    assert set(manifest) == found
+    for name, entry in manifest.items():
+        assert hashlib.sha256((UI / "vendor" / name).read_bytes()).hexdigest() == entry["sha256"]
+        assert entry["version"] and entry["licence"]
+    licences = (UI / "vendor/LICENSES.txt").read_text("utf-8")
+    assert "Copyright 2018 Google Inc." in licences and "Jason Miller" in licences
+
+
+@pytest.mark.parametrize("path", OURS, ids=lambda path: path.name)
+def test_nothing_becomes_markup_or_is_fetched_from_elsewhere(path: Path) -> None:
+    text = path.read_text("utf-8")
+    assert not re.search(r"https?:(?!//\$)|@import|url\(", text)
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\(|new Function|dangerously", text)
+    assert not re.search(r"\sstyle=|\son[a-z]+=\"", text)
+
+
+def test_each_word_is_there_in_both_languages_and_used() -> None:
+    texts = {path.name: path.read_text("utf-8") for path in SCRIPTS}
+    entries = re.findall(r"^  (\w+): \[(.*?)\],$", texts["i18n.js"], re.MULTILINE | re.DOTALL)
+    words = {name: re.findall(r'"((?:[^"\\]|\\.)*)"', values) for name, values in entries}
+    for name, values in words.items():
+        assert len(values) == 2, name
+        assert len({frozenset(re.findall(r"\{\w+\}", one)) for value in values for one in value.split("|")}) == 1, name
+    used = set(re.findall(r'\b(?:t|nodes)\(\s*"(\w+)"', "".join(texts.values())))
+    assert used <= set(words)
+
+
+def test_each_module_is_valid(tmp_path: Path) -> None:
+    if not (node := shutil.which("node")):
+        pytest.skip("Node is not installed")
+    modules = [tmp_path / f"{path.stem}.mjs" for path in SCRIPTS]
+    for path, copy in zip(SCRIPTS, modules, strict=True):
+        copy.write_bytes(path.read_bytes())
+    processes = [subprocess.Popen([node, "--check", copy], stderr=subprocess.PIPE) for copy in modules]
+    assert [process.communicate()[1] for process in processes] == [b""] * len(modules)
+
+
+def test_differences_are_found_by_words(tmp_path: Path) -> None:
+    if not (node := shutil.which("node")):
+        pytest.skip("Node is not installed")
+    (tmp_path / "diff.mjs").write_bytes((UI / "diff.js").read_bytes())
+    cases = [
+        ["The concert is on 21 June.", "The concert is on 28 June."],
+        ["音乐会在星期六晚上。", "音乐会在星期天晚上。"],
+        ["", "New."],
+        ["a b c d", "b c e d f"],
+    ]
+    program = (
+        f"import {{ diffWords }} from './diff.mjs';"
+        f"console.log(JSON.stringify({json.dumps(cases)}.map(([a, b]) => diffWords(a, b))))"
+    )
+    command = [node, "--input-type=module", "-e", program]
+    results = json.loads(subprocess.run(command, cwd=tmp_path, check=True, capture_output=True).stdout)
+    for (before, after), parts in zip(cases, results, strict=True):
+        assert "".join(text for kind, text in parts if kind != "ins") == before
+        assert "".join(text for kind, text in parts if kind != "del") == after
+    assert results[0] == [["same", "The concert is on "], ["del", "21"], ["ins", "28"], ["same", " June."]]
+
+
+@pytest.mark.parametrize("role", ["user", "app", "admin"])
+def test_a_key_tells_whose_it_is(memory: Memory, role: str) -> None:
+    with client_of(memory, role, default_user="ben") as client:
+        user, default = ("ana", None) if role == "user" else (None, "ben" if role == "admin" else None)
+        expected = {"role": role, "user_id": user, "agent_id": None, "default_user": default}
+        assert client.get("/caller").json() == expected
+
+
+def test_without_keys_everybody_is_an_admin(memory: Memory) -> None:
+    with client_of(memory, None, needs_key=False) as client:
+        assert client.get("/caller").json()["role"] == "admin"
