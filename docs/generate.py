@@ -283,9 +283,9 @@ def _rest() -> str:
 
 
 def _inputs(operation: Schema, document: Schema) -> str:
-    """Returns the names of the query's parameters and of the body's fields; those that are required are bold."""
+    """Returns the names of query parameters, each after a "?", and of the body's fields; required ones are bold."""
     names = [
-        (parameter["name"], parameter.get("required", False))
+        (f"?{parameter['name']}", parameter.get("required", False))
         for parameter in operation.get("parameters", [])
         if parameter["in"] == "query" and parameter["name"] not in Mem0Fields.model_fields
     ]

@@ -177,6 +177,12 @@ class Engine:
         """
         check_embedder(self.ledger, self.embedding_spec.embedder)
 
+    @property
+    def needs_rebuild(self) -> bool:
+        """Whether the ledger's vectors are of another embedder, so that `check_embedder` raises. Reads the ledger."""
+        with self.ledger.read() as connection:
+            return recorded_embedder(connection) not in {None, self.embedding_spec.embedder}
+
     def _open_projections(self) -> None:
         """Connects to the servers, all at the same time, and schedules the work that an ended process left behind."""
         for opening in [self._pool.submit(worker.open) for worker in self.projection_workers]:

@@ -316,10 +316,11 @@ class Memory:
         self._engine.check_open()
         new_text, limits = validation.merge_aliases(data, text, ("data", "text")), self.limits
         if new_text is None and metadata is None and isinstance(expiration_date, Unset):
-            raise ValidationError("update: nothing to change; give data, metadata or expiration_date")
+            raise ValidationError("update: nothing to change; give text, metadata or expiration_date")
+        name = "data" if text is None else "text"
         command = UpdateMemory(
             validation.memory_id(memory_id),
-            text=None if new_text is None else validation.content(new_text, "data", limits.max_message_chars),
+            text=None if new_text is None else validation.content(new_text, name, limits.max_message_chars),
             metadata=None if metadata is None else validation.metadata(metadata, max_bytes=limits.max_metadata_bytes),
             expires_at=expiration_date
             if isinstance(expiration_date, Unset)

@@ -56,7 +56,7 @@ _CONTROL_CHARS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 TEXT_PART_TYPES = frozenset({"text", "input_text", "output_text"})
 _KEYS_INSTEAD_OF_CONTENT = frozenset({"tool_calls", "function_call", "refusal", "audio"})
 # A number of requests in a unit of time.
-RATE_PATTERN = r"^[1-9]\d{0,8}/(second|minute|hour|day)$"
+_RATE = re.compile(r"[1-9]\d{0,8}/(second|minute|hour|day)")
 _UUID = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # Each level of AND / OR / NOT is two containers, a mapping and its list; an operand adds up to MAX_DOCUMENT_DEPTH;
 # 4 are a reserve.
@@ -138,7 +138,7 @@ def refuse_scope_names(node: object, argument: str, depth: int = 0) -> None:
     if isinstance(node, Mapping):
         for name in SCOPE_NAMES:
             if name in node:
-                remedy = f"scope ids cannot be filter conditions; pass {name}= to the call"
+                remedy = f"scope ids cannot be filter conditions; give {name} beside the filters"
                 refuse(f"{argument}.{name}", node[name], remedy)
         node = list(node.values())
     if isinstance(node, list | tuple):
@@ -357,7 +357,7 @@ def moment(value: object, argument: str) -> datetime:
             return EPOCH + timedelta(seconds=value)
     except (ValueError, OverflowError):
         pass
-    refuse(argument, value, "must be a datetime, ISO 8601 text or epoch seconds (not milliseconds), years 1..9999")
+    refuse(argument, value, "must be a time: ISO 8601 text or epoch seconds (not milliseconds), years 1..9999")
 
 
 def reference_date(value: object) -> datetime | None:
@@ -467,7 +467,7 @@ def _checked_mapping(value: object, argument: str) -> Mapping[str, Any]:
 def content(value: object, argument: str, max_chars: int = MAX_CONTENT_CHARS) -> str:
     """Checks the text of a memory, which is stored unchanged: at least one character that is no whitespace."""
     text = _checked_text(value, argument, max_chars)
-    return text if text.strip() else refuse(argument, value, "is empty; to remove a memory use delete()")
+    return text if text.strip() else refuse(argument, value, "is empty; to remove a memory, delete it")
 
 
 def storable_part(text: str, max_chars: int) -> str:
@@ -688,7 +688,7 @@ def memory_type(value: object, argument: str = "memory_type") -> str | None:
 
 def rate(value: object, argument: str = "rate") -> str | None:
     """Checks a rate limit, such as "600/minute"; None stands for the configured one."""
-    if value is not None and not (isinstance(value, str) and re.fullmatch(RATE_PATTERN, value)):
+    if value is not None and not (isinstance(value, str) and _RATE.fullmatch(value)):
         refuse(argument, value, 'must be a number of requests in a second, minute, hour or day, such as "600/minute"')
     return value
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from graphmem.cli.options import CommandContext, unscoped_command
+from graphmem.errors import ValidationError
 from graphmem.model import iso, optional_iso
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ def create(
     """Makes a key and prints it. It cannot be shown again."""
     from graphmem.service.keys import Keys  # noqa: PLC0415
 
+    if role == "user" and user is None:
+        raise ValidationError("--user is missing: name the user whose memories the key reaches, or give another --role")
     with call.memory() as memory:
         key, text = Keys(memory).create(role, user_id=user, agent_id=agent, label=label, expires_at=expires, rate=rate)
     call.print_answer({**_shown(key), "key": text}, lambda renderer: renderer.plain(text))

@@ -16,6 +16,7 @@ from graphmem.commands.types import (
     AddMessage,
     DeleteMemory,
     ErasureReport,
+    MessageIdReused,
     Outcome,
     OutcomeType,
     ReindexMemory,
@@ -51,7 +52,7 @@ def add_message(command: AddMessage, uow: UnitOfWork) -> Outcome:
     """Stores a message as an episode, unless its message key (`command.key`) shows that it was stored before.
 
     For a repeated message the outcome is NONE, with the reason "known", or "erased" if the memory of the first one was
-    erased. Raises ValidationError if the first one had the same message id but other words.
+    erased. Raises MessageIdReused if the first one had the same message id but other words.
     """
     connection = uow.connection
     stored = None if command.key is None else tombstones.message_lookup(connection, command.key)
@@ -73,10 +74,7 @@ def _existing_message(command: AddMessage, uow: UnitOfWork, memory_id: str, stor
     if stored_digest is None:
         return Outcome(OutcomeType.NONE, memory_id, reason="erased")
     if stored_digest != command.content_digest:
-        raise ValidationError(
-            f"messages: id {command.message.id!r} was stored in this scope with other words; "
-            "give the new message an id of its own, or correct the memory with update()"
-        )
+        raise MessageIdReused(str(command.message.id))
     return Outcome(OutcomeType.NONE, memory_id, record=memories.find(uow.connection, memory_id), reason="known")
 
 
@@ -255,7 +253,7 @@ def undo_event(command: UndoEvent, uow: UnitOfWork) -> Outcome:
     reverse = undo.reverse_command(command, uow)
     outcome = restore_memory(reverse, uow) if isinstance(reverse, RestoreMemory) else update_memory(reverse, uow)
     if outcome.event is OutcomeType.NONE:
-        raise ValidationError("event_id: it has been taken back already; history() shows by which event")
+        raise ValidationError("event_id: it has been taken back already; the history shows by which event")
     return outcome
 
 

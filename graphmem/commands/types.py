@@ -11,6 +11,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from graphmem.errors import ValidationError
 from graphmem.model import (
     EMPTY_MAPPING,
     EmbeddingSpec,
@@ -37,6 +38,17 @@ class Unset:
 
 
 UNSET = Unset()
+
+
+class MessageIdReused(ValidationError):
+    """A message was stored in this scope under the same id (`message_id`) with other words."""
+
+    def __init__(self, message_id: str) -> None:
+        remedy = (
+            "was stored in this scope with other words; give the new message an id of its own, or update the memory"
+        )
+        super().__init__(f"messages: id {message_id!r} {remedy}", f"messages: the id of one {remedy}")
+        self.message_id = message_id
 
 
 @dataclass(frozen=True, slots=True)

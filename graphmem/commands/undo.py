@@ -44,12 +44,12 @@ def reverse_command(command: UndoEvent, uow: UnitOfWork) -> RestoreMemory | Upda
     if event.event == "SCOPE":
         raise ValidationError(
             "event_id: a SCOPE event cannot be taken back: what was said in a run was said there; "
-            "delete_all(run_id=…) takes the memory out of a run"
+            "erasing all memories of a run takes it out of the run"
         )
     if event.event not in {"UPDATE", "RETIRE"} or event.previous_state is None:
         raise ValidationError(
             f"event_id: its event is {event.event}, and only an UPDATE or a RETIRE can be taken back; "
-            "delete() erases what was added"
+            "to take back an addition, delete the memory"
         )
     changed = _changed_fields(event, event.previous_state, record, uow)
     if "valid_to" in changed:

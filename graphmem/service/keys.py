@@ -55,7 +55,7 @@ class Keys:
         user_id: str | None = None,
         agent_id: str | None = None,
         label: str = "",
-        expires_at: datetime | str | None = None,
+        expires_at: datetime | str | float | None = None,
         rate: str | None = None,
     ) -> NewKey:
         """Makes a key.
@@ -75,6 +75,11 @@ class Keys:
         if agent_id is not None and user_id is None:
             validation.refuse("agent_id", agent_id, "narrows a key of the role 'user'; leave it out")
         scope = None if user_id is None else validation.required_scope(user_id, agent_id)[0]
+        now, end = datetime.now(UTC), validation.expiration(expires_at, "expires_at")
+        if end is not None and end <= now:
+            validation.refuse(
+                "expires_at", expires_at, "is in the past, so the key would never be valid; give a later time"
+            )
         secret = secrets.token_urlsafe(SECRET_BYTES)
         key = ApiKey(
             id=secrets.token_hex(ID_BYTES),
@@ -82,8 +87,8 @@ class Keys:
             role=role,
             user_id=None if scope is None else scope.user_id,
             agent_id=None if scope is None else scope.agent_id,
-            created_at=datetime.now(UTC),
-            expires_at=validation.expiration(expires_at, "expires_at"),
+            created_at=now,
+            expires_at=end,
             rate=validation.rate(rate),
         )
         with self._engine.ledger.write() as connection:

@@ -31,7 +31,7 @@ def list_memories(
     *,
     limit: int,
     kinds: str | Sequence[str] | None = None,
-    as_of: str | None = None,
+    as_of: str | float | None = None,
     show_expired: bool = False,
 ) -> Listing:
     """Returns up to `limit` memories of a scope, newest first, after the memory with this time and id.

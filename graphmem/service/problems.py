@@ -12,6 +12,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
@@ -30,6 +31,13 @@ OPENAI_PATHS = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/embedd
 _JSON_KINDS = {
     "str": "a string", "int": "a number", "float": "a number", "bool": "a boolean", "dict": "an object",
     "list": "a list", "NoneType": "null",
+}  # fmt: skip
+_KIND_OF_VALUE = re.compile(rf"\(({'|'.join(_JSON_KINDS)})\): ")
+# Remedies by pydantic's types of errors whose own texts name classes.
+_REMEDIES = {
+    "int_type": "should be a whole number", "float_type": "should be a number", "model_type": "should be an object",
+    "model_attributes_type": "should be an object", "dict_type": "should be an object",
+    "list_type": "should be a list", "string_type": "should be a string", "bool_type": "should be a boolean",
 }  # fmt: skip
 
 
@@ -96,11 +104,12 @@ def _converted(error: Exception) -> Problem:
         case Problem():
             problem = error
         case ValidationError():
-            problem = Problem(400, error.without_value, "invalid_argument")
+            detail = _KIND_OF_VALUE.sub(lambda match: f"({_JSON_KINDS[match[1]]}): ", error.without_value, count=1)
+            problem = Problem(400, detail, "invalid_argument")
         case NotFoundError():
             problem = Problem(404, "There is nothing with this id or name among these memories.")
         case ConfigError():
-            problem = Problem(400, str(error), "not_configured")
+            problem = Problem(503, str(error), "not_configured")
         case Overloaded():
             problem = Problem(503, str(error), "overloaded", {"Retry-After": "1"})
         case ModelError():
@@ -153,7 +162,7 @@ def _methods(request: Request) -> set[str]:
         return {
             method.upper()
             for template, operations in paths.items()
-            if compile_path(re.sub(r"\}$", last_parameter, template))[0].match(request.url.path)
+            if compile_path(re.sub(r"\}(?=/?$)", last_parameter, template))[0].match(request.url.path)
             for method in operations
         }
 
@@ -170,26 +179,77 @@ async def _on_invalid_request(request: Request, error: Exception) -> JSONRespons
     elif any(one["loc"] == ("body",) for one in errors) and not content_type.endswith(("/json", "+json")):
         problem = Problem(415, "The body must be JSON; send the header Content-Type: application/json.")
     else:
-        lines = [_sentence(one) for one in errors[:MAX_REPORTED]]
-        more = len(errors) - len(lines)
+        fields = _errors_by_field(error)
+        lines = [_sentence(field, found, request) for field, found in list(fields.items())[:MAX_REPORTED]]
+        more = len(fields) - len(lines)
         problem = Problem(422, "; ".join(lines) + (f"; and {more} more" if more else ""), "invalid_request")
     return problem.response(request.state.request_id, request.url.path)
 
 
-def _sentence(error: Any) -> str:
-    """Returns one line about an unusable field: its name, the remedy, and the kind of the value."""
+def _errors_by_field(error: RequestValidationError) -> dict[tuple[str, ...], list[Any]]:
+    """Returns pydantic's errors by the place of the field: "query" or "body", and the names that lead to it.
+
+    Of a field that takes several forms, the errors of each are there. Those about the whole of a field are left out if
+    there are others about a part of it: they are of forms that it does not have.
+    """
+    found: dict[tuple[str, ...], list[Any]] = {}
+    for one in error.errors():
+        found.setdefault(_field(one, error.body), []).append(one)
+    return {
+        field: errors
+        for field, errors in found.items()
+        if not any(len(other) > len(field) and other[: len(field)] == field for other in found)
+    }
+
+
+def _field(error: Any, body: Any) -> tuple[str, ...]:
+    """Returns the place of a field without pydantic's names of the forms that it may have, which no body has."""
     place, *names = error["loc"]
-    field = ".".join(str(name)[:40] for name in names) or f"the {place}"
+    if place != "body" or body is None:
+        return (place, *map(str, names))
+    field, value = [place], body
+    for name in names:
+        if (isinstance(value, dict) and name in value) or (isinstance(value, list) and isinstance(name, int)):
+            field.append(str(name))
+            value = value[name]
     if error["type"] == "missing":
-        return f"{field}: is missing"
-    if error["type"] == "extra_forbidden":
-        return f"{field}: is no field of this request{_nearest(error)}"
-    kind = _JSON_KINDS.get(type(error.get("input")).__name__, "another value")
-    return f"{field}: {error['msg'].replace('Input should', 'should')}; it is {kind}"
+        field.append(names[-1])
+    return tuple(field)
 
 
-def _nearest(error: Any) -> str:
-    # An unknown field's error has no list of the known ones; those that callers confuse are few.
-    known = "user_id agent_id run_id messages metadata filters query text limit cursor top_k threshold kinds".split()
-    nearest = get_close_matches(str(error["loc"][-1]), known, 1)
+def _sentence(field: tuple[str, ...], errors: list[Any], request: Request) -> str:
+    """Returns one line about an unusable field: its name, the remedies and, in a body, the kind of the value."""
+    place, *names = field
+    shown, kinds = ".".join(name[:40] for name in names) or f"the {place}", {error["type"] for error in errors}
+    if "missing" in kinds:
+        return f"{shown}: is missing"
+    if "extra_forbidden" in kinds:
+        return f"{shown}: is no field of this request{_advice(place, names[-1], request)}"
+    remedies = [_REMEDIES.get(one["type"]) or re.sub(r"^\w+ should", "should", one["msg"]) for one in errors]
+    first, *others = dict.fromkeys(remedies)
+    text = " or ".join([first, *(remedy.removeprefix("should be ") for remedy in others)])
+    if place == "query":  # all its values are texts
+        return f"{shown}: {text}"
+    return f"{shown}: {text}; it is {_JSON_KINDS.get(type(errors[0].get('input')).__name__, 'another value')}"
+
+
+def _advice(place: str, name: str, request: Request) -> str:
+    """Returns what to do about an unknown field: where it belongs, or the name that was meant."""
+    known = _known_fields(request)
+    for other in known.keys() - {place}:
+        if name in known[other]:
+            return f"; it belongs in the {other}"
+    nearest = get_close_matches(name, known[place], 1)
     return f"; did you mean {nearest[0]}?" if nearest else ""
+
+
+def _known_fields(request: Request) -> dict[str, list[str]]:
+    """Returns the names of a route's query parameters, and those of its body's fields."""
+    route, document = request.scope["route"], request.app.openapi()
+    assert isinstance(route, APIRoute)  # noqa: S101  (only these check their requests)
+    operation = document["paths"].get(route.path_format, {}).get(request.method.lower(), {})
+    content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+    model = content.get("schema", {}).get("$ref", "").rpartition("/")[2]
+    fields = document["components"]["schemas"].get(model, {}).get("properties", {})
+    query = [one["name"] for one in operation.get("parameters", []) if one["in"] == "query"]
+    return {"query": query, "body": list(fields)}

@@ -30,6 +30,8 @@ from graphmem.service.metrics import FOLDER_VARIABLE
 from graphmem.settings import Settings
 from graphmem.settings.schema import ServeSettings
 
+logger = logging.getLogger("graphmem")
+
 # Seconds that running requests and streams have at the end.
 GRACE_SECONDS = 30
 # Connections that may wait to be accepted.
@@ -66,6 +68,11 @@ def prepare(start: Start) -> str | None:
     if serve.workers > 1:
         _check_shared_stores(settings)
     with Memory(settings.home, settings=settings) as memory:
+        if memory._engine.needs_rebuild:  # noqa: SLF001  (same package)
+            logger.warning(
+                "the ledger's vectors are of another embedder than the configured one: nothing is added and found "
+                "before `graphmem rebuild`, or before the former embedder is configured again"
+            )
         keys, now = Keys(memory), datetime.now(UTC)
         if not start.needs_key or serve.admin_api_key is not None or any(key.is_valid(now) for key in keys.all()):
             return None

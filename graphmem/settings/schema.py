@@ -27,7 +27,7 @@ from pydantic_core import PydanticCustomError
 
 from graphmem.boundary import validation
 from graphmem.boundary.validation import LIMITS, is_encodable
-from graphmem.errors import ConfigError
+from graphmem.errors import ConfigError, ValidationError
 from graphmem.ingest.hooks import BeforeStore
 from graphmem.settings.sources import (
     ENVIRONMENT_PREFIX,
@@ -40,6 +40,8 @@ from graphmem.settings.sources import (
 
 # Enough for random characters; a sentence of this length could be guessed.
 MIN_SECRET_CHARS = 32
+# Characters of a key of the service that the configuration gives.
+MIN_KEY_CHARS = 16
 _NAME = re.compile(r"[\w-]{0,80}")
 
 EmbedFunction = Callable[[list[str]], Any]
@@ -74,6 +76,32 @@ def _checked_path(value: object) -> object:
 def _checked_function(value: object) -> object:
     if not callable(value):  # accepting a name from a file or a variable would let it run any code
         raise PydanticCustomError("no_function", "must be a function; only code can give one")
+    return value
+
+
+def _checked_rate(value: str) -> str:
+    try:
+        validation.rate(value)
+    except ValidationError as error:
+        raise _without_name(error) from None
+    return value
+
+
+def _checked_user(value: str) -> str:
+    try:
+        return validation.identifier(value, "user_id")
+    except ValidationError as error:
+        raise _without_name(error) from None
+
+
+def _without_name(error: ValidationError) -> PydanticCustomError:
+    """Returns a ValidationError as one of pydantic's, whose text neither names the argument nor repeats its value."""
+    return PydanticCustomError("unusable", "{text}", {"text": error.without_value.partition(": ")[2]})
+
+
+def _check_key_length(value: SecretStr) -> SecretStr:
+    if len(value.get_secret_value()) < MIN_KEY_CHARS:
+        raise PydanticCustomError("short_key", f"should have at least {MIN_KEY_CHARS} characters")
     return value
 
 
@@ -164,7 +192,8 @@ Port = Annotated[int, Field(ge=1, le=65_535)]
 # A variable has several names with commas between them.
 NameList = Annotated[tuple[Text, ...], BeforeValidator(lambda v: v.split(",") if isinstance(v, str) else v)]
 RegularExpression = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_checked_expression)]
-RateLimit = Annotated[str, Field(pattern=validation.RATE_PATTERN)]
+RateLimit = Annotated[str, AfterValidator(_checked_rate)]
+UserId = Annotated[str, Field(min_length=1), AfterValidator(_checked_user)]
 
 
 class _Section(BaseModel):
@@ -568,10 +597,10 @@ class ServeSettings(_Section):
         default=1,
         description="Processes. More than one needs a ledger on PostgreSQL and a Qdrant server.",
     )
-    default_user: Text | None = Field(
+    default_user: UserId | None = Field(
         default=None, description="The user of requests that name none, for a service with a single user."
     )
-    admin_api_key: Annotated[SecretStr, Field(min_length=16)] | None = Field(
+    admin_api_key: Annotated[SecretStr, AfterValidator(_check_key_length)] | None = Field(
         default=None,
         description="A key of the role `admin` that is not in the ledger. Its variable is also GRAPHMEM_ADMIN_API_KEY.",
     )

@@ -12,7 +12,7 @@ import pytest
 from mcp import Client
 from sqlalchemy import select
 from support.mcp_clients import ANA, http_client, serving
-from support.service import client_of
+from support.service import client_of, expired_key
 from support.waiting import TIMEOUT, wait_until
 from typer.testing import CliRunner
 
@@ -50,11 +50,10 @@ def test_no_secret_is_stored(keys: Keys, memory: Memory) -> None:
     assert secret not in repr(keys.all())
 
 
-def test_a_revoked_or_expired_key_is_refused(keys: Keys) -> None:
+def test_a_revoked_or_expired_key_is_refused(keys: Keys, memory: Memory) -> None:
     now = datetime.now(UTC)
     first, second = keys.create("app"), keys.create("app", expires_at=now + timedelta(days=1))
-    expired = keys.create("app", expires_at=now - timedelta(seconds=1))
-    assert keys.find(expired.text) is None
+    assert keys.find(expired_key(memory).text) is None
     keys.revoke(first.key.id)
     keys.revoke(first.key.id)
     assert keys.find(first.text) is None
@@ -74,6 +73,9 @@ def test_a_revoked_or_expired_key_is_refused(keys: Keys) -> None:
         ("user", {"user_id": " "}, "user_id"),
         ("app", {"label": "two\nlines"}, "label"),
         ("app", {"expires_at": "soon"}, "expires_at"),
+        ("app", {"expires_at": "2020-01-01"}, "expires_at.*is in the past"),
+        ("app", {"expires_at": datetime.now(UTC)}, "expires_at.*is in the past"),
+        ("app", {"expires_at": 1_600_000_000}, "expires_at.*is in the past"),
         ("app", {"rate": "600 per minute"}, "rate"),
         ("app", {"rate": "0/minute"}, "rate"),
     ],
@@ -181,7 +183,9 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert "app    5/day" in run("list")
     assert json.loads(run("list", "--json"))[1]["rate"] == "5/day"
     run("create", "--role", "app", "--rate", "much", code=1)
-    run("create", code=1)
+    result = CliRunner().invoke(app, ["keys", "create", "--home", str(tmp_path)])
+    assert (result.exit_code, "--user is missing" in result.output) == (1, True)
+    run("create", "--user", "ana", "--expires", "2020-01-01", code=1)
     assert run("revoke", key.id) == "Revoked.\n"
     assert "revoked" in run("list")
     run("revoke", "unknown", code=1)

@@ -122,6 +122,46 @@ def test_a_request_repeated_under_one_key_stores_nothing_again(client: TestClien
     assert ok(client.get("/memories?user_id=ana"))["total"] == 3
 
 
+TEA, WINE = {"role": "user", "content": "I like tea."}, {"role": "user", "content": "I like wine."}
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ([BOB], [BOB, TEA]),
+        ([BOB, TEA], [BOB]),
+        ([BOB, TEA], [BOB, WINE]),
+        ([BOB, TEA], [BOB, WINE, TEA]),
+        ([BOB, {**TEA, "id": "own"}], [TEA, {**TEA, "id": "own"}]),
+        ("I like tea.", "I like wine."),
+    ],
+)
+def test_a_key_of_a_request_with_other_messages_is_refused(client: TestClient, first: Any, second: Any) -> None:
+    def send(messages: Any, user_id: str = "ana") -> Any:
+        body = {"messages": messages, "user_id": user_id}
+        return client.post("/memories", json=body, headers={"Idempotency-Key": "request-1"})
+
+    stored = len(ok(send(first))["results"])
+    problem = ok(send(second), 422)
+    assert problem["code"] == "idempotency_key_reused"
+    assert "Idempotency-Key" in problem["detail"]
+    assert ok(client.get("/memories?user_id=ana"))["total"] == stored
+    assert [one["event"] for one in ok(send(first))["results"]] == ["NONE"] * stored
+    ok(send(second, "ben"))
+
+
+def test_the_id_of_a_message_with_other_words_is_not_repeated(client: TestClient) -> None:
+    def send(text: str) -> Any:
+        return client.post(
+            "/memories", json={"messages": [{**TEA, "content": text, "id": "jane@x.org"}], "user_id": "ana"}
+        )
+
+    ok(send("I like tea."))
+    detail = ok(send("I like wine."), 400)["detail"]
+    assert "messages: the id of one was stored" in detail
+    assert "jane" not in detail
+
+
 def test_without_an_id_nothing_is_added_or_searched(client: TestClient) -> None:
     for path, body in (("/memories", {"messages": [BOB]}), ("/search", {"query": "Where?"})):
         refused = client.post(path, json=body)
@@ -323,6 +363,66 @@ def test_values_of_another_type_are_refused(client: TestClient) -> None:
     for field, value in (("top_k", False), ("query", 3), ("explain", "yes"), ("filters", [])):
         body = {"query": "Where?", "user_id": "ana", field: value}
         assert field in ok(client.post("/search", json=body), 422)["detail"]
+
+
+@pytest.mark.parametrize(
+    ("messages", "detail"),
+    [
+        (5, "messages: should be a string or an object or a list; it is a number"),
+        ([5], "messages.0: should be an object; it is a number"),
+        ({"content": "Tea."}, "messages.role: is missing"),
+        ([{"role": "user", "content": 5}], "messages.0.content: should be a string or a list; it is a number"),
+        (
+            [{"role": "user", "content": ["Tea.", 5]}],
+            "messages.0.content.1: should be a string or an object; it is a number",
+        ),
+        ([{"role": "user", "content": "Tea."}, {"role": 1}], "messages.1.role: should be a string; it is a number"),
+    ],
+)
+def test_an_error_names_the_field_and_no_types_of_python(client: TestClient, messages: Any, detail: str) -> None:
+    body = {"messages": messages, "user_id": "ana"}
+    assert ok(client.post("/memories", json=body), 422)["detail"] == detail
+
+
+def test_the_fields_of_an_update_have_the_names_of_the_request(client: TestClient) -> None:
+    path = f"/memories/{added(client)}"
+    assert ok(client.put(path, json={"text": ""}), 400)["detail"].startswith("text (a string): is empty")
+    assert "give text, metadata or expiration_date" in ok(client.put(path, json={}), 400)["detail"]
+
+
+def test_a_field_at_the_wrong_place_is_told_its_place(client: TestClient) -> None:
+    path = f"/memories/{added(client)}"
+    for place in (path, "/settings"):
+        detail = ok(client.put(place, json={"user_id": "ana"}), 422)["detail"]
+        assert detail == "user_id: is no field of this request; it belongs in the query"
+    assert ok(client.post("/flush?user_id=ana"), 422)["detail"] == "user_id: is no field of this request"
+    misspelt = ok(client.post("/search", json={"qery": "tea", "query": "tea", "user_id": "ana"}), 422)["detail"]
+    assert misspelt == "qery: is no field of this request; did you mean query?"
+    assert ok(client.get("/graph?user_id=ana&hops=99"), 422)["detail"] == "hops: should be less than or equal to 10"
+
+
+def test_a_time_in_a_query_is_taken_as_it_is_usually_sent(client: TestClient) -> None:
+    ok(client.post("/memories", json={"messages": [{**BOB, "timestamp": "2024-11-25T01:00:00Z"}], "user_id": "ana"}))
+
+    def total(as_of: str) -> int:
+        found: int = ok(client.get(f"/memories?user_id=ana&as_of={as_of}"))["total"]
+        return found
+
+    # 2024-11-25T02:00:00 and an hour and a half before it
+    for later in ("1732500000", "1732500000.5", "2024-11-25T02:00:00+00:00", "2024-11-25T03:00:00%2B01:00", "20241126"):
+        assert total(later) == 1, later
+    for earlier in ("1732490000", "2024-11-25T02:00:00+01:30", "2024-11-25+02:00:00+0130", "20241125", "-1"):
+        assert total(earlier) == 0, earlier
+    for unusable in ("soon", "2024-11-25T02:00:00%20UTC", "9" * 400, "1e5"):
+        detail = ok(client.get(f"/memories?user_id=ana&as_of={unusable}"), 400)["detail"]
+        assert "ISO 8601 text or epoch seconds" in detail
+        assert unusable not in detail
+
+
+def test_an_expiration_date_is_text_or_a_number(client: TestClient) -> None:
+    path = f"/memories/{added(client, expiration_date=4_000_000_000)}"
+    assert ok(client.get(path))["expiration_date"].startswith("2096-10-02")
+    assert ok(client.put(path, json={"expiration_date": 4_100_000_000}))["expiration_date"].startswith("2099-12-03")
 
 
 # --- roles ----------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from support.fakes import fake_models
 from support.serve_process import is_refused, serve_process
+from support.service import expired_key
 from support.waiting import wait_until
 from typer.testing import CliRunner
 
@@ -90,9 +91,19 @@ def test_without_authentication_nobody_needs_a_key(tmp_path: Path) -> None:
 def test_a_short_key_in_the_environment_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRAPHMEM_ADMIN_API_KEY", "only-15-letters")
     output = refusal(tmp_path, status=1)
-    assert "at least 16" in output
+    assert "should have at least 16 characters" in output
     assert "only-15" not in output
     assert list(tmp_path.iterdir()) == []
+
+
+def test_another_embedder_is_reported_at_the_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    start = Start(Settings.from_dict(fake_models(home=str(tmp_path))))
+    with Memory(settings=start.settings) as memory:
+        memory.add("Clara drinks tea.", user_id="ana")
+    prepare(start)
+    assert "graphmem rebuild" not in caplog.text
+    prepare(Start(Settings(home=tmp_path)))
+    assert "before `graphmem rebuild`" in caplog.text
 
 
 # --- refusals -------------------------------------------------------------------------------------------------------
@@ -121,8 +132,18 @@ def test_revoked_and_expired_keys_do_not_let_another_host_start(tmp_path: Path) 
     with Memory(tmp_path) as memory:
         keys = Keys(memory)
         keys.revoke(keys.create("admin").key.id)
-        keys.create("admin", expires_at="2020-01-01")
+        expired_key(memory)
     assert "graphmem keys create" in refusal(tmp_path, "--host", "0.0.0.0")  # noqa: S104  (it is refused)
+
+
+def test_a_default_user_is_one_user(tmp_path: Path) -> None:
+    assert "serve.default_user: wildcards are not supported" in refusal(tmp_path, "--default-user", "*", status=1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_rate_is_described_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRAPHMEM_SERVE__RATE", "600 per minute")
+    assert 'such as "600/minute"' in refusal(tmp_path, status=1)
 
 
 def test_several_processes_need_stores_on_servers(tmp_path: Path) -> None:

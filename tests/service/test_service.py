@@ -5,10 +5,12 @@ from __future__ import annotations
 import gzip
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
+from support.fakes import DIMS, hash_texts
 from support.log_guard import listening
 from support.service import client_of, headers
 from support.waiting import TIMEOUT, wait_until
@@ -232,6 +234,25 @@ def test_ready_names_projections_out_of_reach_and_is_503_without_the_ledger(
     unavailable = client.get("/readyz")
     assert (unavailable.status_code, unavailable.json()["status"]) == (503, "unavailable")
     assert client.get("/healthz").status_code == 200
+
+
+def test_another_embedder_needs_a_rebuild_before_the_service_is_ready(tmp_path: Path, make_memory: Any) -> None:
+    before = make_memory(tmp_path)
+    before.add("Clara drinks tea.", user_id="ana")
+    before.close()
+    other = {"provider": "callable", "config": {"embed": hash_texts, "embedding_dims": DIMS, "model": "other"}}
+    memory = make_memory(tmp_path, embedder=other)
+    with client_of(memory) as client:
+        unready = client.get("/readyz")
+        assert (unready.status_code, unready.json()["status"]) == (503, "needs_rebuild")
+        asked = {"messages": "Clara drinks wine.", "user_id": "ana"}, {"query": "tea", "user_id": "ana"}
+        for path, body in zip(("/memories", "/search"), asked, strict=True):
+            problem = client.post(path, json=body)
+            assert (problem.status_code, problem.json()["code"]) == (503, "not_configured")
+            assert "graphmem rebuild" in problem.json()["detail"]
+        assert client.get("/memories?user_id=ana").json()["total"] == 1
+        memory.rebuild()
+        assert client.get("/readyz").json()["status"] == "ready"
 
 
 def test_the_log_has_a_line_for_each_request_without_path_and_query(memory: Memory) -> None:

@@ -190,10 +190,10 @@ def test_an_error_names_the_line_and_does_not_repeat_it(filled: Memory, make: Ma
     record = json.loads(records[0])
     with client_of(memory) as client:
         for bad, named in (
-            ({**record, "at": "xylophone"}, "line 2: at (str)"),
+            ({**record, "at": "xylophone"}, "line 2: at (a string)"),
             ({**record, "xylophone": 1}, "line 2: (another name)"),
             ({**record, "metadata": "xylophone"}, "line 2: metadata"),
-            ({**record, "id": "xylophone"}, "line 2: id (str): must be a UUID"),
+            ({**record, "id": "xylophone"}, "line 2: id (a string): must be a UUID"),
             (["xylophone"], "line 2: is no JSON object"),
             ("xylophone", "line 2: is no JSON object"),
         ):

@@ -10,13 +10,15 @@ from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
+from sqlalchemy import update
 from starlette.testclient import TestClient
 
 from graphmem import Memory
 from graphmem.service.app import service_app
-from graphmem.service.keys import Keys
+from graphmem.service.keys import Keys, NewKey
 from graphmem.service.server import listen, server_config
 from graphmem.settings.schema import ServeSettings
+from graphmem.stores.ledger.schema import api_keys
 from support.waiting import wait_until
 
 # The clients' own logs (Starlette's, mem0's) have addresses with their queries.
@@ -29,6 +31,14 @@ TEST_HOST = "testserver"
 def headers(memory: Memory, role: str = "admin", **bound: Any) -> dict[str, str]:
     """The headers with a new key of this role; a key of the role "user" is bound to `user_id` and `agent_id`."""
     return {"X-API-Key": Keys(memory).create(role, **bound).text}
+
+
+def expired_key(memory: Memory, role: str = "admin") -> NewKey:
+    """A new key that has expired since."""
+    made = Keys(memory).create(role, expires_at="2099-12-31")
+    with memory._engine.ledger.write() as connection:
+        connection.execute(update(api_keys).where(api_keys.c.id == made.key.id).values(expires_at=1))
+    return made
 
 
 def settings_of(**settings: Any) -> ServeSettings:

@@ -23,7 +23,11 @@ class Health(BaseModel):
 
 
 class Readiness(BaseModel):
-    """`status` is "ready" or "unavailable"; `degraded` names the projections without which searches answer."""
+    """`status` is "ready", "unavailable" (the ledger does not answer) or "needs_rebuild".
+
+    "needs_rebuild": the ledger's vectors are of another embedder than the configured one, so that nothing is added and
+    found before `graphmem rebuild`. `degraded` names the projections without which searches answer.
+    """
 
     status: str
     degraded: list[str] = []
@@ -35,9 +39,9 @@ async def healthz() -> Health:
     return Health()
 
 
-@router.get("/readyz", responses={503: {"model": Readiness, "description": "The ledger does not answer."}})
+@router.get("/readyz", responses={503: {"model": Readiness, "description": "Not ready."}})
 async def readyz(service: ServiceParam, response: Response) -> Readiness:
-    """Tells whether the ledger answers, and which projections are out of reach."""
+    """Tells whether the ledger answers and fits the embedder, and which projections are out of reach."""
     probe = asyncio.get_running_loop().run_in_executor(service.probes, _readiness, service)
     try:
         readiness = await asyncio.wait_for(probe, PROBE_SECONDS)
@@ -56,10 +60,9 @@ def _readiness(service: Service) -> Readiness:
     engine = service.memory.sync._engine  # noqa: SLF001  (same package)
     try:
         engine.check_open()
-        with engine.ledger.read() as connection:
-            connection.exec_driver_sql("SELECT 1")
+        status = "needs_rebuild" if engine.needs_rebuild else "ready"
     except StoreError:
         return Readiness(status="unavailable")
     return Readiness(
-        status="ready", degraded=[worker.name for worker in engine.projection_workers if worker.is_unavailable]
+        status=status, degraded=[worker.name for worker in engine.projection_workers if worker.is_unavailable]
     )

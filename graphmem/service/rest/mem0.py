@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Annotated, Any, Literal
@@ -11,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from graphmem import responses
 from graphmem.boundary import validation
-from graphmem.commands.types import UNSET
+from graphmem.commands.types import UNSET, MessageIdReused
 from graphmem.errors import NotFoundError
 from graphmem.integrations.base import result_dict
 from graphmem.memory import DEFAULT_LIST_LIMIT, Memory
@@ -29,14 +30,17 @@ MAX_PAGE = 1000
 
 router = APIRouter(tags=["memories"], responses=problems.documented(502))
 
-Moment = str | int | float
+Moment = str | float
+# An 8-digit number is a date without hyphens; after a time, "+" is read as a space by the rules for queries.
+_EPOCH_SECONDS, _ZONE_AFTER_SPACE = re.compile(r"(?!\d{8}$)-?\d+(\.\d+)?"), re.compile(r"([T ]\d\d\S*) (\d\d:?\d\d)")
 IdempotencyKey = Annotated[
     str | None,
     Header(
         alias="Idempotency-Key",
         min_length=1,
         max_length=256,
-        description="Makes a repeated request store nothing: its messages get ids of this key and their index.",
+        description="Makes a repeated request store nothing: its messages without an id get one of this key and of "
+        "their place, counted from the last. Other words at a place that is in use are refused with 422.",
     ),
 ]
 
@@ -60,7 +64,7 @@ class AddBody(IdsBody, Mem0Fields):
     messages: str | ChatMessage | list[ChatMessage]
     metadata: dict[str, Any] | None = None
     timestamp: Moment | None = Field(default=None, description="When they were said; by default now.")
-    expiration_date: str | None = Field(default=None, description="The last day on which they are shown.")
+    expiration_date: Moment | None = Field(default=None, description="The last day on which they are shown, or a time.")
     infer: bool | None = Field(default=None, description="Draw facts; by default if a language model is configured.")
     memory_type: str | None = None
     prompt: str | None = Field(default=None, description="Replaces the configured instructions for drawing facts.")
@@ -86,7 +90,7 @@ class UpdateBody(Body, Mem0Fields):
 
     text: str | None = None
     metadata: dict[str, Any] | None = None
-    expiration_date: str | None = None
+    expiration_date: Moment | None = None
 
 
 class ScopeQuery(Ids, Mem0Fields):
@@ -104,7 +108,9 @@ class ListQuery(ScopeQuery):
     )
     cursor: str = Field(default="", description="The `next_cursor` of the page before.")
     kinds: list[str] | None = Field(default=None, description="Any of episode, fact, summary; also with commas.")
-    as_of: str | None = Field(default=None, description="List the memories valid at that time.")
+    as_of: str | None = Field(
+        default=None, description="List the memories valid at that time: ISO 8601, or seconds since 1970."
+    )
     show_expired: bool = False
 
 
@@ -132,34 +138,52 @@ async def store_messages(
 ) -> answers.AddAnswer:
     """Stores the messages of a body in a scope."""
     body.name_ignored(response)
-    added = await service.memory.add(
-        _identified(body.messages, idempotency_key),
-        **ids,
-        metadata=body.metadata,
-        timestamp=body.timestamp,
-        expiration_date=body.expiration_date,
-        infer=body.infer,
-        memory_type=body.memory_type,
-        prompt=body.prompt,
-        wait=wait,
-    )
+    messages = _listed(body.messages)
+    made_ids = {} if idempotency_key is None else _ids_of_places(messages, idempotency_key)
+    try:
+        added = await service.memory.add(
+            [
+                {**message, "id": made_ids[place]} if place in made_ids else message
+                for place, message in enumerate(messages)
+            ],
+            **ids,
+            metadata=body.metadata,
+            timestamp=body.timestamp,
+            expiration_date=body.expiration_date,
+            infer=body.infer,
+            memory_type=body.memory_type,
+            prompt=body.prompt,
+            wait=wait,
+        )
+    except MessageIdReused as error:
+        if error.message_id in made_ids.values():
+            detail = "Idempotency-Key: was sent before with other messages; send another key with each new request"
+            raise Problem(422, detail, "idempotency_key_reused") from None
+        raise
     if not wait:
         response.status_code = 202
     return answers.AddAnswer.model_validate(result_dict(added))
 
 
-def _identified(messages: str | ChatMessage | list[ChatMessage], key: str | None) -> list[dict[str, Any]]:
-    """Returns the messages as dicts. With a key, those without an id get one of the key and their index."""
+def _listed(messages: str | ChatMessage | list[ChatMessage]) -> list[dict[str, Any]]:
     if isinstance(messages, str):
         messages = ChatMessage(role="user", content=messages)
     listed = messages if isinstance(messages, list) else [messages]
-    found = [message.model_dump(exclude_unset=True) for message in listed]
-    if key is not None:
-        for index, message in enumerate(found):
-            if message.get("id") is None:
-                digest = blake2b(f"{key}:{index}".encode(), digest_size=32, person=b"graphmem request")
-                message["id"] = digest.hexdigest()
-    return found
+    return [message.model_dump(exclude_unset=True) for message in listed]
+
+
+def _ids_of_places(messages: list[dict[str, Any]], key: str) -> dict[int, str]:
+    """Returns an id for each message that has none, by its index: of an idempotency key and its place from the end.
+
+    A chat grows at its end, so that a longer one has other words at the same places.
+    """
+    return {
+        index: blake2b(
+            f"{key}:{len(messages) - 1 - index}".encode(), digest_size=32, person=b"graphmem request"
+        ).hexdigest()
+        for index, message in enumerate(messages)
+        if message.get("id") is None
+    }
 
 
 @router.get("/memories", response_model_exclude_unset=True)
@@ -170,7 +194,8 @@ async def get_memories(
     query.name_ignored(response)
     ids = caller.scope(query.named(), required=False)
     kinds = None if query.kinds is None else [kind for one in query.kinds for kind in one.split(",")]
-    options: dict[str, Any] = {"kinds": kinds, "as_of": query.as_of, "show_expired": query.show_expired}
+    as_of = None if query.as_of is None else _moment(query.as_of)
+    options: dict[str, Any] = {"kinds": kinds, "as_of": as_of, "show_expired": query.show_expired}
     asked = validation.merge_aliases(query.limit, query.top_k, ("limit", "top_k"))
     found = await service.run(
         listing.list_memories,
@@ -189,6 +214,12 @@ async def get_memories(
             else cursor_after(dict(found.results[-1]), {**ids, **options}),
         }
     )
+
+
+def _moment(text: str) -> Moment:
+    """Returns the time of a query parameter: epoch seconds as a number, and a "+" before a time zone in its place."""
+    text = text.strip()
+    return float(text) if _EPOCH_SECONDS.fullmatch(text) else _ZONE_AFTER_SPACE.sub(r"\1+\2", text)
 
 
 @router.delete("/memories", response_model_exclude_unset=True)

@@ -34,8 +34,8 @@ def check_embedder(ledger: Ledger, configured: EmbedderId) -> None:
         record_embedder(ledger, configured)
     elif recorded != configured:
         raise EmbedderChanged(
-            f"embedder: this ledger's vectors are of {recorded}, the configuration says {configured}; "
-            f"call rebuild() to embed everything anew, or configure {recorded} again"
+            f"embedder: this ledger's vectors are of {recorded}, the configuration says {configured}; run `graphmem "
+            f"rebuild` or call rebuild() to embed everything anew, or configure {recorded} again"
         )
 
 
