@@ -5,7 +5,7 @@
 A scripted endpoint in this process answers at once, so that what is measured is the proxy: each question is searched
 for by the library, recalled for by it as the proxy does (`ChatLink.recall`: a search, and what its hits have to do with
 the question), sent to the endpoint alone, and sent through the proxy, in an order that changes. `overhead_ms` is the
-difference of the last two, of whole answers and of the first byte of streamed ones. The ratios are its median over those
+difference of the last two, of whole answers and of the first byte of streamed ones; the ratios are its median over that
 of the recall and of the search. Service, client and endpoint share the machine's cores.
 """
 

@@ -224,7 +224,7 @@ def _sentence(field: tuple[str, ...], errors: list[Any], request: Request) -> st
     if "missing" in kinds:
         return f"{shown}: is missing"
     if "extra_forbidden" in kinds:
-        return f"{shown}: is no field of this request{_advice(place, names[-1], request)}"
+        return f"{shown}: is no field of this request{advice(place, names[-1], request)}"
     remedies = [_REMEDIES.get(one["type"]) or re.sub(r"^\w+ should", "should", one["msg"]) for one in errors]
     first, *others = dict.fromkeys(remedies)
     text = " or ".join([first, *(remedy.removeprefix("should be ") for remedy in others)])
@@ -233,7 +233,7 @@ def _sentence(field: tuple[str, ...], errors: list[Any], request: Request) -> st
     return f"{shown}: {text}; it is {_JSON_KINDS.get(type(errors[0].get('input')).__name__, 'another value')}"
 
 
-def _advice(place: str, name: str, request: Request) -> str:
+def advice(place: str, name: str, request: Request) -> str:
     """Returns what to do about an unknown field: where it belongs, or the name that was meant."""
     known = _known_fields(request)
     for other in known.keys() - {place}:

@@ -17,7 +17,7 @@ from graphmem.service.calls import CallPool
 from graphmem.service.chat_settings import ChatSettings
 from graphmem.service.keys import Keys
 from graphmem.service.metrics import ServiceMetrics
-from graphmem.service.problems import Problem
+from graphmem.service.problems import Problem, advice
 from graphmem.service.proxy.proxy import ChatProxy
 from graphmem.service.proxy.upstream import Upstream
 from graphmem.service.request_ring import LatestRequests
@@ -102,9 +102,7 @@ async def refuse_unread(request: Request) -> None:
         return
     known = {one["name"] for one in operation.get("parameters", ()) if one["in"] == "query"}
     if unknown := [name for name in request.query_params if name not in known]:
-        detail = f"{unknown[0][:40]}: is no query parameter of this request"
-        if "requestBody" in operation:
-            detail += "; what its body takes belongs there"
+        detail = f"{unknown[0][:40]}: is no field of this request{advice('query', unknown[0], request)}"
         raise Problem(422, detail, "invalid_request")
     if "requestBody" not in operation and (await request.body()).strip() not in _NO_BODY:
         detail = "the body: this request takes none; what it reads stands in the query"
