@@ -278,7 +278,7 @@ def test_the_history_names_the_scope_of_a_repetition(memory: Memory) -> None:
         "said again in another scope", "said again in another scope", "a run that it was said in was deleted"
     ]  # fmt: skip
     assert all(one["old_memory"] == one["new_memory"] for one in events if one["event"] == "SCOPE")
-    with pytest.raises(ValidationError, match="said in a run was said there; delete_all"):
+    with pytest.raises(ValidationError, match="said in a run was said there; erasing all memories"):
         memory.undo(events[1]["id"])
     memory.undo(events[3]["id"])
     assert list_facts(memory, **TWO) == ["Has a sister Bea who sings"]

@@ -192,8 +192,8 @@ def levels(count: int) -> dict[str, Any]:
         ({"at": None}, r"filters\.at\.eq"),
         ({"updated_at": {"contains": "2024"}}, "use gte and lt"),
         ({"at": {"icontains": "2024"}}, "use gte and lt"),
-        ({"user_id": "a"}, "pass user_id="),
-        ({"OR": [{"NOT": {"agent_id": "a"}}]}, "pass agent_id="),
+        ({"user_id": "a"}, "give user_id beside"),
+        ({"OR": [{"NOT": {"agent_id": "a"}}]}, "give agent_id beside"),
         (levels(11), "at most 10"),
     ],
 )
