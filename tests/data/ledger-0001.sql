@@ -244,17 +244,6 @@ CREATE TABLE relations (
 	FOREIGN KEY(subject) REFERENCES entities (id), 
 	FOREIGN KEY(object) REFERENCES entities (id)
 );
-CREATE TABLE settings (
-	user_id TEXT NOT NULL, 
-	name TEXT NOT NULL, 
-	value TEXT, 
-	changed_by TEXT NOT NULL, 
-	at BIGINT NOT NULL, 
-	PRIMARY KEY (user_id, name)
-)
- WITHOUT ROWID
-
-;
 CREATE TABLE supports (
 	relation INTEGER NOT NULL, 
 	memory INTEGER NOT NULL, 
