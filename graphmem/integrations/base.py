@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
@@ -28,6 +27,7 @@ from graphmem.integrations.turns import Session, plain_turns
 from graphmem.logs import log_text
 from graphmem.memory import Memory
 from graphmem.model import SCOPE_NAMES, Scope
+from graphmem.recent import Recent
 from graphmem.retrieval.context import Placement, inject_block, strip_block
 from graphmem.types import AddResult, ListResult, ResultList, SearchResult
 
@@ -43,7 +43,6 @@ CALL_THREADS = 32
 
 Id: TypeAlias = str | int | UUID | Callable[[Any], Any]
 """An id of a scope, or the function that gets it from a run's context."""
-K = TypeVar("K")
 V = TypeVar("V")
 
 
@@ -56,20 +55,6 @@ class _Turn(NamedTuple):
     session_key: str
     question: str
     turns_before: int
-
-
-class _Recent(OrderedDict[K, V]):
-    """A dict that keeps the `size` entries that were set last."""
-
-    def __init__(self, size: int) -> None:
-        super().__init__()
-        self._size = size
-
-    def __setitem__(self, key: K, value: V) -> None:
-        super().__setitem__(key, value)
-        self.move_to_end(key)
-        if len(self) > self._size:
-            self.popitem(last=False)
 
 
 @contextmanager
@@ -253,9 +238,9 @@ class Recollection:
         self._placement: Any = validation.one_of(placement, "placement", get_args(Placement))
         self._worker = ChatWorker(checked_memory, validation.seconds(time_limit, "time_limit", MAX_SECONDS))
         self._lock = Lock()
-        self._sessions = _Recent[tuple[Scope, str], Session](MAX_SESSIONS)
+        self._sessions = Recent[tuple[Scope, str], Session](MAX_SESSIONS)
         # Blocks with the time (of the monotonic clock) until which they are reused.
-        self._blocks = _Recent[_Turn, tuple[str, float]](MAX_BLOCKS)
+        self._blocks = Recent[_Turn, tuple[str, float]](MAX_BLOCKS)
 
     def __enter__(self) -> Self:
         return self

@@ -151,7 +151,7 @@ def _rest_app(service: Service, mcp: Any, authenticator: Authenticator, *, close
     optional = [(metrics_router, service.settings.metrics), (page_router, service.settings.ui)]
     left_out = [router for router, is_served in optional if not is_served]
     for router in ROUTERS:
-        if not any(router is one for one in left_out):
+        if router not in left_out:
             app.include_router(router, dependencies=[] if router in LENIENT else [Depends(refuse_unread)])
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]  # FastAPI's way to change the document
     return app

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -17,6 +16,7 @@ from starlette.datastructures import Headers
 from graphmem.concurrency import Pool
 from graphmem.errors import StoreError, StoreUnavailable
 from graphmem.model import SCOPE_NAMES
+from graphmem.recent import Recent
 from graphmem.service.keys import Keys, KeyUses
 from graphmem.service.problems import Problem
 
@@ -98,7 +98,7 @@ class Authenticator:
         self._uses = KeyUses(keys)
         self._threads = Pool(KEY_THREADS, thread_name_prefix="graphmem-keys")
         # By the digest of a key: the caller and the time of reading, the earliest first.
-        self._recent: OrderedDict[bytes, tuple[Caller, float]] = OrderedDict()
+        self._recent = Recent[bytes, tuple[Caller, float]](MAX_RECENT_KEYS)
 
     async def find(self, text: str | None) -> Caller | None:
         """Returns the caller with this key (None: without one), or None if the key is missing or not valid.
@@ -128,8 +128,6 @@ class Authenticator:
         self._uses.note(key)
         caller = Caller(key.id, key.role, key.user_id, key.agent_id, default_user, key.rate)
         self._recent[digest] = caller, self._clock()
-        if len(self._recent) > MAX_RECENT_KEYS:
-            self._recent.popitem(last=False)
         return caller
 
     def close(self) -> None:

@@ -243,13 +243,25 @@ def advice(place: str, name: str, request: Request) -> str:
     return f"; did you mean {nearest[0]}?" if nearest else ""
 
 
+def operation_of(request: Request) -> dict[str, Any] | None:
+    """Returns the entry of a request's route in the OpenAPI document; None for a route without one."""
+    route = request.scope["route"]
+    assert isinstance(route, APIRoute)  # noqa: S101  (only these check their requests)
+    operation: dict[str, Any] | None = (
+        request.app.openapi()["paths"].get(route.path_format, {}).get(request.method.lower())
+    )
+    return operation
+
+
+def query_names(operation: Mapping[str, Any]) -> list[str]:
+    """Returns the names of an operation's query parameters."""
+    return [one["name"] for one in operation.get("parameters", ()) if one["in"] == "query"]
+
+
 def _known_fields(request: Request) -> dict[str, list[str]]:
     """Returns the names of a route's query parameters, and those of its body's fields."""
-    route, document = request.scope["route"], request.app.openapi()
-    assert isinstance(route, APIRoute)  # noqa: S101  (only these check their requests)
-    operation = document["paths"].get(route.path_format, {}).get(request.method.lower(), {})
+    operation = operation_of(request) or {}
     content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
     model = content.get("schema", {}).get("$ref", "").rpartition("/")[2]
-    fields = document["components"]["schemas"].get(model, {}).get("properties", {})
-    query = [one["name"] for one in operation.get("parameters", []) if one["in"] == "query"]
-    return {"query": query, "body": list(fields)}
+    fields = request.app.openapi()["components"]["schemas"].get(model, {}).get("properties", {})
+    return {"query": query_names(operation), "body": list(fields)}

@@ -35,12 +35,6 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app, "CHATS_SECONDS", TIMEOUT)
 
 
-@pytest.fixture
-def client(memory: Memory) -> Iterator[TestClient]:
-    with client_of(memory) as client:
-        yield client
-
-
 def make_turns(*texts: str) -> list[dict[str, Any]]:
     """Messages of user and assistant in turn."""
     return [{"role": ("user", "assistant")[n % 2], "content": text} for n, text in enumerate(texts)]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import networkx as nx
 import pytest
 from starlette.testclient import TestClient
-from support.service import client_of, headers
+from support.service import headers, ok
 
 from graphmem import Memory
 
@@ -22,17 +22,6 @@ def memory(make: Make) -> Memory:
     memory.add(["Clara met Dora in Bergen.", "Dora likes Bergen.", "Klara sings."], **ANA)
     memory.add("Clara met Ben in Oslo.", user_id="ben")
     return memory
-
-
-@pytest.fixture
-def client(memory: Memory) -> Iterator[TestClient]:
-    with client_of(memory) as client:
-        yield client
-
-
-def ok(response: Any, status: int = 200) -> Any:
-    assert response.status_code == status, response.text
-    return response.json()
 
 
 # --- the graph --------------------------------------------------------------------------------------------------------

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
-from support.service import client_of, headers
+from support.service import client_of, headers, ok
 from support.waiting import TIMEOUT
 
 from graphmem import Memory
@@ -17,17 +17,6 @@ from graphmem.testing import ModelEndpoint
 Make = Callable[..., Memory]
 SINGS = json.dumps({"facts": [{"text": "Sings", "messages": [1]}]})
 NONSENSE = "I would rather talk about the weather."
-
-
-@pytest.fixture
-def client(memory: Memory) -> Iterator[TestClient]:
-    with client_of(memory) as client:
-        yield client
-
-
-def ok(response: Any, status: int = 200) -> Any:
-    assert response.status_code == status, response.text
-    return response.json()
 
 
 def with_model(make_memory: Make, endpoint: ModelEndpoint) -> Memory:

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 from starlette.testclient import TestClient
-from support.service import client_of, headers, served
+from support.service import client_of, headers, ok, served
 from support.waiting import TIMEOUT
 
 from graphmem import Memory
@@ -25,17 +25,6 @@ HISTORY = {
     "id", "memory_id", "old_memory", "new_memory", "event", "created_at", "updated_at", "is_deleted", "actor_id",
     "role",
 }  # fmt: skip
-
-
-@pytest.fixture
-def client(memory: Memory) -> Iterator[TestClient]:
-    with client_of(memory) as client:
-        yield client
-
-
-def ok(response: Any, status: int = 200) -> Any:
-    assert response.status_code == status, response.text
-    return response.json()
 
 
 def added(client: TestClient, text: str = "I moved to Bergen in May.", user_id: str = "ana", **more: Any) -> str:

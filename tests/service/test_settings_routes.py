@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,6 @@ from graphmem.stores.ledger import schema
 
 Make = Callable[..., Memory]
 DEFAULTS = ChatSettings().model_dump()
-
-
-@pytest.fixture
-def client(memory: Memory) -> Iterator[TestClient]:
-    with client_of(memory) as client:
-        yield client
 
 
 def get(client: TestClient, user_id: str | None = None, **more: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import pytest
 from starlette.testclient import TestClient
 from support.ledger_snapshot import contents, exported, same
 from support.log_guard import listening
-from support.service import client_of, headers, served
+from support.service import client_of, headers, ok, served
 from support.tenancy import make_home
 from support.waiting import TIMEOUT, wait_until
 
@@ -35,17 +35,6 @@ def filled(make: Make) -> Memory:
     memory.alias("Clara", "Dora", user_id="ana")
     memory.add("Ben sings.", user_id="ben")
     return memory
-
-
-@pytest.fixture
-def client(memory: Memory) -> Iterator[TestClient]:
-    with client_of(memory) as client:
-        yield client
-
-
-def ok(response: Any, status: int = 200) -> Any:
-    assert response.status_code == status, response.text
-    return response.json()
 
 
 def lines(response: Any) -> list[dict[str, Any]]:

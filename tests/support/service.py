@@ -47,6 +47,12 @@ def settings_of(**settings: Any) -> ServeSettings:
     return ServeSettings.model_validate(many | settings)
 
 
+def ok(response: Any, status: int = 200) -> Any:
+    """Checks the status of a response and returns its JSON body."""
+    assert response.status_code == status, response.text
+    return response.json()
+
+
 @contextmanager
 def client_of(
     memory: Memory, role: str | None = "admin", needs_key: bool = True, **settings: Any

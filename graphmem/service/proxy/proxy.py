@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
@@ -20,6 +19,7 @@ from graphmem.errors import GraphmemError, ValidationError
 from graphmem.ingest.chat_deduplication import MESSAGES_BEFORE, message_text
 from graphmem.logs import log_text
 from graphmem.model import ASSISTANT, Scope
+from graphmem.recent import Recent
 from graphmem.retrieval.context import inject_block
 from graphmem.service.auth import Caller
 from graphmem.service.chat_settings import ChatSettings, configured_settings, settings_in_force
@@ -94,7 +94,7 @@ class ChatProxy:
         self._is_shared = is_shared
         self._skip = [re.compile(expression) for expression in settings.skip]
         self._answers = WaitingAnswers(settings.settle_seconds)
-        self._blocks: OrderedDict[tuple[Scope, str, str], tuple[str, float]] = OrderedDict()
+        self._blocks = Recent[tuple[Scope, str, str], tuple[str, float]](MAX_BLOCKS)
 
     async def prepare(self, body: bytes, headers: Headers, caller: Caller, waited: float = 0.0) -> Prepared:
         """Returns a request with the memories for it, and begins to store its chat.
@@ -204,9 +204,6 @@ class ChatProxy:
             return "", "recall=failed"
         self._on_recall(recalled)
         self._blocks[key] = recalled.block, monotonic() + BLOCK_SECONDS
-        self._blocks.move_to_end(key)
-        if len(self._blocks) > MAX_BLOCKS:
-            self._blocks.popitem(last=False)
         if recalled.failure is not None:
             return recalled.block, f"recall={'timeout' if isinstance(recalled.failure, TimeoutError) else 'failed'}"
         return recalled.block, f"memories={len(recalled.hits) if recalled.block else 0}"

@@ -17,7 +17,7 @@ from graphmem.service.calls import CallPool
 from graphmem.service.chat_settings import ChatSettings
 from graphmem.service.keys import Keys
 from graphmem.service.metrics import ServiceMetrics
-from graphmem.service.problems import Problem, advice
+from graphmem.service.problems import Problem, advice, operation_of, query_names
 from graphmem.service.proxy.proxy import ChatProxy
 from graphmem.service.proxy.upstream import Upstream
 from graphmem.service.request_ring import LatestRequests
@@ -96,11 +96,10 @@ async def refuse_unread(request: Request) -> None:
 
     Raises Problem 422.
     """
-    document: dict[str, Any] = request.app.openapi()["paths"]
-    operation = document.get(request.scope["route"].path_format, {}).get(request.method.lower())
+    operation = operation_of(request)
     if operation is None:  # a route without an entry in the document refuses every request
         return
-    known = {one["name"] for one in operation.get("parameters", ()) if one["in"] == "query"}
+    known = query_names(operation)
     if unknown := [name for name in request.query_params if name not in known]:
         detail = f"{unknown[0][:40]}: is no field of this request{advice('query', unknown[0], request)}"
         raise Problem(422, detail, "invalid_request")
