@@ -17,8 +17,9 @@ from graphmem import Memory
 from graphmem.service.rest import page
 
 UI = Path(str(files("graphmem.service") / "ui"))
-OURS = [path for path in sorted(UI.iterdir()) if path.is_file()]
+OURS = [path for path in sorted(UI.rglob("*.*")) if path.parent.name != "vendor"]
 SCRIPTS = [path for path in OURS if path.suffix == ".js"]
+WORDS = [path for path in SCRIPTS if path.parent.name == "words"]
 
 
 def test_every_file_is_served_without_a_key_and_with_the_headers_of_the_page(memory: Memory) -> None:
@@ -78,20 +79,24 @@ def test_nothing_becomes_markup_or_is_fetched_from_elsewhere(path: Path) -> None
 
 
 def test_each_word_is_there_in_both_languages_and_used() -> None:
-    texts = {path.name: path.read_text("utf-8") for path in SCRIPTS}
-    entries = re.findall(r"^  (\w+): \[(.*?)\],$", texts["i18n.js"], re.MULTILINE | re.DOTALL)
-    words = {name: re.findall(r'"((?:[^"\\]|\\.)*)"', values) for name, values in entries}
+    words: dict[str, list[str]] = {}
+    for path in WORDS:
+        entries = re.findall(r"^  (\w+): \[(.*?)\],$", path.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+        assert not words.keys() & {name for name, _ in entries}
+        words |= {name: re.findall(r'"((?:[^"\\]|\\.)*)"', values) for name, values in entries}
     for name, values in words.items():
         assert len(values) == 2, name
         assert len({frozenset(re.findall(r"\{\w+\}", one)) for value in values for one in value.split("|")}) == 1, name
-    used = set(re.findall(r'\b(?:t|nodes)\(\s*"(\w+)"', "".join(texts.values())))
-    assert used <= set(words)
+    code = "".join(path.read_text("utf-8") for path in SCRIPTS if path not in WORDS)
+    assert set(re.findall(r'\b(?:t|nodes)\(\s*"(\w+)"', code)) <= set(words)
+    beginnings = tuple(re.findall(r"`(\w+_)\$\{", code))
+    assert not [name for name in words if f'"{name}"' not in code and not name.startswith(beginnings)]
 
 
 def test_each_module_is_valid(tmp_path: Path) -> None:
     if not (node := shutil.which("node")):
         pytest.skip("Node is not installed")
-    modules = [tmp_path / f"{path.stem}.mjs" for path in SCRIPTS]
+    modules = [tmp_path / f"{path.parent.name}-{path.stem}.mjs" for path in SCRIPTS]
     for path, copy in zip(SCRIPTS, modules, strict=True):
         copy.write_bytes(path.read_bytes())
     processes = [subprocess.Popen([node, "--check", copy], stderr=subprocess.PIPE) for copy in modules]

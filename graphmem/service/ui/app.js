@@ -1,6 +1,7 @@
 // The frame of the page: who is signed in, whose memory is shown, which view, and the keyboard.
 
 import { html, render, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./vendor/htm-preact.js";
+import { addressOf, readAddress } from "./addresses.js";
 import { onRefusedKey, send } from "./api.js";
 import { reasonOf, t } from "./i18n.js";
 import { Memories } from "./memories.js";
@@ -11,7 +12,11 @@ import {
 } from "./preferences.js";
 import { SignIn, readCaller, refusalOf } from "./sign_in.js";
 
-const VIEWS = { memories: { icon: "list", view: Memories } };
+// By name in the address: the letter that opens a view after "g", and the roles of the keys that may see it.
+const EVERYBODY = ["admin", "app", "user"];
+const VIEWS = {
+  memories: { icon: "list", letter: "m", view: Memories, roles: EVERYBODY },
+};
 const MAX_USERS = 1000;
 // Keys of the open views and panels: the last one that was opened comes first.
 const keyMaps = [];
@@ -37,32 +42,24 @@ function onKeyDown(event) {
   act();
 }
 
-function route() {
-  const [name, id = ""] = location.hash.slice(1).split("/");
-  return { name: name in VIEWS ? name : "memories", id: decode(id) };
-}
-
-function decode(text) {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return "";
-  }
-}
-
-function useRoute() {
-  const [now, setNow] = useState(route);
+/** Returns the address as {view, id, query}; its view is one of those that the caller may see. */
+function useAddress(views) {
+  const current = () => {
+    const address = readAddress(location.hash);
+    return address.view in views ? address : { view: "memories", id: "", query: {} };
+  };
+  const [now, setNow] = useState(current);
   useEffect(() => {
-    const read = () => setNow(route());
+    const read = () => setNow(current());
     addEventListener("hashchange", read);
     return () => removeEventListener("hashchange", read);
   }, []);
   return now;
 }
 
-function Nav({ now, ...rest }) {
-  return html`<nav aria-label=${t("views")} ...${rest}>${Object.entries(VIEWS).map(([name, { icon }]) => html`<a key=${name}
-    href=${`#${name}`} aria-current=${name === now ? "page" : null}><${Icon} name=${icon} /><span>${t(name)}</span></a>`)}</nav>`;
+function Nav({ views, now, ...rest }) {
+  return html`<nav aria-label=${t("views")} ...${rest}>${Object.entries(views).map(([name, { icon }]) => html`<a key=${name}
+    href=${addressOf(name)} title=${t(name)} aria-current=${name === now ? "page" : null}><${Icon} name=${icon} /><span>${t(name)}</span></a>`)}</nav>`;
 }
 
 function Whose({ caller, user, onChoose }) {
@@ -126,32 +123,36 @@ function useFrame(caller, user) {
 function Frame({ caller, isLocked, onSignOut }) {
   const [user, setUser] = useState(caller.role === "user" ? "" : chosenUser() || caller.default_user || "");
   const [isHelping, setHelping] = useState(false);
-  const { name, id } = useRoute();
+  const views = Object.fromEntries(Object.entries(VIEWS).filter(([, { roles }]) => roles.includes(caller.role)));
+  const { view: name, id, query } = useAddress(views);
   const [frame, toast, dropToast] = useFrame(caller, user);
   const choose = (chosen) => {
     setChosenUser(chosen);
     setUser(chosen);
-    location.hash = `#${name}`;
+    location.hash = addressOf(name);
   };
-  useLayoutEffect(() => registerKeys({ u: frame.undoLast, "?": () => setHelping(true), "g m": () => (location.hash = "#memories") }), [frame]);
+  useLayoutEffect(() => {
+    const opening = Object.entries(views).map(([view, { letter }]) => [`g ${letter}`, () => (location.hash = addressOf(view))]);
+    return registerKeys({ u: frame.undoLast, "?": () => setHelping(true), ...Object.fromEntries(opening) });
+  }, [frame]);
   useEffect(() => {
     document.title = `${t(name)} · graphmem`;
   });
   const needsUser = caller.role === "app" && !user;
-  const { view } = VIEWS[name];
+  const { view } = views[name];
   return html`<div class="app" inert=${isLocked}>
     <header class="rail"><a class="mark" href="#memories"><svg viewBox="0 0 30 14" aria-hidden="true" fill="none">
         <path d="M7 7h16" stroke="currentColor" stroke-width="1.8" /><rect x=".9" y="3.4" width="8.2" height="7.2" rx="1.8" class="hole" stroke="currentColor" stroke-width="1.8" />
         <circle cx="15" cy="7" r="3" fill="currentColor" /><rect x="20" y="2.5" width="9.6" height="9" rx="2" fill="currentColor" /></svg><span>graphmem</span></a>
       <${Whose} caller=${caller} user=${user} onChoose=${choose} />
-      <${Nav} class="nav" now=${name} />
+      <${Nav} class="nav" views=${views} now=${name} />
       <footer><${IconButton} icon="lang" label=${t("language")} onClick=${switchLanguage} />
         <${IconButton} icon="half" label=${t("theme")} onClick=${switchTheme} />
         ${currentKey() !== null && html`<${IconButton} icon="lock" label=${t("sign_out")} onClick=${onSignOut} />`}</footer></header>
     <main id="main" tabindex="-1">${needsUser
       ? html`<section class="view"><div class="page"><p class="read">${t("user_first")}</p><p class="soft">${t("user_first_do")}</p></div></section>`
-      : html`<${view} key=${user} app=${frame} id=${id} />`}</main>
-    <${Nav} class="tabs" now=${name} />
+      : html`<${view} key=${`${name} ${user}`} app=${frame} id=${id} query=${query} />`}</main>
+    <${Nav} class="tabs" views=${views} now=${name} />
     <${Toast} toast=${toast} onGone=${dropToast} />
     ${isHelping && html`<${Help} onClose=${() => setHelping(false)} />`}
   </div>`;

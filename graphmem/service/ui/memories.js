@@ -1,6 +1,7 @@
 // The view of all memories: a list by day with filters, and the opened memory beside it.
 
 import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
+import { addressOf } from "./addresses.js";
 import { send } from "./api.js";
 import { FirstDay } from "./first_day.js";
 import { day, languageOf, localDay, number, reasonOf, t, weekday } from "./i18n.js";
@@ -17,11 +18,6 @@ const KINDS = {
   summary: "summary",
   all: "fact,episode,summary",
 };
-
-/** Returns the address of an opened memory. */
-export function addressOf(id) {
-  return `#memories/${encodeURIComponent(id)}`;
-}
 
 function matches(record, words, wantedDay) {
   if (wantedDay && localDay(record.at) !== wantedDay) return false;
@@ -67,7 +63,7 @@ function useList(user, kinds, isSearching) {
 
 function Row({ record, isOpen }) {
   const isChanged = record.updated_at !== record.created_at;
-  return html`<li><a class="row" href=${addressOf(record.id)} data-id=${record.id} aria-current=${isOpen ? "true" : null}>
+  return html`<li><a class="row" href=${addressOf("memories", record.id)} data-id=${record.id} aria-current=${isOpen ? "true" : null}>
     <span class="who" lang=${languageOf(speakerOf(record))}>${speakerOf(record)}</span>
     <span class="cell"><span class="read" lang=${languageOf(record.memory)}>${record.memory}</span>
       ${(record.kind !== "episode" || isChanged) && html` <span class="tags">
@@ -132,7 +128,7 @@ export function Memories({ app, id }) {
     const place = shown.findIndex((one) => one.id === (id || focused));
     const next = shown[place < 0 ? 0 : place + by];
     if (!next) return;
-    if (id) location.hash = addressOf(next.id);
+    if (id) location.hash = addressOf("memories", next.id);
     else rowOf(next.id)?.focus();
   };
   useLayoutEffect(() => app.keys({ "/": () => field.current.focus(), j: () => step(1), k: () => step(-1) }));
@@ -146,7 +142,7 @@ export function Memories({ app, id }) {
       return { ...now, rows, total: now.total - (now.rows.length - rows.length) };
     });
     former.current = next?.id ?? "";
-    location.hash = "#memories";
+    location.hash = addressOf("memories");
   };
   const isEmpty = list.isLoaded && !list.isBusy && !list.problem && list.total === 0 && filters.kind === "usual";
   if (isEmpty && !id) return html`<${FirstDay} app=${app} onLook=${() => load(null)} />`;

@@ -1,6 +1,7 @@
 // The panel of one memory: its words, where they come from, its history, and what can be done with it.
 
 import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
+import { addressOf } from "./addresses.js";
 import { memoryPath, send } from "./api.js";
 import { diffWords } from "./diff.js";
 import { Erase } from "./erase.js";
@@ -161,7 +162,7 @@ export function Memory({ id, app, onStep, onChanged, onErased }) {
     if (isLoaded && !isEditing) words.current?.focus();
   }, [isLoaded, isEditing]);
   const close = () => {
-    location.hash = "#memories";
+    location.hash = addressOf("memories");
   };
   useLayoutEffect(() => {
     const ready = isLoaded ? { e: () => setEditing(true), Delete: () => setErasing(true) } : {};

@@ -1,95 +1,16 @@
-"""The page at `/ui/` in a browser, as people use it. Each test ends with a check that nothing was requested elsewhere,
-and that the browser's console is empty."""
+"""The frame of the page and its memories, in a browser, as people use them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
 
 import pytest
-from support.chromium import find_chromium, open_page
 from support.facts import fact, source_message
-from support.fakes import fake_models
-from support.service import served
+from support.page import HOSTILE, NARROW, REFUSED, Site
 
-from graphmem import Memory, Settings
 from graphmem.service.keys import Keys
 
 pytestmark = pytest.mark.server
-HOSTILE = (
-    '<img src=x onerror="alert(1)"> <script>alert(2)</script> <b>bold</b> javascript:alert(3) &amp; https://x.test'
-)
-# What Chromium writes to the console about each answer with this status.
-REFUSED = "Failed to load resource: the server responded with a status of {}"
-WIDE, NARROW = (1440, 900), (390, 844)
-
-
-class Site(NamedTuple):
-    """An open page, and the service behind it. `expected` are beginnings of console messages that may come."""
-
-    page: Any
-    memory: Memory
-    address: str
-    key: str
-    expected: list[str]
-
-    def enter(self, key: str = "") -> None:
-        """Opens the page by the address that `graphmem serve` prints."""
-        self.page.goto(f"{self.address}/ui/#key={key or self.key}")
-
-    def add(self, text: str, **more: Any) -> str:
-        """Adds a memory of Ana's, and returns its id."""
-        added = self.memory.add([{"role": "user", "content": text, **more}], user_id="ana")
-        return str(added["results"][0]["id"])
-
-    def row(self, text: str) -> Any:
-        return self.page.locator(".row", has_text=text)
-
-    def open(self, text: str) -> Any:
-        """Opens a memory by a click, and returns its panel."""
-        self.row(text).click()
-        self.page.locator(".panel .words").wait_for()
-        return self.page.locator(".panel")
-
-    def focused(self) -> str:
-        """The text or the label of the focused element."""
-        script = "() => document.activeElement.getAttribute('aria-label') ?? document.activeElement.textContent"
-        return " ".join(self.page.evaluate(script).split())
-
-
-Open = Callable[..., Site]
-
-
-@pytest.fixture(scope="module")
-def chromium() -> str:
-    if not (found := find_chromium()):
-        pytest.skip("there is no chromium")
-    pytest.importorskip("playwright.sync_api", reason="there is no playwright")
-    return found
-
-
-@pytest.fixture
-def memory(tmp_path: Any) -> Iterator[Memory]:
-    with Memory(settings=Settings.from_dict(fake_models(home=str(tmp_path)))) as memory:
-        yield memory
-
-
-@pytest.fixture(params=[WIDE])
-def site(request: pytest.FixtureRequest, memory: Memory, chromium: str) -> Iterator[Site]:
-    key = Keys(memory).create("user", user_id="ana").text
-    with served(memory) as address, open_page(chromium, *request.param, address) as page:
-        site = Site(page, memory, address, key, [])
-        problems: list[str] = []
-        requested: list[str] = []
-        page.on("console", lambda message: problems.append(message.text))
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.on("dialog", lambda dialog: (problems.append(dialog.message), dialog.dismiss()))
-        page.on("request", lambda one: requested.append(one.url))
-        yield site
-        assert [one for one in problems if not one.startswith(tuple(site.expected))] == []
-        assert [url for url in requested if not url.startswith((f"{address}/", "data:"))] == []
-        assert not [url for url in requested if "gm_" in url.partition("#")[0]]
 
 
 # --- signing in -------------------------------------------------------------------------------------------------------

@@ -1,0 +1,46 @@
+"""The page in Chromium. Each test ends with a check of what was requested, and that the console is empty."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from support.chromium import find_chromium, open_page
+from support.fakes import fake_models
+from support.page import WIDE, Site
+from support.service import served
+
+from graphmem import Memory, Settings
+from graphmem.service.keys import Keys
+
+
+@pytest.fixture(scope="module")
+def chromium() -> str:
+    if not (found := find_chromium()):
+        pytest.skip("there is no chromium")
+    pytest.importorskip("playwright.sync_api", reason="there is no playwright")
+    return found
+
+
+@pytest.fixture
+def memory(tmp_path: Any) -> Iterator[Memory]:
+    with Memory(settings=Settings.from_dict(fake_models(home=str(tmp_path)))) as memory:
+        yield memory
+
+
+@pytest.fixture(params=[WIDE])
+def site(request: pytest.FixtureRequest, memory: Memory, chromium: str) -> Iterator[Site]:
+    key = Keys(memory).create("user", user_id="ana").text
+    with served(memory) as address, open_page(chromium, *request.param, address) as page:
+        site = Site(page, memory, address, key, [])
+        problems: list[str] = []
+        requested: list[str] = []
+        page.on("console", lambda message: problems.append(message.text))
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("dialog", lambda dialog: (problems.append(dialog.message), dialog.dismiss()))
+        page.on("request", lambda one: requested.append(one.url))
+        yield site
+        assert [one for one in problems if not one.startswith(tuple(site.expected))] == []
+        assert [url for url in requested if not url.startswith((f"{address}/", "data:"))] == []
+        assert not [url for url in requested if "gm_" in url.partition("#")[0]]
