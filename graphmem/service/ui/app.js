@@ -3,6 +3,7 @@
 import { html, render, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./vendor/htm-preact.js";
 import { addressOf, readAddress } from "./addresses.js";
 import { onRefusedKey, send } from "./api.js";
+import { Graph } from "./graph.js";
 import { reasonOf, t } from "./i18n.js";
 import { Memories } from "./memories.js";
 import { dropDrafts } from "./memory.js";
@@ -16,6 +17,7 @@ import { SignIn, readCaller, refusalOf } from "./sign_in.js";
 const EVERYBODY = ["admin", "app", "user"];
 const VIEWS = {
   memories: { icon: "list", letter: "m", view: Memories, roles: EVERYBODY },
+  graph: { icon: "graph", letter: "g", view: Graph, roles: EVERYBODY },
 };
 const MAX_USERS = 1000;
 // Keys of the open views and panels: the last one that was opened comes first.
@@ -82,7 +84,7 @@ function Whose({ caller, user, onChoose }) {
 function Help({ onClose }) {
   const lines = {
     "/": "kb_filter", "j k": "kb_rows", Enter: "kb_open", Esc: "kb_close", e: "kb_edit", "Ctrl/⌘ Enter": "kb_save",
-    u: "kb_undo", Delete: "kb_delete", "g m": "kb_views", "?": "kb_help",
+    u: "kb_undo", Delete: "kb_delete", "← ↑ ↓ →": "kb_graph", "+ - 0": "kb_graph_zoom", "g m": "kb_views", "?": "kb_help",
   };
   return html`<${Dialog} labelledby="help-title" onClose=${onClose}><div class="ask"><h2 id="help-title">${t("keyboard")}</h2>
     <dl class="shortcuts">${Object.entries(lines).map(([keys, key]) => html`<div key=${key}><dt><kbd>${keys}</kbd></dt><dd>${t(key)}</dd></div>`)}</dl>
@@ -91,7 +93,11 @@ function Help({ onClose }) {
     <div class="asks"><button type="button" class="btn" data-first onClick=${onClose}>${t("close")}</button></div><//>`;
 }
 
-/** What views need of the frame: the caller, the user, messages, keys, and the last change, which `u` takes back. */
+/**
+ * What views need of the frame: the caller, the user, messages, keys, and the last change, which `u` takes back.
+ *
+ * A change is that of an event (`eventId`, `query`), or has a function `takeBack`; `onUndone` is called after it was taken back.
+ */
 function useFrame(caller, user) {
   const [toast, notify] = useState(null);
   const last = useRef(null);
@@ -100,7 +106,8 @@ function useFrame(caller, user) {
     const undo = async (change) => {
       if (last.current?.eventId === change.eventId) last.current = null;
       try {
-        await send("POST", `/events/${encodeURIComponent(change.eventId)}/undo`, { query: change.query });
+        if (change.takeBack) await change.takeBack();
+        else await send("POST", `/events/${encodeURIComponent(change.eventId)}/undo`, { query: change.query });
         await change.onUndone();
         say(t("undone"));
       } catch (error) {

@@ -3,9 +3,10 @@
 import { language } from "./preferences.js";
 import chain from "./words/chain.js";
 import frame from "./words/frame.js";
+import graph from "./words/graph.js";
 import memories from "./words/memories.js";
 
-const WORDS = { ...frame, ...chain, ...memories };
+const WORDS = { ...frame, ...graph, ...chain, ...memories };
 
 export const TYPES = {
   Person: ["Person", "人物"],
@@ -72,6 +73,11 @@ export function weekday(iso) {
 /** Returns day and time, such as "2 June 2025, 20:41". */
 export function moment(iso) {
   return `${day(iso)}${index() ? " " : ", "}${time(iso)}`;
+}
+
+/** Returns the month, with the year if `withYear`. */
+export function month(iso, withYear) {
+  return format(new Date(iso), withYear ? { month: "short", year: "numeric" } : { month: "long" });
 }
 
 /** Returns the time in UTC, for titles. */
