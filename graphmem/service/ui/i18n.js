@@ -36,7 +36,7 @@ export function t(key, values = {}) {
 
 /** Returns the words of a key as a list, with nodes in place of {name}. */
 export function nodes(key, values) {
-  return pattern(key).split(/\{(\w+)\}/).map((part, place) => (place % 2 ? values[part] : part));
+  return pattern(key, values.n).split(/\{(\w+)\}/).map((part, place) => (place % 2 ? values[part] : part));
 }
 
 /** Returns the name of an entity type. */
