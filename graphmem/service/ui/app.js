@@ -3,6 +3,7 @@
 import { html, render, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./vendor/htm-preact.js";
 import { addressOf, readAddress } from "./addresses.js";
 import { onRefusedKey, send } from "./api.js";
+import { Chat, dropTyped } from "./chat.js";
 import { reasonOf, t } from "./i18n.js";
 import { Memories } from "./memories.js";
 import { dropDrafts } from "./memory.js";
@@ -16,6 +17,7 @@ import { SignIn, readCaller, refusalOf } from "./sign_in.js";
 const EVERYBODY = ["admin", "app", "user"];
 const VIEWS = {
   memories: { icon: "list", letter: "m", view: Memories, roles: EVERYBODY },
+  chat: { icon: "chat", letter: "c", view: Chat, roles: EVERYBODY },
 };
 const MAX_USERS = 1000;
 // Keys of the open views and panels: the last one that was opened comes first.
@@ -82,7 +84,7 @@ function Whose({ caller, user, onChoose }) {
 function Help({ onClose }) {
   const lines = {
     "/": "kb_filter", "j k": "kb_rows", Enter: "kb_open", Esc: "kb_close", e: "kb_edit", "Ctrl/⌘ Enter": "kb_save",
-    u: "kb_undo", Delete: "kb_delete", "g m": "kb_views", "?": "kb_help",
+    u: "kb_undo", Delete: "kb_delete", "g m": "kb_views", "g c": "chat", "?": "kb_help",
   };
   return html`<${Dialog} labelledby="help-title" onClose=${onClose}><div class="ask"><h2 id="help-title">${t("keyboard")}</h2>
     <dl class="shortcuts">${Object.entries(lines).map(([keys, key]) => html`<div key=${key}><dt><kbd>${keys}</kbd></dt><dd>${t(key)}</dd></div>`)}</dl>
@@ -91,17 +93,20 @@ function Help({ onClose }) {
     <div class="asks"><button type="button" class="btn" data-first onClick=${onClose}>${t("close")}</button></div><//>`;
 }
 
-/** What views need of the frame: the caller, the user, messages, keys, and the last change, which `u` takes back. */
+/**
+ * What views need of the frame: the caller, the user, messages, keys, and the last change, which `u` takes back.
+ *
+ * A change is {eventId, query, onUndone} for one of a memory, or {takeBack} with the function that takes another one back.
+ */
 function useFrame(caller, user) {
   const [toast, notify] = useState(null);
   const last = useRef(null);
   const frame = useMemo(() => {
     const say = (text, act, label) => notify({ text, act, label });
     const undo = async (change) => {
-      if (last.current?.eventId === change.eventId) last.current = null;
+      if (last.current === change || (change.eventId && last.current?.eventId === change.eventId)) last.current = null;
       try {
-        await send("POST", `/events/${encodeURIComponent(change.eventId)}/undo`, { query: change.query });
-        await change.onUndone();
+        await (change.takeBack ?? undoEvent)(change);
         say(t("undone"));
       } catch (error) {
         say(error.status === 400 ? t("undo_refused") : reasonOf(error));
@@ -118,6 +123,11 @@ function useFrame(caller, user) {
     return { caller, user: user || undefined, notify: say, undo, undoLast, changed, forgetChange, keys: registerKeys };
   }, [caller, user]);
   return [frame, toast, () => notify(null)];
+}
+
+async function undoEvent({ eventId, query, onUndone }) {
+  await send("POST", `/events/${encodeURIComponent(eventId)}/undo`, { query });
+  await onUndone();
 }
 
 function Frame({ caller, isLocked, onSignOut }) {
@@ -204,6 +214,7 @@ function App() {
 /** Forgets what belongs to one caller: texts that were typed, and the chosen user. */
 function forgetCaller() {
   dropDrafts();
+  dropTyped();
   setChosenUser(null);
 }
 

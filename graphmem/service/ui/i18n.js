@@ -1,10 +1,11 @@
 // The words of the page, in English and Chinese, and dates and numbers as both write them.
 
 import { language } from "./preferences.js";
+import chat from "./words/chat.js";
 import frame from "./words/frame.js";
 import memories from "./words/memories.js";
 
-const WORDS = { ...frame, ...memories };
+const WORDS = { ...frame, ...chat, ...memories };
 
 export const TYPES = {
   Person: ["Person", "人物"],
