@@ -28,11 +28,12 @@ def endpoint() -> Iterator[ModelEndpoint]:
         yield endpoint
 
 
-@pytest.fixture
-def memory(tmp_path: Any, endpoint: ModelEndpoint) -> Iterator[Memory]:
+@pytest.fixture(params=["model"])
+def memory(request: pytest.FixtureRequest, tmp_path: Any, endpoint: ModelEndpoint) -> Iterator[Memory]:
+    """A memory with the endpoint as language model, or (parameter "none") without one."""
     config = {"openai_base_url": endpoint.url, "api_key": "any", "model": "test-model"}
-    llm = {"provider": "openai", "config": config}
-    with Memory(settings=Settings.from_dict(fake_models(home=str(tmp_path), llm=llm))) as memory:
+    models = {"llm": {"provider": "openai", "config": config}} if request.param == "model" else {}
+    with Memory(settings=Settings.from_dict(fake_models(home=str(tmp_path), **models))) as memory:
         memory.add(MILK, user_id="ana", infer=False)
         yield memory
 
@@ -258,6 +259,10 @@ def test_a_question_takes_three_steps_with_the_settings_as_shown(site: Site, end
     block = page.locator(".block pre").text_content()
     assert MILK in block
     assert f"{len(block)} of 900 characters" in page.locator(".block h3").text_content()
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy").click()
+    page.get_by_text("Copied.").wait_for()
+    assert page.evaluate("() => navigator.clipboard.readText()") == block
     (request,) = endpoint.requests
     assert request.body["messages"][0]["content"].startswith("Say it in full.")
     page.get_by_role("switch", name="Use memory in chats").uncheck()
@@ -278,6 +283,14 @@ def test_steps_that_were_not_made_say_why(site: Site) -> None:
     try_question(site, said="I was awake until dawn")
     page.get_by_text("nothing to the point: best similarity 0.00, needed 0.50").wait_for()
     assert page.get_by_text("Nothing: the request goes on as it is.").count() == 1
+
+
+@pytest.mark.parametrize("memory", ["none"], indirect=True)
+def test_without_a_language_model_it_says_that_nothing_is_rewritten(site: Site) -> None:
+    page = enter(site)
+    page.get_by_text("No language model is configured: nothing is rewritten").wait_for()
+    steps = try_question(site)
+    assert steps.nth(2).locator(".res").text_content() == "not tried: no language model is configured"
 
 
 def test_markup_in_memories_and_questions_stays_text(site: Site) -> None:
@@ -324,7 +337,7 @@ def test_the_keyboard_alone_is_enough(site: Site) -> None:
     assert settings(site)["recall"] is False
     page.keyboard.press("u")
     page.get_by_text("Taken back.").wait_for()
-    assert settings(site)["recall"] is True
+    assert settings(site)["recall"] is True and switch.is_checked()
     page.keyboard.press("/")
     page.keyboard.type("Does warm milk help me with insomnia?")
     page.keyboard.press("Enter")

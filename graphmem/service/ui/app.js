@@ -32,7 +32,7 @@ let isAfterG = false;
 
 function onKeyDown(event) {
   const { target, key } = event;
-  const isTyping = target.closest?.("input, textarea, select, dialog");
+  const isTyping = target.closest?.("input:not([type=checkbox]), textarea, select, dialog");
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
   if (isTyping && !(key === "Escape" && !target.closest("dialog"))) return;
   if (key.length === 1 && !hasLetters()) return;

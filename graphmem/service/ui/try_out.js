@@ -12,7 +12,7 @@ function foundBy({ found: n, enough, similarity, similarity_needed: needed }) {
   if (similarity === null) return t("c_found_none");
   const values = { n, best: similarity.toFixed(2), needed: needed?.toFixed(2) };
   if (enough) return t(needed !== null && similarity >= needed ? "c_enough_similar" : "c_enough_words", values);
-  if (needed === null) return t("c_far_words", values);
+  if (needed === null) return t(n ? "c_far_words" : "c_far_none_words", values);
   return t(n ? "c_far" : "c_far_none", values);
 }
 
@@ -51,7 +51,7 @@ function Result({ app, result }) {
 /** A line of the conversation before the question, of the role. */
 function Turn({ role, name, words, onTyped }) {
   const text = words[role];
-  return html`<div class="quote"><label class="who" for=${`c-turn-${role}`} lang=${languageOf(name)}>${name}</label>
+  return html`<div class="quote"><label class="who" title=${name} for=${`c-turn-${role}`} lang=${languageOf(name)}>${name}</label>
     <textarea class="field read" rows="1" id=${`c-turn-${role}`} placeholder=${t(`c_turn_${role}`)} lang=${languageOf(text)} value=${text}
       onInput=${(event) => onTyped(role, event.target.value)} /></div>`;
 }
