@@ -10,12 +10,14 @@ import { Dialog, Icon, IconButton, Menu, Toast } from "./parts.js";
 import {
   chosenUser, currentKey, hasLetters, onPreference, setChosenUser, setKey, setLetters, switchLanguage, switchTheme, takeKey,
 } from "./preferences.js";
+import { Search } from "./search.js";
 import { SignIn, readCaller, refusalOf } from "./sign_in.js";
 
 // By name in the address: the letter that opens a view after "g", and the roles of the keys that may see it.
 const EVERYBODY = ["admin", "app", "user"];
 const VIEWS = {
   memories: { icon: "list", letter: "m", view: Memories, roles: EVERYBODY },
+  search: { icon: "find", letter: "s", view: Search, roles: EVERYBODY },
 };
 const MAX_USERS = 1000;
 // Keys of the open views and panels: the last one that was opened comes first.
