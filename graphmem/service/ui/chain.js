@@ -18,11 +18,6 @@ export function Chip({ name, type }) {
     <span lang=${languageOf(name)}>${name}</span></a>`;
 }
 
-/** Tells whether a step only leads to the next message of a conversation. */
-export function isNextMessage(step) {
-  return step.predicate === NEXT_MESSAGE;
-}
-
 /** Returns the steps from the first memory on; a name before it is one of the question. */
 function drawnSteps(path) {
   return path.slice(Math.max(0, path.findIndex((step) => step.type === "memory")));
@@ -54,7 +49,7 @@ function Link({ step }) {
   if (step.type === "entity") {
     return html`<li class=${`link ${step.entity_type.toLowerCase()}`}><${Chip} name=${step.name} type=${step.entity_type} /></li>`;
   }
-  const isNext = isNextMessage(step);
+  const isNext = step.predicate === NEXT_MESSAGE;
   return html`<li class=${isNext ? "link next" : "link"}><span class="pred">${isNext ? t("path_next") : step.predicate}</span></li>`;
 }
 

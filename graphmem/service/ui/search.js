@@ -91,8 +91,12 @@ function useAnswer(query, user, isReady) {
 }
 
 function DayPick({ label, unset, value, max, onChoose }) {
+  const choose = ({ target }) => {
+    const isBeingTyped = /^0/.test(target.value); // a year of which the first digits are there
+    if (!isBeingTyped) onChoose(target.value);
+  };
   return html`<label class=${value ? "pick dated on" : "pick dated"}><span>${value ? label : unset}</span>
-    <input type="date" aria-label=${label} max=${max} value=${value} class=${value ? "" : "unset"} onChange=${(event) => onChoose(event.target.value)} /></label>`;
+    <input type="date" aria-label=${label} max=${max} value=${value} class=${value ? "" : "unset"} onChange=${choose} /></label>`;
 }
 
 function Filters({ query, change }) {
@@ -135,7 +139,8 @@ function Hit({ hit, place, hits, query, asked, isShown }) {
     <div class="why"><span>${whyOf(hit, place, hits, asked)}</span>
       ${memories > 1 && !isFirst && html`<button type="button" class="btn quiet small" aria-expanded=${String(isOpen)} onClick=${() => setOpen(!isOpen)}>
         <${Icon} name="thread" /><span>${isOpen ? t("search_path_off") : t("search_path", { parts })}</span></button>`}</div>
-    ${memories > 1 && isOpen && html`<div class="way"><${Chain} path=${path} question=${query.q} user=${hit.user_id} isAnswer=${isFirst} appears /></div>`}</li>`;
+    ${memories > 1 && isOpen && html`<div class="way">
+      <${Chain} path=${path} question=${query.q} user=${hit.user_id} isAnswer=${isFirst} appears /></div>`}</li>`;
 }
 
 /** Returns the hit whose path is shown without being asked for: the first one with a path among the best; without one the first hit. */
@@ -166,10 +171,26 @@ function Answer({ found, isStale, onToday }) {
     ${query.as_of && html`<div class="say"><${Icon} name="clock" /><span>${t("search_past", { day: day(`${query.as_of}T12:00`) })}</span>
       <button type="button" class="btn small" onClick=${onToday}>${t("search_back")}</button></div>`}
     ${missing.map((name) => html`<div class="say warn" role="status" key=${name}><${Icon} name="warn" /><span>${t(`search_without_${name}`)}</span></div>`)}
-    ${hits.length === 0 && html`<div class="empty"><p class="read" role="status">${t("search_none", { q: query.q })}</p><p class="soft">${t("search_none_do")}</p></div>`}
+    ${hits.length === 0 && html`<div class="empty"><p class="read" role="status">${t("search_none", { q: query.q })}</p>
+      <p class="soft">${t("search_none_do")}</p></div>`}
     ${hits.length > 0 && html`<${Said} hits=${hits} milliseconds=${milliseconds} query=${query} />
       <ol class="hits">${hits.map((hit, place) => html`<${Hit} key=${`${place} ${hit.id} ${JSON.stringify(query)}`} hit=${hit} place=${place} hits=${hits}
         query=${query} asked=${asked} isShown=${hit === shownHit(hits)} />`)}</ol>`}</div>`;
+}
+
+/** The field of the question. Its text is kept here, so that typing does not draw the hits again. */
+function Question({ q, field, isBusy, onAsk }) {
+  const [text, setText] = useState(q);
+  useEffect(() => setText(q), [q]);
+  const ask = (event) => {
+    event.preventDefault();
+    if (text.trim()) onAsk(text.trim());
+    else field.current.focus();
+  };
+  return html`<form class="query" role="search" onSubmit=${ask}><${Icon} name="find" />
+    <input class="field" ref=${field} type="text" enterkeyhint="search" autocomplete="off" aria-label=${t("search_question")}
+      placeholder=${t("search_hint")} lang=${languageOf(text)} value=${text} onInput=${(event) => setText(event.target.value)} />
+    <${Busy} class="primary" busy=${isBusy} label=${t("search")} busyLabel=${t("search_busy")} onClick=${ask} /></form>`;
 }
 
 /** `query` is that of the address: q, kinds, top_k, as_of and day (YYYY-MM-DD). */
@@ -177,19 +198,12 @@ export function Search({ app, query: given }) {
   const query = readQuery(given);
   const needsUser = app.caller.role === "admin" && !app.user && !app.caller.default_user;
   const { problem, isBusy, isSlow, load, ...found } = useAnswer(query, app.user, Boolean(query.q) && !needsUser);
-  const [text, setText] = useState(query.q);
   const [field, root] = [useRef(), useRef()];
-  useEffect(() => setText(query.q), [query.q]);
-  const open = (next) => {
-    if (addressOfQuery(next) === addressOfQuery(query)) load();
-    else location.hash = addressOfQuery(next);
+  const change = (values) => {
+    const address = addressOfQuery({ ...query, ...values });
+    if (address === addressOfQuery(query)) load();
+    else location.hash = address;
   };
-  const ask = (event) => {
-    event.preventDefault();
-    if (text.trim()) open({ ...query, q: text.trim() });
-    else field.current.focus();
-  };
-  const change = (values) => open({ ...query, q: text.trim(), ...values });
   const step = (by) => {
     const links = [...root.current.querySelectorAll(".hit > .words a")];
     const place = links.findIndex((one) => one.closest(".hit").contains(document.activeElement));
@@ -202,10 +216,7 @@ export function Search({ app, query: given }) {
   useLayoutEffect(() => app.keys({ "/": focusField, j: () => step(1), k: () => step(-1), Escape: () => document.activeElement?.blur() }));
   return html`<section class="view" ref=${root}><div class="page">
     <div class="head"><div><h1>${t("search")}</h1></div></div>
-    <form class="query" role="search" onSubmit=${ask}><${Icon} name="find" />
-      <input class="field" ref=${field} type="text" enterkeyhint="search" autocomplete="off" aria-label=${t("search_question")} placeholder=${t("search_hint")}
-        lang=${languageOf(text)} value=${text} onInput=${(event) => setText(event.target.value)} />
-      <${Busy} class="primary" busy=${isSlow} label=${t("search")} busyLabel=${t("search_busy")} onClick=${ask} /></form>
+    <${Question} q=${query.q} field=${field} isBusy=${isSlow} onAsk=${(q) => change({ q })} />
     <${Filters} query=${query} change=${change} />
     ${problem && html`<${Failed} onRetry=${load}>${t("search_failed", { reason: problem })}<//>`}
     ${needsUser && html`<div class="empty"><p class="read">${t("search_user")}</p></div>`}

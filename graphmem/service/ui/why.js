@@ -1,6 +1,6 @@
 // Why a hit was found, in words.
 
-import { countSteps, isNextMessage } from "./chain.js";
+import { countSteps } from "./chain.js";
 import { list, ordinal, t } from "./i18n.js";
 import { splitAtWords } from "./marks.js";
 
@@ -19,7 +19,7 @@ function wordsOf(text, asked) {
 function reasonOf(arm, { rank }, text, asked) {
   const words = arm === "keyword" ? wordsOf(text, asked) : [];
   if (!words.length) return t(`why_${arm}`, { rank: ordinal(rank) });
-  return t("why_words", { n: words.length, words: list(words.map((word) => t("why_quoted", { word }))), rank: ordinal(rank) });
+  return t("why_words", { n: words.join(" ").split(" ").length, words: list(words.map((word) => t("why_quoted", { word }))), rank: ordinal(rank) });
 }
 
 function reasonsOf({ memory, explain: { arms } }, asked, maxRank) {
@@ -37,8 +37,9 @@ function wayOf({ explain: { path } }, hits) {
   const start = hits.findIndex((one) => one.id === path[0].id);
   const from = start < 0 ? t("why_found") : t("why_hit", { n: start + 1 });
   if (names) return t(memories === 2 ? "why_shares" : "why_from", { from, n: names });
-  const [former, last] = path.filter((step) => !isNextMessage(step)).slice(-2);
-  return t(former.at <= last.at ? "why_follows" : "why_precedes", { from });
+  const isLater = path[0].at <= path.at(-1).at;
+  if (memories === 2) return t(isLater ? "why_follows" : "why_precedes", { from });
+  return t(isLater ? "why_later" : "why_earlier", { from, n: memories - 1 });
 }
 
 /** Returns why a hit was found. `place` counts from 0; `asked` are the words of the question. */

@@ -68,5 +68,7 @@ export default {
   why_from: ["{n} name leads here from {from}.|{n} names lead here from {from}.", "由{from}经 {n} 个名字到达。"],
   why_follows: ["Follows {from}.", "紧接在{from}之后。"],
   why_precedes: ["Comes just before {from}.", "紧接在{from}之前。"],
+  why_later: ["Said {n} messages after {from}.", "在{from}之后第 {n} 句。"],
+  why_earlier: ["Said {n} messages before {from}.", "在{from}之前第 {n} 句。"],
   why_likeness: ["By likeness alone this would be number {n}.", "只看相似度，它排在第 {n} 位。"],
 };
