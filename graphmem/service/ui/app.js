@@ -11,12 +11,14 @@ import { Dialog, Icon, IconButton, Menu, Toast } from "./parts.js";
 import {
   chosenUser, currentKey, hasLetters, onPreference, setChosenUser, setKey, setLetters, switchLanguage, switchTheme, takeKey,
 } from "./preferences.js";
+import { Search } from "./search.js";
 import { SignIn, readCaller, refusalOf } from "./sign_in.js";
 
 // By name in the address: the letter that opens a view after "g", and the roles of the keys that may see it.
 const EVERYBODY = ["admin", "app", "user"];
 const VIEWS = {
   memories: { icon: "list", letter: "m", view: Memories, roles: EVERYBODY },
+  search: { icon: "find", letter: "s", view: Search, roles: EVERYBODY },
   chat: { icon: "chat", letter: "c", view: Chat, roles: EVERYBODY },
 };
 const MAX_USERS = 1000;
@@ -84,7 +86,7 @@ function Whose({ caller, user, onChoose }) {
 function Help({ onClose }) {
   const lines = {
     "/": "kb_filter", "j k": "kb_rows", Enter: "kb_open", Esc: "kb_close", e: "kb_edit", "Ctrl/⌘ Enter": "kb_save",
-    u: "kb_undo", Delete: "kb_delete", "g m": "kb_views", "g c": "chat", "?": "kb_help",
+    u: "kb_undo", Delete: "kb_delete", "g m": "kb_views", "g s": "search", "g c": "chat", "?": "kb_help",
   };
   return html`<${Dialog} labelledby="help-title" onClose=${onClose}><div class="ask"><h2 id="help-title">${t("keyboard")}</h2>
     <dl class="shortcuts">${Object.entries(lines).map(([keys, key]) => html`<div key=${key}><dt><kbd>${keys}</kbd></dt><dd>${t(key)}</dd></div>`)}</dl>
