@@ -89,18 +89,18 @@ def pictures_of_states(chromium: str, folder: Path, beginning: str) -> None:
     """Takes a picture of each state of the page in each look."""
     from support.page import NARROW, WIDE, Site
     from support.page_states import STATES
-    from support.page_story import tell_story
+    from support.page_story import story_memory, tell_story
     from support.service import served
 
     folder.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory() as told:
-        with Memory(told) as memory:
+        with story_memory(told) as memory:
             tell_story(memory)
         for name in filter(lambda one: one.startswith(beginning), STATES):
             for size, theme, language in product((WIDE, NARROW), ("light", "dark"), ("en", "zh")):
                 with (
                     TemporaryDirectory() as home,
-                    Memory(shutil.copytree(told, home, dirs_exist_ok=True)) as memory,
+                    story_memory(shutil.copytree(told, home, dirs_exist_ok=True)) as memory,
                     served(memory) as address,
                     open_page(chromium, *size, address) as page,
                 ):

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from graphmem.service.keys import Keys
 from support.page import Site
-from support.page_story import CONCERT_NOW, QUESTION, USER
+from support.page_story import CONCERT_NOW, QUESTION, TURNS, USER, VAGUE_QUESTION
 
 State = Callable[[Site], None]
 STATES: dict[str, State] = {}
@@ -228,4 +228,50 @@ def search_failed(site: Site) -> None:
     memories(site)
     fail(site, "**/search")
     site.page.evaluate("() => { location.hash = 'search?q=concert'; }")
+    site.page.locator(".say.bad").wait_for()
+
+
+# --- chat memory ------------------------------------------------------------------------------------------------------
+
+
+@state
+def chat(site: Site) -> None:
+    go(site, "chat", ".set")
+
+
+@state
+def chat_unsaved(site: Site) -> None:
+    chat(site)
+    site.page.locator("#c-max_chars").fill("1500")
+    site.page.locator("#c-save").uncheck()
+
+
+@state
+def chat_invalid(site: Site) -> None:
+    chat(site)
+    site.page.locator("#c-top_k").fill("0")
+    site.page.locator(".saved .btn.primary").click()
+    site.page.locator("#c-top_k-problem").wait_for()
+
+
+@state
+def chat_tried(site: Site) -> None:
+    chat(site)
+    for role, words in zip(("user", "assistant"), TURNS, strict=True):
+        site.page.locator(f"#c-turn-{role}").fill(words)
+    site.page.locator(".try form .field").fill(VAGUE_QUESTION)
+    site.page.keyboard.press("Enter")
+    site.page.locator(".block").wait_for()
+
+
+@state
+def chat_of_all(site: Site) -> None:
+    go_as(site, "admin", "chat", ".set")
+
+
+@state
+def chat_failed(site: Site) -> None:
+    memories(site)
+    fail(site, "**/settings*")
+    site.page.evaluate("() => { location.hash = 'chat'; }")
     site.page.locator(".say.bad").wait_for()

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from graphmem import Memory
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from graphmem import Memory, Settings
 from graphmem.cli.demo import messages
+from graphmem.testing import ModelEndpoint
 from support.facts import fact, source_message
 
 USER = "Maya"
@@ -16,11 +20,26 @@ _CHINESE = (
 )
 
 
+# A question that needs all three steps, after these last turns; a model's words for it.
+TURNS = ("My cello is healed! Bela Moravec glued the crack.", "That is good news, Ines.")
+VAGUE_QUESTION = "And where does he live now?"
+REWRITTEN_QUESTION = "In which town does Bela Moravec, who repaired Ines's cello, live now?"
+
+
+@contextmanager
+def story_memory(home: str) -> Iterator[Memory]:
+    """A memory in a folder, with a language model that rewrites the vague question."""
+    with ModelEndpoint(default=REWRITTEN_QUESTION) as endpoint:
+        config = {"openai_base_url": endpoint.url, "api_key": "any", "model": "test-model"}
+        with Memory(home, settings=Settings.from_dict({"llm": {"provider": "openai", "config": config}})) as memory:
+            yield memory
+
+
 def tell_story(memory: Memory) -> None:
     """Stores the conversation of the demo, two messages in Chinese, and a fact that was changed twice."""
-    memory.add(list(messages()), user_id=USER)
+    memory.add(list(messages()), user_id=USER, infer=False)
     for at, words in _CHINESE:
-        memory.add([{"role": "user", "name": "林晓", "content": words}], user_id=USER, timestamp=at)
+        memory.add([{"role": "user", "name": "林晓", "content": words}], user_id=USER, timestamp=at, infer=False)
     march, june = "2025-03-03T12:30:00+00:00", "2025-06-02T20:41:00+00:00"
     sources = [
         source_message(memory, "Then the date stands: the concert is on Saturday, 21 June.", user_id=USER, at=march),
