@@ -2,9 +2,11 @@
 
 import { language } from "./preferences.js";
 import frame from "./words/frame.js";
+import keys from "./words/keys.js";
 import memories from "./words/memories.js";
+import system from "./words/system.js";
 
-const WORDS = { ...frame, ...memories };
+const WORDS = { ...frame, ...keys, ...memories, ...system };
 
 export const TYPES = {
   Person: ["Person", "人物"],
@@ -18,7 +20,7 @@ export const TYPES = {
 };
 
 const index = () => (language() === "zh" ? 1 : 0);
-const locale = () => (language() === "zh" ? "zh-CN" : "en-GB");
+export const locale = () => (language() === "zh" ? "zh-CN" : "en-GB");
 
 function pattern(key, n) {
   const [one, several = one] = WORDS[key][index()].split("|");
