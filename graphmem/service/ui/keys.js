@@ -1,6 +1,6 @@
 // The keys of the service's clients, for an admin: a table, a form that makes one, and the question before one is revoked.
 
-import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { addressOf } from "./addresses.js";
 import { send } from "./api.js";
 import { localDay, reasonOf, t } from "./i18n.js";
@@ -43,7 +43,7 @@ function bodyOf(typed) {
 /** The secret of a key that was just made. It is nowhere but here, and gone when this is left. */
 function Made({ made, app }) {
   const title = useRef();
-  useEffect(() => title.current.focus(), []);
+  useLayoutEffect(() => title.current.focus(), []);
   const copy = () => navigator.clipboard?.writeText(made.key).then(() => app.notify(t("copied")));
   return html`<section class="make" aria-labelledby="made-title"><h2 id="made-title" class="words" tabindex="-1" ref=${title}>${t("key_made", { label: made.label })}</h2>
     <div class="say warn"><${Icon} name="lock" /><span>${t("key_once")}</span></div>
@@ -67,8 +67,8 @@ function Make({ app, onMade }) {
   const [made, setMade] = useState(null);
   const [isBusy, setBusy] = useState(false);
   const form = useRef();
-  useEffect(() => form.current?.querySelector("input").focus(), []);
-  useEffect(() => app.keys({ Escape: () => (location.hash = addressOf("keys")) }), [app]);
+  useLayoutEffect(() => form.current?.querySelector("input").focus(), []);
+  useLayoutEffect(() => app.keys({ Escape: () => (location.hash = addressOf("keys")) }), [app]);
   const type = (name, text) => {
     setTyped((now) => ({ ...now, [name]: text }));
     setProblems(({ [name]: _, ...rest }) => rest);
