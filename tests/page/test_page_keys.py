@@ -191,11 +191,14 @@ def test_the_keyboard_alone_is_enough(site: Site) -> None:
     assert key not in page.content()
     page.get_by_role("button", name="Revoke “Ben's phone”").focus()
     page.keyboard.press("Enter")
+    page.get_by_role("dialog").wait_for()
     page.keyboard.press("Escape")
-    assert page.get_by_role("dialog").count() == 0
+    page.locator("dialog").wait_for(state="detached")
     assert site.focused() == "Revoke “Ben's phone”"
     page.keyboard.press("Enter")
+    page.get_by_role("dialog").wait_for()
     page.keyboard.press("Tab")
+    assert site.focused() == "Revoke"
     page.keyboard.press("Enter")
     row(page, "Ben's phone").get_by_text("revoked").wait_for()
     page.get_by_role("link", name="Make a key").focus()
