@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
-from graphmem.model import MemoryRecord
+from graphmem.model import Entity, EntityType, MemoryRecord, iso
 from graphmem.retrieval.features import FeatureTable
 from graphmem.retrieval.pagerank import Node, WalkResult
 
@@ -52,7 +52,8 @@ class Explanation:
     """The explanation of one hit.
 
     `arms`: {arm or feature: {"rank": from 1, "score"}}. `path`: the memories, entities and relations in turn, from the
-    node that matched the query to the hit. `why`: both as one line.
+    node that matched the query to the hit; memories with their time and speaker, entities with their type. `why`: both
+    as one line.
     """
 
     arms: Mapping[str, Mapping[str, float]]
@@ -102,14 +103,14 @@ class ExplanationBuilder:
         """Returns the memory ids (kind "memory") or entity keys (kind "entity") on the paths to these memories."""
         return [name for uid in ids for node_kind, name in self._path(uid) if node_kind == kind]
 
-    def explain(self, uid: str, records: Mapping[str, MemoryRecord], names: Mapping[str, str]) -> Explanation:
-        """Explains one hit. `records` by id and `names` by entity key are those of the nodes on its path."""
+    def explain(self, uid: str, records: Mapping[str, MemoryRecord], entities: Mapping[str, Entity]) -> Explanation:
+        """Explains one hit. `records` by id and `entities` by key are those of the nodes on its path."""
         arms = {
             name: {"rank": ranks[uid], "score": scores[uid]}
             for name, (scores, ranks) in self._ranked.items()
             if uid in scores
         }
-        steps = _steps(self._path(uid), records, names)
+        steps = _steps(self._path(uid), records, entities)
         return Explanation(arms, tuple(steps), self._why(arms, steps))
 
     def _why(self, arms: Mapping[str, Mapping[str, float]], steps: Sequence[Mapping[str, Any]]) -> str:
@@ -149,17 +150,30 @@ class ExplanationBuilder:
         return [("memory", uid)]
 
 
-def _steps(path: Sequence[Node], records: Mapping[str, MemoryRecord], names: Mapping[str, str]) -> list[dict[str, Any]]:
+def _steps(
+    path: Sequence[Node], records: Mapping[str, MemoryRecord], entities: Mapping[str, Entity]
+) -> list[dict[str, Any]]:
     steps: list[dict[str, Any]] = []
     for kind, name in path:
         if kind == "memory" and steps and steps[-1]["type"] == "memory":
             steps.append({"type": "relation", "predicate": NEXT_MESSAGE})
         if kind == "memory":
-            text = records[name].text if name in records else ""
-            steps.append({"type": "memory", "id": name, "memory": text})
+            steps.append({"type": "memory", "id": name, **_memory_details(records.get(name))})
         else:
-            steps.append({"type": "entity", "key": name, "name": names.get(name, name)})
+            steps.append({"type": "entity", "key": name, **_entity_details(entities.get(name), name)})
     return steps
+
+
+def _memory_details(record: MemoryRecord | None) -> dict[str, Any]:
+    if record is None:  # erased since the graph was read
+        return {"memory": ""}
+    return {"memory": record.text, "at": iso(record.at), "role": record.role, "actor_id": record.actor_id}
+
+
+def _entity_details(entity: Entity | None, key: str) -> dict[str, str]:
+    if entity is None:
+        return {"name": key, "entity_type": EntityType.OTHER.value}
+    return {"name": entity.name, "entity_type": entity.type.value}
 
 
 def _step_label(step: Mapping[str, Any]) -> str:

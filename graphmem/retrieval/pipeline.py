@@ -361,14 +361,14 @@ class _Search:
             records = memories.records(connection, [*ids, *on_paths, *source_ids])
             partitions = [partition.key for partition in self._partitions]
             entity_keys = explainer.ids_on_paths(explained, "entity")
-            names = graph_reads.names_of(connection, self._query.view, partitions, entity_keys)
+            entities = graph_reads.entities_of(connection, self._query.view, partitions, entity_keys)
             relations = graph_reads.relations_stated_by(connection, self._query.view, [*ids, *source_ids])
         hits = tuple(
             Hit(
                 records[memory.id],
                 memory.score,
                 evidence.similarity.get(memory.id, 0.0),
-                explainer.explain(memory.id, records, names) if self._query.explain else None,
+                explainer.explain(memory.id, records, entities) if self._query.explain else None,
                 tuple(records[uid] for uid in memory.sources if uid in records),
             )
             for memory in best

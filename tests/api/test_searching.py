@@ -13,6 +13,7 @@ from graphmem.errors import (
     ConfigError,
     ValidationError,
 )
+from graphmem.model import EntityType
 
 
 def test_search_gives_hits_best_first(memory: Memory) -> None:
@@ -122,7 +123,14 @@ def test_a_path_leads_over_a_shared_entity(anna: Memory) -> None:
     response = anna.search("Where does Anna work?", user_id="u1", agent_id="a", explain=True, top_k=4)
     (lisbon,) = [hit for hit in response["results"] if "Lisbon" in hit["memory"]]
     assert "graph" in lisbon["explain"]["arms"]
-    assert len(lisbon["explain"]["path"]) >= 2
+    path = lisbon["explain"]["path"]
+    assert len(path) >= 2
+    memories = {hit["id"]: hit for hit in response["results"]}
+    for step in path:
+        if step["type"] == "entity":
+            assert step["entity_type"] in set(EntityType)
+        elif step.get("id") in memories:
+            assert all(step[name] == memories[step["id"]][name] for name in ("at", "role", "actor_id"))
 
 
 def test_relations_of_a_search_are_those_its_hits_state(anna: Memory) -> None:

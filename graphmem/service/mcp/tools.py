@@ -33,6 +33,8 @@ CHARS_PER_TOKEN = 4
 NEWEST_SUMMARIES, NEWEST_MEMORIES, TOPICS = 3, 20, 10
 # How many entities or hits a search in the graph starts from.
 GRAPH_STARTS = 5
+# Fields of the steps of a path.
+PATH_FIELDS = frozenset({"type", "id", "memory", "key", "name", "predicate"})
 
 
 def _as_list(value: object) -> object:
@@ -498,7 +500,10 @@ def _hit(hit: Mapping[str, Any]) -> dict[str, Any]:
         "at": hit["at"],
         "speaker": speaker_of(hit),
         "why": explanation["why"],
-        "path": [{name: shortened(str(value), 100) for name, value in node.items()} for node in explanation["path"]],
+        "path": [
+            {name: shortened(str(value), 100) for name, value in node.items() if name in PATH_FIELDS}
+            for node in explanation["path"]
+        ],
     }
 
 

@@ -11,6 +11,7 @@ import { Dialog, Icon, IconButton, Menu, Toast } from "./parts.js";
 import {
   chosenUser, currentKey, hasLetters, onPreference, setChosenUser, setKey, setLetters, switchLanguage, switchTheme, takeKey,
 } from "./preferences.js";
+import { Search } from "./search.js";
 import { SignIn, readCaller, refusalOf } from "./sign_in.js";
 import { Lamp } from "./stores.js";
 import { System } from "./system.js";
@@ -21,6 +22,7 @@ import { Usage } from "./usage.js";
 const EVERYBODY = ["admin", "app", "user"];
 const VIEWS = {
   memories: { icon: "list", letter: "m", view: Memories, roles: EVERYBODY },
+  search: { icon: "find", letter: "s", view: Search, roles: EVERYBODY },
   system: { icon: "bars", letter: "u", view: System, roles: ["admin"], short: "system_short", isApart: true },
   usage: { icon: "bars", letter: "u", view: Usage, roles: ["app", "user"], isApart: true },
   keys: { icon: "lock", view: Keys, roles: ["admin"], isBehind: true },
@@ -92,7 +94,7 @@ function Whose({ caller, user, onChoose }) {
 function Help({ onClose }) {
   const lines = {
     "/": "kb_filter", "j k": "kb_rows", Enter: "kb_open", Esc: "kb_close", e: "kb_edit", "Ctrl/⌘ Enter": "kb_save",
-    u: "kb_undo", Delete: "kb_delete", "g m": "kb_views", "g u": "kb_usage", "?": "kb_help",
+    u: "kb_undo", Delete: "kb_delete", "g m": "kb_views", "g s": "search", "g u": "kb_usage", "?": "kb_help",
   };
   return html`<${Dialog} labelledby="help-title" onClose=${onClose}><div class="ask"><h2 id="help-title">${t("keyboard")}</h2>
     <dl class="shortcuts">${Object.entries(lines).map(([keys, key]) => html`<div key=${key}><dt><kbd>${keys}</kbd></dt><dd>${t(key)}</dd></div>`)}</dl>

@@ -6,6 +6,7 @@ import { memoryPath, send } from "./api.js";
 import { diffWords } from "./diff.js";
 import { Erase } from "./erase.js";
 import { languageOf, moment, nodes, reasonOf, t, typeName } from "./i18n.js";
+import { splitAtNames } from "./marks.js";
 import { Bones, Busy, Failed, Icon, IconButton, Time, speakerOf } from "./parts.js";
 
 const UNDOABLE = new Set(["UPDATE", "RETIRE"]);
@@ -20,14 +21,9 @@ export function dropDrafts() {
 /** The words of a memory, with the names that it mentions underlined where they stand exactly so. */
 function Words({ text, mentions, target }) {
   const types = new Map(mentions.map((one) => [one.name, one.type.toLowerCase()]));
-  const names = [...types.keys()].filter((name) => text.includes(name)).sort((a, b) => b.length - a.length);
-  const parts = names.length ? text.split(new RegExp(`(${names.map(RegExp.escape ?? escapePattern).join("|")})`)) : [text];
+  const parts = splitAtNames(text, [...types.keys()]);
   return html`<p class="read words" tabindex="-1" ref=${target} lang=${languageOf(text)}>${parts.map((part, place) =>
     place % 2 ? html`<mark class=${types.get(part)}>${part}</mark>` : part)}</p>`;
-}
-
-function escapePattern(text) {
-  return text.replace(/[\\^$.*+?()[\]{}|/-]/g, "\\$&");
 }
 
 function Byline({ record, isPending }) {

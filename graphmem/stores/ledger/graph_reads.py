@@ -32,7 +32,7 @@ from graphmem.model import (
 from graphmem.stores.ledger import entity_names, entity_queries, visibility
 from graphmem.stores.ledger import memories as memory_rows
 from graphmem.stores.ledger.array_parameters import in_array
-from graphmem.stores.ledger.decoding import decoding, mention_kind
+from graphmem.stores.ledger.decoding import decoding, entity_type, mention_kind
 from graphmem.stores.ledger.schema import entities, memories, mentions, partitions, relations, supports
 
 
@@ -156,26 +156,32 @@ def relations_stated_by(connection: Connection, view: View, uids: Iterable[str])
     return _relations_where(connection, view, in_array(memories.c.uid, "uids"), uids=list(uids))
 
 
-def names_of(connection: Connection, view: View, partition_keys: Sequence[str], keys: Sequence[str]) -> dict[str, str]:
-    """Returns the display names of entities, by key.
+def entities_of(
+    connection: Connection, view: View, partition_keys: Sequence[str], keys: Sequence[str]
+) -> dict[str, Entity]:
+    """Returns entities under the names to show, by key.
 
-    A key that several of the partitions have takes the name that it has in the first of them.
+    A key that several of the partitions have takes the name and the type that it has in the first of them.
     """
     if not keys:
         return {}
     statement = (
-        select(partitions.c.key, entities.c.key, entities.c.name)
+        select(partitions.c.key, entities.c.key, entities.c.name, entities.c.type, entities.c.mentions)
         .join(partitions, partitions.c.id == entities.c.partition)
         .where(partitions.c.key.in_(list(partition_keys)), entities.c.key.in_(list(keys)))
     )
-    names = {(partition, key): name for partition, key, name in connection.execute(statement)}
-    text_names = {
-        key: names[partition, key]
+    found = {
+        (partition, key): Entity(key, name, entity_type(type_), count)
+        for partition, key, name, type_, count in connection.execute(statement)
+    }
+    by_key = {
+        key: found[partition, key]
         for partition in reversed(partition_keys)
         for key in keys
-        if (partition, key) in names
+        if (partition, key) in found
     }
-    return text_names | entity_queries.shown_names(connection, view, text_names.keys())
+    names = entity_queries.shown_names(connection, view, by_key.keys())
+    return {key: replace(entity, name=names.get(key, entity.name)) for key, entity in by_key.items()}
 
 
 def statements_of(connection: Connection, uids: Iterable[str]) -> list[tuple[str, Statement, Mention, Mention]]:

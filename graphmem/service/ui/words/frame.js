@@ -4,6 +4,7 @@ export default {
   skip: ["Skip to content", "跳到内容"],
   views: ["Views", "视图"],
   memories: ["Memories", "记忆"],
+  search: ["Search", "搜索"],
   language: ["中文", "English"],
   theme: ["Light or dark", "浅色或深色"],
   sign_out: ["Sign out", "退出"],
@@ -38,8 +39,8 @@ export default {
   user_first_do: ["The key is for several users; type the name of one.", "这把密钥可用于多个用户，请输入其中一个的名字。"],
 
   keyboard: ["Keyboard", "键盘"],
-  kb_filter: ["filter", "筛选"],
-  kb_rows: ["next, previous memory", "下一条、上一条"],
+  kb_filter: ["filter or question", "筛选或提问"],
+  kb_rows: ["next, previous memory or hit", "下一条、上一条"],
   kb_open: ["open", "打开"],
   kb_close: ["close", "关闭"],
   kb_edit: ["edit", "编辑"],
