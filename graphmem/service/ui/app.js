@@ -5,6 +5,7 @@ import { addressOf, readAddress } from "./addresses.js";
 import { onRefusedKey, send } from "./api.js";
 import { Chat, dropTyped } from "./chat.js";
 import { reasonOf, t } from "./i18n.js";
+import { Keys } from "./keys.js";
 import { Memories } from "./memories.js";
 import { dropDrafts } from "./memory.js";
 import { Dialog, Icon, IconButton, Menu, Toast } from "./parts.js";
@@ -13,13 +14,20 @@ import {
 } from "./preferences.js";
 import { Search } from "./search.js";
 import { SignIn, readCaller, refusalOf } from "./sign_in.js";
+import { Lamp } from "./stores.js";
+import { System } from "./system.js";
+import { Usage } from "./usage.js";
 
-// By name in the address: the letter that opens a view after "g", and the roles of the keys that may see it.
+// By name in the address: the letter that opens a view after "g", and the roles of the keys that may see it. On phones a view may have a shorter name, or no
+// place in the bar (`isBehind`: its link is in the view of the system). `isApart`: a line stands before it in the rail.
 const EVERYBODY = ["admin", "app", "user"];
 const VIEWS = {
   memories: { icon: "list", letter: "m", view: Memories, roles: EVERYBODY },
   search: { icon: "find", letter: "s", view: Search, roles: EVERYBODY },
   chat: { icon: "chat", letter: "c", view: Chat, roles: EVERYBODY },
+  system: { icon: "bars", letter: "u", view: System, roles: ["admin"], short: "system_short", isApart: true },
+  usage: { icon: "bars", letter: "u", view: Usage, roles: ["app", "user"], isApart: true },
+  keys: { icon: "lock", view: Keys, roles: ["admin"], isBehind: true },
 };
 const MAX_USERS = 1000;
 // Keys of the open views and panels: the last one that was opened comes first.
@@ -61,9 +69,11 @@ function useAddress(views) {
   return now;
 }
 
-function Nav({ views, now, ...rest }) {
-  return html`<nav aria-label=${t("views")} ...${rest}>${Object.entries(views).map(([name, { icon }]) => html`<a key=${name}
-    href=${addressOf(name)} title=${t(name)} aria-current=${name === now ? "page" : null}><${Icon} name=${icon} /><span>${t(name)}</span></a>`)}</nav>`;
+function Nav({ views, now, isBar, ...rest }) {
+  const shown = Object.entries(views).filter(([, { isBehind }]) => !(isBar && isBehind));
+  return html`<nav aria-label=${t("views")} ...${rest}>${shown.map(([name, { icon, short, isApart }]) => html`${isApart && !isBar && html`<hr />`}
+    <a key=${name} href=${addressOf(name)} title=${t(name)} aria-current=${name === now ? "page" : null}>
+      <${Icon} name=${icon} /><span>${t(isBar && short ? short : name)}</span></a>`)}</nav>`;
 }
 
 function Whose({ caller, user, onChoose }) {
@@ -86,7 +96,7 @@ function Whose({ caller, user, onChoose }) {
 function Help({ onClose }) {
   const lines = {
     "/": "kb_filter", "j k": "kb_rows", Enter: "kb_open", Esc: "kb_close", e: "kb_edit", "Ctrl/⌘ Enter": "kb_save",
-    u: "kb_undo", Delete: "kb_delete", "g m": "kb_views", "g s": "search", "g c": "chat", "?": "kb_help",
+    u: "kb_undo", Delete: "kb_delete", "g m": "kb_views", "g s": "search", "g c": "chat", "g u": "kb_usage", "?": "kb_help",
   };
   return html`<${Dialog} labelledby="help-title" onClose=${onClose}><div class="ask"><h2 id="help-title">${t("keyboard")}</h2>
     <dl class="shortcuts">${Object.entries(lines).map(([keys, key]) => html`<div key=${key}><dt><kbd>${keys}</kbd></dt><dd>${t(key)}</dd></div>`)}</dl>
@@ -144,7 +154,7 @@ function Frame({ caller, isLocked, onSignOut }) {
     location.hash = addressOf(name);
   };
   useLayoutEffect(() => {
-    const opening = Object.entries(views).map(([view, { letter }]) => [`g ${letter}`, () => (location.hash = addressOf(view))]);
+    const opening = Object.entries(views).filter(([, { letter }]) => letter).map(([view, { letter }]) => [`g ${letter}`, () => (location.hash = addressOf(view))]);
     return registerKeys({ u: frame.undoLast, "?": () => setHelping(true), ...Object.fromEntries(opening) });
   }, [frame]);
   useEffect(() => {
@@ -158,13 +168,13 @@ function Frame({ caller, isLocked, onSignOut }) {
         <circle cx="15" cy="7" r="3" fill="currentColor" /><rect x="20" y="2.5" width="9.6" height="9" rx="2" fill="currentColor" /></svg><span>graphmem</span></a>
       <${Whose} caller=${caller} user=${user} onChoose=${choose} />
       <${Nav} class="nav" views=${views} now=${name} />
-      <footer><${IconButton} icon="lang" label=${t("language")} onClick=${switchLanguage} />
+      <footer>${caller.role === "admin" && html`<${Lamp} />`}<${IconButton} icon="lang" label=${t("language")} onClick=${switchLanguage} />
         <${IconButton} icon="half" label=${t("theme")} onClick=${switchTheme} />
         ${currentKey() !== null && html`<${IconButton} icon="lock" label=${t("sign_out")} onClick=${onSignOut} />`}</footer></header>
     <main id="main" tabindex="-1">${needsUser
       ? html`<section class="view"><div class="page"><p class="read">${t("user_first")}</p><p class="soft">${t("user_first_do")}</p></div></section>`
       : html`<${view} key=${`${name} ${user}`} app=${frame} id=${id} query=${query} />`}</main>
-    <${Nav} class="tabs" views=${views} now=${name} />
+    <${Nav} class="tabs" views=${views} now=${name} isBar />
     <${Toast} toast=${toast} onGone=${dropToast} />
     ${isHelping && html`<${Help} onClose=${() => setHelping(false)} />`}
   </div>`;

@@ -4,10 +4,12 @@ import { language } from "./preferences.js";
 import chain from "./words/chain.js";
 import chat from "./words/chat.js";
 import frame from "./words/frame.js";
+import keys from "./words/keys.js";
 import memories from "./words/memories.js";
 import search from "./words/search.js";
+import system from "./words/system.js";
 
-const WORDS = { ...frame, ...chain, ...chat, ...memories, ...search };
+const WORDS = { ...frame, ...chain, ...chat, ...keys, ...memories, ...search, ...system };
 
 export const TYPES = {
   Person: ["Person", "人物"],
@@ -21,7 +23,7 @@ export const TYPES = {
 };
 
 const index = () => (language() === "zh" ? 1 : 0);
-const locale = () => (language() === "zh" ? "zh-CN" : "en-GB");
+export const locale = () => (language() === "zh" ? "zh-CN" : "en-GB");
 
 function pattern(key, n) {
   const [one, several = one] = WORDS[key][index()].split("|");

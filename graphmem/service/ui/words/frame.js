@@ -48,6 +48,7 @@ export default {
   kb_undo: ["undo the last change of this page", "撤销此页最近的改动"],
   kb_delete: ["ask about deleting", "询问是否删除"],
   kb_views: ["memories", "记忆"],
+  kb_usage: ["usage", "用量"],
   kb_help: ["this list", "此列表"],
   kb_letters: ["Single letters are commands", "启用单键命令"],
   typed: ["Type to choose", "输入以筛选"],
