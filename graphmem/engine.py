@@ -28,6 +28,7 @@ from graphmem.models.observed import ObservedModel
 from graphmem.models.protocols import LanguageModel, TokenEmbedder
 from graphmem.models.script_support import ScriptSupport
 from graphmem.observers import Observers
+from graphmem.queries import gauges
 from graphmem.retrieval.types import SearchDeps
 from graphmem.settings import Settings
 from graphmem.stores.ledger import embeddings, integrity, items, jobs, memories, model_usage, outbox
@@ -442,6 +443,10 @@ class Engine:
             counts, embedding_bytes = integrity.counts(connection), integrity.embedding_bytes(connection)
             usage, pending_jobs = model_usage.usage_totals(connection, scope), jobs.pending_kinds(connection)
             unguarded = integrity.count_unprotected_tombstones(connection)
+            stores, job_counts = (
+                gauges.store_states(connection, self.ledger, self.projection_workers),
+                gauges.job_counts(connection),
+            )
             configured = self.embedding_spec.embedder
             recorded = recorded_embedder(connection) or configured
         other = {"configured_embedder": configured.model, "configured_embedder_dims": configured.dims}
@@ -454,6 +459,8 @@ class Engine:
             "bytes": self.ledger.size(),
             "unguarded": unguarded,
             "pending": pending_jobs + [projection.name for projection in self.projections if projection.has_pending()],
+            "stores": stores,
+            "job_counts": job_counts,
             "usage": usage,
         }
 

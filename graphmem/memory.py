@@ -770,7 +770,14 @@ class Memory:
         `embedder` is the model of the ledger's vectors, `embedder_dims` their length; `configured_embedder` and
         `configured_embedder_dims` are there if another one is configured: `rebuild` changes to it.
         `unguarded` counts erased messages that would not be recognised if they came again, because the ledger's secret
-        key was lost. `usage` has a line for each operation and model: `{"operation", "model", "calls", "prompt_tokens",
+        key was lost. `stores` describes the ledger and each projection: `{"name", "provider", "available", "seq",
+        "pending", "oldest_pending_at", "dead_letters"}`. `seq` is the last sequence number that the store has (None for
+        a projection in the memory of this process, which catches up before each read), `pending` the sequence numbers
+        that it lacks, `oldest_pending_at` the time of the first event among them, `dead_letters` the number of rows
+        that it refused. `job_counts` has a line for each kind and state of pending work: `{"kind", "state", "number",
+        "oldest_seconds"}`, with the kinds "enrichment", "facts", "procedure" and "summary", the states "waiting",
+        "running" and "failed" (waiting for another attempt), and the seconds since the oldest was recorded (None for
+        enrichment). `usage` has a line for each operation and model: `{"operation", "model", "calls", "prompt_tokens",
         "completion_tokens", "cached_tokens", "seconds", "cost"}`; with a scope, only the calls made for it. All else is
         about the whole ledger.
         """

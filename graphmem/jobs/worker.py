@@ -73,7 +73,7 @@ class JobWorker:
         """
         with self._lock:
             running = self._running.get(row)
-            if running is None or running.done():  # the row of a job that is done may belong to a new job
+            if running is None or running.done():  # done: a job that failed may run again
                 running = self._running[row] = self._pool.submit(
                     copy_context().run, self._run_claimed, row, in_background=in_background, by_force=by_force
                 )
@@ -100,7 +100,7 @@ class JobWorker:
         """
         results: list[JobResult | JobFailure] = []
         failed: set[int] = set()
-        while True:  # a job may record another one, and the ledger may reuse the row of a job that is done
+        while True:  # a job may record another one
             with self._ledger.read() as connection:
                 recorded = jobs.all_jobs(connection) if by_force else jobs.claimable(connection, also_waiting=True)
             with self._lock:

@@ -1,13 +1,21 @@
-"""Reads the numbers that tell how a memory is: its size, and the work that is pending."""
+"""Reads the numbers that tell how a memory is: its size, the state of its stores, and the work that is pending."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from graphmem.stores.ledger import Ledger, integrity, jobs, memories
+from sqlalchemy import Connection
+
+from graphmem.stores.ledger import Ledger, events, integrity, jobs, memories, outbox
 from graphmem.stores.ledger.jobs import JobCount
 from graphmem.stores.projection import Projection
+from graphmem.stores.projection_worker import ProjectionWorker
+
+# The stores of projections by name: one that all processes share, and one in the memory of this process.
+SHARED_STORES = {"vectors": "qdrant", "graph": "neo4j"}
+PRIVATE_STORES = {"vectors": "memory", "graph": "networkx"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,3 +47,41 @@ def read_gauges(ledger: Ledger, projections: Sequence[Projection]) -> Gauges:
             dead_letters={one.name: one.count_dead_letters(connection) for one in projections},
             jobs=jobs.count_jobs(connection),
         )
+
+
+def store_states(connection: Connection, ledger: Ledger, workers: Sequence[ProjectionWorker]) -> list[dict[str, Any]]:
+    """Returns the state of the ledger and of each projection, as `Memory.stats` documents."""
+    last = outbox.last_seq(connection)
+    provider = "postgresql" if ledger.on_server else "sqlite"
+    first = {
+        "name": "ledger", "provider": provider, "available": True, "seq": last, "pending": 0,
+        "oldest_pending_at": None, "dead_letters": 0,
+    }  # fmt: skip
+    return [first, *(_projection_state(connection, worker, last) for worker in workers)]
+
+
+def _projection_state(connection: Connection, worker: ProjectionWorker, last: int) -> dict[str, Any]:
+    projection = worker.projection
+    pending = projection.count_pending(connection)
+    oldest = events.first_after(connection, last - pending) if pending else None
+    return {
+        "name": projection.name,
+        "provider": (SHARED_STORES if projection.shared else PRIVATE_STORES)[projection.name],
+        "available": not worker.is_unavailable,
+        "seq": last - pending if projection.shared else None,
+        "pending": pending,
+        "oldest_pending_at": None if oldest is None else oldest.isoformat(),
+        "dead_letters": projection.count_dead_letters(connection),
+    }
+
+
+def job_counts(connection: Connection) -> list[dict[str, Any]]:
+    """Returns the numbers of enrichment tasks and of recorded jobs, as `Memory.stats` documents."""
+    failed = integrity.count_failed(connection)
+    waiting = outbox.count_enrichment_tasks(connection) - failed
+    enrichment = [
+        {"kind": "enrichment", "state": state, "number": number, "oldest_seconds": None}
+        for state, number in (("failed", failed), ("waiting", waiting))
+        if number
+    ]
+    return enrichment + [count._asdict() for count in jobs.count_jobs(connection)]

@@ -82,7 +82,7 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
             "description": HTTPStatus(status).phrase,
             "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemBody"}}},
         }
-        for status in sorted({400, 401, 403, 408, 413, 415, 421, 422, 429, 500, 503, *statuses})
+        for status in sorted({400, 401, 403, 408, 409, 413, 415, 421, 422, 429, 500, 503, *statuses})
     }
 
 
@@ -109,7 +109,7 @@ def _converted(error: Exception) -> Problem:
         case NotFoundError():
             problem = Problem(404, "There is nothing with this id or name among these memories.")
         case ConfigError():
-            problem = Problem(503, str(error), "not_configured")
+            problem = Problem(409, str(error), "not_configured")
         case Overloaded():
             problem = Problem(503, str(error), "overloaded", {"Retry-After": "1"})
         case ModelError():

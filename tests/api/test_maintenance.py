@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from support.fakes import hash_texts
 from graphmem import Memory
 from graphmem.errors import (
     ConfigError,
+    ModelError,
+    StoreUnavailable,
     ValidationError,
 )
 
@@ -179,6 +182,50 @@ def test_stats_count(memory: Memory) -> None:
     memory.add(["tea", "cake"], user_id="u1")
     stats = memory.stats()
     assert (stats["memories"], stats["events"], stats["pending"]) == (2, 2, [])
+
+
+@SQLITE_ONLY
+def test_stats_tell_what_the_stores_have_and_lack(
+    tmp_path: Path, make_memory: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = make_memory(tmp_path)
+    added(memory, "tea")
+    ledger, vectors = memory.stats()["stores"]
+    assert (ledger["name"], ledger["provider"], ledger["pending"]) == ("ledger", "sqlite", 0)
+    whole = {"name": "vectors", "provider": "qdrant", "available": True, "dead_letters": 0}
+    assert vectors == {**whole, "seq": ledger["seq"], "pending": 0, "oldest_pending_at": None}
+
+    def refuse(*_: Any) -> None:
+        raise StoreUnavailable("the disk is full")
+
+    begin = datetime.now(UTC)
+    monkeypatch.setattr(memory._engine._backends.vector_index, "upsert", refuse)
+    added(memory, "cake")
+    later, behind = memory.stats()["stores"]
+    assert (behind["seq"], behind["pending"]) == (ledger["seq"], later["seq"] - ledger["seq"])
+    assert begin <= datetime.fromisoformat(behind["oldest_pending_at"]) <= datetime.now(UTC)
+    monkeypatch.undo()
+    assert memory.flush() == {"pending": []}
+    assert [store["seq"] for store in memory.stats()["stores"]] == [later["seq"]] * 2
+
+
+def test_a_store_in_memory_has_no_sequence_number(memory: Memory) -> None:
+    added(memory, "tea")
+    private = {"name": "vectors", "provider": "memory", "available": True, "dead_letters": 0}
+    expected = {**private, "seq": None, "pending": 0, "oldest_pending_at": None}
+    assert memory.stats()["stores"][1:] == [expected]
+
+
+def test_stats_count_pending_work_by_its_state(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert memory.stats()["job_counts"] == []
+
+    def refuse(*_: Any) -> None:
+        raise ModelError("no memory left")
+
+    monkeypatch.setattr(memory._engine._backends.embedder, "embed", refuse)
+    added(memory, "tea")
+    expected = {"kind": "enrichment", "state": "failed", "number": 1, "oldest_seconds": None}
+    assert memory.stats()["job_counts"] == [expected]
 
 
 def test_every_result_is_ready_for_json(anna: Memory, memory: Memory) -> None:

@@ -82,7 +82,8 @@ def test_a_document_is_a_memory_with_its_path_and_metadata(teas: Memory) -> None
     assert record is not None
     assert document.metadata.pop("score") > 0
     assert document.metadata.pop("similarity") > 0
-    path = [{"type": "memory", "id": document.id, "memory": TEAS[2]}]
+    said = {name: record[name] for name in ("at", "role", "actor_id")}  # type: ignore[literal-required]
+    path = [{"type": "memory", "id": document.id, "memory": TEAS[2], **said}]
     assert document.metadata == {"n": 2, "kind": "episode", "at": record["at"], "path": path, "sources": []}
 
 

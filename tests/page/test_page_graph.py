@@ -28,7 +28,8 @@ FILLED = f"""(name) => {{ {PIXELS}
   const colour = getComputedStyle(document.querySelector(".inks > ." + name)).color.match(/\\d+/g).map(Number);
   const found = [];
   for (let place = 0; place < pixels.length; place += 4) {{
-    if (pixels[place + 3] === 255 && colour.every((value, part) => Math.abs(value - pixels[place + part]) < 3)) found.push(place / 4);
+    const isNear = (value, part) => Math.abs(value - pixels[place + part]) < 3;
+    if (pixels[place + 3] === 255 && colour.every(isNear)) found.push(place / 4);
   }}
   const {{ left, top, width }} = canvas.getBoundingClientRect();
   const at = found[Math.floor(found.length / 2)];

@@ -30,7 +30,7 @@ def test_reports_are_those_of_the_library(client: TestClient, memory: Memory) ->
     assert ok(client.post("/verify")) == memory.verify()
     assert ok(client.post("/repair")) == memory.verify()
     assert ok(client.post("/flush")) == {"pending": []}
-    assert ok(client.post("/retry"), 503)["code"] == "not_configured"
+    assert ok(client.post("/retry"), 409)["code"] == "not_configured"
 
 
 def test_a_lost_row_is_reported_and_repaired(client: TestClient, memory: Memory) -> None:

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.service import client_of
@@ -104,26 +105,45 @@ def test_each_module_is_valid(tmp_path: Path) -> None:
     assert [process.communicate()[1] for process in processes] == [b""] * len(modules)
 
 
-def test_differences_are_found_by_words(tmp_path: Path) -> None:
+def evaluate(tmp_path: Path, module: str, expression: str) -> Any:
+    """The value of an expression over the exports of one module of the page, by Node."""
     if not (node := shutil.which("node")):
         pytest.skip("Node is not installed")
-    (tmp_path / "diff.mjs").write_bytes((UI / "diff.js").read_bytes())
+    (tmp_path / "module.mjs").write_bytes((UI / module).read_bytes())
+    program = f"import * as module from './module.mjs'; console.log(JSON.stringify({expression}))"
+    command = [node, "--input-type=module", "-e", program]
+    return json.loads(subprocess.run(command, cwd=tmp_path, check=True, capture_output=True).stdout)
+
+
+def test_differences_are_found_by_words(tmp_path: Path) -> None:
     cases = [
         ["The concert is on 21 June.", "The concert is on 28 June."],
         ["音乐会在星期六晚上。", "音乐会在星期天晚上。"],
         ["", "New."],
         ["a b c d", "b c e d f"],
     ]
-    program = (
-        f"import {{ diffWords }} from './diff.mjs';"
-        f"console.log(JSON.stringify({json.dumps(cases)}.map(([a, b]) => diffWords(a, b))))"
-    )
-    command = [node, "--input-type=module", "-e", program]
-    results = json.loads(subprocess.run(command, cwd=tmp_path, check=True, capture_output=True).stdout)
+    results = evaluate(tmp_path, "diff.js", f"{json.dumps(cases)}.map(([a, b]) => module.diffWords(a, b))")
     for (before, after), parts in zip(cases, results, strict=True):
         assert "".join(text for kind, text in parts if kind != "ins") == before
         assert "".join(text for kind, text in parts if kind != "del") == after
     assert results[0] == [["same", "The concert is on "], ["del", "21"], ["ins", "28"], ["same", " June."]]
+
+
+def test_words_of_a_question_are_found_in_texts(tmp_path: Path) -> None:
+    cases = [
+        ["What could we ask of whoever owns the Old Brewery?", "The Old  Brewery, the old brewery; she OWNS it."],
+        ["我们可以请老酿酒厂的主人帮什么忙？", "场地是老酿酒厂。主人不要租金。"],
+        ["When in 2025?", "In 2025, or when?"],
+        ["", "Nothing."],
+    ]
+    expression = f"{json.dumps(cases)}.map(([a, b]) => module.splitAtWords(b, module.askedWords(a)))"
+    results = evaluate(tmp_path, "marks.js", expression)
+    assert ["".join(parts) for parts in results] == [text for _, text in cases]
+    found = [parts[1::2] for parts in results]
+    assert found == [["Old", "Brewery", "old brewery", "OWNS"], ["老酿酒厂", "主人"], ["2025"], []]
+    names = json.dumps(["Ann", "Ann Lee", "a+b", ""])
+    parts = evaluate(tmp_path, "marks.js", f"module.splitAtNames('Ann Lee met Ann: a+b, aab', {names})")
+    assert parts == ["", "Ann Lee", " met ", "Ann", ": ", "a+b", ", aab"]
 
 
 @pytest.mark.parametrize("role", ["user", "app", "admin"])

@@ -356,7 +356,7 @@ def test_an_endpoint_out_of_reach_is_an_error_in_openais_form(memory: Memory, up
 def test_without_an_endpoint_the_error_names_the_setting(memory: Memory) -> None:
     with client_of(memory) as client:
         answer = client.post(CHAT, json={"messages": [user(QUESTION)]})
-        assert answer.status_code == 503
+        assert answer.status_code == 409
         assert "serve.proxy.upstream_url" in answer.json()["detail"]
 
 

@@ -248,7 +248,7 @@ def test_another_embedder_needs_a_rebuild_before_the_service_is_ready(tmp_path: 
         asked = {"messages": "Clara drinks wine.", "user_id": "ana"}, {"query": "tea", "user_id": "ana"}
         for path, body in zip(("/memories", "/search"), asked, strict=True):
             problem = client.post(path, json=body)
-            assert (problem.status_code, problem.json()["code"]) == (503, "not_configured")
+            assert (problem.status_code, problem.json()["code"]) == (409, "not_configured")
             assert "graphmem rebuild" in problem.json()["detail"]
         assert client.get("/memories?user_id=ana").json()["total"] == 1
         memory.rebuild()

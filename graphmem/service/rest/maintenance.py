@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -30,8 +31,33 @@ class UsageLine(BaseModel):
     cost: float
 
 
+class StoreState(BaseModel):
+    """The ledger or a projection, up to which sequence number it is, and what it lacks.
+
+    `seq` null: a projection in the memory of the process, which catches up before each read. `oldest_pending_at`: the
+    time of the first event among the `pending` sequence numbers. `dead_letters`: rows that the store refused.
+    """
+
+    name: str
+    provider: str
+    available: bool
+    seq: int | None
+    pending: int
+    oldest_pending_at: datetime | None
+    dead_letters: int
+
+
+class JobCountItem(BaseModel):
+    """Pending work of one kind and state ("waiting", "running", "failed"); `oldest_seconds` null: not recorded."""
+
+    kind: str
+    state: str
+    number: int
+    oldest_seconds: float | None
+
+
 class StatsAnswer(BaseModel):
-    """Rows of the ledger by table, sizes in bytes, pending work, and the usage of models.
+    """Rows of the ledger by table, sizes in bytes, stores, pending work, and the usage of models.
 
     `usage` is that of the scope, all else is about the whole ledger, and only there for an admin. `embedder` made the
     ledger's vectors; `configured_embedder` is there if another one is configured. `unguarded`: erased messages that
@@ -58,6 +84,8 @@ class StatsAnswer(BaseModel):
     bytes: int = 0
     unguarded: int = 0
     pending: list[str] = []
+    stores: list[StoreState] = []
+    job_counts: list[JobCountItem] = []
 
 
 @router.get("/stats", response_model_exclude_unset=True)

@@ -82,7 +82,7 @@ def _providers(section: str) -> list[str]:
     return sorted(name for model in models for name in get_args(model.model_fields["provider"].annotation))
 
 
-@router.post("/configure", responses=problems.documented(409))
+@router.post("/configure")
 async def configure(values: dict[str, Any], caller: AdminParam, service: ServiceParam) -> answers.MessageAnswer:
     """Changes the settings of all users that may change while the service runs, as PUT /settings does.
 

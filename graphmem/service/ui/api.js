@@ -18,8 +18,8 @@ export function onRefusedKey(listener) {
   refused.add(listener);
 }
 
-/** Sends a request and returns the JSON of its answer. Throws ApiError. */
-export async function send(method, path, { query = {}, body, key = currentKey() } = {}) {
+/** Sends a request and returns the JSON of its answer, or its text with `as` "text". Throws ApiError. */
+export async function send(method, path, { query = {}, body, key = currentKey(), as = "json" } = {}) {
   const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== "");
   const address = given.length ? `${path}?${new URLSearchParams(given)}` : path;
   const headers = { Accept: "application/json" };
@@ -37,7 +37,7 @@ export async function send(method, path, { query = {}, body, key = currentKey() 
   } catch {
     throw new ApiError(0, "");
   }
-  const answer = await response.json().catch(() => null);
+  const answer = await (response.ok ? response[as]() : response.json()).catch(() => null);
   if (response.ok && answer !== null) return answer;
   if (response.status === 401 && key === currentKey()) for (const listener of refused) listener();
   throw new ApiError(response.status, answer?.detail ?? "");

@@ -3,21 +3,33 @@
 import { html, render, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./vendor/htm-preact.js";
 import { addressOf, readAddress } from "./addresses.js";
 import { onRefusedKey, send } from "./api.js";
+import { Chat, dropTyped } from "./chat.js";
+import { dropDrafts } from "./editor.js";
 import { Graph } from "./graph.js";
-import { reasonOf, t } from "./i18n.js";
+import { number, reasonOf, t } from "./i18n.js";
+import { Keys } from "./keys.js";
 import { Memories } from "./memories.js";
-import { dropDrafts } from "./memory.js";
 import { Dialog, Icon, IconButton, Menu, Toast } from "./parts.js";
 import {
   chosenUser, currentKey, hasLetters, onPreference, setChosenUser, setKey, setLetters, switchLanguage, switchTheme, takeKey,
 } from "./preferences.js";
+import { Search } from "./search.js";
 import { SignIn, readCaller, refusalOf } from "./sign_in.js";
+import { Lamp } from "./stores.js";
+import { System } from "./system.js";
+import { Usage } from "./usage.js";
 
-// By name in the address: the letter that opens a view after "g", and the roles of the keys that may see it.
+// By name in the address: the letter that opens a view after "g", and the roles of the keys that may see it. On phones a view may have a shorter name, or no
+// place in the bar (`isBehind`: its link is in the view of the system). `isApart`: a line stands before it in the rail.
 const EVERYBODY = ["admin", "app", "user"];
 const VIEWS = {
   memories: { icon: "list", letter: "m", view: Memories, roles: EVERYBODY },
+  search: { icon: "find", letter: "s", view: Search, roles: EVERYBODY },
   graph: { icon: "graph", letter: "g", view: Graph, roles: EVERYBODY },
+  chat: { icon: "chat", letter: "c", view: Chat, roles: EVERYBODY },
+  system: { icon: "bars", letter: "u", view: System, roles: ["admin"], short: "system_short", isApart: true },
+  usage: { icon: "bars", letter: "u", view: Usage, roles: ["app", "user"], isApart: true },
+  keys: { icon: "lock", view: Keys, roles: ["admin"], isBehind: true },
 };
 const MAX_USERS = 1000;
 // Keys of the open views and panels: the last one that was opened comes first.
@@ -32,7 +44,7 @@ let isAfterG = false;
 
 function onKeyDown(event) {
   const { target, key } = event;
-  const isTyping = target.closest?.("input, textarea, select, dialog");
+  const isTyping = target.closest?.("input:not([type=checkbox]), textarea, select, dialog");
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
   if (isTyping && !(key === "Escape" && !target.closest("dialog"))) return;
   if (key.length === 1 && !hasLetters()) return;
@@ -59,9 +71,13 @@ function useAddress(views) {
   return now;
 }
 
-function Nav({ views, now, ...rest }) {
-  return html`<nav aria-label=${t("views")} ...${rest}>${Object.entries(views).map(([name, { icon }]) => html`<a key=${name}
-    href=${addressOf(name)} title=${t(name)} aria-current=${name === now ? "page" : null}><${Icon} name=${icon} /><span>${t(name)}</span></a>`)}</nav>`;
+/** `counts` are figures beside the names of views; `isBar`: the bar of a phone, without the views that others lead to. */
+function Nav({ views, now, isBar, counts = {}, ...rest }) {
+  const shown = Object.entries(views).filter(([, { isBehind }]) => !(isBar && isBehind));
+  return html`<nav aria-label=${t("views")} ...${rest}>${shown.map(([name, { icon, short, isApart }]) => html`${isApart && !isBar && html`<hr />`}
+    <a key=${name} href=${addressOf(name)} title=${t(name)} aria-current=${name === now ? "page" : null}>
+      <${Icon} name=${icon} /><span>${t(isBar && short ? short : name)}</span>
+      ${counts[name] != null && html`<span class="count num">${number(counts[name])}</span>`}</a>`)}</nav>`;
 }
 
 function Whose({ caller, user, onChoose }) {
@@ -84,7 +100,8 @@ function Whose({ caller, user, onChoose }) {
 function Help({ onClose }) {
   const lines = {
     "/": "kb_filter", "j k": "kb_rows", Enter: "kb_open", Esc: "kb_close", e: "kb_edit", "Ctrl/⌘ Enter": "kb_save",
-    u: "kb_undo", Delete: "kb_delete", "← ↑ ↓ →": "kb_graph", "+ - 0": "kb_graph_zoom", "g m": "kb_views", "?": "kb_help",
+    u: "kb_undo", Delete: "kb_delete", "g m": "kb_views", "g s": "search", "g g": "graph", "g c": "chat", "g u": "kb_usage", "← ↑ ↓ →": "kb_graph",
+    "+ - 0": "kb_graph_zoom", "?": "kb_help",
   };
   return html`<${Dialog} labelledby="help-title" onClose=${onClose}><div class="ask"><h2 id="help-title">${t("keyboard")}</h2>
     <dl class="shortcuts">${Object.entries(lines).map(([keys, key]) => html`<div key=${key}><dt><kbd>${keys}</kbd></dt><dd>${t(key)}</dd></div>`)}</dl>
@@ -96,35 +113,43 @@ function Help({ onClose }) {
 /**
  * What views need of the frame: the caller, the user, messages, keys, and the last change, which `u` takes back.
  *
- * A change is that of an event (`eventId`, `query`), or has a function `takeBack`; `onUndone` is called after it was taken back.
+ * A change is {eventId, query, onUndone} for one of a memory, or {takeBack} with the function that takes another one back.
  */
 function useFrame(caller, user) {
   const [toast, notify] = useState(null);
+  const [counts, setCounts] = useState({});
   const last = useRef(null);
   const frame = useMemo(() => {
+    // A text that is a function follows the language while it is shown.
     const say = (text, act, label) => notify({ text, act, label });
+    const count = (view, n) => setCounts((now) => (now[view] === n ? now : { ...now, [view]: n }));
     const undo = async (change) => {
-      if (last.current?.eventId === change.eventId) last.current = null;
+      if (last.current === change || (change.eventId && last.current?.eventId === change.eventId)) last.current = null;
       try {
-        if (change.takeBack) await change.takeBack();
-        else await send("POST", `/events/${encodeURIComponent(change.eventId)}/undo`, { query: change.query });
-        await change.onUndone();
-        say(t("undone"));
+        await (change.takeBack ?? undoEvent)(change);
+        say(() => t("undone"));
       } catch (error) {
-        say(error.status === 400 ? t("undo_refused") : reasonOf(error));
+        if (error.status === undefined) throw error; // a fault of the page
+        say(() => (error.status === 400 ? t("undo_refused") : reasonOf(error)));
       }
     };
     const changed = (change, text) => {
       last.current = change;
-      say(text, () => undo(change), t("undo"));
+      say(text, () => undo(change), () => t("undo"));
     };
     const forgetChange = () => {
       last.current = null;
     };
-    const undoLast = () => (last.current ? undo(last.current) : say(t("nothing_to_undo")));
-    return { caller, user: user || undefined, notify: say, undo, undoLast, changed, forgetChange, keys: registerKeys };
+    const undoLast = () => (last.current ? undo(last.current) : say(() => t("nothing_to_undo")));
+    return { caller, user: user || undefined, notify: say, undo, undoLast, changed, forgetChange, count, keys: registerKeys };
   }, [caller, user]);
-  return [frame, toast, () => notify(null)];
+  useEffect(() => void setCounts({}), [user]);
+  return { frame, toast, counts, dropToast: () => notify(null) };
+}
+
+async function undoEvent({ eventId, query, onUndone }) {
+  await send("POST", `/events/${encodeURIComponent(eventId)}/undo`, { query });
+  await onUndone();
 }
 
 function Frame({ caller, isLocked, onSignOut }) {
@@ -132,14 +157,14 @@ function Frame({ caller, isLocked, onSignOut }) {
   const [isHelping, setHelping] = useState(false);
   const views = Object.fromEntries(Object.entries(VIEWS).filter(([, { roles }]) => roles.includes(caller.role)));
   const { view: name, id, query } = useAddress(views);
-  const [frame, toast, dropToast] = useFrame(caller, user);
+  const { frame, toast, counts, dropToast } = useFrame(caller, user);
   const choose = (chosen) => {
     setChosenUser(chosen);
     setUser(chosen);
     location.hash = addressOf(name);
   };
   useLayoutEffect(() => {
-    const opening = Object.entries(views).map(([view, { letter }]) => [`g ${letter}`, () => (location.hash = addressOf(view))]);
+    const opening = Object.entries(views).filter(([, { letter }]) => letter).map(([view, { letter }]) => [`g ${letter}`, () => (location.hash = addressOf(view))]);
     return registerKeys({ u: frame.undoLast, "?": () => setHelping(true), ...Object.fromEntries(opening) });
   }, [frame]);
   useEffect(() => {
@@ -152,14 +177,14 @@ function Frame({ caller, isLocked, onSignOut }) {
         <path d="M7 7h16" stroke="currentColor" stroke-width="1.8" /><rect x=".9" y="3.4" width="8.2" height="7.2" rx="1.8" class="hole" stroke="currentColor" stroke-width="1.8" />
         <circle cx="15" cy="7" r="3" fill="currentColor" /><rect x="20" y="2.5" width="9.6" height="9" rx="2" fill="currentColor" /></svg><span>graphmem</span></a>
       <${Whose} caller=${caller} user=${user} onChoose=${choose} />
-      <${Nav} class="nav" views=${views} now=${name} />
-      <footer><${IconButton} icon="lang" label=${t("language")} onClick=${switchLanguage} />
+      <${Nav} class="nav" views=${views} now=${name} counts=${counts} />
+      <footer>${caller.role === "admin" && html`<${Lamp} />`}<${IconButton} icon="lang" label=${t("language")} onClick=${switchLanguage} />
         <${IconButton} icon="half" label=${t("theme")} onClick=${switchTheme} />
         ${currentKey() !== null && html`<${IconButton} icon="lock" label=${t("sign_out")} onClick=${onSignOut} />`}</footer></header>
     <main id="main" tabindex="-1">${needsUser
       ? html`<section class="view"><div class="page"><p class="read">${t("user_first")}</p><p class="soft">${t("user_first_do")}</p></div></section>`
       : html`<${view} key=${`${name} ${user}`} app=${frame} id=${id} query=${query} />`}</main>
-    <${Nav} class="tabs" views=${views} now=${name} />
+    <${Nav} class="tabs" views=${views} now=${name} isBar />
     <${Toast} toast=${toast} onGone=${dropToast} />
     ${isHelping && html`<${Help} onClose=${() => setHelping(false)} />`}
   </div>`;
@@ -211,6 +236,7 @@ function App() {
 /** Forgets what belongs to one caller: texts that were typed, and the chosen user. */
 function forgetCaller() {
   dropDrafts();
+  dropTyped();
   setChosenUser(null);
 }
 

@@ -95,7 +95,11 @@ function useEntity(app, key, asOf, graph, onChanged) {
   // A change of names is taken back by its opposite.
   const change = async (act, takeBack, text) => {
     await act();
-    app.changed({ takeBack, onUndone: onChanged }, text);
+    const undo = async () => {
+      await takeBack();
+      await onChanged();
+    };
+    app.changed({ takeBack: undo }, text);
     await onChanged();
   };
   return { ...state, load, rename, link, change };
@@ -126,11 +130,11 @@ function Name({ app, node, graph, asOf, hrefOf, heading, children, onChanged }) 
   };
   const saveName = async (name) => {
     const former = entity.name;
-    await change(() => rename(name), () => rename(former), t("graph_renamed", { name }));
+    await change(() => rename(name), () => rename(former), () => t("graph_renamed", { name }));
     setRenaming(false);
   };
   const join = (other) => attempt(
-    () => link("POST", entity.key, other), () => link("DELETE", entity.key, other), t("graph_joined", { name: entity.name, other }),
+    () => link("POST", entity.key, other), () => link("DELETE", entity.key, other), () => t("graph_joined", { name: entity.name, other }),
   );
   const separate = (alias) => {
     // A name may be linked to any of the others.
@@ -138,7 +142,7 @@ function Name({ app, node, graph, asOf, hrefOf, heading, children, onChanged }) 
     const each = (method) => async () => {
       for (const partner of partners.length ? partners : [entity.key]) await link(method, partner, alias.key);
     };
-    attempt(each("DELETE"), each("POST"), t("graph_separated", { name: entity.name, other: alias.name }));
+    attempt(each("DELETE"), each("POST"), () => t("graph_separated", { name: entity.name, other: alias.name }));
   };
   const own = entity ? new Set([entity.name, ...entity.aliases.map((one) => one.name)]) : new Set();
   const earliest = entity?.memories.reduce((first, one) => (one.at < first ? one.at : first), entity.memories[0]?.at ?? "");

@@ -2,11 +2,15 @@
 
 import { language } from "./preferences.js";
 import chain from "./words/chain.js";
+import chat from "./words/chat.js";
 import frame from "./words/frame.js";
 import graph from "./words/graph.js";
+import keys from "./words/keys.js";
 import memories from "./words/memories.js";
+import search from "./words/search.js";
+import system from "./words/system.js";
 
-const WORDS = { ...frame, ...graph, ...chain, ...memories };
+const WORDS = { ...frame, ...chain, ...chat, ...graph, ...keys, ...memories, ...search, ...system };
 
 export const TYPES = {
   Person: ["Person", "人物"],
@@ -20,7 +24,7 @@ export const TYPES = {
 };
 
 const index = () => (language() === "zh" ? 1 : 0);
-const locale = () => (language() === "zh" ? "zh-CN" : "en-GB");
+export const locale = () => (language() === "zh" ? "zh-CN" : "en-GB");
 
 function pattern(key, n) {
   const [one, several = one] = WORDS[key][index()].split("|");
@@ -47,6 +51,22 @@ export function typeName(type) {
 /** Returns a number as the language writes it. */
 export function number(n) {
   return new Intl.NumberFormat(locale()).format(n);
+}
+
+/** Returns a share or a cosine with two digits. */
+export function decimal(n) {
+  return new Intl.NumberFormat(locale(), { minimumFractionDigits: 2, maximumFractionDigits: 2 }).format(n);
+}
+
+/** Returns the place of a number, such as 1st. */
+export function ordinal(n) {
+  const endings = { one: "st", two: "nd", few: "rd", other: "th" };
+  return index() ? `第 ${number(n)}` : `${number(n)}${endings[new Intl.PluralRules("en", { type: "ordinal" }).select(n)]}`;
+}
+
+/** Returns texts as a list, such as "a, b and c". */
+export function list(texts) {
+  return new Intl.ListFormat(locale(), { type: "conjunction" }).format(texts);
 }
 
 function format(date, options) {

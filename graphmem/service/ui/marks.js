@@ -1,13 +1,15 @@
-// Names and words of a question, where they stand in a text.
+// Names, and words of a question, where they stand in a text.
 
-// Words of a question that say nothing about what is asked for.
+// Words of a question that say nothing about what is asked for, of four letters or more.
 const FUNCTION_WORDS = new Set(
   ("about after also been before both could does doing each ever from have here into just like many more most much only other over said same "
     + "shall should some such than that their them then there these they this those very were what when where which while whoever whom whose will "
-    + "with would your 什么 怎么 怎样 哪里 哪儿 哪个 哪些 多少 为什么 可以 我们 你们 他们 她们 自己 这个 那个 一个 没有 时候 是否 有没有 如何").split(" "),
+    + "with would your").split(" "),
 );
 const MIN_LETTERS = 4;
-const MIN_HAN = 2;
+// Between Chinese words stand no spaces: two characters count as a word, without those of this kind.
+const HAN_FUNCTION_WORDS = /[的了是在吗呢吧我你他她它们这那哪什么怎谁]|可以|多少|没有|有没|时候|一个|因为|所以|如何/;
+const RUNS = /[\u3400-\u9fff]+|(?:(?![\u3400-\u9fff])[\p{L}\p{M}\p{N}])+/gu;
 
 function escapePattern(text) {
   return text.replace(/[\\^$.*+?()[\]{}|/-]/g, "\\$&");
@@ -19,27 +21,34 @@ export function splitAtNames(text, names) {
   return found.length ? text.split(new RegExp(`(${found.map(escapePattern).join("|")})`)) : [text];
 }
 
-function segments(text) {
-  return [...new Intl.Segmenter(undefined, { granularity: "word" }).segment(text)];
+/** Returns the words of a text in lower case, and its pairs of Chinese characters, each as {word, at, length, isName}. */
+function wordsOf(text) {
+  return [...text.matchAll(RUNS)].flatMap(({ 0: run, index }) => {
+    if (!/^[\u3400-\u9fff]/.test(run)) {
+      return [{ word: run.toLowerCase(), at: index, length: run.length, isName: index > 0 && /^\p{Lu}\p{L}/u.test(run) }];
+    }
+    return Array.from({ length: run.length - 1 }, (_, place) => ({ word: run.slice(place, place + 2), at: index + place, length: 2, isName: true }));
+  });
 }
 
-/** Returns the words of a question that name something, in lower case. */
+/** Returns the words of a question that say what is asked for, in lower case: long ones, numbers and parts of names. */
 export function askedWords(question) {
-  const words = segments(question).filter((one) => one.isWordLike).map((one) => one.segment.toLowerCase());
-  const isLong = (word) => word.length >= (/\p{Script=Han}/u.test(word) ? MIN_HAN : MIN_LETTERS);
-  return new Set(words.filter((word) => (isLong(word) || /\d/.test(word)) && !FUNCTION_WORDS.has(word)));
+  const found = wordsOf(question).filter(({ word, isName }) => isName || word.length >= MIN_LETTERS || /\d/.test(word));
+  return new Set(found.map(({ word }) => word).filter((word) => !FUNCTION_WORDS.has(word) && !HAN_FUNCTION_WORDS.test(word)));
 }
 
 /** Splits a text at these words: the parts at odd places are words, those that only a space divides together. */
 export function splitAtWords(text, words) {
-  const found = segments(text).map((one) => one.segment);
-  const isAsked = (place) => words.has(found[place]?.toLowerCase());
-  const parts = [""];
-  found.forEach((segment, place) => {
-    const belongs = isAsked(place) || (segment === " " && isAsked(place - 1) && isAsked(place + 1));
-    const isInWords = parts.length % 2 === 0;
-    if (belongs !== isInWords) parts.push("");
-    parts[parts.length - 1] += segment;
-  });
-  return parts;
+  const parts = [];
+  let [end, before] = [0, 0]; // of the last part, and of the text before it
+  for (const { at, length } of wordsOf(text).filter(({ word }) => words.has(word))) {
+    const isBesides = parts.length > 0 && (at <= end || text.slice(end, at) === " ");
+    if (isBesides) parts[parts.length - 1] = text.slice(before, at + length);
+    else {
+      parts.push(text.slice(end, at), text.slice(at, at + length));
+      before = at;
+    }
+    end = at + length;
+  }
+  return [...parts, text.slice(end)];
 }

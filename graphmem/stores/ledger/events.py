@@ -54,6 +54,13 @@ def add_event(
     connection.execute(events_table.insert(), row)
 
 
+def first_after(connection: Connection, seq: int) -> datetime | None:
+    """Returns the time of the first event above a sequence number; None without one. Reads the whole table."""
+    statement = select(events_table.c.at).where(events_table.c.seq > seq).order_by(events_table.c.id).limit(1)
+    found = connection.scalar(statement)
+    return None if found is None else from_micros(found)
+
+
 def history(connection: Connection, uid: str) -> list[Event]:
     """Returns the events of a memory, oldest first."""
     return history_of_all(connection, [uid])

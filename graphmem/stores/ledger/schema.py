@@ -25,7 +25,7 @@ from sqlalchemy import (
 from graphmem.stores.ledger.dialects import Text
 
 # The alembic revision that this code reads and writes. An older ledger is migrated to it, a newer one refused.
-REVISION = "0002"
+REVISION = "0003"
 
 # The PostgreSQL schema of all tables, apart from other applications' in the same database.
 POSTGRES_SCHEMA = "graphmem"
@@ -330,6 +330,7 @@ jobs = Table(
     Column("claimable_at", BigInteger, nullable=False),  # end of the claim, or of the pause after a failure
     Column("created_at", BigInteger, nullable=False, server_default="0"),
     Index("jobs_session", "partition", "session"),
+    sqlite_autoincrement=True,  # no id is given twice: two processes may work on a job, and one completes it first
 )
 
 # Totals of language model usage. Unset parts of a scope are "".

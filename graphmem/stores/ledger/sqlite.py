@@ -38,6 +38,9 @@ _PRAGMAS = (
 )
 # SQLite's messages about a table or column that a migration created and whose name in the file is damaged.
 _DAMAGED_SCHEMA = ("no such column", "no such table")
+# Primary error codes of damage. A write checks inside its transaction all that a constraint could refuse: only damaged
+# rows break one.
+_DAMAGE_CODES = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CONSTRAINT}
 MOVED = (
     "{name} is no longer the one that was opened: its file {part!r} was moved, replaced or removed meanwhile, so "
     "nothing can be stored or found there; put back the file to be kept, then close this Memory and open it again"
@@ -141,7 +144,7 @@ class SqliteDatabase(Database):
             return "a text in it is not UTF-8"
         # The lowest byte of an extended error code is the primary code.
         code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
-        is_damage = code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB} or str(cause).startswith(_DAMAGED_SCHEMA)
+        is_damage = code in _DAMAGE_CODES or str(cause).startswith(_DAMAGED_SCHEMA)
         return str(cause) if is_damage else None
 
     def compact(self) -> None:

@@ -1,0 +1,173 @@
+// The keys of the service's clients, for an admin: a table, a form that makes one, and the question before one is revoked.
+
+import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
+import { addressOf } from "./addresses.js";
+import { send } from "./api.js";
+import { localDay, reasonOf, t } from "./i18n.js";
+import { Bones, Busy, Dialog, Failed, Icon, Time } from "./parts.js";
+import { currentKey } from "./preferences.js";
+
+const NEW = "new";
+const ROLES = ["user", "app", "admin", "metrics"];
+const RATE = /^[1-9]\d*\/(second|minute|hour|day)$/;
+const FIELDS = ["label", "user_id", "agent_id", "expires_at", "rate"];
+const EMPTY = { label: "", role: "user", user_id: "", agent_id: "", expires_at: "", rate: "" };
+
+function isOwn(key) {
+  return (currentKey() ?? "").startsWith(`${key.key_prefix}_`);
+}
+
+/** Returns why a key is not valid any more, as words and the time; null if it is. */
+function endOf(key) {
+  if (key.revoked_at) return ["key_revoked", key.revoked_at];
+  return key.expires_at && new Date(key.expires_at) <= new Date() ? ["key_expired", key.expires_at] : null;
+}
+
+/** Returns the problems of what was typed, by field. */
+function problemsOf(typed) {
+  const found = {};
+  if (!typed.label.trim()) found.label = t("key_label_needed");
+  if (typed.role === "user" && !typed.user_id.trim()) found.user_id = t("key_user_needed");
+  if (typed.expires_at && typed.expires_at < localDay(new Date())) found.expires_at = t("key_expires_past");
+  if (typed.rate.trim() && !RATE.test(typed.rate.trim())) found.rate = t("key_rate_form");
+  return found;
+}
+
+/** Returns the body of the request that makes a key; only a key of the role "user" has a user and an agent. */
+function bodyOf(typed) {
+  const names = typed.role === "user" ? FIELDS : FIELDS.filter((name) => !["user_id", "agent_id"].includes(name));
+  const given = names.map((name) => [name, typed[name].trim()]).filter(([, text]) => text);
+  return { role: typed.role, ...Object.fromEntries(given) };
+}
+
+/** The secret of a key that was just made. It is nowhere but here, and gone when this is left. */
+function Made({ made, app }) {
+  const title = useRef();
+  useLayoutEffect(() => title.current.focus(), []);
+  const copy = () => navigator.clipboard?.writeText(made.key).then(() => app.notify(t("copied")));
+  return html`<section class="make" aria-labelledby="made-title"><h2 id="made-title" class="words" tabindex="-1" ref=${title}>${t("key_made", { label: made.label })}</h2>
+    <div class="say warn"><${Icon} name="lock" /><span>${t("key_once")}</span></div>
+    <div class="secret"><pre tabindex="0" aria-label=${t("key_whole")}>${made.key}</pre>
+      <button type="button" class="btn primary" onClick=${copy}><${Icon} name="copy" /><span>${t("copy")}</span></button></div>
+    <p><a class="btn" href=${addressOf("keys")}>${t("key_leave")}</a></p></section>`;
+}
+
+function Field({ name, typed, problems, hint, onType, ...rest }) {
+  const problem = problems[name];
+  const note = problem || hint;
+  return html`<div><label class="label" for=${`key-${name}`}>${t(`key_${name}`)}</label>
+    <input class="field" id=${`key-${name}`} autocomplete="off" value=${typed[name]} onInput=${(event) => onType(name, event.target.value)}
+      aria-invalid=${problem ? "true" : null} aria-describedby=${note ? `key-${name}-note` : null} ...${rest} />
+    ${note && html`<p class=${problem ? "hint bad" : "hint"} id=${`key-${name}-note`}>${note}</p>`}</div>`;
+}
+
+function Make({ app, onMade }) {
+  const [typed, setTyped] = useState(EMPTY);
+  const [problems, setProblems] = useState({});
+  const [made, setMade] = useState(null);
+  const [isBusy, setBusy] = useState(false);
+  const form = useRef();
+  useLayoutEffect(() => form.current?.querySelector("input").focus(), []);
+  useLayoutEffect(() => app.keys({ Escape: () => (location.hash = addressOf("keys")) }), [app]);
+  const type = (name, text) => {
+    setTyped((now) => ({ ...now, [name]: text }));
+    setProblems(({ [name]: _, ...rest }) => rest);
+  };
+  const show = (found) => {
+    setProblems(found);
+    form.current.querySelector(`#key-${FIELDS.find((name) => found[name]) ?? "label"}`)?.focus();
+  };
+  const make = async (event) => {
+    event.preventDefault();
+    if (isBusy) return;
+    const found = problemsOf(typed);
+    if (Object.keys(found).length) return show(found);
+    setBusy(true);
+    try {
+      setMade(await send("POST", "/api-keys", { body: bodyOf(typed) }));
+      onMade();
+    } catch (error) {
+      const reason = t("key_not_made", { reason: reasonOf(error) });
+      show({ [FIELDS.find((name) => error.detail.startsWith(name)) ?? "all"]: reason });
+    }
+    setBusy(false);
+  };
+  if (made) return html`<${Made} made=${made} app=${app} />`;
+  const shared = { typed, problems, onType: type };
+  return html`<form class="make" ref=${form} onSubmit=${make} noValidate aria-labelledby="make-title"><h2 id="make-title" class="words">${t("key_make")}</h2>
+    <${Field} name="label" hint=${t("key_label_hint")} ...${shared} />
+    <div><label class="label" for="key-role">${t("key_role")}</label>
+      <select class="field" id="key-role" value=${typed.role} onChange=${(event) => type("role", event.target.value)} aria-describedby="key-role-note">
+        ${ROLES.map((role) => html`<option key=${role} value=${role}>${t(`role_${role}`)}</option>`)}</select>
+      <p class="hint" id="key-role-note">${t(`reach_${typed.role}`)}</p></div>
+    ${typed.role === "user" && html`<${Field} name="user_id" ...${shared} /><${Field} name="agent_id" hint=${t("key_agent_hint")} ...${shared} />`}
+    <${Field} name="expires_at" type="date" min=${localDay(new Date())} hint=${t("key_expires_hint")} ...${shared} />
+    <${Field} name="rate" placeholder="600/minute" hint=${t("key_rate_hint")} ...${shared} />
+    ${problems.all && html`<p class="hint bad" role="alert">${problems.all}</p>`}
+    <p class="line"><button class="btn primary" aria-busy=${isBusy ? "true" : null}>${isBusy && html`<${Icon} name="turn" />`}<span>${t(isBusy ? "key_making" : "key_make_do")}</span></button>
+      <a class="btn quiet" href=${addressOf("keys")}>${t("key_make_not")}</a></p></form>`;
+}
+
+function Revoke({ wanted, app, onRevoked, onClose }) {
+  const [isBusy, setBusy] = useState(false);
+  const [problem, setProblem] = useState("");
+  const revoke = async () => {
+    setBusy(true);
+    try {
+      await send("DELETE", `/api-keys/${encodeURIComponent(wanted.id)}`);
+      onClose();
+      app.notify(t("key_revoked_now", { label: wanted.label || wanted.key_prefix }));
+      onRevoked();
+    } catch (error) {
+      setProblem(t("key_not_revoked", { reason: reasonOf(error) }));
+      setBusy(false);
+    }
+  };
+  return html`<${Dialog} labelledby="revoke-title" onClose=${onClose}><div class="ask">
+    <h2 id="revoke-title">${t("key_revoke_ask", { label: wanted.label || wanted.key_prefix })}</h2>
+    ${isOwn(wanted) && html`<div class="say warn"><${Icon} name="warn" /><span>${t("key_revoke_own")}</span></div>`}
+    <p class="soft">${t("key_revoke_so", { role: t(`role_${wanted.role}`), prefix: wanted.key_prefix })}</p>
+    ${problem && html`<p class="hint bad" role="alert">${problem}</p>`}</div>
+    <div class="asks"><button type="button" class="btn" data-first onClick=${onClose}>${t("key_revoke_not")}</button>
+      <${Busy} class="primary" busy=${isBusy} label=${t("key_revoke")} busyLabel=${t("key_revoking")} onClick=${revoke} /></div><//>`;
+}
+
+function Row({ one, onRevoke }) {
+  const end = endOf(one);
+  const name = one.label || one.key_prefix;
+  return html`<tr class=${end ? "ended" : ""}><td class="label-of">${name}${isOwn(one) && html` <span class="tag">${t("key_own")}</span>`}</td>
+    <td>${t(`role_${one.role}`)}</td><td class="label-of">${[one.user_id, one.agent_id].filter(Boolean).join(" / ") || "–"}</td>
+    <td class="mono opt">${one.key_prefix}</td><td class="opt"><${Time} at=${one.created_at} as="day" /></td>
+    <td class="opt">${one.last_used_at ? html`<${Time} at=${one.last_used_at} />` : t("key_unused")}</td>
+    <td>${end ? html`${t(end[0])} <${Time} at=${end[1]} as="day" />` : one.expires_at ? html`<${Time} at=${one.expires_at} as="day" />` : t("key_never")}</td>
+    <td class="r">${!end && html`<button type="button" class="btn quiet small" aria-label=${t("key_revoke_one", { label: name })} onClick=${onRevoke}>
+      ${t("key_revoke")}</button>`}</td></tr>`;
+}
+
+/** The view of the keys; its id "new" shows the form. */
+export function Keys({ app, id }) {
+  const [keys, setKeys] = useState(null);
+  const [problem, setProblem] = useState("");
+  const [wanted, setWanted] = useState(null);
+  const load = async () => {
+    setProblem("");
+    try {
+      setKeys(await send("GET", "/api-keys"));
+    } catch (error) {
+      setProblem(t("keys_not_loaded", { reason: reasonOf(error) }));
+    }
+  };
+  useEffect(() => void load(), []);
+  const ordered = (keys ?? []).toReversed().sort((one, other) => Boolean(endOf(one)) - Boolean(endOf(other)));
+  return html`<section class="view"><div class="page"><div class="head"><div><h1>${t("keys")}</h1><p>${t("keys_what")}</p></div>
+      ${id !== NEW && html`<a class="btn primary" href=${addressOf("keys", NEW)}><${Icon} name="plus" /><span>${t("key_make")}</span></a>`}</div>
+    ${id === NEW && html`<${Make} app=${app} onMade=${load} />`}
+    ${problem && html`<${Failed} onRetry=${load}>${problem}<//>`}
+    ${keys === null ? !problem && html`<${Bones} rows=${4} />`
+    : keys.length === 0 ? html`<div class="empty"><p class="read">${t("keys_none")}</p><p class="soft">${t("keys_none_do")}</p></div>`
+    : html`<section class="sect"><div class="scroll"><table class="table keyring"><thead><tr><th>${t("key_label")}</th><th>${t("key_role")}</th><th>${t("key_user_id")}</th>
+      <th class="opt">${t("key_start")}</th><th class="opt">${t("key_created")}</th><th class="opt">${t("key_used")}</th><th>${t("key_valid")}</th><th /></tr></thead>
+    <tbody>${ordered.map((one) => html`<${Row} key=${one.id} one=${one} onRevoke=${() => setWanted(one)} />`)}</tbody></table></div></section>`}
+    ${wanted && html`<${Revoke} wanted=${wanted} app=${app} onRevoked=${load} onClose=${() => setWanted(null)} />`}
+  </div></section>`;
+}

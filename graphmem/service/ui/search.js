@@ -1,0 +1,227 @@
+// The view of a search: a question, and its hits with the reasons and the paths that led to them.
+
+import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
+import { addressOf } from "./addresses.js";
+import { send } from "./api.js";
+import { Chain, countSteps } from "./chain.js";
+import { day, decimal, languageOf, list, localDay, reasonOf, t } from "./i18n.js";
+import { askedWords } from "./marks.js";
+import { Bones, Busy, Failed, Icon, Menu, Time, speakerOf } from "./parts.js";
+import { whyOf } from "./why.js";
+
+const KINDS = ["fact", "episode", "summary"];
+const COUNTS = ["5", "10", "20", "50"];
+const DEFAULT_COUNT = "10";
+const MISSING = ["vectors", "graph", "extractor"];
+// What the arms of `explain` compare.
+const COMPARED = { meaning: ["dense", "tokens"], words: ["keyword", "characters"], links: ["graph", "hop"], time: ["date"] };
+// The path of one of so many first hits is open.
+const BEST_HITS = 3;
+// Milliseconds before a search is seen to run.
+const BUSY_AFTER = 150;
+
+/** Returns the question and the filters of an address, in which anything may stand. */
+function readQuery({ q = "", kinds = "", top_k: count = "", as_of: asOf = "", day: from = "" }) {
+  const dayOr = (text) => (/^\d{4}-\d\d-\d\d$/.test(text) && !Number.isNaN(Date.parse(text)) ? text : "");
+  const isPast = dayOr(asOf) && asOf < localDay(new Date());
+  return {
+    q: q.trim(),
+    kinds: KINDS.includes(kinds) ? kinds : "",
+    top_k: /^[1-9]\d{0,2}$/.test(count) ? count : DEFAULT_COUNT,
+    as_of: isPast ? asOf : "",
+    day: dayOr(from),
+  };
+}
+
+function addressOfQuery(query) {
+  return addressOf("search", "", { ...query, top_k: query.top_k === DEFAULT_COUNT ? "" : query.top_k });
+}
+
+/** Returns the begin of a day, or of one of the days after it, in local time. */
+function beginOf(text, daysLater = 0) {
+  const [year, month, date] = text.split("-").map(Number);
+  return new Date(year, month - 1, date + daysLater).toISOString();
+}
+
+function bodyOf(query, user) {
+  return {
+    query: query.q,
+    user_id: user,
+    kinds: query.kinds || undefined,
+    top_k: Number(query.top_k),
+    as_of: query.as_of ? beginOf(query.as_of, 1) : undefined,
+    filters: query.day ? { at: { gte: beginOf(query.day), lt: beginOf(query.day, 1) } } : undefined,
+    explain: true,
+  };
+}
+
+const NOTHING = { query: null, answer: null, milliseconds: 0, problem: "" };
+
+/** Answers the query of an address; the former answer stays until the new one is there. */
+function useAnswer(query, user, isReady) {
+  const [found, setFound] = useState(NOTHING);
+  const [isBusy, setBusy] = useState(isReady);
+  const [isSlow, setSlow] = useState(false);
+  const round = useRef(0); // the answer to an earlier question is dropped
+  const load = useCallback(async () => {
+    const mine = (round.current += 1);
+    setBusy(isReady);
+    if (!isReady) return setFound(NOTHING);
+    const timer = setTimeout(() => mine === round.current && setSlow(true), BUSY_AFTER);
+    const begin = performance.now();
+    let next;
+    try {
+      const answer = await send("POST", "/search", { body: bodyOf(query, user) });
+      next = () => ({ query, answer, milliseconds: Math.round(performance.now() - begin), problem: "" });
+    } catch (error) {
+      const problem = reasonOf(error);
+      next = (former) => ({ ...former, problem });
+    }
+    clearTimeout(timer);
+    if (mine !== round.current) return undefined;
+    setFound(next);
+    setBusy(false);
+    return setSlow(false);
+  }, [JSON.stringify(query), user, isReady]);
+  useEffect(() => {
+    load();
+    return () => void (round.current += 1);
+  }, [load]);
+  return { ...found, isBusy, isSlow, load };
+}
+
+function DayPick({ label, unset, value, max, onChoose }) {
+  const choose = ({ target }) => {
+    const isBeingTyped = /^0/.test(target.value); // a year of which the first digits are there
+    if (!isBeingTyped) onChoose(target.value);
+  };
+  return html`<label class=${value ? "pick dated on" : "pick dated"}><span>${value ? label : unset}</span>
+    <input type="date" aria-label=${label} max=${max} value=${value} class=${value ? "" : "unset"} onChange=${choose} /></label>`;
+}
+
+function Filters({ query, change }) {
+  const kinds = [{ value: "", label: t("search_all_kinds") }, ...KINDS.map((value) => ({ value, label: t(`kinds_${value}`) }))];
+  const counts = [...new Set([...COUNTS, query.top_k])].map((value) => ({ value, label: t("search_top", { n: Number(value) }) }));
+  const labelOf = (options, value) => options.find((one) => one.value === value).label;
+  const isSet = query.as_of || query.kinds || query.day || query.top_k !== DEFAULT_COUNT;
+  return html`<div class="filters picks">
+    <${DayPick} label=${t("search_as_of")} unset=${t("search_today")} value=${query.as_of} max=${localDay(new Date())}
+      onChoose=${(value) => change({ as_of: value })} />
+    <${Menu} class=${query.kinds ? "pick on" : "pick"} label=${t("kinds")} value=${query.kinds} options=${kinds}
+      onChoose=${(value) => change({ kinds: value })} button=${() => html`<span>${labelOf(kinds, query.kinds)}</span><${Icon} name="down" />`} />
+    <${Menu} class=${query.top_k === DEFAULT_COUNT ? "pick" : "pick on"} label=${t("search_count")} value=${query.top_k} options=${counts}
+      onChoose=${(value) => change({ top_k: value })} button=${() => html`<span>${labelOf(counts, query.top_k)}</span><${Icon} name="down" />`} />
+    <${DayPick} label=${t("search_day")} unset=${t("search_any_day")} value=${query.day} onChoose=${(value) => change({ day: value })} />
+    ${isSet && html`<button type="button" class="btn quiet small" onClick=${() => change({ as_of: "", kinds: "", top_k: DEFAULT_COUNT, day: "" })}>
+      <${Icon} name="x" /><span>${t("filter_off")}</span></button>`}</div>`;
+}
+
+function Score({ hit }) {
+  return html`<div class="score"><svg viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true">
+      <rect class="tr" width="100" height="4" rx="2" /><rect class="va" width=${Math.round(hit.score * 100)} height="4" rx="2" /></svg>
+    <span class="num"><span class="sr">${t("search_score")} </span>${decimal(hit.score)}</span>
+    <small class="num">${t("search_similarity")} ${decimal(hit.similarity)}</small></div>`;
+}
+
+function Hit({ hit, place, hits, query, asked, isShown }) {
+  const isFirst = place === 0;
+  const [isOpen, setOpen] = useState(isShown);
+  const { path, part } = hit.explain;
+  const { memories, names } = countSteps(path);
+  const parts = [t("search_memories", { n: memories }), names && t("search_names", { n: names })].filter(Boolean).join(t("why_comma"));
+  const text = part ?? hit.memory;
+  const who = speakerOf(hit);
+  return html`<li class="hit"><span class="place num">${place + 1}</span>
+    <p class="read words" lang=${languageOf(text)}><a href=${addressOf("memories", hit.id)}>${text}</a></p><${Score} hit=${hit} />
+    <p class="byline">${who && html`<b lang=${languageOf(who)}>${who}</b> · `}<${Time} at=${hit.at} as="day" />
+      ${part && html` · <span>${t("search_part")}</span>`}
+      ${hit.kind !== "episode" && html` <span class=${`tag ${hit.kind}`}>${t(hit.kind)}</span>`}</p>
+    <div class="why"><span>${whyOf(hit, place, hits, asked)}</span>
+      ${memories > 1 && !isFirst && html`<button type="button" class="btn quiet small" aria-expanded=${String(isOpen)} onClick=${() => setOpen(!isOpen)}>
+        <${Icon} name="thread" /><span>${isOpen ? t("search_path_off") : t("search_path", { parts })}</span></button>`}</div>
+    ${memories > 1 && isOpen && html`<div class="way">
+      <${Chain} path=${path} question=${query.q} user=${hit.user_id} isAnswer=${isFirst} appears /></div>`}</li>`;
+}
+
+/** Returns the hit whose path is shown without being asked for: the first one with a path among the best; without one the first hit. */
+function shownHit(hits) {
+  return hits.slice(0, BEST_HITS).find((hit) => countSteps(hit.explain.path).memories > 1) ?? hits[0];
+}
+
+/** Returns the address that shows the path to a hit in the graph. */
+function graphAddress({ explain: { path } }, { q, as_of: asOf }) {
+  const ids = path.filter((step) => step.type === "memory").map((step) => step.id);
+  return addressOf("graph", "", { q, path: ids.join(","), around: path.find((step) => step.type === "entity")?.name, as_of: asOf });
+}
+
+function Said({ hits, milliseconds, query }) {
+  const arms = new Set(hits.flatMap((hit) => Object.keys(hit.explain.arms)));
+  const compared = Object.keys(COMPARED).filter((name) => COMPARED[name].some((arm) => arms.has(arm)));
+  return html`<p class="said"><span class="num" role="status">${t("search_hits", { n: hits.length, ms: milliseconds })}</span>
+    ${compared.length > 0 && html`<span class="faint">${t("search_arms", { arms: list(compared.map((name) => t(`search_by_${name}`))) })}</span>`}
+    <a class="btn quiet small" href=${graphAddress(shownHit(hits), query)}><${Icon} name="graph" /><span>${t("search_in_graph")}</span></a></p>`;
+}
+
+function Answer({ found, isStale, onToday }) {
+  const { query, answer, milliseconds } = found;
+  const asked = askedWords(query.q);
+  const hits = answer.results;
+  const missing = MISSING.filter((name) => answer.degraded?.includes(name));
+  return html`<div class=${isStale ? "answer stale" : "answer"} aria-busy=${isStale ? "true" : null}>
+    ${query.as_of && html`<div class="say"><${Icon} name="clock" /><span>${t("search_past", { day: day(`${query.as_of}T12:00`) })}</span>
+      <button type="button" class="btn small" onClick=${onToday}>${t("search_back")}</button></div>`}
+    ${missing.map((name) => html`<div class="say warn" role="status" key=${name}><${Icon} name="warn" /><span>${t(`search_without_${name}`)}</span></div>`)}
+    ${hits.length === 0 && html`<div class="empty"><p class="read" role="status">${t("search_none", { q: query.q })}</p>
+      <p class="soft">${t("search_none_do")}</p></div>`}
+    ${hits.length > 0 && html`<${Said} hits=${hits} milliseconds=${milliseconds} query=${query} />
+      <ol class="hits">${hits.map((hit, place) => html`<${Hit} key=${`${place} ${hit.id} ${JSON.stringify(query)}`} hit=${hit} place=${place} hits=${hits}
+        query=${query} asked=${asked} isShown=${hit === shownHit(hits)} />`)}</ol>`}</div>`;
+}
+
+/** The field of the question. Its text is kept here, so that typing does not draw the hits again. */
+function Question({ q, field, isBusy, onAsk }) {
+  const [text, setText] = useState(q);
+  useEffect(() => setText(q), [q]);
+  const ask = (event) => {
+    event.preventDefault();
+    if (text.trim()) onAsk(text.trim());
+    else field.current.focus();
+  };
+  return html`<form class="query" role="search" onSubmit=${ask}><${Icon} name="find" />
+    <input class="field" ref=${field} type="text" enterkeyhint="search" autocomplete="off" aria-label=${t("search_question")}
+      placeholder=${t("search_hint")} lang=${languageOf(text)} value=${text} onInput=${(event) => setText(event.target.value)} />
+    <${Busy} class="primary" busy=${isBusy} label=${t("search")} busyLabel=${t("search_busy")} onClick=${ask} /></form>`;
+}
+
+/** `query` is that of the address: q, kinds, top_k, as_of and day (YYYY-MM-DD). */
+export function Search({ app, query: given }) {
+  const query = readQuery(given);
+  const needsUser = app.caller.role === "admin" && !app.user && !app.caller.default_user;
+  const { problem, isBusy, isSlow, load, ...found } = useAnswer(query, app.user, Boolean(query.q) && !needsUser);
+  const [field, root] = [useRef(), useRef()];
+  const change = (values) => {
+    const address = addressOfQuery({ ...query, ...values });
+    if (address === addressOfQuery(query)) load();
+    else location.hash = address;
+  };
+  const step = (by) => {
+    const links = [...root.current.querySelectorAll(".hit > .words a")];
+    const place = links.findIndex((one) => one.closest(".hit").contains(document.activeElement));
+    links[place < 0 ? 0 : place + by]?.focus();
+  };
+  const focusField = () => {
+    field.current.focus();
+    field.current.select();
+  };
+  useLayoutEffect(() => app.keys({ "/": focusField, j: () => step(1), k: () => step(-1), Escape: () => document.activeElement?.blur() }));
+  return html`<section class="view" ref=${root}><div class="page">
+    <div class="head"><div><h1>${t("search")}</h1></div></div>
+    <${Question} q=${query.q} field=${field} isBusy=${isSlow} onAsk=${(q) => change({ q })} />
+    <${Filters} query=${query} change=${change} />
+    ${problem && html`<${Failed} onRetry=${load}>${t("search_failed", { reason: problem })}<//>`}
+    ${needsUser && html`<div class="empty"><p class="read">${t("search_user")}</p></div>`}
+    ${!query.q && !needsUser && html`<div class="empty"><p class="read">${t("search_first")}</p><p class="soft">${t("search_first_do")}</p></div>`}
+    ${isBusy && !found.answer && html`<${Bones} rows=${4} />`}
+    ${found.answer && html`<${Answer} found=${found} isStale=${isBusy} onToday=${() => change({ as_of: "" })} />`}
+  </div></section>`;
+}

@@ -1,0 +1,262 @@
+"""The search of the page and the chain that a path is drawn as, in a browser."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from support.fakes import fake_models
+from support.page import HOSTILE, NARROW, Site
+
+from graphmem import Memory, Settings, wiring
+from graphmem.errors import StoreUnavailable
+from graphmem.service.keys import Keys
+from graphmem.stores.ledger.embedded_graph import EmbeddedGraph
+from graphmem.testing import WordExtractor
+
+pytestmark = pytest.mark.server
+
+QUESTION = "Who owns the venue for the concert of the town?"
+LINES = [
+    ("2025-03-03T08:10:00Z", "Ravi", "Here is a venue for the concert: Greta Lindholm owns it."),
+    ("2025-04-14T20:15:00Z", "Tomas", "Imagine, Greta Lindholm directs Kestrel Ferries."),
+    ("2025-06-02T20:45:00Z", "Maya", "Kestrel Ferries carries every cello of the town for nothing."),
+    ("2025-06-09T10:00:00Z", "Ines", "It snowed this morning."),
+]
+
+
+@pytest.fixture
+def memory(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Memory]:
+    """A memory in which runs of capitalised words are names."""
+    monkeypatch.setattr(wiring, "_extractor", lambda _: WordExtractor())
+    with Memory(settings=Settings.from_dict(fake_models(home=str(tmp_path)))) as memory:
+        yield memory
+
+
+def add_lines(memory: Memory, *lines: tuple[str, str, str]) -> list[str]:
+    """Stores lines (time, speaker, words) for Ana; returns their ids."""
+    messages = [{"role": "user", "name": name, "content": text, "timestamp": at} for at, name, text in lines]
+    return [item["id"] for item in memory.add(messages, user_id="ana")["results"]]
+
+
+def ask(site: Site, question: str = QUESTION) -> None:
+    """Asks by mouse and waits for the answer."""
+    site.enter()
+    site.page.get_by_role("link", name="Search").click()
+    site.page.get_by_label("Question").fill(question)
+    site.page.get_by_role("button", name="Search").click()
+    site.page.locator(".said, .empty .read").first.wait_for()
+
+
+def hit(site: Site, text: str) -> Any:
+    return site.page.locator(".hit", has=site.page.locator(".words", has_text=text))
+
+
+def text_of(locator: Any) -> str:
+    return " ".join(locator.inner_text().split())
+
+
+def test_a_path_over_two_names_is_drawn_as_a_chain(site: Site) -> None:
+    first, second, third, _ = add_lines(site.memory, *LINES)
+    ask(site)
+    page = site.page
+    assert page.url.endswith(f"#search?q={QUESTION.replace(' ', '+').replace('?', '%3F')}")
+    answer = hit(site, "Kestrel Ferries carries")
+    assert answer.locator(".place").inner_text() == "2"
+    chain = answer.locator(".chain")
+    assert chain.is_visible()
+    assert [text_of(one) for one in chain.locator(".at").all()] == [
+        "Starts here · Ravi 3 March 2025",
+        "Tomas 14 April 2025",
+        "Found · Maya 2 June 2025",
+    ]
+    assert chain.locator(".stop .read").all_inner_texts() == [text for _, _, text in LINES[:3]]
+    assert chain.locator(".chip").all_inner_texts() == ["Greta Lindholm", "Kestrel Ferries"]
+    assert chain.locator(".chip").first.get_attribute("href") == "#graph?around=Greta+Lindholm"
+    assert chain.locator(".asked").all_inner_texts() == ["venue", "concert", "owns"]
+    assert chain.locator("mark").all_inner_texts() == [
+        "Greta Lindholm",
+        "Greta Lindholm",
+        "Kestrel Ferries",
+        "Kestrel Ferries",
+    ]
+    tops = chain.locator(".stop").evaluate_all("all => all.map(one => one.getBoundingClientRect().top)")
+    assert len(set(tops)) == 1  # one beside the other
+    assert text_of(answer.locator(".why span").first).startswith("2 names lead here from hit 1.")
+    assert answer.locator(".score").inner_text().split() == ["score", "0.47", "similarity", "0.19"]
+    graph = page.get_by_role("link", name="Show in the graph").get_attribute("href")
+    assert f"path={first}%2C{second}%2C{third}&around=Greta+Lindholm" in graph
+    folded = hit(site, "Imagine").get_by_role("button", name="Show the path, 2 memories, 1 name")
+    folded.click()
+    assert hit(site, "Imagine").locator(".stop").count() == 2
+    hit(site, "Imagine").get_by_role("button", name="Hide the path").click()
+    assert hit(site, "Imagine").locator(".stop").count() == 0
+    chain.locator(".stop a").nth(1).click()
+    page.locator(".panel .words", has_text="Imagine").wait_for()
+    page.go_back()
+    hit(site, "Kestrel Ferries carries").wait_for()
+
+
+def test_markup_in_memories_stays_text_in_a_chain(site: Site) -> None:
+    add_lines(
+        site.memory,
+        ("2025-03-03T08:10:00Z", HOSTILE[:40], f"A venue for the concert {HOSTILE}"),
+        ("2025-03-03T08:11:00Z", "<b>Ben</b>", f"It is dull. {HOSTILE}"),
+    )
+    ask(site, "venue <concert>")
+    chain = site.page.locator(".chain").first
+    chain.wait_for()
+    assert chain.locator(".read").all_inner_texts() == [f"A venue for the concert {HOSTILE}", f"It is dull. {HOSTILE}"]
+    assert site.page.locator("main img, main script, main .read b:not(.asked)").count() == 0
+    addresses = site.page.locator("main a").evaluate_all("all => all.map(one => one.getAttribute('href'))")
+    assert [one for one in addresses if not re.match(r"#(memories/|graph\?)", one)] == []
+
+
+def test_filters_are_in_the_address_and_outlive_a_reload(site: Site) -> None:
+    add_lines(site.memory, *LINES)
+    ask(site)
+    page = site.page
+    page.get_by_label("As of").fill("2025-05-01")
+    page.get_by_text("As it was on 1 May 2025. Nothing can be changed here.").wait_for()
+    assert hit(site, "Kestrel Ferries carries").count() == 0
+    page.get_by_role("button", name="Kinds").click()
+    page.get_by_role("option", name="Episodes", exact=True).click()
+    page.get_by_role("button", name="Number of hits").click()
+    page.get_by_role("option", name="5 hits").click()
+    page.wait_for_url("**top_k=5**")
+    assert re.search(r"#search\?q=Who.*&kinds=episode&top_k=5&as_of=2025-05-01$", page.url)
+    page.reload()
+    page.get_by_text("As it was on 1 May 2025.").wait_for()
+    assert page.get_by_label("Question").input_value() == QUESTION
+    assert hit(site, "Imagine").count() == 1
+    assert "as_of=2025-05-01" in page.get_by_role("link", name="Show in the graph").get_attribute("href")
+    page.get_by_role("button", name="Back to today").click()
+    hit(site, "Kestrel Ferries carries").wait_for()
+    page.go_back()
+    page.get_by_text("As it was on 1 May 2025.").wait_for()
+    page.get_by_role("button", name="Take the filters off").click()
+    hit(site, "Kestrel Ferries carries").wait_for()
+    page.get_by_label("From", exact=True).fill("2025-04-14")
+    hit(site, "Kestrel Ferries carries").wait_for(state="detached")
+    assert page.locator(".hit .words").all_inner_texts() == [LINES[1][2]]
+    page.get_by_label("From", exact=True).fill("2024-01-01")
+    page.get_by_text(f"Nothing is remembered about “{QUESTION}”.").wait_for()
+
+
+def test_the_keyboard_alone_asks_and_opens(site: Site) -> None:
+    add_lines(site.memory, *LINES)
+    site.enter()
+    page = site.page
+    site.row("It snowed").wait_for()
+    page.keyboard.press("g")
+    page.keyboard.press("s")
+    page.get_by_text("What would you like to find?").wait_for()
+    page.keyboard.press("/")
+    assert site.focused() == "Question"
+    page.keyboard.type(QUESTION)
+    page.keyboard.press("Enter")
+    hit(site, "Kestrel Ferries carries").wait_for()
+    page.keyboard.press("Escape")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    assert site.focused() == LINES[2][2]
+    page.keyboard.press("Tab")
+    assert site.focused() == "Hide the path"
+    page.keyboard.press("Enter")
+    assert site.focused() == "Show the path, 3 memories, 2 names"
+    page.keyboard.press("k")
+    assert site.focused() == LINES[0][2]
+    page.keyboard.press("Enter")
+    page.locator(".panel .words", has_text="Here is a venue").wait_for()
+
+
+def test_an_answer_without_the_graph_says_so(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    add_lines(site.memory, *LINES)
+
+    def fail(*_: Any) -> Any:
+        raise StoreUnavailable("away")
+
+    monkeypatch.setattr(EmbeddedGraph, "neighbourhood", fail)
+    ask(site)
+    site.page.get_by_text("Answered without the graph; paths may be missing.").wait_for()
+    assert site.page.locator(".chain").count() == 0
+    assert "links" not in text_of(site.page.locator(".said"))
+
+
+def test_a_search_that_fails_keeps_the_hits_and_is_asked_again(site: Site) -> None:
+    site.expected.append("Failed to load resource")
+    add_lines(site.memory, *LINES)
+    ask(site)
+    page = site.page
+    page.route("**/search", lambda route: route.abort())
+    page.get_by_label("Question").fill("snowed")
+    page.keyboard.press("Enter")
+    page.get_by_text("The search failed. The service does not answer").wait_for()
+    assert hit(site, "Kestrel Ferries carries").count() == 1
+    assert page.get_by_label("Question").input_value() == "snowed"
+    page.unroute("**/search")
+    page.get_by_role("button", name="Try again").click()
+    page.locator(".hit:first-child .words", has_text="It snowed").wait_for()
+    assert page.locator(".say.bad").count() == 0
+
+
+def test_former_hits_stay_until_the_new_ones_are_there(site: Site) -> None:
+    add_lines(site.memory, *LINES)
+    ask(site)
+    page = site.page
+    held: list[Any] = []
+    page.route("**/search", lambda route: held.append(route))
+    page.get_by_label("Question").fill("snowed")
+    page.keyboard.press("Enter")
+    page.locator(".answer.stale").wait_for()
+    assert hit(site, "Kestrel Ferries carries").count() == 1
+    page.locator("form button[aria-busy]", has_text="Searching").wait_for()
+    held[0].continue_()
+    page.locator(".hit:first-child .words", has_text="It snowed").wait_for()
+    assert page.locator(".stale, form [aria-busy]").count() == 0
+
+
+def test_an_admin_chooses_whose_memory_is_searched(site: Site) -> None:
+    add_lines(site.memory, *LINES)
+    site.enter(Keys(site.memory).create("admin").text)
+    site.page.get_by_role("link", name="Search").click()
+    site.page.get_by_text("Choose whose memory to search.").wait_for()
+    site.page.get_by_role("button", name="Memory of Everybody. Choose another").click()
+    site.page.keyboard.type("ana")
+    site.page.keyboard.press("Enter")
+    site.page.get_by_label("Question").fill(QUESTION)
+    site.page.keyboard.press("Enter")
+    hit(site, "Kestrel Ferries carries").locator(".chain").wait_for()
+
+
+@pytest.mark.parametrize("site", [NARROW], indirect=True)
+def test_on_a_phone_the_chain_stands_upright_and_in_chinese(site: Site) -> None:
+    add_lines(
+        site.memory,
+        ("2025-03-03T08:10:00Z", "拉维", f"夏季音乐会的场地有了，是老酿酒厂。{'很长' * 60}"),
+        ("2025-03-03T08:11:00Z", "玛雅", "那就这么定了。"),
+    )
+    site.enter()
+    page = site.page
+    page.get_by_role("button", name="中文").click()
+    page.get_by_role("link", name="搜索").click()
+    page.get_by_label("问题").fill("音乐会的场地在哪里？")
+    page.keyboard.press("Enter")
+    chain = page.locator(".chain")
+    chain.wait_for()
+    assert chain.locator(".pred").inner_text() == "对话中的下一句"
+    assert chain.locator(".role").all_inner_texts() == ["起点 · ", "找到 · "]
+    assert chain.locator(".read").first.get_attribute("lang") == "zh-CN"
+    assert "音乐会" in chain.locator(".asked").all_inner_texts()
+    assert text_of(hit(site, "那就这么定了").locator(".why span").first).startswith("紧接在第 1 条之后。")
+    tops = chain.locator(".stop").evaluate_all("all => all.map(one => one.getBoundingClientRect().top)")
+    assert tops == sorted(set(tops))
+    assert page.evaluate("() => document.documentElement.scrollWidth") == NARROW[0]
+    assert not page.locator(".score small").first.is_visible()
+    small = page.locator("form button, .pick, .hit .btn, .chip").evaluate_all(
+        "all => all.map(one => one.getBoundingClientRect().height).filter(height => height < 36)"
+    )
+    assert small == []
+    assert page.locator("main [style]").count() == 0
