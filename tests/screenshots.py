@@ -1,5 +1,8 @@
 """Makes the pictures of the documentation from the demo's conversation: `python tests/screenshots.py`.
 
+`python tests/screenshots.py FOLDER` takes pictures of the page at `/ui/` instead: each of its states, on a wide screen
+and on a phone, dark and light, in English and Chinese. A second argument is the beginning of the states' names.
+
 `docs/graph.png` is the page of `graphmem graph` with one person chosen; it needs Chromium. `docs/browser-*.png` are of
 Neo4j Browser, with a server that NEO4J_URI, NEO4J_PASSWORD and NEO4J_BROWSER name (see README.md beside this file);
 without one they stay as they are. Memories have random ids, by which the graph is laid out: another run gives another
@@ -9,8 +12,10 @@ layout.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
@@ -25,6 +30,8 @@ from graphmem.cli.demo import USER, messages
 DOCS = Path(__file__).parents[1] / "docs"
 CHOSEN = "Greta Lindholm"
 QUESTIONS = ("map", "connection", "facts")
+# Milliseconds until what appears on the page has appeared.
+REST = 600
 
 
 def take(page: Any, name: str) -> None:
@@ -78,9 +85,41 @@ def pictures_of_neo4j_browser(chromium: str, home: Path, url: str) -> None:
             take(page, "browser-guide")
 
 
+def pictures_of_states(chromium: str, folder: Path, beginning: str) -> None:
+    """Takes a picture of each state of the page in each look."""
+    from support.page import NARROW, WIDE, Site
+    from support.page_states import STATES
+    from support.page_story import story_memory, tell_story
+    from support.service import served
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory() as told:
+        with story_memory(told) as memory:
+            tell_story(memory)
+        for name in filter(lambda one: one.startswith(beginning), STATES):
+            for size, theme, language in product((WIDE, NARROW), ("light", "dark"), ("en", "zh")):
+                with (
+                    TemporaryDirectory() as home,
+                    story_memory(shutil.copytree(told, home, dirs_exist_ok=True)) as memory,
+                    served(memory) as address,
+                    open_page(chromium, *size, address) as page,
+                ):
+                    page.add_init_script(
+                        f"localStorage['graphmem.lang'] = '{language}'; localStorage['graphmem.theme'] = '{theme}'"
+                    )
+                    STATES[name](Site(page, memory, address, "", []))
+                    page.wait_for_timeout(REST)
+                    page.screenshot(path=folder / f"{name}-{language}-{theme}-{size[0]}.png")
+            print(name)
+
+
 def main() -> None:
     if not (chromium := find_chromium()):
         sys.exit("there is no chromium")
+    if len(sys.argv) > 1:
+        folder, beginning = [*sys.argv[1:], ""][:2]
+        pictures_of_states(chromium, Path(folder), beginning)
+        return
     with TemporaryDirectory() as folder:
         picture_of_the_page(chromium, Path(folder))
     if not (os.environ.get("NEO4J_URI") and (url := os.environ.get("NEO4J_BROWSER"))):

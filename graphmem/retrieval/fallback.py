@@ -19,6 +19,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from time import monotonic
+from typing import Literal
 
 from graphmem import prompts
 from graphmem.errors import LLMError
@@ -30,6 +32,8 @@ from graphmem.retrieval.types import Hit, SearchOutcome
 
 # Characters of a query with the last messages in front: a longer one matches everything.
 MAX_QUERY_CHARS = 1200
+# The name of the prompt template.
+REWRITE = "rewrite"
 # The timeout of the language model.
 REWRITE_SECONDS = 2.5
 # The time that a search takes: the second query is tried only with more left, a rewrite only with twice as much.
@@ -48,6 +52,9 @@ _LABEL = re.compile(
     r"|用户|用戶|自包含|独立|獨立|语义|語義|后|後|的|为|為|是|如下|query)+)[*_\s]*[:：]\s*",
     re.IGNORECASE,
 )
+# How a query is made of the conversation, in the order of the module's list.
+QueryKind = Literal["question", "conversation", "rewrite"]
+
 _QUOTES = "\"'`“”‘’«»「」『』*_ "
 
 
@@ -71,12 +78,18 @@ class ConversationQuery:
 class FallbackStep:
     """The result after one of the queries: `query` is this query, `hits` are best first.
 
-    The hits are those of this query if it is sufficient, else those of all queries so far (`interleave`).
+    The hits are those of this query if it is sufficient, else those of all queries so far (`interleave`). `similarity`
+    is the highest cosine of this query's hits, None without one; `similarity_needed` that from which on a hit is
+    sufficient, None if cosines do not count. `seconds`: how long making the query and searching took.
     """
 
+    kind: QueryKind
     query: str
     hits: tuple[Hit, ...]
     is_sufficient: bool
+    similarity: float | None
+    similarity_needed: float | None
+    seconds: float
 
 
 def search_with_fallback(
@@ -91,31 +104,39 @@ def search_with_fallback(
     language model fails or is too slow, the rewritten query is left out without a report. Raises as `search` does.
     """
     outcomes: list[SearchOutcome] = []
-    for query in _queries(conversation, model, seconds_left):
+    begin = monotonic()
+    for kind, query in _queries(conversation, model, seconds_left):
         outcome = search(query)
         outcomes.append(outcome)
         enough = is_sufficient(outcome)
         yield FallbackStep(
-            query, interleave([outcome] if enough else outcomes, only_related=conversation.only_related), enough
+            kind,
+            query,
+            interleave([outcome] if enough else outcomes, only_related=conversation.only_related),
+            enough,
+            max((hit.similarity for hit in outcome.hits), default=None),
+            term_overlap.MIN_SIMILARITY if outcome.is_supported_script else None,
+            monotonic() - begin,
         )
         if enough or not outcome.hits:
             return
+        begin = monotonic()
 
 
 def _queries(
     conversation: ConversationQuery, model: LanguageModel | None, seconds_left: Callable[[], float]
-) -> Iterator[str]:
+) -> Iterator[tuple[QueryKind, str]]:
     """Yields the queries; each is made only when it is needed."""
     tried = {conversation.question}
-    yield conversation.question
+    yield "question", conversation.question
     if depends_on_conversation(conversation.question):
         with_turns = prepend_turns(conversation.question, conversation.recent)
         if with_turns not in tried and seconds_left() > SEARCH_SECONDS:
             tried.add(with_turns)
-            yield with_turns
+            yield "conversation", with_turns
     rewritten = "" if model is None else _rewritten(conversation, model, seconds_left() - SEARCH_SECONDS)
     if rewritten and rewritten not in tried and seconds_left() > 0:
-        yield rewritten
+        yield "rewrite", rewritten
 
 
 def is_sufficient(outcome: SearchOutcome) -> bool:
@@ -173,8 +194,8 @@ def rewrite_prompt(conversation: ConversationQuery, seconds: float) -> Prompt:
         "user_question": conversation.question,
         "recent_conversation": "\n".join(lines)[-MAX_QUERY_CHARS:],
     }
-    system = conversation.prompt or prompts.load("rewrite")
-    return Prompt("rewrite", system, json.dumps(data, ensure_ascii=False), timeout=seconds)
+    system = conversation.prompt or prompts.load(REWRITE)
+    return Prompt(REWRITE, system, json.dumps(data, ensure_ascii=False), timeout=seconds)
 
 
 def _rewritten(conversation: ConversationQuery, model: LanguageModel, seconds: float) -> str:

@@ -42,6 +42,13 @@ Prompt = Annotated[str, Field(max_length=MAX_PROMPT_CHARS), AfterValidator(_chec
 TopK = Annotated[int, Field(ge=1, le=validation.MAX_TOP_K)]
 MaxChars = Annotated[int, Field(ge=1, le=MAX_CONTEXT_CHARS)]
 Rounds = Annotated[int, Field(ge=1, le=MAX_ROUNDS)]
+# The greatest values of numbers, and the most characters of texts; the least are 1.
+MAXIMA = {
+    "top_k": validation.MAX_TOP_K,
+    "max_chars": MAX_CONTEXT_CHARS,
+    "rounds": MAX_ROUNDS,
+    "rewrite_prompt": MAX_PROMPT_CHARS,
+}
 Inject = Literal["system", "user"]
 
 
@@ -88,10 +95,16 @@ class SettingsChange(Body):
 
 @dataclass(frozen=True, slots=True)
 class SettingsView:
-    """The settings in force for a user (None: for all users), and the changes made for this user, or for all."""
+    """The settings in force for a user (None: for all users), and the changes made for this user, or for all.
+
+    `inherited`: the settings that would be in force without these changes; those of `shared` (names) are set for all
+    users, the others in the configuration.
+    """
 
     in_force: ChatSettings
     changes: list[StoredSetting]
+    inherited: ChatSettings
+    shared: frozenset[str]
 
 
 def change_settings(memory: Memory, user_id: str | None, change: SettingsChange, changed_by: str) -> None:
@@ -112,26 +125,27 @@ def view_settings(memory: Memory, user_id: str | None, defaults: ChatSettings) -
     memory._engine.check_open()  # noqa: SLF001  (same package)
     user = _checked_user(user_id)
     with memory._engine.ledger.read() as connection:  # noqa: SLF001
-        changes = settings.of_user(connection, None)
-        own_changes = changes if user is None else settings.of_user(connection, user)
-    # A newer version may have stored names and values that this one does not know.
-    stored = {
-        change.name: change.value
-        for change in (*changes, *own_changes)
-        if change.value is not None and change.name in ChatSettings.model_fields
-    }
-    return SettingsView(_usable(defaults.model_dump(), stored), own_changes)
+        changes_of_all = settings.of_user(connection, None)
+        if user is None:
+            return SettingsView(_changed(defaults, changes_of_all), changes_of_all, defaults, frozenset())
+        changes = settings.of_user(connection, user)
+    inherited = _changed(defaults, changes_of_all)
+    shared = frozenset(change.name for change in changes_of_all if change.value is not None)
+    return SettingsView(_changed(inherited, changes), changes, inherited, shared)
 
 
-def _usable(defaults: dict[str, Any], stored: dict[str, Any]) -> ChatSettings:
-    """Returns the stored settings, and the defaults for those that are not stored or have unusable values."""
+def _changed(inherited: ChatSettings, changes: list[StoredSetting]) -> ChatSettings:
+    """Returns the settings with the changes that have usable values. A newer version may have stored other ones."""
+    names = ChatSettings.model_fields
+    stored = {change.name: change.value for change in changes if change.value is not None and change.name in names}
+    values = inherited.model_dump()
     try:
-        return ChatSettings.model_validate(defaults | stored)
+        return ChatSettings.model_validate(values | stored)
     except pydantic.ValidationError as error:
         logger.warning("%d stored settings have unusable values and are left out", error.error_count())
         unusable = {one["loc"][0] for one in error.errors()}
         return ChatSettings.model_validate(
-            defaults | {name: value for name, value in stored.items() if name not in unusable}
+            values | {name: value for name, value in stored.items() if name not in unusable}
         )
 
 

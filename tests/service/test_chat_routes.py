@@ -110,7 +110,10 @@ def chat(make_memory: Make, endpoint: ModelEndpoint, case: dict[str, Any]) -> It
 def test_a_clear_question_takes_one_step(chat: TestClient, endpoint: ModelEndpoint, case: dict[str, Any]) -> None:
     question, word = case["clear"]
     answer = recall(chat, question, make_turns(*case["turns"]))
-    assert answer["steps"] == [{"query": question, "found": len(answer["results"]), "enough": True}]
+    (step,) = answer["steps"]
+    assert (step["kind"], step["query"], step["enough"]) == ("question", question, True)
+    assert step["found"] == len(answer["results"])
+    assert 0 < step["took_ms"] <= answer["took_ms"]
     assert word in answer["block"]
     assert word in answer["results"][0]["memory"]
     assert answer["took_ms"] > 0
@@ -127,6 +130,11 @@ def test_a_vague_question_is_searched_with_its_conversation(
     answer = recall(chat, case["vague"], [*long, *make_turns(*case["turns"]), question])
     first, second = answer["steps"]
     assert (first["query"], first["enough"], second["enough"]) == (case["vague"], False, True)
+    assert (first["kind"], second["kind"]) == ("question", "conversation")
+    # The embedder reads no Chinese.
+    needed = {"en": 0.5, "zh": None}["en" if case["vague"].isascii() else "zh"]
+    assert first["similarity_needed"] == needed
+    assert first["similarity"] < (needed or 1)
     assert second["query"] == "\n".join(["y", *case["turns"], case["vague"]])
     assert len(second["query"]) <= 1200
     assert case["found"] in answer["block"]
@@ -141,6 +149,7 @@ def test_a_question_that_finds_too_little_is_rewritten(
     turns = make_turns(*case["indirect"])
     answer = recall(chat, case["vague"], turns, user_name="小雨", char_name="Max")
     assert [step["enough"] for step in answer["steps"]] == [False, False, True]
+    assert [step["kind"] for step in answer["steps"]] == ["question", "conversation", "rewrite"]
     assert answer["steps"][2]["query"] == case["rewritten"]
     assert case["found"] in answer["block"]
     (request,) = endpoint.requests
@@ -188,6 +197,9 @@ def test_a_block_has_as_many_memories_and_characters_as_asked_for(memory: Memory
     assert (answer["block"].count("tea number"), len(answer["results"]), answer["steps"][0]["found"]) == (3, 3, 3)
     assert recall(client, "tea", top_k=2)["block"].count("tea number") == 2
     assert 0 < len(recall(client, "tea", max_chars=150)["block"]) <= 150
+    client.put("/settings", params=ANA, json={"recall": False})
+    assert recall(client, "tea")["steps"] == []
+    assert recall(client, "tea", recall=True)["steps"] != []
 
 
 @pytest.mark.parametrize(

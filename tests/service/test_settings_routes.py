@@ -36,7 +36,8 @@ def put(client: TestClient, values: dict[str, Any], user_id: str | None = None, 
 
 
 def test_a_users_settings_come_before_those_of_all_users_and_these_before_the_defaults(client: TestClient) -> None:
-    assert get(client) == {"user_id": None, "settings": DEFAULTS, "own": {}}
+    answer = get(client)
+    assert (answer["user_id"], answer["settings"], answer["own"]) == (None, DEFAULTS, {})
     put(client, {"top_k": 3, "rounds": 1, "inject": "user"})
     assert put(client, {"top_k": 7, "rewrite_prompt": "Ours."}, "ana")["settings"] == {
         **DEFAULTS,
@@ -47,6 +48,27 @@ def test_a_users_settings_come_before_those_of_all_users_and_these_before_the_de
     }
     assert get(client, "bob")["settings"] == {**DEFAULTS, "top_k": 3, "rounds": 1, "inject": "user"}
     assert get(client)["settings"]["top_k"] == 3
+
+
+def test_an_answer_tells_what_is_inherited_and_from_where(client: TestClient) -> None:
+    put(client, {"top_k": 3})
+    of_ana = put(client, {"top_k": 7, "rounds": 1}, "ana")["inherited"]
+    assert of_ana["top_k"] == {"value": 3, "source": "all_users"}
+    assert of_ana["rounds"] == {"value": 2, "source": "configuration"}
+    assert of_ana.keys() == DEFAULTS.keys()
+    assert get(client)["inherited"]["top_k"] == {"value": 5, "source": "configuration"}
+
+
+def test_an_answer_tells_the_greatest_values_the_prompt_and_whether_there_is_a_language_model(
+    client: TestClient,
+) -> None:
+    answer = get(client)
+    for name, greatest in answer["maxima"].items():
+        for value, status in ((greatest, 200), (greatest + 1, 422)):
+            body = {name: "x" * value if name == "rewrite_prompt" else value}
+            assert client.put("/settings", json=body).status_code == status
+    assert "search query" in answer["built_in_prompt"]
+    assert answer["language_model"] is False
 
 
 def test_a_request_comes_before_all_settings(memory: Memory) -> None:

@@ -12,11 +12,12 @@ from pydantic import BaseModel, Field
 
 from graphmem import responses
 from graphmem.boundary import validation
-from graphmem.chat_worker import Recalled, RecallRequest
+from graphmem.chat_worker import Recalled, RecallRequest, RecallStep
 from graphmem.commands.types import UNSET
 from graphmem.errors import GraphmemError, StoreError, ValidationError
 from graphmem.logs import log_text
 from graphmem.model import Scope
+from graphmem.retrieval.fallback import QueryKind
 from graphmem.service import problems
 from graphmem.service.auth import Caller
 from graphmem.service.chat_settings import ChatSettings, MaxChars, Prompt, Rounds, TopK, settings_in_force
@@ -89,7 +90,7 @@ class RecallBody(IdsBody):
 
     `recent`: the messages before it that the model is shown, oldest first, as {"role", "content", "name"?}; unreadable
     ones are left out. `user_name`, `char_name`: the names of the user and of the character that answers, for the
-    language model. `rewrite`, `rewrite_prompt`, `top_k` and `max_chars` come before the settings.
+    language model. `recall`, `rewrite`, `rewrite_prompt`, `top_k` and `max_chars` come before the settings.
     """
 
     question: Annotated[str, Field(min_length=1, max_length=validation.MAX_QUERY_CHARS)]
@@ -98,17 +99,27 @@ class RecallBody(IdsBody):
     char_name: Name | None = None
     top_k: TopK | None = None
     max_chars: MaxChars | None = None
+    recall: bool | None = None
     rewrite: bool | None = None
     rewrite_prompt: Prompt | None = None
     reference_date: Moment | None = None
 
 
 class Step(BaseModel):
-    """One query of a recall: the memories found after it, and whether they were enough, so that it was the last."""
+    """One query of a recall: the memories found after it, and whether they were enough, so that it was the last.
 
+    `kind`: the question as it is, with its conversation, or as rewritten. `similarity` is the highest cosine of what
+    this query found, null without anything; from `similarity_needed` on it is enough, null if cosines do not count. A
+    question can also find enough by a name or by its words.
+    """
+
+    kind: QueryKind
     query: str
     found: int
     enough: bool
+    similarity: float | None
+    similarity_needed: float | None
+    took_ms: float
 
 
 class RecallAnswer(BaseModel):
@@ -145,7 +156,7 @@ async def recall(body: RecallBody, caller: CallerParam, service: ServiceParam) -
     service.metrics.on_recall(recalled)
     answer = RecallAnswer(
         block=recalled.block,
-        steps=[Step(query=query, found=found, enough=enough) for query, found, enough in recalled.steps],
+        steps=[_step(step) for step in recalled.steps],
         results=[dict(responses.hit(hit)) for hit in recalled.hits],
         took_ms=round((monotonic() - begin) * 1000, 1),
     )
@@ -154,8 +165,20 @@ async def recall(body: RecallBody, caller: CallerParam, service: ServiceParam) -
     return answer
 
 
+def _step(step: RecallStep) -> Step:
+    return Step(
+        kind=step.kind,
+        query=step.query,
+        found=step.found,
+        enough=step.is_sufficient,
+        similarity=None if step.similarity is None else round(step.similarity, 4),
+        similarity_needed=step.similarity_needed,
+        took_ms=round(step.seconds * 1000, 1),
+    )
+
+
 async def _recalled(body: RecallBody, scope: Scope, service: Service, deadline: float) -> Recalled:
-    of_request = body.model_dump(include={"top_k", "max_chars", "rewrite", "rewrite_prompt"})
+    of_request = body.model_dump(include={"top_k", "max_chars", "recall", "rewrite", "rewrite_prompt"})
     settings = await _settings(service, scope, deadline - monotonic(), **of_request)
     if not settings.recall:
         return Recalled()

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict
 
+from graphmem import prompts
 from graphmem.model import iso
+from graphmem.retrieval.fallback import REWRITE
 from graphmem.service import problems
 from graphmem.service.auth import Caller
-from graphmem.service.chat_settings import ChatSettings, SettingsChange, SettingsView, change_settings, view_settings
+from graphmem.service.chat_settings import (
+    MAXIMA,
+    ChatSettings,
+    SettingsChange,
+    SettingsView,
+    change_settings,
+    view_settings,
+)
 from graphmem.service.problems import Problem
-from graphmem.service.rest.dependencies import CallerParam, ServiceParam
+from graphmem.service.rest.dependencies import CallerParam, Service, ServiceParam
 
 router = APIRouter(tags=["settings"], responses=problems.documented())
 
@@ -33,12 +42,28 @@ class OwnSetting(BaseModel):
     changed_by: str
 
 
+class InheritedSetting(BaseModel):
+    """The value of a setting that is not set for this user (or for all users), and where it is from."""
+
+    value: Any
+    source: Literal["all_users", "configuration"]
+
+
 class SettingsAnswer(BaseModel):
-    """The settings in force, and those that were set or removed for this user (null: for all users)."""
+    """The settings in force, and those that were set or removed for this user (null: for all users).
+
+    `inherited` has each setting as it is when it is not set here. `maxima` has the greatest numbers and the most
+    characters, the least being 1; `built_in_prompt` is the prompt where `rewrite_prompt` is null. Without a
+    `language_model` no question is rewritten.
+    """
 
     user_id: str | None
     settings: ChatSettings
     own: dict[str, OwnSetting]
+    inherited: dict[str, InheritedSetting]
+    maxima: dict[str, int]
+    built_in_prompt: str
+    language_model: bool
 
 
 @router.get("/settings")
@@ -50,7 +75,8 @@ async def get_settings(
     A setting that a user does not have is that of all users, else the default.
     """
     user_id = _named_user(caller, of)
-    return _answer(user_id, await service.run(view_settings, service.memory.sync, user_id, service.chat_defaults))
+    view = await service.run(view_settings, service.memory.sync, user_id, service.chat_defaults)
+    return _answer(service, user_id, view)
 
 
 @router.put("/settings")
@@ -70,7 +96,7 @@ async def put_settings(
         change_settings(service.memory.sync, user_id, body, caller.key_id)
         return view_settings(service.memory.sync, user_id, service.chat_defaults)
 
-    return _answer(user_id, await service.run(change))
+    return _answer(service, user_id, await service.run(change))
 
 
 def _named_user(caller: Caller, of: SettingsOf) -> str | None:
@@ -78,9 +104,21 @@ def _named_user(caller: Caller, of: SettingsOf) -> str | None:
     return of.user_id if caller.role == "admin" else caller.scope({"user_id": of.user_id})["user_id"]
 
 
-def _answer(user_id: str | None, view: SettingsView) -> SettingsAnswer:
+def _answer(service: Service, user_id: str | None, view: SettingsView) -> SettingsAnswer:
     own = {
         change.name: OwnSetting(value=change.value, changed_at=iso(change.at), changed_by=change.changed_by)
         for change in view.changes
     }
-    return SettingsAnswer(user_id=user_id, settings=view.in_force, own=own)
+    inherited = {
+        name: InheritedSetting(value=value, source="all_users" if name in view.shared else "configuration")
+        for name, value in view.inherited.model_dump().items()
+    }
+    return SettingsAnswer(
+        user_id=user_id,
+        settings=view.in_force,
+        own=own,
+        inherited=inherited,
+        maxima=MAXIMA,
+        built_in_prompt=prompts.load(REWRITE),
+        language_model=service.memory.sync._engine.llm is not None,  # noqa: SLF001  (same package)
+    )

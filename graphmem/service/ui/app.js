@@ -3,6 +3,7 @@
 import { html, render, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./vendor/htm-preact.js";
 import { addressOf, readAddress } from "./addresses.js";
 import { onRefusedKey, send } from "./api.js";
+import { Chat, dropTyped } from "./chat.js";
 import { reasonOf, t } from "./i18n.js";
 import { Keys } from "./keys.js";
 import { Memories } from "./memories.js";
@@ -23,6 +24,7 @@ const EVERYBODY = ["admin", "app", "user"];
 const VIEWS = {
   memories: { icon: "list", letter: "m", view: Memories, roles: EVERYBODY },
   search: { icon: "find", letter: "s", view: Search, roles: EVERYBODY },
+  chat: { icon: "chat", letter: "c", view: Chat, roles: EVERYBODY, short: "chat_short" },
   system: { icon: "bars", letter: "u", view: System, roles: ["admin"], short: "system_short", isApart: true },
   usage: { icon: "bars", letter: "u", view: Usage, roles: ["app", "user"], isApart: true },
   keys: { icon: "lock", view: Keys, roles: ["admin"], isBehind: true },
@@ -40,7 +42,7 @@ let isAfterG = false;
 
 function onKeyDown(event) {
   const { target, key } = event;
-  const isTyping = target.closest?.("input, textarea, select, dialog");
+  const isTyping = target.closest?.("input:not([type=checkbox]), textarea, select, dialog");
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
   if (isTyping && !(key === "Escape" && !target.closest("dialog"))) return;
   if (key.length === 1 && !hasLetters()) return;
@@ -94,7 +96,7 @@ function Whose({ caller, user, onChoose }) {
 function Help({ onClose }) {
   const lines = {
     "/": "kb_filter", "j k": "kb_rows", Enter: "kb_open", Esc: "kb_close", e: "kb_edit", "Ctrl/⌘ Enter": "kb_save",
-    u: "kb_undo", Delete: "kb_delete", "g m": "kb_views", "g s": "search", "g u": "kb_usage", "?": "kb_help",
+    u: "kb_undo", Delete: "kb_delete", "g m": "kb_views", "g s": "search", "g c": "chat", "g u": "kb_usage", "?": "kb_help",
   };
   return html`<${Dialog} labelledby="help-title" onClose=${onClose}><div class="ask"><h2 id="help-title">${t("keyboard")}</h2>
     <dl class="shortcuts">${Object.entries(lines).map(([keys, key]) => html`<div key=${key}><dt><kbd>${keys}</kbd></dt><dd>${t(key)}</dd></div>`)}</dl>
@@ -103,17 +105,20 @@ function Help({ onClose }) {
     <div class="asks"><button type="button" class="btn" data-first onClick=${onClose}>${t("close")}</button></div><//>`;
 }
 
-/** What views need of the frame: the caller, the user, messages, keys, and the last change, which `u` takes back. */
+/**
+ * What views need of the frame: the caller, the user, messages, keys, and the last change, which `u` takes back.
+ *
+ * A change is {eventId, query, onUndone} for one of a memory, or {takeBack} with the function that takes another one back.
+ */
 function useFrame(caller, user) {
   const [toast, notify] = useState(null);
   const last = useRef(null);
   const frame = useMemo(() => {
     const say = (text, act, label) => notify({ text, act, label });
     const undo = async (change) => {
-      if (last.current?.eventId === change.eventId) last.current = null;
+      if (last.current === change || (change.eventId && last.current?.eventId === change.eventId)) last.current = null;
       try {
-        await send("POST", `/events/${encodeURIComponent(change.eventId)}/undo`, { query: change.query });
-        await change.onUndone();
+        await (change.takeBack ?? undoEvent)(change);
         say(t("undone"));
       } catch (error) {
         say(error.status === 400 ? t("undo_refused") : reasonOf(error));
@@ -130,6 +135,11 @@ function useFrame(caller, user) {
     return { caller, user: user || undefined, notify: say, undo, undoLast, changed, forgetChange, keys: registerKeys };
   }, [caller, user]);
   return [frame, toast, () => notify(null)];
+}
+
+async function undoEvent({ eventId, query, onUndone }) {
+  await send("POST", `/events/${encodeURIComponent(eventId)}/undo`, { query });
+  await onUndone();
 }
 
 function Frame({ caller, isLocked, onSignOut }) {
@@ -216,6 +226,7 @@ function App() {
 /** Forgets what belongs to one caller: texts that were typed, and the chosen user. */
 function forgetCaller() {
   dropDrafts();
+  dropTyped();
   setChosenUser(null);
 }
 

@@ -2,13 +2,14 @@
 
 import { language } from "./preferences.js";
 import chain from "./words/chain.js";
+import chat from "./words/chat.js";
 import frame from "./words/frame.js";
 import keys from "./words/keys.js";
 import memories from "./words/memories.js";
 import search from "./words/search.js";
 import system from "./words/system.js";
 
-const WORDS = { ...frame, ...chain, ...keys, ...memories, ...search, ...system };
+const WORDS = { ...frame, ...chain, ...chat, ...keys, ...memories, ...search, ...system };
 
 export const TYPES = {
   Person: ["Person", "人物"],

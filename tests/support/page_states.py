@@ -1,0 +1,277 @@
+"""The states of the page that its design names. Each function leads an open page to one, whatever the language.
+
+`screenshots.py` takes pictures of them; a test goes through them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlencode
+
+from graphmem.service.keys import Keys
+from support.page import Site
+from support.page_story import CONCERT_NOW, QUESTION, TURNS, USER, VAGUE_QUESTION
+
+State = Callable[[Site], None]
+STATES: dict[str, State] = {}
+UNKNOWN = "00000000-0000-4000-8000-000000000000"
+
+
+def state(function: State) -> State:
+    """Registers a state under the name of its function."""
+    STATES[function.__name__] = function
+    return function
+
+
+def button(site: Site, icon: str, within: str = "main") -> Any:
+    """The first button with an icon."""
+    return site.page.locator(f'{within} button:has(use[href="#i-{icon}"])').first
+
+
+def go(site: Site, view: str, shown: str, **query: str) -> None:
+    """Signs in and opens a view by its address; waits until an element is shown."""
+    site.enter(Keys(site.memory).create("user", user_id=USER).text)
+    site.page.locator(".row").first.wait_for()
+    address = f"{view}?{urlencode(query)}" if query else view
+    site.page.evaluate("address => { location.hash = address; }", address)
+    site.page.locator(shown).first.wait_for()
+
+
+def go_as(site: Site, role: str, view: str, shown: str) -> None:
+    """Signs in with a key of a role that is bound to nobody, and opens a view."""
+    site.enter(Keys(site.memory).create(role).text)
+    site.page.locator("h1, main .read").first.wait_for()
+    site.page.evaluate("address => { location.hash = address; }", view)
+    site.page.locator(shown).first.wait_for()
+
+
+def fail(site: Site, path: str) -> None:
+    """Lets requests of a path fail from now on."""
+    site.expected.append("Failed to load resource")
+    site.page.route(path, lambda route: route.abort())
+
+
+# --- sign-in ----------------------------------------------------------------------------------------------------------
+
+
+@state
+def sign_in(site: Site) -> None:
+    site.expected.append("Failed to load resource")
+    site.page.goto(f"{site.address}/ui/")
+    site.page.locator("#key").wait_for()
+
+
+@state
+def sign_in_refused(site: Site) -> None:
+    sign_in(site)
+    site.page.fill("#key", "gm_00000000_x")
+    site.page.press("#key", "Enter")
+    site.page.locator(".door .hint.bad").wait_for()
+
+
+@state
+def sign_in_above_the_page(site: Site) -> None:
+    memories_edited(site)
+    site.expected.append("Failed to load resource")
+    keys = Keys(site.memory)
+    for key in keys.all():
+        keys.revoke(key.id)
+    site.page.locator(".acts .btn.primary").click()
+    site.page.locator(".over #key").wait_for()
+
+
+@state
+def user_not_chosen(site: Site) -> None:
+    go_as(site, "app", "memories", "main .read")
+
+
+# --- memories ---------------------------------------------------------------------------------------------------------
+
+
+@state
+def memories(site: Site) -> None:
+    go(site, "memories", ".row")
+
+
+@state
+def memories_loading(site: Site) -> None:
+    memories(site)
+    site.page.route("**/memories?*", lambda route: None)
+    site.page.reload()
+    site.page.locator(".bone").first.wait_for()
+
+
+@state
+def memories_failed(site: Site) -> None:
+    memories(site)
+    fail(site, "**/memories?*")
+    site.page.reload()
+    site.page.locator(".say.bad").wait_for()
+
+
+@state
+def memories_none(site: Site) -> None:
+    memories(site)
+    site.page.locator(".find .field").fill("zeppelin")
+    site.page.locator(".empty").wait_for()
+
+
+@state
+def memories_kinds(site: Site) -> None:
+    memories(site)
+    site.page.locator(".picks .pick").first.click()
+    site.page.locator(".menu li").first.wait_for()
+
+
+@state
+def memories_users(site: Site) -> None:
+    go_as(site, "admin", "memories", ".row")
+    site.page.locator("button.whose").click()
+    site.page.locator(".menu li").nth(1).wait_for()
+
+
+@state
+def memories_first_day(site: Site) -> None:
+    site.enter(Keys(site.memory).create("user", user_id="nobody-yet").text)
+    site.page.locator(".ways").wait_for()
+
+
+@state
+def memories_opened(site: Site) -> None:
+    memories(site)
+    site.open(CONCERT_NOW)
+
+
+@state
+def memories_unknown(site: Site) -> None:
+    site.expected.append("Failed to load resource")
+    go(site, f"memories/{UNKNOWN}", ".panel .soft")
+
+
+@state
+def memories_edited(site: Site) -> None:
+    memories_opened(site)
+    button(site, "edit", ".acts").click()
+    site.page.locator(".panel textarea").fill(f"{CONCERT_NOW} Bring a torch.")
+
+
+@state
+def memories_not_saved(site: Site) -> None:
+    memories_edited(site)
+    fail(site, "**/memories/*")
+    site.page.locator(".acts .btn.primary").click()
+    site.page.locator(".hint.bad").wait_for()
+
+
+@state
+def memories_saved(site: Site) -> None:
+    memories_edited(site)
+    site.page.locator(".acts .btn.primary").click()
+    site.page.locator(".toast").wait_for()
+    site.page.locator(".ev ins").first.wait_for()
+
+
+@state
+def memories_erasing(site: Site) -> None:
+    memories_opened(site)
+    site.page.locator(".acts .warns").click()
+    site.page.locator("dialog").wait_for()
+
+
+@state
+def memories_erasing_confirmed(site: Site) -> None:
+    memories_erasing(site)
+    site.page.locator("dialog input").check()
+
+
+@state
+def keyboard(site: Site) -> None:
+    memories(site)
+    site.page.keyboard.press("?")
+    site.page.locator("dialog .shortcuts").wait_for()
+
+
+# --- search -----------------------------------------------------------------------------------------------------------
+
+
+@state
+def search_unasked(site: Site) -> None:
+    go(site, "search", ".query")
+
+
+@state
+def search(site: Site) -> None:
+    go(site, "search", ".hit .chain", q=QUESTION)
+
+
+@state
+def search_paths(site: Site) -> None:
+    search(site)
+    closed = site.page.locator('.why button[aria-expanded="false"]')
+    closed.first.click()
+    closed.first.click()
+
+
+@state
+def search_none(site: Site) -> None:
+    go(site, "search", ".empty", q="zeppelin", day="2020-02-02")
+
+
+@state
+def search_past(site: Site) -> None:
+    go(site, "search", ".say", q=QUESTION, as_of="2025-05-01")
+
+
+@state
+def search_failed(site: Site) -> None:
+    memories(site)
+    fail(site, "**/search")
+    site.page.evaluate("() => { location.hash = 'search?q=concert'; }")
+    site.page.locator(".say.bad").wait_for()
+
+
+# --- chat memory ------------------------------------------------------------------------------------------------------
+
+
+@state
+def chat(site: Site) -> None:
+    go(site, "chat", ".set")
+
+
+@state
+def chat_unsaved(site: Site) -> None:
+    chat(site)
+    site.page.locator("#c-max_chars").fill("1500")
+    site.page.locator("#c-save").uncheck()
+
+
+@state
+def chat_invalid(site: Site) -> None:
+    chat(site)
+    site.page.locator("#c-top_k").fill("0")
+    site.page.locator(".saved .btn.primary").click()
+    site.page.locator("#c-top_k-problem").wait_for()
+
+
+@state
+def chat_tried(site: Site) -> None:
+    chat(site)
+    for role, words in zip(("user", "assistant"), TURNS, strict=True):
+        site.page.locator(f"#c-turn-{role}").fill(words)
+    site.page.locator(".try form .field").fill(VAGUE_QUESTION)
+    site.page.keyboard.press("Enter")
+    site.page.locator(".block").wait_for()
+
+
+@state
+def chat_of_all(site: Site) -> None:
+    go_as(site, "admin", "chat", ".set")
+
+
+@state
+def chat_failed(site: Site) -> None:
+    memories(site)
+    fail(site, "**/settings*")
+    site.page.evaluate("() => { location.hash = 'chat'; }")
+    site.page.locator(".say.bad").wait_for()
