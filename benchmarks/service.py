@@ -130,13 +130,18 @@ def serving(home: str, variables: Mapping[str, str], workers: int = 1, **setting
     """Runs the command on a free port until the block ends."""
     serve = {"rate": "100000000/minute", "add_rate": "100000000/minute", "admin_api_key": ADMIN_KEY, **settings}
     environment = os.environ | variables | {f"GRAPHMEM_SERVE__{name.upper()}": str(serve[name]) for name in serve}
-    command = [sys.executable, "-m", "graphmem", "serve", "--port", "0", "--workers", str(workers), "--home", home]
+    command = [sys.executable, "-m", "graphmem", "serve", "--port", "0", "--workers", str(workers)]
+    if not variables:  # servers have the memories
+        command += ["--home", home]
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603
         assert process.stderr is not None
-        lines = iter(process.stderr)
-        found = next((match for line in lines if (match := re.search(r"serving on http://([\d.]+):(\d+)", line))), None)
-        if found is None:
-            sys.exit("the service did not start")
+        lines, said = iter(process.stderr), ""
+        for line in lines:
+            said += line
+            if found := re.search(r"serving on http://([\d.]+):(\d+)", line):
+                break
+        else:
+            sys.exit(f"the service did not start: {said}")
         # Somebody has to read what it logs, or it waits when the pipe is full.
         reader = ThreadPoolExecutor(1)
         reader.submit(lambda: sum(1 for _ in lines))

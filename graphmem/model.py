@@ -179,6 +179,18 @@ class View:
         return self.show_expired or expires_at is None or expires_at > self.moment
 
 
+@dataclass(frozen=True, slots=True)
+class ListFilter:
+    """Which memories of a view are listed: those observed in since <= at < until that mention an entity of a type.
+
+    None leaves a condition out.
+    """
+
+    mentions_type: EntityType | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
 # The embedding form of a text's vectors, and the bytes of one number in them.
 VECTOR, VECTOR_BYTES = "vector", 4
 

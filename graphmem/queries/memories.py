@@ -7,7 +7,7 @@ from datetime import datetime
 from itertools import islice
 
 from graphmem.boundary.filters import Filter, fields_of
-from graphmem.model import MemoryRecord, Relation, Scope, View
+from graphmem.model import ListFilter, MemoryRecord, Relation, Scope, View
 from graphmem.stores.ledger import Ledger, graph_reads, memories
 
 # Relations in one page, the newest; `queries.graph` reads all.
@@ -60,14 +60,22 @@ class MemorySlice:
 
 
 def memories_after(
-    ledger: Ledger, view: View, after: tuple[datetime, str] | None, *, limit: int, with_sources: bool
+    ledger: Ledger,
+    view: View,
+    list_filter: ListFilter,
+    after: tuple[datetime, str] | None,
+    *,
+    limit: int,
+    with_sources: bool,
 ) -> MemorySlice:
-    """Returns up to `limit` memories of those inside a view, newest observation first, after a place in this list.
+    """Returns up to `limit` memories of a view that match a filter, newest observation first, after a place.
 
     `after` is the time and the id of the memory at that place (None: from the beginning), so that changes between two
     calls move nothing from one part of the list to another. A view whose scope is empty holds the whole ledger.
     """
     with ledger.read() as connection:
-        records = memories.list_page(connection, view, after=after, limit=limit + 1, with_sources=with_sources)
-        total = memories.count_records(connection, view, with_sources=with_sources)
+        records = memories.list_page(
+            connection, view, list_filter, after=after, limit=limit + 1, with_sources=with_sources
+        )
+        total = memories.count_records(connection, view, list_filter, with_sources=with_sources)
     return MemorySlice(records[:limit], total, len(records) <= limit)

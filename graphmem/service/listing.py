@@ -10,7 +10,7 @@ from typing import Any
 from graphmem import responses
 from graphmem.boundary import validation
 from graphmem.memory import Memory
-from graphmem.model import Kind, Scope, View
+from graphmem.model import Kind, ListFilter, Scope, View
 from graphmem.queries.memories import memories_after
 from graphmem.types import MemoryDict
 
@@ -33,10 +33,14 @@ def list_memories(
     kinds: str | Sequence[str] | None = None,
     as_of: str | float | None = None,
     show_expired: bool = False,
+    mentions_type: str | None = None,
+    since: str | float | None = None,
+    until: str | float | None = None,
 ) -> Listing:
     """Returns up to `limit` memories of a scope, newest first, after the memory with this time and id.
 
-    The list is that of `Memory.get_all`, and of the whole ledger where `ids` names nothing. Raises ValidationError.
+    The list is that of `Memory.get_all`, and of the whole ledger where `ids` names nothing. `mentions_type`, `since`
+    and `until` are the conditions of a `ListFilter`. Raises ValidationError.
     """
     engine = memory._engine  # noqa: SLF001  (same package)
     engine.check_open()
@@ -49,5 +53,10 @@ def list_memories(
         as_of=None if as_of is None else validation.moment(as_of, "as_of"),
         show_expired=show_expired,
     )
-    found = memories_after(engine.ledger, view, after, limit=limit, with_sources=kinds is not None)
+    list_filter = ListFilter(
+        mentions_type=None if mentions_type is None else validation.entity_type(mentions_type, "mentions_type"),
+        since=None if since is None else validation.moment(since, "since"),
+        until=None if until is None else validation.moment(until, "until"),
+    )
+    found = memories_after(engine.ledger, view, list_filter, after, limit=limit, with_sources=kinds is not None)
     return Listing([responses.memory(record) for record in found.records], found.total, found.is_last)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 from support.chromium import find_chromium, open_page
+from support.fake_llm import Scripted
 from support.fakes import fake_models
 from support.page import WIDE, Site
 from support.service import served
 
 from graphmem import Memory, Settings
 from graphmem.service.keys import Keys
+from graphmem.testing import ModelEndpoint
 
 
 @pytest.fixture(scope="module")
@@ -24,9 +27,20 @@ def chromium() -> str:
 
 
 @pytest.fixture
-def memory(tmp_path: Any) -> Iterator[Memory]:
-    with Memory(settings=Settings.from_dict(fake_models(home=str(tmp_path)))) as memory:
-        yield memory
+def facts(request: pytest.FixtureRequest) -> Scripted | None:
+    """A language model that draws these facts, or none: `@pytest.mark.parametrize("facts", [{…}], indirect=True)`."""
+    return Scripted(request.param) if hasattr(request, "param") else None
+
+
+@pytest.fixture
+def memory(tmp_path: Any, facts: Scripted | None) -> Iterator[Memory]:
+    with ExitStack() as stack:
+        config: dict[str, Any] = {"home": str(tmp_path)}
+        if facts is not None:
+            endpoint = stack.enter_context(ModelEndpoint(default=facts))
+            model = {"openai_base_url": endpoint.url, "api_key": "any", "model": "test-model"}
+            config["llm"] = {"provider": "openai", "config": model}
+        yield stack.enter_context(Memory(settings=Settings.from_dict(fake_models(**config))))
 
 
 @pytest.fixture(params=[WIDE])

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
-from support.facts import fact, source_message
+from support.facts import fact, source_message, store
+from support.fake_llm import Scripted
+from support.fake_llm import fact as fact_of
 from support.page import HOSTILE, NARROW, REFUSED, Site
 
 from graphmem.service.keys import Keys
@@ -226,7 +229,7 @@ def test_the_dialog_names_the_words_and_asks_twice(site: Site) -> None:
     dialog.get_by_role("checkbox").check()
     erase.click()
     site.page.get_by_text("Erased.").wait_for()
-    assert site.row("Clara lives").count() == 0
+    site.row("Clara lives").wait_for(state="detached")
     assert site.memory.get(memory_id, user_id="ana") is None
     assert site.row("Ben drinks tea.").evaluate("row => row === document.activeElement")
 
@@ -348,3 +351,234 @@ def test_on_a_phone_the_panel_takes_the_place_of_the_list(site: Site) -> None:
         "all => all.map(one => one.getBoundingClientRect().height).filter(height => height < 36)"
     )
     assert small == []
+
+
+# --- adding -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_memory_is_added_and_opened(site: Site) -> None:
+    site.add("Ben drinks tea.")
+    site.enter()
+    page = site.page
+    page.get_by_role("link", name="Add").click()
+    field = page.get_by_label("Words of the memory")
+    field.wait_for()
+    assert page.url.endswith("#memories/new")
+    save = page.get_by_role("button", name="Save")
+    assert save.is_disabled() and save.get_attribute("title") == "Write some words first"
+    page.keyboard.type("Clara lives in Lisbon.")
+    page.keyboard.press("Escape")  # the draft stays
+    page.locator(".panel").wait_for(state="detached")
+    assert "Add" in site.focused()
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="中文").click()
+    page.get_by_role("button", name="English").click()
+    assert field.input_value() == "Clara lives in Lisbon."
+    field.press("Control+Enter")
+    page.locator(".panel .words", has_text="Clara lives in Lisbon.").wait_for()
+    page.locator(".toast", has_text="Kept.").wait_for()
+    assert page.locator(".toast").get_by_role("button", name="Undo").count() == 0
+    assert site.focused() == "Clara lives in Lisbon."
+    assert site.row("Clara lives").get_attribute("aria-current") == "true"
+    assert page.locator(".nav .count").text_content() == "2"
+    page.go_back()  # not to the empty field
+    page.locator(".panel").wait_for(state="detached")
+    assert page.url.endswith(("/ui/", "#memories"))
+    page.get_by_role("link", name="Add").click()
+    assert field.input_value() == ""
+
+
+def test_what_could_not_be_added_stays_in_the_field(site: Site) -> None:
+    site.expected.append("Failed to load resource")
+    site.enter()
+    page = site.page
+    page.get_by_role("link", name="Add").click()
+    field = page.get_by_label("Words of the memory")
+    field.fill("Clara lives in Lisbon.")
+    page.route("**/memories", lambda route: route.abort())
+    page.get_by_role("button", name="Save").click()
+    page.get_by_text("Not saved: The service does not answer; check that it runs. Your text is still here.").wait_for()
+    page.unroute("**/memories")
+    page.get_by_role("button", name="中文").click()
+    page.get_by_text("没能保存").wait_for()
+    page.get_by_role("button", name="English").click()
+    keys = Keys(site.memory)
+    keys.revoke(keys.all()[0].id)
+    page.get_by_role("button", name="Save").click()
+    page.get_by_text("The key is not valid any more").wait_for()
+    page.get_by_label("Key").fill(keys.create("user", user_id="ana").text)
+    page.keyboard.press("Enter")
+    page.locator(".over").wait_for(state="detached")
+    assert field.input_value() == "Clara lives in Lisbon."
+    page.get_by_role("button", name="Save").click()
+    site.row("Clara lives").wait_for()
+    assert site.memory.get_all(user_id="ana")["total"] == 1
+
+
+def test_a_memory_that_is_not_linked_yet_says_so(site: Site) -> None:
+    def add(route: Any) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, json={**answer.json(), "pending": ["graph"]})
+
+    site.enter()
+    page = site.page
+    page.route("**/memories", lambda route: add(route) if route.request.method == "POST" else route.fallback())
+    page.get_by_role("link", name="Add").click()
+    page.get_by_label("Words of the memory").fill("Clara lives in Lisbon.")
+    page.get_by_role("button", name="Save").click()
+    page.get_by_text("kept; still being linked").wait_for()
+    page.reload()
+    page.locator(".panel .words").wait_for()
+    assert page.get_by_text("kept; still being linked").count() == 0
+
+
+def test_an_admin_of_all_users_chooses_one_before_adding(site: Site) -> None:
+    site.add("Ben drinks tea.")
+    site.enter(Keys(site.memory).create("admin").text)
+    page = site.page
+    page.get_by_role("link", name="Add").click()
+    page.get_by_text("Whose memory is it to be?").wait_for()
+    assert site.focused() == "Whose memory is it to be?"
+    assert page.get_by_role("button", name="Save").count() == 0
+    page.get_by_role("button", name="Memory of Everybody. Choose another").click()
+    page.get_by_role("option", name="ana").click()
+    page.get_by_role("heading", name="What is remembered of ana").wait_for()
+    page.get_by_role("link", name="Add").click()
+    page.get_by_label("Words of the memory").fill("Clara lives in Lisbon.")
+    page.get_by_role("button", name="Save").click()
+    page.locator(".panel .words").wait_for()
+    assert {one["user_id"] for one in site.memory.get_all(user_id="ana")["results"]} == {"ana"}
+
+
+SINGS, LOVES = fact_of("Sings in a choir"), fact_of("Loves rehearsals")
+DRAWN = {"I sing in a choir and love rehearsals.": [SINGS, LOVES], "I moved to Rome.": ["Moved to Rome"]}
+
+
+@pytest.mark.parametrize("facts", [DRAWN], indirect=True)
+def test_facts_that_a_model_draws_are_shown_and_so_is_that_there_are_none(site: Site, facts: Scripted) -> None:
+    site.enter()
+    page = site.page
+
+    def add(text: str) -> None:
+        page.get_by_role("link", name="Add").click()
+        page.get_by_label("Words of the memory").fill(text)
+        page.get_by_label("Words of the memory").press("Control+Enter")
+
+    add("I sing in a choir and love rehearsals.")
+    page.locator(".toast", has_text="Kept as 2 facts.").wait_for()
+    assert site.row("Sings in a choir").get_attribute("aria-current") == "true"
+    assert site.row("Loves rehearsals").count() == 1
+    page.get_by_role("button", name="中文").click()
+    page.locator(".toast", has_text="已记下 2 条事实。").wait_for()  # a message follows the language
+    page.get_by_role("button", name="English").click()
+    add("Well, well.")
+    page.get_by_text("No fact was found in these words").wait_for()
+    assert page.get_by_label("Words of the memory").input_value() == "Well, well."
+    page.get_by_role("button", name="Save").click()
+    site.row("Well, well.").wait_for()
+    facts.broken = True
+    add("I moved to Rome.")
+    page.locator(".toast", has_text="Kept; facts will be drawn from it later.").wait_for()
+    page.locator(".panel").wait_for(state="detached")
+
+
+# --- names, filters, what belongs to a memory -------------------------------------------------------------------------
+
+LISBON = {"key": "lisbon", "name": "Lisbon", "type": "Place"}
+CLARA = {"key": "clara", "name": "Clara", "type": "Person"}
+
+
+def test_names_lead_to_the_graph_and_their_types_filter(site: Site) -> None:
+    store(site.memory, "Clara lives in Lisbon.", user_id="ana", mentions=[CLARA, LISBON])
+    store(site.memory, "Clara sings.", user_id="ana", mentions=[CLARA])
+    store(site.memory, "It rains.", user_id="ana", mentions=[])
+    site.enter()
+    page = site.page
+    assert site.open("lives in Lisbon").locator(".words a").evaluate_all("all => all.map(one => one.hash)") == [
+        "#graph?around=Clara",
+        "#graph?around=Lisbon",
+    ]
+    assert page.locator(".chip").evaluate_all("all => all.map(one => one.hash)").count("#graph?around=Lisbon") == 1
+    page.get_by_role("button", name="Type of a name").click()
+    page.keyboard.type("Plac")
+    page.keyboard.press("Enter")
+    site.row("Clara sings.").wait_for(state="detached")
+    assert page.locator(".row").count() == 1
+    page.get_by_text("1 to 1 of 1").wait_for()
+    assert page.locator(".nav .count").text_content() == "3"
+    assert page.locator(".panel .words").count() == 1
+    page.reload()  # filters are in the address
+    site.row("lives in Lisbon").wait_for()
+    assert page.locator(".row").count() == 1
+    page.get_by_label("Day").fill("2024-05-02")
+    page.get_by_text("Nothing is remembered with these filters.").wait_for()
+    page.get_by_label("Day").fill("2024-05-01")
+    site.row("lives in Lisbon").wait_for()
+    page.get_by_role("button", name="Take the filters off").click()
+    site.row("It rains.").wait_for()
+
+
+def test_attachments_are_lines_of_text(site: Site) -> None:
+    picture = {"type": "image_url", "image_url": {"url": "https://x.test/cat.png", "caption": "My cat"}}
+    text = {"type": "text", "text": "Look at her."}
+    site.memory.add([{"role": "user", "content": [text, picture]}], user_id="ana")
+    site.enter()
+    attached = site.open("Look at her.").locator(".attached")
+    assert attached.locator(".read").text_content() == "https://x.test/cat.png · My cat"
+    assert attached.locator("img, a").count() == 0
+
+
+def test_a_memory_that_was_replaced_leads_to_the_later_one(site: Site) -> None:
+    old = fact(site.memory, "Clara lives in Porto.", user_id="ana", valid_to="2024-06-01T00:00:00Z")
+    later = [{"kind": "replaces", "memory": old}]
+    store(site.memory, "Clara lives in Lisbon.", user_id="ana", kind="fact", links=later)
+    site.enter()
+    panel = site.open("Clara lives in Lisbon.")
+    panel.get_by_role("link", name="an earlier memory").click()
+    panel.locator(".words", has_text="Porto").wait_for()
+    assert "No longer true since" in panel.text_content()
+    panel.get_by_role("link", name="a later memory").click()
+    panel.locator(".words", has_text="Lisbon").wait_for()
+
+
+# --- keys, motion, many rows ------------------------------------------------------------------------------------------
+
+
+def test_esc_closes_the_nearest_first(site: Site) -> None:
+    site.add("Clara lives in Lisbon.")
+    site.enter()
+    page, panel = site.page, site.open("Clara lives")
+    page.keyboard.press("Delete")
+    page.get_by_role("dialog").wait_for()
+    page.keyboard.press("Escape")
+    page.get_by_role("dialog").wait_for(state="detached")
+    assert panel.count() == 1
+    page.get_by_role("button", name="Kinds").click()
+    page.keyboard.press("Escape")
+    page.get_by_role("listbox").wait_for(state="detached")
+    assert site.focused() == "Kinds" and panel.count() == 1
+    page.keyboard.press("Escape")
+    panel.wait_for(state="detached")
+    assert "Clara lives" in site.focused()
+
+
+@pytest.mark.parametrize("motion", ["no-preference", "reduce"])
+def test_an_erased_row_collapses_after_the_message_unless_motion_is_unwanted(site: Site, motion: str) -> None:
+    for text in ("Clara lives in Lisbon.", "Ben drinks tea."):
+        site.add(text)
+    site.page.emulate_media(reduced_motion=motion)
+    site.enter()
+    page = site.page
+    site.open("Clara lives").get_by_role("button", name="Delete…").click()
+    watch = """() => new Promise((done) => new MutationObserver(() => {
+        if (!document.querySelector(".toast")) return;
+        const count = (what) => document.querySelectorAll(what).length;
+        done({ leaving: count(".leaving"), rows: count(".row") });
+    }).observe(document.body, { childList: true, subtree: true }))"""
+    page.evaluate(f"() => {{ window.seen = ({watch})(); }}")
+    page.get_by_role("checkbox").check()
+    page.get_by_role("button", name="Erase for good").click()
+    seen = page.evaluate("() => window.seen")
+    assert seen == ({"leaving": 1, "rows": 2} if motion == "no-preference" else {"leaving": 0, "rows": 1})
+    site.row("Clara lives").wait_for(state="detached")
+    assert page.locator(".row").count() == 1 and page.locator(".nav .count").text_content() == "1"

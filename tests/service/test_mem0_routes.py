@@ -247,6 +247,36 @@ def test_a_list_of_kinds_and_of_a_past_moment(client: TestClient, memory: Memory
     ok(client.get("/memories?user_id=ana&as_of=yesterday"), 400)
 
 
+@pytest.mark.parametrize("ids", [{"user_id": "ana"}, {}], ids=["user", "all"])
+def test_a_list_by_type_of_name_and_by_time(make: Make, ids: dict[str, str]) -> None:
+    memory = make()
+    with client_of(memory) as client:
+        texts = ["Clara met Dora.", "nothing to name.", "Clara sings.", "Ben drinks tea."]
+        met, nameless, sings, tea = (
+            added(client, text, timestamp=f"2026-05-0{day}T12:00:00Z") for day, text in enumerate(texts, 1)
+        )
+        clara_type = memory.entity("Clara", user_id="ana")["type"]  # type: ignore[index]
+
+        def listed(**params: Any) -> list[str]:
+            answer = ok(client.get("/memories", params={**ids, **params}))
+            assert answer["total"] >= len(answer["results"])
+            return ids_of(answer)
+
+        assert listed(mentions_type=clara_type.lower()) == [tea, sings, met]
+        assert listed(mentions_type="Event") == []
+        assert listed(since="2026-05-02T12:00:00Z", until="2026-05-04T12:00:00Z") == [sings, nameless]
+        assert listed(until="2026-05-02T14:00:00+02:00", mentions_type=clara_type) == [met]
+        params = {**ids, "mentions_type": clara_type, "limit": "2"}
+        page = ok(client.get("/memories", params=params))
+        assert (ids_of(page), page["total"]) == ([tea, sings], 3)
+        rest = {**params, "cursor": page["next_cursor"]}
+        assert ids_of(ok(client.get("/memories", params=rest))) == [met]
+        ok(client.get("/memories", params={**rest, "mentions_type": "Event"}), 400)
+        for wrong in ({"mentions_type": "Dragon"}, {"since": "soon"}, {"until": "soon"}):
+            (name,) = wrong
+            assert name in ok(client.get("/memories", params={**ids, **wrong}), 400)["detail"]
+
+
 def test_an_admin_lists_the_memories_of_all(client: TestClient) -> None:
     expected = {added(client), added(client, user_id="ben")}
     answer = ok(client.get("/memories"))

@@ -16,7 +16,7 @@ from graphmem.commands.types import UNSET, MessageIdReused
 from graphmem.errors import NotFoundError
 from graphmem.integrations.base import result_dict
 from graphmem.memory import DEFAULT_LIST_LIMIT, Memory
-from graphmem.model import SCOPE_NAMES
+from graphmem.model import SCOPE_NAMES, EntityType
 from graphmem.queries.history import events_of_memory
 from graphmem.service import listing, problems
 from graphmem.service.auth import Caller
@@ -112,6 +112,11 @@ class ListQuery(ScopeQuery):
         default=None, description="List the memories valid at that time: ISO 8601, or seconds since 1970."
     )
     show_expired: bool = False
+    mentions_type: str | None = Field(
+        default=None, description=f"List the memories that mention a name of this type: {', '.join(EntityType)}."
+    )
+    since: str | None = Field(default=None, description="List the memories observed at that time or later.")
+    until: str | None = Field(default=None, description="List the memories observed before that time.")
 
 
 @router.post("/memories", response_model_exclude_unset=True, responses={202: {"model": answers.AddAnswer}})
@@ -194,8 +199,14 @@ async def get_memories(
     query.name_ignored(response)
     ids = caller.scope(query.named(), required=False)
     kinds = None if query.kinds is None else [kind for one in query.kinds for kind in one.split(",")]
-    as_of = None if query.as_of is None else _moment(query.as_of)
-    options: dict[str, Any] = {"kinds": kinds, "as_of": as_of, "show_expired": query.show_expired}
+    options: dict[str, Any] = {
+        "kinds": kinds,
+        "as_of": _moment(query.as_of),
+        "show_expired": query.show_expired,
+        "mentions_type": query.mentions_type,
+        "since": _moment(query.since),
+        "until": _moment(query.until),
+    }
     asked = validation.merge_aliases(query.limit, query.top_k, ("limit", "top_k"))
     found = await service.run(
         listing.list_memories,
@@ -216,8 +227,10 @@ async def get_memories(
     )
 
 
-def _moment(text: str) -> Moment:
+def _moment(text: str | None) -> Moment | None:
     """Returns the time of a query parameter: epoch seconds as a number, and a "+" before a time zone in its place."""
+    if text is None:
+        return None
     text = text.strip()
     return float(text) if _EPOCH_SECONDS.fullmatch(text) else _ZONE_AFTER_SPACE.sub(r"\1+\2", text)
 

@@ -4,10 +4,10 @@ import { html, render, useEffect, useLayoutEffect, useMemo, useRef, useState } f
 import { addressOf, readAddress } from "./addresses.js";
 import { onRefusedKey, send } from "./api.js";
 import { Chat, dropTyped } from "./chat.js";
-import { reasonOf, t } from "./i18n.js";
+import { dropDrafts } from "./editor.js";
+import { number, reasonOf, t } from "./i18n.js";
 import { Keys } from "./keys.js";
 import { Memories } from "./memories.js";
-import { dropDrafts } from "./memory.js";
 import { Dialog, Icon, IconButton, Menu, Toast } from "./parts.js";
 import {
   chosenUser, currentKey, hasLetters, onPreference, setChosenUser, setKey, setLetters, switchLanguage, switchTheme, takeKey,
@@ -69,11 +69,13 @@ function useAddress(views) {
   return now;
 }
 
-function Nav({ views, now, isBar, ...rest }) {
+/** `counts` are figures beside the names of views; `isBar`: the bar of a phone, without the views that others lead to. */
+function Nav({ views, now, isBar, counts = {}, ...rest }) {
   const shown = Object.entries(views).filter(([, { isBehind }]) => !(isBar && isBehind));
   return html`<nav aria-label=${t("views")} ...${rest}>${shown.map(([name, { icon, short, isApart }]) => html`${isApart && !isBar && html`<hr />`}
     <a key=${name} href=${addressOf(name)} title=${t(name)} aria-current=${name === now ? "page" : null}>
-      <${Icon} name=${icon} /><span>${t(isBar && short ? short : name)}</span></a>`)}</nav>`;
+      <${Icon} name=${icon} /><span>${t(isBar && short ? short : name)}</span>
+      ${counts[name] != null && html`<span class="count num">${number(counts[name])}</span>`}</a>`)}</nav>`;
 }
 
 function Whose({ caller, user, onChoose }) {
@@ -112,29 +114,34 @@ function Help({ onClose }) {
  */
 function useFrame(caller, user) {
   const [toast, notify] = useState(null);
+  const [counts, setCounts] = useState({});
   const last = useRef(null);
   const frame = useMemo(() => {
+    // A text that is a function follows the language while it is shown.
     const say = (text, act, label) => notify({ text, act, label });
+    const count = (view, n) => setCounts((now) => (now[view] === n ? now : { ...now, [view]: n }));
     const undo = async (change) => {
       if (last.current === change || (change.eventId && last.current?.eventId === change.eventId)) last.current = null;
       try {
         await (change.takeBack ?? undoEvent)(change);
-        say(t("undone"));
+        say(() => t("undone"));
       } catch (error) {
-        say(error.status === 400 ? t("undo_refused") : reasonOf(error));
+        if (error.status === undefined) throw error; // a fault of the page
+        say(() => (error.status === 400 ? t("undo_refused") : reasonOf(error)));
       }
     };
     const changed = (change, text) => {
       last.current = change;
-      say(text, () => undo(change), t("undo"));
+      say(text, () => undo(change), () => t("undo"));
     };
     const forgetChange = () => {
       last.current = null;
     };
-    const undoLast = () => (last.current ? undo(last.current) : say(t("nothing_to_undo")));
-    return { caller, user: user || undefined, notify: say, undo, undoLast, changed, forgetChange, keys: registerKeys };
+    const undoLast = () => (last.current ? undo(last.current) : say(() => t("nothing_to_undo")));
+    return { caller, user: user || undefined, notify: say, undo, undoLast, changed, forgetChange, count, keys: registerKeys };
   }, [caller, user]);
-  return [frame, toast, () => notify(null)];
+  useEffect(() => void setCounts({}), [user]);
+  return { frame, toast, counts, dropToast: () => notify(null) };
 }
 
 async function undoEvent({ eventId, query, onUndone }) {
@@ -147,7 +154,7 @@ function Frame({ caller, isLocked, onSignOut }) {
   const [isHelping, setHelping] = useState(false);
   const views = Object.fromEntries(Object.entries(VIEWS).filter(([, { roles }]) => roles.includes(caller.role)));
   const { view: name, id, query } = useAddress(views);
-  const [frame, toast, dropToast] = useFrame(caller, user);
+  const { frame, toast, counts, dropToast } = useFrame(caller, user);
   const choose = (chosen) => {
     setChosenUser(chosen);
     setUser(chosen);
@@ -167,7 +174,7 @@ function Frame({ caller, isLocked, onSignOut }) {
         <path d="M7 7h16" stroke="currentColor" stroke-width="1.8" /><rect x=".9" y="3.4" width="8.2" height="7.2" rx="1.8" class="hole" stroke="currentColor" stroke-width="1.8" />
         <circle cx="15" cy="7" r="3" fill="currentColor" /><rect x="20" y="2.5" width="9.6" height="9" rx="2" fill="currentColor" /></svg><span>graphmem</span></a>
       <${Whose} caller=${caller} user=${user} onChoose=${choose} />
-      <${Nav} class="nav" views=${views} now=${name} />
+      <${Nav} class="nav" views=${views} now=${name} counts=${counts} />
       <footer>${caller.role === "admin" && html`<${Lamp} />`}<${IconButton} icon="lang" label=${t("language")} onClick=${switchLanguage} />
         <${IconButton} icon="half" label=${t("theme")} onClick=${switchTheme} />
         ${currentKey() !== null && html`<${IconButton} icon="lock" label=${t("sign_out")} onClick=${onSignOut} />`}</footer></header>

@@ -8,7 +8,7 @@ import { Busy, Dialog } from "./parts.js";
 export function Erase({ record, origin, app, onErased, onClose }) {
   const [isSure, setSure] = useState(false);
   const [isBusy, setBusy] = useState(false);
-  const [problem, setProblem] = useState("");
+  const [failure, setFailure] = useState(null);
   const messages = record.kind === "fact" ? origin.messages.length : 0;
   const gone = [
     [messages, "erase_messages"],
@@ -23,9 +23,10 @@ export function Erase({ record, origin, app, onErased, onClose }) {
       onClose();
       onErased(receipt.deleted);
       app.forgetChange();
-      app.notify(others > 0 ? t("erased_with", { n: others }) : t("erased"));
+      app.notify(() => (others > 0 ? t("erased_with", { n: others }) : t("erased")));
     } catch (error) {
-      setProblem(t("not_erased", { reason: reasonOf(error) }));
+      if (error.status === undefined) throw error; // a fault of the page
+      setFailure(error);
       setBusy(false);
     }
   };
@@ -38,7 +39,7 @@ export function Erase({ record, origin, app, onErased, onClose }) {
     ${messages > 0 && origin.messages.map((one) => html`<p class="read faint" key=${one.memory_id} lang=${languageOf(one.content)}>${one.content}</p>`)}
     <label class="sure"><input type="checkbox" checked=${isSure} onChange=${(event) => setSure(event.target.checked)} />
       <span>${t("erase_sure")}</span></label>
-    ${problem && html`<p class="hint bad" role="alert">${problem}</p>`}</div>
+    ${failure && html`<p class="hint bad" role="alert">${t("not_erased", { reason: reasonOf(failure) })}</p>`}</div>
     <div class="asks"><button type="button" class="btn" data-first onClick=${onClose}>${t("erase_not")}</button>
       <${Busy} class="danger" busy=${isBusy} disabled=${!isSure || isBusy} title=${isSure ? null : t("erase_first")}
         label=${t("erase_do")} busyLabel=${t("erase_busy")} onClick=${erase} /></div><//>`;

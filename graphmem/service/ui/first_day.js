@@ -1,6 +1,7 @@
 // What is shown while nothing is remembered: three ways to begin.
 
 import { html } from "./vendor/htm-preact.js";
+import { addressOf } from "./addresses.js";
 import { t } from "./i18n.js";
 import { Icon, Thread } from "./parts.js";
 import { currentKey } from "./preferences.js";
@@ -20,7 +21,7 @@ function snippets(user) {
 }
 
 export function FirstDay({ app, onLook }) {
-  const copy = (text) => navigator.clipboard?.writeText(text).then(() => app.notify(t("copied")));
+  const copy = (text) => navigator.clipboard?.writeText(text).then(() => app.notify(() => t("copied")));
   const steps = Object.entries(snippets(app.user ?? app.caller.user_id));
   return html`<section class="view"><div class="first"><${Thread} /><h1>${t("first_title")}</h1>
     <p class="lead">${t("first_lead")}</p>
@@ -30,6 +31,7 @@ export function FirstDay({ app, onLook }) {
           <button type="button" class="btn small" aria-label=${`${t("copy")}: ${t(`first_${name}`)}`} onClick=${() => copy(text)}>
             <${Icon} name="copy" /><span>${t("copy")}</span></button></div></div></li>`)}</ol>
     <p class="wait"><i /><span>${t("first_wait")}</span>
-      <button type="button" class="btn small" onClick=${onLook}>${t("first_look")}</button></p>
+      <button type="button" class="btn small" onClick=${onLook}>${t("first_look")}</button>
+      <a class="btn primary small" href=${addressOf("memories", "new")}><${Icon} name="plus" /><span>${t("add")}</span></a></p>
   </div></section>`;
 }

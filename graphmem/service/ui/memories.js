@@ -1,15 +1,16 @@
 // The view of all memories: a list by day with filters, and the opened memory beside it.
 
-import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
-import { addressOf } from "./addresses.js";
+import { html, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./vendor/htm-preact.js";
+import { Add } from "./add.js";
+import { addressOf, readAddress } from "./addresses.js";
 import { send } from "./api.js";
 import { FirstDay } from "./first_day.js";
-import { day, languageOf, localDay, number, reasonOf, t, weekday } from "./i18n.js";
+import { TYPES, day, languageOf, localDay, number, reasonOf, t, typeName, weekday } from "./i18n.js";
 import { Memory } from "./memory.js";
 import { Bones, Busy, Failed, Icon, Menu, Time, speakerOf } from "./parts.js";
 
 const PAGE_ROWS = 100;
-// Rows that are looked through at a time for filters that the service does not have: words and day.
+// Rows that are looked through at a time for words, a filter that the service does not have.
 const FILTER_ROWS = 1000;
 const KINDS = {
   usual: undefined,
@@ -19,8 +20,28 @@ const KINDS = {
   all: "fact,episode,summary",
 };
 
-function matches(record, words, wantedDay) {
-  if (wantedDay && localDay(record.at) !== wantedDay) return false;
+// The id of a memory in the address while it is written.
+const NEW = "new";
+
+/** Returns the filters that an address names; others than the page offers are left out. */
+function filtersOf({ words = "", kind, type, day: wanted = "" }) {
+  return {
+    words,
+    kind: kind in KINDS ? kind : "usual",
+    type: type in TYPES ? type : "",
+    day: /^\d{4}-\d\d-\d\d$/.test(wanted) && !Number.isNaN(Date.parse(wanted)) ? wanted : "",
+  };
+}
+
+/** Returns the times between which a local day (YYYY-MM-DD) is. */
+function boundsOf(wanted) {
+  if (!wanted) return {};
+  const [since, until] = [new Date(`${wanted}T00:00`), new Date(`${wanted}T00:00`)];
+  until.setDate(until.getDate() + 1);
+  return { since: since.toISOString(), until: until.toISOString() };
+}
+
+function matches(record, words) {
   const text = `${record.memory} ${speakerOf(record)}`.toLowerCase();
   return words.toLowerCase().split(/\s+/).every((word) => text.includes(word));
 }
@@ -37,15 +58,18 @@ function daysOf(rows) {
 
 const NOT_LOADED = { rows: [], total: 0, cursor: "", isLoaded: false, isBusy: true, problem: "" };
 
-/** Loads a list of memories page by page. `isSearching`: larger pages, for filters of the page itself. */
-function useList(user, kinds, isSearching) {
+/** Loads a list of memories page by page. `isSearching`: larger pages, for words are looked for by the page itself. */
+function useList(user, { kind, type, day: wanted }, isSearching) {
   const [list, setList] = useState(NOT_LOADED);
   const round = useRef(0); // the answer to an earlier question is dropped
   const load = useCallback(
     async (before) => {
       const mine = (round.current += 1);
       setList((now) => ({ ...now, isBusy: true, problem: "" }));
-      const query = { user_id: user, kinds, limit: isSearching ? FILTER_ROWS : PAGE_ROWS, cursor: before?.cursor };
+      const query = {
+        user_id: user, kinds: KINDS[kind], mentions_type: type, ...boundsOf(wanted),
+        limit: isSearching ? FILTER_ROWS : PAGE_ROWS, cursor: before?.cursor,
+      };
       try {
         const page = await send("GET", "/memories", { query });
         if (mine !== round.current) return;
@@ -56,14 +80,15 @@ function useList(user, kinds, isSearching) {
         if (mine === round.current) setList({ ...(before ?? NOT_LOADED), isBusy: false, problem });
       }
     },
-    [user, kinds, isSearching],
+    [user, kind, type, wanted, isSearching],
   );
   return [list, setList, load];
 }
 
-function Row({ record, isOpen }) {
+function Row({ record, href, isOpen, isLeaving, onLeft }) {
   const isChanged = record.updated_at !== record.created_at;
-  return html`<li><a class="row" href=${addressOf("memories", record.id)} data-id=${record.id} aria-current=${isOpen ? "true" : null}>
+  return html`<li class=${isLeaving ? "leaving" : null} inert=${isLeaving} onAnimationEnd=${onLeft}>
+    <a class="row" href=${href} data-id=${record.id} aria-current=${isOpen ? "true" : null}>
     <span class="who" lang=${languageOf(speakerOf(record))}>${speakerOf(record)}</span>
     <span class="cell"><span class="read" lang=${languageOf(record.memory)}>${record.memory}</span>
       ${(record.kind !== "episode" || isChanged) && html` <span class="tags">
@@ -72,21 +97,30 @@ function Row({ record, isOpen }) {
     <span class="meta"><${Time} at=${record.at} as="time" class="num" /></span></a></li>`;
 }
 
+function isNarrowed({ words, kind, type, day: wanted }) {
+  return Boolean(words || type || wanted || kind !== "usual");
+}
+
 function Filters({ filters, setFilters, field }) {
-  const { words, kind, day: wantedDay } = filters;
+  const { words, kind, type, day: wantedDay } = filters;
   const change = (values) => setFilters({ ...filters, ...values });
-  const options = Object.keys(KINDS).map((value) => ({ value, label: t(`kinds_${value}`) }));
+  const kinds = Object.keys(KINDS).map((value) => ({ value, label: t(`kinds_${value}`) }));
+  const types = Object.keys(TYPES).map((value) => ({ value, label: typeName(value) }));
+  types.unshift({ value: "", label: t("type_any") });
   return html`<div class="filters">
     <div class="find"><${Icon} name="find" /><input class="field" type="search" ref=${field} aria-label=${t("filter")}
       placeholder=${t("filter_hint")} value=${words} onInput=${(event) => change({ words: event.target.value })} /><kbd>/</kbd></div>
     <div class="filters picks">
-      <${Menu} class=${kind === "usual" ? "pick" : "pick on"} label=${t("kinds")} value=${kind} options=${options}
+      <${Menu} class=${kind === "usual" ? "pick" : "pick on"} label=${t("kinds")} value=${kind} options=${kinds}
         onChoose=${(value) => change({ kind: value })}
         button=${() => html`<span>${t(`kinds_${kind}`)}</span><${Icon} name="down" />`} />
+      <${Menu} class=${type ? "pick on" : "pick"} label=${t("type")} value=${type} options=${types}
+        onChoose=${(value) => change({ type: value })}
+        button=${() => html`<span>${type ? typeName(type) : t("type_any")}</span><${Icon} name="down" />`} />
       <label class=${wantedDay ? "pick on" : "pick"}><span>${t("day")}</span>
         <input type="date" value=${wantedDay} onInput=${(event) => change({ day: event.target.value })} /></label>
-      ${(words || wantedDay || kind !== "usual") && html`<button type="button" class="btn quiet small"
-        onClick=${() => setFilters({ words: "", kind: "usual", day: "" })}><${Icon} name="x" /><span>${t("filter_off")}</span></button>`}
+      ${isNarrowed(filters) && html`<button type="button" class="btn quiet small"
+        onClick=${() => setFilters(filtersOf({}))}><${Icon} name="x" /><span>${t("filter_off")}</span></button>`}
     </div></div>`;
 }
 
@@ -105,62 +139,98 @@ function Pager({ list, shown, isSearching, onMore }) {
       label=${t(isSearching ? "older_search" : "older")} />`}</div>`;
 }
 
-/** `id` is the opened memory's, "" without one. */
-export function Memories({ app, id }) {
-  const [filters, setFilters] = useState({ words: "", kind: "usual", day: "" });
-  const isSearching = Boolean(filters.words.trim() || filters.day);
-  const [list, setList, load] = useList(app.user, KINDS[filters.kind], isSearching);
-  const [field, root, former] = [useRef(), useRef(), useRef("")];
+/** Removes memories from a list: rows that are shown collapse once the message about it is there, unless motion is unwanted. */
+function useRemoval(shown, setList) {
+  const [leaving, setLeaving] = useState(new Set());
+  const drop = (ids) => setList((now) => ({ ...now, rows: now.rows.filter((one) => !ids.has(one.id)) }));
+  const remove = (ids) => {
+    setList((now) => ({ ...now, total: now.total - now.rows.filter((one) => ids.includes(one.id)).length }));
+    const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    const collapsing = new Set(isStill ? [] : shown.filter((one) => ids.includes(one.id)).map((one) => one.id));
+    setLeaving((now) => new Set([...now, ...collapsing]));
+    drop(new Set(ids.filter((one) => !collapsing.has(one))));
+  };
+  const onLeft = (id) => {
+    setLeaving((now) => new Set([...now].filter((one) => one !== id)));
+    drop(new Set([id]));
+  };
+  return { leaving, remove, onLeft };
+}
+
+/** `id` is the opened memory's, "" without one and `NEW` while one is written; `query` are the filters. */
+export function Memories({ app, id, query }) {
+  const filters = filtersOf(query);
+  const words = filters.words.trim();
+  const [list, setList, load] = useList(app.user, filters, Boolean(words));
+  const [pendingId, setPendingId] = useState(""); // of a memory that was added and is not linked yet
+  const [field, root, adder, former] = [useRef(), useRef(), useRef(), useRef("")];
   useEffect(() => void load(null), [load]);
+  const shown = useMemo(() => (words ? list.rows.filter((one) => matches(one, words)) : list.rows), [list.rows, words]);
+  const { leaving, remove, onLeft } = useRemoval(shown, setList);
+  const isWhole = !isNarrowed(filters);
   useEffect(() => {
-    // A day that is older than what is loaded: load on until it is reached.
-    const oldest = list.rows.at(-1);
-    if (filters.day && list.cursor && !list.isBusy && !list.problem && localDay(oldest.at) >= filters.day) load(list);
-  }, [filters.day, list]);
-  const shown = isSearching ? list.rows.filter((one) => matches(one, filters.words.trim(), filters.day)) : list.rows;
+    if (list.isLoaded && !list.isBusy && isWhole) app.count("memories", list.total);
+  }, [list, isWhole]);
+  const addressTo = (wanted, wantedFilters = filters) => {
+    const { kind, ...others } = wantedFilters;
+    return addressOf("memories", wanted, { ...others, kind: kind === "usual" ? "" : kind });
+  };
+  const setFilters = (wanted) => location.replace(addressTo(id, wanted));
   const rowOf = (wanted) => root.current.querySelector(`.row[data-id="${CSS.escape(wanted)}"]`);
   useLayoutEffect(() => {
-    if (former.current && !id) rowOf(former.current)?.focus();
+    if (former.current && !id) (former.current === NEW ? adder.current : rowOf(former.current))?.focus();
     former.current = id;
   }, [id]);
   const step = (by) => {
+    const staying = shown.filter((one) => !leaving.has(one.id));
     const focused = document.activeElement?.closest?.(".row")?.dataset.id;
-    const place = shown.findIndex((one) => one.id === (id || focused));
-    const next = shown[place < 0 ? 0 : place + by];
+    const place = staying.findIndex((one) => one.id === (id || focused));
+    const next = staying[place < 0 ? 0 : place + by];
     if (!next) return;
-    if (id) location.hash = addressOf("memories", next.id);
+    if (id) location.hash = addressTo(next.id);
     else rowOf(next.id)?.focus();
   };
   useLayoutEffect(() => app.keys({ "/": () => field.current.focus(), j: () => step(1), k: () => step(-1) }));
+  const close = () => {
+    location.hash = addressTo();
+  };
   const onChanged = (record) =>
     setList((now) => ({ ...now, rows: now.rows.map((one) => (one.id === record.id ? record : one)) }));
   const onErased = (ids) => {
     const place = shown.findIndex((one) => one.id === id);
     const next = shown.slice(place + 1).find((one) => !ids.includes(one.id)) ?? shown[place - 1];
-    setList((now) => {
-      const rows = now.rows.filter((one) => !ids.includes(one.id));
-      return { ...now, rows, total: now.total - (now.rows.length - rows.length) };
-    });
+    remove(ids);
     former.current = next?.id ?? "";
-    location.hash = addressOf("memories");
+    close();
   };
-  const isEmpty = list.isLoaded && !list.isBusy && !list.problem && list.total === 0 && filters.kind === "usual";
+  const onAdded = (added, isPending) => {
+    setPendingId(isPending ? added : "");
+    load(null);
+    // Without filters, so that it is in the list. Somebody who went elsewhere meanwhile stays there.
+    if (readAddress(location.hash).id === NEW) location.replace(addressOf("memories", added));
+  };
+  const isEmpty = list.isLoaded && !list.isBusy && !list.problem && list.total === 0 && !list.rows.length && isWhole;
   if (isEmpty && !id) return html`<${FirstDay} app=${app} onLook=${() => load(null)} />`;
   return html`<section class="view" ref=${root}><div class=${id ? "split open" : "split alone"}>
     <div class="list">
-      <div class="head"><div><h1>${titleOf(app)}</h1><p class="num">${list.isLoaded ? t("total", { n: list.total }) : "\u00a0"}</p></div></div>
+      <div class="head"><div><h1>${titleOf(app)}</h1><p class="num">${list.isLoaded ? t("total", { n: list.total }) : "\u00a0"}</p></div>
+        <a class="btn primary" ref=${adder} href=${addressTo(NEW)}><${Icon} name="plus" /><span>${t("add")}</span></a></div>
       <${Filters} filters=${filters} setFilters=${setFilters} field=${field} />
       ${list.problem && html`<${Failed} onRetry=${() => load(list.isLoaded ? list : null)}>
         ${t("not_loaded", { reason: list.problem })}<//>`}
       ${!list.isLoaded && list.isBusy && html`<${Bones} rows=${8} />`}
       ${daysOf(shown).map((one) => html`<section class="day" key=${one.key}>
         <h2><span>${day(one.at, { short: true })}</span> <small>${weekday(one.at)}</small></h2>
-        <ul class="rows">${one.rows.map((record) => html`<${Row} key=${record.id} record=${record} isOpen=${record.id === id} />`)}</ul>
+        <ul class="rows">${one.rows.map((record) => html`<${Row} key=${record.id} record=${record} href=${addressTo(record.id)}
+          isOpen=${record.id === id} isLeaving=${leaving.has(record.id)} onLeft=${() => onLeft(record.id)} />`)}</ul>
       </section>`)}
-      ${list.isLoaded && !list.isBusy && !list.problem && !shown.length && html`<div class="empty"><p class="read">${t("none")}</p>
-        <p class="soft">${t("none_do")}</p></div>`}
-      ${list.isLoaded && html`<${Pager} list=${list} shown=${shown} isSearching=${isSearching} onMore=${() => load(list)} />`}
+      ${list.isLoaded && !list.isBusy && !list.problem && !shown.length && html`<div class="empty">
+        <p class="read">${t(isWhole ? "first_title" : "none")}</p>${!isWhole && html`<p class="soft">${t("none_do")}</p>`}</div>`}
+      ${list.isLoaded && list.total > 0 && html`<${Pager} list=${list} shown=${shown} isSearching=${Boolean(words)}
+        onMore=${() => load(list)} />`}
     </div>
-    ${id && html`<${Memory} key=${id} id=${id} app=${app} onStep=${step} onChanged=${onChanged} onErased=${onErased} />`}
+    ${id === NEW && html`<${Add} app=${app} onAdded=${onAdded} onClose=${close} />`}
+    ${id && id !== NEW && html`<${Memory} key=${id} id=${id} app=${app} addressTo=${addressTo} wasPending=${id === pendingId}
+      onStep=${step} onChanged=${onChanged} onErased=${onErased} />`}
   </div></section>`;
 }

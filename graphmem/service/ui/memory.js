@@ -4,77 +4,36 @@ import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from 
 import { addressOf } from "./addresses.js";
 import { memoryPath, send } from "./api.js";
 import { diffWords } from "./diff.js";
+import { Editor, hasDraft } from "./editor.js";
 import { Erase } from "./erase.js";
 import { languageOf, moment, nodes, reasonOf, t, typeName } from "./i18n.js";
 import { splitAtNames } from "./marks.js";
-import { Bones, Busy, Failed, Icon, IconButton, Time, speakerOf } from "./parts.js";
+import { Bones, Failed, Icon, IconButton, Time, speakerOf } from "./parts.js";
 
 const UNDOABLE = new Set(["UPDATE", "RETIRE"]);
-// Texts that were typed and not saved, by the memory's id: closing a panel does not lose them.
-const drafts = new Map();
+const graphOf = (name) => addressOf("graph", "", { around: name });
 
-/** Forgets all texts that were typed and not saved. */
-export function dropDrafts() {
-  drafts.clear();
-}
-
-/** The words of a memory, with the names that it mentions underlined where they stand exactly so. */
+/** The words of a memory; the names that it mentions are underlined where they stand exactly so, and lead to the graph. */
 function Words({ text, mentions, target }) {
   const types = new Map(mentions.map((one) => [one.name, one.type.toLowerCase()]));
   const parts = splitAtNames(text, [...types.keys()]);
   return html`<p class="read words" tabindex="-1" ref=${target} lang=${languageOf(text)}>${parts.map((part, place) =>
-    place % 2 ? html`<mark class=${types.get(part)}>${part}</mark>` : part)}</p>`;
+    place % 2 ? html`<a class="named" href=${graphOf(part)}><mark class=${types.get(part)}>${part}</mark></a>` : part)}</p>`;
 }
 
-function Byline({ record, isPending }) {
+function Others({ words, name, ids, addressTo }) {
+  return ids.map((id) => html`<p class="byline" key=${id}>${nodes(words, { it: html`<a href=${addressTo(id)}>${name}</a>` })}</p>`);
+}
+
+/** Who said a memory and when, and which ones it replaced or was replaced by. */
+function Byline({ record, origin, isPending, addressTo }) {
   const who = speakerOf(record);
   const values = { who: html`<b>${who}</b>`, when: html`<${Time} at=${record.at} />` };
   return html`<p class="byline">${nodes(who ? "said" : "noted", values)}
       ${isPending && html` <span class="faint">${t("pending")}</span>`}</p>
-    ${record.valid_to && html`<p class="byline">${nodes("retired", { when: html`<${Time} at=${record.valid_to} as="day" />` })}</p>`}`;
-}
-
-function Editor({ id, text, onSave, onLeave }) {
-  const [draft, setDraft] = useState(drafts.get(id) ?? text);
-  const [isBusy, setBusy] = useState(false);
-  const [problem, setProblem] = useState("");
-  const field = useRef();
-  useLayoutEffect(() => field.current.focus(), []);
-  const type = (value) => {
-    setDraft(value);
-    drafts.set(id, value);
-  };
-  const leave = () => {
-    drafts.delete(id);
-    onLeave();
-  };
-  const save = async () => {
-    if (isBusy) return;
-    if (draft === text) return leave();
-    setBusy(true);
-    try {
-      await onSave(draft);
-      leave();
-    } catch (error) {
-      setProblem(t("not_saved", { reason: reasonOf(error) }));
-      setBusy(false);
-      field.current?.focus();
-    }
-  };
-  const onKeyDown = (event) => {
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) save();
-    else if (event.key === "Escape") onLeave(); // the draft stays
-    else return;
-    event.preventDefault();
-    event.stopPropagation();
-  };
-  return html`<div onKeyDown=${onKeyDown}>
-    <textarea class="field read" rows="5" ref=${field} aria-label=${t("words")} lang=${languageOf(draft)} value=${draft}
-      aria-invalid=${problem ? "true" : null} aria-describedby=${problem ? "edit-problem" : null}
-      onInput=${(event) => type(event.target.value)} />
-    ${problem && html`<p class="hint bad" id="edit-problem" role="alert">${problem}</p>`}
-    <div class="acts"><${Busy} class="primary" busy=${isBusy} label=${t("save")} busyLabel=${t("saving")} onClick=${save} />
-      <button type="button" class="btn quiet" onClick=${leave}>${t("keep")}</button></div></div>`;
+    ${record.valid_to && html`<p class="byline">${nodes("retired", { when: html`<${Time} at=${record.valid_to} as="day" />` })}</p>`}
+    <${Others} words="replaced_by" name=${t("later_memory")} ids=${origin.replaced_by} addressTo=${addressTo} />
+    <${Others} words="replaces" name=${t("earlier_memory")} ids=${origin.replaces} addressTo=${addressTo} />`;
 }
 
 function Sources({ record, origin }) {
@@ -87,12 +46,29 @@ function Sources({ record, origin }) {
     ${!messages.length && html`<p class="faint">${t("no_sources")}</p>`}</section>`;
 }
 
+/** What was sent with a message beside its text, as lines: nothing is fetched. */
+function Attachments({ metadata }) {
+  const parts = Array.isArray(metadata.attachments) ? metadata.attachments.filter((one) => typeof one?.type === "string") : [];
+  if (!parts.length) return null;
+  return html`<section class="part"><h2><span>${t("attachments")}</span> <small>${parts.length}</small></h2>
+    <ul class="attached">${parts.map((part, place) => html`<li key=${place}><span class="faint">${part.type}</span>
+      <span class="read">${textsOf(part).join(" · ")}</span></li>`)}</ul></section>`;
+}
+
+/** Returns the texts of a content part without its type: its caption and its link, wherever they stand in it. */
+function textsOf(part) {
+  return Object.entries(part).flatMap(([name, value]) => {
+    if (name === "type") return [];
+    return typeof value === "object" && value !== null ? textsOf(value) : [String(value)];
+  });
+}
+
 function People({ mentions }) {
   if (!mentions.length) return null;
   return html`<section class="part"><h2><span>${t("people")}</span></h2><div class="chips">${mentions.map((one) => {
     const type = one.type.toLowerCase();
-    return html`<span class=${`chip ${type}`} key=${one.key} title=${typeName(one.type)}>
-      <svg class=${`t ${type}`} role="img" aria-label=${typeName(one.type)}><use href=${`#t-${type}`} /></svg><span>${one.name}</span></span>`;
+    return html`<a class=${`chip ${type}`} key=${one.key} href=${graphOf(one.name)} title=${typeName(one.type)}>
+      <svg class=${`t ${type}`} role="img" aria-label=${typeName(one.type)}><use href=${`#t-${type}`} /></svg><span>${one.name}</span></a>`;
   })}</div></section>`;
 }
 
@@ -117,9 +93,9 @@ function History({ events, onUndo }) {
 }
 
 /** Loads a memory with its origin, and changes it. */
-function useMemory(app, id, onChanged) {
+function useMemory(app, id, onChanged, wasPending) {
   const [loaded, setLoaded] = useState({ record: null, origin: null, error: null });
-  const [isPending, setPending] = useState(false);
+  const [isPending, setPending] = useState(wasPending);
   const query = { user_id: app.user };
   const load = useCallback(async () => {
     const [record, origin] = await Promise.all([
@@ -142,15 +118,17 @@ function useMemory(app, id, onChanged) {
     setPending(Boolean(record.pending?.length));
     const origin = await load();
     const event = origin.events.findLast((one) => one.event === "UPDATE");
-    app.changed({ eventId: event.id, query, onUndone }, t("saved"));
+    app.changed({ eventId: event.id, query, onUndone }, () => t("saved"));
+    return record;
   };
   const undo = (eventId) => app.undo({ eventId, query, onUndone });
   return { ...loaded, isPending, reload, save, undo };
 }
 
-export function Memory({ id, app, onStep, onChanged, onErased }) {
-  const { record, origin, error, isPending, reload, save, undo } = useMemory(app, id, onChanged);
-  const [isEditing, setEditing] = useState(drafts.has(id));
+/** `addressTo(id)` returns the address of another memory, of none without `id`. `wasPending`: it was not linked yet when it was added. */
+export function Memory({ id, app, addressTo, wasPending, onStep, onChanged, onErased }) {
+  const { record, origin, error, isPending, reload, save, undo } = useMemory(app, id, onChanged, wasPending);
+  const [isEditing, setEditing] = useState(hasDraft(id));
   const [isErasing, setErasing] = useState(false);
   const words = useRef();
   const isLoaded = record !== null;
@@ -158,8 +136,9 @@ export function Memory({ id, app, onStep, onChanged, onErased }) {
     if (isLoaded && !isEditing) words.current?.focus();
   }, [isLoaded, isEditing]);
   const close = () => {
-    location.hash = addressOf("memories");
+    location.hash = addressTo();
   };
+  const leave = () => setEditing(false);
   useLayoutEffect(() => {
     const ready = isLoaded ? { e: () => setEditing(true), Delete: () => setErasing(true) } : {};
     return app.keys({ Escape: close, ...ready });
@@ -175,18 +154,19 @@ export function Memory({ id, app, onStep, onChanged, onErased }) {
       ${isMissing && html`<p class="read">${t("no_memory")}</p><p class="soft">${t("no_memory_do")}</p>`}
       ${error && !isMissing && html`<${Failed} onRetry=${reload}>${t("memory_failed", { reason: reasonOf(error) })}<//>`}
       ${isLoaded && html`
-        ${isEditing ? html`<${Editor} id=${id} text=${record.memory} onSave=${save} onLeave=${() => setEditing(false)} />`
+        ${isEditing ? html`<${Editor} name=${id} text=${record.memory} leaveLabel=${t("keep")} onSave=${save} onSaved=${leave} onLeave=${leave} />`
           : html`<${Words} text=${record.memory} mentions=${origin.mentions} target=${words} />`}
-        <${Byline} record=${record} isPending=${isPending} />
+        <${Byline} record=${record} origin=${origin} isPending=${isPending} addressTo=${addressTo} />
         ${!isEditing && html`<div class="acts">
           <button type="button" class="btn" onClick=${() => setEditing(true)}><${Icon} name="edit" /><span>${t("edit")}</span></button>
           <span class="end" /><button type="button" class="btn quiet warns" onClick=${() => setErasing(true)}>${t("erase")}</button></div>`}
         <${Sources} record=${record} origin=${origin} />
+        <${Attachments} metadata=${record.metadata} />
         <${People} mentions=${origin.mentions} />
         <${History} events=${origin.events} onUndo=${undo} />`}
     </div>
     ${isLoaded && html`<footer><span class="mono">${id}</span>
-      <button type="button" class="btn quiet small" onClick=${() => navigator.clipboard?.writeText(id).then(() => app.notify(t("copied")))}>
+      <button type="button" class="btn quiet small" onClick=${() => navigator.clipboard?.writeText(id).then(() => app.notify(() => t("copied")))}>
         <${Icon} name="copy" /><span>${t("copy_id")}</span></button></footer>`}
     ${isErasing && html`<${Erase} record=${record} origin=${origin} app=${app} onErased=${onErased} onClose=${() => setErasing(false)} />`}
   </aside>`;

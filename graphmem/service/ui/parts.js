@@ -76,6 +76,8 @@ export function Bones({ rows }) {
   </div>`;
 }
 
+const said = (text) => (typeof text === "function" ? text() : text);
+
 /** One message at the bottom, with a button for its action if it has one; gone after a while. */
 export function Toast({ toast, onGone }) {
   const [isHeld, hold] = useState(false);
@@ -90,8 +92,8 @@ export function Toast({ toast, onGone }) {
   };
   return html`<div class="toasts" role="status" onMouseEnter=${() => hold(true)} onMouseLeave=${() => hold(false)}
     onFocusIn=${() => hold(true)} onFocusOut=${() => hold(false)}>
-    ${toast && html`<p class="toast"><span>${toast.text}</span>
-      ${toast.act && html`<button type="button" class="btn" onClick=${act}>${toast.label}</button>`}
+    ${toast && html`<p class="toast"><span>${said(toast.text)}</span>
+      ${toast.act && html`<button type="button" class="btn" onClick=${act}>${said(toast.label)}</button>`}
       <button type="button" class="btn icon" aria-label=${t("close")} onClick=${onGone}><${Icon} name="x" /></button></p>`}
   </div>`;
 }

@@ -29,6 +29,7 @@ from graphmem.errors import StoreError
 from graphmem.model import (
     SCOPE_NAMES,
     Kind,
+    ListFilter,
     MemoryRecord,
     Scope,
     View,
@@ -41,7 +42,7 @@ from graphmem.stores.ledger import visibility
 from graphmem.stores.ledger.array_parameters import in_array, json_object_agg
 from graphmem.stores.ledger.decoding import decoding
 from graphmem.stores.ledger.dialects import upsert
-from graphmem.stores.ledger.schema import further_runs, links, memories, partitions
+from graphmem.stores.ledger.schema import entities, further_runs, links, memories, mentions, partitions
 
 # SQLite takes at most 32,766 parameters in one statement; longer lists of ids go in batches.
 BATCH = 10_000
@@ -196,9 +197,15 @@ def _listing(shape: visibility.ViewShape, *, with_sources: bool) -> Select[Any]:
 
 
 def list_page(
-    connection: Connection, view: View, *, after: tuple[datetime, str] | None, limit: int, with_sources: bool
+    connection: Connection,
+    view: View,
+    list_filter: ListFilter,
+    *,
+    after: tuple[datetime, str] | None,
+    limit: int,
+    with_sources: bool,
 ) -> list[MemoryRecord]:
-    """Returns up to `limit` memories inside the view, newest observation first, as `list_records` does.
+    """Returns up to `limit` memories inside the view that match the filter, in the order of `list_records`.
 
     `after` is the time and the id of the last memory before the page. If that memory was deleted, the page begins with
     the first memory of that moment.
@@ -210,6 +217,7 @@ def list_page(
         row = connection.scalar(of_memory.where(*visibility.scope_conditions(view.scope)))
         values |= {"after_at": moment, "after_row": _LAST_ROW if row is None else row}
     statement = _page(visibility.shape(view), is_first=after is None, with_sources=with_sources)
+    statement = statement.where(*_filter_conditions(list_filter))
     return [decode_record(row) for row in connection.execute(statement, {**values, "limit": limit}).mappings()]
 
 
@@ -224,9 +232,12 @@ def _page(shape: visibility.ViewShape, *, is_first: bool, with_sources: bool) ->
     return statement.where(at <= moment, or_(at < moment, same_moment))
 
 
-def count_records(connection: Connection, view: View, *, with_sources: bool) -> int:
-    """Returns the number of memories inside the view; source messages count only with `with_sources`."""
-    statement = _count(visibility.shape(view), with_sources=with_sources)
+def count_records(connection: Connection, view: View, list_filter: ListFilter, *, with_sources: bool) -> int:
+    """Returns the number of memories inside the view that match the filter.
+
+    Source messages count only with `with_sources`.
+    """
+    statement = _count(visibility.shape(view), with_sources=with_sources).where(*_filter_conditions(list_filter))
     return connection.scalar(statement, view_values(connection, view)) or 0
 
 
@@ -234,6 +245,23 @@ def count_records(connection: Connection, view: View, *, with_sources: bool) -> 
 def _count(shape: visibility.ViewShape, *, with_sources: bool) -> Select[Any]:
     statement = select(func.count()).select_from(memories).where(*visibility.conditions(shape))
     return statement if with_sources else statement.where(memories.c.source_only.is_(False))
+
+
+def _filter_conditions(list_filter: ListFilter) -> list[ColumnElement[bool]]:
+    at: ColumnElement[int] = memories.c.at
+    clauses: list[ColumnElement[bool]] = []
+    if list_filter.since is not None:
+        clauses.append(at >= micros(list_filter.since))
+    if list_filter.until is not None:
+        clauses.append(at < micros(list_filter.until))
+    if list_filter.mentions_type is not None:
+        of_type = (
+            select(mentions.c.memory)
+            .join(entities, entities.c.id == mentions.c.entity)
+            .where(mentions.c.memory == memories.c.id, entities.c.type == list_filter.mentions_type.value)
+        )
+        clauses.append(of_type.correlate(memories).exists())
+    return clauses
 
 
 def ids_between(connection: Connection, view: View, start: int, end: int, limit: int) -> list[str]:
