@@ -151,13 +151,15 @@ export function openCanvas(element, { onSelect, onMove }) {
   // Labels come last, the weightiest first; one that would cover another goes elsewhere beside its name or, until there is room, away.
   function drawLabels(context, scale) {
     const taken = [];
+    const [start, end] = [picture.screen2GraphCoords(0, 0), picture.screen2GraphCoords(element.clientWidth, element.clientHeight)];
     Object.assign(context, { textAlign: "center", textBaseline: "middle", lineJoin: "round" });
     const write = (text, spots, ink, weight, isNeeded) => {
       const size = LABEL_PIXELS / scale;
       context.font = `${weight} ${size}px ${font}`;
       const width = context.measureText(text).width;
       const boxes = spots(width, size).map(([x, y]) => [x - width / 2, y - size * 0.6, x + width / 2, y + size * 0.6]);
-      const box = boxes.find((one) => !taken.some((other) => one[0] < other[2] && other[0] < one[2] && one[1] < other[3] && other[1] < one[3]));
+      const free = boxes.filter((one) => !taken.some((other) => one[0] < other[2] && other[0] < one[2] && one[1] < other[3] && other[1] < one[3]));
+      const box = free.find((one) => one[0] > start.x && one[2] < end.x) ?? free[0];
       if (!box && !isNeeded) return;
       const [left, top, right, bottom] = box ?? boxes[0];
       taken.push([left, top, right, bottom]);
