@@ -350,7 +350,7 @@ def test_on_a_phone_all_of_it_fits_in_chinese(site: Site) -> None:
     site.enter()
     page = site.page
     page.get_by_role("button", name="中文").click()
-    page.get_by_role("navigation").get_by_role("link", name="对话记忆").last.click()
+    page.get_by_role("navigation").get_by_role("link", name="对话", exact=True).click()
     page.get_by_role("heading", name="对话记忆").wait_for()
     page.get_by_role("textbox", name="最多条数").fill("0")
     page.get_by_text("请填写 1 到 1,000 之间的整数。").wait_for()

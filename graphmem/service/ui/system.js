@@ -109,7 +109,7 @@ function Requests({ found }) {
 function SearchFigure({ text }) {
   const series = histograms(text).search_duration_seconds?.[""];
   const seconds = within(series, SHARES.at(-1));
-  return html`<${Figure} label=${t("search_within")} note=${seconds === null ? t("search_none") : t("since_start")}>
+  return html`<${Figure} label=${t("search_within")} note=${seconds === null ? t("search_unmeasured") : t("since_start")}>
     ${seconds === null ? "–" : t("span_milliseconds", { n: bound(series, SHARES.at(-1)) })}<//>`;
 }
 

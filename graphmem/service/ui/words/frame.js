@@ -4,6 +4,7 @@ export default {
   skip: ["Skip to content", "跳到内容"],
   views: ["Views", "视图"],
   memories: ["Memories", "记忆"],
+  chat_short: ["Chat", "对话"],
   search: ["Search", "搜索"],
   language: ["中文", "English"],
   theme: ["Light or dark", "浅色或深色"],

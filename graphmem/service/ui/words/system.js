@@ -14,7 +14,7 @@ export default {
 
   stored: ["Memories", "记忆"],
   search_within: ["Search, 99 of 100 within", "搜索，99% 快于"],
-  search_none: ["no search yet", "尚无搜索"],
+  search_unmeasured: ["no search yet", "尚无搜索"],
   since_start: ["since the start", "自启动以来"],
   tokens: ["Tokens", "Token"],
   cost: ["Cost", "费用"],
