@@ -87,6 +87,7 @@ class AsyncMemory:
     unalias = _awaited(Memory.unalias)
     rename_entity = _awaited(Memory.rename_entity)
     graph = _awaited(Memory.graph)
+    count_by_day = _awaited(Memory.count_by_day)
     flush = _awaited(Memory.flush)
     retry_failed = _awaited(Memory.retry_failed)
     stats = _awaited(Memory.stats)

@@ -8,7 +8,7 @@ import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import IO, TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
 
 from pydantic import BaseModel
@@ -44,7 +44,7 @@ from graphmem.model import ALL_KINDS, Kind, MemoryRecord, Message, Scope, View
 from graphmem.queries.entities import find_entity, list_entities
 from graphmem.queries.graph import build_graph
 from graphmem.queries.history import events_of_memory, trace_origin
-from graphmem.queries.memories import find_memory, list_memories
+from graphmem.queries.memories import count_by_day, find_memory, list_memories
 from graphmem.retrieval import context
 from graphmem.retrieval.pipeline import search
 from graphmem.retrieval.sentence_matching import UNSPLIT_CHARS
@@ -630,17 +630,25 @@ class Memory:
         return [responses.entity(entity) for entity in entities]
 
     def entity(
-        self, key: str, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None, limit: int = 100
+        self,
+        key: str,
+        *,
+        user_id: Any = None,
+        agent_id: Any = None,
+        run_id: Any = None,
+        limit: int = 100,
+        as_of: datetime | str | float | None = None,
     ) -> types.EntityDetails | None:
         """Returns an entity with its memories and relations, by any of its names; None if no memory of the scope
         mentions it.
 
         The result is `{"key", "name", "type", "aliases", "memories", "relations"}`. `memories` are those under all its
         names, newest first, at most `limit` (1 to 100,000); `aliases` its further names, `[{"key", "name", "origin"}]`.
+        `as_of` keeps the memories valid at that time, and the relations that they state; names and aliases are today's.
         """
         self._engine.check_open()
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
-        view = _view(scope, None, None, show_expired=False)
+        view = _view(scope, None, as_of, show_expired=False)
         normalised_key = normalise_key(validation.entity_key(key, "key"))
         details = find_entity(
             self._engine.ledger, view, normalised_key, validation.count(limit, "limit", 1, MAX_LIST_LIMIT)
@@ -701,20 +709,39 @@ class Memory:
         around: str | None = None,
         hops: int = 2,
         limit: int = 10_000,
+        as_of: datetime | str | float | None = None,
     ) -> nx.MultiDiGraph[str]:
         """Returns a scope's memories (the newest `limit`), entities and relations as a networkx.MultiDiGraph.
 
         Each entity key is a node; SAME_AS edges join the keys of one entity. The attributes of the graph are `ledger`,
         its UUID, and `partition`, that of the scope. `around` (an entity's name or a memory's id) keeps only nodes at
-        most `hops` (0 to 10) edges away.
+        most `hops` (0 to 10) edges away. `as_of` keeps the memories valid at that time, and the entities and relations
+        in them; names and SAME_AS edges are today's.
         """
         self._engine.check_open()
         scope = validation.required_scope(user_id, agent_id, run_id)[0]
-        view = _view(scope, None, None, show_expired=False)
+        view = _view(scope, None, as_of, show_expired=False)
         centre = None if around is None else validation.entity_key(around, "around")
         max_hops = validation.count(hops, "hops", 0, 10)
         max_memories = validation.count(limit, "limit", 1, MAX_LIST_LIMIT)
         return build_graph(self._engine.ledger, view, centre, max_hops, max_memories)
+
+    def count_by_day(
+        self, *, user_id: Any = None, agent_id: Any = None, run_id: Any = None, utc_offset: int = 0
+    ) -> list[types.DayCount]:
+        """Counts the memories of a scope, source messages included, by the day since which they are valid.
+
+        Returns `[{"day": "2025-06-02", "memories": 3}, …]`, the earliest day first, without days that have none. Days
+        begin `utc_offset` minutes (-1,440 to 1,440) before they begin in UTC.
+        """
+        self._engine.check_open()
+        scope = validation.required_scope(user_id, agent_id, run_id)[0]
+        view = _view(scope, None, None, show_expired=False)
+        offset = timedelta(minutes=validation.count(utc_offset, "utc_offset", -1440, 1440))
+        return [
+            {"day": day.isoformat(), "memories": count}
+            for day, count in count_by_day(self._engine.ledger, view, offset)
+        ]
 
     # --- housekeeping -------------------------------------------------------------------------------------------
 

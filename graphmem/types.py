@@ -252,6 +252,13 @@ class EntityDict(TypedDict):
     aliases: list[AliasDict]
 
 
+class DayCount(TypedDict):
+    """A day (YYYY-MM-DD), and how many memories are valid since then."""
+
+    day: str
+    memories: int
+
+
 class EntityDetails(TypedDict):
     """An entity with the memories that mention it, newest first, and the relations that they state."""
 

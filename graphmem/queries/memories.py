@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime, timedelta
 from itertools import islice
 
 from graphmem.boundary.filters import Filter, fields_of
@@ -31,6 +31,12 @@ def find_memory(ledger: Ledger, memory_id: str, scope: Scope | None) -> MemoryRe
     with ledger.read() as connection:
         record = memories.find(connection, memory_id)
     return record if record is not None and (scope is None or record.is_in(scope)) else None
+
+
+def count_by_day(ledger: Ledger, view: View, utc_offset: timedelta) -> list[tuple[date, int]]:
+    """Returns the numbers of memories inside a view by the day since which they are valid, the earliest first."""
+    with ledger.read() as connection:
+        return memories.count_by_day(connection, view, utc_offset)
 
 
 def list_memories(

@@ -27,9 +27,10 @@ from graphmem.cli.demo import USER, messages
 from graphmem.cli.graph import commands, page
 from graphmem.cli.graph.cypher import cypher
 from graphmem.cli.graph.formats import graphml, node_link
-from graphmem.cli.graph.page import LIBRARY, LIBRARY_STYLES, MAX_NODES, limit_nodes
+from graphmem.cli.graph.page import LIBRARY, MAX_NODES, VENDOR, limit_nodes
 
 FOLDER = Path(page.__file__).parent
+LIBRARY_ENTRY = json.loads((VENDOR / "manifest.json").read_text("utf-8"))[LIBRARY]
 HOSTILE = (
     "</script><script>alert(1)</script><img src=x onerror=alert(2)> \"'`&amp;<!-- ]]> ${x} $data "
     "\u2028\u2029 \\ \\u0027 \\\\u0027}) DETACH DELETE n // \x00\x1b[31m\x85\ud800 \r\nтекст 北京 🐈 __proto__"
@@ -318,7 +319,7 @@ def test_the_policy_allows_these_scripts_and_no_network(demo_graph):
     rules = {name: values for name, *values in (rule.split() for rule in policy.split("; "))}
     assert rules["default-src"] == rules["base-uri"] == rules["form-action"] == ["'none'"]
     assert rules["script-src"] == [f"'{hash_source(script)}'" for script in scripts]
-    assert rules["style-src"] == [f"'{one}'" for one in [hash_source(style), *LIBRARY_STYLES]]
+    assert rules["style-src"] == [f"'{one}'" for one in [hash_source(style), *LIBRARY_ENTRY["styles"]]]
     assert set(rules) == {"default-src", "script-src", "style-src", "base-uri", "form-action"}
     assert text.index("Content-Security-Policy") < text.index("<title>")
     ours = text.replace(scripts[0], "")
@@ -326,15 +327,13 @@ def test_the_policy_allows_these_scripts_and_no_network(demo_graph):
     assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval", ours)
 
 
-def test_the_library_is_the_version_that_its_readme_names():
-    library, readme = (FOLDER / LIBRARY).read_bytes(), (FOLDER / "vendor/README.md").read_text()
-    assert hashlib.sha256(library).hexdigest() in readme
-    version = re.match(rb"// Version (\S+) force-graph", library)[1].decode()
-    assert f"force-graph@{version}" in readme or f"{version} (MIT)" in readme
+def test_the_manifest_names_the_version_and_the_styles_of_the_library():
+    library = (VENDOR / LIBRARY).read_bytes()
+    assert library.startswith(f"// Version {LIBRARY_ENTRY['version']} force-graph".encode())
     assert len(library) < 500_000
     css = re.findall(r'createTextNode\(t\)\)\}\}\("([^"]*)"', library.decode())
-    assert {hash_source(json.loads(f'"{one}"')) for one in [*css, ""]} == set(LIBRARY_STYLES)
-    assert (FOLDER / "vendor/LICENSES.txt").read_text().count("Permission") > 5
+    assert {hash_source(json.loads(f'"{one}"')) for one in [*css, ""]} == set(LIBRARY_ENTRY["styles"])
+    assert (VENDOR / LIBRARY_ENTRY["licences"]).read_text("utf-8").count("Permission") > 5
 
 
 def test_a_large_graph_is_cut_to_the_newest_and_best_connected_and_says_so(demo_graph, capsys):

@@ -375,11 +375,12 @@ CALLS = {
     "history": ("memory_id", *IDS),
     "explain": ("memory_id", *IDS),
     "entities": (*IDS, "query", "type", "limit"),
-    "entity": ("key", *IDS, "limit"),
+    "entity": ("key", *IDS, "limit", "as_of"),
     "alias": ("a", "b", *IDS),
     "unalias": ("a", "b", *IDS),
     "rename_entity": ("key", "name", *IDS),
-    "graph": (*IDS, "around", "hops", "limit"),
+    "graph": (*IDS, "around", "hops", "limit", "as_of"),
+    "count_by_day": (*IDS, "utc_offset"),
     "rebuild": ("projection",),
 }  # fmt: skip
 REQUIRED = {"messages", "query", "memory_id", "key", "a", "b", "name"}

@@ -63,6 +63,38 @@ def test_entities_are_listed_as_by_the_library(client: TestClient, memory: Memor
     ok(client.get("/graph/entities", params={**ANA, "offset": 1}), 422)
 
 
+def test_a_graph_and_an_entity_as_they_were(client: TestClient, memory: Memory) -> None:
+    memory.add("Dora met Clara in Oslo.", **ANA, timestamp="2025-03-02T23:30:00+00:00")
+    memory_id = memory.add("Dora met Ben in Rome.", **ANA, timestamp="2025-03-03T12:00:00+00:00")["results"][0]["id"]
+    before = {**ANA, "as_of": "2025-03-03"}
+    graph = ok(client.get("/graph", params=before))
+    assert graph == nx.node_link_data(memory.graph(**before), edges="edges")
+    names = {node.get("name") for node in graph["nodes"]}
+    assert {"Dora", "Clara"} <= names and not {"Ben", "Rome"} & names
+    entity = ok(client.get("/graph/entities/Dora", params=before))
+    assert entity == memory.entity("Dora", **before)
+    assert [one["memory"] for one in entity["memories"]] == ["Dora met Clara in Oslo."]
+    ok(client.get("/graph/entities/Ben", params=before), 404)
+    memory.delete(memory_id)
+    assert "Ben" not in client.get("/graph", params={**ANA, "as_of": "2025-03-04"}).text
+    for path in ("/graph", "/graph/entities/Dora"):
+        assert "as_of" in ok(client.get(path, params={**ANA, "as_of": "soon"}), 400)["detail"]
+
+
+def test_memories_are_counted_by_day(client: TestClient, memory: Memory) -> None:
+    ana = {"user_id": "ana", "run_id": "rain"}
+    for moment in ("1969-12-31T23:59:59", "2025-03-02T22:30:00", "2025-03-02T23:30:00", "2025-03-03T12:00:00"):
+        memory.add(f"It rained at {moment}.", **ana, timestamp=f"{moment}+00:00")
+    by_utc = {"1969-12-31": 1, "2025-03-02": 2, "2025-03-03": 1}
+    by_berlin = {"1970-01-01": 1, "2025-03-02": 1, "2025-03-03": 2}
+    for offset, expected in ((0, by_utc), (60, by_berlin)):
+        found = ok(client.get("/graph/days", params={**ana, "utc_offset": offset}))
+        assert found == memory.count_by_day(**ana, utc_offset=offset)
+        assert [(one["day"], one["memories"]) for one in found] == list(expected.items())
+    assert ok(client.get("/graph/days", params={"user_id": "nobody"})) == []
+    assert "utc_offset" in ok(client.get("/graph/days", params={**ana, "utc_offset": 1441}), 422)["detail"]
+
+
 def test_an_entity_has_its_memories_and_relations(client: TestClient, memory: Memory) -> None:
     found = ok(client.get("/graph/entities/Dora", params=ANA))
     assert found == memory.entity("Dora", **ANA)

@@ -20,12 +20,13 @@ from graphmem.service.rest import page
 UI = Path(str(files("graphmem.service") / "ui"))
 OURS = [path for path in sorted(UI.rglob("*.*")) if path.parent.name != "vendor"]
 SCRIPTS = [path for path in OURS if path.suffix == ".js"]
+MANIFEST = json.loads((UI / "vendor/manifest.json").read_text("utf-8"))
 WORDS = [path for path in SCRIPTS if path.parent.name == "words"]
 
 
 def test_every_file_is_served_without_a_key_and_with_the_headers_of_the_page(memory: Memory) -> None:
     with client_of(memory, role=None) as client:
-        for path in [*OURS, UI / "vendor/htm-preact.js"]:
+        for path in [*OURS, *(UI / "vendor").glob("*.js")]:
             answer = client.get(f"/ui/{path.relative_to(UI)}")
             assert (answer.status_code, answer.content) == (200, path.read_bytes())
             assert answer.headers["content-type"] == page.MEDIA_TYPES[path.suffix]
@@ -49,7 +50,8 @@ def test_nothing_else_is_served(memory: Memory, path: str) -> None:
 
 def test_the_policy_allows_nothing_but_the_service() -> None:
     rules = dict(one.strip().split(" ", 1) for one in page.CONTENT_SECURITY_POLICY.split(";"))
-    own = {"script-src": "'self'", "style-src": "'self'", "connect-src": "'self'", "img-src": "'self' data:"}
+    styles = " ".join(f"'{style}'" for style in MANIFEST["force-graph.min.js"]["styles"])
+    own = {"script-src": "'self'", "style-src": f"'self' {styles}", "connect-src": "'self'", "img-src": "'self' data:"}
     names = ["default-src", "base-uri", "form-action", "frame-ancestors"]
     assert rules == own | dict.fromkeys(names, "'none'")
 
@@ -61,10 +63,9 @@ def test_the_page_can_be_switched_off(memory: Memory) -> None:
 
 
 def test_bundled_files_are_those_of_the_manifest() -> None:
-    manifest = json.loads((UI / "vendor/manifest.json").read_text("utf-8"))
-    found = {path.name for path in (UI / "vendor").iterdir()} - {"manifest.json", "LICENSES.txt"}
-    assert set(manifest) == found
-    for name, entry in manifest.items():
+    found = {path.name for path in (UI / "vendor").iterdir()} - {"manifest.json"}
+    assert {*MANIFEST, *(entry["licences"] for entry in MANIFEST.values())} == found
+    for name, entry in MANIFEST.items():
         assert hashlib.sha256((UI / "vendor" / name).read_bytes()).hexdigest() == entry["sha256"]
         assert entry["version"] and entry["licence"]
     licences = (UI / "vendor/LICENSES.txt").read_text("utf-8")

@@ -180,11 +180,13 @@ def list_requests(ids: list[str], events: list[str]) -> dict[str, list[Request]]
         "GET /graph": [
             Request("", {"limit": 1}),
             *(Request("", {"hops": 10, "around": around}) for around in (*KEYS[::2], *ids[:2])),
+            Request("", {"as_of": LATER}),
         ],
+        "GET /graph/days": [Request(""), Request("", {"utc_offset": 60})],
         "GET /graph/entities": [
             Request(""), *(Request("", {"query": key}) for key in KEYS), Request("", {"type": "Other", "limit": 1})
         ],
-        "GET /graph/entities/{key}": [Request(key) for key in keys],
+        "GET /graph/entities/{key}": [*(Request(key) for key in keys), Request(keys[0], {"as_of": LATER})],
         "GET /settings": [Request("")],
         "GET /stats": [Request("")],
         "GET /export": [Request("")],

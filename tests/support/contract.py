@@ -53,6 +53,7 @@ SCOPED: dict[str, Callable[..., Any]] = {
     "unalias": lambda m, **s: m.unalias("x", "y", **s),
     "rename_entity": lambda m, **s: m.rename_entity("x", "y", **s),
     "graph": lambda m, **s: m.graph(**s),
+    "count_by_day": lambda m, **s: m.count_by_day(**s),
 }
 
 

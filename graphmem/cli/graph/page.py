@@ -26,13 +26,10 @@ if TYPE_CHECKING:
 
 # A browser lays out so many nodes in some seconds, and a person can still survey them.
 MAX_NODES = 2_000
-LIBRARY, LICENCES = "vendor/force-graph.min.js", "vendor/LICENSES.txt"
-# Style sheets that the library puts into the page, by hash: for its canvas, for a tooltip that is not used, and empty.
-LIBRARY_STYLES = [
-    "sha256-9xjtvxMT1ApHlgn9ohbh2FNfvK5Tqtzy94BjfXBeMSY=",
-    "sha256-jtRRMYY2VbEXuBKbHvqM1/fPT8vazFrEooXdvwUK4y8=",
-    "sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=",
-]
+# The page of the service draws with the same file of the library; its manifest has the hashes of the style sheets that
+# the library puts into a page: for its canvas, for a tooltip that is not used, and empty.
+LIBRARY = "force-graph.min.js"
+VENDOR = files("graphmem.service") / "ui" / "vendor"
 # Characters that begin or end markup in HTML, with their JSON escapes.
 _MARKUP = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 _GROUPS = [*EntityType, *Kind]
@@ -48,7 +45,7 @@ def page(graph: nx.MultiDiGraph[str]) -> str:
             "them mention. --around NAME shows a part as a whole."
         )
         typer.echo(f"graphmem: {note}", err=True)
-    script, style, library = _file("page.js"), _file("page.css"), f"/*\n{_file(LICENCES)}*/\n{_file(LIBRARY)}"
+    script, style, library = _file("page.js"), _file("page.css"), _library()
     title = graph.graph["partition"].partition(":")[2]
     return Template(_file("page.html")).substitute(
         policy=_policy([library, script], style),
@@ -64,8 +61,19 @@ def _file(name: str) -> str:
     return files(__package__).joinpath(name).read_text("utf-8")
 
 
+def _library() -> str:
+    """Returns the library's text, which begins with its licences."""
+    licences = (VENDOR / _manifest_entry()["licences"]).read_text("utf-8")
+    return f"/*\n{licences}*/\n{(VENDOR / LIBRARY).read_text('utf-8')}"
+
+
+def _manifest_entry() -> dict[str, Any]:
+    entry: dict[str, Any] = json.loads((VENDOR / "manifest.json").read_text("utf-8"))[LIBRARY]
+    return entry
+
+
 def _policy(scripts: list[str], style: str) -> str:
-    rules = {"script-src": list(map(_hash, scripts)), "style-src": [_hash(style), *LIBRARY_STYLES]}
+    rules = {"script-src": list(map(_hash, scripts)), "style-src": [_hash(style), *_manifest_entry()["styles"]]}
     allowed = [f"{kind} " + " ".join(f"'{value}'" for value in values) for kind, values in rules.items()]
     return "; ".join(["default-src 'none'", *allowed, "base-uri 'none'", "form-action 'none'"])
 

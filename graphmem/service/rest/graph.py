@@ -17,6 +17,7 @@ from graphmem.service.schemas import Body, Ids, IdsBody, given
 
 MAX_GRAPH_MEMORIES = 10_000
 MAX_ENTITIES = 1000
+AS_OF = "Only memories valid at that time, in ISO 8601; a bare date is its first moment."
 
 router = APIRouter(tags=["graph"], responses=problems.documented())
 
@@ -30,6 +31,7 @@ class GraphQuery(Ids):
     around: str | None = Field(default=None, description="The name of an entity, or the id of a memory.")
     hops: int = Field(default=2, ge=0, le=10, description="How many edges from `around` the nodes are at most.")
     limit: int = Field(default=500, ge=1, le=MAX_GRAPH_MEMORIES, description="The graph has the newest memories.")
+    as_of: str | None = Field(default=None, description=AS_OF)
 
 
 class MemoryNode(BaseModel):
@@ -105,7 +107,7 @@ async def get_graph(query: Annotated[GraphQuery, Query()], caller: CallerParam, 
     `around` keeps the nodes at most `hops` edges away from an entity or a memory; the graph is empty without that node.
     """
     ids = caller.scope(query.named())
-    options = {"around": query.around, "hops": query.hops, "limit": query.limit}
+    options = {"around": query.around, "hops": query.hops, "limit": query.limit, "as_of": query.as_of}
     # The text is made in the thread of the call, not in that of the event loop: a graph may have many nodes.
     text = await service.run(_graph_text, service.memory.sync, ids, options)
     return Response(text, media_type="application/json")
@@ -116,6 +118,30 @@ def _graph_text(memory: Memory, ids: dict[str, Any], options: dict[str, Any]) ->
 
     data = nx.node_link_data(memory.graph(**ids, **options), edges="edges")
     return GraphAnswer.model_validate(data).model_dump_json(exclude_unset=True)
+
+
+class DaysQuery(Ids):
+    """Whose memories are counted, and where a day begins."""
+
+    utc_offset: int = Field(
+        default=0, ge=-1440, le=1440, description="How many minutes before midnight in UTC a day begins."
+    )
+
+
+class DayItem(BaseModel):
+    """A day (YYYY-MM-DD), and how many memories are valid since then."""
+
+    day: str
+    memories: int
+
+
+@router.get("/graph/days")
+async def get_graph_days(
+    query: Annotated[DaysQuery, Query()], caller: CallerParam, service: ServiceParam
+) -> list[DayItem]:
+    """Counts the memories of a scope by the day since which they are valid, the earliest day first."""
+    found = await service.memory.count_by_day(**caller.scope(query.named()), utc_offset=query.utc_offset)
+    return [DayItem.model_validate(day) for day in found]
 
 
 # --- entities ---------------------------------------------------------------------------------------------------------
@@ -133,6 +159,7 @@ class EntityQuery(Ids):
     """Whose memories mention the entity, and how many of them are returned."""
 
     limit: int = Field(default=100, ge=1, le=MAX_ENTITIES)
+    as_of: str | None = Field(default=None, description=AS_OF)
 
 
 class AliasItem(BaseModel):
@@ -196,7 +223,7 @@ async def get_graph_entity(
     key: str, query: Annotated[EntityQuery, Query()], caller: CallerParam, service: ServiceParam
 ) -> EntityAnswer:
     """Returns an entity, by any of its names, with its memories and relations."""
-    details = await service.memory.entity(key, **caller.scope(query.named()), limit=query.limit)
+    details = await service.memory.entity(key, **caller.scope(query.named()), limit=query.limit, as_of=query.as_of)
     if details is None:
         raise NotFoundError
     return EntityAnswer.model_validate(details)

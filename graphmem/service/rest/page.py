@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
@@ -24,10 +25,17 @@ MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
 }
+UI = files("graphmem.service") / "ui"
+# The style sheets that bundled libraries put into the page, by their hashes.
+LIBRARY_STYLES = [
+    f"'{style}'"
+    for entry in json.loads((UI / "vendor" / "manifest.json").read_text("utf-8")).values()
+    for style in entry.get("styles", [])
+]
 # The page loads nothing from elsewhere, runs no script and no style that is in its markup, and is in no frame.
 CONTENT_SECURITY_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    f"default-src 'none'; script-src 'self'; style-src 'self' {' '.join(LIBRARY_STYLES)}; "
+    "connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 HEADERS = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
@@ -62,7 +70,7 @@ def page_files() -> Mapping[str, _File]:
                 content = entry.read_bytes()
                 found[path] = _File(content, media_type, f'"{hashlib.sha256(content).hexdigest()[:32]}"')
 
-    read(files("graphmem.service") / "ui", "")
+    read(UI, "")
     return found
 
 

@@ -5,6 +5,7 @@ import { addressOf, readAddress } from "./addresses.js";
 import { onRefusedKey, send } from "./api.js";
 import { Chat, dropTyped } from "./chat.js";
 import { dropDrafts } from "./editor.js";
+import { Graph } from "./graph.js";
 import { number, reasonOf, t } from "./i18n.js";
 import { Keys } from "./keys.js";
 import { Memories } from "./memories.js";
@@ -24,7 +25,12 @@ const EVERYBODY = ["admin", "app", "user"];
 const VIEWS = {
   memories: { icon: "list", letter: "m", view: Memories, roles: EVERYBODY },
   search: { icon: "find", letter: "s", view: Search, roles: EVERYBODY },
+<<<<<<< HEAD
+  graph: { icon: "graph", letter: "g", view: Graph, roles: EVERYBODY },
+  chat: { icon: "chat", letter: "c", view: Chat, roles: EVERYBODY },
+=======
   chat: { icon: "chat", letter: "c", view: Chat, roles: EVERYBODY, short: "chat_short" },
+>>>>>>> main
   system: { icon: "bars", letter: "u", view: System, roles: ["admin"], short: "system_short", isApart: true },
   usage: { icon: "bars", letter: "u", view: Usage, roles: ["app", "user"], isApart: true },
   keys: { icon: "lock", view: Keys, roles: ["admin"], isBehind: true },
@@ -98,7 +104,8 @@ function Whose({ caller, user, onChoose }) {
 function Help({ onClose }) {
   const lines = {
     "/": "kb_filter", "j k": "kb_rows", Enter: "kb_open", Esc: "kb_close", e: "kb_edit", "Ctrl/⌘ Enter": "kb_save",
-    u: "kb_undo", Delete: "kb_delete", "g m": "kb_views", "g s": "search", "g c": "chat", "g u": "kb_usage", "?": "kb_help",
+    u: "kb_undo", Delete: "kb_delete", "g m": "kb_views", "g s": "search", "g g": "graph", "g c": "chat", "g u": "kb_usage", "← ↑ ↓ →": "kb_graph",
+    "+ - 0": "kb_graph_zoom", "?": "kb_help",
   };
   return html`<${Dialog} labelledby="help-title" onClose=${onClose}><div class="ask"><h2 id="help-title">${t("keyboard")}</h2>
     <dl class="shortcuts">${Object.entries(lines).map(([keys, key]) => html`<div key=${key}><dt><kbd>${keys}</kbd></dt><dd>${t(key)}</dd></div>`)}</dl>

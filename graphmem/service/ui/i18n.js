@@ -4,12 +4,13 @@ import { language } from "./preferences.js";
 import chain from "./words/chain.js";
 import chat from "./words/chat.js";
 import frame from "./words/frame.js";
+import graph from "./words/graph.js";
 import keys from "./words/keys.js";
 import memories from "./words/memories.js";
 import search from "./words/search.js";
 import system from "./words/system.js";
 
-const WORDS = { ...frame, ...chain, ...chat, ...keys, ...memories, ...search, ...system };
+const WORDS = { ...frame, ...chain, ...chat, ...graph, ...keys, ...memories, ...search, ...system };
 
 export const TYPES = {
   Person: ["Person", "人物"],
@@ -39,7 +40,7 @@ export function t(key, values = {}) {
 
 /** Returns the words of a key as a list, with nodes in place of {name}. */
 export function nodes(key, values) {
-  return pattern(key).split(/\{(\w+)\}/).map((part, place) => (place % 2 ? values[part] : part));
+  return pattern(key, values.n).split(/\{(\w+)\}/).map((part, place) => (place % 2 ? values[part] : part));
 }
 
 /** Returns the name of an entity type. */
@@ -92,6 +93,11 @@ export function weekday(iso) {
 /** Returns day and time, such as "2 June 2025, 20:41". */
 export function moment(iso) {
   return `${day(iso)}${index() ? " " : ", "}${time(iso)}`;
+}
+
+/** Returns the month, with the year if `withYear`. */
+export function month(iso, withYear) {
+  return format(new Date(iso), withYear ? { month: "short", year: "numeric" } : { month: "long" });
 }
 
 /** Returns the time in UTC, for titles. */

@@ -7,7 +7,7 @@ key by which the tables refer to each other. A `partition` argument is a row id 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
@@ -27,6 +27,7 @@ from sqlalchemy import (
 
 from graphmem.errors import StoreError
 from graphmem.model import (
+    EPOCH,
     SCOPE_NAMES,
     Kind,
     ListFilter,
@@ -48,6 +49,9 @@ from graphmem.stores.ledger.schema import entities, further_runs, links, memorie
 BATCH = 10_000
 # Prefix of the session ids of texts that belong to no sitting: passages of a document, each its own session.
 SINGLE_SESSION = "alone:"
+# In microseconds: a day, and the time from the first day of the calendar to 1970.
+_DAY = 86_400_000_000
+_MICROS_TO_1970 = (EPOCH - datetime.min.replace(tzinfo=UTC)) // timedelta(microseconds=1)
 # Above every row id.
 _LAST_ROW = 2**63 - 1
 
@@ -230,6 +234,27 @@ def _page(shape: visibility.ViewShape, *, is_first: bool, with_sources: bool) ->
     moment: ColumnElement[int] = bindparam("after_at")
     same_moment = and_(at == moment, memories.c.id < bindparam("after_row"))
     return statement.where(at <= moment, or_(at < moment, same_moment))
+
+
+def count_by_day(connection: Connection, view: View, utc_offset: timedelta) -> list[tuple[date, int]]:
+    """Returns the numbers of memories inside the view by the day of their `valid_from`, the earliest day first.
+
+    Days begin `utc_offset` before they begin in UTC.
+    """
+    values = {
+        **view_values(connection, view),
+        "to_first_day": _MICROS_TO_1970 + utc_offset // timedelta(microseconds=1),
+    }
+    rows = connection.execute(_by_day(visibility.shape(view)), values).all()
+    last = date.max.toordinal() - 1
+    return sorted((date.fromordinal(1 + min(max(number, 0), last)), count) for number, count in rows)
+
+
+@lru_cache(maxsize=128)
+def _by_day(shape: visibility.ViewShape) -> Select[Any]:
+    # Counted from the first day of the calendar: the quotient of a negative number would be rounded up.
+    day = ((memories.c.valid_from + bindparam("to_first_day")) // _DAY).label("day")
+    return select(day, func.count()).where(*visibility.conditions(shape)).group_by(day)
 
 
 def count_records(connection: Connection, view: View, list_filter: ListFilter, *, with_sources: bool) -> int:

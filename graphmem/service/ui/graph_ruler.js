@@ -1,0 +1,60 @@
+// The slider of the graph: bars are memories per day, and its thumb is the day that is shown.
+
+import { html, useEffect, useLayoutEffect, useState } from "./vendor/htm-preact.js";
+import { send } from "./api.js";
+import { day, localDay, month, t } from "./i18n.js";
+
+const DAY = 86_400_000;
+const [WIDTH, HEIGHT] = [400, 26];
+const MONTHS = 4;
+
+/** Returns the last moment of a day (YYYY-MM-DD, local time) in UTC; any other text, such as a moment, as it is. */
+export function momentOf(asOf) {
+  const parts = asOf.match(/^(\d{4})-(\d\d)-(\d\d)$/);
+  return parts ? new Date(Number(parts[1]), parts[2] - 1, Number(parts[3]) + 1, 0, 0, 0, -1).toISOString() : asOf;
+}
+
+const dayNumber = (text) => Math.round(Date.parse(`${text.slice(0, 10)}T00:00:00Z`) / DAY);
+const dayText = (number) => new Date(number * DAY).toISOString().slice(0, 10);
+
+function numberOf(asOf, today) {
+  const parsed = new Date(momentOf(asOf));
+  return asOf && !Number.isNaN(parsed.getTime()) ? dayNumber(localDay(parsed)) : today;
+}
+
+function Bars({ days, first, last, shown }) {
+  const [most, span] = [Math.max(...days.map((one) => one.memories)), Math.max(1, last - first)];
+  const width = Math.min(12, Math.max(1.5, (0.8 * WIDTH) / (span + 1)));
+  return html`<svg viewBox=${`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" aria-hidden="true">${days.map((one) => {
+    const number = dayNumber(one.day);
+    const height = Math.max(2, (HEIGHT - 2) * (one.memories / most));
+    return html`<rect key=${one.day} class=${number > shown ? "b off" : "b"} x=${((number - first) / span) * (WIDTH - width)} y=${HEIGHT - height}
+      width=${width} height=${height} />`;
+  })}</svg>`;
+}
+
+/** `asOf` is what the address says, "" for today; `onChange` is called with a day once the thumb is let go, with "" for today. */
+export function Ruler({ app, asOf, onChange }) {
+  const [days, setDays] = useState([]);
+  const today = dayNumber(localDay(new Date()));
+  const chosen = numberOf(asOf, today);
+  const [shown, setShown] = useState(chosen);
+  useLayoutEffect(() => setShown(chosen), [chosen]);
+  useEffect(() => {
+    const query = { user_id: app.user, utc_offset: -new Date().getTimezoneOffset() };
+    send("GET", "/graph/days", { query }).then(setDays, () => {});
+  }, [app.user, asOf]);
+  const past = days.filter((one) => dayNumber(one.day) <= today);
+  const first = Math.min(chosen, past.length ? dayNumber(past[0].day) : today);
+  const months = Array.from({ length: MONTHS }, (_, place) => first + ((today - first) * place) / (MONTHS - 1));
+  const isLong = today - first > 300;
+  const choose = (number) => onChange(number >= today ? "" : dayText(number));
+  const words = day(momentOf(dayText(shown)));
+  return html`<div class="clock"><output><b>${t("graph_as_of", { day: words })}</b><small>${shown >= today ? t("graph_now") : "\u00a0"}</small></output>
+    <div class="ruler">${past.length > 0 && html`<${Bars} days=${past} first=${first} last=${today} shown=${shown} />`}
+      <input type="range" min=${first} max=${today} value=${shown} aria-label=${t("graph_day")} aria-valuetext=${words} disabled=${first === today}
+        onInput=${(event) => setShown(Number(event.target.value))} onChange=${(event) => choose(Number(event.target.value))} />
+      <div class="months" aria-hidden="true">${today - first > 60 && months.map((number) => html`<span key=${number}>
+        ${month(momentOf(dayText(Math.round(number))), isLong)}</span>`)}</div></div>
+    <button type="button" class="btn quiet small" disabled=${shown >= today} onClick=${() => onChange("")}><span>${t("graph_today")}</span></button></div>`;
+}

@@ -1,0 +1,264 @@
+"""The view of the graph, in a browser, as people use it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support.page import HOSTILE, NARROW, REFUSED, Site
+
+from graphmem import Memory
+
+pytestmark = pytest.mark.server
+
+# The canvas and its pixels, read from a copy: a canvas that is read often becomes a slow one, and Chromium says so.
+PIXELS = """
+  const canvas = document.querySelector(".net canvas");
+  const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d", { willReadFrequently: true });
+  copy.drawImage(canvas, 0, 0);
+  const pixels = copy.getImageData(0, 0, canvas.width, canvas.height).data;
+"""
+# How many pixels are not empty; how many have the colour of a class, and where the middle one of them is on the screen.
+INK = f"""() => {{ {PIXELS}
+  return pixels.filter((value, place) => place % 4 === 3 && value > 0).length;
+}}"""
+FILLED = f"""(name) => {{ {PIXELS}
+  const colour = getComputedStyle(document.querySelector(".inks > ." + name)).color.match(/\\d+/g).map(Number);
+  const found = [];
+  for (let place = 0; place < pixels.length; place += 4) {{
+    const isNear = (value, part) => Math.abs(value - pixels[place + part]) < 3;
+    if (pixels[place + 3] === 255 && colour.every(isNear)) found.push(place / 4);
+  }}
+  const {{ left, top, width }} = canvas.getBoundingClientRect();
+  const at = found[Math.floor(found.length / 2)];
+  const scale = width / canvas.width;
+  const [x, y] = [left + (at % canvas.width) * scale, top + Math.floor(at / canvas.width) * scale];
+  return {{ count: found.length, x, y }};
+}}"""
+
+
+@pytest.fixture
+def memory(make: Callable[..., Memory]) -> Memory:
+    """A Memory that finds names: words with a capital."""
+    return make()
+
+
+def add_story(site: Site) -> list[str]:
+    """Adds three memories of March to May 2025; returns their ids."""
+    texts = ["Clara met Dora in Bergen.", "Dora visited Ben in Oslo.", "Ben hired Klara."]
+    days = ["2025-03-03", "2025-04-14", "2025-05-02"]
+    return [site.add(text, timestamp=f"{day}T12:00:00+00:00") for text, day in zip(texts, days, strict=True)]
+
+
+def show(site: Site, address: str = "#graph") -> Any:
+    """Opens the view, and returns its panel."""
+    if "/ui/" not in site.page.url:
+        site.enter()
+        site.page.locator(".row").first.wait_for()
+    site.page.evaluate("address => { location.hash = address; }", address)
+    site.page.locator(".net[data-open]").wait_for()
+    return site.page.locator("aside.panel")
+
+
+def picture(site: Site, part: str) -> Any:
+    """Waits for a picture whose label has this part."""
+    return site.page.locator(f'.net[aria-label*="{part}"]').wait_for()
+
+
+def wait_for_ink(site: Site) -> None:
+    site.page.wait_for_function(f"() => document.querySelector('.net canvas') && ({INK})() > 0")
+
+
+def test_the_graph_is_drawn_and_counted_and_types_are_hidden(site: Site) -> None:
+    add_story(site)
+    scripts: list[str] = []
+    site.page.on("request", lambda one: scripts.append(one.url))
+    site.enter()
+    site.page.locator(".row").first.wait_for()
+    assert not [url for url in scripts if "force-graph" in url]
+    site.page.get_by_role("link", name="Graph", exact=True).first.click()
+    picture(site, "3 memories")
+    wait_for_ink(site)
+    before = site.page.evaluate(INK)
+    site.page.get_by_role("button", name=re.compile("^Memory")).click()
+    picture(site, "0 memories")
+    site.page.wait_for_function(f"before => ({INK})() < before", arg=before)
+    assert site.page.locator(".legend [aria-pressed=false]").count() == 1
+    site.page.get_by_role("button", name=re.compile("^Memory")).click()
+    picture(site, "3 memories")
+
+
+def test_a_name_and_hops_choose_what_is_drawn(site: Site) -> None:
+    add_story(site)
+    show(site)
+    field = site.page.get_by_label("Around whom or what")
+    field.fill("clara")
+    field.press("Enter")
+    picture(site, "around Clara")
+    assert "around=clara" in site.page.url
+    site.page.locator("h2.named", has_text="Clara").wait_for()
+    site.page.get_by_role("button", name="1 hop").click()
+    picture(site, "1 memory around Clara")
+    site.page.get_by_role("button", name="3", exact=True).click()
+    picture(site, "3 memories around Clara")
+    field.fill("Nobody")
+    field.press("Enter")
+    site.page.get_by_text("No memory names “Nobody”.").wait_for()
+    site.page.go_back()
+    picture(site, "3 memories around Clara")
+
+
+def test_a_click_on_a_slip_shows_its_words_and_leads_to_it(site: Site) -> None:
+    memory_id = site.add("It rained.", timestamp="2025-03-03T12:00:00+00:00")
+    panel = show(site, f"#graph?path={memory_id}")
+    site.page.wait_for_function(f"() => document.querySelector('.net canvas') && ({FILLED})('ink-accent').count > 20")
+    spot = site.page.evaluate(FILLED, "ink-accent")
+    site.page.mouse.move(spot["x"], spot["y"])
+    site.page.locator(".net.points").wait_for()
+    site.page.mouse.click(spot["x"], spot["y"])
+    panel.locator("p.named", has_text="It rained.").wait_for()
+    panel.get_by_role("link", name="Open this memory").click()
+    site.page.locator(".panel .words", has_text="It rained.").wait_for()
+
+
+def test_a_path_is_drawn_and_told_as_a_chain(site: Site) -> None:
+    ids = add_story(site)
+    panel = show(site, f"#graph?path={','.join(ids)}&q=Who+met+Dora")
+    chain = panel.locator(".chain")
+    chain.wait_for()
+    assert chain.locator(".stop").count() == 3
+    assert [" ".join(one.split()) for one in chain.locator(".link").all_text_contents()] == ["Dora", "Ben"]
+    site.page.wait_for_function(f"() => ({FILLED})('ink-accent').count > 200")
+    panel.get_by_role("button", name="Clear").click()
+    chain.wait_for(state="detached")
+    assert "path" not in site.page.url
+    picture(site, "3 memories")
+
+
+def test_a_name_is_changed_and_the_change_taken_back(site: Site) -> None:
+    add_story(site)
+    panel = show(site, "#graph?around=Bergen")
+    panel.get_by_role("button", name="Rename").click()
+    field = panel.get_by_label("Name to show")
+    site.expected.append(REFUSED.format(400))
+    field.fill(" ")
+    field.press("Enter")
+    panel.locator(".hint.bad").wait_for()
+    assert field.get_attribute("aria-invalid") == "true"
+    field.fill("Bjørgvin")
+    field.press("Enter")
+    panel.locator("h2.named", has_text="Bjørgvin").wait_for()
+    picture(site, "around Bjørgvin")
+    site.page.locator(".toast").get_by_role("button", name="Undo").click()
+    panel.locator("h2.named", has_text="Bergen").wait_for()
+    assert site.memory.entity("bergen", user_id="ana")["name"] == "Bergen"
+
+
+def test_two_names_are_joined_and_separated_again(site: Site) -> None:
+    add_story(site)
+    panel = show(site, "#graph?around=Clara&hops=3")
+    panel.get_by_role("button", name="Same as…").click()
+    site.page.keyboard.type("Klar")
+    site.page.get_by_role("option", name="Klara").wait_for()
+    site.page.keyboard.press("Enter")
+    panel.get_by_role("heading", name="Also called").wait_for()
+    picture(site, "3 memories")
+    panel.get_by_role("button", name=re.compile("Separate")).click()
+    panel.get_by_role("heading", name="Also called").wait_for(state="detached")
+    assert site.memory.entity("Clara", user_id="ana")["aliases"] == []
+    site.page.keyboard.press("u")
+    panel.get_by_role("heading", name="Also called").wait_for()
+    assert len(site.memory.entity("Clara", user_id="ana")["aliases"]) == 1
+    site.expected.append(REFUSED.format(404))
+    panel.get_by_role("button", name="Same as…").click()
+    site.page.keyboard.type("Zelda")
+    site.page.keyboard.press("Enter")
+    panel.locator(".hint.bad", has_text="Not done").wait_for()
+
+
+def test_another_day_is_shown_and_nothing_can_be_changed_there(site: Site) -> None:
+    add_story(site)
+    panel = show(site, "#graph?around=Dora")
+    panel.get_by_role("button", name="Rename").wait_for()
+    assert site.page.locator(".ruler rect").count() == 3
+    slider = site.page.get_by_label("As of which day")
+    slider.focus()
+    site.page.keyboard.press("Home")
+    site.page.get_by_text("As it was on 3 March 2025. Nothing can be changed here.").wait_for()
+    assert "as_of=2025-03-03" in site.page.url
+    picture(site, "1 memory around Dora")
+    panel.get_by_text("Named in 1 memory since").wait_for()
+    assert panel.get_by_role("button", name=re.compile("Rename|Same as|Separate")).count() == 0
+    site.page.get_by_role("button", name="Back to today").click()
+    panel.get_by_role("button", name="Rename").wait_for()
+    assert "as_of" not in site.page.url
+
+
+def test_the_keyboard_alone_is_enough(site: Site) -> None:
+    add_story(site)
+    site.enter()
+    page = site.page
+    page.locator(".row").first.wait_for()
+    page.keyboard.press("g")
+    page.keyboard.press("g")
+    picture(site, "3 memories")
+    wait_for_ink(site)
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("() => document.querySelector('.heard').textContent !== ''")
+    name = page.locator(".heard").text_content().split(",")[0]
+    page.keyboard.press("Enter")
+    page.locator("h2.named", has_text=name).wait_for()
+    assert name in site.focused()
+    before = page.evaluate(INK)
+    page.keyboard.press("+")
+    page.wait_for_function(f"before => ({INK})() !== before", arg=before)
+    page.keyboard.press("0")
+    page.keyboard.press("Escape")
+    page.get_by_role("heading", name="In this graph").wait_for()
+    page.keyboard.press("/")
+    page.keyboard.type("Ben")
+    page.keyboard.press("Enter")
+    picture(site, "around Ben")
+
+
+def test_markup_in_memories_and_names_stays_text(site: Site) -> None:
+    memory_id = site.add(HOSTILE)
+    add_story(site)
+    site.memory.rename_entity("Clara", HOSTILE[:60], user_id="ana")
+    panel = show(site, "#graph?around=Clara")
+    panel.locator("h2.named", has_text=HOSTILE[:20]).wait_for()
+    assert panel.locator("h2.named").text_content() == HOSTILE[:60]
+    show(site, f"#graph/{memory_id}")
+    panel.locator("p.named").wait_for()
+    assert panel.locator("p.named").text_content() == HOSTILE
+    assert site.page.locator("main img, main script, main .leaf b > b").count() == 0
+
+
+@pytest.mark.parametrize("site", [NARROW], indirect=True)
+def test_on_a_phone_in_chinese(site: Site) -> None:
+    add_story(site)
+    show(site, "#graph?around=Dora")
+    site.page.get_by_role("button", name="中文").click()
+    picture(site, "以Dora为中心")
+    assert site.page.locator("h1").text_content() == "图谱"
+    boxes = {name: site.page.locator(name).bounding_box() for name in (".canvas", ".clock", "aside.panel")}
+    assert boxes[".canvas"]["height"] == 420
+    assert boxes[".canvas"]["y"] < boxes[".clock"]["y"] < boxes["aside.panel"]["y"]
+    assert site.page.evaluate("() => document.documentElement.scrollWidth") == NARROW[0]
+    wait_for_ink(site)
+
+
+def test_a_graph_that_fails_is_asked_for_again(site: Site) -> None:
+    site.expected.append("Failed to load resource")
+    add_story(site)
+    site.page.route("**/graph?*", lambda route: route.abort())
+    site.enter()
+    site.page.locator(".row").first.wait_for()
+    site.page.keyboard.press("g")
+    site.page.keyboard.press("g")
+    site.page.get_by_text("The service does not answer").wait_for()
+    site.page.unroute("**/graph?*")
+    site.page.get_by_role("button", name="Try again").click()
+    picture(site, "3 memories")
