@@ -25,12 +25,8 @@ const EVERYBODY = ["admin", "app", "user"];
 const VIEWS = {
   memories: { icon: "list", letter: "m", view: Memories, roles: EVERYBODY },
   search: { icon: "find", letter: "s", view: Search, roles: EVERYBODY },
-<<<<<<< HEAD
   graph: { icon: "graph", letter: "g", view: Graph, roles: EVERYBODY },
-  chat: { icon: "chat", letter: "c", view: Chat, roles: EVERYBODY },
-=======
   chat: { icon: "chat", letter: "c", view: Chat, roles: EVERYBODY, short: "chat_short" },
->>>>>>> main
   system: { icon: "bars", letter: "u", view: System, roles: ["admin"], short: "system_short", isApart: true },
   usage: { icon: "bars", letter: "u", view: Usage, roles: ["app", "user"], isApart: true },
   keys: { icon: "lock", view: Keys, roles: ["admin"], isBehind: true },
