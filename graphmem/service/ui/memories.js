@@ -8,6 +8,7 @@ import { FirstDay } from "./first_day.js";
 import { TYPES, day, languageOf, localDay, number, reasonOf, t, typeName, weekday } from "./i18n.js";
 import { Memory } from "./memory.js";
 import { Bones, Busy, Failed, Icon, Menu, Time, speakerOf } from "./parts.js";
+import { language } from "./preferences.js";
 
 const PAGE_ROWS = 100;
 // Rows that are looked through at a time for words, a filter that the service does not have.
@@ -85,16 +86,19 @@ function useList(user, { kind, type, day: wanted }, isSearching) {
   return [list, setList, load];
 }
 
+/** A row. One that shows the same as before is not compared again: of thousands, two change when another memory is opened. */
 function Row({ record, href, isOpen, isLeaving, onLeft }) {
-  const isChanged = record.updated_at !== record.created_at;
-  return html`<li class=${isLeaving ? "leaving" : null} inert=${isLeaving} onAnimationEnd=${onLeft}>
-    <a class="row" href=${href} data-id=${record.id} aria-current=${isOpen ? "true" : null}>
-    <span class="who" lang=${languageOf(speakerOf(record))}>${speakerOf(record)}</span>
-    <span class="cell"><span class="read" lang=${languageOf(record.memory)}>${record.memory}</span>
-      ${(record.kind !== "episode" || isChanged) && html` <span class="tags">
-        ${record.kind !== "episode" && html`<span class=${`tag ${record.kind}`}>${t(record.kind)}</span>`}
-        ${isChanged && html`<${Icon} name="edit" label=${t("changed")} />`}</span>`}</span>
-    <span class="meta"><${Time} at=${record.at} as="time" class="num" /></span></a></li>`;
+  return useMemo(() => {
+    const isChanged = record.updated_at !== record.created_at;
+    return html`<li class=${isLeaving ? "leaving" : null} inert=${isLeaving} onAnimationEnd=${() => onLeft(record.id)}>
+      <a class="row" href=${href} data-id=${record.id} aria-current=${isOpen ? "true" : null}>
+      <span class="who" lang=${languageOf(speakerOf(record))}>${speakerOf(record)}</span>
+      <span class="cell"><span class="read" lang=${languageOf(record.memory)}>${record.memory}</span>
+        ${(record.kind !== "episode" || isChanged) && html` <span class="tags">
+          ${record.kind !== "episode" && html`<span class=${`tag ${record.kind}`}>${t(record.kind)}</span>`}
+          ${isChanged && html`<${Icon} name="edit" label=${t("changed")} />`}</span>`}</span>
+      <span class="meta"><${Time} at=${record.at} as="time" class="num" /></span></a></li>`;
+  }, [record, href, isOpen, isLeaving, language()]);
 }
 
 function isNarrowed({ words, kind, type, day: wanted }) {
@@ -222,7 +226,7 @@ export function Memories({ app, id, query }) {
       ${daysOf(shown).map((one) => html`<section class="day" key=${one.key}>
         <h2><span>${day(one.at, { short: true })}</span> <small>${weekday(one.at)}</small></h2>
         <ul class="rows">${one.rows.map((record) => html`<${Row} key=${record.id} record=${record} href=${addressTo(record.id)}
-          isOpen=${record.id === id} isLeaving=${leaving.has(record.id)} onLeft=${() => onLeft(record.id)} />`)}</ul>
+          isOpen=${record.id === id} isLeaving=${leaving.has(record.id)} onLeft=${onLeft} />`)}</ul>
       </section>`)}
       ${list.isLoaded && !list.isBusy && !list.problem && !shown.length && html`<div class="empty">
         <p class="read">${t(isWhole ? "first_title" : "none")}</p>${!isWhole && html`<p class="soft">${t("none_do")}</p>`}</div>`}
