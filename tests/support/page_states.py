@@ -192,6 +192,12 @@ def keyboard(site: Site) -> None:
     site.page.locator("dialog .shortcuts").wait_for()
 
 
+@state
+def memories_adding(site: Site) -> None:
+    go(site, "memories/new", ".panel textarea")
+    site.page.locator(".panel textarea").fill("I keep bees on the roof.")
+
+
 # --- search -----------------------------------------------------------------------------------------------------------
 
 
@@ -275,3 +281,93 @@ def chat_failed(site: Site) -> None:
     fail(site, "**/settings*")
     site.page.evaluate("() => { location.hash = 'chat'; }")
     site.page.locator(".say.bad").wait_for()
+
+
+# --- graph ------------------------------------------------------------------------------------------------------------
+
+
+def graph_at(site: Site, **query: str) -> None:
+    go(site, "graph", '.net[data-open="true"] canvas', **query)
+    site.page.locator(".legend button").first.wait_for()
+
+
+@state
+def graph(site: Site) -> None:
+    graph_at(site)
+
+
+@state
+def graph_around(site: Site) -> None:
+    graph_at(site, around="Greta Lindholm")
+    site.page.locator("h2.named").wait_for()
+
+
+@state
+def graph_path(site: Site) -> None:
+    search(site)
+    site.page.locator(".said a.btn").click()
+    site.page.locator('.net[data-open="true"] canvas').wait_for()
+    site.page.locator(".panel .chain").wait_for()
+
+
+@state
+def graph_past(site: Site) -> None:
+    graph_at(site, around="Greta Lindholm", as_of="2025-05-01")
+
+
+@state
+def graph_renaming(site: Site) -> None:
+    graph_around(site)
+    button(site, "edit", ".panel .acts").click()
+    site.page.locator(".panel .field").first.wait_for()
+
+
+@state
+def graph_same_as(site: Site) -> None:
+    graph_around(site)
+    button(site, "same", ".panel .acts").click()
+    site.page.locator(".panel .field").first.wait_for()
+
+
+@state
+def graph_nobody(site: Site) -> None:
+    go(site, "graph", ".empty", around="Zeppelin")
+
+
+# --- usage, system, keys ----------------------------------------------------------------------------------------------
+
+
+@state
+def usage(site: Site) -> None:
+    go(site, "usage", ".fig")
+
+
+@state
+def system(site: Site) -> None:
+    go_as(site, "admin", "system", ".store")
+
+
+@state
+def system_verified(site: Site) -> None:
+    system(site)
+    site.page.locator(".sect h2 .btn").first.click()
+    site.page.locator('.sect .hint[role="status"]').wait_for()
+
+
+@state
+def keys(site: Site) -> None:
+    go_as(site, "admin", "keys", ".table")
+
+
+@state
+def keys_making(site: Site) -> None:
+    go_as(site, "admin", "keys/new", "form.make")
+    site.page.locator("#key-label").fill("phone")
+
+
+@state
+def keys_made(site: Site) -> None:
+    keys_making(site)
+    site.page.locator("#key-role").select_option("admin")
+    site.page.locator(".make .btn.primary").click()
+    site.page.locator(".secret").wait_for()
