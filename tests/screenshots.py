@@ -3,10 +3,10 @@
 `python tests/screenshots.py FOLDER` takes pictures of the page at `/ui/` instead: each of its states, on a wide screen
 and on a phone, dark and light, in English and Chinese. A second argument is the beginning of the states' names.
 
-`docs/graph.png` is the page of `graphmem graph` with one person chosen; it needs Chromium. `docs/browser-*.png` are of
-Neo4j Browser, with a server that NEO4J_URI, NEO4J_PASSWORD and NEO4J_BROWSER name (see README.md beside this file);
-without one they stay as they are. Memories have random ids, by which the graph is laid out: another run gives another
-layout.
+`docs/page.png` is a search on the page of the service, `docs/graph.png` the page of `graphmem graph` with one person
+chosen; they need Chromium. `docs/browser-*.png` are of Neo4j Browser, with a server that NEO4J_URI, NEO4J_PASSWORD and
+NEO4J_BROWSER name (see README.md beside this file); without one they stay as they are. Memories have random ids, by
+which the graph is laid out: another run gives another layout.
 """
 
 from __future__ import annotations
@@ -22,6 +22,10 @@ from time import monotonic
 from typing import Any
 
 from support.chromium import find_chromium, open_page
+from support.page import NARROW, WIDE, Site
+from support.page_states import STATES
+from support.page_story import story_memory, tell_story
+from support.service import served
 from support.waiting import TIMEOUT
 
 from graphmem import Memory
@@ -32,6 +36,8 @@ CHOSEN = "Greta Lindholm"
 QUESTIONS = ("map", "connection", "facts")
 # Milliseconds until what appears on the page has appeared.
 REST = 600
+# The size of the window, the theme and the language.
+Look = tuple[tuple[int, int], str, str]
 
 
 def take(page: Any, name: str) -> None:
@@ -85,32 +91,41 @@ def pictures_of_neo4j_browser(chromium: str, home: Path, url: str) -> None:
             take(page, "browser-guide")
 
 
-def pictures_of_states(chromium: str, folder: Path, beginning: str) -> None:
-    """Takes a picture of each state of the page in each look."""
-    from support.page import NARROW, WIDE, Site
-    from support.page_states import STATES
-    from support.page_story import story_memory, tell_story
-    from support.service import served
+LOOKS = tuple(product((WIDE, NARROW), ("light", "dark"), ("en", "zh")))
 
-    folder.mkdir(parents=True, exist_ok=True)
+
+def pictures_of_states(chromium: str, wanted: dict[Path, tuple[str, Look]]) -> None:
+    """Takes pictures of states of the page: by the path of the picture the name of the state, and its look."""
     with TemporaryDirectory() as told:
         with story_memory(told) as memory:
             tell_story(memory)
-        for name in filter(lambda one: one.startswith(beginning), STATES):
-            for size, theme, language in product((WIDE, NARROW), ("light", "dark"), ("en", "zh")):
-                with (
-                    TemporaryDirectory() as home,
-                    story_memory(shutil.copytree(told, home, dirs_exist_ok=True)) as memory,
-                    served(memory) as address,
-                    open_page(chromium, *size, address) as page,
-                ):
-                    page.add_init_script(
-                        f"localStorage['graphmem.lang'] = '{language}'; localStorage['graphmem.theme'] = '{theme}'"
-                    )
-                    STATES[name](Site(page, memory, address, "", []))
-                    page.wait_for_timeout(REST)
-                    page.screenshot(path=folder / f"{name}-{language}-{theme}-{size[0]}.png")
-            print(name)
+        for path, (name, (size, theme, language)) in wanted.items():
+            with (
+                TemporaryDirectory() as home,
+                story_memory(shutil.copytree(told, home, dirs_exist_ok=True)) as memory,
+                served(memory) as address,
+                open_page(chromium, *size, address) as page,
+            ):
+                page.add_init_script(
+                    f"localStorage['graphmem.lang'] = '{language}'; localStorage['graphmem.theme'] = '{theme}'"
+                )
+                STATES[name](Site(page, memory, address, "", []))
+                page.wait_for_timeout(REST)
+                page.screenshot(path=path)
+            print(f"wrote {path}")
+
+
+def pictures_of_all_states(chromium: str, folder: Path, beginning: str) -> None:
+    """Takes pictures of the states whose names begin so, in every look."""
+    folder.mkdir(parents=True, exist_ok=True)
+    names = [name for name in STATES if name.startswith(beginning)]
+    pictures_of_states(
+        chromium,
+        {
+            folder / f"{name}-{language}-{theme}-{size[0]}.png": (name, (size, theme, language))
+            for name, (size, theme, language) in product(names, LOOKS)
+        },
+    )
 
 
 def main() -> None:
@@ -118,8 +133,9 @@ def main() -> None:
         sys.exit("there is no chromium")
     if len(sys.argv) > 1:
         folder, beginning = [*sys.argv[1:], ""][:2]
-        pictures_of_states(chromium, Path(folder), beginning)
+        pictures_of_all_states(chromium, Path(folder), beginning)
         return
+    pictures_of_states(chromium, {DOCS / "page.png": ("search", (WIDE, "light", "en"))})
     with TemporaryDirectory() as folder:
         picture_of_the_page(chromium, Path(folder))
     if not (os.environ.get("NEO4J_URI") and (url := os.environ.get("NEO4J_BROWSER"))):

@@ -480,7 +480,6 @@ def test_in_a_browser_the_graph_is_shown(home, tmp_path, open_file):
     tab.keyboard.press("Escape")
     assert "MENTIONED MOST" in tab.inner_text("#panel").upper()
     wait_until(lambda: count_pixels(tab) > 5_000)  # a change of the panel's width empties the canvas for a moment
-    before = count_pixels(tab)
     for box in tab.query_selector_all("#legend input"):
         box.uncheck()
     wait_until(lambda: count_pixels(tab) == 0)
