@@ -62,7 +62,8 @@ def test_a_path_over_two_names_is_drawn_as_a_chain(site: Site) -> None:
     first, second, third, _ = add_lines(site.memory, *LINES)
     ask(site)
     page = site.page
-    assert page.url.endswith(f"#search?q={QUESTION.replace(' ', '+').replace('?', '%3F')}")
+    end = f"#search?q={QUESTION.replace(' ', '+').replace('?', '%3F')}"
+    page.wait_for_url(lambda url: url.endswith(end))
     answer = hit(site, "Kestrel Ferries carries")
     assert answer.locator(".place").inner_text() == "2"
     chain = answer.locator(".chain")

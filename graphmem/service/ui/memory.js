@@ -40,7 +40,7 @@ function Sources({ record, origin }) {
   if (record.kind === "episode") return null;
   const { messages } = origin;
   return html`<section class="part"><h2><span>${t("drawn_from")}</span> <small>${t("messages", { n: messages.length })}</small></h2>
-    ${messages.map((one) => html`<div class="quote" key=${one.memory_id}>
+    ${[...messages].reverse().map((one) => html`<div class="quote" key=${one.memory_id}>
       <span class="who">${speakerOf({ ...one, user_id: record.user_id })}</span>
       <div><p class="read" lang=${languageOf(one.content)}>${one.content}</p><${Time} at=${one.at} /></div></div>`)}
     ${!messages.length && html`<p class="faint">${t("no_sources")}</p>`}</section>`;
