@@ -209,6 +209,7 @@ def test_stats_tell_what_the_stores_have_and_lack(
     assert [store["seq"] for store in memory.stats()["stores"]] == [later["seq"]] * 2
 
 
+@SQLITE_ONLY
 def test_a_store_in_memory_has_no_sequence_number(memory: Memory) -> None:
     added(memory, "tea")
     private = {"name": "vectors", "provider": "memory", "available": True, "dead_letters": 0}
