@@ -28,7 +28,7 @@ from graphmem.model import Message, Scope, View
 from graphmem.models.protocols import LanguageModel
 from graphmem.queries.chats import known_message_ids, last_turns
 from graphmem.retrieval import context
-from graphmem.retrieval.fallback import SEARCH_SECONDS, ConversationQuery, FallbackStep, QueryKind, search_with_fallback
+from graphmem.retrieval.fallback import SEARCH_SECONDS, ConversationQuery, FallbackStep, search_with_fallback
 from graphmem.retrieval.pipeline import search
 from graphmem.retrieval.scoring import AUTO_MAX, automatic_cutoff
 from graphmem.retrieval.types import Hit, SearchOutcome, SearchQuery
@@ -65,18 +65,10 @@ class RecallRequest:
 
 
 class RecallStep(NamedTuple):
-    """One query of a recall: how many memories were found after it, and whether it was sufficient.
+    """The step of one query, and how many memories a recall would give after it."""
 
-    The other fields are those of `FallbackStep`.
-    """
-
-    kind: QueryKind
-    query: str
+    result: FallbackStep
     found: int
-    is_sufficient: bool
-    similarity: float | None
-    similarity_needed: float | None
-    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,17 +130,7 @@ class _Recall:
         found, hits = list[RecallStep](), list[Hit]()
         for step in tuple(self.steps):
             hits = [hit for hit in step.hits if self.takes(hit)][: self.limit]
-            found.append(
-                RecallStep(
-                    step.kind,
-                    step.query,
-                    len(hits),
-                    step.is_sufficient,
-                    step.similarity,
-                    step.similarity_needed,
-                    step.seconds,
-                )
-            )
+            found.append(RecallStep(step, len(hits)))
         return Recalled(context.context_block(hits, self.max_chars), tuple(found), tuple(hits), failure)
 
 

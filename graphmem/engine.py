@@ -443,10 +443,8 @@ class Engine:
             counts, embedding_bytes = integrity.counts(connection), integrity.embedding_bytes(connection)
             usage, pending_jobs = model_usage.usage_totals(connection, scope), jobs.pending_kinds(connection)
             unguarded = integrity.count_unprotected_tombstones(connection)
-            stores, job_counts = (
-                gauges.store_states(connection, self.ledger, self.projection_workers),
-                gauges.job_counts(connection),
-            )
+            stores = gauges.store_states(connection, self.ledger, self.projection_workers)
+            job_counts = gauges.job_counts(connection)
             configured = self.embedding_spec.embedder
             recorded = recorded_embedder(connection) or configured
         other = {"configured_embedder": configured.model, "configured_embedder_dims": configured.dims}

@@ -104,7 +104,7 @@ class ServiceMetrics:
     def on_recall(self, recalled: Recalled) -> None:
         """Counts the steps of a recall, and the one at which it failed or ran out of time."""
         for number, step in enumerate(recalled.steps, 1):
-            self._recalls.labels(str(number), "enough" if step.is_sufficient else "insufficient").inc()
+            self._recalls.labels(str(number), "enough" if step.result.is_sufficient else "insufficient").inc()
         if recalled.failure is not None:
             outcome = "timeout" if isinstance(recalled.failure, TimeoutError) else "failed"
             self._recalls.labels(str(len(recalled.steps) + 1), outcome).inc()

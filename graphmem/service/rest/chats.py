@@ -166,14 +166,15 @@ async def recall(body: RecallBody, caller: CallerParam, service: ServiceParam) -
 
 
 def _step(step: RecallStep) -> Step:
+    result = step.result
     return Step(
-        kind=step.kind,
-        query=step.query,
+        kind=result.kind,
+        query=result.query,
         found=step.found,
-        enough=step.is_sufficient,
-        similarity=None if step.similarity is None else round(step.similarity, 4),
-        similarity_needed=step.similarity_needed,
-        took_ms=round(step.seconds * 1000, 1),
+        enough=result.is_sufficient,
+        similarity=None if result.similarity is None else round(result.similarity, 4),
+        similarity_needed=result.similarity_needed,
+        took_ms=round(result.seconds * 1000, 1),
     )
 
 

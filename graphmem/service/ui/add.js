@@ -32,7 +32,6 @@ function NobodyChosen() {
 /** `onAdded(id)` is called with the memory to open, undefined if there is none yet, and whether it is still being linked. */
 export function Add({ app, onAdded, onClose }) {
   const [refused, setRefused] = useState(""); // the text of which nothing was kept
-  const isUsers = app.caller.role === "user" || Boolean(app.user);
   useLayoutEffect(() => app.keys({ Escape: onClose }));
   const onSave = async (text) => {
     // Saved once more after nothing was kept: the words themselves are kept then.
@@ -52,7 +51,7 @@ export function Add({ app, onAdded, onClose }) {
   return html`<aside class="panel" aria-label=${t("add_title")}>
     <header><nav><${IconButton} icon="x" label=${t("close_panel")} onClick=${onClose} /></nav></header>
     <div class="leaf"><h2 class="fresh">${t("add_title")}</h2>
-      ${isUsers ? html`<${Editor} name=${`new ${app.user ?? ""}`} text="" leaveLabel=${t("add_not")} needsWords
+      ${!app.seesAll ? html`<${Editor} name=${`new ${app.user ?? ""}`} text="" leaveLabel=${t("add_not")} needsWords
           onSave=${onSave} onSaved=${onSaved} onLeave=${onClose} />
         <p class="hint">${t("add_hint", { name: app.user ?? app.caller.user_id ?? t("you") })}</p>` : html`<${NobodyChosen} />`}
       ${refused && html`<div class="say" role="status"><${Icon} name="dash" /><span>${t("add_nothing")}</span></div>`}

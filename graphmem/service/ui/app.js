@@ -3,8 +3,8 @@
 import { html, render, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./vendor/htm-preact.js";
 import { addressOf, readAddress } from "./addresses.js";
 import { onRefusedKey, send } from "./api.js";
-import { Chat, dropTyped } from "./chat.js";
-import { dropDrafts } from "./editor.js";
+import { Chat } from "./chat.js";
+import { dropDrafts } from "./drafts.js";
 import { Graph } from "./graph.js";
 import { number, reasonOf, t } from "./i18n.js";
 import { Keys } from "./keys.js";
@@ -122,6 +122,7 @@ function useFrame(caller, user) {
   const frame = useMemo(() => {
     // A text that is a function follows the language while it is shown.
     const say = (text, act, label) => notify({ text, act, label });
+    const copy = (text) => navigator.clipboard?.writeText(text).then(() => say(() => t("copied")));
     const count = (view, n) => setCounts((now) => (now[view] === n ? now : { ...now, [view]: n }));
     const undo = async (change) => {
       if (last.current === change || (change.eventId && last.current?.eventId === change.eventId)) last.current = null;
@@ -141,7 +142,8 @@ function useFrame(caller, user) {
       last.current = null;
     };
     const undoLast = () => (last.current ? undo(last.current) : say(() => t("nothing_to_undo")));
-    return { caller, user: user || undefined, notify: say, undo, undoLast, changed, forgetChange, count, keys: registerKeys };
+    const seesAll = caller.role === "admin" && !user; // the memories of everybody
+    return { caller, user: user || undefined, seesAll, notify: say, copy, undo, undoLast, changed, forgetChange, count, keys: registerKeys };
   }, [caller, user]);
   useEffect(() => void setCounts({}), [user]);
   return { frame, toast, counts, dropToast: () => notify(null) };
@@ -236,7 +238,6 @@ function App() {
 /** Forgets what belongs to one caller: texts that were typed, and the chosen user. */
 function forgetCaller() {
   dropDrafts();
-  dropTyped();
   setChosenUser(null);
 }
 

@@ -2,21 +2,13 @@
 
 import { html } from "./vendor/htm-preact.js";
 import { addressOf } from "./addresses.js";
-import { languageOf, t, typeName } from "./i18n.js";
+import { languageOf, t } from "./i18n.js";
 import { askedWords, splitAtNames, splitAtWords } from "./marks.js";
-import { Time, speakerOf } from "./parts.js";
+import { Chip, Time, speakerOf } from "./parts.js";
 
 // Beside each other stand so many memories at most; more stand below each other.
 const MAX_BESIDE = 4;
 const NEXT_MESSAGE = "next in the conversation";
-
-/** A name with the shape and the colour of its type, which leads to it in the graph. */
-export function Chip({ name, type }) {
-  const style = type.toLowerCase();
-  return html`<a class=${`chip ${style}`} href=${addressOf("graph", "", { around: name })} title=${typeName(type)}>
-    <svg class=${`t ${style}`} role="img" aria-label=${typeName(type)}><use href=${`#t-${style}`} /></svg>
-    <span lang=${languageOf(name)}>${name}</span></a>`;
-}
 
 /** Returns the steps from the first memory on; a name before it is one of the question. */
 function drawnSteps(path) {

@@ -2,6 +2,7 @@
 
 import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { ApiError, send } from "./api.js";
+import { drafts } from "./drafts.js";
 import { number, reasonOf, t } from "./i18n.js";
 import { Bones, Busy, Failed, Icon } from "./parts.js";
 import { TryOut } from "./try_out.js";
@@ -9,24 +10,17 @@ import { TryOut } from "./try_out.js";
 const SWITCHES = ["recall", "save", "rewrite"];
 const NUMBERS = ["top_k", "max_chars", "rounds"];
 const PLACES = ["system", "user"];
-// What was typed and not saved, by its part of the view and the user: leaving the view does not lose it.
-const typed = new Map();
 // The user of the open view, and the function that shows other settings in it; null while it is closed.
 let shown = null;
-
-/** Forgets what was typed and not saved. */
-export function dropTyped() {
-  typed.clear();
-}
 
 /** Like `useState`, for what was typed in a part of the view: it outlives the view. */
 function useTyped(part, user, first) {
   const key = JSON.stringify([part, user]);
-  const [value, setValue] = useState(typed.get(key) ?? first);
+  const [value, setValue] = useState(drafts.get(key) ?? first);
   const keep = (change) =>
     setValue((now) => {
       const next = change(now);
-      typed.set(key, next);
+      drafts.set(key, next);
       return next;
     });
   return [value, keep];

@@ -1,16 +1,9 @@
 // The field in which the words of a memory are written, for a new one and for a change.
 
 import { html, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
+import { drafts } from "./drafts.js";
 import { languageOf, reasonOf, t } from "./i18n.js";
 import { Busy } from "./parts.js";
-
-// Texts that were typed and not saved, by what they are for: closing a panel does not lose them.
-const drafts = new Map();
-
-/** Forgets all texts that were typed and not saved. */
-export function dropDrafts() {
-  drafts.clear();
-}
 
 /** Tells whether a text was typed and not saved. */
 export function hasDraft(name) {

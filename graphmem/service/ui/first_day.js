@@ -21,14 +21,13 @@ function snippets(user) {
 }
 
 export function FirstDay({ app, onLook }) {
-  const copy = (text) => navigator.clipboard?.writeText(text).then(() => app.notify(() => t("copied")));
   const steps = Object.entries(snippets(app.user ?? app.caller.user_id));
   return html`<section class="view"><div class="first"><${Thread} /><h1>${t("first_title")}</h1>
     <p class="lead">${t("first_lead")}</p>
     <ol class="ways">${steps.map(([name, text], place) => html`<li key=${name}><span class="place num">${place + 1}</span>
       <div><h2>${t(`first_${name}`)}</h2><p>${t(`first_${name}_do`)}</p>
         <div class="snip"><pre tabindex="0">${text}</pre>
-          <button type="button" class="btn small" aria-label=${`${t("copy")}: ${t(`first_${name}`)}`} onClick=${() => copy(text)}>
+          <button type="button" class="btn small" aria-label=${`${t("copy")}: ${t(`first_${name}`)}`} onClick=${() => app.copy(text)}>
             <${Icon} name="copy" /><span>${t("copy")}</span></button></div></div></li>`)}</ol>
     <p class="wait"><i /><span>${t("first_wait")}</span>
       <button type="button" class="btn small" onClick=${onLook}>${t("first_look")}</button>

@@ -204,7 +204,7 @@ export function Graph({ app, id, query }) {
   useLayoutEffect(() => app.keys({
     "/": () => field.current.focus(), "+": press(1), "=": press(1), "-": press(2), 0: press(3), ...(selected ? { Escape: close } : {}),
   }));
-  if (app.caller.role === "admin" && !app.user && !app.caller.default_user) {
+  if (app.seesAll) {
     return html`<section class="view"><div class="page"><p class="read">${t("user_first")}</p><p class="soft">${t("user_first_do")}</p></div></section>`;
   }
   const isEmpty = graph && !isBusy && !graph.nodes.size;

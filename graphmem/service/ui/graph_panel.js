@@ -7,20 +7,13 @@ import { Chain } from "./chain.js";
 import { ranked } from "./graph_data.js";
 import { momentOf } from "./graph_ruler.js";
 import { languageOf, nodes, reasonOf, t, typeName } from "./i18n.js";
-import { Bones, Busy, Failed, Icon, IconButton, Menu, Time } from "./parts.js";
+import { Bones, Busy, Chip, Failed, Icon, IconButton, Menu, Time } from "./parts.js";
 
 const MAX_MEMORIES = 1000;
 const MAX_NAMES = 1000;
 const [NAMES, MEMORIES] = [40, 8];
 
 const entityPath = (key) => `/graph/entities/${encodeURIComponent(key)}`;
-
-function Chip({ name, type, href }) {
-  const style = type.toLowerCase();
-  return html`<a class=${`chip ${style}`} href=${href} title=${typeName(type)}>
-    <svg class=${`t ${style}`} role="img" aria-label=${typeName(type)}><use href=${`#t-${style}`} /></svg>
-    <span lang=${languageOf(name)}>${name}</span></a>`;
-}
 
 function Quote({ id, text, at, who }) {
   return html`<div class="quote"><span class="who" lang=${languageOf(who)}>${who}</span><div><p class="read" lang=${languageOf(text)}>

@@ -44,7 +44,7 @@ function bodyOf(typed) {
 function Made({ made, app }) {
   const title = useRef();
   useLayoutEffect(() => title.current.focus(), []);
-  const copy = () => navigator.clipboard?.writeText(made.key).then(() => app.notify(t("copied")));
+  const copy = () => app.copy(made.key);
   return html`<section class="make" aria-labelledby="made-title"><h2 id="made-title" class="words" tabindex="-1" ref=${title}>${t("key_made", { label: made.label })}</h2>
     <div class="say warn"><${Icon} name="lock" /><span>${t("key_once")}</span></div>
     <div class="secret"><pre tabindex="0" aria-label=${t("key_whole")}>${made.key}</pre>

@@ -4,6 +4,7 @@ import { html, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useStat
 import { Add } from "./add.js";
 import { addressOf, readAddress } from "./addresses.js";
 import { send } from "./api.js";
+import { beginOfDay, readDay } from "./days.js";
 import { FirstDay } from "./first_day.js";
 import { TYPES, day, languageOf, localDay, number, reasonOf, t, typeName, weekday } from "./i18n.js";
 import { Memory } from "./memory.js";
@@ -30,16 +31,13 @@ function filtersOf({ words = "", kind, type, day: wanted = "" }) {
     words,
     kind: kind in KINDS ? kind : "usual",
     type: type in TYPES ? type : "",
-    day: /^\d{4}-\d\d-\d\d$/.test(wanted) && !Number.isNaN(Date.parse(wanted)) ? wanted : "",
+    day: readDay(wanted),
   };
 }
 
 /** Returns the times between which a local day (YYYY-MM-DD) is. */
 function boundsOf(wanted) {
-  if (!wanted) return {};
-  const [since, until] = [new Date(`${wanted}T00:00`), new Date(`${wanted}T00:00`)];
-  until.setDate(until.getDate() + 1);
-  return { since: since.toISOString(), until: until.toISOString() };
+  return wanted ? { since: beginOfDay(wanted), until: beginOfDay(wanted, 1) } : {};
 }
 
 function matches(record, words) {

@@ -1,24 +1,22 @@
 // The panel of one memory: its words, where they come from, its history, and what can be done with it.
 
 import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
-import { addressOf } from "./addresses.js";
 import { memoryPath, send } from "./api.js";
 import { diffWords } from "./diff.js";
 import { Editor, hasDraft } from "./editor.js";
 import { Erase } from "./erase.js";
-import { languageOf, moment, nodes, reasonOf, t, typeName } from "./i18n.js";
+import { languageOf, moment, nodes, reasonOf, t } from "./i18n.js";
 import { splitAtNames } from "./marks.js";
-import { Bones, Failed, Icon, IconButton, Time, speakerOf } from "./parts.js";
+import { Bones, Chip, Failed, Icon, IconButton, Time, graphAddress, speakerOf } from "./parts.js";
 
 const UNDOABLE = new Set(["UPDATE", "RETIRE"]);
-const graphOf = (name) => addressOf("graph", "", { around: name });
 
 /** The words of a memory; the names that it mentions are underlined where they stand exactly so, and lead to the graph. */
 function Words({ text, mentions, target }) {
   const types = new Map(mentions.map((one) => [one.name, one.type.toLowerCase()]));
   const parts = splitAtNames(text, [...types.keys()]);
   return html`<p class="read words" tabindex="-1" ref=${target} lang=${languageOf(text)}>${parts.map((part, place) =>
-    place % 2 ? html`<a class="named" href=${graphOf(part)}><mark class=${types.get(part)}>${part}</mark></a>` : part)}</p>`;
+    place % 2 ? html`<a class="named" href=${graphAddress(part)}><mark class=${types.get(part)}>${part}</mark></a>` : part)}</p>`;
 }
 
 function Others({ words, name, ids, addressTo }) {
@@ -65,11 +63,8 @@ function textsOf(part) {
 
 function People({ mentions }) {
   if (!mentions.length) return null;
-  return html`<section class="part"><h2><span>${t("people")}</span></h2><div class="chips">${mentions.map((one) => {
-    const type = one.type.toLowerCase();
-    return html`<a class=${`chip ${type}`} key=${one.key} href=${graphOf(one.name)} title=${typeName(one.type)}>
-      <svg class=${`t ${type}`} role="img" aria-label=${typeName(one.type)}><use href=${`#t-${type}`} /></svg><span>${one.name}</span></a>`;
-  })}</div></section>`;
+  return html`<section class="part"><h2><span>${t("people")}</span></h2><div class="chips">${mentions.map((one) => html`<${Chip} key=${one.key}
+    name=${one.name} type=${one.type} />`)}</div></section>`;
 }
 
 function Change({ event, isNow, onUndo }) {
@@ -166,7 +161,7 @@ export function Memory({ id, app, addressTo, wasPending, onStep, onChanged, onEr
         <${History} events=${origin.events} onUndo=${undo} />`}
     </div>
     ${isLoaded && html`<footer><span class="mono">${id}</span>
-      <button type="button" class="btn quiet small" onClick=${() => navigator.clipboard?.writeText(id).then(() => app.notify(() => t("copied")))}>
+      <button type="button" class="btn quiet small" onClick=${() => app.copy(id)}>
         <${Icon} name="copy" /><span>${t("copy_id")}</span></button></footer>`}
     ${isErasing && html`<${Erase} record=${record} origin=${origin} app=${app} onErased=${onErased} onClose=${() => setErasing(false)} />`}
   </aside>`;

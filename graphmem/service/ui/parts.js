@@ -1,7 +1,8 @@
 // Parts that several views use.
 
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
-import { day, moment, t, time, utc } from "./i18n.js";
+import { addressOf } from "./addresses.js";
+import { day, languageOf, moment, t, time, typeName, utc } from "./i18n.js";
 
 // Milliseconds: loading shows nothing before, says so after, and a toast stays as long.
 const BONES_AFTER = 150;
@@ -38,6 +39,19 @@ export function Time({ at, as = "moment", ...rest }) {
 /** Returns who said a memory, "" if that is not known. */
 export function speakerOf(record) {
   return record.actor_id ?? record.name ?? { assistant: t("assistant"), user: record.user_id }[record.role] ?? "";
+}
+
+/** Returns the address of the graph around a name. */
+export function graphAddress(name) {
+  return addressOf("graph", "", { around: name });
+}
+
+/** A name with the shape and the colour of its type, a link to `href` or to the graph around it. */
+export function Chip({ name, type, href = graphAddress(name) }) {
+  const style = type.toLowerCase();
+  return html`<a class=${`chip ${style}`} href=${href} title=${typeName(type)}>
+    <svg class=${`t ${style}`} role="img" aria-label=${typeName(type)}><use href=${`#t-${style}`} /></svg>
+    <span lang=${languageOf(name)}>${name}</span></a>`;
 }
 
 export function Thread() {

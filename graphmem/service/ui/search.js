@@ -4,6 +4,7 @@ import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from 
 import { addressOf } from "./addresses.js";
 import { send } from "./api.js";
 import { Chain, countSteps } from "./chain.js";
+import { beginOfDay, readDay } from "./days.js";
 import { day, decimal, languageOf, list, localDay, reasonOf, t } from "./i18n.js";
 import { askedWords } from "./marks.js";
 import { Bones, Busy, Failed, Icon, Menu, Time, speakerOf } from "./parts.js";
@@ -22,25 +23,18 @@ const BUSY_AFTER = 150;
 
 /** Returns the question and the filters of an address, in which anything may stand. */
 function readQuery({ q = "", kinds = "", top_k: count = "", as_of: asOf = "", day: from = "" }) {
-  const dayOr = (text) => (/^\d{4}-\d\d-\d\d$/.test(text) && !Number.isNaN(Date.parse(text)) ? text : "");
-  const isPast = dayOr(asOf) && asOf < localDay(new Date());
+  const isPast = readDay(asOf) && asOf < localDay(new Date());
   return {
     q: q.trim(),
     kinds: KINDS.includes(kinds) ? kinds : "",
     top_k: /^[1-9]\d{0,2}$/.test(count) ? count : DEFAULT_COUNT,
     as_of: isPast ? asOf : "",
-    day: dayOr(from),
+    day: readDay(from),
   };
 }
 
 function addressOfQuery(query) {
   return addressOf("search", "", { ...query, top_k: query.top_k === DEFAULT_COUNT ? "" : query.top_k });
-}
-
-/** Returns the begin of a day, or of one of the days after it, in local time. */
-function beginOf(text, daysLater = 0) {
-  const [year, month, date] = text.split("-").map(Number);
-  return new Date(year, month - 1, date + daysLater).toISOString();
 }
 
 function bodyOf(query, user) {
@@ -49,8 +43,8 @@ function bodyOf(query, user) {
     user_id: user,
     kinds: query.kinds || undefined,
     top_k: Number(query.top_k),
-    as_of: query.as_of ? beginOf(query.as_of, 1) : undefined,
-    filters: query.day ? { at: { gte: beginOf(query.day), lt: beginOf(query.day, 1) } } : undefined,
+    as_of: query.as_of ? beginOfDay(query.as_of, 1) : undefined,
+    filters: query.day ? { at: { gte: beginOfDay(query.day), lt: beginOfDay(query.day, 1) } } : undefined,
     explain: true,
   };
 }
@@ -196,8 +190,7 @@ function Question({ q, field, isBusy, onAsk }) {
 /** `query` is that of the address: q, kinds, top_k, as_of and day (YYYY-MM-DD). */
 export function Search({ app, query: given }) {
   const query = readQuery(given);
-  const needsUser = app.caller.role === "admin" && !app.user && !app.caller.default_user;
-  const { problem, isBusy, isSlow, load, ...found } = useAnswer(query, app.user, Boolean(query.q) && !needsUser);
+  const { problem, isBusy, isSlow, load, ...found } = useAnswer(query, app.user, Boolean(query.q) && !app.seesAll);
   const [field, root] = [useRef(), useRef()];
   const change = (values) => {
     const address = addressOfQuery({ ...query, ...values });
@@ -219,8 +212,8 @@ export function Search({ app, query: given }) {
     <${Question} q=${query.q} field=${field} isBusy=${isSlow} onAsk=${(q) => change({ q })} />
     <${Filters} query=${query} change=${change} />
     ${problem && html`<${Failed} onRetry=${load}>${t("search_failed", { reason: problem })}<//>`}
-    ${needsUser && html`<div class="empty"><p class="read">${t("search_user")}</p></div>`}
-    ${!query.q && !needsUser && html`<div class="empty"><p class="read">${t("search_first")}</p><p class="soft">${t("search_first_do")}</p></div>`}
+    ${app.seesAll && html`<div class="empty"><p class="read">${t("search_user")}</p></div>`}
+    ${!query.q && !app.seesAll && html`<div class="empty"><p class="read">${t("search_first")}</p><p class="soft">${t("search_first_do")}</p></div>`}
     ${isBusy && !found.answer && html`<${Bones} rows=${4} />`}
     ${found.answer && html`<${Answer} found=${found} isStale=${isBusy} onToday=${() => change({ as_of: "" })} />`}
   </div></section>`;

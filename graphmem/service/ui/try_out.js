@@ -40,7 +40,7 @@ function Result({ app, result }) {
   const { block, failed, settings } = result;
   if (!settings.recall) return html`<p class="say"><${Icon} name="dash" /><span>${t("c_recall_off")}</span></p>`;
   const values = { chars: [...block].length, most: settings.max_chars, ms: Math.round(result.took_ms) };
-  const copy = () => navigator.clipboard?.writeText(block).then(() => app.notify(t("copied")));
+  const copy = () => app.copy(block);
   return html`${failed && html`<p class="say warn"><${Icon} name="warn" /><span>${failed === "timeout" ? t("c_late") : t("c_failed", { failed })}</span></p>`}
     <ol class="steps">${STEPS.map((kind) => html`<${Step} key=${kind} kind=${kind} result=${result} />`)}</ol>
     <div class="block"><h3><span>${t("c_block")}</span><small class="num">${t("c_block_size", values)}</small>
@@ -62,9 +62,8 @@ export function TryOut({ app, words, setWords, settings, unsaved, isInvalid, has
   const [isBusy, setBusy] = useState(false);
   const [problem, setProblem] = useState("");
   const field = useRef();
-  const needsUser = app.caller.role === "admin" && !app.user;
-  useLayoutEffect(() => app.keys(needsUser ? {} : { "/": () => field.current.focus() }), [needsUser]);
-  if (needsUser) return html`<div class="try"><h2>${t("c_try_title")}</h2><p class="soft">${t("c_try_user")}</p></div>`;
+  useLayoutEffect(() => app.keys(app.seesAll ? {} : { "/": () => field.current.focus() }), [app.seesAll]);
+  if (app.seesAll) return html`<div class="try"><h2>${t("c_try_title")}</h2><p class="soft">${t("c_try_user")}</p></div>`;
   const onTyped = (name, text) => setWords((now) => ({ ...now, [name]: text }));
   const ask = async () => {
     if (isBusy) return;
