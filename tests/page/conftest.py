@@ -52,7 +52,7 @@ def site(request: pytest.FixtureRequest, memory: Memory, chromium: str) -> Itera
         requested: list[str] = []
         page.on("console", lambda message: problems.append(message.text))
         page.on("pageerror", lambda error: problems.append(str(error)))
-        page.on("dialog", lambda dialog: (problems.append(dialog.message), dialog.dismiss()))
+        page.on("dialog", lambda dialog: (problems.append(f"{dialog.type} {dialog.message}"), dialog.dismiss()))
         page.on("request", lambda one: requested.append(one.url))
         yield site
         assert [one for one in problems if not one.startswith(tuple(site.expected))] == []

@@ -326,10 +326,7 @@ def test_the_keyboard_alone_is_enough(site: Site) -> None:
     page.keyboard.press("c")
     page.get_by_role("switch", name="Use memory in chats").wait_for()
     switch = page.get_by_role("switch", name="Use memory in chats")
-    for _ in range(40):
-        page.keyboard.press("Tab")
-        if switch.evaluate("one => one === document.activeElement"):
-            break
+    site.tab_to(switch)
     page.keyboard.press("Space")
     page.get_by_text("1 change not saved", exact=True).wait_for()
     page.keyboard.press("Control+Enter")

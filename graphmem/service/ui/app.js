@@ -44,9 +44,9 @@ let isAfterG = false;
 
 function onKeyDown(event) {
   const { target, key } = event;
-  const isTyping = target.closest?.("input:not([type=checkbox]), textarea, select, dialog");
+  const isTyping = target.closest?.("input:not([type=checkbox]), textarea, select");
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
-  if (isTyping && !(key === "Escape" && !target.closest("dialog"))) return;
+  if (document.querySelector("dialog[open]") || (isTyping && key !== "Escape")) return;
   if (key.length === 1 && !hasLetters()) return;
   const name = isAfterG ? `g ${key}` : key;
   isAfterG = key === "g";
@@ -56,13 +56,23 @@ function onKeyDown(event) {
   act();
 }
 
-/** Returns the address as {view, id, query}; its view is one of those that the caller may see. */
+/**
+ * Returns the address as {view, id, query}; its view is one of those that the caller may see.
+ *
+ * Another view begins at its top, but where the browser goes back or forward: it scrolls by itself then.
+ */
 function useAddress(views) {
   const current = () => {
     const address = readAddress(location.hash);
     return address.view in views ? address : { view: "memories", id: "", query: {} };
   };
   const [now, setNow] = useState(current);
+  const shown = useRef(now.view);
+  useLayoutEffect(() => {
+    if (shown.current !== now.view && history.state === null) scrollTo(0, 0);
+    shown.current = now.view;
+    history.replaceState({ isKnown: true }, "");
+  }, [now]);
   useEffect(() => {
     const read = () => setNow(current());
     addEventListener("hashchange", read);

@@ -20,7 +20,8 @@ function useTyped(part, user, first) {
   const keep = (change) =>
     setValue((now) => {
       const next = change(now);
-      drafts.set(key, next);
+      if (JSON.stringify(next) === JSON.stringify(first)) drafts.delete(key);
+      else drafts.set(key, next);
       return next;
     });
   return [value, keep];

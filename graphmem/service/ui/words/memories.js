@@ -84,6 +84,11 @@ export default {
   ev_details: ["Details changed, the words stayed", "改了细节，文字未变"],
   undo_of: ["Undo: {what}, {when}", "撤销：{what}，{when}"],
   undone: ["Taken back.", "已撤销。"],
+  ev_undo: ["Taken back", "已撤销"],
+  changed_meanwhile: [
+    "it was changed meanwhile, as its history shows. Save once more to put your words in that place.",
+    "这条记忆刚被别处改过，见下方历史。再次保存即可换成你的文字。",
+  ],
   undo_refused: ["Not undone: it was changed again since.", "未能撤销：此后又有改动。"],
   nothing_to_undo: ["There is nothing to undo on this page.", "此页没有可撤销的改动。"],
   no_memory: ["There is no such memory here.", "这里没有这条记忆。"],
