@@ -29,6 +29,12 @@ export function Busy({ busy, label, busyLabel, icon, class: classes = "", ...res
   </button>`;
 }
 
+/** Tells whether the focus is nowhere, or on a button that was disabled when it was pressed. */
+export function isFocusLost() {
+  const focused = document.activeElement;
+  return !focused || focused === document.body || focused.disabled;
+}
+
 const FORMATS = { moment, day, time };
 
 /** A time in local form (`as`: moment, day or time), with the time in UTC as its title. */
