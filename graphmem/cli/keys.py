@@ -31,7 +31,9 @@ def create(
     user: Annotated[str | None, typer.Option(metavar="ID", help="The user of a key with the role user.")] = None,
     agent: Annotated[str | None, typer.Option(metavar="ID", help="Only the memories of this agent.")] = None,
     label: Annotated[str, typer.Option(metavar="TEXT", help="What the key is for.")] = "",
-    expires: Annotated[str | None, typer.Option(metavar="TIME", help="Its end, a time or its last day (in UTC); by default never.")] = None,
+    expires: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Its end: a time, or the last day in UTC.")
+    ] = None,
     rate: Annotated[
         str | None,
         typer.Option(metavar="RATE", help="Its most requests, such as 600/minute; by default as configured."),
@@ -96,7 +98,7 @@ def _print_rows(renderer: Renderer, rows: list[dict[str, Any]]) -> None:
 
 
 def _end_text(expires_at: str) -> str:
-    """Returns until when a key is valid: the last day if it is valid to the end of it in UTC, otherwise the time too."""
+    """Returns until when a key is valid: the day if that is the end of it in UTC, otherwise the time too."""
     day, time = expires_at[:10], expires_at[11:]
     return day if time.startswith("23:59:59.999") else f"{day} {time[:5]} UTC"
 

@@ -21,7 +21,10 @@ def find_chromium() -> str | None:
 
 @contextmanager
 def open_page(chromium: str, width: int, height: int, url: str = "", zone: str | None = None) -> Iterator[Any]:
-    """Opens a page in a new browser, in the time zone `zone` or the machine's; requests to machines other than this one and that of `url` are aborted."""
+    """Opens a page in a new browser, in the time zone `zone` or the machine's.
+
+    Requests to machines other than this one and that of `url` are aborted.
+    """
     from playwright.sync_api import sync_playwright
 
     def stay_here(route: Any) -> None:

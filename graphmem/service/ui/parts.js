@@ -69,8 +69,17 @@ export function Thread() {
   </svg>`;
 }
 
-/** A notice about a failed request. */
+/** The event of the window when the service answers again. */
+export const SERVICE_BACK = "graphmem-back";
+
+/** A notice about a failed request, which is made again on a click, and when the service answers again. */
 export function Failed({ children, onRetry }) {
+  useEffect(() => {
+    if (!onRetry) return undefined;
+    const retry = () => onRetry();
+    addEventListener(SERVICE_BACK, retry);
+    return () => removeEventListener(SERVICE_BACK, retry);
+  });
   return html`<div class="say bad" role="alert"><${Icon} name="warn" /><span>${children}</span>
     ${onRetry && html`<button type="button" class="btn small" onClick=${onRetry}>${t("try_again")}</button>`}</div>`;
 }
