@@ -307,6 +307,7 @@ def test_on_a_phone_nothing_is_wider_and_keys_are_behind_a_link(site: Site, monk
     assert (box["width"], box["height"]) == (44, 44)
     page.locator(".elsewhere").get_by_role("link", name="Keys").click()
     page.get_by_role("heading", name="Keys").wait_for()
+    assert page.locator(".tabs [aria-current]").text_content().strip() == "System"
 
 
 def test_all_of_it_is_there_in_chinese(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

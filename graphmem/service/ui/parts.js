@@ -47,6 +47,11 @@ export function speakerOf(record) {
   return record.actor_id ?? record.name ?? { assistant: t("assistant"), user: record.user_id }[record.role] ?? "";
 }
 
+/** Returns the name of the user of a key, with that of its agent if it has one; undefined or null if it is for no user. */
+export function ownName({ user_id: name, agent_id: agent }) {
+  return agent ? t("agent_with", { agent, name }) : name;
+}
+
 /** Returns the address of the graph around a name. */
 export function graphAddress(name) {
   return addressOf("graph", "", { around: name });
