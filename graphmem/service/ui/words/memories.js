@@ -3,6 +3,7 @@
 export default {
   title: ["What is remembered of {name}", "{name}的记忆"],
   title_own: ["What is remembered of you", "关于你的记忆"],
+  title_agent: ["What {agent} remembers of you", "{agent}关于你的记忆"],
   title_all: ["What is remembered of everybody", "所有人的记忆"],
   total: ["{n} memory|{n} memories", "{n} 条"],
   add: ["Add", "添加"],
@@ -124,14 +125,15 @@ export default {
     "告诉它一件事，或者把正在用的聊天软件接上来。三种方式任选其一：",
   ],
   first_rest: ["Tell it something", "告诉它一件事"],
-  first_rest_do: ["From a terminal, with the whole key in place of its beginning.", "在终端运行，把密钥开头换成完整的密钥。"],
+  first_rest_do: ["From a terminal.", "在终端运行。"],
   first_mem0: ["From a program that uses mem0", "在使用 mem0 的程序里"],
   first_mem0_do: ["The client stays; its host changes.", "客户端不变，只改 host。"],
   first_chat: ["From a chat client", "在聊天软件里"],
   first_chat_do: [
-    "Set the base URL and this key; memories are added to each chat.",
-    "设置 base URL 和这把密钥，每次对话都会带上记忆。",
+    "Set the base URL and the key; memories are added to each chat.",
+    "设置 base URL 和密钥，每次对话都会带上记忆。",
   ],
+  first_key: ["Put the whole key in place of its beginning.", "请把密钥开头换成完整的密钥。"],
   first_wait: ["Waiting for the first memory", "正在等待第一条记忆"],
   first_look: ["Look again", "再看看"],
 };
