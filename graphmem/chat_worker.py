@@ -22,6 +22,7 @@ from graphmem.commands.types import UNSET, Unset
 from graphmem.concurrency import DrainablePool, Pool, await_task
 from graphmem.errors import GraphmemError, ValidationError
 from graphmem.ingest.chat_deduplication import ids_in_part, last_rounds, with_id
+from graphmem.ingest.counted_model import CountedModel
 from graphmem.logs import log_text
 from graphmem.memory import Memory
 from graphmem.model import Message, Scope, View
@@ -331,6 +332,8 @@ class ChatWorker:
     def _run_search_steps(self, recall: _Recall) -> None:
         self._engine.check_embedder()
         model: LanguageModel | None = self._engine.llm if recall.may_rewrite else None
+        if model is not None:  # the usage is written in the thread that stores, so that no chat waits for it
+            model = CountedModel(model, self._engine.ledger, recall.scope, self._writer.submit)
         find, seconds_left = partial(self._find, recall), recall.seconds_left
         for step in search_with_fallback(recall.query, find, model, seconds_left):
             recall.steps.append(step)  # at the deadline `_result` reads the list while this runs

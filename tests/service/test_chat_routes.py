@@ -16,10 +16,12 @@ from support.service import client_of, settings_of
 from support.waiting import TIMEOUT, wait_until
 
 from graphmem import ChatLink, Memory, chat_worker
+from graphmem.errors import StoreUnavailable
 from graphmem.retrieval import context, fallback
 from graphmem.service import app, chat_settings
 from graphmem.service.app import service_app
 from graphmem.service.rest import chats
+from graphmem.stores.ledger import model_usage
 from graphmem.testing import ModelEndpoint, behaviours
 
 Make = Callable[..., Memory]
@@ -186,6 +188,43 @@ def test_a_failing_rewrite_keeps_what_was_found(
     assert len(answer["steps"]) == 2
     assert "failed" not in answer
     assert endpoint.requests or behaviour.end == "silent"
+
+
+@SQLITE_ONLY
+@pytest.mark.parametrize("case", [CASES["en"]])
+@pytest.mark.parametrize("reply", ["Where does Ana live?", behaviours.failed(400)])
+def test_the_calls_that_rewrite_a_question_are_counted_for_its_scope(
+    chat: TestClient, endpoint: ModelEndpoint, case: dict[str, Any], reply: Any
+) -> None:
+    endpoint.then(reply)
+    recall(chat, case["vague"], make_turns(*case["indirect"]))
+
+    def usage_of(**scope: str) -> list[tuple[str, int]]:
+        usage = chat.get("/stats", params=scope).json()["usage"]
+        return [(one["operation"], one["calls"]) for one in usage]
+
+    wait_until(lambda: usage_of() == usage_of(**ANA) == [("rewrite", 1)])
+    assert usage_of(user_id="bob") == []
+
+
+@SQLITE_ONLY
+@pytest.mark.parametrize("case", [CASES["en"]])
+def test_a_recall_does_not_fail_if_its_calls_cannot_be_counted(
+    chat: TestClient,
+    endpoint: ModelEndpoint,
+    case: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(*_: Any) -> None:
+        raise StoreUnavailable("full")
+
+    monkeypatch.setattr(model_usage, "record_usage", fail)
+    endpoint.then(case["rewritten"])
+    answer = recall(chat, case["vague"], make_turns(*case["indirect"]))
+    assert case["found"] in answer["block"]
+    assert "failed" not in answer
+    wait_until(lambda: "a call of the language model was not counted (StoreUnavailable)" in caplog.text)
 
 
 def test_a_block_has_as_many_memories_and_characters_as_asked_for(memory: Memory, client: TestClient) -> None:
