@@ -177,17 +177,58 @@ def test_a_question_that_finds_too_little_is_rewritten(
 
 @SQLITE_ONLY
 @pytest.mark.parametrize("case", [CASES["en"]])
-@pytest.mark.parametrize("behaviour", [behaviours.failed(400), behaviours.silent(), behaviours.empty_content()])
+@pytest.mark.parametrize(
+    ("behaviour", "reason"),
+    [
+        (behaviours.failed(400), "failed"),
+        (behaviours.failed(500), "failed"),
+        (behaviours.silent(), "timeout"),
+        (behaviours.empty_content(), "failed"),
+        ("```", "no_query"),
+    ],
+)
 def test_a_failing_rewrite_keeps_what_was_found(
-    chat: TestClient, endpoint: ModelEndpoint, case: dict[str, Any], behaviour: Any, monkeypatch: pytest.MonkeyPatch
+    chat: TestClient,
+    endpoint: ModelEndpoint,
+    case: dict[str, Any],
+    behaviour: Any,
+    reason: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    if behaviour.end == "silent":
+    if reason == "timeout":
         monkeypatch.setattr(fallback, "REWRITE_SECONDS", 0.3)
     endpoint.then(behaviour)
     answer = recall(chat, case["vague"], make_turns(*case["indirect"]))
     assert len(answer["steps"]) == 2
     assert "failed" not in answer
-    assert endpoint.requests or behaviour.end == "silent"
+    assert answer["rewrite_failed"] == reason
+    assert endpoint.requests or reason == "timeout"
+
+
+@SQLITE_ONLY
+@pytest.mark.parametrize("case", [CASES["en"]])
+def test_hits_that_are_left_out_take_no_places(chat: TestClient, case: dict[str, Any]) -> None:
+    bob, question = {"user_id": "bob"}, "Which seafood shall we have for dinner?"
+    allergy = "I am allergic to seafood, never suggest any."
+    post(chat, "/memories", {**bob, "messages": allergy, "infer": False})
+    for text in ("Good morning", question, "And the weather?"):
+        post(chat, "/memories", {**bob, "messages": text, "infer": False})
+    answer = recall(chat, question, **bob, top_k=1, rewrite=False)
+    assert [hit["memory"] for hit in answer["results"]] == [allergy]
+
+
+@SQLITE_ONLY
+@pytest.mark.parametrize("case", [CASES["en"]])
+def test_a_step_with_nothing_left_is_not_enough(
+    chat: TestClient, endpoint: ModelEndpoint, case: dict[str, Any]
+) -> None:
+    bob, question = {"user_id": "bob"}, "Suggest a seafood dinner"
+    post(chat, "/memories", {**bob, "messages": question, "infer": False})
+    endpoint.then("Does Bob like fish?")
+    steps = recall(chat, question, **bob)["steps"]
+    assert [(step["kind"], step["found"], step["enough"]) for step in steps] == [
+        ("question", 0, False), ("rewrite", 0, False)
+    ]  # fmt: skip
 
 
 @SQLITE_ONLY
