@@ -17,14 +17,15 @@ function foundBy({ found: n, enough, similarity, similarity_needed: needed }) {
 }
 
 /** Returns why a step was left out. */
-function leftOut(kind, { steps, settings, hasModel, failed }) {
+function leftOut(kind, { steps, settings, hasModel, failed, rewrite_failed: rewriteFailed }) {
   const last = steps.at(-1);
   if (last?.enough) return t("c_not_needed");
+  if (kind === "rewrite" && rewriteFailed) return t(`c_rewrite_${rewriteFailed}`);
   if (failed) return "";
-  if (last?.similarity === null) return t("c_not_empty");
+  if (last?.similarity === null && last.kind !== "rewrite" && !rewriteFailed) return t("c_not_empty");
   if (kind === "conversation") return t("c_not_alone");
   if (!hasModel) return t("c_not_model");
-  return t(settings.rewrite ? "c_not_came" : "c_not_on");
+  return settings.rewrite ? "" : t("c_not_on");
 }
 
 function Step({ kind, result }) {
