@@ -130,12 +130,8 @@ class _Recall:
         return self.deadline - monotonic()
 
     def first_hits(self, hits: Sequence[Hit]) -> tuple[Hit, ...]:
-        """Returns the first hits, as many as it takes for `limit` of them that the block may have.
-
-        Unrelated ones count only if the query wants them: the others take no places.
-        """
-        with_unrelated = not self.query.only_related
-        places = [place for place, hit in enumerate(hits) if (with_unrelated or hit.is_related) and self.takes(hit)]
+        """Returns the first hits, as many as it takes for `limit` of them that the block may have."""
+        places = [place for place, hit in enumerate(hits) if self.takes(hit)]
         limit = automatic_cutoff([hits[place].score for place in places]) if self.limit is None else self.limit
         return tuple(hits if len(places) <= limit else hits[: places[limit]])
 
@@ -143,7 +139,7 @@ class _Recall:
         """Returns the result of the steps that are finished."""
         found, hits = list[RecallStep](), list[Hit]()
         for step in tuple(self.steps):
-            hits = list(step.hits[: self.limit])
+            hits = [hit for hit in step.hits if self.takes(hit)][: self.limit]
             found.append(RecallStep(step, len(hits)))
         rewrite_failure = next(iter(self.rewrite_failures), None)
         block = context.context_block(hits, self.max_chars)
@@ -350,9 +346,7 @@ class ChatWorker:
         if model is not None:  # the usage is written in the thread that stores, so that no chat waits for it
             model = CountedModel(model, self._engine.ledger, recall.scope, self._writer.submit)
         find, seconds_left = partial(self._find, recall), recall.seconds_left
-        for step in search_with_fallback(
-            recall.query, find, model, seconds_left, recall.takes, recall.rewrite_failures.append
-        ):
+        for step in search_with_fallback(recall.query, find, model, seconds_left, recall.rewrite_failures.append):
             recall.steps.append(step)  # at the deadline `_result` reads the list while this runs
 
     def _find(self, recall: _Recall, query: str) -> SearchOutcome:

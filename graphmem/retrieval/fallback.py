@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import zip_longest
 from time import monotonic
 from typing import Literal
@@ -100,20 +100,18 @@ def search_with_fallback(
     search: Callable[[str], SearchOutcome],
     model: LanguageModel | None,
     seconds_left: Callable[[], float],
-    may_give: Callable[[Hit], bool] = lambda _: True,
     on_rewrite_failure: Callable[[RewriteFailure], None] = lambda _: None,
 ) -> Iterator[FallbackStep]:
     """Searches by one query after the other and yields the result after each; the last one is final.
 
-    Hits that `may_give` refuses are dropped before a search is judged. Ends with the first sufficient query, with one
-    that has no hits at all, not even dropped ones, or when `seconds_left()` is used up. If a language model gives no
-    rewritten query, that step is left out, and `on_rewrite_failure` is called. Raises as `search` does.
+    Ends with the first sufficient query, with one that has no hits at all, or when `seconds_left()` is used up. If a
+    language model gives no rewritten query, that step is left out, and `on_rewrite_failure` is called. Raises as
+    `search` does.
     """
     outcomes: list[SearchOutcome] = []
     begin = monotonic()
     for kind, query in _queries(conversation, model, seconds_left, on_rewrite_failure):
-        searched = search(query)
-        outcome = replace(searched, hits=tuple(filter(may_give, searched.hits)))
+        outcome = search(query)
         outcomes.append(outcome)
         enough = is_sufficient(outcome)
         yield FallbackStep(
@@ -125,7 +123,7 @@ def search_with_fallback(
             term_overlap.MIN_SIMILARITY if outcome.is_supported_script else None,
             monotonic() - begin,
         )
-        if enough or not searched.hits:
+        if enough or not outcome.hits:
             return
         begin = monotonic()
 

@@ -337,12 +337,12 @@ class _Search:
         limit = self._query.limit
         best = grouped[: scoring.automatic_cutoff([memory.score for memory in grouped]) if limit is None else limit]
         hits, relations = self._read_hits(best, explainer)
-        words = term_overlap.query_words(self._query.text)
-        if self._query.with_relevance:
-            hits = self._with_relevance(hits, words, explainer)
         if self._query.select is not None:
             hits = self._query.select(hits)
         hits = self._with_sentence_matches(hits)
+        words = term_overlap.query_words(self._query.text)
+        if self._query.with_relevance:
+            hits = self._with_relevance(hits, words, explainer)
         degraded = tuple(sorted(self._retrievers.degraded))
         return SearchOutcome(
             hits, relations, degraded, self._named(), self._retrieved.encoded.is_supported_script, bool(words)
@@ -384,8 +384,8 @@ class _Search:
         A hit is related if it, or another speaker's question just before it, shares a word with the query or has a
         cosine of at least `MIN_SIMILARITY_WITH_TERMS`; or if a short path leads to it from an entity that the query
         names, or over an entity from a memory that is relevant by itself (`term_overlap.is_relevant`). Related are also
-        the reply to a repetition of the query, all hits of a query without a word that names something and, if the
-        query asks what the assistant said, the best hit of the assistant's words, as well as facts drawn from these.
+        the reply to a repetition of the query and, if the query asks what the assistant said, the best hit of the
+        assistant's words, as well as facts drawn from these.
         """
         if not hits:
             return ()
@@ -427,8 +427,7 @@ class _Search:
             replace(
                 hit,
                 term_overlap=overlaps[uid],
-                is_related=not words
-                or is_close(uid)
+                is_related=is_close(uid)
                 or is_close(questions[uid] or "")
                 or is_relevant_start(*starts[uid])
                 or not answers.isdisjoint([uid, *(source.id for source in hit.sources)]),

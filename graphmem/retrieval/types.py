@@ -34,8 +34,8 @@ class SearchQuery:
     the moment from which "last week" and the like are counted (None: the view's moment). `with_relevance`: sets
     `term_overlap` and `is_related` of the hits, and replaces stored repetitions of the query by the replies to them.
     `match_sentences_over`: hits with more characters than this get their `sentence_match` (None: no hit does).
-    `select` returns those of the best `limit` hits that are wanted (None: all): matching sentences, which take
-    long, are computed for these only.
+    `select` returns those of the best `limit` hits that are wanted (None: all): relevance and matching sentences, which
+    take as long as the rest of a search, are computed for these only.
     """
 
     text: str
@@ -151,5 +151,5 @@ class SearchOutcome:
 
     @property
     def related(self) -> tuple[Hit, ...]:
-        """The hits with `is_related`."""
-        return tuple(hit for hit in self.hits if hit.is_related)
+        """The hits with `is_related`; all hits if the query has no word that names something."""
+        return tuple(hit for hit in self.hits if hit.is_related) if self.has_query_terms else self.hits

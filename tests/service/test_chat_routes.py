@@ -207,32 +207,6 @@ def test_a_failing_rewrite_keeps_what_was_found(
 
 @SQLITE_ONLY
 @pytest.mark.parametrize("case", [CASES["en"]])
-def test_hits_that_are_left_out_take_no_places(chat: TestClient, case: dict[str, Any]) -> None:
-    bob, question = {"user_id": "bob"}, "Which seafood shall we have for dinner?"
-    allergy = "I am allergic to seafood, never suggest any."
-    post(chat, "/memories", {**bob, "messages": allergy, "infer": False})
-    for text in ("Good morning", question, "And the weather?"):
-        post(chat, "/memories", {**bob, "messages": text, "infer": False})
-    answer = recall(chat, question, **bob, top_k=1, rewrite=False)
-    assert [hit["memory"] for hit in answer["results"]] == [allergy]
-
-
-@SQLITE_ONLY
-@pytest.mark.parametrize("case", [CASES["en"]])
-def test_a_step_with_nothing_left_is_not_enough(
-    chat: TestClient, endpoint: ModelEndpoint, case: dict[str, Any]
-) -> None:
-    bob, question = {"user_id": "bob"}, "Suggest a seafood dinner"
-    post(chat, "/memories", {**bob, "messages": question, "infer": False})
-    endpoint.then("Does Bob like fish?")
-    steps = recall(chat, question, **bob)["steps"]
-    assert [(step["kind"], step["found"], step["enough"]) for step in steps] == [
-        ("question", 0, False), ("rewrite", 0, False)
-    ]  # fmt: skip
-
-
-@SQLITE_ONLY
-@pytest.mark.parametrize("case", [CASES["en"]])
 @pytest.mark.parametrize("reply", ["Where does Ana live?", behaviours.failed(400)])
 def test_the_calls_that_rewrite_a_question_are_counted_for_its_scope(
     chat: TestClient, endpoint: ModelEndpoint, case: dict[str, Any], reply: Any

@@ -149,7 +149,7 @@ def test_unrelated_hits_are_left_out() -> None:
 
 
 def test_unrelated_hits_of_a_query_without_content_words_end_with_its_step() -> None:
-    wordless = SearchOutcome((hit("whatever"),), has_query_terms=False)
+    wordless = SearchOutcome((hit("whatever", is_related=False),), has_query_terms=False)
     steps = run_fallback(
         ConversationQuery(QUESTION, TALK),
         {QUESTION: wordless, WITH_TALK: SearchOutcome((hit("rent", is_related=True),))},

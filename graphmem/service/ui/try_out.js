@@ -11,6 +11,7 @@ const STEPS = ["question", "conversation", "rewrite"];
 function foundBy({ found: n, enough, similarity, similarity_needed: needed }) {
   if (similarity === null) return t("c_found_none");
   const values = { n, best: similarity.toFixed(2), needed: needed?.toFixed(2) };
+  if (enough && !n) return t("c_enough_nothing");
   if (enough) return t(needed !== null && similarity >= needed ? "c_enough_similar" : "c_enough_words", values);
   if (needed === null) return t(n ? "c_far_words" : "c_far_none_words", values);
   return t(n ? "c_far" : "c_far_none", values);

@@ -89,6 +89,10 @@ export default {
   c_ms: ["{ms} ms", "{ms} ms"],
   c_enough_similar: ["{n} found, best similarity {best}: enough", "找到 {n} 条，最高相似度 {best}：足够"],
   c_enough_words: ["{n} found by names or words of the question: enough", "按问题中的名字或词语找到 {n} 条：足够"],
+  c_enough_nothing: [
+    "something to the point, but nothing that the question and the conversation do not say themselves",
+    "找到了相关内容，但都是问题和对话里已经说过的",
+  ],
   c_far: ["{n} found, not close enough: best similarity {best}, needed {needed}|{n} found, none close enough: best similarity {best}, needed {needed}", "找到 {n} 条，都不够近：最高相似度 {best}，需要 {needed}"],
   c_far_words: ["{n} found, with too few words of the question|{n} found, none with enough words of the question", "找到 {n} 条，与问题相同的词语都不够多"],
   c_far_none: ["nothing to the point: best similarity {best}, needed {needed}", "没有相关的：最高相似度 {best}，需要 {needed}"],
