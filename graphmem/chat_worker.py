@@ -22,13 +22,20 @@ from graphmem.commands.types import UNSET, Unset
 from graphmem.concurrency import DrainablePool, Pool, await_task
 from graphmem.errors import GraphmemError, ValidationError
 from graphmem.ingest.chat_deduplication import ids_in_part, last_rounds, with_id
+from graphmem.ingest.counted_model import CountedModel
 from graphmem.logs import log_text
 from graphmem.memory import Memory
 from graphmem.model import Message, Scope, View
 from graphmem.models.protocols import LanguageModel
 from graphmem.queries.chats import known_message_ids, last_turns
 from graphmem.retrieval import context
-from graphmem.retrieval.fallback import SEARCH_SECONDS, ConversationQuery, FallbackStep, search_with_fallback
+from graphmem.retrieval.fallback import (
+    SEARCH_SECONDS,
+    ConversationQuery,
+    FallbackStep,
+    RewriteFailure,
+    search_with_fallback,
+)
 from graphmem.retrieval.pipeline import search
 from graphmem.retrieval.scoring import AUTO_MAX, automatic_cutoff
 from graphmem.retrieval.types import Hit, SearchOutcome, SearchQuery
@@ -76,13 +83,15 @@ class Recalled:
     """The result of a recall: the prompt block, its steps, and the hits of the last step, best first.
 
     `failure` is the error for which no further step was made, a TimeoutError at the time limit, None without one. The
-    other fields have the steps that were finished before it.
+    other fields have the steps that were finished before it. `rewrite_failure`: why the query was to be rewritten, and
+    was not.
     """
 
     block: str = ""
     steps: tuple[RecallStep, ...] = ()
     hits: tuple[Hit, ...] = ()
     failure: Exception | None = None
+    rewrite_failure: RewriteFailure | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +115,7 @@ class _Recall:
     said: frozenset[str]
     copies: dict[tuple[str | None, ...], str] = field(default_factory=dict)
     steps: list[FallbackStep] = field(default_factory=list)
+    rewrite_failures: list[RewriteFailure] = field(default_factory=list)
 
     def takes(self, hit: Hit) -> bool:
         """Whether the block may have a hit: a text that the conversation does not have, and each text once."""
@@ -131,7 +141,9 @@ class _Recall:
         for step in tuple(self.steps):
             hits = [hit for hit in step.hits if self.takes(hit)][: self.limit]
             found.append(RecallStep(step, len(hits)))
-        return Recalled(context.context_block(hits, self.max_chars), tuple(found), tuple(hits), failure)
+        rewrite_failure = next(iter(self.rewrite_failures), None)
+        block = context.context_block(hits, self.max_chars)
+        return Recalled(block, tuple(found), tuple(hits), failure, rewrite_failure)
 
 
 class _Queued(NamedTuple):
@@ -331,8 +343,10 @@ class ChatWorker:
     def _run_search_steps(self, recall: _Recall) -> None:
         self._engine.check_embedder()
         model: LanguageModel | None = self._engine.llm if recall.may_rewrite else None
+        if model is not None:  # the usage is written in the thread that stores, so that no chat waits for it
+            model = CountedModel(model, self._engine.ledger, recall.scope, self._writer.submit)
         find, seconds_left = partial(self._find, recall), recall.seconds_left
-        for step in search_with_fallback(recall.query, find, model, seconds_left):
+        for step in search_with_fallback(recall.query, find, model, seconds_left, recall.rewrite_failures.append):
             recall.steps.append(step)  # at the deadline `_result` reads the list while this runs
 
     def _find(self, recall: _Recall, query: str) -> SearchOutcome:

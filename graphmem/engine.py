@@ -260,8 +260,15 @@ class Engine:
     def retry_failed(self) -> dict[str, Any]:
         """Runs all recorded jobs of the language model now, and waits for them; see `Memory.retry_failed`."""
         results = self.job_worker().drain(by_force=True)
-        failed = Counter(result.error for result in results if isinstance(result, JobFailure))
-        return {"done": len(results) - failed.total(), "failed": dict(failed), "pending": self._flush_background()}
+        failures = [result for result in results if isinstance(result, JobFailure)]
+        answer: dict[str, Any] = {
+            "done": len(results) - len(failures),
+            "failed": dict(Counter(failure.error for failure in failures)),
+            "pending": self._flush_background(),
+        }
+        if causes := {failure.error: failure.cause for failure in failures if failure.cause is not None}:
+            answer["causes"] = causes
+        return answer
 
     def enrich_and_deliver(self, records: Sequence[MemoryRecord], *, wait: bool) -> list[str]:
         """Enriches and delivers committed memories; returns the projections that still lack some of them.

@@ -104,7 +104,14 @@ class LLMError(ModelError):
 
 
 class LLMUnavailable(LLMError):
-    """The endpoint is unreachable, too slow or overloaded, or it failed; a later attempt may succeed."""
+    """The endpoint is unreachable, too slow or overloaded, or it failed; a later attempt may succeed.
+
+    `is_timeout`: whether it was too slow.
+    """
+
+    def __init__(self, message: str, usage: Any = None, *, is_timeout: bool = False) -> None:
+        super().__init__(message, usage)
+        self.is_timeout = is_timeout
 
 
 class LLMRejected(LLMError):

@@ -758,7 +758,8 @@ class Memory:
         Also runs jobs that wait after a failure, and jobs that another process has claimed, because that process may
         have died. Returns `{"done": n, "failed": {error class: n}, "pending": […]}`: how many jobs succeeded, how many
         failed with which error, and the projections and kinds of jobs that are still unfinished, as `flush` names them.
-        Raises ConfigError without a model.
+        `causes`, if a job failed, has by error class the cause and the remedy of one such failure. Raises ConfigError
+        without a model.
         """
         self._engine.check_open()
         return self._engine.retry_failed()

@@ -31,7 +31,9 @@ def create(
     user: Annotated[str | None, typer.Option(metavar="ID", help="The user of a key with the role user.")] = None,
     agent: Annotated[str | None, typer.Option(metavar="ID", help="Only the memories of this agent.")] = None,
     label: Annotated[str, typer.Option(metavar="TEXT", help="What the key is for.")] = "",
-    expires: Annotated[str | None, typer.Option(metavar="TIME", help="When the key ends; by default never.")] = None,
+    expires: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Its end: a time, or the last day in UTC.")
+    ] = None,
     rate: Annotated[
         str | None,
         typer.Option(metavar="RATE", help="Its most requests, such as 600/minute; by default as configured."),
@@ -87,12 +89,18 @@ def _print_rows(renderer: Renderer, rows: list[dict[str, Any]]) -> None:
 
     for row in rows:
         state = f"  revoked {row['revoked_at'][:10]}" if row["revoked_at"] else ""
-        ends = f"  until {row['expires_at'][:10]}" if row["expires_at"] else ""
+        ends = f"  until {_end_text(row['expires_at'])}" if row["expires_at"] else ""
         owner = "".join(f"  {name} {one_line(row[f'{name}_id'])}" for name in ("user", "agent") if row[f"{name}_id"])
         rate = f"  {row['rate']}" if row["rate"] else ""
         used = f"  used {row['last_used_at'][:10]}" if row["last_used_at"] else ""
         label = one_line(row["label"])
         renderer.line(row["id"], "  ", (row["role"], "bold"), owner, "  ", label, rate, used, ends, state)
+
+
+def _end_text(expires_at: str) -> str:
+    """Returns until when a key is valid: the day if that is the end of it in UTC, otherwise the time too."""
+    day, time = expires_at[:10], expires_at[11:]
+    return day if time.startswith("23:59:59.999") else f"{day} {time[:5]} UTC"
 
 
 for _command in (create, list_, revoke):

@@ -194,7 +194,11 @@ class OpenaiChatModel:
             raise self._timeout_error() from None
 
     def _timeout_error(self) -> LLMUnavailable:
-        return LLMUnavailable(f"the language model {EndpointError(timed_out=True).describe(self._endpoint, self.name)}")
+        return self._unavailable(EndpointError(timed_out=True))
+
+    def _unavailable(self, error: EndpointError) -> LLMUnavailable:
+        message = f"the language model {error.describe(self._endpoint, self.name)}"
+        return LLMUnavailable(message, is_timeout=error.timed_out)
 
     def _answer(self, prompt: Prompt, counter: _UsageCounter, deadline: float | None = None) -> Any:
         """Returns the answer's value. Sends further requests with other traits if the endpoint refuses some.
@@ -282,7 +286,7 @@ class OpenaiChatModel:
 
     def _error(self, error: EndpointError) -> LLMError:
         if error.is_transient:
-            return LLMUnavailable(f"the language model {error.describe(self._endpoint, self.name)}")
+            return self._unavailable(error)
         if error.code in _CONTENT_FILTER_CODES:
             return LLMRefused(
                 f"the endpoint's content filter withheld the request (HTTP {error.status}); nothing was answered"

@@ -42,7 +42,8 @@ UNSPACED_REASONS = {
 }
 # Arms that `why` leaves to the path.
 PATH_ARMS = frozenset({"graph", "hop"})
-NO_REASON, REACHED_FROM, NEXT_MESSAGE = "next to what matches the question", "reached from", "next in the conversation"
+NO_REASON, REACHED_FROM = "next to what matches the question", "reached from"
+NEXT_MESSAGE, PREVIOUS_MESSAGE = "next in the conversation", "previous in the conversation"
 # The names of token matches where the embedder does not read the query's script and characters are compared instead.
 _CHARACTER_NAMES = {"tokens": "characters", "tokens_beside": "characters_beside"}
 
@@ -156,12 +157,18 @@ def _steps(
     steps: list[dict[str, Any]] = []
     for kind, name in path:
         if kind == "memory" and steps and steps[-1]["type"] == "memory":
-            steps.append({"type": "relation", "predicate": NEXT_MESSAGE})
+            steps.append({"type": "relation", "predicate": _neighbour(records.get(steps[-1]["id"]), records.get(name))})
         if kind == "memory":
             steps.append({"type": "memory", "id": name, **_memory_details(records.get(name))})
         else:
             steps.append({"type": "entity", "key": name, **_entity_details(entities.get(name), name)})
     return steps
+
+
+def _neighbour(one: MemoryRecord | None, other: MemoryRecord | None) -> str:
+    """Tells whether `other` is the message after `one` in their session, or the one before it."""
+    is_before = one is not None and other is not None and (other.at, other.row) < (one.at, one.row)
+    return PREVIOUS_MESSAGE if is_before else NEXT_MESSAGE
 
 
 def _memory_details(record: MemoryRecord | None) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from time import monotonic
 from typing import Literal
 
 from graphmem import prompts
-from graphmem.errors import LLMError
+from graphmem.errors import LLMError, LLMUnavailable
 from graphmem.model import Message
 from graphmem.models.protocols import LanguageModel, Prompt
 from graphmem.retrieval import term_overlap
@@ -54,6 +54,9 @@ _LABEL = re.compile(
 )
 # How a query is made of the conversation, in the order of the module's list.
 QueryKind = Literal["question", "conversation", "rewrite"]
+# Why there is no rewritten query: the language model was too slow, or no time was left for it; it failed or refused; or
+# its answer had no other query.
+RewriteFailure = Literal["timeout", "failed", "no_query"]
 
 _QUOTES = "\"'`“”‘’«»「」『』*_ "
 
@@ -97,15 +100,17 @@ def search_with_fallback(
     search: Callable[[str], SearchOutcome],
     model: LanguageModel | None,
     seconds_left: Callable[[], float],
+    on_rewrite_failure: Callable[[RewriteFailure], None] = lambda _: None,
 ) -> Iterator[FallbackStep]:
     """Searches by one query after the other and yields the result after each; the last one is final.
 
-    Ends with the first sufficient query, with one that has no hits at all, or when `seconds_left()` is used up. If the
-    language model fails or is too slow, the rewritten query is left out without a report. Raises as `search` does.
+    Ends with the first sufficient query, with one that has no hits at all, or when `seconds_left()` is used up. If a
+    language model gives no rewritten query, that step is left out, and `on_rewrite_failure` is called. Raises as
+    `search` does.
     """
     outcomes: list[SearchOutcome] = []
     begin = monotonic()
-    for kind, query in _queries(conversation, model, seconds_left):
+    for kind, query in _queries(conversation, model, seconds_left, on_rewrite_failure):
         outcome = search(query)
         outcomes.append(outcome)
         enough = is_sufficient(outcome)
@@ -124,7 +129,10 @@ def search_with_fallback(
 
 
 def _queries(
-    conversation: ConversationQuery, model: LanguageModel | None, seconds_left: Callable[[], float]
+    conversation: ConversationQuery,
+    model: LanguageModel | None,
+    seconds_left: Callable[[], float],
+    on_rewrite_failure: Callable[[RewriteFailure], None],
 ) -> Iterator[tuple[QueryKind, str]]:
     """Yields the queries; each is made only when it is needed."""
     tried = {conversation.question}
@@ -134,8 +142,18 @@ def _queries(
         if with_turns not in tried and seconds_left() > SEARCH_SECONDS:
             tried.add(with_turns)
             yield "conversation", with_turns
-    rewritten = "" if model is None else _rewritten(conversation, model, seconds_left() - SEARCH_SECONDS)
-    if rewritten and rewritten not in tried and seconds_left() > 0:
+    if model is None:
+        return
+    try:
+        rewritten = _rewritten(conversation, model, seconds_left() - SEARCH_SECONDS)
+    except LLMError as error:
+        on_rewrite_failure("timeout" if isinstance(error, LLMUnavailable) and error.is_timeout else "failed")
+        return
+    if not rewritten or rewritten in tried:
+        on_rewrite_failure("no_query")
+    elif seconds_left() <= 0:
+        on_rewrite_failure("timeout")
+    else:
         yield "rewrite", rewritten
 
 
@@ -199,12 +217,10 @@ def rewrite_prompt(conversation: ConversationQuery, seconds: float) -> Prompt:
 
 
 def _rewritten(conversation: ConversationQuery, model: LanguageModel, seconds: float) -> str:
+    """Returns the rewritten query, "" for none. Raises LLMError."""
     if seconds < SEARCH_SECONDS:
-        return ""
-    try:
-        return clean_rewrite(model.answer(rewrite_prompt(conversation, min(seconds, REWRITE_SECONDS))).value)
-    except LLMError:
-        return ""
+        raise LLMUnavailable("no time is left for the language model", is_timeout=True)
+    return clean_rewrite(model.answer(rewrite_prompt(conversation, min(seconds, REWRITE_SECONDS))).value)
 
 
 def clean_rewrite(value: object) -> str:

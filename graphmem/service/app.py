@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -19,6 +20,8 @@ from graphmem import __version__
 from graphmem.async_memory import AsyncMemory
 from graphmem.chat_worker import ChatWorker
 from graphmem.concurrency import Pool
+from graphmem.errors import StoreError
+from graphmem.logs import log_text
 from graphmem.memory import Memory
 from graphmem.queries.gauges import read_gauges
 from graphmem.service import problems
@@ -41,6 +44,8 @@ from graphmem.service.rest.page import router as page_router
 from graphmem.service.rest.routers import ROUTERS
 from graphmem.service.schemas import Mem0Fields
 from graphmem.settings.schema import ServeSettings
+
+logger = logging.getLogger("graphmem")
 
 MCP_PATH = "/mcp"
 OPEN_PATHS = ("/", "/healthz", "/readyz", "/openapi.json", "/ui/")
@@ -133,7 +138,14 @@ def _rest_app(service: Service, mcp: Any, authenticator: Authenticator, *, close
         service.metrics.close()
         await asyncio.to_thread(authenticator.close)
         if close_memory:
-            await asyncio.to_thread(service.memory.sync.close)
+            try:
+                await asyncio.to_thread(service.memory.sync.close)
+            except StoreError as error:  # the end goes on: uvicorn would log a stack
+                logger.error(  # noqa: TRY400
+                    "the stores could not be closed (%s); what was stored is in the ledger; check that the home folder "
+                    "can be written and its disk has space, then start again",
+                    log_text(error),
+                )
 
     app = FastAPI(
         title="graphmem",

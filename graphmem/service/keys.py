@@ -62,8 +62,8 @@ class Keys:
 
         The role "user" reaches the memories of `user_id`, with `agent_id` only those of that agent; "app" those of the
         user that each request names; "admin" everything; "metrics" no memories. `label` tells keys apart for people.
-        `expires_at`: a time, or a date, which counts as its end. `rate` replaces the service's rate limit for this key
-        ("600/minute"). Raises ValidationError.
+        `expires_at`: a time, or a date, which counts as its end in UTC. `rate` replaces the service's rate limit for
+        this key ("600/minute"). Raises ValidationError.
         """
         self._engine.check_open()
         validation.one_of(role, "role", ROLES)

@@ -8,7 +8,9 @@ durable: after a kill a chat may be missing, and is stored once if it is saved a
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +20,7 @@ from threading import Lock, Thread
 from typing import Any
 
 import httpx2
+import pytest
 from support.serve_process import ServeProcess, serve_process
 
 from graphmem import Memory, Settings
@@ -164,3 +167,21 @@ def check_stored(client: httpx2.Client, journal: Journal) -> set[str]:
         assert [by_id.get(id_) for id_ in sent.ids] == (sent.texts if sent.ids else [])
         assert sum(text in texts for text in sent.texts) in {0, len(sent.texts)}
     return texts
+
+
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="root's rights cannot be taken from a process here")
+def test_an_end_in_a_folder_without_write_permission_is_one_sentence(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    prefix = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--"] if os.geteuid() == 0 else []
+    with serve_process(home, prefix=prefix) as service:
+        with service.client(service.key) as client:
+            added = client.post("/memories", json={"user_id": "ana", "messages": "I like tea", "infer": False})
+            assert added.status_code == 200
+        subprocess.run(["chmod", "-R", "a-w", str(home)], check=True)
+        service.end()
+        assert "graphmem: the stores could not be closed (StoreError)" in service.log
+        assert "Traceback" not in service.log
+        assert "shutdown failed" not in service.log
+    subprocess.run(["chmod", "-R", "u+w", str(home)], check=True)
+    with Memory(Settings(home=home, extractor={"provider": "none"})) as memory:
+        assert [one["memory"] for one in memory.get_all(user_id="ana")["results"]] == ["I like tea"]

@@ -260,7 +260,7 @@ def test_a_reset_during_a_delivery_names_the_index_and_empties_it_after_the_deli
     monkeypatch.setattr(index, "upsert", wait_and_write)
     memory.add(ERASED_MESSAGES, user_id="ana", wait=False)
     assert waits.wait(TIMEOUT)
-    assert memory.reset()["pending"] == ["vectors"]
+    assert "vectors" in memory.reset()["pending"]
     may_go_on.set()
     assert memory.flush() == {"pending": []}
     assert list(index.list_held()) == []

@@ -43,16 +43,22 @@ def memory(tmp_path: Any, facts: Scripted | None) -> Iterator[Memory]:
         yield stack.enter_context(Memory(settings=Settings.from_dict(fake_models(**config))))
 
 
+@pytest.fixture
+def zone(request: pytest.FixtureRequest) -> str | None:
+    """The browser's time zone: `@pytest.mark.parametrize("zone", ["Asia/Shanghai"], indirect=True)`."""
+    return getattr(request, "param", None)
+
+
 @pytest.fixture(params=[WIDE])
-def site(request: pytest.FixtureRequest, memory: Memory, chromium: str) -> Iterator[Site]:
+def site(request: pytest.FixtureRequest, memory: Memory, chromium: str, zone: str | None) -> Iterator[Site]:
     key = Keys(memory).create("user", user_id="ana").text
-    with served(memory) as address, open_page(chromium, *request.param, address) as page:
+    with served(memory) as address, open_page(chromium, *request.param, address, zone) as page:
         site = Site(page, memory, address, key, [])
         problems: list[str] = []
         requested: list[str] = []
         page.on("console", lambda message: problems.append(message.text))
         page.on("pageerror", lambda error: problems.append(str(error)))
-        page.on("dialog", lambda dialog: (problems.append(dialog.message), dialog.dismiss()))
+        page.on("dialog", lambda dialog: (problems.append(f"{dialog.type} {dialog.message}"), dialog.dismiss()))
         page.on("request", lambda one: requested.append(one.url))
         yield site
         assert [one for one in problems if not one.startswith(tuple(site.expected))] == []

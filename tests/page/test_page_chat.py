@@ -164,6 +164,7 @@ def test_the_prompt_has_ours_as_placeholder_and_is_reset(site: Site) -> None:
     assert settings(site)["rewrite_prompt"] == "Say it in full."
     reset.click()
     assert field.input_value() == ""
+    assert field.evaluate("one => one === document.activeElement")
     save(site)
     assert settings(site)["rewrite_prompt"] is None
 
@@ -181,11 +182,13 @@ def test_a_setting_goes_back_to_that_of_all_users(site: Site) -> None:
     field = page.locator("#c-top_k")
     page.get_by_role("textbox", name="Question").wait_for()
     assert field.input_value() == "9"
+    assert page.locator(".set > .under").all_text_contents() == ["Set for all users."]
     field.fill("2")
     save(site)
     assert settings(site)["top_k"] == 2
     page.get_by_role("button", name="Memories at most. Back to that of all users: 9").click()
     assert field.input_value() == "9"
+    assert field.evaluate("one => one === document.activeElement")
     save(site)
     assert settings(site)["top_k"] == 9
     assert page.get_by_text("Back to").count() == 0
@@ -198,6 +201,8 @@ def test_a_save_is_taken_back_unless_it_was_changed_since(site: Site) -> None:
     save(site)
     page.get_by_role("textbox", name="Characters at most").fill("900")
     save(site)
+    toast, bar = page.locator(".toast").bounding_box(), page.locator(".saved").bounding_box()
+    assert bar["x"] + bar["width"] <= toast["x"]
     page.get_by_role("status").get_by_role("button", name="Undo").click()
     page.get_by_text("Taken back.").wait_for()
     assert page.get_by_role("textbox", name="Characters at most").input_value() == "800"
@@ -235,6 +240,17 @@ def test_a_key_of_an_agent_looks_and_does_not_change(site: Site) -> None:
     assert page.locator(".set input, .set textarea, .set button, .saved").count() == 0
     assert page.locator(".set b").all_text_contents() == ["On", "On", "On", "5", "1,200", "System message", "2"]
     try_question(site)
+    assert page.locator(".whose b").text_content() == "Max with ana"
+    page.evaluate("() => { location.hash = '#usage'; }")
+    page.get_by_text("What the memory of Max with ana took of language models.").wait_for()
+    page.evaluate("() => { location.hash = '#memories'; }")
+    page.get_by_text("Put the whole key in place of its beginning.").nth(2).wait_for()
+    pre, copy = page.locator(".snip pre").nth(1), page.locator(".snip .btn").nth(1).bounding_box()
+    assert pre.evaluate("one => one.scrollWidth - one.clientWidth") == 0
+    assert pre.bounding_box()["x"] + pre.bounding_box()["width"] <= copy["x"]
+    site.memory.add(MILK, user_id="ana", agent_id="Max", infer=False)
+    page.get_by_role("button", name="Look again").click()
+    page.get_by_role("heading", name="What Max remembers of you").wait_for()
 
 
 # --- trying a question ------------------------------------------------------------------------------------------------
@@ -326,10 +342,7 @@ def test_the_keyboard_alone_is_enough(site: Site) -> None:
     page.keyboard.press("c")
     page.get_by_role("switch", name="Use memory in chats").wait_for()
     switch = page.get_by_role("switch", name="Use memory in chats")
-    for _ in range(40):
-        page.keyboard.press("Tab")
-        if switch.evaluate("one => one === document.activeElement"):
-            break
+    site.tab_to(switch)
     page.keyboard.press("Space")
     page.get_by_text("1 change not saved", exact=True).wait_for()
     page.keyboard.press("Control+Enter")

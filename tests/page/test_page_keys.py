@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from support.page import HOSTILE, NARROW, REFUSED, Site
@@ -47,7 +49,7 @@ def test_a_key_opens_the_page_until_it_is_revoked(site: Site) -> None:
     key = make(page, "Ben's phone", User="ben", Agent="tutor", **{"Requests at most": "6000/minute"})
     (made,) = [one for one in Keys(site.memory).all() if one.label == "Ben's phone"]
     assert (made.role, made.user_id, made.agent_id, made.rate) == ("user", "ben", "tutor", "6000/minute")
-    page.get_by_role("link", name="I have it").click()
+    page.get_by_role("button", name="I have it").click()
     assert row(page, "Ben's phone").locator("td").all_text_contents()[1:4] == ["User", "ben / tutor", key[:11]]
     assert "not yet" in row(page, "Ben's phone").text_content()
     ask = "key => fetch('/caller', { headers: { 'X-API-Key': key } }).then((answer) => answer.status)"
@@ -64,13 +66,14 @@ def test_a_key_opens_the_page_until_it_is_revoked(site: Site) -> None:
     row(page, "Ben's phone").get_by_text("revoked").wait_for()
     assert row(page, "Ben's phone").get_by_role("button").count() == 0
     assert page.locator(".keyring tbody tr").last.text_content().startswith("Ben's phone")
+    assert site.focused() == "Revoke “Mine”"
     site.expected.append(REFUSED.format(401))
     page.evaluate("key => { location.hash = `#key=${key}`; }", key)
     page.get_by_text("The key is not valid any more").wait_for()
     assert page.locator(".app").get_attribute("inert") is not None
 
 
-def test_a_secret_is_shown_once_and_gone_when_it_is_left(site: Site) -> None:
+def test_a_secret_stays_until_it_is_confirmed_and_is_nowhere_else(site: Site) -> None:
     page = enter(site)
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     key = make(page, "Ben's phone", User="ben")
@@ -81,17 +84,52 @@ def test_a_secret_is_shown_once_and_gone_when_it_is_left(site: Site) -> None:
     assert page.evaluate("navigator.clipboard.readText()") == key
     secret = key[12:]
     page.get_by_role("button", name="中文").click()
-    assert secret in page.content()  # another language loses nothing
-    page.evaluate("() => { location.hash = '#memories'; }")
-    page.locator(".make").wait_for(state="detached")
+    page.get_by_role("button", name="English").click()
+    page.keyboard.press("Escape")
+    assert secret_of(page) == key
     stored = "JSON.stringify([{ ...sessionStorage }, { ...localStorage }, document.cookie, location.href])"
-    for view in ("memories", "keys", "keys/new"):
+    page.go_back()
+    for view in ("memories", "keys/new", "system"):
         page.evaluate("view => { location.hash = `#${view}`; }", view)
         page.locator("h1").wait_for()
-        assert secret not in page.content() and secret not in page.evaluate(stored)
-    page.go_back()
+        page.locator(".nav [aria-current]").wait_for()
+    page.locator(".store").first.wait_for()
+    assert secret not in page.content() and secret not in page.evaluate(stored)
+    page.evaluate("() => { location.hash = '#keys'; }")
+    assert secret_of(page) == key and secret not in page.evaluate(stored)
+    page.get_by_role("button", name="I have it").click()
     page.locator(".make").wait_for(state="detached")
-    assert secret not in page.content()
+    assert site.focused() == "Make a key"
+    make(page, "Ben's tablet", User="ben")
+    page.get_by_role("button", name="Sign out").click()
+    enter(site)
+    assert page.get_by_label("The whole key").count() == page.locator(".make").count() == 0
+
+
+@pytest.mark.parametrize("zone", ["Asia/Shanghai", "America/Los_Angeles"], indirect=True)
+def test_a_key_is_valid_to_the_end_of_the_day_where_the_reader_is(site: Site, zone: str) -> None:
+    other = Keys(site.memory)
+    other.create("app", label="Elsewhere", expires_at="2099-12-31T12:30:00Z")
+    page = enter(site)
+    make(page, "Ben's phone", User="ben", **{"Valid until": "2099-12-31"})
+    page.get_by_role("button", name="I have it").click()
+    (made,) = [one for one in other.all() if one.label == "Ben's phone"]
+    end = datetime(2100, 1, 1, tzinfo=ZoneInfo(zone))
+    assert made.expires_at == end - timedelta(milliseconds=1)
+    until = row(page, "Ben's phone").locator("td").nth(6)
+    assert until.text_content() == "31 December 2099"
+    assert until.locator("time").get_attribute("title") == f"{made.expires_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    local = datetime(2099, 12, 31, 12, 30, tzinfo=UTC).astimezone(ZoneInfo(zone))
+    assert row(page, "Elsewhere").locator("td").nth(6).text_content() == f"31 December 2099, {local:%H:%M}"
+
+
+def test_the_list_is_loaded_whenever_it_is_shown(site: Site) -> None:
+    page = enter(site)
+    page.get_by_role("link", name="Make a key").click()
+    Keys(site.memory).create("app", label="Made elsewhere")
+    page.get_by_role("link", name="Make none").click()
+    row(page, "Made elsewhere").wait_for()
+    assert site.focused() == "Make a key"
 
 
 def test_what_is_wrong_is_said_at_its_field_and_nothing_is_lost(site: Site) -> None:

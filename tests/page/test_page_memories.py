@@ -35,6 +35,8 @@ def test_a_wrong_key_opens_nothing_and_a_right_one_does_until_sign_out(site: Sit
     site.add("Clara lives in Lisbon.")
     page = site.page
     page.goto(f"{site.address}/ui/")
+    page.get_by_label("Key").wait_for()
+    assert page.locator("#key-hint.bad").count() == 0 and page.get_by_label("Key").get_attribute("aria-invalid") is None
     page.get_by_label("Key").fill("gm_00000000_x")
     page.keyboard.press("Enter")
     page.get_by_text("This key opens nothing here.").wait_for()
@@ -194,6 +196,55 @@ def test_an_edit_shows_its_difference_and_is_taken_back(site: Site) -> None:
     assert site.memory.get(memory_id, user_id="ana")["memory"] == "Clara lives in Lisbon."
 
 
+def test_a_change_is_taken_back_while_it_is_the_last_one(site: Site) -> None:
+    memory_id = site.add("Clara lives in Lisbon.")
+    for text in ("Clara lives in Porto.", "Clara lives in Faro."):
+        site.memory.update(memory_id, text=text, user_id="ana")
+    site.enter()
+    panel = site.open("Clara lives")
+    assert panel.locator(".ev").count() == 3
+    panel.get_by_role("button", name=re.compile("Undo: Changed")).click()
+    panel.locator(".ev b", has_text="Taken back").wait_for()
+    assert panel.locator(".ev button").count() == 1 and "undo of" not in panel.text_content()
+    panel.get_by_role("button", name=re.compile("Undo: Taken back")).click()
+    panel.locator(".words", has_text="Faro").wait_for()
+
+
+def test_a_change_from_elsewhere_is_not_overwritten_unseen(site: Site) -> None:
+    memory_id = site.add("Clara lives in Lisbon.")
+    site.enter()
+    page, panel = site.page, site.open("Clara lives")
+    panel.get_by_role("button", name="Edit").click()
+    page.get_by_label("Words of the memory").fill("Clara lives in Faro.")
+    site.memory.update(memory_id, text="Clara lives in Porto.", user_id="ana")
+    panel.get_by_role("button", name="Save").click()
+    panel.get_by_text("it was changed meanwhile").wait_for()
+    panel.locator(".ev ins", has_text="Porto").wait_for()
+    assert site.memory.get(memory_id, user_id="ana")["memory"] == "Clara lives in Porto."
+    panel.get_by_role("button", name="Save").click()
+    panel.locator(".ev ins", has_text="Faro").wait_for()
+    assert panel.locator(".ev del").first.text_content() == "Porto"
+
+
+def test_the_browser_asks_before_it_drops_what_was_typed(site: Site) -> None:
+    site.expected.append("beforeunload")
+    site.add("Clara lives in Lisbon.")
+    site.enter()
+    page, panel = site.page, site.open("Clara lives")
+    panel.get_by_role("button", name="Edit").click()
+    field = page.get_by_label("Words of the memory")
+    field.press("End")
+    field.press_sequentially(" She sings.")
+    page.keyboard.press("Escape")  # a draft in a field that is closed
+    with page.expect_event("dialog"):
+        page.evaluate("() => void location.reload()")
+    panel.get_by_role("button", name="Edit").click()
+    assert field.input_value() == "Clara lives in Lisbon. She sings."
+    field.fill("Clara lives in Lisbon.")  # as it was: nothing to lose
+    page.reload()
+    page.locator(".panel .words").wait_for()
+
+
 def test_an_edit_that_fails_keeps_the_text(site: Site) -> None:
     site.expected.append(REFUSED.format(400))
     site.add("Clara lives in Lisbon.")
@@ -264,6 +315,29 @@ def test_an_undo_that_came_too_late_says_so(site: Site) -> None:
     panel.get_by_role("button", name=re.compile("Undo: Changed")).click()
     site.page.get_by_text("Not undone: it was changed again since.").wait_for()
     assert site.memory.get(memory_id, user_id="ana")["memory"] == "Clara lives in Faro."
+
+
+def test_lines_and_the_direction_of_a_script_are_kept(site: Site) -> None:
+    poem, hebrew = "Roses are red,\nviolets are blue.", "קלרה גרה בליסבון."
+    site.add(poem)
+    site.add(hebrew)
+    site.enter()
+    assert site.row("Roses").locator(".read").inner_text() == poem
+    assert site.open("Roses").locator(".words").inner_text() == poem
+    box = site.page.evaluate(
+        """text => {
+          const words = [...document.querySelectorAll(".row .read")].find((one) => one.textContent === text);
+          const range = document.createRange();
+          range.setStart(words.firstChild, text.length - 1);
+          range.setEnd(words.firstChild, text.length);
+          const [stop, all] = [range.getBoundingClientRect(), words.getBoundingClientRect()];
+          return { stop: stop.left, left: all.left, right: all.right };
+        }""",
+        hebrew,
+    )
+    assert box["stop"] - box["left"] < box["right"] - box["stop"], (
+        "the full stop of a Hebrew sentence is at its left end"
+    )
 
 
 def test_another_users_memory_reads_as_an_unknown_one(site: Site) -> None:
@@ -553,6 +627,12 @@ def test_esc_closes_the_nearest_first(site: Site) -> None:
     page.keyboard.press("Escape")
     page.get_by_role("dialog").wait_for(state="detached")
     assert panel.count() == 1
+    page.keyboard.press("Delete")
+    page.evaluate("() => document.activeElement.blur()")
+    page.keyboard.press("j")
+    page.keyboard.press("Escape")
+    page.get_by_role("dialog").wait_for(state="detached")
+    assert panel.locator(".words", has_text="Clara lives").count() == 1
     page.get_by_role("button", name="Kinds").click()
     page.keyboard.press("Escape")
     page.get_by_role("listbox").wait_for(state="detached")
@@ -582,3 +662,47 @@ def test_an_erased_row_collapses_after_the_message_unless_motion_is_unwanted(sit
     assert seen == ({"leaving": 1, "rows": 2} if motion == "no-preference" else {"leaving": 0, "rows": 1})
     site.row("Clara lives").wait_for(state="detached")
     assert page.locator(".row").count() == 1 and page.locator(".nav .count").text_content() == "1"
+
+
+@pytest.mark.parametrize("site", [NARROW], indirect=True)
+def test_on_a_phone_a_memory_and_another_view_begin_at_their_top(site: Site) -> None:
+    rows = [
+        {"role": "user", "content": f"Number {n} of many. " * 5, "timestamp": 1_700_000_000 + n * 60} for n in range(40)
+    ]
+    site.memory.add(rows, user_id="ana", infer=False)
+    site.enter()
+    page = site.page
+    site.open("Number 0 of")
+    page.locator(".panel").evaluate("panel => Promise.all(panel.getAnimations().map(one => one.finished))")
+    rail = page.locator(".rail").bounding_box()
+    assert page.locator(".panel header button").first.bounding_box()["y"] >= rail["y"] + rail["height"]
+    page.keyboard.press("Escape")
+    assert "Number 0 of" in site.focused()
+    low = page.evaluate("scrollY")
+    assert low > 500
+    page.get_by_role("navigation").get_by_role("link", name="Search", exact=True).click()
+    page.get_by_text("What would you like to find?").wait_for()
+    assert page.evaluate("scrollY") == 0
+
+
+def test_two_thousand_memories_are_scrolled_through_and_opened(site: Site) -> None:
+    rows = [
+        {"role": "user", "content": f"Number {n} of many.", "timestamp": 1_700_000_000 + n * 60} for n in range(2000)
+    ]
+    site.memory.add(rows, user_id="ana", infer=False)
+    site.enter()
+    page = site.page
+    site.row("Number 1999 of").wait_for()
+    page.get_by_label("Filter these memories").fill("many")
+    page.get_by_role("button", name="Look through older").click()
+    page.wait_for_function("() => document.querySelectorAll('.row').length === 2000")
+    drawn = """() => new Promise((done) => {
+      let rows = 0;
+      new MutationObserver((changes) => { rows += changes.length; }).observe(document.querySelector(".list"),
+        { attributes: true, childList: true, characterData: true, subtree: true });
+      scrollTo(0, document.documentElement.scrollHeight);
+      setTimeout(() => done(rows), 300);
+    })"""
+    assert page.evaluate(drawn) == 0, "scrolling draws no row again"
+    site.open("Number 0 of")
+    assert page.locator(".row[aria-current=true]").count() == 1

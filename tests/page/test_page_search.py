@@ -87,17 +87,33 @@ def test_a_path_over_two_names_is_drawn_as_a_chain(site: Site) -> None:
     assert len(set(tops)) == 1  # one beside the other
     assert text_of(answer.locator(".why span").first).startswith("2 names lead here from hit 1.")
     assert answer.locator(".score").inner_text().split() == ["score", "0.47", "similarity", "0.19"]
-    graph = page.get_by_role("link", name="Show in the graph").get_attribute("href")
+    graph = page.locator(".said").get_by_role("link", name="Show in the graph").get_attribute("href")
     assert f"path={first}%2C{second}%2C{third}&around=Greta+Lindholm" in graph
     folded = hit(site, "Imagine").get_by_role("button", name="Show the path, 2 memories, 1 name")
     folded.click()
     assert hit(site, "Imagine").locator(".stop").count() == 2
+    to_graph = hit(site, "Imagine").get_by_role("link", name="Show in the graph").get_attribute("href")
+    assert f"path={first}%2C{second}&around=Greta+Lindholm" in to_graph
     hit(site, "Imagine").get_by_role("button", name="Hide the path").click()
     assert hit(site, "Imagine").locator(".stop").count() == 0
     chain.locator(".stop a").nth(1).click()
     page.locator(".panel .words", has_text="Imagine").wait_for()
     page.go_back()
     hit(site, "Kestrel Ferries carries").wait_for()
+
+
+def test_the_message_before_is_said_to_come_before(site: Site) -> None:
+    said = ["I moved into the flat on Alder Street.", "A plumber came about the sink.", "It rained."]
+    messages = [{"role": "user", "content": text, "timestamp": "2025-03-03T08:10:00Z"} for text in said]
+    site.memory.add(messages, user_id="ana")
+    ask(site, "plumber sink")
+    before, after = hit(site, "Alder Street"), hit(site, "It rained")
+    assert text_of(before.locator(".why span").first).startswith("Comes just before hit 1.")
+    assert text_of(after.locator(".why span").first).startswith("Follows hit 1.")
+    for one, words in ((before, "just before in the conversation"), (after, "next in the conversation")):
+        if not one.locator(".chain").count():
+            one.get_by_role("button", name="Show the path").click()
+        assert one.locator(".pred").inner_text() == words
 
 
 def test_markup_in_memories_stays_text_in_a_chain(site: Site) -> None:
@@ -139,10 +155,10 @@ def test_filters_are_in_the_address_and_outlive_a_reload(site: Site) -> None:
     page.get_by_text("What held on 1 May 2025").wait_for()
     page.get_by_role("button", name="Take the filters off").click()
     hit(site, "Kestrel Ferries carries").wait_for()
-    page.get_by_label("From", exact=True).fill("2025-04-14")
+    page.get_by_label("Day", exact=True).fill("2025-04-14")
     hit(site, "Kestrel Ferries carries").wait_for(state="detached")
     assert page.locator(".hit .words").all_inner_texts() == [LINES[1][2]]
-    page.get_by_label("From", exact=True).fill("2024-01-01")
+    page.get_by_label("Day", exact=True).fill("2024-01-01")
     page.get_by_text(f"Nothing is remembered about “{QUESTION}”.").wait_for()
 
 

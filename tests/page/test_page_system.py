@@ -133,6 +133,21 @@ def test_old_figures_stay_when_the_service_fails(site: Site) -> None:
     assert page.get_by_text("The figures below are older").count() == 0
 
 
+def test_a_view_that_failed_is_loaded_once_the_service_is_back(site: Site) -> None:
+    site.expected.append("Failed to load resource")
+    page = enter(site)
+    routes = re.compile("/(stats|api-keys|metrics|requests)")
+    page.route(routes, lambda route: route.abort())
+    page.evaluate("() => { location.hash = '#keys'; }")
+    page.get_by_text("The keys could not be loaded.").wait_for()
+    page.clock.fast_forward(EVERY)
+    page.locator("a.state", has_text="No answer").wait_for()
+    page.unroute(routes)
+    page.clock.fast_forward(EVERY)
+    page.locator(".keyring").wait_for()
+    assert page.get_by_role("alert").count() == 0
+
+
 def test_what_metrics_tell_is_left_out_without_them(site: Site) -> None:
     site.expected.append(REFUSED.format(404))
     site.page.route("**/metrics", lambda route: route.fulfill(status=404, json={"detail": "There is no such path."}))
@@ -187,6 +202,7 @@ def test_differences_are_reported_and_repaired(site: Site) -> None:
     assert page.locator(".report details p").text_content() == memory_id
     page.get_by_role("button", name="Repair").click()
     page.get_by_text(re.compile(r"^Repaired .*: 1 memory, all agree\.$")).wait_for()
+    assert site.focused() == "Verify now"
     assert page.locator(".report").count() == 0
     assert site.memory.verify()["ok"]
 
@@ -197,13 +213,19 @@ def test_failed_jobs_are_tried_again(site: Site, endpoint: ModelEndpoint, monkey
     page = enter(site)
     row = page.locator("tr", has_text="Drawing facts").first
     assert row.locator(".bad").text_content() == "1"
+    lamp = page.locator("a.state")
+    assert (lamp.text_content(), lamp.locator(".lamp.warn").count()) == ("1 job failed", 1)
+    page.get_by_text("says why they fail").wait_for()
     page.get_by_role("button", name="Try again").click()
-    page.get_by_text("1 failed again (LLMUnusable).").wait_for()
+    page.get_by_text("1 failed again: the model's answer is not the JSON it was asked for; use a model").wait_for()
+    assert site.focused() == "Try again"
     endpoint._default = SINGS
     page.get_by_role("button", name="Try again").click()
     page.get_by_text("Nothing is left to do.").wait_for()
     row.locator(".bad").wait_for(state="detached")
     assert page.get_by_role("button", name="Try again").count() == 0
+    assert site.focused() == "Background jobs"
+    assert lamp.text_content() == "All in step"
 
     def fail(*_: Any) -> None:
         raise ModelError("no memory left")
@@ -263,6 +285,7 @@ def test_the_keyboard_alone_is_enough(site: Site) -> None:
     assert site.focused() == "Verify now"
     page.keyboard.press("Enter")
     page.get_by_text("all agree").wait_for()
+    assert site.focused() == "Verify now"
     page.keyboard.press("?")
     assert page.get_by_role("dialog", name="Keyboard").get_by_text("g u").count() == 1
 
@@ -284,6 +307,7 @@ def test_on_a_phone_nothing_is_wider_and_keys_are_behind_a_link(site: Site, monk
     assert (box["width"], box["height"]) == (44, 44)
     page.locator(".elsewhere").get_by_role("link", name="Keys").click()
     page.get_by_role("heading", name="Keys").wait_for()
+    assert page.locator(".tabs [aria-current]").text_content().strip() == "System"
 
 
 def test_all_of_it_is_there_in_chinese(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

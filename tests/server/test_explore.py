@@ -107,6 +107,7 @@ def test_each_file_names_its_question_and_answers_it_with_its_parameters(
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.usefixtures("memory")  # an empty database warns of labels that it has never seen
 def test_no_file_writes_or_draws_warnings(driver: Driver, name: str) -> None:
     path = EXPLORE / f"{name}.cypher"
     summary = driver.execute_query("EXPLAIN " + path.read_text("utf-8"), parameters(path)).summary

@@ -7,8 +7,16 @@ from collections.abc import Iterator
 import pytest
 from starlette.testclient import TestClient
 from support.service import client_of
+from support.waiting import TIMEOUT
 
 from graphmem import Memory
+from graphmem.service import auth
+
+
+@pytest.fixture(autouse=True)
+def _wait_for_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine reads keys slowly; a test of a ledger that hangs sets a shorter time itself."""
+    monkeypatch.setattr(auth, "KEY_SECONDS", TIMEOUT)
 
 
 @pytest.fixture

@@ -16,10 +16,12 @@ from support.service import client_of, settings_of
 from support.waiting import TIMEOUT, wait_until
 
 from graphmem import ChatLink, Memory, chat_worker
+from graphmem.errors import StoreUnavailable
 from graphmem.retrieval import context, fallback
 from graphmem.service import app, chat_settings
 from graphmem.service.app import service_app
 from graphmem.service.rest import chats
+from graphmem.stores.ledger import model_usage
 from graphmem.testing import ModelEndpoint, behaviours
 
 Make = Callable[..., Memory]
@@ -175,17 +177,69 @@ def test_a_question_that_finds_too_little_is_rewritten(
 
 @SQLITE_ONLY
 @pytest.mark.parametrize("case", [CASES["en"]])
-@pytest.mark.parametrize("behaviour", [behaviours.failed(400), behaviours.silent(), behaviours.empty_content()])
+@pytest.mark.parametrize(
+    ("behaviour", "reason"),
+    [
+        (behaviours.failed(400), "failed"),
+        (behaviours.failed(500), "failed"),
+        (behaviours.silent(), "timeout"),
+        (behaviours.empty_content(), "failed"),
+        ("```", "no_query"),
+    ],
+)
 def test_a_failing_rewrite_keeps_what_was_found(
-    chat: TestClient, endpoint: ModelEndpoint, case: dict[str, Any], behaviour: Any, monkeypatch: pytest.MonkeyPatch
+    chat: TestClient,
+    endpoint: ModelEndpoint,
+    case: dict[str, Any],
+    behaviour: Any,
+    reason: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    if behaviour.end == "silent":
+    if reason == "timeout":
         monkeypatch.setattr(fallback, "REWRITE_SECONDS", 0.3)
     endpoint.then(behaviour)
     answer = recall(chat, case["vague"], make_turns(*case["indirect"]))
     assert len(answer["steps"]) == 2
     assert "failed" not in answer
-    assert endpoint.requests or behaviour.end == "silent"
+    assert answer["rewrite_failed"] == reason
+    assert endpoint.requests or reason == "timeout"
+
+
+@SQLITE_ONLY
+@pytest.mark.parametrize("case", [CASES["en"]])
+@pytest.mark.parametrize("reply", ["Where does Ana live?", behaviours.failed(400)])
+def test_the_calls_that_rewrite_a_question_are_counted_for_its_scope(
+    chat: TestClient, endpoint: ModelEndpoint, case: dict[str, Any], reply: Any
+) -> None:
+    endpoint.then(reply)
+    recall(chat, case["vague"], make_turns(*case["indirect"]))
+
+    def usage_of(**scope: str) -> list[tuple[str, int]]:
+        usage = chat.get("/stats", params=scope).json()["usage"]
+        return [(one["operation"], one["calls"]) for one in usage]
+
+    wait_until(lambda: usage_of() == usage_of(**ANA) == [("rewrite", 1)])
+    assert usage_of(user_id="bob") == []
+
+
+@SQLITE_ONLY
+@pytest.mark.parametrize("case", [CASES["en"]])
+def test_a_recall_does_not_fail_if_its_calls_cannot_be_counted(
+    chat: TestClient,
+    endpoint: ModelEndpoint,
+    case: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(*_: Any) -> None:
+        raise StoreUnavailable("full")
+
+    monkeypatch.setattr(model_usage, "record_usage", fail)
+    endpoint.then(case["rewritten"])
+    answer = recall(chat, case["vague"], make_turns(*case["indirect"]))
+    assert case["found"] in answer["block"]
+    assert "failed" not in answer
+    wait_until(lambda: "a call of the language model was not counted (StoreUnavailable)" in caplog.text)
 
 
 def test_a_block_has_as_many_memories_and_characters_as_asked_for(memory: Memory, client: TestClient) -> None:

@@ -186,6 +186,9 @@ def test_the_command_line(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["keys", "create", "--home", str(tmp_path)])
     assert (result.exit_code, "--user is missing" in result.output) == (1, True)
     run("create", "--user", "ana", "--expires", "2020-01-01", code=1)
+    for end, text in {"2099-12-31": "2099-12-31", "2099-12-31T15:59:59+08:00": "2099-12-31 07:59 UTC"}.items():
+        run("create", "--role", "app", "--expires", end)
+        assert run("list").splitlines()[-1].endswith(f"until {text}")
     assert run("revoke", key.id) == "Revoked.\n"
     assert "revoked" in run("list")
     run("revoke", "unknown", code=1)

@@ -75,7 +75,10 @@ def test_failed_jobs_run_again(make_memory: Make) -> None:
         memory = with_model(make_memory, endpoint)
         memory.add("I sing.", user_id="ana")
         with client_of(memory) as client:
-            assert ok(client.post("/retry")) == {"done": 0, "failed": {"LLMUnusable": 1}, "pending": ["facts"]}
+            answer = ok(client.post("/retry"))
+            assert answer == memory.retry_failed()
+            assert (answer["failed"], answer["pending"]) == ({"LLMUnusable": 1}, ["facts"])
+            assert answer["causes"]["LLMUnusable"].startswith("the model's answer")
             endpoint._default = SINGS
             assert ok(client.post("/retry")) == {"done": 1, "failed": {}, "pending": []}
 

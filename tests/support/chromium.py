@@ -20,8 +20,11 @@ def find_chromium() -> str | None:
 
 
 @contextmanager
-def open_page(chromium: str, width: int, height: int, url: str = "") -> Iterator[Any]:
-    """Opens a page in a new browser; requests to machines other than this one and that of `url` are aborted."""
+def open_page(chromium: str, width: int, height: int, url: str = "", zone: str | None = None) -> Iterator[Any]:
+    """Opens a page in a new browser, in the time zone `zone` or the machine's.
+
+    Requests to machines other than this one and that of `url` are aborted.
+    """
     from playwright.sync_api import sync_playwright
 
     def stay_here(route: Any) -> None:
@@ -31,7 +34,7 @@ def open_page(chromium: str, width: int, height: int, url: str = "") -> Iterator
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
-        page = browser.new_page(viewport={"width": width, "height": height})
+        page = browser.new_page(viewport={"width": width, "height": height}, timezone_id=zone)
         page.set_default_timeout(TIMEOUT * 1000)
         page.route("**/*", stay_here)
         yield page

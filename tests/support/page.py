@@ -45,3 +45,11 @@ class Site(NamedTuple):
         """The text or the label of the focused element."""
         script = "() => document.activeElement.getAttribute('aria-label') ?? document.activeElement.textContent"
         return " ".join(self.page.evaluate(script).split())
+
+    def tab_to(self, element: Any) -> None:
+        """Presses Tab until the element has the focus."""
+        for _ in range(60):
+            self.page.keyboard.press("Tab")
+            if element.evaluate("one => one === document.activeElement"):
+                return
+        raise AssertionError(f"Tab never comes to {element}")

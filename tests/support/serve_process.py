@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -61,9 +61,14 @@ def _first(pattern: str, text: str) -> str:
 
 
 @contextmanager
-def serve_process(home: Path, *arguments: str, port: int = 0, **environment: str) -> Iterator[ServeProcess]:
-    """Starts `graphmem serve` on a folder without an extractor, by default on a free port; kills it at the end."""
-    command = [sys.executable, "-m", "graphmem", "serve", "--port", str(port), *arguments]
+def serve_process(
+    home: Path, *arguments: str, port: int = 0, prefix: Sequence[str] = (), **environment: str
+) -> Iterator[ServeProcess]:
+    """Starts `graphmem serve` on a folder without an extractor, by default on a free port; kills it at the end.
+
+    `prefix` is a command that runs the command after it.
+    """
+    command = [*prefix, sys.executable, "-m", "graphmem", "serve", "--port", str(port), *arguments]
     env = {"GRAPHMEM_HOME": str(home), "GRAPHMEM_EXTRACTOR__PROVIDER": "none", **environment}
     with NamedTemporaryFile() as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **env})

@@ -21,7 +21,8 @@ import numpy as np
 from graphmem.commands.facts import DecisionConflict, JobAlreadyDone
 from graphmem.commands.types import ChangeSet, Command, CompleteJob, Outcome, StoreEnrichment
 from graphmem.commands.unit_of_work import commit
-from graphmem.errors import LLMError, LLMUnavailable, NotFoundError, StoreUnavailable
+from graphmem.errors import LLMUnavailable, NotFoundError, StoreUnavailable
+from graphmem.ingest.counted_model import CountedModel
 from graphmem.ingest.enrichment import Enricher
 from graphmem.ingest.facts import decision, extraction
 from graphmem.ingest.facts.change_builder import ChangeBuilder, add_to_extraction
@@ -30,7 +31,7 @@ from graphmem.ingest.facts.extraction import Fact
 from graphmem.model import EmbeddingSpec, Kind, MemoryRecord, Scope, View
 from graphmem.models.protocols import LanguageModel, Matrix, Prompt, Usage
 from graphmem.observers import Observers
-from graphmem.stores.ledger import Ledger, embeddings, graph_reads, memories, model_usage, outbox, sessions
+from graphmem.stores.ledger import Ledger, embeddings, graph_reads, memories, outbox, sessions
 from graphmem.stores.ledger.jobs import Job
 from graphmem.stores.projection_worker import ProjectionWorker
 from graphmem.stores.protocols import VectorIndex
@@ -116,17 +117,8 @@ class FactPipeline:
 
     def ask_model(self, prompt: Prompt, job: Job) -> tuple[Any, Usage]:
         """Returns the model's answer and its usage, which is recorded in the ledger, also if the request fails."""
-        try:
-            reply = self._model.answer(prompt)
-        except LLMError as error:
-            self._record_usage(prompt.operation, job, error.usage or Usage(calls=1))
-            raise
-        self._record_usage(prompt.operation, job, reply.usage)
+        reply = CountedModel(self._model, self._ledger, job.scope).answer(prompt)
         return reply.value, reply.usage
-
-    def _record_usage(self, operation: str, job: Job, usage: Usage) -> None:
-        with self._ledger.write() as connection:
-            model_usage.record_usage(connection, operation, self._model.name, job.scope, usage)
 
     # --- reads and writes of a run ------------------------------------------------------------------------------
 

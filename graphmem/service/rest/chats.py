@@ -17,7 +17,7 @@ from graphmem.commands.types import UNSET
 from graphmem.errors import GraphmemError, StoreError, ValidationError
 from graphmem.logs import log_text
 from graphmem.model import Scope
-from graphmem.retrieval.fallback import QueryKind
+from graphmem.retrieval.fallback import QueryKind, RewriteFailure
 from graphmem.service import problems
 from graphmem.service.auth import Caller
 from graphmem.service.chat_settings import ChatSettings, MaxChars, Prompt, Rounds, TopK, settings_in_force
@@ -125,6 +125,9 @@ class Step(BaseModel):
 class RecallAnswer(BaseModel):
     """A block for a prompt, "" without memories; the queries of the recall; and the memories found, best first.
 
+    `rewrite_failed` is there if the question was to be rewritten and was not: the language model took too long
+    ("timeout"), failed or refused ("failed"), or gave no other question ("no_query").
+
     `failed` is there if the memory failed (such as "store_unavailable") or was too slow ("timeout"): the rest then is
     what was found before.
     """
@@ -133,6 +136,7 @@ class RecallAnswer(BaseModel):
     steps: list[Step] = []
     results: list[dict[str, Any]] = []
     took_ms: float
+    rewrite_failed: RewriteFailure | None = None
     failed: str | None = None
 
 
@@ -160,6 +164,8 @@ async def recall(body: RecallBody, caller: CallerParam, service: ServiceParam) -
         results=[dict(responses.hit(hit)) for hit in recalled.hits],
         took_ms=round((monotonic() - begin) * 1000, 1),
     )
+    if recalled.rewrite_failure is not None:
+        answer.rewrite_failed = recalled.rewrite_failure
     if recalled.failure is not None:
         answer.failed = _kind(recalled.failure)
     return answer

@@ -143,10 +143,14 @@ class PendingAnswer(BaseModel):
 
 
 class RetryAnswer(PendingAnswer):
-    """Jobs that succeeded, and the number of those that failed by the error's name."""
+    """Jobs that succeeded, and the number of those that failed by the error's name.
+
+    `causes` has, by the error's name, the cause and the remedy of one such failure.
+    """
 
     done: int
     failed: dict[str, int]
+    causes: dict[str, str] = {}
 
 
 @router.post("/verify")
@@ -170,7 +174,7 @@ async def flush(_: AdminParam, __: Annotated[NoQuery, Query()], service: Service
     return PendingAnswer.model_validate(await service.memory.flush())
 
 
-@router.post("/retry")
+@router.post("/retry", response_model_exclude_unset=True)
 async def retry(_: AdminParam, __: Annotated[NoQuery, Query()], service: ServiceParam) -> RetryAnswer:
     """Runs all jobs of the language model now, also those that failed before, and waits for them."""
     return RetryAnswer.model_validate(await service.memory.retry_failed())

@@ -39,7 +39,7 @@ export async function send(method, path, { query = {}, body, key = currentKey(),
   }
   const answer = await (response.ok ? response[as]() : response.json()).catch(() => null);
   if (response.ok && answer !== null) return answer;
-  if (response.status === 401 && key === currentKey()) for (const listener of refused) listener();
+  if (response.status === 401 && key && key === currentKey()) for (const listener of refused) listener();
   throw new ApiError(response.status, answer?.detail ?? "");
 }
 

@@ -9,7 +9,7 @@ import { Graph } from "./graph.js";
 import { number, reasonOf, t } from "./i18n.js";
 import { Keys } from "./keys.js";
 import { Memories } from "./memories.js";
-import { Dialog, Icon, IconButton, Menu, Toast } from "./parts.js";
+import { Dialog, Icon, IconButton, Menu, ownName, Toast } from "./parts.js";
 import {
   chosenUser, currentKey, hasLetters, onPreference, setChosenUser, setKey, setLetters, switchLanguage, switchTheme, takeKey,
 } from "./preferences.js";
@@ -20,7 +20,7 @@ import { System } from "./system.js";
 import { Usage } from "./usage.js";
 
 // By name in the address: the letter that opens a view after "g", and the roles of the keys that may see it. On phones a view may have a shorter name, or no
-// place in the bar (`isBehind`: its link is in the view of the system). `isApart`: a line stands before it in the rail.
+// place in the bar (`behind`: the view that has its link, which is marked instead). `isApart`: a line stands before it in the rail.
 const EVERYBODY = ["admin", "app", "user"];
 const VIEWS = {
   memories: { icon: "list", letter: "m", view: Memories, roles: EVERYBODY },
@@ -29,7 +29,7 @@ const VIEWS = {
   chat: { icon: "chat", letter: "c", view: Chat, roles: EVERYBODY, short: "chat_short" },
   system: { icon: "bars", letter: "u", view: System, roles: ["admin"], short: "system_short", isApart: true },
   usage: { icon: "bars", letter: "u", view: Usage, roles: ["app", "user"], isApart: true },
-  keys: { icon: "lock", view: Keys, roles: ["admin"], isBehind: true },
+  keys: { icon: "lock", view: Keys, roles: ["admin"], behind: "system" },
 };
 const MAX_USERS = 1000;
 // Keys of the open views and panels: the last one that was opened comes first.
@@ -44,9 +44,9 @@ let isAfterG = false;
 
 function onKeyDown(event) {
   const { target, key } = event;
-  const isTyping = target.closest?.("input:not([type=checkbox]), textarea, select, dialog");
+  const isTyping = target.closest?.("input:not([type=checkbox]), textarea, select");
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
-  if (isTyping && !(key === "Escape" && !target.closest("dialog"))) return;
+  if (document.querySelector("dialog[open]") || (isTyping && key !== "Escape")) return;
   if (key.length === 1 && !hasLetters()) return;
   const name = isAfterG ? `g ${key}` : key;
   isAfterG = key === "g";
@@ -56,13 +56,23 @@ function onKeyDown(event) {
   act();
 }
 
-/** Returns the address as {view, id, query}; its view is one of those that the caller may see. */
+/**
+ * Returns the address as {view, id, query}; its view is one of those that the caller may see.
+ *
+ * Another view begins at its top, but where the browser goes back or forward: it scrolls by itself then.
+ */
 function useAddress(views) {
   const current = () => {
     const address = readAddress(location.hash);
     return address.view in views ? address : { view: "memories", id: "", query: {} };
   };
   const [now, setNow] = useState(current);
+  const shown = useRef(now.view);
+  useLayoutEffect(() => {
+    if (shown.current !== now.view && history.state === null) scrollTo(0, 0);
+    shown.current = now.view;
+    history.replaceState({ isKnown: true }, "");
+  }, [now]);
   useEffect(() => {
     const read = () => setNow(current());
     addEventListener("hashchange", read);
@@ -73,9 +83,11 @@ function useAddress(views) {
 
 /** `counts` are figures beside the names of views; `isBar`: the bar of a phone, without the views that others lead to. */
 function Nav({ views, now, isBar, counts = {}, ...rest }) {
-  const shown = Object.entries(views).filter(([, { isBehind }]) => !(isBar && isBehind));
+  const shown = Object.entries(views).filter(([, { behind }]) => !(isBar && behind));
+  const marked = isBar ? views[now].behind ?? now : now;
+  const current = marked === now ? "page" : "true";
   return html`<nav aria-label=${t("views")} ...${rest}>${shown.map(([name, { icon, short, isApart }]) => html`${isApart && !isBar && html`<hr />`}
-    <a key=${name} href=${addressOf(name)} title=${t(name)} aria-current=${name === now ? "page" : null}>
+    <a key=${name} href=${addressOf(name)} title=${t(name)} aria-current=${name === marked ? current : null}>
       <${Icon} name=${icon} /><span>${t(isBar && short ? short : name)}</span>
       ${counts[name] != null && html`<span class="count num">${number(counts[name])}</span>`}</a>`)}</nav>`;
 }
@@ -87,7 +99,7 @@ function Whose({ caller, user, onChoose }) {
     const query = { limit: MAX_USERS };
     send("GET", "/entities", { query }).then((found) => setUsers(found.filter((one) => one.type === "user")), () => {});
   };
-  if (caller.role === "user") return html`<p class="whose"><small>${t("whose")}</small><b>${caller.user_id ?? t("you")}</b></p>`;
+  if (caller.role === "user") return html`<p class="whose"><small>${t("whose")}</small><b>${ownName(caller) ?? t("you")}</b></p>`;
   const nobody = caller.role === "admin" ? t("everybody") : t("nobody");
   const name = user || nobody;
   const options = users.map((one) => ({ value: one.id, label: one.id, count: one.total_memories }));

@@ -8,7 +8,10 @@ import { Chip, Time, speakerOf } from "./parts.js";
 
 // Beside each other stand so many memories at most; more stand below each other.
 const MAX_BESIDE = 4;
-const NEXT_MESSAGE = "next in the conversation";
+// Steps between two messages of a session, by the names that paths have for them.
+export const NEXT_MESSAGE = "next in the conversation";
+export const PREVIOUS_MESSAGE = "previous in the conversation";
+const NEIGHBOURS = { [NEXT_MESSAGE]: "path_next", [PREVIOUS_MESSAGE]: "path_previous" };
 
 /** Returns the steps from the first memory on; a name before it is one of the question. */
 function drawnSteps(path) {
@@ -41,8 +44,8 @@ function Link({ step }) {
   if (step.type === "entity") {
     return html`<li class=${`link ${step.entity_type.toLowerCase()}`}><${Chip} name=${step.name} type=${step.entity_type} /></li>`;
   }
-  const isNext = step.predicate === NEXT_MESSAGE;
-  return html`<li class=${isNext ? "link next" : "link"}><span class="pred">${isNext ? t("path_next") : step.predicate}</span></li>`;
+  const neighbour = NEIGHBOURS[step.predicate];
+  return html`<li class=${neighbour ? "link next" : "link"}><span class="pred">${neighbour ? t(neighbour) : step.predicate}</span></li>`;
 }
 
 /**

@@ -4,7 +4,7 @@ import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from 
 import { ApiError, send } from "./api.js";
 import { drafts } from "./drafts.js";
 import { number, reasonOf, t } from "./i18n.js";
-import { Bones, Busy, Failed, Icon } from "./parts.js";
+import { Bones, Busy, Failed, Icon, isFocusLost } from "./parts.js";
 import { TryOut } from "./try_out.js";
 
 const SWITCHES = ["recall", "save", "rewrite"];
@@ -20,7 +20,8 @@ function useTyped(part, user, first) {
   const keep = (change) =>
     setValue((now) => {
       const next = change(now);
-      drafts.set(key, next);
+      if (JSON.stringify(next) === JSON.stringify(first)) drafts.delete(key);
+      else drafts.set(key, next);
       return next;
     });
   return [value, keep];
@@ -99,12 +100,17 @@ function useSettings(app) {
   return { ...loaded, load, save };
 }
 
-/** Says that a setting is set here, and gives it back to what it would be otherwise. */
-function Inherit({ answer, name, onTyped }) {
+/** Says where a setting is set, unless nobody has set it; one that is set here can be given back to what it would be otherwise. */
+function Inherit({ answer, name, isOwn, onTyped }) {
   const { value, source } = answer.inherited[name];
+  if (!isOwn) return source === "all_users" && html`<p class="under full"><span>${t("c_set_all")}</span></p>`;
   const words = t(`c_back_${source}`, { value: valueName(name, value) });
+  const giveBack = (event) => {
+    event.currentTarget.closest(".set").querySelector("input, .seg button").focus(); // the button goes
+    onTyped(name, null);
+  };
   return html`<p class="under full"><span>${t(answer.user_id === null ? "c_set_all" : "c_set_user")}</span>
-    <button type="button" class="btn quiet small" aria-label=${t("c_of", { name: t(`c_${name}`), words })} onClick=${() => onTyped(name, null)}>
+    <button type="button" class="btn quiet small" aria-label=${t("c_of", { name: t(`c_${name}`), words })} onClick=${giveBack}>
       <${Icon} name="undo" /><span>${words}</span></button></p>`;
 }
 
@@ -131,12 +137,16 @@ function Prompt({ answer, draft, isReadOnly, onTyped }) {
   const words = `c_prompt${own === null ? (value === null ? "_ours" : "_shared") : value === null ? "_own" : "_own_shared"}`;
   if (isReadOnly) return html`<div class="full"><h3 class="label">${t("c_rewrite_prompt")}</h3><pre>${own ?? inherited}</pre></div>`;
   const type = (text) => onTyped("rewrite_prompt", text.trim() ? text : null);
+  const reset = () => {
+    document.getElementById("c-prompt").focus(); // the button is disabled then
+    type("");
+  };
   return html`<div class="full"><label class="label" for="c-prompt">${t("c_rewrite_prompt")}</label>
     <textarea class="field mono" id="c-prompt" rows="7" placeholder=${inherited} value=${own ?? ""} aria-invalid=${problem ? "true" : null}
       aria-describedby=${`c-prompt-do${problem ? " c-prompt-problem" : ""}`} onInput=${(event) => type(event.target.value)} />
     ${problem && html`<p class="hint bad" id="c-prompt-problem">${problem}</p>`}
     <p class="under"><span id="c-prompt-do">${t(words)}</span>
-      <button type="button" class="btn quiet small" disabled=${own === null} title=${own === null ? t(words) : null} onClick=${() => type("")}>
+      <button type="button" class="btn quiet small" disabled=${own === null} title=${own === null ? t(words) : null} onClick=${reset}>
         <${Icon} name="undo" /><span>${t("c_reset")}</span></button></p></div>`;
 }
 
@@ -151,7 +161,7 @@ function Setting({ answer, draft, name, isReadOnly, onTyped, children }) {
     ${isReadOnly ? html`<b class="num">${valueName(name, value)}</b>`
       : html`<${Control} name=${name} value=${value} problem=${problem} onTyped=${onTyped} />`}
     ${problem && html`<p class="hint bad full" id=${`c-${name}-problem`}>${problem}</p>`}
-    ${!isReadOnly && own !== null && html`<${Inherit} answer=${answer} name=${name} onTyped=${onTyped} />`}
+    ${!isReadOnly && html`<${Inherit} answer=${answer} name=${name} isOwn=${own !== null} onTyped=${onTyped} />`}
     ${children}</div>`;
 }
 
@@ -187,9 +197,7 @@ function Settings({ answer, draft, setDraft, isReadOnly, onSave }) {
   };
   const hasChanges = changes.length > 0;
   useLayoutEffect(() => {
-    const focused = document.activeElement;
-    const isLost = focused === document.body || focused.disabled; // the button that was pressed is disabled or gone
-    if (!hasChanges && !isBusy && isLost) state.current?.focus();
+    if (!hasChanges && !isBusy && isFocusLost()) state.current?.focus(); // the button that was pressed is disabled or gone
   }, [hasChanges, isBusy]);
   const onKeyDown = (event) => {
     if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;

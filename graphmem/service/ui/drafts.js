@@ -1,4 +1,5 @@
-// Texts that were typed and not saved, by what they are for: closing a panel or leaving a view does not lose them.
+// Texts that were typed and not saved, by what they are for: closing a panel or leaving a view does not lose them, and the browser asks before the page
+// itself is left.
 
 export const drafts = new Map();
 
@@ -6,3 +7,7 @@ export const drafts = new Map();
 export function dropDrafts() {
   drafts.clear();
 }
+
+addEventListener("beforeunload", (event) => {
+  if (drafts.size) event.preventDefault();
+});

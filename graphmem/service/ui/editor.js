@@ -24,7 +24,8 @@ export function Editor({ name, text, leaveLabel, needsWords = false, onSave, onS
   useLayoutEffect(() => field.current.focus(), []);
   const type = (value) => {
     setDraft(value);
-    drafts.set(name, value);
+    if (value === text) drafts.delete(name);
+    else drafts.set(name, value);
   };
   const leave = () => {
     drafts.delete(name);

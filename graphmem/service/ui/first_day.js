@@ -15,7 +15,7 @@ function snippets(user) {
   const body = JSON.stringify({ user_id: user || "ana", messages: "Clara works at the aquarium in Lisbon." });
   return {
     rest: `curl ${origin}/memories \\\n  -H 'X-API-Key: ${key}' \\\n  -H 'Content-Type: application/json' \\\n  -d '${body.replaceAll("'", "'\\''")}'`,
-    mem0: `client = MemoryClient(api_key="${key}", host="${origin}")\nclient.add("Ben moved to Porto.", user_id=${named})`,
+    mem0: `client = MemoryClient(\n    api_key="${key}",\n    host="${origin}",\n)\nclient.add("Ben moved to Porto.", user_id=${named})`,
     chat: `base URL: ${origin}/v1\nAPI key:  ${key}`,
   };
 }
@@ -25,7 +25,7 @@ export function FirstDay({ app, onLook }) {
   return html`<section class="view"><div class="first"><${Thread} /><h1>${t("first_title")}</h1>
     <p class="lead">${t("first_lead")}</p>
     <ol class="ways">${steps.map(([name, text], place) => html`<li key=${name}><span class="place num">${place + 1}</span>
-      <div><h2>${t(`first_${name}`)}</h2><p>${t(`first_${name}_do`)}</p>
+      <div><h2>${t(`first_${name}`)}</h2><p>${t(`first_${name}_do`)}${t("between_sentences")}${t("first_key")}</p>
         <div class="snip"><pre tabindex="0">${text}</pre>
           <button type="button" class="btn small" aria-label=${`${t("copy")}: ${t(`first_${name}`)}`} onClick=${() => app.copy(text)}>
             <${Icon} name="copy" /><span>${t("copy")}</span></button></div></div></li>`)}</ol>

@@ -1,13 +1,17 @@
 // The keys of the service's clients, for an admin: a table, a form that makes one, and the question before one is revoked.
 
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
-import { addressOf } from "./addresses.js";
+import { addressOf, readAddress } from "./addresses.js";
 import { send } from "./api.js";
+import { beginOfDay } from "./days.js";
+import { drafts } from "./drafts.js";
 import { localDay, reasonOf, t } from "./i18n.js";
-import { Bones, Busy, Dialog, Failed, Icon, Time } from "./parts.js";
+import { Bones, Busy, Dialog, Failed, Icon, isFocusLost, Time } from "./parts.js";
 import { currentKey } from "./preferences.js";
 
 const NEW = "new";
+// The name among the drafts of a key that was made and not confirmed yet.
+const MADE = "key that was made";
 const ROLES = ["user", "app", "admin", "metrics"];
 const RATE = /^[1-9]\d*\/(second|minute|hour|day)$/;
 const FIELDS = ["label", "user_id", "agent_id", "expires_at", "rate"];
@@ -23,6 +27,17 @@ function endOf(key) {
   return key.expires_at && new Date(key.expires_at) <= new Date() ? ["key_expired", key.expires_at] : null;
 }
 
+/** Returns the last millisecond of a local day (YYYY-MM-DD). */
+function lastMomentOf(day) {
+  return new Date(Date.parse(beginOfDay(day, 1)) - 1);
+}
+
+/** Until when a key is valid: its last day if it is valid to the end of it, otherwise the time too. */
+function End({ at }) {
+  const isWholeDay = new Date(at) >= lastMomentOf(localDay(at));
+  return html`<${Time} at=${at} as=${isWholeDay ? "day" : "moment"} />`;
+}
+
 /** Returns the problems of what was typed, by field. */
 function problemsOf(typed) {
   const found = {};
@@ -33,15 +48,16 @@ function problemsOf(typed) {
   return found;
 }
 
-/** Returns the body of the request that makes a key; only a key of the role "user" has a user and an agent. */
+/** Returns the body of the request that makes a key; only a key of the role "user" has a user and an agent. It is valid to the end of the local day. */
 function bodyOf(typed) {
   const names = typed.role === "user" ? FIELDS : FIELDS.filter((name) => !["user_id", "agent_id"].includes(name));
   const given = names.map((name) => [name, typed[name].trim()]).filter(([, text]) => text);
-  return { role: typed.role, ...Object.fromEntries(given) };
+  const body = { role: typed.role, ...Object.fromEntries(given) };
+  return body.expires_at ? { ...body, expires_at: lastMomentOf(body.expires_at).toISOString() } : body;
 }
 
-/** The secret of a key that was just made. It is nowhere but here, and gone when this is left. */
-function Made({ made, app }) {
+/** The secret of a key that was made. It is in the memory of the page alone, until it is confirmed or somebody signs out. */
+function Made({ made, app, onHave }) {
   const title = useRef();
   useLayoutEffect(() => title.current.focus(), []);
   const copy = () => app.copy(made.key);
@@ -49,7 +65,7 @@ function Made({ made, app }) {
     <div class="say warn"><${Icon} name="lock" /><span>${t("key_once")}</span></div>
     <div class="secret"><pre tabindex="0" aria-label=${t("key_whole")}>${made.key}</pre>
       <button type="button" class="btn primary" onClick=${copy}><${Icon} name="copy" /><span>${t("copy")}</span></button></div>
-    <p><a class="btn" href=${addressOf("keys")}>${t("key_leave")}</a></p></section>`;
+    <p><button type="button" class="btn" onClick=${onHave}>${t("key_leave")}</button></p></section>`;
 }
 
 function Field({ name, typed, problems, hint, onType, ...rest }) {
@@ -61,10 +77,10 @@ function Field({ name, typed, problems, hint, onType, ...rest }) {
     ${note && html`<p class=${problem ? "hint bad" : "hint"} id=${`key-${name}-note`}>${note}</p>`}</div>`;
 }
 
+/** The form that makes a key. `onMade` is called with the key, also if the form was left meanwhile. */
 function Make({ app, onMade }) {
   const [typed, setTyped] = useState(EMPTY);
   const [problems, setProblems] = useState({});
-  const [made, setMade] = useState(null);
   const [isBusy, setBusy] = useState(false);
   const form = useRef();
   useLayoutEffect(() => form.current?.querySelector("input").focus(), []);
@@ -75,7 +91,7 @@ function Make({ app, onMade }) {
   };
   const show = (found) => {
     setProblems(found);
-    form.current.querySelector(`#key-${FIELDS.find((name) => found[name]) ?? "label"}`)?.focus();
+    form.current?.querySelector(`#key-${FIELDS.find((name) => found[name]) ?? "label"}`)?.focus();
   };
   const make = async (event) => {
     event.preventDefault();
@@ -84,15 +100,13 @@ function Make({ app, onMade }) {
     if (Object.keys(found).length) return show(found);
     setBusy(true);
     try {
-      setMade(await send("POST", "/api-keys", { body: bodyOf(typed) }));
-      onMade();
+      onMade(await send("POST", "/api-keys", { body: bodyOf(typed) }));
     } catch (error) {
       const reason = t("key_not_made", { reason: reasonOf(error) });
       show({ [FIELDS.find((name) => error.detail.startsWith(name)) ?? "all"]: reason });
     }
     setBusy(false);
   };
-  if (made) return html`<${Made} made=${made} app=${app} />`;
   const shared = { typed, problems, onType: type };
   return html`<form class="make" ref=${form} onSubmit=${make} noValidate aria-labelledby="make-title"><h2 id="make-title" class="words">${t("key_make")}</h2>
     <${Field} name="label" hint=${t("key_label_hint")} ...${shared} />
@@ -117,7 +131,7 @@ function Revoke({ wanted, app, onRevoked, onClose }) {
       await send("DELETE", `/api-keys/${encodeURIComponent(wanted.id)}`);
       onClose();
       app.notify(t("key_revoked_now", { label: wanted.label || wanted.key_prefix }));
-      onRevoked();
+      onRevoked(wanted);
     } catch (error) {
       setProblem(t("key_not_revoked", { reason: reasonOf(error) }));
       setBusy(false);
@@ -139,16 +153,20 @@ function Row({ one, onRevoke }) {
     <td>${t(`role_${one.role}`)}</td><td class="label-of">${[one.user_id, one.agent_id].filter(Boolean).join(" / ") || "–"}</td>
     <td class="mono opt">${one.key_prefix}</td><td class="opt"><${Time} at=${one.created_at} as="day" /></td>
     <td class="opt">${one.last_used_at ? html`<${Time} at=${one.last_used_at} />` : t("key_unused")}</td>
-    <td>${end ? html`${t(end[0])} <${Time} at=${end[1]} as="day" />` : one.expires_at ? html`<${Time} at=${one.expires_at} as="day" />` : t("key_never")}</td>
-    <td class="r">${!end && html`<button type="button" class="btn quiet small" aria-label=${t("key_revoke_one", { label: name })} onClick=${onRevoke}>
+    <td>${end ? html`${t(end[0])} ${one.revoked_at ? html`<${Time} at=${end[1]} as="day" />` : html`<${End} at=${end[1]} />`}`
+      : one.expires_at ? html`<${End} at=${one.expires_at} />` : t("key_never")}</td>
+    <td class="r">${!end && html`<button type="button" class="btn quiet small" data-id=${one.id} aria-label=${t("key_revoke_one", { label: name })} onClick=${onRevoke}>
       ${t("key_revoke")}</button>`}</td></tr>`;
 }
 
-/** The view of the keys; its id "new" shows the form. */
+/** The view of the keys; its id "new" shows the form. A key that was made stands in its place until it is confirmed. */
 export function Keys({ app, id }) {
   const [keys, setKeys] = useState(null);
   const [problem, setProblem] = useState("");
   const [wanted, setWanted] = useState(null);
+  const [made, setMade] = useState(drafts.get(MADE) ?? null);
+  const hasAdder = id !== NEW && !made;
+  const [root, adder, next, hadAdder] = [useRef(), useRef(), useRef(null), useRef(hasAdder)];
   const load = async () => {
     setProblem("");
     try {
@@ -157,17 +175,44 @@ export function Keys({ app, id }) {
       setProblem(t("keys_not_loaded", { reason: reasonOf(error) }));
     }
   };
-  useEffect(() => void load(), []);
+  useEffect(() => void load(), [id]);
   const ordered = (keys ?? []).toReversed().sort((one, other) => Boolean(endOf(one)) - Boolean(endOf(other)));
-  return html`<section class="view"><div class="page"><div class="head"><div><h1>${t("keys")}</h1><p>${t("keys_what")}</p></div>
-      ${id !== NEW && html`<a class="btn primary" href=${addressOf("keys", NEW)}><${Icon} name="plus" /><span>${t("key_make")}</span></a>`}</div>
-    ${id === NEW && html`<${Make} app=${app} onMade=${load} />`}
+  const onMade = (key) => {
+    drafts.set(MADE, key);
+    setMade(key);
+    load();
+    // Back does not lead to the form again. Somebody who went elsewhere meanwhile stays there.
+    if (readAddress(location.hash).view === "keys") location.replace(addressOf("keys"));
+  };
+  const onHave = () => {
+    drafts.delete(MADE);
+    setMade(null);
+  };
+  const onRevoked = (key) => {
+    const valid = ordered.filter((one) => !endOf(one));
+    const place = valid.findIndex((one) => one.id === key.id);
+    next.current = valid[place + 1] ?? valid[place - 1] ?? key;
+    load();
+  };
+  useLayoutEffect(() => {
+    if (!next.current || !isFocusLost()) return;
+    (root.current.querySelector(`.keyring button[data-id="${CSS.escape(next.current.id)}"]`) ?? adder.current)?.focus();
+    next.current = null;
+  }, [keys]);
+  useLayoutEffect(() => {
+    if (hasAdder && !hadAdder.current && isFocusLost()) adder.current.focus();
+    hadAdder.current = hasAdder;
+  }, [hasAdder]);
+  return html`<section class="view" ref=${root}><div class="page"><div class="head"><div><h1>${t("keys")}</h1><p>${t("keys_what")}</p></div>
+      ${hasAdder && html`<a class="btn primary" ref=${adder} href=${addressOf("keys", NEW)}><${Icon} name="plus" /><span>${t("key_make")}</span></a>`}</div>
+    ${made && html`<${Made} made=${made} app=${app} onHave=${onHave} />`}
+    ${id === NEW && !made && html`<${Make} app=${app} onMade=${onMade} />`}
     ${problem && html`<${Failed} onRetry=${load}>${problem}<//>`}
     ${keys === null ? !problem && html`<${Bones} rows=${4} />`
     : keys.length === 0 ? html`<div class="empty"><p class="read">${t("keys_none")}</p><p class="soft">${t("keys_none_do")}</p></div>`
     : html`<section class="sect"><div class="scroll"><table class="table keyring"><thead><tr><th>${t("key_label")}</th><th>${t("key_role")}</th><th>${t("key_user_id")}</th>
       <th class="opt">${t("key_start")}</th><th class="opt">${t("key_created")}</th><th class="opt">${t("key_used")}</th><th>${t("key_valid")}</th><th /></tr></thead>
     <tbody>${ordered.map((one) => html`<${Row} key=${one.id} one=${one} onRevoke=${() => setWanted(one)} />`)}</tbody></table></div></section>`}
-    ${wanted && html`<${Revoke} wanted=${wanted} app=${app} onRevoked=${load} onClose=${() => setWanted(null)} />`}
+    ${wanted && html`<${Revoke} wanted=${wanted} app=${app} onRevoked=${onRevoked} onClose=${() => setWanted(null)} />`}
   </div></section>`;
 }

@@ -127,7 +127,8 @@ function Filters({ filters, setFilters, field }) {
 }
 
 function titleOf(app) {
-  if (app.caller.role === "user") return t("title_own");
+  const agent = app.caller.agent_id;
+  if (app.caller.role === "user") return agent ? t("title_agent", { agent }) : t("title_own");
   return app.user ? t("title", { name: app.user }) : t("title_all");
 }
 

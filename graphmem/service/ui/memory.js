@@ -1,7 +1,7 @@
 // The panel of one memory: its words, where they come from, its history, and what can be done with it.
 
 import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
-import { memoryPath, send } from "./api.js";
+import { ApiError, memoryPath, send } from "./api.js";
 import { diffWords } from "./diff.js";
 import { Editor, hasDraft } from "./editor.js";
 import { Erase } from "./erase.js";
@@ -9,7 +9,10 @@ import { languageOf, moment, nodes, reasonOf, t } from "./i18n.js";
 import { splitAtNames } from "./marks.js";
 import { Bones, Chip, Failed, Icon, IconButton, Time, graphAddress, speakerOf } from "./parts.js";
 
+// Only the last change can be taken back.
 const UNDOABLE = new Set(["UPDATE", "RETIRE"]);
+// The reason of a change that took another one back begins so.
+const UNDO_REASON = "undo of ";
 
 /** The words of a memory; the names that it mentions are underlined where they stand exactly so, and lead to the graph. */
 function Words({ text, mentions, target }) {
@@ -70,14 +73,15 @@ function People({ mentions }) {
 function Change({ event, isNow, onUndo }) {
   const [before, after] = [event.old_memory ?? "", event.new_memory ?? ""];
   const isSame = event.event === "UPDATE" && before === after;
-  const what = isSame ? t("ev_details") : t(`ev_${event.event}`);
+  const isUndo = event.reason?.startsWith(UNDO_REASON);
+  const what = isUndo ? t("ev_undo") : isSame ? t("ev_details") : t(`ev_${event.event}`);
   const words = event.event === "UPDATE" && !isSame ? diffWords(before, after) : event.event === "ADD" ? [["same", after]] : [];
   return html`<li class=${isNow ? "ev now" : "ev"}><header><b>${what}</b> <${Time} at=${event.updated_at} />
-    ${UNDOABLE.has(event.event) && html`<button type="button" class="btn quiet small" onClick=${onUndo}
+    ${isNow && UNDOABLE.has(event.event) && html`<button type="button" class="btn quiet small" onClick=${onUndo}
       aria-label=${t("undo_of", { what, when: moment(event.updated_at) })}><${Icon} name="undo" /><span>${t("undo")}</span></button>`}</header>
     ${words.length > 0 && html`<p class="read" lang=${languageOf(after)}>${words.map(([kind, text]) =>
       kind === "same" ? text : kind === "ins" ? html`<ins>${text}</ins>` : html`<del>${text}</del>`)}</p>`}
-    ${event.reason && html`<p class="faint">${event.reason}</p>`}</li>`;
+    ${event.reason && !isUndo && html`<p class="faint">${event.reason}</p>`}</li>`;
 }
 
 function History({ events, onUndo }) {
@@ -108,6 +112,12 @@ function useMemory(app, id, onChanged, wasPending) {
     await load();
   };
   const save = async (text) => {
+    const current = await send("GET", memoryPath(id), { query });
+    if (current.memory !== loaded.record.memory) {
+      onChanged(current);
+      await load();
+      throw new ApiError(409, t("changed_meanwhile"));
+    }
     const record = await send("PUT", memoryPath(id), { query, body: { text } });
     onChanged(record);
     setPending(Boolean(record.pending?.length));
@@ -128,7 +138,9 @@ export function Memory({ id, app, addressTo, wasPending, onStep, onChanged, onEr
   const words = useRef();
   const isLoaded = record !== null;
   useLayoutEffect(() => {
-    if (isLoaded && !isEditing) words.current?.focus();
+    if (!isLoaded || isEditing) return;
+    words.current.focus({ preventScroll: true });
+    words.current.closest(".panel").querySelector("header").scrollIntoView({ block: "nearest" });
   }, [isLoaded, isEditing]);
   const close = () => {
     location.hash = addressTo();

@@ -29,6 +29,12 @@ export function Busy({ busy, label, busyLabel, icon, class: classes = "", ...res
   </button>`;
 }
 
+/** Tells whether the focus is nowhere, or on a button that was disabled when it was pressed. */
+export function isFocusLost() {
+  const focused = document.activeElement;
+  return !focused || focused === document.body || focused.disabled;
+}
+
 const FORMATS = { moment, day, time };
 
 /** A time in local form (`as`: moment, day or time), with the time in UTC as its title. */
@@ -39,6 +45,11 @@ export function Time({ at, as = "moment", ...rest }) {
 /** Returns who said a memory, "" if that is not known. */
 export function speakerOf(record) {
   return record.actor_id ?? record.name ?? { assistant: t("assistant"), user: record.user_id }[record.role] ?? "";
+}
+
+/** Returns the name of the user of a key, with that of its agent if it has one; undefined or null if it is for no user. */
+export function ownName({ user_id: name, agent_id: agent }) {
+  return agent ? t("agent_with", { agent, name }) : name;
 }
 
 /** Returns the address of the graph around a name. */
@@ -63,8 +74,17 @@ export function Thread() {
   </svg>`;
 }
 
-/** A notice about a failed request. */
+/** The event of the window when the service answers again. */
+export const SERVICE_BACK = "graphmem-back";
+
+/** A notice about a failed request, which is made again on a click, and when the service answers again. */
 export function Failed({ children, onRetry }) {
+  useEffect(() => {
+    if (!onRetry) return undefined;
+    const retry = () => onRetry();
+    addEventListener(SERVICE_BACK, retry);
+    return () => removeEventListener(SERVICE_BACK, retry);
+  });
   return html`<div class="say bad" role="alert"><${Icon} name="warn" /><span>${children}</span>
     ${onRetry && html`<button type="button" class="btn small" onClick=${onRetry}>${t("try_again")}</button>`}</div>`;
 }

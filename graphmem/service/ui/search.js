@@ -116,6 +116,14 @@ function Score({ hit }) {
     <small class="num">${t("search_similarity")} ${decimal(hit.similarity)}</small></div>`;
 }
 
+/** A link that shows the path to a hit in the graph. */
+function InGraph({ hit: { explain: { path } }, query: { q, as_of: asOf } }) {
+  const ids = path.filter((step) => step.type === "memory").map((step) => step.id);
+  const around = path.find((step) => step.type === "entity")?.name;
+  return html`<a class="btn quiet small" href=${addressOf("graph", "", { q, path: ids.join(","), around, as_of: asOf })}>
+    <${Icon} name="graph" /><span>${t("search_in_graph")}</span></a>`;
+}
+
 function Hit({ hit, place, hits, query, asked, isShown }) {
   const isFirst = place === 0;
   const [isOpen, setOpen] = useState(isShown);
@@ -131,7 +139,8 @@ function Hit({ hit, place, hits, query, asked, isShown }) {
       ${hit.kind !== "episode" && html` <span class=${`tag ${hit.kind}`}>${t(hit.kind)}</span>`}</p>
     <div class="why"><span>${whyOf(hit, place, hits, asked)}</span>
       ${memories > 1 && !isFirst && html`<button type="button" class="btn quiet small" aria-expanded=${String(isOpen)} onClick=${() => setOpen(!isOpen)}>
-        <${Icon} name="thread" /><span>${isOpen ? t("search_path_off") : t("search_path", { parts })}</span></button>`}</div>
+        <${Icon} name="thread" /><span>${isOpen ? t("search_path_off") : t("search_path", { parts })}</span></button>`}
+      ${memories > 1 && isOpen && !isShown && html`<${InGraph} hit=${hit} query=${query} />`}</div>
     ${memories > 1 && isOpen && html`<div class="way">
       <${Chain} path=${path} question=${query.q} user=${hit.user_id} isAnswer=${isFirst} appears /></div>`}</li>`;
 }
@@ -141,18 +150,12 @@ function shownHit(hits) {
   return hits.slice(0, BEST_HITS).find((hit) => countSteps(hit.explain.path).memories > 1) ?? hits[0];
 }
 
-/** Returns the address that shows the path to a hit in the graph. */
-function graphAddress({ explain: { path } }, { q, as_of: asOf }) {
-  const ids = path.filter((step) => step.type === "memory").map((step) => step.id);
-  return addressOf("graph", "", { q, path: ids.join(","), around: path.find((step) => step.type === "entity")?.name, as_of: asOf });
-}
-
 function Said({ hits, milliseconds, query }) {
   const arms = new Set(hits.flatMap((hit) => Object.keys(hit.explain.arms)));
   const compared = Object.keys(COMPARED).filter((name) => COMPARED[name].some((arm) => arms.has(arm)));
   return html`<p class="said"><span class="num" role="status">${t("search_hits", { n: hits.length, ms: milliseconds })}</span>
     ${compared.length > 0 && html`<span class="faint">${t("search_arms", { arms: list(compared.map((name) => t(`search_by_${name}`))) })}</span>`}
-    <a class="btn quiet small" href=${graphAddress(shownHit(hits), query)}><${Icon} name="graph" /><span>${t("search_in_graph")}</span></a></p>`;
+    <${InGraph} hit=${shownHit(hits)} query=${query} /></p>`;
 }
 
 function Answer({ found, isStale, onToday }) {

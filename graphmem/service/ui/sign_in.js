@@ -40,7 +40,7 @@ export function SignIn({ first, onOpen }) {
   return html`<section class="door"><form onSubmit=${open}>
     <${Thread} /><h1>${t("door_title")}</h1><p class="lead">${t("door_lead")}</p>
     <label class="label" for="key">${t("key")}</label>
-    <div class="go"><input class="field" id="key" ref=${field} type="password" autocomplete="off" spellcheck="false"
+    <div class="go"><input class="field" id="key" ref=${field} type="password" autocomplete="off" spellcheck=${false}
       placeholder="gm_" value=${key} onInput=${(event) => setKey(event.target.value)}
       aria-invalid=${problem ? "true" : null} aria-describedby="key-hint" />
       <button class="btn primary" aria-busy=${isBusy ? "true" : null}>${isBusy && html`<${Icon} name="turn" />`}

@@ -1,11 +1,11 @@
 // How the stores are: the lamp of the frame, and the stores of the view of the system.
 
-import { html, useState } from "./vendor/htm-preact.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { addressOf } from "./addresses.js";
 import { send } from "./api.js";
 import { createFeed, useFeed } from "./feed.js";
 import { nodes, reasonOf, t, utc } from "./i18n.js";
-import { Busy, Failed, Icon, Time } from "./parts.js";
+import { Busy, Failed, Icon, isFocusLost, SERVICE_BACK, Time } from "./parts.js";
 import { bytes, span } from "./units.js";
 
 /** The counts of the whole ledger, for an admin. The lamp and the view share it. */
@@ -26,19 +26,32 @@ function stateOf(store) {
   return store.pending || store.dead_letters ? "warn" : "";
 }
 
-/** Returns the state of the worst store, and the words about it. */
+/** Returns how many jobs failed and wait for another attempt. */
+function failedJobs(data) {
+  return data.job_counts.filter((one) => one.state === "failed").reduce((sum, one) => sum + one.number, 0);
+}
+
+/** Returns the state of the worst store, or of the jobs, and the words about it. */
 function worst({ data, error }) {
   if (error) return ["bad", error.status === 503 ? t("lamp_ledger") : t("lamp_service")];
   const store = ["bad", "warn"].map((state) => data.stores.find((one) => stateOf(one) === state)).find(Boolean);
-  if (!store) return ["", t("lamp_well")];
+  if (!store) {
+    const n = failedJobs(data);
+    return n ? ["warn", t("lamp_failed", { n })] : ["", t("lamp_well")];
+  }
   const values = { name: storeName(store.name), n: store.pending || store.dead_letters };
   if (!store.available) return ["bad", t("lamp_away", values)];
   return ["warn", t(store.pending ? "lamp_behind" : "lamp_refused", values)];
 }
 
-/** The lamp in the frame, for an admin: the worst state of a store, which leads to the view of the system. */
+/** The lamp in the frame, for an admin: the worst state of a store or of the jobs, which leads to the view of the system. */
 export function Lamp() {
   const now = useFeed(statistics);
+  const wasAway = useRef(false);
+  useEffect(() => {
+    if (wasAway.current && !now.error) dispatchEvent(new Event(SERVICE_BACK));
+    wasAway.current = now.error !== null;
+  }, [now]);
   if (!now.data && !now.error) return null;
   const [state, words] = worst(now);
   return html`<a class="state" href=${addressOf("system")} title=${words} aria-label=${words}><i class=${`lamp ${state}`} /><span>${words}</span></a>`;
@@ -60,7 +73,7 @@ function What({ store }) {
   const oldest = store.oldest_pending_at;
   const behind = store.pending > 0 && html`<span class="warned">${t("store_behind", { n: store.pending })}</span>${oldest
     && nodes("store_oldest", { span: html`<time datetime=${oldest} title=${utc(oldest)}>${span((Date.now() - new Date(oldest)) / 1000)}</time>` })}`;
-  const refused = store.dead_letters > 0 && html`<span class="warned">${t("store_refused", { n: store.dead_letters })}</span>`;
+  const refused = store.dead_letters > 0 && html`<span class="warned">${t("store_refused", { n: store.dead_letters })}</span> ${t("store_refused_do")}`;
   if (!store.available) return html`<span class="warned">${t("store_away")}</span> ${behind}`;
   if (behind) return html`${behind}${t("store_behind_so")} ${refused}`;
   if (refused) return refused;
@@ -107,6 +120,10 @@ export function Stores({ stats }) {
   const [found, setFound] = useState(null);
   const [busy, setBusy] = useState("");
   const [problem, setProblem] = useState("");
+  const root = useRef();
+  useLayoutEffect(() => {
+    if ((found || problem) && !busy && isFocusLost()) root.current.querySelector("h2 button").focus({ preventScroll: true });
+  }, [busy]);
   const run = async (path) => {
     setBusy(path);
     setProblem("");
@@ -118,7 +135,7 @@ export function Stores({ stats }) {
     }
     setBusy("");
   };
-  return html`<section class="sect"><h2><span>${t("stores")}</span> <small>${t("stores_truth")}</small>
+  return html`<section class="sect" ref=${root}><h2><span>${t("stores")}</span> <small>${t("stores_truth")}</small>
       <${Busy} class="small" busy=${busy === "/verify"} disabled=${busy !== ""} label=${t("verify")} busyLabel=${t("verifying")} onClick=${() => run("/verify")} /></h2>
     ${stats.stores.map((store) => html`<${Store} key=${store.name} store=${store} size=${store.name === "ledger" && stats.bytes} />`)}
     ${problem && html`<${Failed}>${t("not_verified", { reason: problem })}<//>`}

@@ -1,12 +1,12 @@
 // The view of the system, for an admin: figures, stores, background jobs, usage, times and the latest requests.
 
-import { html, useState } from "./vendor/htm-preact.js";
+import { html, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { addressOf } from "./addresses.js";
 import { send } from "./api.js";
 import { createFeed, useFeed } from "./feed.js";
 import { number, reasonOf, t } from "./i18n.js";
 import { histograms, totalOf, within } from "./metrics.js";
-import { Bones, Busy, Failed, Icon, Time } from "./parts.js";
+import { Bones, Busy, Failed, Icon, isFocusLost, Time } from "./parts.js";
 import { statistics, Stores } from "./stores.js";
 import { compact, milliseconds, span } from "./units.js";
 import { Figure, NotRead, operationName, sumsOf, UsageFigures, UsageTable } from "./usage.js";
@@ -34,14 +34,20 @@ function Jobs({ stats, app }) {
     return ages.length ? span(Math.max(...ages)) : "–";
   };
   const failed = JOBS.filter((kind) => count(kind, "failed") > 0);
+  const [heading, hasTried] = [useRef(), useRef(false)];
+  useLayoutEffect(() => {
+    // The button was disabled, or is gone once nothing has failed.
+    if (hasTried.current && !isBusy && isFocusLost()) (heading.current.querySelector("button") ?? heading.current).focus({ preventScroll: true });
+  }, [isBusy, failed.length]);
   const retry = async () => {
+    hasTried.current = true;
     setBusy(true);
     setProblem("");
     try {
       // Without a language model there is nothing but enrichment to try again, which flushing does.
       const answer = await send("POST", failed.some((kind) => kind !== "enrichment") ? "/retry" : "/flush");
       const errors = Object.entries(answer.failed ?? {});
-      if (errors.length) setProblem(errors.map(([error, n]) => t("retry_failed", { error, n })).join(" "));
+      if (errors.length) setProblem(errors.map(([error, n]) => t("retry_failed", { n, cause: answer.causes?.[error] ?? error })).join(" "));
       else app.notify(t(answer.pending.length ? "retry_pending" : "retry_done"));
     } catch (error) {
       setProblem(t("not_retried", { reason: reasonOf(error) }));
@@ -49,9 +55,9 @@ function Jobs({ stats, app }) {
     statistics.refresh();
     setBusy(false);
   };
-  return html`<section class="sect"><h2><span>${t("jobs")}</span>${(failed.length > 0 || isBusy)
+  return html`<section class="sect"><h2 tabindex="-1" ref=${heading}><span>${t("jobs")}</span>${(failed.length > 0 || isBusy)
       && html`<${Busy} class="small" busy=${isBusy} label=${t("try_again")} busyLabel=${t("trying")} onClick=${retry} />`}</h2>
-    ${problem && html`<${Failed}>${problem}<//>`}
+    ${problem ? html`<${Failed}>${problem}<//>` : failed.length > 0 && html`<p class="hint">${t("jobs_failed_do")}</p>`}
     <div class="scroll"><table class="table"><thead><tr><th>${t("job")}</th>${["waiting", "running", "failed"].map((state) =>
       html`<th class="r" key=${state}>${t(`jobs_${state}`)}</th>`)}<th class="r">${t("jobs_oldest")}</th></tr></thead>
     <tbody>${JOBS.map((kind) => html`<tr key=${kind}><td>${t(`job_${kind}`)}</td><td class="r">${number(count(kind, "waiting"))}</td>

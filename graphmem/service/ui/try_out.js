@@ -11,20 +11,22 @@ const STEPS = ["question", "conversation", "rewrite"];
 function foundBy({ found: n, enough, similarity, similarity_needed: needed }) {
   if (similarity === null) return t("c_found_none");
   const values = { n, best: similarity.toFixed(2), needed: needed?.toFixed(2) };
+  if (enough && !n) return t("c_enough_nothing");
   if (enough) return t(needed !== null && similarity >= needed ? "c_enough_similar" : "c_enough_words", values);
   if (needed === null) return t(n ? "c_far_words" : "c_far_none_words", values);
   return t(n ? "c_far" : "c_far_none", values);
 }
 
 /** Returns why a step was left out. */
-function leftOut(kind, { steps, settings, hasModel, failed }) {
+function leftOut(kind, { steps, settings, hasModel, failed, rewrite_failed: rewriteFailed }) {
   const last = steps.at(-1);
   if (last?.enough) return t("c_not_needed");
+  if (kind === "rewrite" && rewriteFailed) return t(`c_rewrite_${rewriteFailed}`);
   if (failed) return "";
-  if (last?.similarity === null) return t("c_not_empty");
+  if (last?.similarity === null && last.kind !== "rewrite" && !rewriteFailed) return t("c_not_empty");
   if (kind === "conversation") return t("c_not_alone");
   if (!hasModel) return t("c_not_model");
-  return t(settings.rewrite ? "c_not_came" : "c_not_on");
+  return settings.rewrite ? "" : t("c_not_on");
 }
 
 function Step({ kind, result }) {

@@ -4,7 +4,7 @@ import { html, useMemo } from "./vendor/htm-preact.js";
 import { send } from "./api.js";
 import { createFeed, useFeed } from "./feed.js";
 import { number, reasonOf, t } from "./i18n.js";
-import { Bones, Failed } from "./parts.js";
+import { Bones, Failed, ownName } from "./parts.js";
 import { compact, money } from "./units.js";
 
 const OPERATIONS = ["facts", "decide", "summary", "procedure", "rewrite"];
@@ -59,7 +59,7 @@ export function NotRead({ feed, now }) {
 export function Usage({ app }) {
   const feed = useMemo(() => createFeed(() => send("GET", "/stats", { query: { user_id: app.user } })), [app.user]);
   const now = useFeed(feed);
-  const name = app.user ?? app.caller.user_id;
+  const name = app.user ?? ownName(app.caller);
   return html`<section class="view"><div class="page"><div class="head"><div><h1>${t("usage")}</h1>
       <p>${name ? t("usage_of", { name }) : t("usage_own")}</p></div></div>
     <${NotRead} feed=${feed} now=${now} />

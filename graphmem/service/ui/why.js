@@ -1,6 +1,6 @@
 // Why a hit was found, in words.
 
-import { countSteps } from "./chain.js";
+import { NEXT_MESSAGE, countSteps } from "./chain.js";
 import { list, ordinal, t } from "./i18n.js";
 import { splitAtWords } from "./marks.js";
 
@@ -29,24 +29,33 @@ function reasonsOf({ memory, explain: { arms } }, asked, maxRank) {
   return text && text[0].toUpperCase() + text.slice(1);
 }
 
-/** Returns the sentence about the path to a hit, "" without one. */
-function wayOf({ explain: { path } }, hits) {
+/** Returns the sentence about the steps from a memory on to a hit, "" without any. */
+function stepsOf({ explain: { path } }, hits) {
   const { memories, names } = countSteps(path);
-  if (path[0].type === "entity") return t(names ? "why_leads" : "why_question", { name: path[0].name, n: names });
   if (memories < 2) return "";
-  const start = hits.findIndex((one) => one.id === path[0].id);
+  const first = path.findIndex((step) => step.type === "memory");
+  const start = hits.findIndex((one) => one.id === path[first].id);
   const from = start < 0 ? t("why_found") : t("why_hit", { n: start + 1 });
   if (names) return t(memories === 2 ? "why_shares" : "why_from", { from, n: names });
-  const isLater = path[0].at <= path.at(-1).at;
+  const isLater = path[first + 1].predicate === NEXT_MESSAGE;
   if (memories === 2) return t(isLater ? "why_follows" : "why_precedes", { from });
   return t(isLater ? "why_later" : "why_earlier", { from, n: memories - 1 });
+}
+
+/** Returns the sentences about the path to a hit, "" without one. */
+function wayOf(hit, hits) {
+  const [{ type, name }] = hit.explain.path;
+  if (type !== "entity") return stepsOf(hit, hits);
+  const { names } = countSteps(hit.explain.path);
+  if (names) return t("why_leads", { name, n: names });
+  return [t("why_question", { name }), stepsOf(hit, hits)].filter(Boolean).join(t("why_space"));
 }
 
 /** Returns why a hit was found. `place` counts from 0; `asked` are the words of the question. */
 export function whyOf(hit, place, hits, asked) {
   const way = wayOf(hit, hits);
-  if (!way) return reasonsOf(hit, asked, Infinity) || t("why_beside");
-  const reasons = reasonsOf(hit, asked, BEST_RANK);
+  const reasons = reasonsOf(hit, asked, way ? BEST_RANK : Infinity);
+  if (!way && !reasons) return t("why_beside");
   const likeness = hit.explain.arms.dense?.rank;
   const isFurther = countSteps(hit.explain.path).names > 0 && likeness > place + 1;
   return [way, reasons && t("why_sentence", { text: reasons }), isFurther && t("why_likeness", { n: likeness })]

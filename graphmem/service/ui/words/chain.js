@@ -6,4 +6,5 @@ export default {
   path_answer: ["The answer", "答案"],
   path_found: ["Found", "找到"],
   path_next: ["next in the conversation", "对话中的下一句"],
+  path_previous: ["just before in the conversation", "对话中的上一句"],
 };

@@ -34,6 +34,7 @@ export default {
   whose_choose: ["Memory of {name}. Choose another", "{name}的记忆，选择其他人"],
   everybody: ["Everybody", "所有人"],
   nobody: ["Choose a user", "选择用户"],
+  agent_with: ["{agent} with {name}", "{agent}与{name}"],
   you: ["You", "你"],
   user_typed: ["Open “{name}”", "打开“{name}”"],
   user_first: ["Choose whose memory to see.", "请先选择要看谁的记忆。"],

@@ -34,7 +34,7 @@ export default {
   key_make_not: ["Make none", "不新建"],
   key_not_made: ["Not made: {reason}", "未能新建：{reason}"],
   key_made: ["The key “{label}” is made", "密钥“{label}”已新建"],
-  key_once: ["It is shown this once. Copy it now: it cannot be read again.", "只显示这一次，请现在复制：之后无法再查看。"],
+  key_once: ["It is shown this once. Copy it now: after “I have it” it cannot be read again.", "只显示这一次，请现在复制：点“已经保存”之后无法再查看。"],
   key_whole: ["The whole key", "完整的密钥"],
   key_leave: ["I have it", "已经保存"],
   key_start: ["Begins with", "开头"],

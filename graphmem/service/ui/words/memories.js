@@ -3,6 +3,7 @@
 export default {
   title: ["What is remembered of {name}", "{name}的记忆"],
   title_own: ["What is remembered of you", "关于你的记忆"],
+  title_agent: ["What {agent} remembers of you", "{agent}关于你的记忆"],
   title_all: ["What is remembered of everybody", "所有人的记忆"],
   total: ["{n} memory|{n} memories", "{n} 条"],
   add: ["Add", "添加"],
@@ -84,6 +85,11 @@ export default {
   ev_details: ["Details changed, the words stayed", "改了细节，文字未变"],
   undo_of: ["Undo: {what}, {when}", "撤销：{what}，{when}"],
   undone: ["Taken back.", "已撤销。"],
+  ev_undo: ["Taken back", "已撤销"],
+  changed_meanwhile: [
+    "it was changed meanwhile, as its history shows. Save once more to put your words in that place.",
+    "这条记忆刚被别处改过，见下方历史。再次保存即可换成你的文字。",
+  ],
   undo_refused: ["Not undone: it was changed again since.", "未能撤销：此后又有改动。"],
   nothing_to_undo: ["There is nothing to undo on this page.", "此页没有可撤销的改动。"],
   no_memory: ["There is no such memory here.", "这里没有这条记忆。"],
@@ -119,14 +125,15 @@ export default {
     "告诉它一件事，或者把正在用的聊天软件接上来。三种方式任选其一：",
   ],
   first_rest: ["Tell it something", "告诉它一件事"],
-  first_rest_do: ["From a terminal, with the whole key in place of its beginning.", "在终端运行，把密钥开头换成完整的密钥。"],
+  first_rest_do: ["From a terminal.", "在终端运行。"],
   first_mem0: ["From a program that uses mem0", "在使用 mem0 的程序里"],
   first_mem0_do: ["The client stays; its host changes.", "客户端不变，只改 host。"],
   first_chat: ["From a chat client", "在聊天软件里"],
   first_chat_do: [
-    "Set the base URL and this key; memories are added to each chat.",
-    "设置 base URL 和这把密钥，每次对话都会带上记忆。",
+    "Set the base URL and the key; memories are added to each chat.",
+    "设置 base URL 和密钥，每次对话都会带上记忆。",
   ],
+  first_key: ["Put the whole key in place of its beginning.", "请把密钥开头换成完整的密钥。"],
   first_wait: ["Waiting for the first memory", "正在等待第一条记忆"],
   first_look: ["Look again", "再看看"],
 };

@@ -28,6 +28,7 @@ export default {
   lamp_well: ["All in step", "全部同步"],
   lamp_behind: ["{name} {n} behind", "{name}落后 {n} 条"],
   lamp_refused: ["{name}: {n} refused", "{name}拒收 {n} 条"],
+  lamp_failed: ["{n} job failed|{n} jobs failed", "{n} 项任务失败"],
   lamp_away: ["{name} out of reach", "{name}无法连接"],
   lamp_ledger: ["Ledger out of reach", "账本无法连接"],
   lamp_service: ["No answer", "服务无应答"],
@@ -46,6 +47,7 @@ export default {
   store_oldest: [", oldest {span}", "，最久 {span}"],
   store_behind_so: [". Searches wait for it, or answer without it.", "。搜索会等待它，或不用它回答。"],
   store_refused: ["{n} row refused by the store.|{n} rows refused by the store.", "存储拒收 {n} 行。"],
+  store_refused_do: ["“Verify now” shows which, and offers to repair them.", "点“立即校验”可查看是哪些并修复。"],
   store_away: ["Out of reach; tried again in the background.", "无法连接，正在后台重试。"],
 
   verify: ["Verify now", "立即校验"],
@@ -75,11 +77,15 @@ export default {
   jobs_waiting: ["waiting", "等待"],
   jobs_running: ["running", "运行"],
   jobs_failed: ["failed", "失败"],
+  jobs_failed_do: [
+    "Failed jobs are tried again in the background. “Try again” runs them now, and says why they fail.",
+    "失败的任务会在后台重试。点“重试”可立即运行并查看失败原因。",
+  ],
   jobs_oldest: ["oldest", "最久"],
   trying: ["Trying", "正在重试"],
   retry_done: ["Nothing is left to do.", "全部完成。"],
   retry_pending: ["Tried again; some work is still waiting.", "已重试，仍有任务在等待。"],
-  retry_failed: ["{n} failed again ({error}).", "{n} 项再次失败（{error}）。"],
+  retry_failed: ["{n} failed again: {cause}.", "{n} 项再次失败：{cause}。"],
   not_retried: ["Not tried again: {reason}", "未能重试：{reason}"],
 
   by_cost: ["Cost by operation", "按操作的费用"],
