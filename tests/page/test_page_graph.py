@@ -229,6 +229,7 @@ def test_a_name_and_a_speaker_are_the_same_everywhere(site: Site) -> None:
 
 def test_notices_the_slider_and_the_menu_cover_and_move_nothing(site: Site) -> None:
     add_story(site)
+    site.page.set_viewport_size({"width": 1440, "height": 460})
     panel = show(site, "#graph?around=Dora")
     panel.get_by_role("button", name="Same as…").click()
     menu, edge = (one.bounding_box() for one in (panel.locator(".menu"), panel))
