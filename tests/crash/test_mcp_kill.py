@@ -7,7 +7,6 @@ import random
 import signal
 from pathlib import Path
 
-import pytest
 from support.mcp_clients import ANA, raw_server
 
 from graphmem import Memory
