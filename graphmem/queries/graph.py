@@ -108,6 +108,8 @@ def _memory_attributes(record: MemoryRecord) -> dict[str, Any]:
         "memory": record.text,
         "kind": record.kind.value,
         "speaker": record.speaker,
+        "actor_id": record.actor_id,
+        "role": record.role,
         "at": record.at.isoformat(),
         "valid_from": record.valid_from.isoformat(),
         "valid_to": _iso_format(record.valid_to),

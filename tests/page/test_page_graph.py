@@ -37,6 +37,12 @@ FILLED = f"""(name) => {{ {PIXELS}
   const [x, y] = [left + (at % canvas.width) * scale, top + Math.floor(at / canvas.width) * scale];
   return {{ count: found.length, x, y }};
 }}"""
+# Where the uppermost pixel is that is not empty.
+TOP = f"""() => {{ {PIXELS}
+  const place = pixels.findIndex((value, place) => place % 4 === 3 && value > 0);
+  const {{ top, width }} = canvas.getBoundingClientRect();
+  return top + Math.floor(place / 4 / canvas.width) * (width / canvas.width);
+}}"""
 
 
 @pytest.fixture
@@ -142,11 +148,9 @@ def test_a_name_is_changed_and_the_change_taken_back(site: Site) -> None:
     panel = show(site, "#graph?around=Bergen")
     panel.get_by_role("button", name="Rename").click()
     field = panel.get_by_label("Name to show")
-    site.expected.append(REFUSED.format(400))
     field.fill(" ")
     field.press("Enter")
-    panel.locator(".hint.bad").wait_for()
-    assert field.get_attribute("aria-invalid") == "true"
+    assert panel.get_by_role("button", name="Save").is_disabled()
     field.fill("Bjørgvin")
     field.press("Enter")
     panel.locator("h2.named", has_text="Bjørgvin").wait_for()
@@ -186,7 +190,7 @@ def test_another_day_is_shown_and_nothing_can_be_changed_there(site: Site) -> No
     slider = site.page.get_by_label("As of which day")
     slider.focus()
     site.page.keyboard.press("Home")
-    site.page.get_by_text("As it was on 3 March 2025. Nothing can be changed here.").wait_for()
+    site.page.get_by_text("What held on 3 March 2025, in today’s words. Read-only.").wait_for()
     assert "as_of=2025-03-03" in site.page.url
     picture(site, "1 memory around Dora")
     panel.get_by_text("Named in 1 memory since").wait_for()
@@ -194,6 +198,53 @@ def test_another_day_is_shown_and_nothing_can_be_changed_there(site: Site) -> No
     site.page.get_by_role("button", name="Back to today").click()
     panel.get_by_role("button", name="Rename").wait_for()
     assert "as_of" not in site.page.url
+
+
+def test_any_address_gives_a_graph(site: Site) -> None:
+    add_story(site)
+    for query in ("as_of=garbage", "as_of=2025-02-30", "as_of=2999-01-01", "path=%20,,%zz", "hops=x&q=%", "around=%20"):
+        show(site, f"#graph?{query}")
+        site.page.reload()
+        site.page.locator(".net[data-open]").wait_for()
+        assert site.page.locator(".say").count() == 0, query
+        assert site.page.locator(".clock output small").text_content() == "now", query
+
+
+def test_a_name_and_a_speaker_are_the_same_everywhere(site: Site) -> None:
+    site.add("Clara Berg met Dora.", timestamp="2025-03-03T12:00:00+00:00")
+    for text in ("Clara sings.", "Clara paints."):
+        site.add(text, timestamp="2025-04-14T12:00:00+00:00")
+    said = "Then Clara may rest."
+    site.memory.add([{"role": "assistant", "content": said}], user_id="ana")
+    site.memory.alias("Clara", "Clara Berg", user_id="ana")
+    panel = show(site)
+    line = panel.locator(".quote", has_text=said).locator(".who")
+    assert line.text_content() == "Assistant"
+    assert panel.locator(".chips .chip", has_text="Clara").all_inner_texts() == ["Clara Berg"]
+    panel.locator(".chip", has_text="Clara Berg").click()
+    panel.locator("h2.named", has_text="Clara Berg").wait_for()
+    panel.get_by_role("heading", name="Also called").wait_for()
+    assert line.text_content() == "Assistant"
+
+
+def test_notices_the_slider_and_the_menu_cover_and_move_nothing(site: Site) -> None:
+    add_story(site)
+    site.page.set_viewport_size({"width": 1440, "height": 460})
+    panel = show(site, "#graph?around=Dora")
+    panel.get_by_role("button", name="Same as…").click()
+    menu, edge = (one.bounding_box() for one in (panel.locator(".menu"), panel))
+    assert edge["x"] <= menu["x"] and menu["x"] + menu["width"] <= edge["x"] + edge["width"]
+    ruler = site.page.locator(".ruler")
+    before = ruler.bounding_box()
+    for day in ("2025-05-01", "2025-09-30"):
+        show(site, f"#graph?around=Dora&as_of={day}")
+        site.page.get_by_text("What held on").wait_for()
+        assert ruler.bounding_box() == before
+    picture(site, "3 memories around Dora")
+    notice = site.page.locator(".notes .say").bounding_box()
+    site.page.wait_for_function(f"() => ({FILLED})('other').count > 0")
+    top = site.page.evaluate(TOP)
+    assert top > notice["y"] + notice["height"]
 
 
 def test_the_keyboard_alone_is_enough(site: Site) -> None:

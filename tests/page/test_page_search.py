@@ -136,7 +136,7 @@ def test_filters_are_in_the_address_and_outlive_a_reload(site: Site) -> None:
     ask(site)
     page = site.page
     page.get_by_label("As of").fill("2025-05-01")
-    page.get_by_text("As it was on 1 May 2025. Nothing can be changed here.").wait_for()
+    page.get_by_text("What held on 1 May 2025, in today’s words. Read-only.").wait_for()
     assert hit(site, "Kestrel Ferries carries").count() == 0
     page.get_by_role("button", name="Kinds").click()
     page.get_by_role("option", name="Episodes", exact=True).click()
@@ -145,14 +145,14 @@ def test_filters_are_in_the_address_and_outlive_a_reload(site: Site) -> None:
     page.wait_for_url("**top_k=5**")
     assert re.search(r"#search\?q=Who.*&kinds=episode&top_k=5&as_of=2025-05-01$", page.url)
     page.reload()
-    page.get_by_text("As it was on 1 May 2025.").wait_for()
+    page.get_by_text("What held on 1 May 2025").wait_for()
     assert page.get_by_label("Question").input_value() == QUESTION
     assert hit(site, "Imagine").count() == 1
     assert "as_of=2025-05-01" in page.get_by_role("link", name="Show in the graph").get_attribute("href")
     page.get_by_role("button", name="Back to today").click()
     hit(site, "Kestrel Ferries carries").wait_for()
     page.go_back()
-    page.get_by_text("As it was on 1 May 2025.").wait_for()
+    page.get_by_text("What held on 1 May 2025").wait_for()
     page.get_by_role("button", name="Take the filters off").click()
     hit(site, "Kestrel Ferries carries").wait_for()
     page.get_by_label("Day", exact=True).fill("2025-04-14")

@@ -42,6 +42,8 @@ class MemoryNode(BaseModel):
     memory: str
     kind: str
     speaker: str | None
+    actor_id: str | None
+    role: str | None
     at: str
     valid_from: str
     valid_to: str | None

@@ -26,7 +26,7 @@ export function countSteps(path) {
 
 /** The words of a memory; names are underlined in the colour of their type, words of the question with dots. */
 function Words({ text, names, asked }) {
-  const types = new Map(names.map((one) => [one.name, one.entity_type.toLowerCase()]));
+  const types = new Map(names.flatMap(({ name, names: all = [name], entity_type: type }) => all.map((one) => [one, type.toLowerCase()])));
   const pieces = (part) => splitAtWords(part, asked).map((piece, place) => (place % 2 ? html`<b class="asked">${piece}</b>` : piece));
   return splitAtNames(text, [...types.keys()]).map((part, place) =>
     place % 2 ? html`<mark class=${types.get(part)}>${part}</mark>` : pieces(part));
@@ -49,8 +49,8 @@ function Link({ step }) {
 }
 
 /**
- * Draws `path`, that of a hit's explanation: `{type: "memory", id, memory, at, role, actor_id}`, `{type: "entity", key, name, entity_type}` and
- * `{type: "relation", predicate}` in turn.
+ * Draws `path`, that of a hit's explanation: `{type: "memory", id, memory, at, role, actor_id}`, `{type: "entity", key, name, entity_type}` (`names`,
+ * if there are several) and `{type: "relation", predicate}` in turn.
  *
  * `question`: its words are marked in the first memory. `user`: whose memory it is. `isAnswer`: the path of the first hit. `short`: one below the other,
  * for panels. `appears`: from left to right, once.

@@ -3,9 +3,10 @@
 import { html, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./vendor/htm-preact.js";
 import { addressOf } from "./addresses.js";
 import { send } from "./api.js";
+import { beginOfDay, endOfDay, readPastDay } from "./days.js";
 import { pathThrough, readGraph } from "./graph_data.js";
 import { Panel } from "./graph_panel.js";
-import { Ruler, momentOf } from "./graph_ruler.js";
+import { Ruler } from "./graph_ruler.js";
 import { day, reasonOf, t, typeName, TYPES } from "./i18n.js";
 import { Failed, Icon, IconButton } from "./parts.js";
 
@@ -15,14 +16,17 @@ const USUAL_HOPS = 2;
 const NEWEST = 300;
 const ALL = 10_000;
 const MAX_PATH = 10;
-const MAX_SUGGESTED = 1000;
+// Characters of a name that the service takes.
+const MAX_NAME = 512;
+const MAX_ENTITIES = 1000;
 
 const entityPath = (key) => `/graph/entities/${encodeURIComponent(key)}`;
 
-/** Reads what the address of the view says. */
+/** Returns what the address of the view says; anything may stand in it. */
 function readQuery({ around = "", hops, as_of: asOf = "", path = "", q = "" }) {
   const wanted = HOPS.includes(Number(hops)) ? Number(hops) : USUAL_HOPS;
-  return { around, hops: wanted, asOf, path: path.split(",").filter(Boolean).slice(0, MAX_PATH), q };
+  const ids = path.split(",").map((one) => one.trim()).filter((one) => one && one.length <= MAX_NAME);
+  return { around: around.trim().slice(0, MAX_NAME), hops: wanted, asOf: readPastDay(asOf), path: ids.slice(0, MAX_PATH), q };
 }
 
 /** Loads the graph that the address asks for; the one before stays until it is there. `centre` is the id of the node in its middle. */
@@ -33,13 +37,16 @@ function useGraph(app, { around, hops, asOf, path }) {
   const load = useCallback(async () => {
     const mine = (round.current += 1);
     setState((now) => ({ ...now, isBusy: true, problem: "" }));
-    const scope = { user_id: app.user, as_of: asOf && momentOf(asOf) };
+    const scope = { user_id: app.user, as_of: asOf && endOfDay(asOf) };
     const centres = [...(around ? [around] : []), ...path];
     const read = (centre) => send("GET", "/graph", { query: { ...scope, around: centre, hops, limit: ALL } });
     try {
-      const answers = await Promise.all(centres.length ? centres.map(read) : [send("GET", "/graph", { query: { ...scope, limit: NEWEST } })]);
+      const [entities, ...answers] = await Promise.all([
+        send("GET", "/graph/entities", { query: { user_id: app.user, limit: MAX_ENTITIES } }),
+        ...(centres.length ? centres.map(read) : [send("GET", "/graph", { query: { ...scope, limit: NEWEST } })]),
+      ]);
       const centre = around && (await centreOf(answers[0], around, scope));
-      if (mine === round.current) setState({ graph: readGraph(answers, [...path, centre]), centre, isBusy: false, problem: "" });
+      if (mine === round.current) setState({ graph: readGraph(answers, entities, [...path, centre]), centre, isBusy: false, problem: "" });
     } catch (error) {
       const problem = reasonOf(error);
       if (mine === round.current) setState((now) => ({ ...now, isBusy: false, problem }));
@@ -102,20 +109,15 @@ function Legend({ graph, hidden, onToggle }) {
     <span>${nameOf(group)}</span><span class="count num">${counts.get(group)}</span></button>`)}</div>`;
 }
 
-function Top({ app, around, hops, hasMiddle, field, onAround, onHops }) {
+function Top({ around, hops, hasMiddle, names, field, onAround, onHops }) {
   const [text, setText] = useState(around);
-  const [names, setNames] = useState([]);
   useLayoutEffect(() => setText(around), [around]);
-  const suggest = () => {
-    const query = { user_id: app.user, limit: MAX_SUGGESTED };
-    if (!names.length) send("GET", "/graph/entities", { query }).then((found) => setNames(found.map((one) => one.name)), () => {});
-  };
   const onKeyDown = (event) => {
     if (event.key === "Enter") onAround(text.trim());
   };
   return html`<div class="top"><h1>${t("graph")}</h1>
     <input class="field" type="search" ref=${field} aria-label=${t("graph_around")} placeholder=${t("graph_around_hint")} value=${text} list="graph-names"
-      onFocus=${suggest} onInput=${(event) => setText(event.target.value)} onKeyDown=${onKeyDown} />
+      onInput=${(event) => setText(event.target.value)} onKeyDown=${onKeyDown} />
     <datalist id="graph-names">${names.map((name) => html`<option key=${name} value=${name} />`)}</datalist>
     ${hasMiddle && html`<div class="seg" role="group" aria-label=${t("graph_hops")}>${HOPS.map((one) => html`<button type="button" key=${one}
       aria-pressed=${String(one === hops)} onClick=${() => onHops(one)}>${one === 1 ? t("graph_hop_1") : one}</button>`)}</div>`}</div>`;
@@ -210,11 +212,12 @@ export function Graph({ app, id, query }) {
   const isEmpty = graph && !isBusy && !graph.nodes.size;
   return html`<section class="view" ref=${root}><div class="atlas">
     <div class=${isBusy && graph ? "stage stale" : "stage"}>
-      <${Top} app=${app} around=${around} hops=${hops} hasMiddle=${Boolean(around || path.length)} field=${field} onHops=${(n) => go(id, { hops: n === USUAL_HOPS ? "" : n })}
+      <${Top} around=${around} hops=${hops} hasMiddle=${Boolean(around || path.length)} names=${graph?.entities.map((one) => one.name) ?? []}
+        field=${field} onHops=${(n) => go(id, { hops: n === USUAL_HOPS ? "" : n })}
         onAround=${(name) => (name === around ? load() : go("", { around: name, path: "", q: "" }))} />
       <${Picture} graph=${graph} selected=${selected} centre=${graph?.find(centre)} route=${route} hidden=${hidden} onSelect=${select} onToggle=${toggle}>
         <div class="notes">
-          ${asOf && html`<div class="say"><${Icon} name="clock" /><span>${t("graph_past", { day: day(momentOf(asOf)) })}</span>
+          ${asOf && html`<div class="say"><${Icon} name="clock" /><span>${t("graph_past", { day: day(beginOfDay(asOf)) })}</span>
             <button type="button" class="btn small" onClick=${() => setDay("")}>${t("graph_back")}</button></div>`}
           ${problem && html`<${Failed} onRetry=${load}>${t("graph_not_loaded", { reason: problem })}<//>`}
           ${graph && graph.total > graph.nodes.size && html`<div class="say"><span>${t("graph_cut", { n: graph.nodes.size, total: graph.total })}</span></div>`}
@@ -223,7 +226,7 @@ export function Graph({ app, id, query }) {
         </div><//>
       <${Ruler} app=${app} asOf=${asOf} onChange=${setDay} />
     </div>
-    <${Panel} app=${app} graph=${graph} selected=${selected} isMissing=${Boolean(id && graph && !isBusy && !isClosed && !selected)} isPast=${Boolean(asOf)}
+    <${Panel} app=${app} graph=${graph} selected=${selected} isMissing=${Boolean(id && graph && !isBusy && !isClosed && !selected)}
       asOf=${asOf} steps=${steps} path=${path} question=${wanted.q} query=${query} onClose=${close} onChanged=${load}
       onClearPath=${() => go(id, { path: "", q: "" })} />
   </div></section>`;

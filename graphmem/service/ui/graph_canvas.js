@@ -7,6 +7,8 @@ const LABEL_PIXELS = 13;
 const MAX_LABEL = 32;
 const CALM = 200;
 const MARGIN = { top: 56, right: 130, bottom: 96, left: 110 };
+// Above a name stands its label.
+const LABEL_ROOM = 44;
 const LENGTHS = { MENTIONS: 46, RELATES_TO: 90, NEXT: 70 };
 const PULLS = { MENTIONS: 0.5, RELATES_TO: 0.2, NEXT: 0.03 };
 const INKS = ["paper", "ink", "ink-3", "edge", "accent"];
@@ -49,7 +51,7 @@ function pixels(node, scale) {
 }
 
 /**
- * Draws in an element and returns what moves and changes the picture.
+ * Draws in an element and returns what moves and changes the picture. Beside the element, one with the class `notes` may cover its top.
  *
  * `onSelect(id)` is called with the id of a node that was clicked, `onMove(node)` with the name that an arrow key reached.
  */
@@ -224,9 +226,11 @@ export function openCanvas(element, { onSelect, onMove }) {
     const [left, right, top, bottom] = [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
     const [width, height] = [element.clientWidth, element.clientHeight];
     const aside = Math.min(1, width / 800);
-    const room = [width - aside * (MARGIN.left + MARGIN.right), height - MARGIN.top - MARGIN.bottom];
+    const notes = element.parentElement.querySelector(".notes");
+    const above = notes.childElementCount ? notes.offsetTop + notes.offsetHeight + LABEL_ROOM : MARGIN.top;
+    const room = [width - aside * (MARGIN.left + MARGIN.right), height - above - MARGIN.bottom];
     const scale = Math.min(2.2, Math.max(room[0], 50) / (right - left || 1), Math.max(room[1], 50) / (bottom - top || 1));
-    const middle = (top + bottom) / 2 + (MARGIN.bottom - MARGIN.top) / 2 / scale;
+    const middle = (top + bottom) / 2 + (MARGIN.bottom - above) / 2 / scale;
     picture.centerAt((left + right) / 2, middle, time).zoom(scale, time);
   }
 

@@ -2,7 +2,7 @@
 
 const MAX_NODES = 2000;
 
-/** Returns, for each name that is linked to another, the one of them that most memories mention. */
+/** Returns, for each id of an entity that is linked to others, that of them which most memories mention. */
 function chiefNames(links, mentions) {
   const chief = new Map();
   const chiefOf = (id) => (chief.has(id) ? chiefOf(chief.get(id)) : id);
@@ -13,19 +13,23 @@ function chiefNames(links, mentions) {
   return new Map([...chief.keys()].map((id) => [id, chiefOf(id)]));
 }
 
-function nodeOf(node) {
+/** `listed` are the entities of the scope by each of their keys: one of several names is shown under the same name everywhere. */
+function nodeOf(node, listed) {
   if (node.node === "memory") return { ...node, isName: false, group: "memory" };
-  return { id: node.id, key: node.key, label: node.name, type: node.type, isName: true, group: node.type.toLowerCase(), mentions: 0 };
+  const { name, type, aliases = [] } = listed.get(node.key) ?? node;
+  const names = [name, node.name, ...aliases.map((one) => one.name)];
+  return { id: node.id, key: node.key, label: name, names, type, isName: true, group: type.toLowerCase(), mentions: 0 };
 }
 
 /**
  * Reads answers of `GET /graph` as one graph: `nodes` by id, `links`, `near` (ids of neighbours by id), `sameAs` (pairs of keys), `total` (nodes before
- * the largest part was cut off), and `find(id)`, which knows a name's other ids as well.
+ * the largest part was cut off), `entities` (those of `GET /graph/entities`, which tell the name and the type to show), and two functions that return a
+ * node: `find(id)`, which knows a name's other ids as well, and `named(name)`, by any of its names.
  *
- * Names are `{id, key, label, type, group, mentions}`, memories the service's nodes. At most 2,000 nodes are kept: the nearest to `centre`, then the
+ * Names are `{id, key, label, names, type, group, mentions}`, memories the service's nodes. At most 2,000 nodes are kept: the nearest to `centre`, then the
  * newest memories and the names that most memories mention.
  */
-export function readGraph(answers, centre = []) {
+export function readGraph(answers, entities, centre = []) {
   const edges = new Map(answers.flatMap((one) => one.edges).map((edge) => [JSON.stringify([edge.source, edge.target, edge.key]), edge]));
   const mentioned = new Map();
   const linked = [];
@@ -36,7 +40,8 @@ export function readGraph(answers, centre = []) {
   const chiefs = chiefNames(linked, mentioned);
   const idOf = (id) => chiefs.get(id) ?? id;
   const all = new Map();
-  for (const node of answers.flatMap((one) => one.nodes)) if (!chiefs.has(node.id)) all.set(node.id, nodeOf(node));
+  const listed = new Map(entities.flatMap((one) => [one, ...one.aliases].map(({ key }) => [key, one])));
+  for (const node of answers.flatMap((one) => one.nodes)) if (!chiefs.has(node.id)) all.set(node.id, nodeOf(node, listed));
   const links = new Map();
   for (const { source: from, target: to, relationship, predicate } of edges.values()) {
     const [source, target] = [idOf(from), idOf(to)];
@@ -47,7 +52,8 @@ export function readGraph(answers, centre = []) {
   const nodes = cut(all, [...links.values()], centre.map(idOf));
   const kept = [...links.values()].filter((link) => nodes.has(link.source) && nodes.has(link.target));
   const sameAs = linked.map((link) => [link.source, link.target].map((id) => id.slice("entity:".length)));
-  return { nodes, links: kept, near: neighbours(nodes, kept), sameAs, total: all.size, find: (id) => nodes.get(idOf(id)) };
+  const named = (name) => [...nodes.values()].find((node) => node.isName && node.names.includes(name));
+  return { nodes, links: kept, near: neighbours(nodes, kept), sameAs, total: all.size, entities, find: (id) => nodes.get(idOf(id)), named };
 }
 
 function neighbours(nodes, links) {
@@ -84,7 +90,7 @@ export function ranked(nodes) {
 function stepsBetween(graph, before, after) {
   const [here, there] = [before, after].map((one) => [...graph.near.get(one.id)].map((id) => graph.nodes.get(id)).filter((node) => node.isName));
   const [shared] = here.filter((name) => there.includes(name)).sort((a, b) => a.mentions - b.mentions);
-  if (shared) return { steps: [{ type: "entity", key: shared.key, name: shared.label, entity_type: shared.type }], route: [shared.id] };
+  if (shared) return { steps: [{ type: "entity", key: shared.key, name: shared.label, names: shared.names, entity_type: shared.type }], route: [shared.id] };
   const ids = [here, there].map((names) => names.map((one) => one.id));
   const isAcross = ({ source, target }) => ids[0].includes(source) && ids[1].includes(target);
   for (const link of graph.links.filter((one) => one.kind === "RELATES_TO")) {
@@ -107,7 +113,7 @@ export function pathThrough(graph, ids) {
       steps.push(...between.steps);
       route.push(...between.route);
     }
-    steps.push({ type: "memory", id: memory.id, memory: memory.memory, at: memory.at, actor_id: memory.speaker });
+    steps.push({ type: "memory", id: memory.id, memory: memory.memory, at: memory.at, actor_id: memory.actor_id, role: memory.role });
     route.push(memory.id);
     before = memory;
   }

@@ -4,20 +4,21 @@ import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from 
 import { addressOf } from "./addresses.js";
 import { send } from "./api.js";
 import { Chain } from "./chain.js";
+import { endOfDay } from "./days.js";
 import { ranked } from "./graph_data.js";
-import { momentOf } from "./graph_ruler.js";
 import { languageOf, nodes, reasonOf, t, typeName } from "./i18n.js";
-import { Bones, Busy, Chip, Failed, Icon, IconButton, Menu, Time } from "./parts.js";
+import { Bones, Busy, Chip, Failed, Icon, IconButton, Menu, Time, speakerOf } from "./parts.js";
 
 const MAX_MEMORIES = 1000;
-const MAX_NAMES = 1000;
 const [NAMES, MEMORIES] = [40, 8];
 
 const entityPath = (key) => `/graph/entities/${encodeURIComponent(key)}`;
 
-function Quote({ id, text, at, who }) {
-  return html`<div class="quote"><span class="who" lang=${languageOf(who)}>${who}</span><div><p class="read" lang=${languageOf(text)}>
-    <a href=${addressOf("memories", id)}>${text}</a></p><${Time} at=${at} /></div></div>`;
+/** A line of a list of memories; `memory` is a node of the graph or a record. */
+function drawQuote(memory) {
+  const who = speakerOf(memory);
+  return html`<div class="quote" key=${memory.id}><span class="who" lang=${languageOf(who)}>${who}</span><div><p class="read" lang=${languageOf(memory.memory)}>
+    <a href=${addressOf("memories", memory.id)}>${memory.memory}</a></p><${Time} at=${memory.at} /></div></div>`;
 }
 
 /** A part with a list, of which the first `some` are shown until the rest is asked for. */
@@ -42,8 +43,9 @@ function Rename({ name, onSave, onLeave }) {
   const [state, setState] = useState({ isBusy: false, problem: "" });
   const field = useRef();
   useLayoutEffect(() => field.current.select(), []);
+  const isMissing = !draft.trim();
   const save = async () => {
-    if (state.isBusy) return;
+    if (state.isBusy || isMissing) return;
     if (draft.trim() === name) return onLeave();
     setState({ isBusy: true, problem: "" });
     try {
@@ -64,7 +66,8 @@ function Rename({ name, onSave, onLeave }) {
       aria-invalid=${state.problem ? "true" : null} aria-describedby=${state.problem ? "rename-problem" : null}
       onInput=${(event) => setDraft(event.target.value)} onKeyDown=${onKeyDown} />
     ${state.problem && html`<p class="hint bad" id="rename-problem" role="alert">${state.problem}</p>`}
-    <div class="acts"><${Busy} class="primary" busy=${state.isBusy} label=${t("graph_save")} busyLabel=${t("graph_renaming")} onClick=${save} />
+    <div class="acts"><${Busy} class="primary" busy=${state.isBusy} disabled=${state.isBusy || isMissing} title=${isMissing ? t("graph_name_first") : null}
+        label=${t("graph_save")} busyLabel=${t("graph_renaming")} onClick=${save} />
       <button type="button" class="btn quiet" onClick=${onLeave}>${t("graph_keep")}</button></div></div>`;
 }
 
@@ -76,7 +79,7 @@ function useEntity(app, key, asOf, graph, onChanged) {
   const load = useCallback(async () => {
     const mine = (round.current += 1);
     try {
-      const entity = await send("GET", entityPath(key), { query: { ...scope, limit: MAX_MEMORIES, as_of: asOf && momentOf(asOf) } });
+      const entity = await send("GET", entityPath(key), { query: { ...scope, limit: MAX_MEMORIES, as_of: asOf && endOfDay(asOf) } });
       if (mine === round.current) setState({ entity, error: null });
     } catch (error) {
       if (mine === round.current) setState({ entity: null, error });
@@ -98,13 +101,9 @@ function useEntity(app, key, asOf, graph, onChanged) {
   return { ...state, load, rename, link, change };
 }
 
-function SameAs({ app, name, onChoose }) {
-  const [options, setOptions] = useState([]);
-  const load = () => {
-    send("GET", "/graph/entities", { query: { user_id: app.user, limit: MAX_NAMES } }).then((found) =>
-      setOptions(found.filter((one) => one.name !== name).map((one) => ({ value: one.name, label: one.name, count: one.memories }))), () => {});
-  };
-  return html`<${Menu} class="btn quiet" label=${t("graph_same")} options=${options} onOpen=${load} onChoose=${onChoose}
+function SameAs({ graph, name, onChoose }) {
+  const options = graph.entities.filter((one) => one.name !== name).map((one) => ({ value: one.name, label: one.name, count: one.memories }));
+  return html`<${Menu} class="btn quiet" label=${t("graph_same")} options=${options} onChoose=${onChoose}
     typed=${(text) => t("graph_same_typed", { name: text })} button=${() => html`<${Icon} name="same" /><span>${t("graph_same")}</span>`} />`;
 }
 
@@ -142,41 +141,40 @@ function Name({ app, node, graph, asOf, hrefOf, heading, children, onChanged }) 
   return html`
     ${isRenaming && canChange ? html`<${Rename} name=${entity.name} onSave=${saveName} onLeave=${() => setRenaming(false)} />`
       : html`<h2 class="named" tabindex="-1" ref=${heading}><svg class=${`t ${node.group}`} role="img" aria-label=${typeName(node.type)}>
-        <use href=${`#t-${node.group}`} /></svg><span lang=${languageOf(node.label)}>${entity?.name ?? node.label}</span></h2>`}
+        <use href=${`#t-${node.group}`} /></svg><span lang=${languageOf(node.label)}>${node.label}</span></h2>`}
     ${!entity && !error && html`<${Bones} rows=${2} />`}
     ${error && html`<${Failed} onRetry=${load}>${t("graph_not_loaded", { reason: reasonOf(error) })}<//>`}
     ${entity?.memories.length > 0 && html`<p class="byline">${nodes("graph_named", { n: entity.memories.length, when: html`<${Time} at=${earliest} as="day" />` })}</p>`}
     ${canChange && !isRenaming && html`<div class="acts"><button type="button" class="btn" onClick=${() => setRenaming(true)}>
-      <${Icon} name="edit" /><span>${t("graph_rename")}</span></button><${SameAs} app=${app} name=${entity.name} onChoose=${join} /></div>`}
+      <${Icon} name="edit" /><span>${t("graph_rename")}</span></button><${SameAs} graph=${graph} name=${entity.name} onChoose=${join} /></div>`}
     ${problem && html`<p class="hint bad" role="alert">${problem}</p>`}
     ${children}
     ${entity && html`<${Relations} relations=${entity.relations} own=${own} hrefOf=${hrefOf} graph=${graph} />
       ${entity.aliases.length > 0 && html`<section class="part"><h2><span>${t("graph_aliases")}</span></h2><div class="chips">${entity.aliases.map((alias) => html`
-        <span class="alias" key=${alias.key}><${Chip} name=${alias.name} type=${node.type} href=${hrefOf({ name: alias.name })} />
+        <span class="alias" key=${alias.key}><${Chip} name=${alias.name} type=${node.type} href=${hrefOf({ label: alias.name })} />
           ${canChange && html`<button type="button" class="btn quiet small" aria-label=${t("graph_separate_name", { name: alias.name })} onClick=${() => separate(alias)}>
             <${Icon} name="undo" /><span>${t("graph_separate")}</span></button>`}</span>`)}</div></section>`}
-      <${Listed} title=${t("graph_said_in")} items=${entity.memories} some=${MEMORIES} draw=${(one) => html`<${Quote} key=${one.id} id=${one.id}
-        text=${one.memory} at=${one.at} who=${one.actor_id ?? ""} />`} />`}`;
+      <${Listed} title=${t("graph_said_in")} items=${entity.memories} some=${MEMORIES} draw=${drawQuote} />`}`;
 }
 
 /** Relations of the entity with these names: "predicate →" leads to another, "predicate ←" comes from there. */
 function Relations({ relations, own, graph, hrefOf }) {
   if (!relations.length) return null;
-  const typeOf = (name) => [...graph.nodes.values()].find((node) => node.isName && node.label === name)?.type ?? "Other";
   return html`<section class="part"><h2><span>${t("graph_relations")}</span></h2><dl class="rel">${relations.map((one) => {
     const isOut = own.has(one.source);
-    const other = isOut ? one.target : one.source;
-    return html`<dt class=${isOut ? "" : "from"}>${one.relationship}</dt><dd><${Chip} name=${other} type=${typeOf(other)} href=${hrefOf({ name: other })} /></dd>`;
+    const name = isOut ? one.target : one.source;
+    const other = graph.named(name) ?? { label: name, type: "Other" };
+    return html`<dt class=${isOut ? "" : "from"}>${one.relationship}</dt><dd><${Chip} name=${other.label} type=${other.type} href=${hrefOf(other)} /></dd>`;
   })}</dl></section>`;
 }
 
 function Slip({ node, graph, hrefOf, heading, children }) {
+  const who = speakerOf(node);
   const near = [...graph.near.get(node.id)].map((id) => graph.nodes.get(id));
   const beside = (end, other) => graph.links.filter((link) => link.kind === "NEXT" && link[end] === node.id).map((link) => graph.nodes.get(link[other]));
-  const quotes = (title, some) => html`<${Listed} title=${title} items=${some} some=${MEMORIES} draw=${(one) => html`<${Quote} key=${one.id} id=${one.id}
-    text=${one.memory} at=${one.at} who=${one.speaker ?? ""} />`} />`;
+  const quotes = (title, some) => html`<${Listed} title=${title} items=${some} some=${MEMORIES} draw=${drawQuote} />`;
   return html`<p class="read words named" tabindex="-1" ref=${heading} lang=${languageOf(node.memory)}>${node.memory}</p>
-    <p class="byline">${node.speaker && html`<b lang=${languageOf(node.speaker)}>${node.speaker}</b> `}<${Time} at=${node.at} /></p>
+    <p class="byline">${who && html`<b lang=${languageOf(who)}>${who}</b> `}<${Time} at=${node.at} /></p>
     <div class="acts"><a class="btn" href=${addressOf("memories", node.id)}>${t("graph_open")}</a></div>
     ${children}
     <${Listed} title=${t("graph_all_names")} class="chips" items=${near.filter((one) => one.isName)} some=${NAMES} draw=${(one) => html`<${Chip} key=${one.id}
@@ -192,8 +190,7 @@ function Overview({ graph, hrefOf, heading, children }) {
     ${children}
     <${Listed} title=${t("graph_all_names")} class="chips" items=${names} some=${NAMES} draw=${(one) => html`<${Chip} key=${one.id} name=${one.label}
       type=${one.type} href=${hrefOf(one)} />`} />
-    <${Listed} title=${t("graph_all_memories")} items=${memories} some=${MEMORIES} draw=${(one) => html`<${Quote} key=${one.id} id=${one.id} text=${one.memory}
-      at=${one.at} who=${one.speaker ?? ""} />`} />`;
+    <${Listed} title=${t("graph_all_memories")} items=${memories} some=${MEMORIES} draw=${drawQuote} />`;
 }
 
 /** `selected` is a node of the graph or null; `steps` are those of the path over `path`; `isMissing`: the selected node is not in this graph. */
@@ -204,11 +201,8 @@ export function Panel({ app, graph, selected, isMissing, asOf, steps, path, ques
     if (former.current !== null && selected && former.current !== selected.id) heading.current?.focus({ preventScroll: true });
     if (graph) former.current = selected?.id ?? "";
   }, [selected?.id, graph]);
-  // A name of this graph is selected in it; around another one, another graph is drawn.
-  const hrefOf = ({ id, name }) => {
-    const found = id ?? [...graph.nodes.values()].find((node) => node.isName && node.label === name)?.id;
-    return found ? addressOf("graph", found, query) : addressOf("graph", "", { ...query, around: name, path: "", q: "" });
-  };
+  // A node of this graph is selected in it; around another name, another graph is drawn.
+  const hrefOf = ({ id, label }) => (id ? addressOf("graph", id, query) : addressOf("graph", "", { ...query, around: label, path: "", q: "" }));
   const pathPart = html`<${PathPart} steps=${steps} path=${path} question=${question} app=${app} onClear=${onClearPath} />`;
   const given = { app, graph, hrefOf, heading };
   return html`<aside class="panel" aria-label=${t("graph_panel")}>

@@ -2,25 +2,15 @@
 
 import { html, useEffect, useLayoutEffect, useState } from "./vendor/htm-preact.js";
 import { send } from "./api.js";
+import { beginOfDay } from "./days.js";
 import { day, localDay, month, t } from "./i18n.js";
 
 const DAY = 86_400_000;
 const [WIDTH, HEIGHT] = [400, 26];
 const MONTHS = 4;
 
-/** Returns the last moment of a day (YYYY-MM-DD, local time) in UTC; any other text, such as a moment, as it is. */
-export function momentOf(asOf) {
-  const parts = asOf.match(/^(\d{4})-(\d\d)-(\d\d)$/);
-  return parts ? new Date(Number(parts[1]), parts[2] - 1, Number(parts[3]) + 1, 0, 0, 0, -1).toISOString() : asOf;
-}
-
-const dayNumber = (text) => Math.round(Date.parse(`${text.slice(0, 10)}T00:00:00Z`) / DAY);
+const dayNumber = (text) => Math.round(Date.parse(text) / DAY);
 const dayText = (number) => new Date(number * DAY).toISOString().slice(0, 10);
-
-function numberOf(asOf, today) {
-  const parsed = new Date(momentOf(asOf));
-  return asOf && !Number.isNaN(parsed.getTime()) ? dayNumber(localDay(parsed)) : today;
-}
 
 function Bars({ days, first, last, shown }) {
   const [most, span] = [Math.max(...days.map((one) => one.memories)), Math.max(1, last - first)];
@@ -33,11 +23,11 @@ function Bars({ days, first, last, shown }) {
   })}</svg>`;
 }
 
-/** `asOf` is what the address says, "" for today; `onChange` is called with a day once the thumb is let go, with "" for today. */
+/** `asOf` is the day that is shown, "" for today; `onChange` is called with a day once the thumb is let go, with "" for today. */
 export function Ruler({ app, asOf, onChange }) {
   const [days, setDays] = useState([]);
   const today = dayNumber(localDay(new Date()));
-  const chosen = numberOf(asOf, today);
+  const chosen = asOf ? dayNumber(asOf) : today;
   const [shown, setShown] = useState(chosen);
   useLayoutEffect(() => setShown(chosen), [chosen]);
   useEffect(() => {
@@ -49,12 +39,12 @@ export function Ruler({ app, asOf, onChange }) {
   const months = Array.from({ length: MONTHS }, (_, place) => first + ((today - first) * place) / (MONTHS - 1));
   const isLong = today - first > 300;
   const choose = (number) => onChange(number >= today ? "" : dayText(number));
-  const words = day(momentOf(dayText(shown)));
+  const words = day(beginOfDay(dayText(shown)));
   return html`<div class="clock"><output><b>${t("graph_as_of", { day: words })}</b><small>${shown >= today ? t("graph_now") : "\u00a0"}</small></output>
     <div class="ruler">${past.length > 0 && html`<${Bars} days=${past} first=${first} last=${today} shown=${shown} />`}
       <input type="range" min=${first} max=${today} value=${shown} aria-label=${t("graph_day")} aria-valuetext=${words} disabled=${first === today}
         onInput=${(event) => setShown(Number(event.target.value))} onChange=${(event) => choose(Number(event.target.value))} />
       <div class="months" aria-hidden="true">${today - first > 60 && months.map((number) => html`<span key=${number}>
-        ${month(momentOf(dayText(Math.round(number))), isLong)}</span>`)}</div></div>
+        ${month(beginOfDay(dayText(Math.round(number))), isLong)}</span>`)}</div></div>
     <button type="button" class="btn quiet small" disabled=${shown >= today} onClick=${() => onChange("")}><span>${t("graph_today")}</span></button></div>`;
 }

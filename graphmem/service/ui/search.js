@@ -4,8 +4,8 @@ import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from 
 import { addressOf } from "./addresses.js";
 import { send } from "./api.js";
 import { Chain, countSteps } from "./chain.js";
-import { beginOfDay, readDay } from "./days.js";
-import { day, decimal, languageOf, list, localDay, reasonOf, t } from "./i18n.js";
+import { beginOfDay, endOfDay, readDay, readPastDay } from "./days.js";
+import { day, decimal, languageOf, list, reasonOf, t } from "./i18n.js";
 import { askedWords } from "./marks.js";
 import { Bones, Busy, Failed, Icon, Menu, Time, speakerOf } from "./parts.js";
 import { whyOf } from "./why.js";
@@ -23,12 +23,11 @@ const BUSY_AFTER = 150;
 
 /** Returns the question and the filters of an address, in which anything may stand. */
 function readQuery({ q = "", kinds = "", top_k: count = "", as_of: asOf = "", day: from = "" }) {
-  const isPast = readDay(asOf) && asOf < localDay(new Date());
   return {
     q: q.trim(),
     kinds: KINDS.includes(kinds) ? kinds : "",
     top_k: /^[1-9]\d{0,2}$/.test(count) ? count : DEFAULT_COUNT,
-    as_of: isPast ? asOf : "",
+    as_of: readPastDay(asOf),
     day: readDay(from),
   };
 }
@@ -43,7 +42,7 @@ function bodyOf(query, user) {
     user_id: user,
     kinds: query.kinds || undefined,
     top_k: Number(query.top_k),
-    as_of: query.as_of ? beginOfDay(query.as_of, 1) : undefined,
+    as_of: query.as_of ? endOfDay(query.as_of) : undefined,
     filters: query.day ? { at: { gte: beginOfDay(query.day), lt: beginOfDay(query.day, 1) } } : undefined,
     explain: true,
   };

@@ -29,7 +29,7 @@ export default {
   graph_now: ["now", "现在"],
   graph_today: ["Today", "今天"],
   graph_day: ["As of which day", "截至哪一天"],
-  graph_past: ["As it was on {day}. Nothing can be changed here.", "这是{day}时的样子，此处不能修改。"],
+  graph_past: ["What held on {day}, in today’s words. Read-only.", "{day}有效的记忆，措辞以今天为准，只读。"],
   graph_back: ["Back to today", "回到今天"],
 
   graph_panel: ["What is selected", "所选内容"],
@@ -39,6 +39,7 @@ export default {
   graph_new_name: ["Name to show", "显示的名字"],
   graph_renaming: ["Saving", "正在保存"],
   graph_save: ["Save", "保存"],
+  graph_name_first: ["Write a name first", "请先写个名字"],
   graph_keep: ["Keep the name", "保留原名"],
   graph_renamed: ["Shown as “{name}”. The memories keep their words.", "现显示为“{name}”。记忆的文字不变。"],
   graph_same: ["Same as…", "合并别名…"],

@@ -34,7 +34,7 @@ export default {
   search_path_off: ["Hide the path", "收起路径"],
   search_memories: ["{n} memory|{n} memories", "{n} 条记忆"],
   search_names: ["{n} name|{n} names", "{n} 个名字"],
-  search_past: ["As it was on {day}. Nothing can be changed here.", "这是{day}时的样子，此处不能修改。"],
+  search_past: ["What held on {day}, in today’s words. Read-only.", "{day}有效的记忆，措辞以今天为准，只读。"],
   search_back: ["Back to today", "回到今天"],
   search_without_graph: ["Answered without the graph; paths may be missing.", "这次回答没有用到图谱，可能缺少路径。"],
   search_without_vectors: ["Answered without comparing meanings; hits may be missing.", "这次回答没有比较含义，可能缺少结果。"],
