@@ -140,7 +140,7 @@ wait_until(lambda: batches)
 """
 
 
-@pytest.mark.parametrize("max_short_chars", [100, 1_000_000])
+@pytest.mark.parametrize("max_short_chars", [100, pytest.param(1_000_000, marks=pytest.mark.thorough)])
 def test_a_program_that_ends_without_closing_does_not_wait_for_a_text(tmp_path: Path, max_short_chars: int) -> None:
     command = [sys.executable, "-c", PROGRAM, str(tmp_path), str(max_short_chars)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

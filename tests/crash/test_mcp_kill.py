@@ -7,13 +7,11 @@ import random
 import signal
 from pathlib import Path
 
-import pytest
 from support.mcp_clients import ANA, raw_server
 
 from graphmem import Memory
 
 
-@pytest.mark.quick
 async def test_what_was_acknowledged_is_stored(tmp_path: Path) -> None:
     acknowledged: set[str] = set()
     for seed in range(2):

@@ -393,6 +393,7 @@ def test_a_pickle_that_crashes_its_reader_is_skipped(tmp_path, home, mem0_memory
     assert [(ids, "damaged" in reason) for reason, ids in report["left"].items()] == [([f"row {row}"], True)]
 
 
+@pytest.mark.thorough
 def test_a_pickle_that_takes_too_long_is_skipped(tmp_path, home, mem0_memory, monkeypatch):
     """Even if no other limit than the timeout applies."""
     add_to_mem0(mem0_memory, "I like tea.")

@@ -10,6 +10,7 @@ import pytest
 from support.page import HOSTILE, NARROW, REFUSED, Site
 
 from graphmem import Memory
+from graphmem.service.keys import Keys
 
 pytestmark = pytest.mark.server
 
@@ -312,4 +313,14 @@ def test_a_graph_that_fails_is_asked_for_again(site: Site) -> None:
     site.page.get_by_text("The service does not answer").wait_for()
     site.page.unroute("**/graph?*")
     site.page.get_by_role("button", name="Try again").click()
+    picture(site, "3 memories")
+
+
+def test_an_admin_of_all_users_chooses_one_first(site: Site) -> None:
+    add_story(site)
+    site.enter(Keys(site.memory).create("admin").text)
+    site.page.get_by_role("link", name="Graph", exact=True).first.click()
+    site.page.get_by_text("Choose one user under “Memory of”.").wait_for()
+    site.page.get_by_role("button", name="Memory of Everybody. Choose another").click()
+    site.page.get_by_role("option", name="ana").click()
     picture(site, "3 memories")

@@ -592,6 +592,14 @@ def test_names_lead_to_the_graph_and_their_types_filter(site: Site) -> None:
     site.row("It rains.").wait_for()
 
 
+def test_words_without_facts_are_not_called_nothing(site: Site) -> None:
+    source_message(site.memory, "I sing in a choir.", user_id="ana")
+    site.enter()
+    site.page.get_by_text("No fact was drawn from what was said yet.").wait_for()
+    site.page.get_by_role("button", name="Every kind").click()
+    site.row("I sing in a choir.").wait_for()
+
+
 def test_attachments_are_lines_of_text(site: Site) -> None:
     picture = {"type": "image_url", "image_url": {"url": "https://x.test/cat.png", "caption": "My cat"}}
     text = {"type": "text", "text": "Look at her."}

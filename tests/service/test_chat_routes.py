@@ -383,7 +383,7 @@ def save_in_turn(memories: list[Memory], size: int, **more: Any) -> None:
                 assert save(client, CHAT[max(0, end - size) : end], **more)["accepted"]
 
 
-@pytest.mark.parametrize("size", [100, 6, 4, 2])
+@pytest.mark.parametrize("size", [6, *(pytest.param(size, marks=pytest.mark.thorough) for size in (100, 4, 2))])
 def test_each_message_is_stored_once_whichever_process_gets_the_chat(
     make_memory: Make, tmp_path: Path, size: int
 ) -> None:

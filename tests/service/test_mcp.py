@@ -69,7 +69,7 @@ async def error(client: Client, name: str, /, **arguments: Any) -> str:
 # --- the journey ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", ["auto", "legacy"])
+@pytest.mark.parametrize("mode", ["auto", pytest.param("legacy", marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("way", ["process", "stdio", "http"])
 async def test_journey(way: str, mode: str, real_memory: Memory, tmp_path: Path) -> None:
     if way != "stdio":

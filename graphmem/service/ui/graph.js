@@ -52,7 +52,7 @@ function useGraph(app, { around, hops, asOf, path }) {
       if (mine === round.current) setState((now) => ({ ...now, isBusy: false, problem }));
     }
   }, [app.user, around, hops, asOf, way]);
-  useEffect(() => void load(), [load]);
+  useEffect(() => void (app.seesAll || load()), [load]);
   return [state, load];
 }
 
@@ -207,7 +207,7 @@ export function Graph({ app, id, query }) {
     "/": () => field.current.focus(), "+": press(1), "=": press(1), "-": press(2), 0: press(3), ...(selected ? { Escape: close } : {}),
   }));
   if (app.seesAll) {
-    return html`<section class="view"><div class="page"><p class="read">${t("user_first")}</p><p class="soft">${t("user_first_do")}</p></div></section>`;
+    return html`<section class="view"><div class="page"><p class="read">${t("user_first")}</p><p class="soft">${t("user_choose")}</p></div></section>`;
   }
   const isEmpty = graph && !isBusy && !graph.nodes.size;
   return html`<section class="view" ref=${root}><div class="atlas">

@@ -84,6 +84,18 @@ function useList(user, { kind, type, day: wanted }, isSearching) {
   return [list, setList, load];
 }
 
+/** Tells whether memories of other kinds are stored than an empty list may show, null while that is not known. */
+function useOthers(user, isListEmpty) {
+  const [hasOthers, setOthers] = useState(null);
+  useEffect(() => {
+    setOthers(null);
+    if (!isListEmpty) return;
+    const query = { user_id: user, kinds: KINDS.all, limit: 1 };
+    send("GET", "/memories", { query }).then(({ total }) => setOthers(total > 0), () => setOthers(false));
+  }, [user, isListEmpty]);
+  return hasOthers;
+}
+
 /** A row. One that shows the same as before is not compared again: of thousands, two change when another memory is opened. */
 function Row({ record, href, isOpen, isLeaving, onLeft }) {
   return useMemo(() => {
@@ -213,7 +225,8 @@ export function Memories({ app, id, query }) {
     if (readAddress(location.hash).id === NEW) location.replace(addressOf("memories", added));
   };
   const isEmpty = list.isLoaded && !list.isBusy && !list.problem && list.total === 0 && !list.rows.length && isWhole;
-  if (isEmpty && !id) return html`<${FirstDay} app=${app} onLook=${() => load(null)} />`;
+  const hasOthers = useOthers(app.user, isEmpty);
+  if (isEmpty && hasOthers === false && !id) return html`<${FirstDay} app=${app} onLook=${() => load(null)} />`;
   return html`<section class="view" ref=${root}><div class=${id ? "split open" : "split alone"}>
     <div class="list">
       <div class="head"><div><h1>${titleOf(app)}</h1><p class="num">${list.isLoaded ? t("total", { n: list.total }) : "\u00a0"}</p></div>
@@ -227,7 +240,9 @@ export function Memories({ app, id, query }) {
         <ul class="rows">${one.rows.map((record) => html`<${Row} key=${record.id} record=${record} href=${addressTo(record.id)}
           isOpen=${record.id === id} isLeaving=${leaving.has(record.id)} onLeft=${onLeft} />`)}</ul>
       </section>`)}
-      ${list.isLoaded && !list.isBusy && !list.problem && !shown.length && html`<div class="empty">
+      ${isEmpty && hasOthers && html`<div class="empty"><p class="read">${t("none_drawn")}</p><p class="soft">${t("none_drawn_do")}</p>
+        <p><button type="button" class="btn" onClick=${() => setFilters(filtersOf({ kind: "all" }))}>${t("kinds_all")}</button></p></div>`}
+      ${list.isLoaded && !list.isBusy && !list.problem && !shown.length && !(isEmpty && hasOthers !== false) && html`<div class="empty">
         <p class="read">${t(isWhole ? "first_title" : "none")}</p>${!isWhole && html`<p class="soft">${t("none_do")}</p>`}</div>`}
       ${list.isLoaded && list.total > 0 && html`<${Pager} list=${list} shown=${shown} isSearching=${Boolean(words)}
         onMore=${() => load(list)} />`}

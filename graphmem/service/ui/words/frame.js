@@ -38,6 +38,7 @@ export default {
   you: ["You", "你"],
   user_typed: ["Open “{name}”", "打开“{name}”"],
   user_first: ["Choose whose memory to see.", "请先选择要看谁的记忆。"],
+  user_choose: ["Choose one user under “Memory of”.", "请在“记忆属于”处选择一个用户。"],
   user_first_do: ["The key is for several users; type the name of one.", "这把密钥可用于多个用户，请输入其中一个的名字。"],
 
   keyboard: ["Keyboard", "键盘"],
