@@ -3,7 +3,7 @@
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { addressOf, readAddress } from "./addresses.js";
 import { send } from "./api.js";
-import { beginOfDay } from "./days.js";
+import { endOfDay } from "./days.js";
 import { drafts } from "./drafts.js";
 import { localDay, reasonOf, t } from "./i18n.js";
 import { Bones, Busy, Dialog, Failed, Icon, isFocusLost, Time } from "./parts.js";
@@ -27,14 +27,9 @@ function endOf(key) {
   return key.expires_at && new Date(key.expires_at) <= new Date() ? ["key_expired", key.expires_at] : null;
 }
 
-/** Returns the last millisecond of a local day (YYYY-MM-DD). */
-function lastMomentOf(day) {
-  return new Date(Date.parse(beginOfDay(day, 1)) - 1);
-}
-
 /** Until when a key is valid: its last day if it is valid to the end of it, otherwise the time too. */
 function End({ at }) {
-  const isWholeDay = new Date(at) >= lastMomentOf(localDay(at));
+  const isWholeDay = new Date(at) >= new Date(endOfDay(localDay(at)));
   return html`<${Time} at=${at} as=${isWholeDay ? "day" : "moment"} />`;
 }
 
@@ -53,7 +48,7 @@ function bodyOf(typed) {
   const names = typed.role === "user" ? FIELDS : FIELDS.filter((name) => !["user_id", "agent_id"].includes(name));
   const given = names.map((name) => [name, typed[name].trim()]).filter(([, text]) => text);
   const body = { role: typed.role, ...Object.fromEntries(given) };
-  return body.expires_at ? { ...body, expires_at: lastMomentOf(body.expires_at).toISOString() } : body;
+  return body.expires_at ? { ...body, expires_at: endOfDay(body.expires_at) } : body;
 }
 
 /** The secret of a key that was made. It is in the memory of the page alone, until it is confirmed or somebody signs out. */
