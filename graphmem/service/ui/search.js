@@ -5,7 +5,7 @@ import { addressOf } from "./addresses.js";
 import { send } from "./api.js";
 import { Chain, countSteps } from "./chain.js";
 import { beginOfDay, endOfDay, readDay, readPastDay } from "./days.js";
-import { day, decimal, languageOf, list, reasonOf, t } from "./i18n.js";
+import { day, decimal, languageOf, list, localDay, reasonOf, t } from "./i18n.js";
 import { askedWords } from "./marks.js";
 import { Bones, Busy, Failed, Icon, Menu, Time, speakerOf } from "./parts.js";
 import { whyOf } from "./why.js";
