@@ -243,9 +243,10 @@ def test_notices_the_slider_and_the_menu_cover_and_move_nothing(site: Site) -> N
         assert ruler.bounding_box() == before
     picture(site, "3 memories around Dora")
     notice = site.page.locator(".notes .say").bounding_box()
-    site.page.wait_for_function(f"() => ({FILLED})('other').count > 0")
-    top = site.page.evaluate(TOP)
-    assert top > notice["y"] + notice["height"]
+    # The picture comes to rest below the notice.
+    site.page.wait_for_function(
+        f"end => ({FILLED})('other').count > 0 && ({TOP})() > end", arg=notice["y"] + notice["height"]
+    )
 
 
 def test_the_keyboard_alone_is_enough(site: Site) -> None:
