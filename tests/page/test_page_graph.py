@@ -144,6 +144,16 @@ def test_a_path_is_drawn_and_told_as_a_chain(site: Site) -> None:
     picture(site, "3 memories")
 
 
+def test_a_path_says_which_message_came_before(site: Site) -> None:
+    said = {"Ravi": "it rained.", "Tomas": "it snowed."}
+    rows = [{"role": "user", "name": who, "content": text, "timestamp": 1_741_000_000} for who, text in said.items()]
+    first, second = (one["id"] for one in site.memory.add(rows, user_id="ana")["results"])
+    panel = show(site, f"#graph?path={second},{first}")
+    panel.locator(".chain .pred", has_text="just before in the conversation").wait_for()
+    show(site, f"#graph?path={first},{second}")
+    panel.locator(".chain .pred", has_text="next in the conversation").wait_for()
+
+
 def test_a_name_is_changed_and_the_change_taken_back(site: Site) -> None:
     add_story(site)
     panel = show(site, "#graph?around=Bergen")

@@ -1,5 +1,7 @@
 // The graph as data: what the service answers, with the names of one entity as one node, and paths in it.
 
+import { NEXT_MESSAGE, PREVIOUS_MESSAGE } from "./chain.js";
+
 const MAX_NODES = 2000;
 
 /** Returns, for each id of an entity that is linked to others, that of them which most memories mention. */
@@ -98,9 +100,10 @@ function stepsBetween(graph, before, after) {
     if (isAcross(link)) return { steps: [relation], route: [link.source, link.target] };
     if (isAcross({ source: link.target, target: link.source })) return { steps: [relation], route: [link.target, link.source] };
   }
-  const isNext = graph.links.some((link) => link.kind === "NEXT" && [link.source, link.target].includes(before.id)
-    && [link.source, link.target].includes(after.id));
-  return { steps: isNext ? [{ type: "relation", predicate: "next in the conversation" }] : [], route: [] };
+  const ends = [before.id, after.id];
+  const next = graph.links.find((link) => link.kind === "NEXT" && ends.includes(link.source) && ends.includes(link.target));
+  const predicate = next?.source === before.id ? NEXT_MESSAGE : PREVIOUS_MESSAGE;
+  return { steps: next ? [{ type: "relation", predicate }] : [], route: [] };
 }
 
 /** Returns a path over these memories as `steps` of a chain, and as `route`, the ids of its nodes in order. */
