@@ -16,6 +16,17 @@ from graphmem.service.keys import Keys
 pytestmark = pytest.mark.server
 
 
+def save_with_revoked_key(site: Site) -> None:
+    """Revokes the key in use, presses Save, and signs in with a new key of the same user."""
+    page, keys = site.page, Keys(site.memory)
+    keys.revoke(keys.all()[0].id)
+    page.get_by_role("button", name="Save").click()
+    page.get_by_text("The key is not valid any more").wait_for()
+    page.get_by_label("Key").fill(keys.create("user", user_id="ana").text)
+    page.keyboard.press("Enter")
+    page.locator(".over").wait_for(state="detached")
+
+
 # --- signing in -------------------------------------------------------------------------------------------------------
 
 
@@ -58,13 +69,7 @@ def test_text_that_was_typed_outlives_a_revoked_key(site: Site) -> None:
     page = site.page
     site.open("Clara lives").get_by_role("button", name="Edit").click()
     page.get_by_label("Words of the memory").fill("Clara lives in Porto.")
-    keys = Keys(site.memory)
-    keys.revoke(keys.all()[0].id)
-    page.get_by_role("button", name="Save").click()
-    page.get_by_text("The key is not valid any more").wait_for()
-    page.get_by_label("Key").fill(keys.create("user", user_id="ana").text)
-    page.keyboard.press("Enter")
-    page.locator(".over").wait_for(state="detached")
+    save_with_revoked_key(site)
     assert page.get_by_label("Words of the memory").input_value() == "Clara lives in Porto."
     assert "Your text is still here." in page.locator(".hint.bad").text_content()
     page.get_by_role("button", name="Save").click()
@@ -476,13 +481,7 @@ def test_what_could_not_be_added_stays_in_the_field(site: Site) -> None:
     page.get_by_role("button", name="中文").click()
     page.get_by_text("没能保存").wait_for()
     page.get_by_role("button", name="English").click()
-    keys = Keys(site.memory)
-    keys.revoke(keys.all()[0].id)
-    page.get_by_role("button", name="Save").click()
-    page.get_by_text("The key is not valid any more").wait_for()
-    page.get_by_label("Key").fill(keys.create("user", user_id="ana").text)
-    page.keyboard.press("Enter")
-    page.locator(".over").wait_for(state="detached")
+    save_with_revoked_key(site)
     assert field.input_value() == "Clara lives in Lisbon."
     page.get_by_role("button", name="Save").click()
     site.row("Clara lives").wait_for()
