@@ -235,6 +235,23 @@ def test_former_hits_stay_until_the_new_ones_are_there(site: Site) -> None:
     assert page.locator(".stale, form [aria-busy]").count() == 0
 
 
+def test_a_question_typed_before_the_first_paint_stays(site: Site) -> None:
+    site.enter()
+    type_at_once = """() => new Promise((done) => {
+      const watch = new MutationObserver(() => {
+        const field = document.querySelector("form.query input");
+        if (!field) return;
+        watch.disconnect();
+        field.value = "ferries";
+        field.dispatchEvent(new Event("input", { bubbles: true }));
+        setTimeout(() => done(field.value), 500);
+      });
+      watch.observe(document.body, { childList: true, subtree: true });
+      location.hash = "search";
+    })"""
+    assert site.page.evaluate(type_at_once) == "ferries"
+
+
 def test_an_admin_chooses_whose_memory_is_searched(site: Site) -> None:
     add_lines(site.memory, *LINES)
     site.enter(Keys(site.memory).create("admin").text)

@@ -73,7 +73,7 @@ function useAddress(views) {
     shown.current = now.view;
     history.replaceState({ isKnown: true }, "");
   }, [now]);
-  useEffect(() => {
+  useLayoutEffect(() => { // before the paint: a link may be followed at once
     const read = () => setNow(current());
     addEventListener("hashchange", read);
     return () => removeEventListener("hashchange", read);

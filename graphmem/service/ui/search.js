@@ -177,7 +177,7 @@ function Answer({ found, isStale, onToday }) {
 /** The field of the question. Its text is kept here, so that typing does not draw the hits again. */
 function Question({ q, field, isBusy, onAsk }) {
   const [text, setText] = useState(q);
-  useEffect(() => setText(q), [q]);
+  useLayoutEffect(() => setText(q), [q]); // an effect after the paint would drop what was typed by then
   const ask = (event) => {
     event.preventDefault();
     if (text.trim()) onAsk(text.trim());
