@@ -41,7 +41,8 @@ FROM base AS graphmem
 LABEL org.opencontainers.image.title="graphmem" org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=build /opt/graphmem /opt/graphmem
 RUN install --directory --owner graphmem --group graphmem --mode 0700 /data
-ENV PATH=/opt/graphmem/bin:$PATH GRAPHMEM_HOME=/data
+# Two arenas: otherwise the C library keeps one for each thread, with the memory that was freed in it.
+ENV PATH=/opt/graphmem/bin:$PATH GRAPHMEM_HOME=/data MALLOC_ARENA_MAX=2
 VOLUME /data
 EXPOSE 8700
 USER 10001:10001

@@ -127,9 +127,10 @@ class Server(NamedTuple):
 
 @contextmanager
 def serving(home: str, variables: Mapping[str, str], workers: int = 1, **settings: Any) -> Iterator[Server]:
-    """Runs the command on a free port until the block ends."""
+    """Runs the command on a free port until the block ends, with as many arenas of memory as in the image."""
     serve = {"rate": "100000000/minute", "add_rate": "100000000/minute", "admin_api_key": ADMIN_KEY, **settings}
-    environment = os.environ | variables | {f"GRAPHMEM_SERVE__{name.upper()}": str(serve[name]) for name in serve}
+    variables_of_settings = {f"GRAPHMEM_SERVE__{name.upper()}": str(value) for name, value in serve.items()}
+    environment = {"MALLOC_ARENA_MAX": "2"} | os.environ | variables | variables_of_settings
     command = [sys.executable, "-m", "graphmem", "serve", "--port", "0", "--workers", str(workers)]
     if not variables:  # servers have the memories
         command += ["--home", home]
