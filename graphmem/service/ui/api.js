@@ -47,3 +47,8 @@ export async function send(method, path, { query = {}, body, key = currentKey(),
 export function memoryPath(id, suffix = "") {
   return `/memories/${encodeURIComponent(id)}${suffix}`;
 }
+
+/** Returns the path of one entity of the graph. */
+export function entityPath(key) {
+  return `/graph/entities/${encodeURIComponent(key)}`;
+}

@@ -2,7 +2,7 @@
 
 import { html, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./vendor/htm-preact.js";
 import { addressOf } from "./addresses.js";
-import { send } from "./api.js";
+import { entityPath, send } from "./api.js";
 import { beginOfDay, endOfDay, readPastDay } from "./days.js";
 import { pathThrough, readGraph } from "./graph_data.js";
 import { Panel } from "./graph_panel.js";
@@ -19,8 +19,6 @@ const MAX_PATH = 10;
 // Characters of a name that the service takes.
 const MAX_NAME = 512;
 const MAX_ENTITIES = 1000;
-
-const entityPath = (key) => `/graph/entities/${encodeURIComponent(key)}`;
 
 /** Returns what the address of the view says; anything may stand in it. */
 function readQuery({ around = "", hops, as_of: asOf = "", path = "", q = "" }) {

@@ -2,7 +2,7 @@
 
 import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { addressOf } from "./addresses.js";
-import { send } from "./api.js";
+import { entityPath, send } from "./api.js";
 import { Chain } from "./chain.js";
 import { endOfDay } from "./days.js";
 import { ranked } from "./graph_data.js";
@@ -11,8 +11,6 @@ import { Bones, Busy, Chip, Failed, Icon, IconButton, Menu, Time, speakerOf } fr
 
 const MAX_MEMORIES = 1000;
 const [NAMES, MEMORIES] = [40, 8];
-
-const entityPath = (key) => `/graph/entities/${encodeURIComponent(key)}`;
 
 /** A line of a list of memories; `memory` is a node of the graph or a record. */
 function drawQuote(memory) {
