@@ -24,7 +24,7 @@ from graphmem.errors import StoreError
 from graphmem.logs import log_text
 from graphmem.memory import Memory
 from graphmem.queries.gauges import read_gauges
-from graphmem.service import problems
+from graphmem.service import limits, problems
 from graphmem.service.auth import Authenticator, sent_key
 from graphmem.service.calls import CallPool
 from graphmem.service.chat_settings import configured_settings
@@ -36,7 +36,6 @@ from graphmem.service.proxy import routes as proxy_routes
 from graphmem.service.proxy.proxy import ChatProxy
 from graphmem.service.proxy.upstream import Upstream, configured_endpoint
 from graphmem.service.rate_limits import RateLimits
-from graphmem.service.rest.chats import RECALL_SECONDS
 from graphmem.service.rest.dependencies import Service, refuse_unread
 from graphmem.service.rest.health import router as health_router
 from graphmem.service.rest.metrics import router as metrics_router
@@ -49,11 +48,6 @@ logger = logging.getLogger("graphmem")
 
 MCP_PATH = "/mcp"
 OPEN_PATHS = ("/", "/healthz", "/readyz", "/openapi.json", "/ui/")
-# Seconds that the end of the service waits for the chats that it has accepted.
-CHATS_SECONDS = 20.0
-MAX_IMPORT_BYTES = 1024**3
-# Exports and imports that run at a time.
-TRANSFERS = 4
 # Paths whose POST requests add memories: they have a rate limit of their own.
 ADDING_PATHS = frozenset({"/memories", "/v3/memories/add/", "/chats/saved"})
 # Routers that take more than they read: the proxy's endpoint reads it, and watchers add queries against caches.
@@ -92,14 +86,14 @@ def _open_service(memory: Memory, settings: ServeSettings) -> Service:
     engine, proxy = memory._engine, settings.proxy  # noqa: SLF001  (same package)
     pool = CallPool(settings.threads, settings.queue)
     calls = AsyncMemory._wrapping(memory, pool)  # noqa: SLF001
-    chats = ChatWorker(memory, RECALL_SECONDS, settings.threads)
+    chats = ChatWorker(memory, limits.RECALL_SECONDS, settings.threads)
     endpoint = configured_endpoint(proxy, engine.settings.llm)
     metrics = ServiceMetrics(lambda: read_gauges(engine.ledger, engine.projections))
     engine.observers.add(metrics)
     return Service(
         memory=calls,
         pool=pool,
-        transfers=CallPool(TRANSFERS, 0),
+        transfers=CallPool(limits.TRANSFERS, 0),
         probes=Pool(1, thread_name_prefix="graphmem-probe"),
         keys=Keys(memory),
         chats=chats,
@@ -117,7 +111,7 @@ def _adds(method: str, path: str) -> bool:
 
 def _max_body_bytes(settings: ServeSettings, path: str) -> int:
     if path == "/import":
-        return MAX_IMPORT_BYTES
+        return limits.MAX_IMPORT_BYTES
     return settings.proxy.max_body_bytes if path in problems.OPENAI_PATHS else settings.max_body_bytes
 
 
@@ -131,7 +125,7 @@ def _rest_app(service: Service, mcp: Any, authenticator: Authenticator, *, close
         if service.upstream is not None:
             await service.upstream.close()
         # Before the pool and the memory, which storing the accepted chats needs.
-        await asyncio.to_thread(service.chats.close, CHATS_SECONDS)
+        await asyncio.to_thread(service.chats.close, limits.CHATS_SECONDS)
         await asyncio.to_thread(service.transfers.shutdown)
         await asyncio.to_thread(service.pool.shutdown)
         service.probes.shutdown(wait=False)

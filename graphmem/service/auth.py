@@ -17,16 +17,13 @@ from graphmem.concurrency import Pool
 from graphmem.errors import StoreError, StoreUnavailable
 from graphmem.model import SCOPE_NAMES
 from graphmem.recent import Recent
+from graphmem.service import limits
 from graphmem.service.keys import Keys, KeyUses
 from graphmem.service.problems import Problem
 
 # Callers without a key of the ledger: the key of the configuration, and everybody of a service without keys.
 CONFIGURED_KEY, NO_KEY = "configured", "none"
 _SCHEMES = frozenset({"bearer", "token"})
-# Threads that read keys, and the seconds that the ledger may take.
-KEY_THREADS, KEY_SECONDS = 2, 1.0
-# While the ledger does not answer: seconds for which a key is taken after its last reading, and the most such keys.
-RECENT_SECONDS, MAX_RECENT_KEYS = 300.0, 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +93,14 @@ class Authenticator:
         self._default_user = default_user
         self._clock = clock
         self._uses = KeyUses(keys)
-        self._threads = Pool(KEY_THREADS, thread_name_prefix="graphmem-keys")
+        self._threads = Pool(limits.KEY_THREADS, thread_name_prefix="graphmem-keys")
         # By the digest of a key: the caller and the time of reading, the earliest first.
-        self._recent = Recent[bytes, tuple[Caller, float]](MAX_RECENT_KEYS)
+        self._recent = Recent[bytes, tuple[Caller, float]](limits.MAX_RECENT_KEYS)
 
     async def find(self, text: str | None) -> Caller | None:
         """Returns the caller with this key (None: without one), or None if the key is missing or not valid.
 
-        Raises StoreError if the ledger cannot be read, and the key was not read in the last `RECENT_SECONDS`.
+        Raises StoreError if the ledger cannot be read, and the key was not read in the last `limits.RECENT_SECONDS`.
         """
         if self._is_open:
             return Caller(NO_KEY, "admin", default_user=self._default_user)
@@ -115,10 +112,10 @@ class Authenticator:
         digest = sha256(sent).digest()
         try:
             reading = asyncio.get_running_loop().run_in_executor(self._threads, self._keys.find, text)
-            key = await asyncio.wait_for(reading, KEY_SECONDS)
+            key = await asyncio.wait_for(reading, limits.KEY_SECONDS)
         except (TimeoutError, StoreError) as error:
             caller, read_at = self._recent.get(digest, (None, 0.0))
-            if caller is not None and self._clock() - read_at <= RECENT_SECONDS:
+            if caller is not None and self._clock() - read_at <= limits.RECENT_SECONDS:
                 return caller
             raise StoreUnavailable("keys cannot be read") from error
         self._recent.pop(digest, None)

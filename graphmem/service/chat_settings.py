@@ -19,15 +19,13 @@ from graphmem.chat import MAX_ROUNDS
 from graphmem.commands.types import ChangeSettings
 from graphmem.errors import ValidationError
 from graphmem.memory import Memory
+from graphmem.service import limits
 from graphmem.service.schemas import Body
 from graphmem.settings.schema import ProxySettings
 from graphmem.stores.ledger import settings
 from graphmem.stores.ledger.settings import StoredSetting
 
 logger = logging.getLogger("graphmem")
-
-MAX_CONTEXT_CHARS = 20_000
-MAX_PROMPT_CHARS = 20_000
 
 
 def _checked_prompt(value: str) -> str:
@@ -37,17 +35,17 @@ def _checked_prompt(value: str) -> str:
         raise PydanticCustomError("unusable_text", "should have a word, and no character that no store keeps") from None
 
 
-Prompt = Annotated[str, Field(max_length=MAX_PROMPT_CHARS), AfterValidator(_checked_prompt)]
+Prompt = Annotated[str, Field(max_length=limits.MAX_PROMPT_CHARS), AfterValidator(_checked_prompt)]
 """Instructions to the language model that rewrites a question."""
 TopK = Annotated[int, Field(ge=1, le=validation.MAX_TOP_K)]
-MaxChars = Annotated[int, Field(ge=1, le=MAX_CONTEXT_CHARS)]
+MaxChars = Annotated[int, Field(ge=1, le=limits.MAX_CONTEXT_CHARS)]
 Rounds = Annotated[int, Field(ge=1, le=MAX_ROUNDS)]
 # The greatest values of numbers, and the most characters of texts; the least are 1.
 MAXIMA = {
     "top_k": validation.MAX_TOP_K,
-    "max_chars": MAX_CONTEXT_CHARS,
+    "max_chars": limits.MAX_CONTEXT_CHARS,
     "rounds": MAX_ROUNDS,
-    "rewrite_prompt": MAX_PROMPT_CHARS,
+    "rewrite_prompt": limits.MAX_PROMPT_CHARS,
 }
 Inject = Literal["system", "user"]
 

@@ -20,6 +20,7 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from graphmem.service import limits
 from graphmem.service.auth import Authenticator, Caller, refusal, sent_key
 from graphmem.service.problems import Problem, problem_of
 from graphmem.service.rate_limits import RateLimits
@@ -28,8 +29,6 @@ from graphmem.tracing import Span, request_span
 logger = logging.getLogger("graphmem.requests")
 
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-# Seconds that the next part of a body may take.
-BODY_SECONDS = 30.0
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 # Stands in logs for the template of a path that no route has, for another method, and for the role without a key.
@@ -197,9 +196,9 @@ class _Body:
         if self._is_read:
             return await self._receive()  # waits until the client leaves
         try:
-            message = await asyncio.wait_for(self._receive(), BODY_SECONDS)
+            message = await asyncio.wait_for(self._receive(), limits.BODY_SECONDS)
         except TimeoutError:
-            self.refusal = Problem(408, f"No part of the body came for {BODY_SECONDS:.0f} seconds.")
+            self.refusal = Problem(408, f"No part of the body came for {limits.BODY_SECONDS:.0f} seconds.")
             raise self.refusal from None
         self._size += len(message.get("body", b""))
         self._is_read = not message.get("more_body", False)

@@ -20,12 +20,12 @@ from starlette.routing import compile_path
 
 from graphmem.errors import ConfigError, GraphmemError, ModelError, NotFoundError, StoreError, ValidationError
 from graphmem.logs import log_text
+from graphmem.service import limits
 from graphmem.service.calls import Overloaded
 
 logger = logging.getLogger("graphmem")
 
 MEDIA_TYPE = "application/problem+json"
-MAX_REPORTED = 5
 # Paths of OpenAI's API, whose clients look for the text of an error in `error.message`.
 OPENAI_PATHS = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/models"})
 # Names of the classes of JSON values.
@@ -181,7 +181,7 @@ async def _on_invalid_request(request: Request, error: Exception) -> JSONRespons
         problem = Problem(415, "The body must be JSON; send the header Content-Type: application/json.")
     else:
         fields = _errors_by_field(error)
-        lines = [_sentence(field, found, request) for field, found in list(fields.items())[:MAX_REPORTED]]
+        lines = [_sentence(field, found, request) for field, found in list(fields.items())[: limits.MAX_REPORTED]]
         more = len(fields) - len(lines)
         problem = Problem(422, "; ".join(lines) + (f"; and {more} more" if more else ""), "invalid_request")
     return problem.response(request.state.request_id, request.url.path)

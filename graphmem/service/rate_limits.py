@@ -12,19 +12,17 @@ from limits.errors import StorageError
 from limits.storage import storage_from_string
 
 from graphmem.logs import log_text
+from graphmem.service import limits
 from graphmem.service.problems import Problem
 from graphmem.settings.schema import ServeSettings
 
 logger = logging.getLogger("graphmem")
 
-REFUSALS = "20/minute"
-# Seconds that Redis may take to answer.
-REDIS_SECONDS = 0.5
 _REDIS_OPTIONS = {
     "implementation": "redispy",
     "wrap_exceptions": True,
-    "socket_timeout": REDIS_SECONDS,
-    "socket_connect_timeout": REDIS_SECONDS,
+    "socket_timeout": limits.REDIS_SECONDS,
+    "socket_connect_timeout": limits.REDIS_SECONDS,
 }
 
 
@@ -35,7 +33,7 @@ class RateLimits:
         url = "async+memory://" if settings.redis_url is None else _async_url(settings.redis_url.get_secret_value())
         options = {} if settings.redis_url is None else _REDIS_OPTIONS
         self._limiter = SlidingWindowCounterRateLimiter(storage_from_string(url, **options))  # type: ignore[arg-type]  # the scheme makes it an async storage
-        self._request, self._add, self._refusal = map(parse, (settings.rate, settings.add_rate, REFUSALS))
+        self._request, self._add, self._refusal = map(parse, (settings.rate, settings.add_rate, limits.REFUSALS))
 
     async def count_request(self, key_id: str, rate: str | None, *, adds: bool) -> dict[str, str]:
         """Counts a request of a key, and returns the headers that tell what is left. Raises Problem 429.

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from pydantic import BaseModel
 
-MAX_REQUESTS = 200
+from graphmem.service import limits
 
 
 class RequestItem(BaseModel):
@@ -22,10 +22,10 @@ class RequestItem(BaseModel):
 
 
 class LatestRequests:
-    """Keeps the latest `MAX_REQUESTS` requests."""
+    """Keeps the latest `limits.MAX_REQUESTS` requests."""
 
     def __init__(self) -> None:
-        self._items: deque[RequestItem] = deque(maxlen=MAX_REQUESTS)
+        self._items: deque[RequestItem] = deque(maxlen=limits.MAX_REQUESTS)
 
     def note(self, method: str, route: str, status: int, seconds: float, role: str) -> None:
         """Adds a request; a listener of `RequestLog`."""

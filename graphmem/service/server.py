@@ -24,6 +24,7 @@ from uvicorn.supervisors import Multiprocess
 
 from graphmem.errors import ConfigError
 from graphmem.memory import Memory
+from graphmem.service import limits
 from graphmem.service.app import service_app
 from graphmem.service.keys import Keys
 from graphmem.service.metrics import FOLDER_VARIABLE
@@ -31,14 +32,6 @@ from graphmem.settings import Settings
 from graphmem.settings.schema import ServeSettings
 
 logger = logging.getLogger("graphmem")
-
-# Seconds that running requests and streams have at the end.
-GRACE_SECONDS = 30
-# Connections that may wait to be accepted.
-BACKLOG = 2048
-# The largest head of a request, in bytes, and the seconds that it may take.
-MAX_HEAD_BYTES = 32 * 1024
-HEAD_SECONDS = 30.0
 
 
 class Start(NamedTuple):
@@ -100,7 +93,7 @@ def listen(serve: ServeSettings) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((serve.host.strip("[]"), serve.port))
-        listener.listen(BACKLOG)
+        listener.listen(limits.BACKLOG)
     except OSError as error:
         listener.close()
         raise ConfigError(f"serve.host, serve.port: cannot be listened on ({error.strerror}); choose others") from None
@@ -129,16 +122,16 @@ def server_config(app: Any, serve: ServeSettings, **options: Any) -> uvicorn.Con
         access_log=False,  # its lines hold query strings, which name users
         forwarded_allow_ips=serve.forwarded_allow_ips,
         server_header=False,
-        timeout_graceful_shutdown=GRACE_SECONDS,
+        timeout_graceful_shutdown=limits.GRACE_SECONDS,
         http=_Connection,
-        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+        h11_max_incomplete_event_size=limits.MAX_HEAD_BYTES,
         ws="none",
         **options,
     )
 
 
 class _Connection(H11Protocol):
-    """A connection that ends if the head of a request takes longer than `HEAD_SECONDS`.
+    """A connection that ends if the head of a request takes longer than `limits.HEAD_SECONDS`.
 
     uvicorn itself waits for it without end, so that a client could hold all connections that a process may have.
     """
@@ -161,7 +154,7 @@ class _Connection(H11Protocol):
         if self.conn.their_state is not h11.IDLE:
             self._stop_timer()
         elif self._head_timer is None:
-            self._head_timer = self.loop.call_later(HEAD_SECONDS, self.transport.close)
+            self._head_timer = self.loop.call_later(limits.HEAD_SECONDS, self.transport.close)
 
     def _stop_timer(self) -> None:
         if self._head_timer is not None:

@@ -10,13 +10,13 @@ from support.service import client_of
 from support.waiting import TIMEOUT
 
 from graphmem import Memory
-from graphmem.service import auth
+from graphmem.service import limits
 
 
 @pytest.fixture(autouse=True)
 def _wait_for_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine reads keys slowly; a test of a ledger that hangs sets a shorter time itself."""
-    monkeypatch.setattr(auth, "KEY_SECONDS", TIMEOUT)
+    monkeypatch.setattr(limits, "KEY_SECONDS", TIMEOUT)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from support.waiting import TIMEOUT, wait_until
 from graphmem import ChatLink, Memory, chat_worker
 from graphmem.errors import StoreUnavailable
 from graphmem.retrieval import context, fallback
-from graphmem.service import app, chat_settings
+from graphmem.service import chat_settings, limits
 from graphmem.service.app import service_app
 from graphmem.service.rest import chats
 from graphmem.stores.ledger import model_usage
@@ -31,10 +31,10 @@ ANA = {"user_id": "ana"}
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """No answer is cut short because the machine is slow."""
-    monkeypatch.setattr(chats, "RECALL_SECONDS", TIMEOUT)
+    monkeypatch.setattr(limits, "RECALL_SECONDS", TIMEOUT)
     monkeypatch.setattr(fallback, "REWRITE_SECONDS", TIMEOUT)
-    monkeypatch.setattr(chats, "SAVED_SECONDS", TIMEOUT)
-    monkeypatch.setattr(app, "CHATS_SECONDS", TIMEOUT)
+    monkeypatch.setattr(limits, "SAVED_SECONDS", TIMEOUT)
+    monkeypatch.setattr(limits, "CHATS_SECONDS", TIMEOUT)
 
 
 def make_turns(*texts: str) -> list[dict[str, Any]]:
@@ -313,7 +313,7 @@ def test_a_recall_is_answered_within_its_time_limit(
     release = threading.Event()
     place = {"search": chat_worker, "settings": chats}[hanging]
     name = {"search": "search", "settings": "settings_in_force"}[hanging]
-    monkeypatch.setattr(chats, "RECALL_SECONDS", 0.3)
+    monkeypatch.setattr(limits, "RECALL_SECONDS", 0.3)
     with client_of(memory) as client:
         monkeypatch.setattr(place, name, lambda *_, **__: release.wait(TIMEOUT) and None)
         try:
@@ -348,7 +348,7 @@ def test_a_saved_chat_is_accepted_while_the_memory_hangs(memory: Memory, monkeyp
     with client_of(memory) as client:
         assert save(client, make_turns("I like tea")) == {"accepted": True}
         monkeypatch.setattr(chats, "settings_in_force", read_slowly)
-        monkeypatch.setattr(chats, "SAVED_SECONDS", 0.01)
+        monkeypatch.setattr(limits, "SAVED_SECONDS", 0.01)
         assert save(client, make_turns("I like cake")) == {"accepted": True}
         release.set()
     assert stored_texts(memory) == ["I like tea", "I like cake"]
@@ -471,7 +471,7 @@ def test_nothing_is_recalled_or_stored_where_the_settings_say_so(memory: Memory)
 def test_a_chat_whose_settings_are_read_too_late_for_the_answer_is_not_stored_either(
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chats, "SAVED_SECONDS", 0.0)
+    monkeypatch.setattr(limits, "SAVED_SECONDS", 0.0)
     with client_of(memory) as client:
         client.put("/settings", params=ANA, json={"save": False})
         save(client, make_turns("I like tea"))

@@ -19,7 +19,7 @@ from support.service import expired_key, served
 from support.waiting import SLOWNESS, wait_until
 
 from graphmem import Memory
-from graphmem.service import middleware, server
+from graphmem.service import limits
 from graphmem.service.keys import Keys
 
 LIMIT = 1024 * 1024
@@ -316,7 +316,7 @@ def test_slow_heads_hold_up_nobody_and_are_cut_off(door: Door, monkeypatch: pyte
         assert send_raw(door.address, head("GET", "/healthz")).status == 200
         waiting[0].sendall(b"alhost\r\n\r\n")
         assert read_answer(waiting[0]).status == 200
-        monkeypatch.setattr(server, "HEAD_SECONDS", 0.05)
+        monkeypatch.setattr(limits, "HEAD_SECONDS", 0.05)
         silent, slow = (stack.enter_context(connect(door.address)) for _ in range(2))
         slow.sendall(start)
         waiting[0].sendall(start)
@@ -325,13 +325,13 @@ def test_slow_heads_hold_up_nobody_and_are_cut_off(door: Door, monkeypatch: pyte
 
 @pytest.mark.thorough
 def test_a_body_may_take_longer_than_the_head(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "HEAD_SECONDS", SLOWNESS)
-    monkeypatch.setattr(middleware, "BODY_SECONDS", 2 * SLOWNESS)
+    monkeypatch.setattr(limits, "HEAD_SECONDS", SLOWNESS)
+    monkeypatch.setattr(limits, "BODY_SECONDS", 2 * SLOWNESS)
     check(send_raw(door.address, head("POST", "/memories", {"X-API-Key": door.key, **JSON}, 10)), 408)
 
 
 def test_a_slow_body_is_refused_and_stores_nothing(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(middleware, "BODY_SECONDS", 0.05)
+    monkeypatch.setattr(limits, "BODY_SECONDS", 0.05)
     body = json.dumps(ADD).encode()
     sent = {"X-API-Key": door.key, **JSON}
     for path in ("/memories", "/search", "/mcp"):

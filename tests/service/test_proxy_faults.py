@@ -20,7 +20,7 @@ from graphmem import Memory, chat_worker
 from graphmem.chat_worker import ChatWorker
 from graphmem.errors import EmbeddingError, GraphmemError, StoreUnavailable
 from graphmem.retrieval import context
-from graphmem.service import auth, rate_limits
+from graphmem.service import limits, rate_limits
 from graphmem.service.calls import CallPool
 from graphmem.service.keys import Keys
 from graphmem.service.proxy import proxy
@@ -140,7 +140,7 @@ QUICK = ("memory closed", "ledger locked", "reading keys hangs", "search hangs",
 def test_a_chat_goes_on_without_memory(
     make_memory: Callable[..., Memory], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cause: str
 ) -> None:
-    monkeypatch.setattr(auth, "KEY_SECONDS", 0.1)
+    monkeypatch.setattr(limits, "KEY_SECONDS", 0.1)
     with ModelEndpoint() as llm, ModelEndpoint(default="I see.") as upstream:
         config = {"model": "m", "openai_base_url": llm.url, "timeout": 1}
         memory = make_memory(tmp_path / "home", llm={"provider": "openai", "config": config})

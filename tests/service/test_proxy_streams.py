@@ -19,7 +19,7 @@ from support.waiting import TIMEOUT, wait_until
 
 from graphmem import Memory
 from graphmem.retrieval import fallback
-from graphmem.service import server
+from graphmem.service import limits
 from graphmem.testing import ModelEndpoint, behaviours
 from graphmem.testing.behaviours import Behaviour
 
@@ -173,7 +173,7 @@ def test_a_client_that_leaves_before_the_answer_ends_the_request(
 def test_a_request_that_the_end_of_the_service_cuts_off_is_told_so(
     memory: Memory, upstream: ModelEndpoint, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(limits, "GRACE_SECONDS", 0.1)
     upstream.then(behaviours.silent())
     with ThreadPoolExecutor(1) as pool, httpx2.Client(headers={"X-API-Key": key}, timeout=TIMEOUT) as raw:
         with served(memory, proxy={"upstream_url": upstream.url}) as url:

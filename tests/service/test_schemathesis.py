@@ -19,7 +19,7 @@ from support.databases import SQLITE_ONLY
 from support.service import headers, served
 
 from graphmem import Memory
-from graphmem.service import rate_limits
+from graphmem.service import limits
 from graphmem.service.rest.transfer import JSON_LINES
 from graphmem.testing import ModelEndpoint
 
@@ -151,14 +151,14 @@ def check(tenants: Tenants, role: str | None, most: int, phases: tuple[str, ...]
 @pytest.mark.thorough
 @pytest.mark.parametrize("role", ["user", "app", "admin", "metrics", None])
 def test_every_route(tenants: Tenants, role: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rate_limits, "REFUSALS", MANY)
+    monkeypatch.setattr(limits, "REFUSALS", MANY)
     if role == "app":  # may reach every user that a request names
         tenants = tenants._replace(examples={name: tenants.examples[name] for name in ("memory_id", "event_id")})
     check(tenants, role, most=15)
 
 
 def test_ids_of_another_tenant_on_every_route(tenants: Tenants, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rate_limits, "REFUSALS", MANY)
+    monkeypatch.setattr(limits, "REFUSALS", MANY)
     check(tenants, "user", most=1, phases=("examples",))
 
 

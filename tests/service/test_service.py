@@ -17,7 +17,7 @@ from support.waiting import TIMEOUT, wait_until
 
 from graphmem import Memory
 from graphmem.errors import StoreUnavailable
-from graphmem.service import auth, middleware
+from graphmem.service import limits, middleware
 from graphmem.service.keys import Keys
 from graphmem.stores.projection_worker import ProjectionWorker
 
@@ -80,13 +80,13 @@ def test_a_known_key_is_taken_while_the_ledger_does_not_answer(
             go_on.wait(TIMEOUT)
         raise StoreUnavailable("a private text")
 
-    monkeypatch.setattr(auth, "KEY_SECONDS", 0.2)
+    monkeypatch.setattr(limits, "KEY_SECONDS", 0.2)
     with client_of(memory, role=None) as client:
         assert client.get("/nowhere", headers=known).status_code == 404
         monkeypatch.setattr(Keys, "find", read)
         assert client.get("/nowhere", headers=known).status_code == 404
         assert problem(client.get("/nowhere", headers=unknown), 503)["code"] == "store_unavailable"
-        monkeypatch.setattr(auth, "RECENT_SECONDS", -1)
+        monkeypatch.setattr(limits, "RECENT_SECONDS", -1)
         problem(client.get("/nowhere", headers=known), 503)
         go_on.set()
 

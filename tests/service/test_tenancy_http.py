@@ -46,8 +46,8 @@ from support.tenancy import (
 from support.waiting import TIMEOUT
 
 from graphmem import Memory, Settings
+from graphmem.service import limits
 from graphmem.service.chat_settings import ChatSettings, SettingsChange, change_settings, view_settings
-from graphmem.service.rest import chats
 from graphmem.testing import ModelEndpoint
 
 PLATFORM = "v1", "v2", "v3"
@@ -100,7 +100,7 @@ def client(memory: Memory, upstream: ModelEndpoint) -> AbstractContextManager[Te
 def services() -> Iterator[Services]:
     with ExitStack() as stack, pytest.MonkeyPatch.context() as patch, use_word_extractor():
         for name in ("RECALL_SECONDS", "SAVED_SECONDS"):  # no answer depends on the machine
-            patch.setattr(chats, name, TIMEOUT)
+            patch.setattr(limits, name, TIMEOUT)
         first, second = (
             stack.enter_context(Memory(":memory:", settings=Settings.from_dict(fake_models()))) for _ in range(2)
         )

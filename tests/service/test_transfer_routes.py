@@ -20,8 +20,7 @@ from support.tenancy import make_home
 from support.waiting import TIMEOUT, wait_until
 
 from graphmem import Memory
-from graphmem.service import app
-from graphmem.service.rest import streams
+from graphmem.service import limits
 
 Make = Callable[..., Memory]
 
@@ -111,7 +110,7 @@ def test_clients_that_hang_up_end_their_exports(large: Memory) -> None:
     key = headers(large)
     with served(large) as url, httpx2.Client(base_url=url, headers=key, timeout=TIMEOUT) as client:
         with ExitStack() as stack, listening() as listener:
-            for _ in range(app.TRANSFERS):
+            for _ in range(limits.TRANSFERS):
                 stack.enter_context(held_up(url, key))
             refused = client.get("/export")
             assert ok(refused, 503)["code"] == "overloaded"
@@ -121,8 +120,8 @@ def test_clients_that_hang_up_end_their_exports(large: Memory) -> None:
 
 
 def test_a_client_that_takes_nothing_ends_its_export(large: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "STALL_SECONDS", 0.05)
-    monkeypatch.setattr(app, "TRANSFERS", 1)
+    monkeypatch.setattr(limits, "STALL_SECONDS", 0.05)
+    monkeypatch.setattr(limits, "TRANSFERS", 1)
     key = headers(large)
     with served(large) as url, httpx2.Client(base_url=url, headers=key, timeout=TIMEOUT) as client:
         with held_up(url, key) as stalled:
@@ -230,7 +229,7 @@ def test_an_import_may_be_larger_than_other_bodies_but_not_without_limit(
     assert len(data) > 1024
     with client_of(memory, max_body_bytes=1024) as client:
         ok(client.post("/import", content=data))
-        monkeypatch.setattr(app, "MAX_IMPORT_BYTES", len(data) - 1)
+        monkeypatch.setattr(limits, "MAX_IMPORT_BYTES", len(data) - 1)
         for body in (data, in_parts(data)):
             assert f"{len(data) - 1} bytes" in ok(client.post("/import", content=body), 413)["detail"]
 

@@ -18,7 +18,7 @@ from graphmem.errors import GraphmemError, StoreError, ValidationError
 from graphmem.logs import log_text
 from graphmem.model import Scope
 from graphmem.retrieval.fallback import QueryKind, RewriteFailure
-from graphmem.service import problems
+from graphmem.service import limits, problems
 from graphmem.service.auth import Caller
 from graphmem.service.chat_settings import ChatSettings, MaxChars, Prompt, Rounds, TopK, settings_in_force
 from graphmem.service.problems import code_of
@@ -27,10 +27,6 @@ from graphmem.service.schemas import IdsBody, given
 
 logger = logging.getLogger("graphmem")
 
-# Seconds that a recall may take, the reading of the settings included.
-RECALL_SECONDS = 3.0
-# Seconds for which the answer to a saved chat waits for the settings, which say whether chats are stored.
-SAVED_SECONDS = 0.03
 
 router = APIRouter(tags=["chats"], responses=problems.documented())
 
@@ -151,7 +147,7 @@ async def recall(body: RecallBody, caller: CallerParam, service: ServiceParam) -
     begin = monotonic()
     scope = _scope(caller, body)
     try:
-        recalled = await _recalled(body, scope, service, begin + RECALL_SECONDS)
+        recalled = await _recalled(body, scope, service, begin + limits.RECALL_SECONDS)
     except Exception as error:  # noqa: BLE001  (no failure of the memory may end a chat)
         logger.warning("a recall failed (%s)", log_text(error))
         recalled = Recalled(failure=error)
@@ -251,7 +247,7 @@ async def chats_saved(body: SavedBody, caller: CallerParam, service: ServicePara
     """
     scope = _scope(caller, body)
     try:
-        settings = await _settings(service, scope, SAVED_SECONDS)
+        settings = await _settings(service, scope, limits.SAVED_SECONDS)
     except (TimeoutError, GraphmemError):  # the thread that stores reads them
         settings = None
     if settings is not None and not settings.save:

@@ -10,13 +10,11 @@ from pydantic import BaseModel, Field
 from graphmem.errors import NotFoundError
 from graphmem.memory import Memory
 from graphmem.model import EntityType
-from graphmem.service import problems
+from graphmem.service import limits, problems
 from graphmem.service.rest import answers
 from graphmem.service.rest.dependencies import CallerParam, ServiceParam
 from graphmem.service.schemas import Body, Ids, IdsBody, given
 
-MAX_GRAPH_MEMORIES = 10_000
-MAX_ENTITIES = 1000
 AS_OF = "Only memories valid at that time, in ISO 8601; a bare date is its first moment."
 
 router = APIRouter(tags=["graph"], responses=problems.documented())
@@ -30,7 +28,9 @@ class GraphQuery(Ids):
 
     around: str | None = Field(default=None, description="The name of an entity, or the id of a memory.")
     hops: int = Field(default=2, ge=0, le=10, description="How many edges from `around` the nodes are at most.")
-    limit: int = Field(default=500, ge=1, le=MAX_GRAPH_MEMORIES, description="The graph has the newest memories.")
+    limit: int = Field(
+        default=500, ge=1, le=limits.MAX_GRAPH_MEMORIES, description="The graph has the newest memories."
+    )
     as_of: str | None = Field(default=None, description=AS_OF)
 
 
@@ -154,13 +154,13 @@ class EntitiesQuery(Ids):
 
     query: str | None = Field(default=None, description="A part of the name.")
     type: str | None = Field(default=None, description=f"One of {', '.join(EntityType)}.")
-    limit: int = Field(default=100, ge=1, le=MAX_ENTITIES)
+    limit: int = Field(default=100, ge=1, le=limits.MAX_ENTITIES)
 
 
 class EntityQuery(Ids):
     """Whose memories mention the entity, and how many of them are returned."""
 
-    limit: int = Field(default=100, ge=1, le=MAX_ENTITIES)
+    limit: int = Field(default=100, ge=1, le=limits.MAX_ENTITIES)
     as_of: str | None = Field(default=None, description=AS_OF)
 
 

@@ -8,10 +8,8 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel
 
 from graphmem.errors import StoreError
+from graphmem.service import limits
 from graphmem.service.rest.dependencies import Service, ServiceParam
-
-# Seconds that the ledger may take to answer.
-PROBE_SECONDS = 3.0
 
 router = APIRouter(tags=["health"])
 
@@ -44,7 +42,7 @@ async def readyz(service: ServiceParam, response: Response) -> Readiness:
     """Tells whether the ledger answers and fits the embedder, and which projections are out of reach."""
     probe = asyncio.get_running_loop().run_in_executor(service.probes, _readiness, service)
     try:
-        readiness = await asyncio.wait_for(probe, PROBE_SECONDS)
+        readiness = await asyncio.wait_for(probe, limits.PROBE_SECONDS)
     except TimeoutError:
         readiness = Readiness(status="unavailable")
     if readiness.status != "ready":

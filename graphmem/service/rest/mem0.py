@@ -18,15 +18,13 @@ from graphmem.integrations.base import result_dict
 from graphmem.memory import DEFAULT_LIST_LIMIT, Memory
 from graphmem.model import SCOPE_NAMES, EntityType
 from graphmem.queries.history import events_of_memory
-from graphmem.service import listing, problems
+from graphmem.service import limits, listing, problems
 from graphmem.service.auth import Caller
 from graphmem.service.cursors import cursor_after, place_after
 from graphmem.service.problems import Problem
 from graphmem.service.rest import answers
 from graphmem.service.rest.dependencies import CallerParam, Service, ServiceParam
 from graphmem.service.schemas import Body, Ids, IdsBody, Mem0Fields, given
-
-MAX_PAGE = 1000
 
 router = APIRouter(tags=["memories"], responses=problems.documented(502))
 
@@ -100,10 +98,10 @@ class ScopeQuery(Ids, Mem0Fields):
 class ListQuery(ScopeQuery):
     """Which memories are listed, and which page of the list."""
 
-    limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] | None = Field(
+    limit: Annotated[int, Field(ge=1, le=limits.MAX_PAGE)] | None = Field(
         default=None, description=f"Memories of a page; by default {DEFAULT_LIST_LIMIT}."
     )
-    top_k: Annotated[int, Field(ge=0, le=MAX_PAGE)] | None = Field(
+    top_k: Annotated[int, Field(ge=0, le=limits.MAX_PAGE)] | None = Field(
         default=None, description="The same as `limit`; 0 only counts."
     )
     cursor: str = Field(default="", description="The `next_cursor` of the page before.")

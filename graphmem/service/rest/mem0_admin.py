@@ -15,19 +15,18 @@ from pydantic import ValidationError as PydanticError
 
 from graphmem.memory import Memory
 from graphmem.queries.scopes import list_scopes
-from graphmem.service import problems
+from graphmem.service import limits, problems
 from graphmem.service.chat_settings import SettingsChange, change_settings
 from graphmem.service.keys import PREFIX
 from graphmem.service.middleware import METHODS
 from graphmem.service.problems import Problem
-from graphmem.service.request_ring import MAX_REQUESTS, RequestItem
+from graphmem.service.request_ring import RequestItem
 from graphmem.service.rest import answers
 from graphmem.service.rest.dependencies import AdminParam, CallerParam, ServiceParam
 from graphmem.service.schemas import Body
 from graphmem.settings import Settings
 from graphmem.stores.ledger.api_keys import ApiKey
 
-MAX_ENTITIES = 100_000
 REDACTED = "***"
 
 router = APIRouter(tags=["administration"], responses=problems.documented())
@@ -116,7 +115,7 @@ class EntitiesQuery(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    limit: int = Field(default=10_000, ge=1, le=MAX_ENTITIES)
+    limit: int = Field(default=10_000, ge=1, le=limits.MAX_OWNERS)
 
 
 @router.get("/entities")
@@ -160,7 +159,7 @@ class RequestsQuery(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    limit: int = Field(default=50, ge=1, le=MAX_REQUESTS)
+    limit: int = Field(default=50, ge=1, le=limits.MAX_REQUESTS)
 
 
 @router.get("/requests")

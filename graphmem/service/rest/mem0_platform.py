@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from graphmem.integrations.base import result_dict
 from graphmem.memory import DEFAULT_LIST_LIMIT
-from graphmem.service import problems
+from graphmem.service import limits, problems
 from graphmem.service.problems import Problem
 from graphmem.service.rest import answers, mem0, mem0_admin
 from graphmem.service.rest.dependencies import AdminParam, CallerParam, ServiceParam
@@ -73,7 +73,7 @@ class PageQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     page: int = Field(default=1, ge=1, le=1_000_000)
-    page_size: int = Field(default=DEFAULT_LIST_LIMIT, ge=1, le=mem0.MAX_PAGE)
+    page_size: int = Field(default=DEFAULT_LIST_LIMIT, ge=1, le=limits.MAX_PAGE)
 
 
 class PlatformPage(BaseModel):
@@ -142,7 +142,7 @@ class PlatformEntities(BaseModel):
 @router.get("/v1/entities/")
 async def get_entities(_: AdminParam, service: ServiceParam) -> PlatformEntities:
     """Lists the users, agents and runs of which there are memories."""
-    items = await service.run(mem0_admin.entity_items, service.memory.sync, mem0_admin.MAX_ENTITIES)
+    items = await service.run(mem0_admin.entity_items, service.memory.sync, limits.MAX_OWNERS)
     results = [PlatformEntity(name=item.id, **dict(item)) for item in items]
     return PlatformEntities(count=len(results), results=results)
 

@@ -10,38 +10,33 @@ from typing import Any
 
 from starlette.requests import ClientDisconnect
 
-# Bytes of a chunk of a response, at least (a longer line is one chunk), and the chunks that may wait for the client.
-CHUNK_BYTES, MAX_CHUNKS = 64 * 1024, 4
-# Seconds for which the thread waits for a client that takes nothing.
-STALL_SECONDS = 60.0
-# Bytes of a body that are read ahead.
-READ_BYTES = 256 * 1024
+from graphmem.service import limits
 
 
 class ResponseFile:
     """A file that a thread writes and an event loop sends in chunks, of which few wait.
 
     `write` and `flush`, for the thread, raise BrokenPipeError once the client has left or takes nothing for
-    `STALL_SECONDS`. The rest is for the event loop: `chunks` yields what is written until `finish` is called, and after
-    `close` the thread can write nothing more.
+    `limits.STALL_SECONDS`. The rest is for the event loop: `chunks` yields what is written until `finish` is called,
+    and after `close` the thread can write nothing more.
     """
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._chunks: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self._room = Semaphore(MAX_CHUNKS)
+        self._room = Semaphore(limits.MAX_CHUNKS)
         self._is_closed = False
         self._buffer = bytearray()
 
     def write(self, data: bytes) -> None:
-        """Writes bytes, and waits while `MAX_CHUNKS` chunks wait for the client."""
+        """Writes bytes, and waits while `limits.MAX_CHUNKS` chunks wait for the client."""
         self._buffer += data
-        if len(self._buffer) >= CHUNK_BYTES:
+        if len(self._buffer) >= limits.CHUNK_BYTES:
             self.flush()
 
     def flush(self) -> None:
         """Passes on what is written."""
-        if not self._room.acquire(timeout=STALL_SECONDS) or self._is_closed:
+        if not self._room.acquire(timeout=limits.STALL_SECONDS) or self._is_closed:
             raise BrokenPipeError
         chunk, self._buffer = bytes(self._buffer), bytearray()
         self._loop.call_soon_threadsafe(self._chunks.put_nowait, chunk)
@@ -97,4 +92,4 @@ def body_file(parts: AsyncIterator[bytes]) -> io.BufferedReader:
 
     Reading raises what awaiting the parts raises, and EOFError if the client leaves before the end.
     """
-    return io.BufferedReader(_BodyStream(parts), READ_BYTES)
+    return io.BufferedReader(_BodyStream(parts), limits.READ_BYTES)

@@ -1,0 +1,66 @@
+"""Limits of the service that no configuration changes.
+
+Those that an operator sets are fields of `ServeSettings` and `ProxySettings` (`graphmem.settings.schema`); those of a
+call of the library, which the service makes, stand in `graphmem.boundary.validation` and the setting `limits`.
+"""
+
+# --- connections ------------------------------------------------------------------------------------------------------
+
+# Connections that may wait to be accepted.
+BACKLOG = 2048
+# The largest head of a request, in bytes, and the seconds that it may take.
+MAX_HEAD_BYTES = 32 * 1024
+HEAD_SECONDS = 30.0
+# Seconds that the next part of a body may take.
+BODY_SECONDS = 30.0
+
+# --- requests and answers ---------------------------------------------------------------------------------------------
+
+# Fields that an error of a request names.
+MAX_REPORTED = 5
+# Memories of a page of a list; of a graph; entities of a list; users, agents and runs of a list.
+MAX_PAGE = 1000
+MAX_GRAPH_MEMORIES = 10_000
+MAX_ENTITIES = 1000
+MAX_OWNERS = 100_000
+# Latest requests that are kept for an admin.
+MAX_REQUESTS = 200
+# Characters of a block of memories, and of the prompt that rewrites a question.
+MAX_CONTEXT_CHARS = 20_000
+MAX_PROMPT_CHARS = 20_000
+
+# --- exports and imports ----------------------------------------------------------------------------------------------
+
+MAX_IMPORT_BYTES = 1024**3
+# Exports and imports that run at a time.
+TRANSFERS = 4
+# Bytes of a chunk of an export, at least (a longer line is one chunk), and the chunks that may wait for the client.
+CHUNK_BYTES, MAX_CHUNKS = 64 * 1024, 4
+# Seconds for which an export waits for a client that takes nothing.
+STALL_SECONDS = 60.0
+# Bytes of an import that are read ahead.
+READ_BYTES = 256 * 1024
+
+# --- keys and rates ---------------------------------------------------------------------------------------------------
+
+# Threads that read keys, and the seconds that the ledger may take.
+KEY_THREADS, KEY_SECONDS = 2, 1.0
+# While the ledger does not answer: seconds for which a key is taken after its last reading, and the most such keys.
+RECENT_SECONDS, MAX_RECENT_KEYS = 300.0, 10_000
+# Requests without a valid key from one address.
+REFUSALS = "20/minute"
+# Seconds that Redis may take to answer.
+REDIS_SECONDS = 0.5
+
+# --- times ------------------------------------------------------------------------------------------------------------
+
+# Seconds that the ledger may take to answer a question about the service's health.
+PROBE_SECONDS = 3.0
+# Seconds that a recall may take, the reading of the settings included.
+RECALL_SECONDS = 3.0
+# Seconds for which the answer to a saved chat waits for the settings, which say whether chats are stored.
+SAVED_SECONDS = 0.03
+# Seconds that running requests and streams have at the end.
+GRACE_SECONDS = 30
+# Seconds that the end of the service waits for the chats that it has accepted.
+CHATS_SECONDS = 20.0
