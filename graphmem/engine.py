@@ -490,10 +490,11 @@ class Engine:
         """Lets `close` begin with `user.close()`, which ends work that needs the open stores. Keeps no reference."""
         self._before_close.add(user)
 
-    def close(self) -> None:
+    def close(self, *, wait: bool = True) -> None:
         """Waits for the users of the engine and for background work, then closes all stores.
 
-        Long texts that are not enriched yet stay recorded. Does nothing in a second call, or in a forked process.
+        Long texts that are not enriched yet stay recorded, without `wait` all texts. Does nothing in a second call, or
+        in a forked process.
         """
         if self in _inherited:
             return
@@ -505,7 +506,7 @@ class Engine:
             self._closed = True
         if self._job_worker is not None:
             self._job_worker.close()
-        self._enricher.stop()
+        self._enricher.stop(short_texts=not wait)
         self._background.close()
         self._long_texts.close()
         for worker in self.projection_workers:

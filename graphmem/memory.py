@@ -902,13 +902,14 @@ class Memory:
         self._engine.check_open()
         return {"pending": self._engine.reset()}
 
-    def close(self) -> None:
+    def close(self, *, wait: bool = True) -> None:
         """Waits for background work and releases files and threads. A second call does nothing.
 
         A text of more than 50,000 characters that is not enriched yet stays recorded, as at the end of a program that
-        does not close: the next Memory of this folder enriches it. `flush` waits for such texts, too.
+        does not close: the next Memory of this folder enriches it. `flush` waits for such texts, too. Without `wait`
+        all texts that are not enriched yet stay recorded.
         """
-        self._engine.close()
+        self._engine.close(wait=wait)
 
     def _shaped(self, result: R) -> R:
         if self._version != "v1.0":

@@ -47,14 +47,16 @@ class Enricher:
         self._extractor = extractor
         self._pool = pool
         self._observers = observers
-        self._stopped = Event()
+        self._stopped, self._stopped_short = Event(), Event()
 
-    def stop(self) -> None:
-        """Lets the enrichment of long texts, under way or called later, end early with WorkStopped; short ones go on.
+    def stop(self, *, short_texts: bool) -> None:
+        """Lets the enrichment of long texts, under way or called later, end early with WorkStopped.
 
-        Their tasks stay recorded.
+        Their tasks stay recorded. `short_texts`: theirs, too; otherwise it goes on.
         """
         self._stopped.set()
+        if short_texts:
+            self._stopped_short.set()
 
     def process_pending(self, rows: Sequence[int] | None = None) -> None:
         """Enriches the memories of these rows that have a task, or all that have one; those with long texts last.
@@ -69,7 +71,8 @@ class Enricher:
 
     def enrich_short(self, rows: Sequence[int]) -> None:
         """Enriches memories with short texts, `BATCH` at a time. Raises as `process_pending` does."""
-        with stoppable(lambda: not self._pool.takes_tasks):  # the results could not be committed
+        # Without a pool the results could not be committed.
+        with stoppable(lambda: self._stopped_short.is_set() or not self._pool.takes_tasks):
             self._enrich(rows, BATCH)
 
     def enrich_long(self, rows: Sequence[int]) -> None:

@@ -31,7 +31,7 @@ from graphmem.service.chat_settings import configured_settings
 from graphmem.service.keys import Keys
 from graphmem.service.mcp.http import USER_HEADER, Key, mcp_app
 from graphmem.service.metrics import ServiceMetrics
-from graphmem.service.middleware import LOOPBACK, Addresses, Authentication, BodyLimit, Hosts, RequestLog
+from graphmem.service.middleware import LOOPBACK, Authentication, BodyLimit, Heads, Hosts, RequestLog
 from graphmem.service.proxy import routes as proxy_routes
 from graphmem.service.proxy.proxy import ChatProxy
 from graphmem.service.proxy.upstream import Upstream, configured_endpoint
@@ -75,7 +75,7 @@ def service_app(
     app: ASGIApp = _Gate(rest, mcp, settings.default_user)
     app = Authentication(app, authenticator, RateLimits(settings), OPEN_PATHS, _adds, service.metrics.on_refusal)
     app = BodyLimit(app, partial(_max_body_bytes, settings))
-    app = Addresses(app, REPEATABLE, problems.OPENAI_PATHS)
+    app = Heads(app, REPEATABLE, problems.OPENAI_PATHS)
     app = RequestLog(Hosts(app, hosts, settings.cors_origins), service.requests.note, service.metrics.on_request)
     if settings.cors_origins:
         app = CORSMiddleware(app, allow_origins=settings.cors_origins, allow_methods=["*"], allow_headers=["*"])
@@ -133,7 +133,7 @@ def _rest_app(service: Service, mcp: Any, authenticator: Authenticator, *, close
         await asyncio.to_thread(authenticator.close)
         if close_memory:
             try:
-                await asyncio.to_thread(service.memory.sync.close)
+                await asyncio.to_thread(service.memory.sync.close, wait=False)
             except StoreError as error:  # the end goes on: uvicorn would log a stack
                 logger.error(  # noqa: TRY400
                     "the stores could not be closed (%s); what was stored is in the ledger; check that the home folder "

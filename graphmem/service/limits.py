@@ -6,18 +6,26 @@ call of the library, which the service makes, stand in `graphmem.boundary.valida
 
 # --- connections ------------------------------------------------------------------------------------------------------
 
-# Connections that may wait to be accepted.
-BACKLOG = 2048
-# The largest head of a request, in bytes, and the seconds that it may take.
-MAX_HEAD_BYTES = 32 * 1024
+# Connections of a process, if the system lets it have two descriptors for each and some for stores and files, and
+# those that may wait to be accepted: an event loop that can accept none tries, and complains, as often at once.
+MAX_CONNECTIONS, OTHER_DESCRIPTORS, BACKLOG = 1000, 192, 128
+# The largest head of a request, in bytes and in headers, and the seconds that it may take.
+MAX_HEAD_BYTES, MAX_HEADERS = 32 * 1024, 100
 HEAD_SECONDS = 30.0
 # Seconds that the next part of a body may take.
 BODY_SECONDS = 30.0
+# Seconds for which an answer waits for a client that takes nothing.
+STALL_SECONDS = 60.0
+# Seconds between two equal warnings about connections.
+WARNING_SECONDS = 60.0
 
 # --- requests and answers ---------------------------------------------------------------------------------------------
 
-# Fields that an error of a request names.
+# Fields of a body, and of those that cannot be used the ones that an error names.
+MAX_FIELDS = 100
 MAX_REPORTED = 5
+# Characters of a time in a query.
+MAX_MOMENT_CHARS = 100
 # Memories of a page of a list; of a graph; entities of a list; users, agents and runs of a list.
 MAX_PAGE = 1000
 MAX_GRAPH_MEMORIES = 10_000
@@ -36,8 +44,6 @@ MAX_IMPORT_BYTES = 1024**3
 TRANSFERS = 4
 # Bytes of a chunk of an export, at least (a longer line is one chunk), and the chunks that may wait for the client.
 CHUNK_BYTES, MAX_CHUNKS = 64 * 1024, 4
-# Seconds for which an export waits for a client that takes nothing.
-STALL_SECONDS = 60.0
 # Bytes of an import that are read ahead.
 READ_BYTES = 256 * 1024
 
@@ -60,7 +66,6 @@ PROBE_SECONDS = 3.0
 RECALL_SECONDS = 3.0
 # Seconds for which the answer to a saved chat waits for the settings, which say whether chats are stored.
 SAVED_SECONDS = 0.03
-# Seconds that running requests and streams have at the end.
-GRACE_SECONDS = 30
-# Seconds that the end of the service waits for the chats that it has accepted.
-CHATS_SECONDS = 20.0
+# Seconds from a signal to the end of the service, whatever is still under way; in them, those that running requests and
+# streams have, and after these the accepted chats.
+END_SECONDS, GRACE_SECONDS, CHATS_SECONDS = 30.0, 20, 5.0

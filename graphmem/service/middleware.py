@@ -1,4 +1,4 @@
-"""What every request passes before it is routed, outermost first: `RequestLog`, `Hosts`, `Addresses`, `BodyLimit`,
+"""What every request passes before it is routed, outermost first: `RequestLog`, `Hosts`, `Heads`, `BodyLimit`,
 `Authentication`.
 
 Plain ASGI applications around another one, so that they do not hold up streams.
@@ -11,7 +11,7 @@ import logging
 import re
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from http import HTTPStatus
 from time import perf_counter
 from typing import Any
@@ -33,6 +33,7 @@ LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 # Stands in logs for the template of a path that no route has, for another method, and for the role without a key.
 UNKNOWN = "-"
+_CLOSE = {"Connection": "close"}
 
 
 class RequestLog:
@@ -123,11 +124,12 @@ def _is_of(origin: str, address: str) -> bool:
     return origin.lower() in {f"http://{address}", f"https://{address}"}
 
 
-class Addresses:
-    """Refuses addresses that could be read in two ways, of which one may be that of a proxy in front.
+class Heads:
+    """Refuses heads over the limits, and those that could be read in two ways, of which one may be that of a proxy in
+    front.
 
-    Those are percent-encoded bytes that are not UTF-8, which decoding would make other ids of, and query parameters
-    that are there twice, unless `repeatable` has their names or `forwarded_paths` the path.
+    Those have two lengths of the body, percent-encoded bytes that are not UTF-8, which decoding would make other ids
+    of, and query parameters that are there twice, unless `repeatable` has their names or `forwarded_paths` the path.
     """
 
     def __init__(self, app: ASGIApp, repeatable: Iterable[str], forwarded_paths: Iterable[str]) -> None:
@@ -135,7 +137,9 @@ class Addresses:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            _check_encoding(scope.get("raw_path", b"") + b"?" + scope["query_string"])
+            address = scope.get("raw_path", b"") + b"?" + scope["query_string"]
+            _check_head(len(address), scope["headers"])
+            _check_encoding(address)
             if scope["path"] not in self._forwarded_paths:
                 self._check_names(scope["query_string"])
         await self._app(scope, receive, send)
@@ -145,6 +149,20 @@ class Addresses:
         for name, count in counts.items():
             if count > 1 and name not in self._repeatable:
                 raise Problem(400, f"{name[:40]}: is there {count} times; send it once", "invalid_argument")
+
+
+def _check_head(address_bytes: int, headers: Collection[tuple[bytes, bytes]]) -> None:
+    """Raises Problem for a head over a limit, which the server has read because it came at once, or with two lengths.
+
+    The connection ends with the answer: where the next request begins is not sure (RFC 9112, 6.1).
+    """
+    size = address_bytes + sum(len(name) + len(value) for name, value in headers)
+    if size > limits.MAX_HEAD_BYTES or len(headers) > limits.MAX_HEADERS:
+        detail = f"The head has more than {limits.MAX_HEAD_BYTES} bytes or {limits.MAX_HEADERS} headers; send less."
+        raise Problem(431, detail, headers=_CLOSE)
+    if {b"content-length", b"transfer-encoding"} <= {name for name, _ in headers}:
+        detail = "Content-Length and Transfer-Encoding are both there; send the one that is true."
+        raise Problem(400, detail, "two_lengths", _CLOSE)
 
 
 def _check_encoding(address: bytes) -> None:

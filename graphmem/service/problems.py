@@ -196,11 +196,8 @@ def _errors_by_field(error: RequestValidationError) -> dict[tuple[str, ...], lis
     found: dict[tuple[str, ...], list[Any]] = {}
     for one in error.errors():
         found.setdefault(_field(one, error.body), []).append(one)
-    return {
-        field: errors
-        for field, errors in found.items()
-        if not any(len(other) > len(field) and other[: len(field)] == field for other in found)
-    }
+    wholes = {field[:length] for field in found for length in range(1, len(field))}
+    return {field: errors for field, errors in found.items() if field not in wholes}
 
 
 def _field(error: Any, body: Any) -> tuple[str, ...]:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from graphmem.service import limits
 
 IGNORED_HEADER = "X-Graphmem-Ignored"
+
+T = TypeVar("T")
+Items = Annotated[list[T], Field(fail_fast=True)]
+"""A list in a body. Its first unusable item ends the check: pydantic would make an error of each."""
 
 
 class Ids(BaseModel):
@@ -28,6 +35,14 @@ class Body(BaseModel):
     """The body of a request: no unknown fields, and no value is converted to another type."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_many_fields(cls, body: Any) -> Any:
+        """Refuses more fields than any request has, before pydantic makes an error of each."""
+        if isinstance(body, dict) and len(body) > limits.MAX_FIELDS:
+            raise PydanticCustomError("too_many_fields", f"should have at most {limits.MAX_FIELDS} fields")
+        return body
 
 
 class Mem0Fields(BaseModel):

@@ -13,19 +13,20 @@ from functools import partial
 from ipaddress import ip_address
 from multiprocessing.process import BaseProcess
 from tempfile import TemporaryDirectory
-from threading import Thread
+from threading import Event, Thread
+from time import sleep
+from types import FrameType
 from typing import Any, NamedTuple
 
-import h11
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.supervisors import Multiprocess
 
 from graphmem.errors import ConfigError
 from graphmem.memory import Memory
 from graphmem.service import limits
 from graphmem.service.app import service_app
+from graphmem.service.connections import Connection, log_loop_error, raise_descriptor_limit
 from graphmem.service.keys import Keys
 from graphmem.service.metrics import FOLDER_VARIABLE
 from graphmem.settings import Settings
@@ -60,7 +61,8 @@ def prepare(start: Start) -> str | None:
         raise ConfigError("--no-auth: others can reach this host; leave it out, or serve on 127.0.0.1")
     if serve.workers > 1:
         _check_shared_stores(settings)
-    with Memory(settings.home, settings=settings) as memory:
+    memory = Memory(settings.home, settings=settings)
+    try:
         if memory._engine.needs_rebuild:  # noqa: SLF001  (same package)
             logger.warning(
                 "the ledger's vectors are of another embedder than the configured one: nothing is added and found "
@@ -74,6 +76,8 @@ def prepare(start: Start) -> str | None:
                 "no key can be used yet, and others can reach this host; make one: graphmem keys create --role admin"
             )
         return keys.create("admin", label="made at the first start").text
+    finally:
+        memory.close(wait=False)  # what an earlier process has left over is for the service
 
 
 def _check_shared_stores(settings: Settings) -> None:
@@ -110,7 +114,7 @@ def run(start: Start, listener: socket.socket) -> None:
     else:  # processes are spawned, never forked, and each makes its application
         with TemporaryDirectory(prefix="graphmem-metrics-") as folder:
             os.environ[FOLDER_VARIABLE] = folder  # read by prometheus_client when a process imports it
-            Multiprocess(config, [listener]).run()
+            _Workers(config, [listener]).run()
 
 
 def server_config(app: Any, serve: ServeSettings, **options: Any) -> uvicorn.Config:
@@ -123,53 +127,61 @@ def server_config(app: Any, serve: ServeSettings, **options: Any) -> uvicorn.Con
         forwarded_allow_ips=serve.forwarded_allow_ips,
         server_header=False,
         timeout_graceful_shutdown=limits.GRACE_SECONDS,
-        http=_Connection,
+        http=Connection,
+        backlog=limits.BACKLOG,
         h11_max_incomplete_event_size=limits.MAX_HEAD_BYTES,
         ws="none",
         **options,
     )
 
 
-class _Connection(H11Protocol):
-    """A connection that ends if the head of a request takes longer than `limits.HEAD_SECONDS`.
+class _Workers(Multiprocess):
+    """The processes of the service. A second signal ends them at once."""
 
-    uvicorn itself waits for it without end, so that a client could hold all connections that a process may have.
-    """
-
-    _head_timer: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
-        super().connection_made(transport)
-        self._watch_head()
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        self._watch_head()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_timer()
-        super().connection_lost(exc)
-
-    def _watch_head(self) -> None:
-        if self.conn.their_state is not h11.IDLE:
-            self._stop_timer()
-        elif self._head_timer is None:
-            self._head_timer = self.loop.call_later(limits.HEAD_SECONDS, self.transport.close)
-
-    def _stop_timer(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+    def join_all(self) -> None:
+        while any(worker.process.is_alive() for worker in self.processes):
+            if self.signal_queue:
+                for worker in self.processes:
+                    worker.process.kill()
+            sleep(0.1)
 
 
 def _worker_app(start: Start) -> ASGIApp:
     """Opens the memory of one process and returns its application, which closes it at the end."""
+    _end_in_time()
+    raise_descriptor_limit()
+    asyncio.get_running_loop().set_exception_handler(log_loop_error)
     logging.basicConfig(level=logging.WARNING, format="graphmem: %(message)s")
     logging.getLogger("graphmem.requests").setLevel(logging.INFO)
     if (parent := multiprocessing.parent_process()) is not None:
         Thread(target=_end_after, args=(parent,), name="graphmem-parent", daemon=True).start()
     memory = Memory(start.settings.home, settings=start.settings)
     return service_app(memory, start.settings.serve, needs_key=start.needs_key, close_memory=True)
+
+
+def _end_in_time() -> None:
+    """Makes a signal end this process within `limits.END_SECONDS`, and its second coming at once.
+
+    What is under way then stays recorded in the ledger, as after a kill: the next start goes on with it.
+    """
+    has_begun, seen = Event(), set[int]()
+
+    def end_late() -> None:
+        has_begun.wait()
+        sleep(limits.END_SECONDS)
+        logger.warning("work was still under way %.0f s after the signal; it stays recorded", limits.END_SECONDS)
+        os._exit(128 + signal.SIGTERM)
+
+    def on_signal(begin_end: Any, number: int, frame: FrameType | None) -> None:
+        if number in seen:
+            os._exit(128 + number)
+        seen.add(number)
+        has_begun.set()
+        begin_end(number, frame)
+
+    Thread(target=end_late, name="graphmem-end", daemon=True).start()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, partial(on_signal, signal.getsignal(number)))
 
 
 def _end_after(parent: BaseProcess) -> None:

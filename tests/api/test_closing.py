@@ -200,3 +200,29 @@ def test_after_a_reset_the_indexes_are_empty(make_memory: Make, config: dict[str
 def test_a_path_that_cannot_be_one_is_our_error(path: Any) -> None:
     with pytest.raises(GraphmemError):
         Memory(path, settings=Settings.from_dict(fake_models()))
+
+
+def test_closing_without_waiting_leaves_texts_to_the_next_memory(tmp_path: Path) -> None:
+    """The first batch is held up until the memory closes; what comes after it is not begun."""
+    begun, go_on, calls = threading.Event(), threading.Event(), list[list[str]]()
+
+    def slow(texts: list[str]) -> Any:
+        calls.append(texts)
+        begun.set()
+        assert go_on.wait(TIMEOUT)
+        return hash_texts(texts)
+
+    texts = [f"tea number {number}" for number in range(3 * enrichment.BATCH)]
+    memory = Memory(tmp_path, settings=Settings.from_dict(with_embedder(slow)))
+    memory.add([{"role": "user", "content": text} for text in texts], user_id="u1", wait=False)
+    assert begun.wait(TIMEOUT)
+    closing = threading.Thread(target=lambda: memory.close(wait=False))
+    closing.start()
+    wait_until(lambda: memory._engine._enricher._stopped_short.is_set())
+    go_on.set()
+    closing.join(TIMEOUT)
+    assert sum(map(len, calls)) < len(texts)
+    with Memory(tmp_path, settings=Settings.from_dict(with_embedder(slow))) as memory:
+        assert memory.flush()["pending"] == []
+        assert memory.verify()["ok"]
+        assert memory.get_all(user_id="u1", limit=1000)["total"] == len(texts)

@@ -5,6 +5,7 @@ Each gets a problem that repeats nothing of it, and changes nothing; afterwards 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import socket
@@ -14,13 +15,18 @@ from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import pytest
+from fastapi.routing import APIRoute
+from pydantic import BaseModel
+from pydantic import ValidationError as PydanticError
 from support.raw_http import JSON, Answer, connect, head, read_answer, send_raw
 from support.service import expired_key, served
 from support.waiting import SLOWNESS, wait_until
 
 from graphmem import Memory
 from graphmem.service import limits
+from graphmem.service.connections import Connection
 from graphmem.service.keys import Keys
+from graphmem.service.rest.routers import ROUTERS
 
 LIMIT = 1024 * 1024
 # Stands in everything that these requests send.
@@ -260,16 +266,29 @@ def test_what_is_not_http_is_refused_by_the_server(door: Door) -> None:
         check_plain(send_raw(door.address, request_head.encode("latin-1")))
 
 
-def test_a_length_beside_chunks_does_not_count(door: Door) -> None:
-    """What follows the last chunk is no second request of a hidden body."""
+def test_a_head_over_a_limit_that_comes_at_once_is_refused(door: Door) -> None:
+    """The server itself limits only the parts of a head that it waits for."""
+    start = head("GET", "/healthz").removesuffix(b"\r\n")
+    long = b"X: " + MARK.encode() * (limits.MAX_HEAD_BYTES // len(MARK)) + b"\r\n\r\n"
+    many = b"".join(b"X-%d: %s\r\n" % (number, MARK.encode()) for number in range(limits.MAX_HEADERS)) + b"\r\n"
+    for wire_bytes in (start + long, start + many, head("GET", f"/healthz?x={'a' * limits.MAX_HEAD_BYTES}")):
+        answer = send_raw(door.address, wire_bytes)
+        check(answer, 431, str(limits.MAX_HEADERS))
+        assert answer.headers["connection"] == "close"
+
+
+def test_a_length_beside_chunks_ends_the_connection(door: Door) -> None:
+    """What follows the last chunk is no second request of a hidden body, whichever length a proxy in front reads."""
     body = json.dumps(ADD).encode()
     sent = [("X-API-Key", door.key), *JSON.items(), ("Transfer-Encoding", "chunked"), ("Content-Length", "3")]
     chunks = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
     with connect(door.address) as wire:
-        wire.sendall(head("POST", "/memories", sent) + chunks + head("DELETE", "/memories?user_id=ana"))
-        received = b"".join(iter(lambda: wire.recv(65536), b""))
-    assert len(re.findall(rb"HTTP/1\.1 \d+", received)) == 1
-    assert len(door.stored()) <= 1
+        start = head("POST", "/memories", sent).replace(b"Connection: close\r\n", b"")
+        wire.sendall(start + chunks + head("DELETE", "/memories?user_id=ana"))
+        check(read_answer(wire), 400, "Content-Length", "Transfer-Encoding")
+        with contextlib.suppress(ConnectionError):
+            assert wire.recv(100) == b""
+    assert door.stored() == []
 
 
 def test_pipelined_requests_are_answered_in_their_order(door: Door) -> None:
@@ -302,6 +321,46 @@ def test_other_methods_are_refused_with_all_that_a_path_takes(door: Door) -> Non
                 assert answer.status == 405, (method, template)
                 assert answer.headers["allow"] == refused.headers["allow"]
                 assert (answer.body == b"") == (method == "HEAD")
+
+
+# --- requests whose check could cost more than they do --------------------------------------------------------------
+
+
+def body_models(model: Any) -> Iterator[type[BaseModel]]:
+    """The classes of bodies of all routes."""
+    for route in model.routes:
+        if isinstance(route, APIRoute) and route.body_field is not None:
+            found = route.body_field.field_info.annotation
+            if isinstance(found, type) and issubclass(found, BaseModel):
+                yield found
+
+
+def test_a_body_gives_few_errors_however_many_of_its_parts_are_wrong() -> None:
+    """pydantic makes an error of several hundred bytes of each; the time for an answer grew with their square."""
+    models = {field for router in ROUTERS for field in body_models(router)}
+    assert len(models) > 8
+    for model in models:
+        bodies: list[Any] = [{f"unknown {number}": 1 for number in range(5000)}, [0] * 5000]
+        bodies += [
+            {name: [wrong] * 5000} for name in model.model_fields for wrong in (0, {}, [[]], {"content": [0] * 9})
+        ]
+        for body in bodies:
+            try:
+                model.model_validate(body)
+            except PydanticError as error:
+                assert error.error_count() < 20, (model, str(body)[:60])
+
+
+def test_many_wrong_parts_of_a_body_are_told_in_few_words(door: Door) -> None:
+    items = json.dumps({"user_id": "ana", "messages": [MARK, *[0] * 300_000]}).encode()
+    check(door.ask("POST", "/memories", items), 422, "messages.0")
+    fields = json.dumps({f"{MARK} {number}": 1 for number in range(30_000)}).encode()
+    check(door.ask("POST", "/search", fields), 422, "at most 100 fields")
+
+
+def test_a_long_text_in_place_of_a_time_is_refused(door: Door) -> None:
+    for name in ("as_of", "since", "until"):
+        check(door.ask("GET", f"/memories?user_id=ana&{name}={'T00' * 10_000}"), 400, name)
 
 
 # --- slow clients, and those that leave -------------------------------------------------------------------------------
@@ -337,6 +396,44 @@ def test_a_slow_body_is_refused_and_stores_nothing(door: Door, monkeypatch: pyte
     for path in ("/memories", "/search", "/mcp"):
         check(send_raw(door.address, head("POST", path, sent, len(body) + 1), body), 408)
     assert door.stored() == []
+
+
+def test_a_new_connection_takes_the_place_of_one_that_waits(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_CONNECTIONS", 4)
+    start = f"GET /healthz?{MARK} HTTP/1.1\r\nHost: loc".encode()
+    with ExitStack() as stack:
+        slow = [stack.enter_context(connect(door.address)) for _ in range(8)]
+        for wire in slow:
+            with contextlib.suppress(ConnectionError):
+                wire.sendall(start)
+        assert send_raw(door.address, head("GET", "/healthz")).status == 200
+        for wire in slow[:4]:
+            with contextlib.suppress(ConnectionError):
+                assert wire.recv(100) == b""
+        slow[-1].sendall(b"alhost\r\n\r\n")
+        assert read_answer(slow[-1]).status == 200
+
+
+def test_connections_over_the_limit_get_an_answer_while_the_others_are_busy(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "MAX_CONNECTIONS", 2)
+    sent = {"X-API-Key": door.key, **JSON}
+    with ExitStack() as stack:
+        for _ in range(2):
+            wire = stack.enter_context(connect(door.address))
+            wire.sendall(head("POST", "/memories", {**sent, "Expect": "100-continue"}, 10))
+            assert wire.recv(100).startswith(b"HTTP/1.1 100 ")  # it is being answered
+        check(send_raw(door.address, b""), 503, "connections")
+    wait_until(lambda: send_raw(door.address, head("GET", "/healthz")).status == 200)
+
+
+def test_a_client_that_takes_nothing_of_its_answer_is_cut_off(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "STALL_SECONDS", 0.05)
+    with connect(door.address) as wire:
+        request = head("GET", "/openapi.json").replace(b"Connection: close\r\n", b"")
+        wire.sendall(request * 200)  # its answers are more than the buffers between take
+        wait_until(lambda: not Connection.open_connections(), "the connection is still there")
 
 
 def test_nothing_is_stored_for_a_client_that_leaves(door: Door) -> None:

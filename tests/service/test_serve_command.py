@@ -13,15 +13,16 @@ from typing import Any
 
 import pytest
 from support.fakes import fake_models
-from support.serve_process import is_refused, serve_process
+from support.serve_process import ServeProcess, is_refused, serve_process
 from support.service import expired_key
-from support.waiting import wait_until
+from support.waiting import TIMEOUT, wait_until
 from typer.testing import CliRunner
 
 from graphmem import Memory, Settings
 from graphmem.cli.app import app
 from graphmem.cli.options import INTERRUPTED
 from graphmem.cli.serve import REFUSED
+from graphmem.service import limits
 from graphmem.service.keys import Keys
 from graphmem.service.server import Start, is_loopback, prepare
 from graphmem.testing import Behaviour, ModelEndpoint, Request
@@ -187,6 +188,15 @@ def endpoint() -> Iterator[HeldEndpoint]:
             endpoint.go_on.set()
 
 
+def model_of(endpoint: HeldEndpoint) -> dict[str, str]:
+    """The variables that make an endpoint the language model."""
+    return {
+        "GRAPHMEM_LLM__PROVIDER": "openai",
+        "GRAPHMEM_LLM__CONFIG__OPENAI_BASE_URL": endpoint.url,
+        "GRAPHMEM_LLM__CONFIG__API_KEY": "any",
+    }
+
+
 def background(call: Callable[[], Any], answers: list[Any]) -> threading.Thread:
     """Makes a call in a thread and appends its result."""
     thread = threading.Thread(target=lambda: answers.append(call()))
@@ -196,18 +206,13 @@ def background(call: Callable[[], Any], answers: list[Any]) -> threading.Thread:
 
 @pytest.mark.thorough
 def test_a_signal_ends_it_after_running_requests_and_accepted_chats(tmp_path: Path, endpoint: HeldEndpoint) -> None:
-    model = {
-        "GRAPHMEM_LLM__PROVIDER": "openai",
-        "GRAPHMEM_LLM__CONFIG__OPENAI_BASE_URL": endpoint.url,
-        "GRAPHMEM_LLM__CONFIG__API_KEY": "any",
-    }
     rounds = [
         {"role": role, "content": f"Round {number} of the saved chat, by the {role}."}
         for number in range(40)
         for role in ("user", "assistant")
     ]
     answers: list[Any] = []
-    with serve_process(tmp_path, "--no-auth", "--default-user", "ana", **model) as service:
+    with serve_process(tmp_path, "--no-auth", "--default-user", "ana", **model_of(endpoint)) as service:
         with service.client() as client:
             body = {"messages": "Clara moved to Lisbon.", "infer": True}
             running = background(lambda: client.post("/memories", json=body), answers)
@@ -228,3 +233,31 @@ def test_a_signal_ends_it_after_running_requests_and_accepted_chats(tmp_path: Pa
         stored = memory.get_all(user_id="ben", kinds="episode", limit=1000)["results"]
         assert {one["memory"] for one in stored} == {one["content"] for one in rounds}
         assert memory.verify()["ok"]
+
+
+def begun_job(service: ServeProcess, endpoint: HeldEndpoint) -> None:
+    """Stores a message from which the language model, which does not answer, begins to draw facts."""
+    with service.client() as client:
+        body = {"messages": "Clara moved to Lisbon.", "infer": True}
+        assert client.post("/memories", params={"wait": False}, json=body).status_code == 202
+    wait_until(lambda: endpoint.requests, "the language model was not asked")
+    service.process.send_signal(signal.SIGTERM)
+    wait_until(lambda: is_refused(service.address), "it still takes connections")
+    assert service.process.poll() is None
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("signals", [1, 2])
+def test_work_without_end_ends_in_time_and_with_a_second_signal_at_once(
+    tmp_path: Path, endpoint: HeldEndpoint, signals: int
+) -> None:
+    with serve_process(tmp_path, "--no-auth", "--default-user", "ana", **model_of(endpoint)) as service:
+        begun_job(service, endpoint)
+        if signals > 1:
+            service.process.send_signal(signal.SIGTERM)
+        assert service.process.wait(limits.END_SECONDS + TIMEOUT) == 128 + signal.SIGTERM
+        assert ("it stays recorded" in service.log) is (signals == 1)
+        assert "Traceback" not in service.log
+    with Memory(tmp_path) as memory:
+        assert memory.get_all(user_id="ana", kinds="episode")["total"] == 1
+        assert "facts" in memory.stats()["pending"]

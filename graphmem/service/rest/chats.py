@@ -23,7 +23,7 @@ from graphmem.service.auth import Caller
 from graphmem.service.chat_settings import ChatSettings, MaxChars, Prompt, Rounds, TopK, settings_in_force
 from graphmem.service.problems import code_of
 from graphmem.service.rest.dependencies import CallerParam, Service, ServiceParam
-from graphmem.service.schemas import IdsBody, given
+from graphmem.service.schemas import IdsBody, Items, given
 
 logger = logging.getLogger("graphmem")
 
@@ -90,7 +90,7 @@ class RecallBody(IdsBody):
     """
 
     question: Annotated[str, Field(min_length=1, max_length=validation.MAX_QUERY_CHARS)]
-    recent: Annotated[list[dict[str, Any]], Field(default_factory=list)]
+    recent: Annotated[Items[dict[str, Any]], Field(default_factory=list)]
     user_name: Name | None = None
     char_name: Name | None = None
     top_k: TopK | None = None
@@ -226,7 +226,7 @@ class SavedBody(IdsBody):
     with its answers) are stored, by default as the settings say.
     """
 
-    messages: list[dict[str, Any]]
+    messages: Items[dict[str, Any]]
     rounds: Rounds | None = None
 
 

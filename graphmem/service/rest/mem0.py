@@ -24,7 +24,7 @@ from graphmem.service.cursors import cursor_after, place_after
 from graphmem.service.problems import Problem
 from graphmem.service.rest import answers
 from graphmem.service.rest.dependencies import CallerParam, Service, ServiceParam
-from graphmem.service.schemas import Body, Ids, IdsBody, Mem0Fields, given
+from graphmem.service.schemas import Body, Ids, IdsBody, Items, Mem0Fields, given
 
 router = APIRouter(tags=["memories"], responses=problems.documented(502))
 
@@ -49,7 +49,7 @@ class ChatMessage(BaseModel):
     model_config = ConfigDict(extra="allow", strict=True)
 
     role: str
-    content: str | list[str | dict[str, Any]] | None = Field(default=None, description="Text, or content parts.")
+    content: str | Items[str | dict[str, Any]] | None = Field(default=None, description="Text, or content parts.")
     name: str | None = Field(default=None, description="The speaker's name.")
     timestamp: Moment | None = Field(default=None, description="When it was said.")
     id: str | int | None = Field(default=None, description="An id by which a repeated message is recognised.")
@@ -59,7 +59,7 @@ class ChatMessage(BaseModel):
 class AddBody(IdsBody, Mem0Fields):
     """Messages to store, and whose they are."""
 
-    messages: str | ChatMessage | list[ChatMessage]
+    messages: str | ChatMessage | Items[ChatMessage]
     metadata: dict[str, Any] | None = None
     timestamp: Moment | None = Field(default=None, description="When they were said; by default now.")
     expiration_date: Moment | None = Field(default=None, description="The last day on which they are shown, or a time.")
@@ -76,7 +76,7 @@ class SearchBody(IdsBody, Mem0Fields):
     top_k: int | Literal["auto"] | None = Field(default=None, description="1 to 1000 hits; by default 10.")
     limit: int | None = Field(default=None, description="The same as `top_k`.")
     threshold: float | None = Field(default=None, description="The lowest similarity of a hit.")
-    kinds: str | list[str] | None = None
+    kinds: str | Items[str] | None = None
     as_of: Moment | None = Field(default=None, description="Search the memories valid at that time.")
     reference_date: Moment | None = Field(default=None, description='From when "last week" is counted.')
     explain: bool | None = None
@@ -227,8 +227,8 @@ async def get_memories(
 
 def _moment(text: str | None) -> Moment | None:
     """Returns the time of a query parameter: epoch seconds as a number, and a "+" before a time zone in its place."""
-    if text is None:
-        return None
+    if text is None or len(text) > limits.MAX_MOMENT_CHARS:
+        return text  # the second is no time, as the memory says; the expressions would take long for it
     text = text.strip()
     return float(text) if _EPOCH_SECONDS.fullmatch(text) else _ZONE_AFTER_SPACE.sub(r"\1+\2", text)
 

@@ -1,0 +1,168 @@
+"""HTTP connections of one process: how many there may be, and how long a client may take to send and to receive.
+
+uvicorn itself waits without end for the head of a request and for a client that takes nothing of its answer, and takes
+as many connections as come: a client without a key could hold all that a process may have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from time import monotonic
+from typing import Any, ClassVar
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from graphmem.service import limits
+from graphmem.service.problems import Problem
+
+try:
+    import resource
+except ImportError:  # Windows, where a process may have as many as it likes
+    resource = None  # type: ignore[assignment]
+
+logger = logging.getLogger("graphmem")
+
+
+def max_connections() -> int:
+    """Returns how many connections this process may have.
+
+    A proxied chat has one more, to the endpoint; some descriptors are left for stores and files.
+    """
+    if resource is None:
+        return limits.MAX_CONNECTIONS
+    descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if descriptors == resource.RLIM_INFINITY:
+        return limits.MAX_CONNECTIONS
+    return max(1, min(limits.MAX_CONNECTIONS, (descriptors - limits.OTHER_DESCRIPTORS) // 2))
+
+
+def raise_descriptor_limit() -> None:
+    """Lets this process have as many descriptors as the system allows it, for up to `limits.MAX_CONNECTIONS`."""
+    if resource is None:
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = 2 * limits.MAX_CONNECTIONS + limits.OTHER_DESCRIPTORS
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        resource.setrlimit(
+            resource.RLIMIT_NOFILE, (needed if hard == resource.RLIM_INFINITY else min(needed, hard), hard)
+        )
+
+
+class _Occasions:
+    """Tells whether a warning is due whose cause may come thousands of times: once in `limits.WARNING_SECONDS`."""
+
+    _next = 0.0
+
+    def is_due(self) -> bool:
+        now = monotonic()
+        if now < self._next:
+            return False
+        self._next = now + limits.WARNING_SECONDS
+        return True
+
+
+_too_many, _loop_errors = _Occasions(), _Occasions()
+
+
+def log_loop_error(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Logs an error that no task has caught in one sentence; asyncio logs a stack each time."""
+    if _loop_errors.is_due():
+        error = context.get("exception")
+        logger.warning(
+            "the event loop could not do a part of its work (%s); an OSError may mean too few open files",
+            type(error).__name__,
+        )
+
+
+class Connection(H11Protocol):
+    """A connection that ends if its client takes too long.
+
+    The head of a request may take `limits.HEAD_SECONDS`, the client may take nothing of an answer for
+    `limits.STALL_SECONDS`. Where there are too many, a new one takes the place of the one that has waited longest for
+    a request or the rest of its head; where all have requests that are being answered, it gets 503.
+    """
+
+    _all: ClassVar[set[Connection]] = set()
+    # Those without a request that is being answered, the one that has waited longest first.
+    _waiting: ClassVar[dict[Connection, None]] = {}
+
+    _head_timer: asyncio.TimerHandle | None = None
+    _write_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
+        super().connection_made(transport)
+        self._all.add(self)
+        most = max_connections()
+        if len(self._all) > most:
+            if _too_many.is_due():
+                logger.warning(
+                    "more than %d connections: new ones take the place of those that wait for a request, or get 503; "
+                    "the system's limit of open files may allow more",
+                    most,
+                )
+            if not self._waiting:
+                transport.write(_refusal())
+                transport.close()
+                return
+            oldest = next(iter(self._waiting))
+            oldest.transport.abort()
+            oldest.forget()
+        self._watch_head()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch_head()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._watch_head()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._write_timer = self.loop.call_later(limits.STALL_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.forget()
+        super().connection_lost(exc)
+
+    def _watch_head(self) -> None:
+        if self.conn.their_state is not h11.IDLE:
+            self._stop_waiting()
+        elif self not in self._waiting and not self.transport.is_closing():
+            self._waiting[self] = None
+            self._head_timer = self.loop.call_later(limits.HEAD_SECONDS, self.transport.close)
+
+    def _stop_waiting(self) -> None:
+        self._waiting.pop(self, None)
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    @classmethod
+    def open_connections(cls) -> int:
+        """Returns how many connections this process has."""
+        return len(cls._all)
+
+    def forget(self) -> None:
+        """Leaves this connection out of the count."""
+        self._stop_waiting()
+        self._all.discard(self)
+
+
+def _refusal() -> bytes:
+    """Returns the answer to a connection for which there is no room, without its request having been read."""
+    request_id = secrets.token_hex(8)
+    headers = {"Retry-After": "1", "Connection": "close", "X-Request-ID": request_id}
+    problem = Problem(503, "There are too many connections; try again in a second.", "overloaded", headers)
+    answer = problem.response(request_id, "")
+    lines = [b"HTTP/1.1 503 Service Unavailable", *(name + b": " + value for name, value in answer.raw_headers)]
+    return b"\r\n".join([*lines, b"", bytes(answer.body)])
