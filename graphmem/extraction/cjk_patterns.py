@@ -31,17 +31,19 @@ _END = (
 )
 _GENERIC_NOUNS = frozenset("公司 学校 医院 银行 这里 那里 工厂 会社 学校 病院 銀行 工場 自宅 誕生日 両親 家族".split())
 _KANA = "\u30a1-\u30fa\u30fc"
+# Of a limited length: a long run would be tried from each of its characters to its end.
+_KANA_NAME = f"[{_KANA}]{{2,30}}"
 
 _PATTERNS = (
     (re.compile(f"{_START}([{_SURNAMES}][{_HAN}]{{1,2}}?){_END}"), EntityType.PERSON),
     (re.compile(f"{_START}([小阿][^时時学心孩区说吃朋狗猫组型费偷声巧气子伙提便数票结]){_END}"), EntityType.PERSON),
-    (re.compile(f"([{_HAN}]{{1,4}}|[{_KANA}]{{2,}})(?:さん|様|くん|ちゃん|先生|氏)"), EntityType.PERSON),
-    (re.compile(f"[姉妹兄弟父母友達人娘]の([{_HAN}]{{2,3}}|[{_KANA}]{{2,}})(?=[はがをともに])"), EntityType.PERSON),
+    (re.compile(f"([{_HAN}]{{1,4}}|{_KANA_NAME})(?:さん|様|くん|ちゃん|先生|氏)"), EntityType.PERSON),
+    (re.compile(f"[姉妹兄弟父母友達人娘]の([{_HAN}]{{2,3}}|{_KANA_NAME})(?=[はがをともに])"), EntityType.PERSON),
     (re.compile("([가-힣]{2,4})씨"), EntityType.PERSON),
     (re.compile(f"((?:{'|'.join(_PLACES)})(?:大学|大學|医院|银行))"), EntityType.ORGANIZATION),
     (re.compile(f"({'|'.join(_PLACES)})"), EntityType.PLACE),
     (re.compile(f"[在]([{_HAN}]{{2,4}}?)(?:工作|上班)"), EntityType.ORGANIZATION),
-    (re.compile(f"([{_KANA}]{{2,}}|[{_HAN}]{{2,6}})で働"), EntityType.ORGANIZATION),
+    (re.compile(f"({_KANA_NAME}|[{_HAN}]{{2,6}})で働"), EntityType.ORGANIZATION),
     (re.compile("《([^》]{1,40})》"), EntityType.OBJECT),
     (re.compile("([A-Z][A-Za-z]+(?: [A-Z][A-Za-z]+)*)"), EntityType.OTHER),
 )
