@@ -201,3 +201,14 @@ def test_a_block_that_nothing_runs_is_noticed(tmp_path, block):
     page.write_text(f"# Title\n\n{block}\n")
     with pytest.raises(AssertionError, match="NOT_RUN"):
         run(page, {})
+
+
+@pytest.mark.parametrize(
+    "block",
+    ['```json\n{"command": "graphmem", "args": ["mcp", "--usr", "ana"]}\n```', "```json\n{\n```", "```toml\na =\n```"],
+)
+def test_data_that_no_client_can_use_is_noticed(tmp_path, block):
+    page = tmp_path / "page.md"
+    page.write_text(f"# Title\n\n{block}\n")
+    with pytest.raises((AssertionError, ValueError)):
+        run(page, {})
