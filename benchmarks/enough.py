@@ -10,9 +10,9 @@ with or without evidence among the first five hits), "foreign" (asked in another
 
 from __future__ import annotations
 
+import argparse
 import json
 import random
-import sys
 from collections import defaultdict
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -99,5 +99,7 @@ def one_speaker() -> Dataset:
 
 
 if __name__ == "__main__":
-    measure(load(Path(sys.argv[1])))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("locomo", type=Path, help="a file in LOCOMO's form")
+    measure(load(parser.parse_args().locomo))
     measure(one_speaker())

@@ -26,7 +26,7 @@ def ask_model(messages: list[dict[str, str]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--user", required=True, help="whose memories these are")
     user = parser.parse_args().user
     chat: list[dict[str, str]] = []

@@ -1,12 +1,12 @@
 """An agent of LangGraph that remembers: `python examples/langgraph_agent.py ana "I live in Graz."`, then ask it.
 
-Each call is a process of its own; the memories are in $GRAPHMEM_HOME (default ~/.graphmem). Needs
-`graphmem[langgraph]`.
+Each call is a process of its own; the memories are in $GRAPHMEM_HOME (default ~/.graphmem). Needs the extra
+`langgraph`: `pip install '.[langgraph]'` in a clone of graphmem.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 from hashlib import sha256
 from typing import Any
 
@@ -59,13 +59,18 @@ def remember(state: State, runtime: Runtime[Context]) -> dict[str, Any]:
 
 
 def main() -> None:
-    user_id, text = sys.argv[1:]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("user", help="whose notes these are")
+    parser.add_argument("text", help="what the user says")
+    arguments = parser.parse_args()
     builder = StateGraph(State, context_schema=Context)
     builder.add_sequence([recall, answer, remember])
     builder.add_edge(START, "recall")
     with Memory() as memory:
         graph = builder.compile(store=GraphmemStore(memory, user_label=1))
-        result = graph.invoke({"text": text, "remembered": [], "answer": ""}, context={"user_id": user_id})
+        result = graph.invoke(
+            {"text": arguments.text, "remembered": [], "answer": ""}, context={"user_id": arguments.user}
+        )
     print("Remembered:", *result["remembered"], sep="\n- ")
     print(result["answer"])
 

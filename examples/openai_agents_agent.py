@@ -1,13 +1,13 @@
 """An agent of the OpenAI Agents SDK that remembers: `python examples/openai_agents_agent.py ana "I live in Graz."`.
 
 Each call is a process, and a chat, of its own; the memories are in $GRAPHMEM_HOME (default ~/.graphmem). Needs
-`graphmem[openai-agents]`.
+the extra `openai-agents`: `pip install '.[openai-agents]'` in a clone of graphmem.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
-import sys
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -56,10 +56,13 @@ async def run(memory: Memory, user_id: str, text: str) -> None:
 
 
 def main() -> None:
-    user_id, text = sys.argv[1:]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("user", help="whose memories these are")
+    parser.add_argument("text", help="what the user says")
+    arguments = parser.parse_args()
     set_tracing_disabled(True)  # the SDK would send texts to OpenAI
     with Memory() as memory:
-        asyncio.run(run(memory, user_id, text))
+        asyncio.run(run(memory, arguments.user, arguments.text))
 
 
 if __name__ == "__main__":

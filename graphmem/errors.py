@@ -34,6 +34,14 @@ FORKED = "this Memory was opened before this process was forked; open a Memory i
 LOGGABLE_CAUSES = frozenset({CLOSED, NO_THREAD, FORKED})
 
 
+def install_extra(extra: str) -> str:
+    """Returns the remedy for a package that is not installed: the extra of graphmem that brings it, and the command.
+
+    Before its first release graphmem is on no package index: the command is that for a clone.
+    """
+    return f"install the extra {extra}: pip install '.[{extra}]' in a clone of graphmem"
+
+
 class GraphmemError(Exception):
     """The base class of all errors.
 

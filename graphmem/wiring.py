@@ -16,7 +16,7 @@ from pydantic import SecretStr
 from sqlalchemy import URL
 
 from graphmem.boundary.validation import is_encodable
-from graphmem.errors import ConfigError, StoreLocked
+from graphmem.errors import ConfigError, StoreLocked, install_extra
 from graphmem.extraction.protocols import Extractor
 from graphmem.models.protocols import Closeable, Embedder, LanguageModel, embedding_spec_of
 from graphmem.settings import CallableEmbedder as CallableSettings
@@ -280,7 +280,7 @@ def _qdrant(config: QdrantConfig, ledger: Ledger, embedder: Embedder) -> ServerI
         from graphmem.stores.qdrant.client import QdrantOptions  # noqa: PLC0415
         from graphmem.stores.qdrant.server import ServerIndex  # noqa: PLC0415  (an extra)
     except ImportError as error:
-        raise ConfigError("vector_store: a Qdrant server needs its client: pip install 'graphmem[qdrant]'") from error
+        raise ConfigError(f"vector_store: a Qdrant server needs its client; {install_extra('qdrant')}") from error
     key = _secret_value(config.api_key)
     address = f"{config.host}:{config.port or 6333}" if config.url is None else config.url.get_secret_value()
     scheme = "http" if key is None else "https"  # the default of qdrant-client
@@ -317,6 +317,6 @@ def _neo4j(config: Neo4jConfig, ledger: Ledger) -> Neo4jIndex:
     try:
         from graphmem.stores.neo4j.index import Neo4jIndex  # noqa: PLC0415  (an extra)
     except ImportError as error:
-        raise ConfigError("graph_store: neo4j needs its driver: pip install 'graphmem[neo4j]'") from error
+        raise ConfigError(f"graph_store: neo4j needs its driver; {install_extra('neo4j')}") from error
     url, password = config.url.get_secret_value(), config.password.get_secret_value()
     return Neo4jIndex(url, config.username, password, config.database, ledger.uuid)

@@ -35,7 +35,10 @@ def serve(
     if alerts:
         typer.echo((files("graphmem.service") / "monitoring" / "alerts.yml").read_text("utf-8"), nl=False)
         return
-    from graphmem.service.server import Start, listen, prepare, run  # noqa: PLC0415  (needs the extra `serve`)
+    from graphmem.integrations.base import required  # noqa: PLC0415  (takes a second)
+
+    with required("fastapi", "httpx2", "limits", "prometheus_client", "uvicorn", extra="serve"):
+        from graphmem.service.server import Start, listen, prepare, run  # noqa: PLC0415
 
     settings = call.settings()
     given: dict[str, Any] = {"host": host, "port": port, "workers": workers, "default_user": default_user}

@@ -22,7 +22,7 @@ from graphmem.boundary import validation
 from graphmem.chat import MAX_SECONDS
 from graphmem.chat_worker import ChatWorker, RecallRequest, preload_models
 from graphmem.concurrency import Pool, await_task
-from graphmem.errors import ConfigError, ValidationError
+from graphmem.errors import ConfigError, ValidationError, install_extra
 from graphmem.integrations.turns import Session, plain_turns
 from graphmem.logs import log_text
 from graphmem.memory import Memory
@@ -58,18 +58,19 @@ class _Turn(NamedTuple):
 
 
 @contextmanager
-def required(package: str, extra: str) -> Iterator[None]:
+def required(*packages: str, extra: str) -> Iterator[None]:
     """Turns the failure to import a package that is not installed into a ConfigError that says how to install it.
 
-    `package` is the name that is imported, `extra` the extra of graphmem that brings it:
-    `with required("langchain", "langchain"): from langchain.agents import create_agent`.
+    `packages` are names that are imported, `extra` the extra of graphmem that brings them:
+    `with required("langchain", extra="langchain"): from langchain.agents import create_agent`.
     """
     try:
         yield
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != package:
+        package = (error.name or "").partition(".")[0]
+        if package not in packages:
             raise  # an installed package that lacks one of its own
-        raise ConfigError(f"{package} is not installed: pip install 'graphmem[{extra}]'") from error
+        raise ConfigError(f"{package} is not installed; {install_extra(extra)}") from error
 
 
 def sync_memory(memory: Memory | AsyncMemory) -> Memory:

@@ -40,7 +40,7 @@ from graphmem.memory import Memory
 from graphmem.model import ASSISTANT
 from graphmem.retrieval import context
 
-with required("langchain_core", "langchain"):
+with required("langchain_core", extra="langchain"):
     from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
     from langchain_core.chat_history import BaseChatMessageHistory
     from langchain_core.documents import Document

@@ -16,7 +16,7 @@ from graphmem.integrations.turns import Question, last_question
 from graphmem.memory import Memory
 from graphmem.retrieval.context import Placement
 
-with required("langchain", "langchain"):
+with required("langchain", extra="langchain"):
     from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse, TracePolicy, omit_payload
     from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
 

@@ -26,7 +26,7 @@ from graphmem.model import Item as StoredItem
 from graphmem.model import Scope
 from graphmem.stores.ledger import items
 
-with required("langgraph", "langgraph"):
+with required("langgraph", extra="langgraph"):
     from langgraph.store.base import (
         BaseStore,
         GetOp,

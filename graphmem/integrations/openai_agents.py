@@ -42,7 +42,7 @@ from graphmem.memory import Memory
 from graphmem.model import Scope
 from graphmem.retrieval.context import Placement
 
-with required("agents", "openai-agents"):
+with required("agents", extra="openai-agents"):
     from agents import (
         AgentHookContext,
         FunctionTool,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from importlib.util import find_spec
 from time import time
 
 from limits import RateLimitItem, parse
@@ -11,6 +12,7 @@ from limits.aio.strategies import SlidingWindowCounterRateLimiter
 from limits.errors import StorageError
 from limits.storage import storage_from_string
 
+from graphmem.errors import ConfigError, install_extra
 from graphmem.logs import log_text
 from graphmem.service import limits
 from graphmem.service.problems import Problem
@@ -27,9 +29,14 @@ _REDIS_OPTIONS = {
 
 
 class RateLimits:
-    """Counts requests, in this process or in Redis. A Redis that does not answer limits nothing, with a warning."""
+    """Counts requests, in this process or in Redis. A Redis that does not answer limits nothing, with a warning.
+
+    Raises ConfigError if it shall be Redis and its client is not installed.
+    """
 
     def __init__(self, settings: ServeSettings) -> None:
+        if settings.redis_url is not None and find_spec("redis") is None:
+            raise ConfigError(f"serve.redis_url: a Redis server needs its client; {install_extra('redis')}")
         url = "async+memory://" if settings.redis_url is None else _async_url(settings.redis_url.get_secret_value())
         options = {} if settings.redis_url is None else _REDIS_OPTIONS
         self._limiter = SlidingWindowCounterRateLimiter(storage_from_string(url, **options))  # type: ignore[arg-type]  # the scheme makes it an async storage

@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from graphmem.errors import ConfigError
+from graphmem.errors import ConfigError, install_extra
 
 ENVIRONMENT_PREFIX = "GRAPHMEM_"
 # Variables with the prefix that are no settings: GRAPHMEM_SERVERS has the addresses of the test servers.
@@ -72,7 +72,7 @@ def _load_yaml(text: str) -> Any:
     try:
         yaml = importlib.import_module("yaml")
     except ImportError as error:
-        message = "YAML configuration needs PyYAML: pip install 'graphmem[yaml]', or use TOML or JSON"
+        message = f"YAML configuration needs PyYAML; use TOML or JSON, or {install_extra('yaml')}"
         raise ConfigError(message) from error
     try:
         return yaml.safe_load(text)

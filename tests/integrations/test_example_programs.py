@@ -32,6 +32,27 @@ def test_all_examples_are_tested() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "chat_loop.py",
+        "langgraph_agent.py",
+        pytest.param("mcp_client.py", marks=pytest.mark.thorough),  # its SDK takes a second to import
+        pytest.param("openai_agents_agent.py", marks=pytest.mark.thorough),
+    ],
+)
+def test_a_program_without_arguments_says_how_it_is_called(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", [name])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    output = capsys.readouterr()
+    assert ended.value.code == 2
+    assert output.out == ""
+    assert output.err.startswith(f"usage: {name} ")
+
+
 @pytest.mark.thorough  # three processes load the models, which takes seconds
 @pytest.mark.parametrize("name", ["langgraph_agent.py", "openai_agents_agent.py"])
 def test_an_agent_remembers_over_processes(tmp_path: Path, name: str) -> None:

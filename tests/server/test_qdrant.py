@@ -563,5 +563,5 @@ def test_without_the_client_the_error_names_the_extra_to_install(
     for module in ("graphmem.stores.qdrant.server", "graphmem.stores.qdrant.client"):
         monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.setitem(sys.modules, "qdrant_client", None)
-    with pytest.raises(ConfigError, match=r"pip install 'graphmem\[qdrant\]'"):
+    with pytest.raises(ConfigError, match=r"pip install '\.\[qdrant\]'"):
         open_memory()

@@ -6,6 +6,7 @@ import json
 import re
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,9 +23,12 @@ from graphmem import Memory, Settings
 from graphmem.cli.app import app
 from graphmem.cli.options import INTERRUPTED
 from graphmem.cli.serve import REFUSED
+from graphmem.errors import ConfigError
 from graphmem.service import limits
 from graphmem.service.keys import Keys
+from graphmem.service.rate_limits import RateLimits
 from graphmem.service.server import Start, is_loopback, prepare
+from graphmem.settings.schema import ServeSettings
 from graphmem.testing import Behaviour, ModelEndpoint, Request
 
 ADMIN_KEY = "sixteen-characters-or-more"
@@ -161,6 +165,21 @@ def test_a_taken_port_is_refused_and_the_key_that_was_made_is_shown(tmp_path: Pa
     key = output.split("this once: ")[1].split()[0]
     with Memory(tmp_path) as memory:
         assert Keys(memory).find(key) is not None
+
+
+@pytest.mark.parametrize("package", ["uvicorn", "limits"])
+def test_without_its_packages_it_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    for module in ("server", "app", "rate_limits"):  # those that cannot be imported then
+        monkeypatch.delitem(sys.modules, f"graphmem.service.{module}")
+    monkeypatch.setitem(sys.modules, package, None)
+    output = refusal(tmp_path, status=1)
+    assert output.startswith(f"graphmem: {package} is not installed; install the extra serve: pip install '.[serve]'")
+
+
+def test_without_the_client_of_redis_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "redis", None)
+    with pytest.raises(ConfigError, match=r"serve\.redis_url: .*install the extra redis: pip install '\.\[redis\]'"):
+        RateLimits(ServeSettings.model_validate({"redis_url": "redis://localhost:6379/0"}))
 
 
 # --- the end --------------------------------------------------------------------------------------------------------

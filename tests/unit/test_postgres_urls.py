@@ -38,5 +38,5 @@ def test_an_invalid_url_is_refused_without_showing_its_password(bad: str, tmp_pa
 
 def test_without_psycopg_the_error_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(ConfigError, match=r"pip install 'graphmem\[postgres\]'"):
+    with pytest.raises(ConfigError, match=r"pip install '\.\[postgres\]'"):
         Ledger(parse_url("postgresql://h/db"))

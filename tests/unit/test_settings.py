@@ -344,7 +344,7 @@ def test_no_file(tmp_path: Path) -> None:
 def test_yaml_without_pyyaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
     (tmp_path / "a.yaml").write_text("home: x", "utf-8")
-    with pytest.raises(ConfigError, match=r"pip install 'graphmem\[yaml\]'"):
+    with pytest.raises(ConfigError, match=r"pip install '\.\[yaml\]'"):
         Settings.from_file(tmp_path / "a.yaml")
 
 

@@ -19,7 +19,7 @@ from graphmem.model import Scope
 from graphmem.service.keys import Keys
 from graphmem.service.mcp.server import create_server
 
-with required("mcp", "mcp"):
+with required("mcp", extra="mcp"):
     from mcp.server import ServerRequestContext
     from mcp.server.auth.middleware.auth_context import get_access_token
     from mcp.server.auth.provider import AccessToken

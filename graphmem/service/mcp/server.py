@@ -23,7 +23,7 @@ from graphmem.service.mcp import resources
 from graphmem.service.mcp.base import Tool
 from graphmem.service.mcp.tools import DOTTED_NAMES, PROFILES
 
-with required("mcp", "mcp"):
+with required("mcp", extra="mcp"):
     from mcp import MCPError
     from mcp.server import Server, ServerRequestContext
     from mcp.server.stdio import stdio_server

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import URL, Engine, create_engine, event, exc, make_url
 
-from graphmem.errors import ConfigError, StoreUnavailable
+from graphmem.errors import ConfigError, StoreUnavailable, install_extra
 from graphmem.stores.ledger import schema
 from graphmem.stores.ledger.database import BUSY_SECONDS, Database
 
@@ -112,7 +112,7 @@ def _engine(url: URL) -> Engine:
         from psycopg import ProgrammingError, conninfo  # noqa: PLC0415  (an extra, imported only when used)
         from psycopg.types.numeric import Int8Dumper  # noqa: PLC0415
     except ImportError as error:
-        raise ConfigError("ledger_url: PostgreSQL needs psycopg: pip install 'graphmem[postgres]'") from error
+        raise ConfigError(f"ledger_url: PostgreSQL needs psycopg; {install_extra('postgres')}") from error
     # begin_read and begin_write begin transactions themselves; the driver's BEGIN would take another round trip.
     engine = create_engine(
         url.set(query={**_CONNECTION_OPTIONS, **url.query}),

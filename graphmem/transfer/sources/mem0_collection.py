@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from graphmem.boundary import validation
-from graphmem.errors import ConfigError, StoreError, StoreUnavailable, ValidationError
+from graphmem.errors import ConfigError, StoreError, StoreUnavailable, ValidationError, install_extra
 from graphmem.transfer.sources import pickle_reader
 from graphmem.transfer.sources.sqlite_reader import open_database
 
@@ -164,7 +164,7 @@ def _point_from_server(point: Any) -> Point:
 @contextmanager
 def _server(url: str, collection: str, api_key: str | None) -> Iterator[PointCollection]:
     if find_spec("qdrant_client") is None:
-        raise ConfigError("--qdrant: reading a server needs pip install 'graphmem[qdrant]'")
+        raise ConfigError(f"--qdrant: a Qdrant server needs its client; {install_extra('qdrant')}")
     from qdrant_client import QdrantClient  # noqa: PLC0415
 
     place = _server_name(url)
