@@ -280,7 +280,9 @@ class Memory:
             messages,
             scope,
             self._engine.ledger.digests,
-            metadata=validation.metadata(metadata, max_bytes=self.limits.max_metadata_bytes),
+            metadata=validation.metadata(
+                metadata, max_bytes=self.limits.max_metadata_bytes, copies=max(1, len(messages))
+            ),
             memory_type=validation.memory_type(memory_type),
             expires_at=validation.expiration(expiration_date),
             before_store=self._engine.settings.before_store,

@@ -39,6 +39,8 @@ MAX_MESSAGES = 10_000
 MAX_QUERY_CHARS = 100_000
 MAX_DOCUMENT_DEPTH = 20
 MAX_DOCUMENT_BYTES = 256 * 1024
+# Bytes of the metadata of a call, which each of its messages gets: 10,000 small messages could store gigabytes.
+MAX_COPIED_BYTES = 32 * 1024 * 1024
 MAX_FILTER_DEPTH = 10
 MAX_FILTER_CONDITIONS = 200
 MAX_TOP_K = 1000
@@ -396,16 +398,26 @@ def _is_date_without_time(value: object) -> bool:
 # --- JSON documents and texts --------------------------------------------------------------------------------------
 
 
-def metadata(value: object, argument: str = "metadata", max_bytes: int = MAX_DOCUMENT_BYTES) -> dict[str, Any]:
-    """Returns a deep copy of a JSON object, at most 20 levels deep; None becomes {}, tuples lists, dates ISO text."""
-    return {} if value is None else _json_object(value, argument, str.__str__, max_bytes)
+def metadata(
+    value: object, argument: str = "metadata", max_bytes: int = MAX_DOCUMENT_BYTES, copies: int = 1
+) -> dict[str, Any]:
+    """Returns a deep copy of a JSON object, at most 20 levels deep; None becomes {}, tuples lists, dates ISO text.
+
+    `copies` is how many times it will be stored.
+    """
+    return {} if value is None else _json_object(value, argument, str.__str__, max_bytes, copies)
 
 
-def _json_object(value: object, argument: str, convert_text: Callable[[str], str], max_bytes: int) -> dict[str, Any]:
+def _json_object(
+    value: object, argument: str, convert_text: Callable[[str], str], max_bytes: int, copies: int = 1
+) -> dict[str, Any]:
     document: dict[str, Any] = json_ready(_checked_mapping(value, argument), argument, convert_text)
     size = len(json.dumps(document, ensure_ascii=False).encode())
     if size > max_bytes:
         refuse(argument, value, f"takes {size:,} bytes as JSON; use at most {max_bytes:,}")
+    if size * copies > MAX_COPIED_BYTES:
+        remedy = f"use at most {MAX_COPIED_BYTES:,} in all, or add fewer messages at a time"
+        refuse(argument, value, f"takes {size:,} bytes as JSON with each of {copies:,} messages; {remedy}")
     return document
 
 

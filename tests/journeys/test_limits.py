@@ -216,3 +216,11 @@ def test_limits_hold_at_the_command_line(tmp_path, monkeypatch):
 def test_limits_hold_in_memory():
     with Memory(":memory:", settings=Settings.from_dict(fake_models(limits=SMALL))) as memory:
         assert memory.limits.max_messages == 3
+
+
+def test_the_metadata_of_a_call_is_limited_with_its_messages(make_memory):
+    memory = make_memory()
+    messages = [{"role": "user", "content": f"Note {number}."} for number in range(200)]
+    with pytest.raises(ValidationError, match=r"metadata=.*with each of 200 messages; use at most 33,554,432 in all"):
+        memory.add(messages, metadata={"notes": "x" * 200_000}, **U)
+    assert memory.get_all(**U)["total"] == 0
